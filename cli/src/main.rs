@@ -1,0 +1,3 @@
+//! The usher program.
+
+fn main() {}

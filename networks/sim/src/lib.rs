@@ -1,0 +1,1 @@
+//! The deterministic network simulator: events, links, IP, UDP, TCP, hosts and CPUs.

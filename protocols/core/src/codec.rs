@@ -1,0 +1,221 @@
+//! A bounded reader whose sub-readers cannot leave their parent, and a writer into a caller's buffer.
+//! All integers are big-endian, as on the wire.
+
+use alloc::vec::Vec;
+
+/// A read ran over the end of its bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("truncated: {needed} bytes wanted, {left} left")]
+pub struct Truncated {
+    /// How many bytes the field needs.
+    pub needed: usize,
+    /// How many are there.
+    pub left: usize,
+}
+
+/// Reads a byte slice front to back, never beyond its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+    /// Bytes not read yet.
+    pub const fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+    /// True when all is read.
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+    /// The next `n` bytes.
+    ///
+    /// # Errors
+    /// Fewer are left; nothing is consumed.
+    pub fn bytes(&mut self, n: usize) -> Result<&'a [u8], Truncated> {
+        match self.rest.split_at_checked(n) {
+            Some((head, rest)) => {
+                self.rest = rest;
+                Ok(head)
+            }
+            None => Err(Truncated { needed: n, left: self.rest.len() }),
+        }
+    }
+    /// The next `N` bytes as an array.
+    ///
+    /// # Errors
+    /// Fewer are left; nothing is consumed.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+        match self.rest.split_first_chunk::<N>() {
+            Some((head, rest)) => {
+                self.rest = rest;
+                Ok(*head)
+            }
+            None => Err(Truncated { needed: N, left: self.rest.len() }),
+        }
+    }
+    /// A reader of the next `n` bytes alone.
+    ///
+    /// # Errors
+    /// Fewer are left; nothing is consumed.
+    pub fn sub(&mut self, n: usize) -> Result<Reader<'a>, Truncated> {
+        self.bytes(n).map(Reader::new)
+    }
+    /// All that is left.
+    pub fn take_rest(&mut self) -> &'a [u8] {
+        core::mem::take(&mut self.rest)
+    }
+    /// All that is left, without consuming it.
+    pub const fn peek_rest(&self) -> &'a [u8] {
+        self.rest
+    }
+    /// The next byte.
+    ///
+    /// # Errors
+    /// Nothing is left.
+    pub fn u8(&mut self) -> Result<u8, Truncated> {
+        self.array::<1>().map(|[b]| b)
+    }
+    /// The next 16 bits.
+    ///
+    /// # Errors
+    /// Fewer are left.
+    pub fn u16(&mut self) -> Result<u16, Truncated> {
+        self.array().map(u16::from_be_bytes)
+    }
+    /// The next 24 bits.
+    ///
+    /// # Errors
+    /// Fewer are left.
+    pub fn u24(&mut self) -> Result<u32, Truncated> {
+        self.array::<3>().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
+    }
+    /// The next 32 bits.
+    ///
+    /// # Errors
+    /// Fewer are left.
+    pub fn u32(&mut self) -> Result<u32, Truncated> {
+        self.array().map(u32::from_be_bytes)
+    }
+    /// The next 64 bits.
+    ///
+    /// # Errors
+    /// Fewer are left.
+    pub fn u64(&mut self) -> Result<u64, Truncated> {
+        self.array().map(u64::from_be_bytes)
+    }
+}
+
+/// Appends big-endian fields to a caller's buffer, with lengths patched in afterwards.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    buf: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Appends to `buf`; offsets count from its present end.
+    pub fn new(buf: &'a mut Vec<u8>) -> Self {
+        let start = buf.len();
+        Self { buf, start }
+    }
+    /// Bytes written so far, which is the offset of the next.
+    pub fn len(&self) -> usize {
+        self.buf.len() - self.start
+    }
+    /// True when nothing is written yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// What was written so far.
+    pub fn written(&self) -> &[u8] {
+        &self.buf[self.start..]
+    }
+    /// Appends bytes.
+    pub fn bytes(&mut self, b: &[u8]) -> &mut Self {
+        self.buf.extend_from_slice(b);
+        self
+    }
+    /// Appends `n` zero bytes.
+    pub fn zeros(&mut self, n: usize) -> &mut Self {
+        self.buf.resize(self.buf.len() + n, 0);
+        self
+    }
+    /// Appends a byte.
+    pub fn u8(&mut self, v: u8) -> &mut Self {
+        self.buf.push(v);
+        self
+    }
+    /// Appends 16 bits.
+    pub fn u16(&mut self, v: u16) -> &mut Self {
+        self.bytes(&v.to_be_bytes())
+    }
+    /// Appends the low 24 bits.
+    pub fn u24(&mut self, v: u32) -> &mut Self {
+        self.bytes(&v.to_be_bytes()[1..])
+    }
+    /// Appends 32 bits.
+    pub fn u32(&mut self, v: u32) -> &mut Self {
+        self.bytes(&v.to_be_bytes())
+    }
+    /// Appends 64 bits.
+    pub fn u64(&mut self, v: u64) -> &mut Self {
+        self.bytes(&v.to_be_bytes())
+    }
+    /// Overwrites bytes already written at `at`.
+    ///
+    /// # Panics
+    /// When `at` and the length reach beyond what was written: a mistake of the calling codec.
+    pub fn patch(&mut self, at: usize, b: &[u8]) {
+        let at = self.start + at;
+        self.buf[at..at + b.len()].copy_from_slice(b);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_failed_read_consumes_nothing() {
+        let mut r = Reader::new(&[1, 2, 3]);
+        assert_eq!(r.u32(), Err(Truncated { needed: 4, left: 3 }));
+        assert_eq!(r.u24(), Ok(0x010203));
+        assert!(r.is_empty());
+    }
+
+    #[test]
+    fn a_sub_reader_stays_within_its_parent() {
+        let mut r = Reader::new(&[1, 2, 3, 4]);
+        let mut sub = r.sub(2).unwrap();
+        assert_eq!(sub.u16(), Ok(0x0102));
+        assert!(sub.u8().is_err());
+        assert_eq!(r.u16(), Ok(0x0304));
+    }
+
+    #[test]
+    fn lengths_are_patched_relative_to_the_writer() {
+        let mut buf = vec![9, 9];
+        let mut w = Writer::new(&mut buf);
+        w.u8(1).u16(0).bytes(b"ab");
+        let len = w.len() as u16;
+        w.patch(1, &len.to_be_bytes());
+        assert_eq!(buf, [9, 9, 1, 0, 5, b'a', b'b']);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(a: u8, b: u16, c in 0u32..1 << 24, d: u32, e: u64, f: Vec<u8>) {
+            let mut buf = Vec::new();
+            Writer::new(&mut buf).u8(a).u16(b).u24(c).u32(d).u64(e).bytes(&f);
+            let mut r = Reader::new(&buf);
+            prop_assert_eq!((r.u8(), r.u16(), r.u24(), r.u32(), r.u64()), (Ok(a), Ok(b), Ok(c), Ok(d), Ok(e)));
+            prop_assert_eq!(r.take_rest(), &f[..]);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Counters declared once and readable by name: drops by kind, messages, retransmissions.
+
+/// Declares a struct of `u64` counters with a list of their names, so that logs, metrics and result rows
+/// derive from the one declaration.
+///
+/// ```
+/// usher_core::counters! {
+///     /// What a server dropped.
+///     pub struct Drops {
+///         /// Shorter than its header says.
+///         truncated,
+///         /// From nobody we know.
+///         unknown_client,
+///     }
+/// }
+/// let mut d = Drops::default();
+/// d.truncated += 1;
+/// assert_eq!(d.iter().collect::<Vec<_>>(), [("truncated", 1), ("unknown_client", 0)]);
+/// ```
+#[macro_export]
+macro_rules! counters {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$fmeta:meta])* $field:ident),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        $vis struct $name { $($(#[$fmeta])* pub $field: u64,)* }
+        impl $name {
+            /// The counters' names, in the order of their declaration.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+            /// Each counter with its name, in the order of their declaration.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field)),*].into_iter()
+            }
+            /// Adds another set of counts to this one.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)*
+            }
+            /// The sum of all counters.
+            pub fn total(&self) -> u64 {
+                self.iter().map(|(_, n)| n).sum()
+            }
+        }
+    };
+}

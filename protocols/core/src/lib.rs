@@ -1,0 +1,26 @@
+//! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`timer`]s, labelled random
+//! streams ([`rng`]), bounded [`codec`] readers and writers, [`counter`]s and channel
+//! [`impair`]ments.
+//!
+//! Nothing here knows a clock, a socket or a thread: time and input are given in, output is polled.
+
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod codec;
+pub mod collections;
+pub mod counter;
+pub mod impair;
+pub mod machine;
+pub mod rng;
+pub mod time;
+pub mod timer;
+
+pub use codec::{Reader, Truncated, Writer};
+pub use machine::{
+    AssocId, CloseReason, CommandError, ConnId, Input, Machine, MessageEvent, MessageOp, Path, PortId,
+    SocketId, StreamEvent, StreamOp, Transmit, Work,
+};
+pub use rng::{Rng, SecureRng, Seed};
+pub use time::{Duration, Instant, WallTime};

@@ -1,0 +1,235 @@
+//! Time as Usher counts it: whole nanoseconds from an epoch that the host chooses.
+//!
+//! Machines are given the time and never ask for it. The simulator owns an [`Instant`]; live drivers map
+//! the monotonic clock onto one. Wall-clock time (certificates, Event-Timestamp) is a separate,
+//! injected [`WallTime`].
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Div, Mul, Sub};
+
+/// A span of time in whole nanoseconds (at most about 584 years).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Duration(u64);
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest span that can be written.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A span of `n` nanoseconds.
+    pub const fn from_nanos(n: u64) -> Self {
+        Self(n)
+    }
+    /// A span of `n` microseconds.
+    pub const fn from_micros(n: u64) -> Self {
+        Self(n.saturating_mul(1_000))
+    }
+    /// A span of `n` milliseconds.
+    pub const fn from_millis(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000))
+    }
+    /// A span of `n` seconds.
+    pub const fn from_secs(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000_000))
+    }
+    /// A span of `s` seconds, rounded to the nearest nanosecond; negative and NaN give zero, too large gives
+    /// [`Duration::MAX`].
+    pub fn from_secs_f64(s: f64) -> Self {
+        Self(libm::round(s * 1e9) as u64)
+    }
+    /// Whole nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// Whole microseconds, rounded down.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+    /// Whole milliseconds, rounded down.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+    /// Whole seconds, rounded down.
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+    /// Seconds as a float.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+    /// True for the empty span.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+    /// The difference, or zero where `other` is longer.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+    /// The span scaled by a factor, rounded to the nearest nanosecond (negative gives zero).
+    pub fn mul_f64(self, factor: f64) -> Self {
+        Self(libm::round(self.0 as f64 * factor) as u64)
+    }
+}
+
+impl Add for Duration {
+    type Output = Self;
+    fn add(self, o: Self) -> Self {
+        Self(self.0.saturating_add(o.0))
+    }
+}
+impl AddAssign for Duration {
+    fn add_assign(&mut self, o: Self) {
+        *self = *self + o;
+    }
+}
+impl Sub for Duration {
+    type Output = Self;
+    fn sub(self, o: Self) -> Self {
+        self.saturating_sub(o)
+    }
+}
+impl Mul<u64> for Duration {
+    type Output = Self;
+    fn mul(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(n))
+    }
+}
+impl Div<u64> for Duration {
+    type Output = Self;
+    fn div(self, n: u64) -> Self {
+        Self(self.0 / n)
+    }
+}
+
+impl fmt::Display for Duration {
+    /// The largest unit that keeps the number at one or above: `1.5 s`, `20 ms`, `8 us`, `3 ns`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, per) = match self.0 {
+            0 => return f.write_str("0 s"),
+            1_000_000_000.. => ("s", 1_000_000_000),
+            1_000_000.. => ("ms", 1_000_000),
+            1_000.. => ("us", 1_000),
+            _ => ("ns", 1),
+        };
+        let (whole, mut part, mut width) = (self.0 / per, self.0 % per, per.ilog10() as usize);
+        if part == 0 {
+            return write!(f, "{whole} {unit}");
+        }
+        while part.is_multiple_of(10) {
+            part /= 10;
+            width -= 1;
+        }
+        write!(f, "{whole}.{part:0width$} {unit}")
+    }
+}
+impl fmt::Debug for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A point in time: nanoseconds since the host's epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The host's epoch.
+    pub const ZERO: Self = Self(0);
+    /// A time that never comes.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The instant `n` nanoseconds after the epoch.
+    pub const fn from_nanos(n: u64) -> Self {
+        Self(n)
+    }
+    /// Nanoseconds since the epoch.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// Seconds since the epoch, as a float.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+    /// How long after `earlier` this is; zero where it is not after it.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(d.0))
+    }
+}
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, d: Duration) {
+        *self = *self + d;
+    }
+}
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    fn sub(self, d: Duration) -> Self {
+        Self(self.0.saturating_sub(d.0))
+    }
+}
+impl Sub for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "t={}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// Wall-clock time, as nanoseconds since 1970-01-01T00:00:00Z, injected beside [`Instant`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WallTime(u64);
+
+impl WallTime {
+    /// `secs` whole seconds after 1970-01-01T00:00:00Z.
+    pub const fn from_unix_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+    /// Whole seconds since 1970-01-01T00:00:00Z.
+    pub const fn unix_secs(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+}
+impl Add<Duration> for WallTime {
+    type Output = Self;
+    fn add(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(d.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_print_in_their_natural_unit() {
+        for (ns, text) in [
+            (0, "0 s"),
+            (3, "3 ns"),
+            (8_000, "8 us"),
+            (1_050_000, "1.05 ms"),
+            (1_500_000_000, "1.5 s"),
+            (30_000_000_000, "30 s"),
+        ] {
+            assert_eq!(Duration::from_nanos(ns).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Instant::FAR_FUTURE + Duration::from_secs(1), Instant::FAR_FUTURE);
+        assert_eq!(Instant::ZERO - Instant::from_nanos(5), Duration::ZERO);
+        assert_eq!(Duration::from_secs_f64(-1.0), Duration::ZERO);
+        assert_eq!(Duration::from_secs_f64(f64::INFINITY), Duration::MAX);
+    }
+}

@@ -1,0 +1,135 @@
+//! Timers for machines: a queue ordered by deadline for many of a kind, and a small table indexed by an
+//! enum for the few that a single connection has.
+
+use crate::time::Instant;
+use alloc::collections::BTreeSet;
+
+/// Deadlines of many sessions, each under a key; next deadline, arming and cancelling in O(log n).
+///
+/// The owner of a deadline keeps its time: cancelling names both. Equal deadlines come out in key order.
+#[derive(Clone, Debug)]
+pub struct TimerQueue<K: Ord + Copy> {
+    set: BTreeSet<(Instant, K)>,
+}
+
+impl<K: Ord + Copy> Default for TimerQueue<K> {
+    fn default() -> Self {
+        Self { set: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Copy> TimerQueue<K> {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Arms a deadline.
+    pub fn insert(&mut self, at: Instant, key: K) {
+        self.set.insert((at, key));
+    }
+    /// Cancels a deadline; false if it was not armed.
+    pub fn remove(&mut self, at: Instant, key: K) -> bool {
+        self.set.remove(&(at, key))
+    }
+    /// The earliest deadline.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        self.set.first().map(|(at, _)| *at)
+    }
+    /// Takes the earliest deadline out if it has come.
+    pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, K)> {
+        if self.next()? > now {
+            return None;
+        }
+        self.set.pop_first()
+    }
+    /// How many deadlines are armed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.set.len()
+    }
+    /// True when none is armed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+}
+
+/// One optional deadline per variant of a small enum (`T as usize` is the index).
+#[derive(Clone, Copy, Debug)]
+pub struct TimerTable<const N: usize> {
+    at: [Option<Instant>; N],
+}
+
+impl<const N: usize> Default for TimerTable<N> {
+    fn default() -> Self {
+        Self { at: [None; N] }
+    }
+}
+
+impl<const N: usize> TimerTable<N> {
+    /// Arms timer `i`, replacing its deadline.
+    pub fn set(&mut self, i: usize, at: Instant) {
+        self.at[i] = Some(at);
+    }
+    /// Stops timer `i`.
+    pub fn stop(&mut self, i: usize) {
+        self.at[i] = None;
+    }
+    /// The deadline of timer `i`.
+    #[must_use]
+    pub fn get(&self, i: usize) -> Option<Instant> {
+        self.at[i]
+    }
+    /// The earliest deadline of all.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        self.at.iter().flatten().min().copied()
+    }
+    /// Stops and names the earliest timer that is due; ties go to the lower index.
+    pub fn pop_due(&mut self, now: Instant) -> Option<usize> {
+        let (i, at) = (0..N).filter_map(|i| self.at[i].map(|at| (i, at))).min_by_key(|&(i, at)| (at, i))?;
+        if at > now {
+            return None;
+        }
+        self.at[i] = None;
+        Some(i)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn t(n: u64) -> Instant {
+        Instant::from_nanos(n)
+    }
+
+    #[test]
+    fn queue_gives_due_timers_in_order() {
+        let mut q = TimerQueue::new();
+        q.insert(t(5), 1u32);
+        q.insert(t(3), 2);
+        q.insert(t(5), 0);
+        assert_eq!(q.next(), Some(t(3)));
+        assert!(q.remove(t(3), 2) && !q.remove(t(3), 2));
+        assert_eq!(q.pop_due(t(4)), None);
+        assert_eq!(q.pop_due(t(9)), Some((t(5), 0)));
+        assert_eq!(q.pop_due(t(9)), Some((t(5), 1)));
+        assert!(q.is_empty());
+    }
+
+    #[test]
+    fn table_gives_the_earliest_first() {
+        let mut table = TimerTable::<3>::default();
+        table.set(2, t(1));
+        table.set(0, t(7));
+        table.set(1, t(7));
+        table.set(1, t(2));
+        assert_eq!(table.next(), Some(t(1)));
+        assert_eq!(table.pop_due(t(9)), Some(2));
+        assert_eq!(table.pop_due(t(9)), Some(1));
+        assert_eq!(table.pop_due(t(6)), None);
+        assert_eq!(table.pop_due(t(7)), Some(0));
+    }
+}

@@ -1,0 +1,1 @@
+//! Digests, key derivation and the TLS engine behind one seam.

@@ -1,0 +1,1 @@
+//! What runs observed: rows, statistics, CSV, Parquet, pcapng, manifests.
