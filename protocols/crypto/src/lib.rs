@@ -1,1 +1,3 @@
 //! Digests, key derivation and the TLS engine behind one seam.
+
+pub mod digest;
