@@ -1,0 +1,213 @@
+//! What is varied and what is drawn: `[[axes]]` and `[[figures]]`.
+
+use crate::ordered::Ordered;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Something that is varied: a setting over values, or a named choice between bundles of settings.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// The name by which figures, rows and `--set` know it.
+    pub name: String,
+    /// What figures call it; without it, its name.
+    pub title: Option<String>,
+    /// The unit in which its values are drawn; without it, the first value's.
+    pub unit: Option<String>,
+    /// The path of the setting that takes the values, such as `"links.core.loss"`, or several paths that all
+    /// do.
+    #[serde(default)]
+    pub set: Paths,
+    /// The values.
+    #[serde(default)]
+    pub values: Vec<Value>,
+    /// Instead of `set` and `values`: named bundles of settings by path.
+    #[serde(default)]
+    pub cases: Ordered<Case>,
+    /// The values (or names of cases) of `--quick`; without them, all.
+    pub quick: Option<Vec<Value>>,
+    /// The values (or names of cases) of `--full`; without them, all.
+    pub full: Option<Vec<Value>>,
+    /// Points that differ only in this axis share their chance, so that what differs between them is due to
+    /// the axis. Off gives each value chance of its own.
+    #[serde(default = "super::yes")]
+    pub common_random_numbers: bool,
+}
+
+impl Axis {
+    /// What figures call it.
+    pub fn label(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// A named bundle of settings: paths and their values.
+pub type Case = Ordered<Value>;
+
+/// One path of a setting, or several.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Paths(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Paths {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMany;
+        impl<'de> Visitor<'de> for OneOrMany {
+            type Value = Paths;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the path of a setting, or an array of paths")
+            }
+            fn visit_str<E: Error>(self, path: &str) -> Result<Self::Value, E> {
+                Ok(Paths(vec![path.to_owned()]))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut paths = Vec::new();
+                while let Some(path) = seq.next_element()? {
+                    paths.push(path);
+                }
+                Ok(Paths(paths))
+            }
+        }
+        deserializer.deserialize_any(OneOrMany)
+    }
+}
+
+impl JsonSchema for Paths {
+    fn schema_name() -> Cow<'static, str> {
+        "Paths".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],
+            "description": "The path of a setting, such as links.core.loss, or several."
+        })
+    }
+}
+
+/// Any value that a setting can take.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// Another number.
+    Float(f64),
+    /// A text, often a quantity with its unit.
+    Text(String),
+    /// Several.
+    Array(Vec<Value>),
+    /// Named ones.
+    Table(Ordered<Value>),
+}
+
+impl fmt::Display for Value {
+    /// A text bare, everything else as TOML writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(b) => write!(f, "{b}"),
+            Self::Integer(n) => write!(f, "{n}"),
+            Self::Float(x) => write!(f, "{x}"),
+            Self::Text(text) => f.write_str(text),
+            Self::Array(values) => {
+                f.write_str("[")?;
+                for (i, value) in values.iter().enumerate() {
+                    write!(f, "{}{value}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str("]")
+            }
+            Self::Table(entries) => {
+                f.write_str("{ ")?;
+                for (i, (key, value)) in entries.iter().enumerate() {
+                    write!(f, "{}{key} = {value}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str(" }")
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Value;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_bool<E: Error>(self, b: bool) -> Result<Value, E> {
+                Ok(Value::Bool(b))
+            }
+            fn visit_i64<E: Error>(self, n: i64) -> Result<Value, E> {
+                Ok(Value::Integer(n))
+            }
+            fn visit_f64<E: Error>(self, x: f64) -> Result<Value, E> {
+                Ok(Value::Float(x))
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+                Ok(Value::Text(text.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+                let mut values = Vec::new();
+                while let Some(value) = seq.next_element()? {
+                    values.push(value);
+                }
+                Ok(Value::Array(values))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Value::Table(entries.into_iter().collect()))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+impl JsonSchema for Value {
+    fn schema_name() -> Cow<'static, str> {
+        "Value".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "description": "Any value that the setting takes." })
+    }
+}
+
+/// A drawing of one metric over one axis.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// A short name, also its file's.
+    pub name: String,
+    /// Its heading.
+    pub title: String,
+    /// What it shows, in a sentence or two.
+    #[serde(default)]
+    pub caption: String,
+    /// The axis drawn to the right.
+    pub x: String,
+    /// The metric drawn upwards.
+    pub y: String,
+    /// The axes whose values become curves; every combination is one.
+    #[serde(default)]
+    pub series: Vec<String>,
+    /// Axes held at one value or at several; of other axes every value is drawn, and each must be `x`, in
+    /// `series` or here, unless it has one value.
+    #[serde(default, rename = "where")]
+    pub filter: Ordered<Value>,
+    /// A logarithmic scale to the right.
+    #[serde(default)]
+    pub log_x: bool,
+    /// A logarithmic scale upwards.
+    #[serde(default)]
+    pub log_y: bool,
+    /// The closed form drawn beside the results, by its name.
+    pub analytic: Option<String>,
+    /// Identifiers of the published statements that the figure is held against.
+    #[serde(default)]
+    pub claims: Vec<String>,
+}

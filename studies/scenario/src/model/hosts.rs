@@ -1,0 +1,265 @@
+//! Hosts, links and the traffic in the background.
+
+use crate::ordered::Ordered;
+use crate::units::{BitRate, Bound, Count, Queue, Share, Size, Time};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use usher_core::Instant;
+use usher_core::impair::{self, ChannelConfig, QueueLimit};
+
+/// A host, or a group of like hosts.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// How many there are.
+    #[serde(default = "one")]
+    pub count: Count,
+    /// Its processor. Without one, work takes no time.
+    pub cpu: Option<Cpu>,
+}
+
+const fn one() -> Count {
+    Count::ONE
+}
+
+/// A processor: messages wait for a free core and keep it for their service time.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cpu {
+    /// How many cores serve at the same time.
+    #[serde(default = "one")]
+    pub cores: Count,
+    /// Service time by work label (`protocol.action`, such as `"radius.request" = "50 us"`); what is not named
+    /// takes no time.
+    #[serde(default)]
+    pub service: Ordered<Time>,
+}
+
+/// A link between two hosts. Between groups it stands for one link per member of the larger group: member i
+/// of it is linked with member i modulo m of the smaller one, of m members.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// The two hosts. From the first to the second is up, the other way is down.
+    pub between: [String; 2],
+    /// Bit rate, the same in both directions and independent.
+    #[serde(default)]
+    pub rate: Bound<BitRate>,
+    /// Propagation delay.
+    #[serde(default)]
+    pub delay: Time,
+    /// What may wait for each direction; beyond it, the packet that comes last is dropped.
+    #[serde(default)]
+    pub queue: Queue,
+    /// The largest IP packet; UDP datagrams beyond it are fragmented.
+    #[serde(default = "mtu")]
+    pub mtu: Size,
+    /// What surrounds an IP packet on this link.
+    #[serde(default)]
+    pub framing: Framing,
+    /// Loss of packets, each direction on its own.
+    #[serde(default)]
+    pub loss: Loss,
+    /// Added delay, uniform from zero to this. Packets keep their order.
+    #[serde(default)]
+    pub jitter: Time,
+    /// Share of packets that arrive twice.
+    #[serde(default)]
+    pub duplicate: Share,
+    /// Share of packets that are held back by `reorder_delay`, so that later ones pass them.
+    #[serde(default)]
+    pub reorder: Share,
+    /// How long a reordered packet is held back.
+    #[serde(default = "reorder_delay")]
+    pub reorder_delay: Time,
+    /// Share of packets that arrive damaged, which a checksum finds.
+    #[serde(default)]
+    pub corrupt: Share,
+    /// Simulated time from which packets are lost, duplicated, reordered and damaged.
+    #[serde(default)]
+    pub impaired_from: Time,
+    /// What differs from the first to the second host.
+    #[serde(default)]
+    pub up: LinkSide,
+    /// What differs from the second to the first host.
+    #[serde(default)]
+    pub down: LinkSide,
+}
+
+const fn mtu() -> Size {
+    Size::of(1500)
+}
+const fn reorder_delay() -> Time {
+    Time::millis(1)
+}
+
+/// One of a link's two directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From the first host to the second.
+    Up,
+    /// From the second to the first.
+    Down,
+}
+
+/// What differs in one direction of a link; what is not given is the link's.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkSide {
+    /// Bit rate.
+    pub rate: Option<Bound<BitRate>>,
+    /// Propagation delay.
+    pub delay: Option<Time>,
+    /// What may wait.
+    pub queue: Option<Queue>,
+    /// Loss of packets.
+    pub loss: Option<Loss>,
+    /// Added delay, uniform from zero to this.
+    pub jitter: Option<Time>,
+    /// Share of packets that arrive twice.
+    pub duplicate: Option<Share>,
+    /// Share of packets that are held back.
+    pub reorder: Option<Share>,
+    /// How long a reordered packet is held back.
+    pub reorder_delay: Option<Time>,
+    /// Share of packets that arrive damaged.
+    pub corrupt: Option<Share>,
+    /// Simulated time from which packets are lost, duplicated, reordered and damaged.
+    pub impaired_from: Option<Time>,
+}
+
+impl Link {
+    /// One direction's channel, with what differs there in place.
+    pub fn channel(&self, direction: Direction) -> ChannelConfig {
+        let side = match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        };
+        ChannelConfig {
+            rate: side.rate.unwrap_or(self.rate).get().map(BitRate::bits_per_second),
+            delay: side.delay.unwrap_or(self.delay).get(),
+            jitter: side.jitter.unwrap_or(self.jitter).get(),
+            queue: match side.queue.unwrap_or(self.queue) {
+                Queue::Unlimited => QueueLimit::Unlimited,
+                Queue::Packets(n) => QueueLimit::Packets(n as usize),
+                Queue::Bytes(n) => QueueLimit::Bytes(n),
+            },
+            loss: side.loss.as_ref().unwrap_or(&self.loss).channel(),
+            impaired_from: Instant::ZERO + side.impaired_from.unwrap_or(self.impaired_from).get(),
+            duplicate: side.duplicate.unwrap_or(self.duplicate).get(),
+            reorder: side.reorder.unwrap_or(self.reorder).get(),
+            reorder_delay: side.reorder_delay.unwrap_or(self.reorder_delay).get(),
+            corrupt: side.corrupt.unwrap_or(self.corrupt).get(),
+        }
+    }
+}
+
+/// What surrounds an IP packet on a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Framing {
+    /// Nothing: only IP packets are counted.
+    #[default]
+    None,
+    /// Ethernet's header and frame check sequence, 18 B.
+    Ethernet,
+}
+
+impl Framing {
+    /// Bytes added to each packet.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Ethernet => 18,
+        }
+    }
+}
+
+/// How packets are lost.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(tag = "kind", transform = crate::schema::with_literal::<Share>)]
+pub enum Loss {
+    /// This share of packets, each independently, written as a plain percentage.
+    #[serde(rename = "literal")]
+    #[schemars(skip)]
+    Independent(Share),
+    /// In bursts: a chain with a good and a bad state that steps once a packet (Gilbert, Elliott).
+    GilbertElliott {
+        /// Chance of going from the good state to the bad one, per packet.
+        to_bad: Share,
+        /// Chance of going from the bad state to the good one, per packet.
+        to_good: Share,
+        /// Share lost in the good state.
+        #[serde(default)]
+        good: Share,
+        /// Share lost in the bad state.
+        bad: Share,
+    },
+    /// Exactly these packets of each direction.
+    Script {
+        /// The packets' ordinals in their direction, from 0, ascending.
+        packets: Vec<u64>,
+    },
+}
+
+impl Default for Loss {
+    fn default() -> Self {
+        Self::Independent(Share::ZERO)
+    }
+}
+
+impl Loss {
+    /// As a channel takes it.
+    pub fn channel(&self) -> impair::Loss {
+        match self {
+            Self::Independent(share) if share.get() == 0.0 => impair::Loss::None,
+            Self::Independent(share) => impair::Loss::Bernoulli(share.get()),
+            Self::GilbertElliott { to_bad, to_good, good, bad } => impair::Loss::GilbertElliott {
+                to_bad: to_bad.get(),
+                to_good: to_good.get(),
+                good: good.get(),
+                bad: bad.get(),
+            },
+            Self::Script { packets } => impair::Loss::Script(packets.clone()),
+        }
+    }
+}
+
+/// Traffic that shares the links with what is counted: UDP datagrams one way, unanswered.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Background {
+    /// The host that sends; every member of a group does.
+    pub from: String,
+    /// The host that receives; member i of the senders sends to member i modulo m.
+    pub to: String,
+    /// When the packets go.
+    #[serde(default)]
+    pub kind: BackgroundKind,
+    /// Bit rate of each sender, IP headers included.
+    pub rate: BitRate,
+    /// Size of each IP packet, headers included.
+    #[serde(default = "packet")]
+    pub packet: Size,
+    /// Simulated time of the first packet.
+    #[serde(default)]
+    pub start: Time,
+    /// Simulated time after which none is sent; without it, until the run ends.
+    pub stop: Option<Time>,
+}
+
+const fn packet() -> Size {
+    Size::of(1000)
+}
+
+/// When background packets go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackgroundKind {
+    /// At a constant bit rate.
+    #[default]
+    Cbr,
+    /// After exponentially distributed gaps.
+    Poisson,
+}

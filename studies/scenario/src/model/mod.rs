@@ -1,0 +1,101 @@
+//! What a study file says, typed. Field documentation here becomes the descriptions of the JSON Schema.
+//!
+//! A choice between kinds is a table with a `kind`, or, where all of a kind's settings have defaults, the
+//! kind's name alone.
+
+mod axes;
+mod hosts;
+mod run;
+mod transport;
+mod workload;
+
+pub use axes::{Axis, Case, Figure, Paths, Value};
+pub use hosts::{Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss};
+pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
+pub use transport::{Congestion, Tcp, Transport};
+pub use workload::{
+    Aaa, Arrivals, Connection, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap, EapMethod,
+    EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round, Sockets, TimeLaw, TlsVersion,
+    Workload,
+};
+
+use crate::ordered::Ordered;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A study: a question, the network and the workload that answer it, what is varied and what is drawn.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StudyFile {
+    /// The study in a few words, as a heading.
+    pub title: String,
+    /// The question that it answers, in one sentence.
+    pub question: String,
+    /// What a reader should know: the setting, what is assumed and why.
+    #[serde(default)]
+    pub description: String,
+    /// Groups of studies that it belongs to; a group's name runs them all.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// How long and how often each point runs.
+    pub run: Run,
+    /// What `--quick` changes.
+    #[serde(default)]
+    pub quick: ModeSettings,
+    /// What `--full` changes.
+    #[serde(default)]
+    pub full: ModeSettings,
+    /// The hosts, or groups of like hosts, by name. A host that is no endpoint forwards, as a router does.
+    pub hosts: Ordered<Host>,
+    /// The links between them, by name.
+    #[serde(default)]
+    pub links: Ordered<Link>,
+    /// Settings of the transport protocols, the same on all hosts.
+    #[serde(default)]
+    pub transport: Transport,
+    /// Who says what to whom, and how often.
+    pub workload: Workload,
+    /// Traffic that shares the links and is not counted.
+    #[serde(default)]
+    pub background: Vec<Background>,
+    /// What is varied; the plan is every combination of every axis's values.
+    #[serde(default)]
+    pub axes: Vec<Axis>,
+    /// What is drawn.
+    #[serde(default)]
+    pub figures: Vec<Figure>,
+    /// Links whose packets are recorded (pcapng) when a capture is asked for.
+    #[serde(default)]
+    pub capture: Capture,
+}
+
+/// One point's world: everything that a run needs, with the axes' values in place.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// How long and how often.
+    pub run: Run,
+    /// The hosts, or groups of like hosts, in the file's order.
+    pub hosts: Ordered<Host>,
+    /// The links, in the file's order.
+    pub links: Ordered<Link>,
+    /// Settings of the transport protocols.
+    pub transport: Transport,
+    /// Who says what to whom.
+    pub workload: Workload,
+    /// Traffic that is not counted.
+    pub background: Vec<Background>,
+    /// What to record on request.
+    pub capture: Capture,
+}
+
+impl From<StudyFile> for Scenario {
+    fn from(file: StudyFile) -> Self {
+        let StudyFile { run, hosts, links, transport, workload, background, capture, .. } = file;
+        Self { run, hosts, links, transport, workload, background, capture }
+    }
+}
+
+/// The default of a switch that is on.
+pub(crate) const fn yes() -> bool {
+    true
+}

@@ -1,0 +1,93 @@
+//! Settings of the transport protocols: `[transport]`.
+
+use crate::units::{BitRate, Bound, Count, InitialWindow, Size, Switch, Time};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Settings of the transport protocols, the same on all hosts.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Transport {
+    /// TCP (RFC 9293).
+    pub tcp: Tcp,
+}
+
+/// TCP (RFC 9293). The defaults are today's RFCs'.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tcp {
+    /// Nagle's algorithm: small segments wait while data is unacknowledged (RFC 9293, 3.7.4).
+    pub nagle: bool,
+    /// How long an acknowledgement may wait for data to ride on; `"off"` acknowledges at once.
+    pub delayed_ack: Switch<Time>,
+    /// With delayed acknowledgements, every so many full segments are acknowledged at once.
+    pub delayed_ack_segments: Count,
+    /// Loss recovery.
+    pub congestion: Congestion,
+    /// Retransmission timeout before the first measurement (RFC 6298).
+    pub rto_initial: Time,
+    /// Smallest retransmission timeout.
+    pub rto_min: Time,
+    /// Largest retransmission timeout.
+    pub rto_max: Time,
+    /// Retransmissions of one segment before the connection is given up.
+    pub retransmissions: Bound<u32>,
+    /// Retransmissions of a SYN before the attempt is given up.
+    pub syn_retransmissions: Bound<u32>,
+    /// Maximum segment size; without it, what the first link's MTU leaves after the headers.
+    pub mss: Option<Size>,
+    /// The congestion window at the start.
+    pub initial_window: InitialWindow,
+    /// A new segment for each of the first two duplicate acknowledgements (RFC 3042).
+    pub limited_transmit: bool,
+    /// The timestamps option (RFC 7323).
+    pub timestamps: bool,
+    /// The window scale option (RFC 7323).
+    pub window_scale: bool,
+    /// Receive buffer; without the window scale option at most 65535 B are offered.
+    pub receive_buffer: Size,
+    /// Silly-window avoidance on both sides (RFC 9293, 3.8.6.2).
+    pub silly_window_avoidance: bool,
+    /// How fast applications read what has arrived.
+    pub read_rate: Bound<BitRate>,
+    /// How long after the loss of a persistent connection another is opened.
+    pub reconnect: Time,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            nagle: true,
+            delayed_ack: Switch::On(Time::millis(200)),
+            delayed_ack_segments: Count::of(2),
+            congestion: Congestion::default(),
+            rto_initial: Time::secs(1),
+            rto_min: Time::secs(1),
+            rto_max: Time::secs(60),
+            retransmissions: Bound::At(15),
+            syn_retransmissions: Bound::At(6),
+            mss: None,
+            initial_window: InitialWindow::Rfc6928,
+            limited_transmit: true,
+            timestamps: false,
+            window_scale: false,
+            receive_buffer: Size::of(65_535),
+            silly_window_avoidance: true,
+            read_rate: Bound::Unlimited,
+            reconnect: Time::secs(1),
+        }
+    }
+}
+
+/// TCP's loss recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// Fast retransmit and fast recovery (RFC 5681).
+    Reno,
+    /// With partial acknowledgements (RFC 6582).
+    #[default]
+    NewReno,
+    /// With selective acknowledgements (RFC 2018, 6675).
+    Sack,
+}

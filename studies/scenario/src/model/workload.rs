@@ -1,0 +1,445 @@
+//! Who says what to whom, and how often: `[workload]`.
+
+use crate::units::{Bound, Count, Rate, Share, Size, Switch, Time};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Who says what to whom, and how often.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(tag = "kind")]
+pub enum Workload {
+    /// Stations authenticate by EAP at a NAS, which asks an AAA server.
+    Eap(Box<Eap>),
+    /// Clients and a server exchange requests and answers of given sizes.
+    Dialogue(Box<Dialogue>),
+}
+
+impl Workload {
+    /// When its dialogues begin.
+    pub fn arrivals(&self) -> &Arrivals {
+        match self {
+            Self::Eap(eap) => &eap.arrivals,
+            Self::Dialogue(dialogue) => &dialogue.arrivals,
+        }
+    }
+}
+
+/// Stations authenticate by EAP (RFC 3748) at a NAS, which asks an AAA server by RADIUS or Diameter. A
+/// dialogue is one authentication, from the peer's first message to its Success.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Eap {
+    /// The hosts of the EAP peers. The same as `nas` puts each peer into its NAS's host, with no access link.
+    pub stations: String,
+    /// The authenticators. Station i uses NAS i modulo their number.
+    pub nas: String,
+    /// The AAA server. NAS i uses server i modulo their number.
+    pub server: String,
+    /// The EAP method.
+    pub method: EapMethod,
+    /// Settings of EAP-TLS.
+    #[serde(default)]
+    pub eap_tls: EapTls,
+    /// How the NAS and the server talk.
+    pub aaa: Aaa,
+    /// Settings of RADIUS.
+    #[serde(default)]
+    pub radius: Radius,
+    /// Settings of Diameter.
+    #[serde(default)]
+    pub diameter: Diameter,
+    /// When authentications begin. One that falls due while its station is still busy waits for that station.
+    pub arrivals: Arrivals,
+    /// The realm of the identities, which are `station-00042@` and it (the number has five digits).
+    #[serde(default = "realm")]
+    pub realm: String,
+    /// Share of authentications tried with a wrong password, or for EAP-TLS with a certificate of another
+    /// authority.
+    #[serde(default)]
+    pub wrong_credentials: Share,
+    /// How long the authenticator waits for the peer's answer before it repeats its request on the access
+    /// link (RFC 3748, 4.3); `"off"` leaves it to the station.
+    #[serde(default = "eap_retransmission")]
+    pub eap_retransmission: Switch<Time>,
+    /// How often the authenticator repeats one request.
+    #[serde(default = "eap_retransmissions")]
+    pub eap_retransmissions: u32,
+    /// When a station gives an unfinished authentication up, which then counts as failed.
+    #[serde(default = "give_up")]
+    pub give_up: Bound<Time>,
+}
+
+fn realm() -> String {
+    "example.org".to_owned()
+}
+const fn eap_retransmission() -> Switch<Time> {
+    Switch::On(Time::secs(3))
+}
+const fn eap_retransmissions() -> u32 {
+    4
+}
+const fn give_up() -> Bound<Time> {
+    Bound::At(Time::secs(60))
+}
+
+/// An EAP method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EapMethod {
+    /// A challenge and its digest (RFC 3748, 5.4): two requests to the server.
+    EapMd5,
+    /// A TLS handshake with certificates on both sides (RFC 5216, 9190).
+    EapTls,
+}
+
+/// Settings of EAP-TLS.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EapTls {
+    /// The version of TLS.
+    pub version: TlsVersion,
+    /// Certificates that the client sends, its own and those above it except the root.
+    pub client_chain: Count,
+    /// Certificates that the server sends, its own and those above it except the root.
+    pub server_chain: Count,
+    /// The largest EAP packet that a TLS flight is cut into.
+    pub fragment: Size,
+    /// Where the TLS messages come from.
+    pub handshake: Handshake,
+    /// Sessions are resumed when a station comes again.
+    pub resumption: bool,
+}
+
+impl Default for EapTls {
+    fn default() -> Self {
+        Self {
+            version: TlsVersion::V12,
+            client_chain: Count::of(2),
+            server_chain: Count::of(2),
+            fragment: Size::of(1024),
+            handshake: Handshake::Recorded,
+            resumption: false,
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246, EAP-TLS by RFC 5216).
+    #[serde(rename = "1.2")]
+    V12,
+    /// TLS 1.3 (RFC 8446, EAP-TLS by RFC 9190).
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+/// Where the TLS messages come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Handshake {
+    /// Each handshake is computed.
+    Real,
+    /// One handshake is computed, its messages stand for all: the same sizes, charged CPU time.
+    Recorded,
+}
+
+/// How the NAS and the server talk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Aaa {
+    /// RADIUS over UDP (RFC 2865, 3579).
+    Radius,
+    /// Diameter (RFC 6733, 4072).
+    Diameter,
+}
+
+/// Settings of RADIUS.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Radius {
+    /// When an unanswered request is sent again.
+    pub retransmission: RadiusRetransmission,
+    /// Whose requests share a socket.
+    pub sockets: Sockets,
+}
+
+/// When an unanswered request is sent again.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(tag = "kind", transform = crate::schema::with_names)]
+pub enum RadiusRetransmission {
+    /// After doubling, jittered times (RFC 5080, 2.2.1).
+    Rfc5080 {
+        /// IRT, the first time.
+        #[serde(default = "irt")]
+        initial: Time,
+        /// MRT, the largest time; zero for none.
+        #[serde(default = "mrt")]
+        max: Time,
+        /// MRC, how many transmissions at most; zero for no limit.
+        #[serde(default = "mrc")]
+        count: u32,
+        /// MRD, how long altogether; zero for no limit.
+        #[serde(default = "mrd")]
+        duration: Time,
+        /// RAND, the share by which each time is varied either way.
+        #[serde(default = "rand")]
+        jitter: Share,
+    },
+    /// At fixed intervals, as older NASes do.
+    Fixed {
+        /// The interval.
+        interval: Time,
+        /// How many transmissions at most, the first included.
+        count: Count,
+    },
+}
+
+const fn irt() -> Time {
+    Time::secs(2)
+}
+const fn mrt() -> Time {
+    Time::secs(16)
+}
+const fn mrc() -> u32 {
+    5
+}
+const fn mrd() -> Time {
+    Time::secs(30)
+}
+const fn rand() -> Share {
+    Share::percent(10)
+}
+
+impl Default for RadiusRetransmission {
+    fn default() -> Self {
+        Self::Rfc5080 { initial: irt(), max: mrt(), count: mrc(), duration: mrd(), jitter: rand() }
+    }
+}
+
+/// Whose requests share a UDP socket of a NAS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sockets {
+    /// All of a NAS's; another is opened when 256 identifiers are outstanding.
+    #[default]
+    Shared,
+    /// Each station has its own.
+    PerStation,
+}
+
+/// Settings of Diameter.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Diameter {
+    /// What carries it.
+    pub transport: DiameterTransport,
+    /// Connections between a NAS and the server, used in turn.
+    pub connections: Count,
+    /// The watchdog's interval Tw, varied by two seconds either way (RFC 3539).
+    pub watchdog: Time,
+    /// How long a request may go unanswered before it counts as failed.
+    pub timeout: Time,
+}
+
+impl Default for Diameter {
+    fn default() -> Self {
+        Self {
+            transport: DiameterTransport::Tcp,
+            connections: Count::ONE,
+            watchdog: Time::secs(30),
+            timeout: Time::secs(30),
+        }
+    }
+}
+
+/// What carries Diameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DiameterTransport {
+    /// TCP, a persistent connection opened before the first request.
+    Tcp,
+}
+
+/// Clients and a server exchange requests and answers of given sizes. A dialogue is all its rounds, from the
+/// first request to the last answer.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dialogue {
+    /// The hosts that ask. Client i asks server i modulo the servers' number.
+    pub clients: String,
+    /// The host that answers.
+    pub server: String,
+    /// What carries requests and answers.
+    pub transport: DialogueTransport,
+    /// The rounds of one dialogue, one after another.
+    pub rounds: Vec<Round>,
+    /// The rounds are gone through so many times in one dialogue.
+    #[serde(default = "once")]
+    pub repeat: Count,
+    /// How long the server takes to answer.
+    #[serde(default)]
+    pub turnaround: TimeLaw,
+    /// How long the client waits between an answer and the next round.
+    #[serde(default)]
+    pub think: TimeLaw,
+    /// When dialogues begin. They do not wait for earlier ones of the same client, except with `closed`.
+    pub arrivals: Arrivals,
+    /// With TCP, which connection a dialogue uses.
+    #[serde(default)]
+    pub connection: Connection,
+    /// With UDP, when a client sends an unanswered request again.
+    #[serde(default)]
+    pub retransmission: Repeats,
+    /// When a client gives an unfinished dialogue up, which then counts as failed.
+    #[serde(default = "give_up")]
+    pub give_up: Bound<Time>,
+}
+
+const fn once() -> Count {
+    Count::ONE
+}
+
+/// What carries requests and answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DialogueTransport {
+    /// TCP.
+    Tcp,
+    /// UDP, one datagram per request and per answer.
+    Udp,
+}
+
+/// A request and its answer.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Round {
+    /// Size of the request, without the headers of transport and network.
+    pub request: Size,
+    /// Size of the answer, without the headers of transport and network.
+    pub answer: Size,
+}
+
+/// Which connection a dialogue uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connection {
+    /// Its client's one connection, opened at the start of the run, before the first dialogue.
+    #[default]
+    Persistent,
+    /// One of its own: opened first, which counts into the delay, and closed after.
+    PerDialogue,
+}
+
+/// When an unanswered request is sent again.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(tag = "kind", transform = crate::schema::with_names)]
+pub enum Repeats {
+    /// Never.
+    #[default]
+    None,
+    /// At fixed intervals.
+    Fixed {
+        /// The interval.
+        interval: Time,
+        /// How many transmissions at most, the first included.
+        count: Count,
+    },
+}
+
+/// A time, the same always or drawn anew each time.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(tag = "kind", transform = crate::schema::with_literal::<Time>)]
+pub enum TimeLaw {
+    /// The same always, written as a plain time.
+    #[serde(rename = "literal")]
+    #[schemars(skip)]
+    Constant(Time),
+    /// Exponentially distributed.
+    Exponential {
+        /// The mean.
+        mean: Time,
+    },
+    /// Uniformly distributed between two times.
+    Uniform {
+        /// The smallest.
+        low: Time,
+        /// The largest.
+        high: Time,
+    },
+}
+
+impl Default for TimeLaw {
+    fn default() -> Self {
+        Self::Constant(Time::default())
+    }
+}
+
+impl TimeLaw {
+    /// One draw.
+    pub fn draw(&self, rng: &mut usher_core::Rng) -> usher_core::Duration {
+        match self {
+            Self::Constant(time) => time.get(),
+            Self::Exponential { mean } => rng.exponential(mean.get()),
+            Self::Uniform { low, high } => rng.between(low.get(), high.get()),
+        }
+    }
+}
+
+/// When dialogues begin.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(tag = "kind")]
+pub enum Arrivals {
+    /// After exponentially distributed gaps.
+    Poisson {
+        /// How often, on average.
+        rate: Rate,
+        /// Whether that is the rate of all clients together or of each.
+        #[serde(default)]
+        per: Load,
+        /// Simulated time from which they begin.
+        #[serde(default)]
+        start: Time,
+        /// At most so many in a run, counted over all clients.
+        limit: Option<u64>,
+    },
+    /// At a constant interval: client i begins at `start` + i × `stagger`, then every `interval`.
+    Constant {
+        /// The time between two of one client.
+        interval: Time,
+        /// Simulated time of the first client's first.
+        #[serde(default)]
+        start: Time,
+        /// How much later each client starts than the one before it.
+        #[serde(default)]
+        stagger: Time,
+        /// So many per client; without it, until the run's duration ends.
+        count: Option<u64>,
+    },
+    /// Each client pauses, does one to its end, and pauses again.
+    Closed {
+        /// The pause, such as `{ kind = "exponential", mean = "1 s" }`. The first comes before the first dialogue.
+        pause: TimeLaw,
+        /// Simulated time of the first pause.
+        #[serde(default)]
+        start: Time,
+        /// At most so many in a run, counted over all clients.
+        limit: Option<u64>,
+    },
+}
+
+/// Whose rate a rate is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// That of all clients together; each arrival is at a client drawn uniformly.
+    #[default]
+    All,
+    /// That of each client.
+    Client,
+}

@@ -1,0 +1,601 @@
+//! Quantities as a study file writes them: a number and its unit in one text, `"10 ms"`.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+use usher_core::Duration;
+
+/// What a quantity measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dimension {
+    /// Seconds.
+    Time,
+    /// Bits per second.
+    BitRate,
+    /// Bytes.
+    Size,
+    /// A share; 1 is all.
+    Share,
+    /// Events per second.
+    Rate,
+    /// Packets.
+    Packets,
+    /// TCP segments.
+    Segments,
+}
+
+/// Unit, dimension, and how many of the dimension's base unit it is.
+const UNITS: &[(&str, Dimension, f64)] = &[
+    ("ns", Dimension::Time, 1e-9),
+    ("us", Dimension::Time, 1e-6),
+    ("ms", Dimension::Time, 1e-3),
+    ("s", Dimension::Time, 1.0),
+    ("min", Dimension::Time, 60.0),
+    ("h", Dimension::Time, 3600.0),
+    ("b/s", Dimension::BitRate, 1.0),
+    ("kb/s", Dimension::BitRate, 1e3),
+    ("Mb/s", Dimension::BitRate, 1e6),
+    ("Gb/s", Dimension::BitRate, 1e9),
+    ("B", Dimension::Size, 1.0),
+    ("kB", Dimension::Size, 1e3),
+    ("MB", Dimension::Size, 1e6),
+    ("GB", Dimension::Size, 1e9),
+    ("KiB", Dimension::Size, 1024.0),
+    ("MiB", Dimension::Size, 1_048_576.0),
+    ("%", Dimension::Share, 0.01),
+    ("/s", Dimension::Rate, 1.0),
+    ("/min", Dimension::Rate, 1.0 / 60.0),
+    ("/h", Dimension::Rate, 1.0 / 3600.0),
+    ("packets", Dimension::Packets, 1.0),
+    ("segments", Dimension::Segments, 1.0),
+];
+
+/// Usual spellings of others, for the hint.
+const ALIASES: &[(&str, &str)] = &[
+    ("sec", "s"),
+    ("secs", "s"),
+    ("second", "s"),
+    ("seconds", "s"),
+    ("msec", "ms"),
+    ("µs", "us"),
+    ("μs", "us"),
+    ("usec", "us"),
+    ("minutes", "min"),
+    ("m", "min"),
+    ("hours", "h"),
+    ("bps", "b/s"),
+    ("bit/s", "b/s"),
+    ("kbps", "kb/s"),
+    ("kbit/s", "kb/s"),
+    ("Kb/s", "kb/s"),
+    ("Mbps", "Mb/s"),
+    ("mbps", "Mb/s"),
+    ("Mbit/s", "Mb/s"),
+    ("Gbps", "Gb/s"),
+    ("Gbit/s", "Gb/s"),
+    ("byte", "B"),
+    ("bytes", "B"),
+    ("octets", "B"),
+    ("KB", "kB"),
+    ("percent", "%"),
+    ("Hz", "/s"),
+    ("per second", "/s"),
+    ("packet", "packets"),
+    ("segment", "segments"),
+];
+
+impl Dimension {
+    /// The units that measure it.
+    pub fn units(self) -> impl Iterator<Item = &'static str> {
+        UNITS.iter().filter(move |u| u.1 == self).map(|u| u.0)
+    }
+    /// The factor of a unit of this dimension.
+    fn factor(self, unit: &str) -> Option<f64> {
+        UNITS.iter().find(|u| u.0 == unit && u.1 == self).map(|u| u.2)
+    }
+    /// What it is called in messages, with an example.
+    fn noun(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Time => ("a time", "10 ms"),
+            Self::BitRate => ("a bit rate", "1.5 Mb/s"),
+            Self::Size => ("a size", "200 B"),
+            Self::Share => ("a percentage", "5 %"),
+            Self::Rate => ("a rate of events", "5 /s"),
+            Self::Packets => ("a number of packets", "50 packets"),
+            Self::Segments => ("a number of segments", "4 segments"),
+        }
+    }
+}
+
+/// A number with its unit, before it is known what it is for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Quantity {
+    /// The number as written.
+    pub number: f64,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What it measures.
+    pub dimension: Dimension,
+}
+
+/// Splits a text into its leading number and the rest, trimmed.
+fn split(text: &str) -> (Option<f64>, &str) {
+    let text = text.trim();
+    let mut end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());
+    // An exponent belongs to the number only when digits follow it.
+    let rest = &text[end..];
+    if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
+        let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        let n = digits.bytes().take_while(u8::is_ascii_digit).count();
+        if n > 0 {
+            end += rest.len() - digits.len() + n;
+        }
+    }
+    (text[..end].parse().ok().filter(|n: &f64| n.is_finite()), text[end..].trim())
+}
+
+impl Quantity {
+    /// Reads a quantity of any dimension; `None` when the text is not a number followed by a known unit.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = split(text);
+        let &(unit, dimension, _) = UNITS.iter().find(|u| u.0 == unit)?;
+        Some(Self { number: number?, unit, dimension })
+    }
+    /// In the dimension's base unit (seconds, bits per second, bytes, a share of one, events per second).
+    pub fn base(self) -> f64 {
+        // Dividing by the reciprocal keeps decimal fractions as exact as they were written.
+        let factor = self.dimension.factor(self.unit).unwrap_or(1.0);
+        if factor < 1.0 { self.number / (1.0 / factor).round() } else { self.number * factor }
+    }
+    /// The number in another unit of the same dimension.
+    pub fn to(self, unit: &str) -> Option<f64> {
+        if unit == self.unit {
+            return Some(self.number);
+        }
+        let factor = self.dimension.factor(unit)?;
+        Some(if factor < 1.0 { self.base() * (1.0 / factor).round() } else { self.base() / factor })
+    }
+}
+
+/// Reads a quantity of one dimension, in its base unit.
+fn read(text: &str, dimension: Dimension) -> Result<f64, String> {
+    let (noun, example) = dimension.noun();
+    let (number, unit) = split(text);
+    let Some(number) = number else {
+        return Err(format!("\"{text}\" is not {noun}, such as \"{example}\""));
+    };
+    if unit.is_empty() {
+        return Err(format!("\"{text}\" lacks its unit: {noun} is written like \"{example}\""));
+    }
+    let Some(quantity) = Quantity::parse(text).filter(|q| q.dimension == dimension) else {
+        let units: Vec<&str> = dimension.units().collect();
+        let alias = ALIASES.iter().find(|a| a.0 == unit).map(|a| a.1).filter(|a| units.contains(a));
+        let hint = alias.map(|a| format!("; did you mean \"{number} {a}\"?")).unwrap_or_default();
+        return Err(format!("\"{unit}\" is no unit of {noun} ({}){hint}", units.join(", ")));
+    };
+    if quantity.base() < 0.0 {
+        return Err(format!("\"{text}\" is negative, and {noun} cannot be"));
+    }
+    Ok(quantity.base())
+}
+
+/// Declares how a type that is written as one text is deserialised, described and shown.
+macro_rules! text_quantity {
+    ($type:ident, $dimension:expr, $pattern:expr, $about:expr, $examples:expr) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+                impl Visitor<'_> for Text {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        let (noun, example) = $dimension.noun();
+                        write!(f, "{noun} with its unit, such as \"{example}\"")
+                    }
+                    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                        $type::parse(text).map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_str(Text)
+            }
+        }
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": $pattern, "description": $about, "examples": $examples })
+            }
+        }
+    };
+}
+
+/// A span of time: `"10 ms"`; units ns, us, ms, s, min, h.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Time(pub Duration);
+
+impl Time {
+    /// Reads `"10 ms"`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let seconds = read(text, Dimension::Time)?;
+        if seconds > 1e9 {
+            return Err(format!("\"{text}\" is longer than 1e9 s"));
+        }
+        Ok(Self(Duration::from_secs_f64(seconds)))
+    }
+    /// This many milliseconds.
+    pub const fn millis(n: u64) -> Self {
+        Self(Duration::from_millis(n))
+    }
+    /// This many seconds.
+    pub const fn secs(n: u64) -> Self {
+        Self(Duration::from_secs(n))
+    }
+    /// The span itself.
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+}
+text_quantity!(
+    Time,
+    Dimension::Time,
+    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(ns|us|ms|s|min|h)\s*$",
+    "A span of time with its unit: ns, us, ms, s, min or h.",
+    ["10 ms", "1.5 s"]
+);
+
+/// A bit rate above zero: `"1.5 Mb/s"`; units b/s, kb/s, Mb/s, Gb/s.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct BitRate(u64);
+
+impl BitRate {
+    /// Reads `"1.5 Mb/s"`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let rate = read(text, Dimension::BitRate)?.round();
+        if rate < 1.0 {
+            return Err(format!(
+                "\"{text}\" is no rate at which anything is sent; write \"unlimited\" for a link without a rate"
+            ));
+        }
+        if rate > 1e15 {
+            return Err(format!("\"{text}\" is more than 1000000 Gb/s"));
+        }
+        Ok(Self(rate as u64))
+    }
+    /// Bits per second.
+    pub const fn bits_per_second(self) -> u64 {
+        self.0
+    }
+}
+text_quantity!(
+    BitRate,
+    Dimension::BitRate,
+    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*[kMG]?b/s\s*$",
+    "A bit rate with its unit: b/s, kb/s, Mb/s or Gb/s.",
+    ["1.5 Mb/s"]
+);
+
+/// A number of bytes: `"200 B"`; units B, kB (1000), MB, GB, KiB (1024), MiB.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Size(u64);
+
+impl Size {
+    /// Reads `"200 B"`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let bytes = read(text, Dimension::Size)?;
+        if bytes > 1e15 {
+            return Err(format!("\"{text}\" is more than 1000000 GB"));
+        }
+        if bytes.fract() != 0.0 {
+            return Err(format!("\"{text}\" is not a whole number of bytes"));
+        }
+        Ok(Self(bytes as u64))
+    }
+    /// This many bytes.
+    pub const fn of(bytes: u64) -> Self {
+        Self(bytes)
+    }
+    /// Bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+text_quantity!(
+    Size,
+    Dimension::Size,
+    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*([kMG]?B|[KM]iB)\s*$",
+    "A number of bytes with its unit: B, kB (1000 B), MB, GB, KiB (1024 B) or MiB.",
+    ["200 B", "64 kB"]
+);
+
+/// A share between 0 and 100 %: `"5 %"`.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
+pub struct Share(f64);
+
+impl Share {
+    /// None.
+    pub const ZERO: Self = Self(0.0);
+
+    /// Reads `"5 %"`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let share = read(text, Dimension::Share)?;
+        if share > 1.0 {
+            return Err(format!("\"{text}\" is more than 100 %"));
+        }
+        Ok(Self(share))
+    }
+    /// This many percent.
+    pub const fn percent(n: u8) -> Self {
+        Self(n as f64 / 100.0)
+    }
+    /// Between 0 and 1.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+text_quantity!(
+    Share,
+    Dimension::Share,
+    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*%\s*$",
+    "A share between 0 % and 100 %.",
+    ["5 %"]
+);
+
+/// How often something happens, above zero: `"5 /s"`; units /s, /min, /h.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub struct Rate(f64);
+
+impl Rate {
+    /// Reads `"5 /s"`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let rate = read(text, Dimension::Rate)?;
+        if rate < 1e-9 {
+            return Err(format!("\"{text}\" never happens; a rate must be above zero"));
+        }
+        if rate > 1e9 {
+            return Err(format!("\"{text}\" is more than 1e9 /s"));
+        }
+        Ok(Self(rate))
+    }
+    /// Events per second.
+    pub const fn per_second(self) -> f64 {
+        self.0
+    }
+    /// The mean time between two.
+    pub fn mean_interval(self) -> Duration {
+        Duration::from_secs_f64(1.0 / self.0)
+    }
+}
+text_quantity!(
+    Rate,
+    Dimension::Rate,
+    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*/(s|min|h)\s*$",
+    "How often something happens, with its unit: /s, /min or /h.",
+    ["5 /s"]
+);
+
+/// How much may wait at a link: `"50 packets"`, `"64 kB"` or `"unlimited"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Queue {
+    /// Any amount.
+    #[default]
+    Unlimited,
+    /// At most so many packets, beside the one being sent.
+    Packets(u32),
+    /// At most so many bytes, beside the packet being sent.
+    Bytes(u64),
+}
+
+impl Queue {
+    /// Reads `"50 packets"`, `"64 kB"` or `"unlimited"`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.trim() == "unlimited" {
+            return Ok(Self::Unlimited);
+        }
+        if Quantity::parse(text).is_some_and(|q| q.dimension == Dimension::Size) {
+            return Size::parse(text).map(|s| Self::Bytes(s.bytes()));
+        }
+        let packets = read(text, Dimension::Packets)
+            .map_err(|e| format!("{e}; a queue is so many packets, a size (\"64 kB\") or \"unlimited\""))?;
+        if packets.fract() != 0.0 || packets > 1e9 {
+            return Err(format!("\"{text}\" is not a whole number of packets up to 1e9"));
+        }
+        Ok(Self::Packets(packets as u32))
+    }
+}
+text_quantity!(
+    Queue,
+    Dimension::Packets,
+    r"^\s*(unlimited|\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(packets|[kMG]?B|[KM]iB))\s*$",
+    "How much may wait: so many packets, so many bytes, or unlimited.",
+    ["50 packets", "64 kB", "unlimited"]
+);
+
+/// TCP's initial congestion window: `"rfc3390"`, `"rfc6928"` or `"4 segments"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InitialWindow {
+    /// min(4 MSS, max(2 MSS, 4380 B)).
+    Rfc3390,
+    /// min(10 MSS, max(2 MSS, 14600 B)).
+    Rfc6928,
+    /// So many segments.
+    Segments(u32),
+}
+
+impl InitialWindow {
+    /// Reads `"rfc3390"`, `"rfc6928"` or `"4 segments"`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "rfc3390" => return Ok(Self::Rfc3390),
+            "rfc6928" => return Ok(Self::Rfc6928),
+            _ => {}
+        }
+        let n = read(text, Dimension::Segments)
+            .map_err(|e| format!("{e}; an initial window is \"rfc3390\", \"rfc6928\" or so many segments"))?;
+        if n.fract() != 0.0 || !(1.0..=1e6).contains(&n) {
+            return Err(format!("\"{text}\" is not a whole number of segments from 1 to 1e6"));
+        }
+        Ok(Self::Segments(n as u32))
+    }
+}
+text_quantity!(
+    InitialWindow,
+    Dimension::Segments,
+    r"^\s*(rfc3390|rfc6928|\+?[0-9.]+([eE][+-]?[0-9]+)?\s*segments)\s*$",
+    "An initial congestion window: rfc3390, rfc6928 or so many segments.",
+    ["rfc6928", "4 segments"]
+);
+
+/// A whole number of one or more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Count(u32);
+
+impl Count {
+    /// One.
+    pub const ONE: Self = Self(1);
+
+    /// So many; zero gives one.
+    pub const fn of(n: u32) -> Self {
+        Self(if n == 0 { 1 } else { n })
+    }
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u32::deserialize(deserializer)? {
+            0 => Err(D::Error::custom("0 is impossible here: one or more")),
+            n => Ok(Self(n)),
+        }
+    }
+}
+
+impl JsonSchema for Count {
+    fn schema_name() -> Cow<'static, str> {
+        "Count".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": 1, "maximum": u32::MAX, "description": "A whole number of one or more." })
+    }
+}
+
+/// What can be read from one word or a value of `T`.
+pub trait Word {
+    /// The word.
+    const WORD: &'static str;
+}
+
+/// Declares a wrapper for "a value, or this word instead of one".
+macro_rules! or_word {
+    ($(#[$doc:meta])* $name:ident, $word:literal, $none:ident, $none_doc:literal, $some:ident, $some_doc:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Debug, Default)]
+        pub enum $name<T> {
+            #[doc = $none_doc]
+            #[default]
+            $none,
+            #[doc = $some_doc]
+            $some(T),
+        }
+        impl<T: Copy> $name<T> {
+            /// The value, if there is one.
+            pub fn get(self) -> Option<T> {
+                match self {
+                    Self::$none => None,
+                    Self::$some(value) => Some(value),
+                }
+            }
+        }
+        impl<T> Word for $name<T> {
+            const WORD: &'static str = $word;
+        }
+        impl<'de, T: Deserialize<'de>> Deserialize<'de> for $name<T> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Ok(match word::deserialize(deserializer, $word)? {
+                    None => Self::$none,
+                    Some(value) => Self::$some(value),
+                })
+            }
+        }
+        impl<T: JsonSchema> JsonSchema for $name<T> {
+            fn schema_name() -> Cow<'static, str> {
+                format!("{}_{}", stringify!($name), T::schema_name()).into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                let value = generator.subschema_for::<T>();
+                json_schema!({ "anyOf": [{ "const": $word }, value] })
+            }
+        }
+    };
+}
+
+or_word!(
+    /// A bound, or the word `"unlimited"`.
+    Bound, "unlimited", Unlimited, "No bound: `\"unlimited\"`.", At, "At most this."
+);
+or_word!(
+    /// A value, or the word `"off"`.
+    Switch, "off", Off, "Not done: `\"off\"`.", On, "Done with this value."
+);
+
+/// Reading "this word, or a value".
+mod word {
+    use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, Visitor};
+    use std::fmt;
+    use std::marker::PhantomData;
+
+    pub(super) fn deserialize<'de, D, T>(deserializer: D, word: &'static str) -> Result<Option<T>, D::Error>
+    where
+        D: Deserializer<'de>,
+        T: Deserialize<'de>,
+    {
+        struct OrWord<T>(&'static str, PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OrWord<T> {
+            type Value = Option<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a value or \"{}\"", self.0)
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                if text.trim() == self.0 {
+                    return Ok(None);
+                }
+                T::deserialize(text.into_deserializer())
+                    .map(Some)
+                    .map_err(|e: E| E::custom(format!("{e}, or \"{}\"", self.0)))
+            }
+            fn visit_i64<E: Error>(self, n: i64) -> Result<Self::Value, E> {
+                T::deserialize(n.into_deserializer())
+                    .map(Some)
+                    .map_err(|e: E| E::custom(format!("{e}, or \"{}\"", self.0)))
+            }
+        }
+        deserializer.deserialize_any(OrWord(word, PhantomData))
+    }
+}
