@@ -1,0 +1,140 @@
+//! Two runs held against each other, point by point and metric by metric.
+
+use crate::row::{Point, Row};
+use crate::stats::{self, Estimate, Moments};
+use crate::summary::{Summary, summarise};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// One metric of one point in both runs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Comparison {
+    /// The study's name, as run `b` has it.
+    pub study: Arc<str>,
+    /// The grid point.
+    pub point: Point,
+    /// The metric's name.
+    pub metric: Arc<str>,
+    /// The mean in run `a`.
+    pub a: Estimate,
+    /// The mean in run `b`.
+    pub b: Estimate,
+    /// The difference `b - a`.
+    pub difference: Estimate,
+    /// True where the difference is that of replications with the same seeds.
+    pub paired: bool,
+    /// True where the difference's interval does not hold zero. Each comparison stands alone: of a
+    /// hundred equal ones, five will look different at a level of 0.95.
+    pub significant: bool,
+}
+
+/// What two runs have in common, and what only one has.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Comparisons {
+    /// What both have, in the order of run `a`.
+    pub both: Vec<Comparison>,
+    /// (point, metric) that only run `a` has.
+    pub only_a: Vec<(Point, Arc<str>)>,
+    /// (point, metric) that only run `b` has.
+    pub only_b: Vec<(Point, Arc<str>)>,
+}
+
+/// Compares the rows of two runs, with intervals at this level (0.95).
+///
+/// `same_seed` says that replication i of both drew the same random streams; then the common
+/// replications are paired (two at least), which shows smaller differences. Otherwise the interval is
+/// Welch's. Where each run is of one study, studies of different names are compared too.
+pub fn compare(a: &[Row], b: &[Row], same_seed: bool, level: f64) -> Comparisons {
+    let studies: HashSet<&str> = a.iter().map(|r| &*r.study).collect();
+    let other: HashSet<&str> = b.iter().map(|r| &*r.study).collect();
+    let by_name = studies.len() > 1 || other.len() > 1;
+    let (a, b) = (summarise(a, level), summarise(b, level));
+    let key = |s: &Summary| (by_name.then(|| s.study.clone()), s.point.clone(), s.metric.clone());
+    let in_b: HashMap<_, &Summary> = b.iter().map(|s| (key(s), s)).collect();
+    let in_a: HashSet<_> = a.iter().map(key).collect();
+
+    let mut out = Comparisons::default();
+    for a in &a {
+        match in_b.get(&key(a)) {
+            Some(b) => out.both.push(one(a, b, same_seed, level)),
+            None => out.only_a.push((a.point.clone(), a.metric.clone())),
+        }
+    }
+    let missing = b.iter().filter(|s| !in_a.contains(&key(s)));
+    out.only_b = missing.map(|s| (s.point.clone(), s.metric.clone())).collect();
+    out
+}
+
+fn one(a: &Summary, b: &Summary, same_seed: bool, level: f64) -> Comparison {
+    let in_b: HashMap<u32, f64> = b.values.iter().copied().collect();
+    let pairs = a.values.iter().filter_map(|(i, va)| in_b.get(i).map(|vb| (*va, *vb)));
+    let (left, right): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    let paired = same_seed && left.len() >= 2;
+    let difference = if paired {
+        stats::paired(&left, &right, level)
+    } else {
+        let moments = |s: &Summary| Moments::of(s.values.iter().map(|(_, v)| *v));
+        stats::welch(&moments(a), &moments(b), level)
+    };
+    Comparison {
+        study: b.study.clone(),
+        point: a.point.clone(),
+        metric: a.metric.clone(),
+        a: a.estimate,
+        b: b.estimate,
+        difference,
+        paired,
+        significant: !difference.contains(0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(study: &str, loss: &str, values: &[f64]) -> Vec<Row> {
+        let point = Point::new([("loss", loss)]);
+        let row = |(i, value): (usize, &f64)| Row {
+            study: study.into(),
+            point: point.clone(),
+            replication: i as u32,
+            metric: "delay".into(),
+            value: *value,
+        };
+        values.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn pairing_finds_what_independence_does_not() {
+        let (a, b) = (rows("s", "0.1", &[1.0, 5.0, 9.0, 13.0]), rows("s", "0.1", &[1.4, 5.6, 9.5, 13.5]));
+        let paired = &compare(&a, &b, true, 0.95).both[0];
+        assert!(paired.paired && paired.significant);
+        let apart = &compare(&a, &b, false, 0.95).both[0];
+        assert!(!apart.paired && !apart.significant);
+        assert!((apart.difference.mean - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_run_equals_itself() {
+        let a = rows("s", "0.1", &[1.0, 5.0, 9.0]);
+        let same = &compare(&a, &a, true, 0.95).both[0];
+        assert_eq!((same.difference.mean, same.difference.half_width, same.significant), (0.0, 0.0, false));
+    }
+
+    #[test]
+    fn what_one_run_lacks_is_listed() {
+        let mut a = rows("s", "0.1", &[1.0, 2.0]);
+        a.extend(rows("s", "0.2", &[1.0, 2.0]));
+        let b = [rows("t", "0.1", &[1.0, 2.0]), rows("t", "0.3", &[1.0])].concat();
+        let got = compare(&a, &b, true, 0.95);
+        assert_eq!(got.both.len(), 1);
+        assert_eq!(got.only_a, [(Point::new([("loss", "0.2")]), "delay".into())]);
+        assert_eq!(got.only_b, [(Point::new([("loss", "0.3")]), "delay".into())]);
+    }
+
+    #[test]
+    fn one_replication_decides_nothing() {
+        let got = compare(&rows("s", "0", &[1.0]), &rows("s", "0", &[9.0]), true, 0.95);
+        assert!(!got.both[0].significant && got.both[0].difference.half_width.is_infinite());
+    }
+}

@@ -1,0 +1,262 @@
+//! Rows as CSV (RFC 4180 quoting, line feeds): `study`, one column per axis, `replication`, `metric`,
+//! `value`. The same rows give the same bytes, and reading them back gives the same rows.
+
+use crate::row::{Point, Row, axes, number};
+use crate::{Error, file};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Writes the rows in their order, whole or not at all.
+///
+/// # Errors
+/// [`Error::ReservedAxis`]; [`Error::Io`], the earlier file being kept.
+pub fn write(path: &Path, rows: &[Row]) -> Result<(), Error> {
+    let axes = axes(rows)?;
+    file::write(path, |out| encode(out, &axes, rows))
+}
+
+/// The rows as the text of a CSV file.
+///
+/// # Errors
+/// [`Error::ReservedAxis`].
+pub fn text(rows: &[Row]) -> Result<String, Error> {
+    let mut out = Vec::new();
+    encode(&mut out, &axes(rows)?, rows).expect("writing to memory cannot fail");
+    Ok(String::from_utf8(out).expect("only text was written"))
+}
+
+fn encode(out: &mut dyn Write, axes: &[&str], rows: &[Row]) -> io::Result<()> {
+    field(out, "study")?;
+    for axis in axes {
+        out.write_all(b",")?;
+        field(out, axis)?;
+    }
+    out.write_all(b",replication,metric,value\n")?;
+    for row in rows {
+        field(out, &row.study)?;
+        for axis in axes {
+            out.write_all(b",")?;
+            field(out, row.point.get(axis).unwrap_or_default())?;
+        }
+        write!(out, ",{},", row.replication)?;
+        field(out, &row.metric)?;
+        writeln!(out, ",{}", number(row.value))?;
+    }
+    Ok(())
+}
+
+fn field(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    if !text.contains([',', '"', '\n', '\r']) {
+        return out.write_all(text.as_bytes());
+    }
+    write!(out, "\"{}\"", text.replace('"', "\"\""))
+}
+
+/// Reads a file that [`write`] wrote (or another program, with the same columns in any order).
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Malformed`] with the line.
+pub fn read(path: &Path) -> Result<Vec<Row>, Error> {
+    parse(&file::read(path)?).map_err(|(line, reason)| Error::malformed(path, line, reason))
+}
+
+/// Reads rows from the text of a CSV file.
+///
+/// # Errors
+/// The line, from 1, and what is wrong with it.
+pub fn parse(text: &str) -> Result<Vec<Row>, (usize, String)> {
+    let mut records = Records { rest: text, line: 1 };
+    let (_, header) = records.next().ok_or((1, "the file is empty".to_owned()))??;
+    let column = |name: &str| {
+        let missing = || (1, format!("no column '{name}'"));
+        header.iter().position(|h| h == name).ok_or_else(missing)
+    };
+    let [study, replication, metric, value] =
+        [column("study")?, column("replication")?, column("metric")?, column("value")?];
+    let fixed = [study, replication, metric, value];
+    let axes: Vec<usize> = (0..header.len()).filter(|i| !fixed.contains(i)).collect();
+
+    let mut names = Names::default();
+    let mut point = Point::default();
+    let mut rows = Vec::new();
+    for record in records {
+        let (line, record) = record?;
+        if record.len() != header.len() {
+            return Err((line, format!("{} fields, not {}", record.len(), header.len())));
+        }
+        let pairs = || axes.iter().map(|&i| (header[i].as_str(), record[i].as_str()));
+        if !point.axes().eq(pairs().filter(|(_, v)| !v.is_empty())) {
+            point = Point::new(pairs());
+        }
+        rows.push(Row {
+            study: names.get(&record[study]),
+            point: point.clone(),
+            replication: record[replication]
+                .parse()
+                .map_err(|_| (line, format!("'{}' is not a replication number", record[replication])))?,
+            metric: names.get(&record[metric]),
+            value: record[value]
+                .parse()
+                .map_err(|_| (line, format!("'{}' is not a number", record[value])))?,
+        });
+    }
+    Ok(rows)
+}
+
+/// Each distinct name once in memory.
+#[derive(Default)]
+struct Names(HashMap<String, Arc<str>>);
+
+impl Names {
+    fn get(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return known.clone();
+        }
+        let shared: Arc<str> = name.into();
+        self.0.insert(name.to_owned(), shared.clone());
+        shared
+    }
+}
+
+/// The records of a CSV text, each with the line it begins on; blank lines are passed over.
+struct Records<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<(usize, Vec<String>), (usize, String)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(rest) = self.rest.strip_prefix("\r\n").or_else(|| self.rest.strip_prefix('\n')) {
+            self.rest = rest;
+            self.line += 1;
+        }
+        if self.rest.is_empty() {
+            return None;
+        }
+        let start = self.line;
+        let mut fields = Vec::new();
+        loop {
+            match self.field() {
+                Ok(text) => fields.push(text),
+                Err(reason) => {
+                    self.rest = "";
+                    return Some(Err((start, reason)));
+                }
+            }
+            if let Some(rest) = self.rest.strip_prefix(',') {
+                self.rest = rest;
+            } else {
+                return Some(Ok((start, fields)));
+            }
+        }
+    }
+}
+
+impl Records<'_> {
+    /// One field, up to the comma, line end or text end that follows it.
+    fn field(&mut self) -> Result<String, String> {
+        let Some(mut rest) = self.rest.strip_prefix('"') else {
+            let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());
+            let (text, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            let text = if rest.starts_with(',') { text } else { text.strip_suffix('\r').unwrap_or(text) };
+            return Ok(text.to_owned());
+        };
+        let mut text = String::new();
+        loop {
+            let end = rest.find('"').ok_or("a quote is not closed")?;
+            text.push_str(&rest[..end]);
+            rest = &rest[end + 1..];
+            match rest.strip_prefix('"') {
+                Some(more) => {
+                    text.push('"');
+                    rest = more;
+                }
+                None => break,
+            }
+        }
+        self.line += text.matches('\n').count();
+        let ended = rest.strip_prefix('\r').filter(|r| r.starts_with('\n')).unwrap_or(rest);
+        if !(ended.is_empty() || ended.starts_with([',', '\n'])) {
+            return Err("text after a closing quote".to_owned());
+        }
+        self.rest = ended;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::Folder;
+    use proptest::prelude::*;
+
+    fn row(study: &str, axes: &[(&str, &str)], replication: u32, metric: &str, value: f64) -> Row {
+        let point = Point::new(axes.iter().copied());
+        Row { study: study.into(), point, replication, metric: metric.into(), value }
+    }
+
+    #[test]
+    fn the_file_is_as_documented() {
+        let rows = [
+            row("aaa-hol", &[("loss", "0.05"), ("transport", "tcp")], 0, "delay_mean", 0.125),
+            row("aaa-hol", &[("loss", "0.05"), ("transport", "a \"b\", c")], 1, "delay_mean", 1e-9),
+            row("other", &[("rate", "5")], 0, "failures", 3.0),
+        ];
+        let expected = "study,loss,transport,rate,replication,metric,value\n\
+                        aaa-hol,0.05,tcp,,0,delay_mean,0.125\n\
+                        aaa-hol,0.05,\"a \"\"b\"\", c\",,1,delay_mean,1e-9\n\
+                        other,,,5,0,failures,3\n";
+        assert_eq!(text(&rows).unwrap(), expected);
+        let folder = Folder::new();
+        write(&folder.file("results.csv"), &rows).unwrap();
+        assert_eq!(read(&folder.file("results.csv")).unwrap(), rows);
+    }
+
+    #[test]
+    fn an_axis_may_not_hide_a_column() {
+        let rows = [row("s", &[("value", "1")], 0, "m", 0.0)];
+        assert!(matches!(text(&rows), Err(Error::ReservedAxis(axis)) if axis == "value"));
+    }
+
+    #[test]
+    fn other_programs_line_ends_and_column_orders_are_read() {
+        let rows = parse("value,metric,loss,replication,study\r\n1.5,\"d\",0.1,2,s\r\n\r\n").unwrap();
+        assert_eq!(rows, [row("s", &[("loss", "0.1")], 2, "d", 1.5)]);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (text, line, reason) in [
+            ("", 1, "the file is empty"),
+            ("study,metric,value\n", 1, "no column 'replication'"),
+            ("study,replication,metric,value\ns,0,m\n", 2, "3 fields, not 4"),
+            ("study,replication,metric,value\ns,0,m,1\ns,x,m,1\n", 3, "'x' is not a replication number"),
+            ("study,replication,metric,value\n\"a\nb\",0,m,1\ns,0,m,x\n", 4, "'x' is not a number"),
+            ("study,replication,metric,value\n\"s,0,m,1\n", 2, "a quote is not closed"),
+            ("study,replication,metric,value\n\"s\"x,0,m,1\n", 2, "text after a closing quote"),
+        ] {
+            assert_eq!(parse(text), Err((line, reason.to_owned())), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rows_read_back(rows in proptest::collection::vec(
+            ("[a-z]{1,3}", "[ -~\n\r]{1,9}", any::<u32>(), "[a-z_,]{1,9}", -1e300f64..1e300), 0..20
+        )) {
+            let rows: Vec<Row> =
+                rows.iter().map(|(s, a, r, m, v)| row(s, &[("axis", a), ("other", s)], *r, m, *v)).collect();
+            prop_assert_eq!(parse(&text(&rows).unwrap()).unwrap(), rows);
+        }
+
+        #[test]
+        fn arbitrary_text_never_panics(text in ".{0,200}|(study,replication,metric,value\n[\",\ra\n]{0,99})") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What can go wrong with the files of a run.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a file of a run could not be written or read. Each message names the file, the cause and, where
+/// there is one, the way on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused: no space, no permission, no such folder.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb: "write", "read", "create".
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file's content is not what its format asks for.
+    #[error("{}:{line}: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The folder holds the beginning of another plan's run.
+    #[error(
+        "{} holds results of another plan ({found}, this one is {expected}): \
+         choose another output folder, or delete the file to start afresh",
+        path.display()
+    )]
+    OtherPlan {
+        /// The journal.
+        path: PathBuf,
+        /// The hash of the plan that is to run.
+        expected: String,
+        /// The hash in the journal's header.
+        found: String,
+    },
+    /// Another process is running in the same folder.
+    #[error("{} is in use by another run: wait for it, or choose another output folder", path.display())]
+    InUse {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// An axis has the name of one of the fixed columns.
+    #[error("axis '{0}' has the name of a fixed column (study, replication, metric, value): rename it")]
+    ReservedAxis(String),
+    /// The Parquet encoder refused the rows.
+    #[error("cannot encode the rows as Parquet: {0}")]
+    Parquet(String),
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    pub(crate) fn malformed(path: &Path, line: usize, reason: impl Into<String>) -> Self {
+        Self::Malformed { path: path.to_owned(), line, reason: reason.into() }
+    }
+}

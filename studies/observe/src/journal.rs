@@ -1,0 +1,333 @@
+//! The journal of a run: each finished replication as one line, so that an interrupted sweep goes on
+//! where it stopped.
+//!
+//! ```text
+//! usher-journal 1 <plan hash>
+//! <crc32>	<replication>	loss=0.05	transport=tcp		delay_mean=0.125	failures=0
+//! ```
+//!
+//! Fields are separated by tabs, an empty one divides axes from results, and `%`, `=`, control
+//! characters and all that is not ASCII are percent-encoded. A line is written by one system call. One
+//! that was torn by a crash or a full disk, or that does not match its checksum, counts as not run.
+
+use crate::Error;
+use crate::row::{Point, number};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: &str = "usher-journal 1 ";
+
+/// What one replication gave: (metric, value) in the study's order.
+pub type Results = Vec<(String, f64)>;
+
+/// An open journal, held by one process at a time.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    finished: HashMap<(Point, u32), Results>,
+    damaged: usize,
+}
+
+impl Journal {
+    /// Opens the journal at `path` for the plan of this hash, or begins one. Missing folders are
+    /// created; a torn last line is cut off.
+    ///
+    /// # Errors
+    /// [`Error::OtherPlan`] where it belongs to another plan; [`Error::InUse`] where another process
+    /// writes to it; [`Error::Malformed`] where it is no journal at all; [`Error::Io`].
+    pub fn open(path: &Path, plan: &str) -> Result<Self, Error> {
+        if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        }
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = opened.map_err(Error::io("open", path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::InUse { path: path.to_owned() }),
+            // A file system without locks is no reason not to run.
+            Err(TryLockError::Error(_)) => {}
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(Error::io("read", path))?;
+        let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+        let text = String::from_utf8_lossy(&bytes[..whole]);
+        let mut lines = text.lines();
+        let mut journal = Self { path: path.to_owned(), file, finished: HashMap::new(), damaged: 0 };
+        match lines.next() {
+            None if !bytes.is_empty()
+                && !MAGIC.as_bytes().starts_with(&bytes[..bytes.len().min(MAGIC.len())]) =>
+            {
+                return Err(Error::malformed(path, 1, "this is not an usher journal"));
+            }
+            None => {
+                journal.cut(0)?;
+                journal.put(&format!("{MAGIC}{}\n", escaped(plan)))?;
+            }
+            Some(header) => {
+                let found = header.strip_prefix(MAGIC).and_then(unescaped);
+                let found = found.ok_or_else(|| Error::malformed(path, 1, "this is not an usher journal"))?;
+                if found != plan {
+                    return Err(Error::OtherPlan { path: path.to_owned(), expected: plan.to_owned(), found });
+                }
+                for line in lines {
+                    match decode(line) {
+                        Some((key, results)) => {
+                            journal.finished.entry(key).or_insert(results);
+                        }
+                        None => journal.damaged += 1,
+                    }
+                }
+                journal.cut(whole as u64)?;
+            }
+        }
+        Ok(journal)
+    }
+
+    /// The results of this replication, where an earlier run or this one has finished it.
+    pub fn get(&self, point: &Point, replication: u32) -> Option<&Results> {
+        // Points are cheap to clone; a borrowed pair cannot be a key.
+        self.finished.get(&(point.clone(), replication))
+    }
+
+    /// How many replications are finished.
+    pub fn len(&self) -> usize {
+        self.finished.len()
+    }
+
+    /// True where none is.
+    pub fn is_empty(&self) -> bool {
+        self.finished.is_empty()
+    }
+
+    /// Lines that were passed over because they do not match their checksum.
+    pub fn damaged(&self) -> usize {
+        self.damaged
+    }
+
+    /// Adds a finished replication; one already there is kept as it is.
+    ///
+    /// # Errors
+    /// [`Error::Io`] (a full disk, say); what was added before stays.
+    pub fn append(&mut self, point: &Point, replication: u32, results: Results) -> Result<(), Error> {
+        let key = (point.clone(), replication);
+        if self.finished.contains_key(&key) {
+            return Ok(());
+        }
+        self.put(&encode(point, replication, &results))?;
+        self.finished.insert(key, results);
+        Ok(())
+    }
+
+    /// Brings everything to the disk, as at the end of a run or on an interrupt.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync(&self) -> Result<(), Error> {
+        self.file.sync_all().map_err(Error::io("write", &self.path))
+    }
+
+    fn put(&mut self, line: &str) -> Result<(), Error> {
+        let before = self.file.stream_position().map_err(Error::io("write", &self.path))?;
+        self.file.write_all(line.as_bytes()).map_err(|source| {
+            // Half a line on a full disk: cut here if possible, or at the next open.
+            let _ = self.cut(before);
+            Error::io("write", &self.path)(source)
+        })
+    }
+
+    fn cut(&mut self, at: u64) -> Result<(), Error> {
+        let cut = self.file.set_len(at).and_then(|()| self.file.seek(SeekFrom::Start(at)));
+        cut.map(drop).map_err(Error::io("write", &self.path))
+    }
+}
+
+fn encode(point: &Point, replication: u32, results: &Results) -> String {
+    let mut body = replication.to_string();
+    for (axis, value) in point.axes() {
+        let _ = write!(body, "\t{}={}", escaped(axis), escaped(value));
+    }
+    body.push('\t');
+    for (metric, value) in results {
+        let _ = write!(body, "\t{}={}", escaped(metric), number(*value));
+    }
+    format!("{:08x}\t{body}\n", crc32(body.as_bytes()))
+}
+
+fn decode(line: &str) -> Option<((Point, u32), Results)> {
+    let (sum, body) = line.split_once('\t')?;
+    if u32::from_str_radix(sum, 16).ok()? != crc32(body.as_bytes()) {
+        return None;
+    }
+    let mut fields = body.split('\t');
+    let replication = fields.next()?.parse().ok()?;
+    let mut axes = Vec::new();
+    for field in fields.by_ref().take_while(|f| !f.is_empty()) {
+        let (axis, value) = field.split_once('=')?;
+        axes.push((unescaped(axis)?, unescaped(value)?));
+    }
+    let mut results = Vec::new();
+    for field in fields {
+        let (metric, value) = field.split_once('=')?;
+        results.push((unescaped(metric)?, value.parse().ok()?));
+    }
+    Some(((Point::new(axes), replication), results))
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for &b in text.as_bytes() {
+        if matches!(b, b' '..=b'~') && b != b'%' && b != b'=' {
+            out.push(char::from(b));
+        } else {
+            let _ = write!(out, "%{b:02x}");
+        }
+    }
+    out
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        if b == b'%' {
+            let high = char::from(bytes.next()?).to_digit(16)?;
+            let low = char::from(bytes.next()?).to_digit(16)?;
+            out.push((high * 16 + low) as u8);
+        } else {
+            out.push(b);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// CRC-32 as of IEEE 802.3.
+fn crc32(bytes: &[u8]) -> u32 {
+    let crc = bytes.iter().fold(u32::MAX, |crc, &b| {
+        (0..8).fold(crc ^ u32::from(b), |c, _| if c & 1 == 1 { c >> 1 ^ 0xedb8_8320 } else { c >> 1 })
+    });
+    !crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::Folder;
+    use proptest::prelude::*;
+    use std::fs;
+
+    fn point(loss: &str) -> Point {
+        Point::new([("loss", loss), ("transport", "tcp")])
+    }
+
+    fn results(value: f64) -> Results {
+        vec![("delay_mean".into(), value), ("failures".into(), 0.0)]
+    }
+
+    #[test]
+    fn what_was_finished_is_found_again() {
+        let folder = Folder::new();
+        let path = folder.file("run/journal");
+        let mut journal = Journal::open(&path, "abc").unwrap();
+        assert!(journal.is_empty());
+        journal.append(&point("0.1"), 0, results(0.1 + 0.2)).unwrap();
+        journal.append(&point("0.1"), 1, results(f64::INFINITY)).unwrap();
+        journal.append(&point("0.1"), 0, results(9.0)).unwrap();
+        journal.sync().unwrap();
+        drop(journal);
+        let again = Journal::open(&path, "abc").unwrap();
+        assert_eq!((again.len(), again.damaged()), (2, 0));
+        assert_eq!(again.get(&point("0.1"), 0), Some(&results(0.1 + 0.2)));
+        assert_eq!(again.get(&point("0.1"), 1), Some(&results(f64::INFINITY)));
+        assert_eq!(again.get(&point("0.2"), 0), None);
+    }
+
+    #[test]
+    fn a_torn_line_is_cut_wherever_it_tore() {
+        let folder = Folder::new();
+        let path = folder.file("journal");
+        let mut journal = Journal::open(&path, "abc").unwrap();
+        journal.append(&point("0.1"), 0, results(1.0)).unwrap();
+        let kept = fs::metadata(&path).unwrap().len();
+        journal.append(&point("0.1"), 1, results(2.0)).unwrap();
+        drop(journal);
+        let whole = fs::read(&path).unwrap();
+        for end in 0..whole.len() {
+            fs::write(&path, &whole[..end]).unwrap();
+            let mut journal = Journal::open(&path, "abc").unwrap();
+            let first = end as u64 >= kept;
+            assert_eq!(journal.len(), usize::from(first), "torn at {end}");
+            if !first {
+                journal.append(&point("0.1"), 0, results(1.0)).unwrap();
+            }
+            journal.append(&point("0.1"), 1, results(2.0)).unwrap();
+            drop(journal);
+            assert_eq!(fs::read(&path).unwrap(), whole, "torn at {end}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_line_counts_as_not_run() {
+        let folder = Folder::new();
+        let path = folder.file("journal");
+        let mut journal = Journal::open(&path, "abc").unwrap();
+        journal.append(&point("0.1"), 0, results(1.5)).unwrap();
+        journal.append(&point("0.1"), 1, results(2.5)).unwrap();
+        drop(journal);
+        let text = fs::read_to_string(&path).unwrap().replace("=1.5", "=1.6");
+        fs::write(&path, text).unwrap();
+        let journal = Journal::open(&path, "abc").unwrap();
+        assert_eq!((journal.len(), journal.damaged()), (1, 1));
+        assert_eq!(journal.get(&point("0.1"), 1), Some(&results(2.5)));
+    }
+
+    #[test]
+    fn another_plan_another_process_and_another_file_are_refused() {
+        let folder = Folder::new();
+        let path = folder.file("journal");
+        let held = Journal::open(&path, "abc").unwrap();
+        assert!(matches!(Journal::open(&path, "abc"), Err(Error::InUse { .. })));
+        drop(held);
+        let text = Journal::open(&path, "def").unwrap_err().to_string();
+        assert!(text.contains("another plan (abc, this one is def)"), "{text}");
+        fs::write(&path, "study,loss\n").unwrap();
+        assert!(matches!(Journal::open(&path, "abc"), Err(Error::Malformed { line: 1, .. })));
+        fs::write(&path, "someone's notes").unwrap();
+        assert!(matches!(Journal::open(&path, "abc"), Err(Error::Malformed { line: 1, .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"someone's notes");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_file_and_cause() {
+        let Err(error) = Journal::open(Path::new("/dev/full"), "abc") else { panic!("it is full") };
+        let text = error.to_string();
+        assert!(text.contains("/dev/full") && text.contains("space"), "{text}");
+    }
+
+    #[test]
+    fn checksum_is_the_usual_one() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    proptest! {
+        #[test]
+        fn lines_read_back(
+            axes in proptest::collection::vec((".{1,5}", ".{1,5}"), 0..4),
+            replication: u32,
+            results in proptest::collection::vec((".{0,5}", -1e300f64..1e300), 0..4),
+        ) {
+            let point = Point::new(axes);
+            let line = encode(&point, replication, &results);
+            prop_assert!(line.is_ascii() && line.lines().count() == 1);
+            prop_assert_eq!(decode(line.trim_end_matches('\n')), Some(((point, replication), results)));
+        }
+
+        #[test]
+        fn arbitrary_lines_never_panic(line in ".{0,100}") {
+            prop_assert_eq!(decode(&line), None);
+        }
+    }
+}

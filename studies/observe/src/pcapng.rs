@@ -1,0 +1,304 @@
+//! Captures in pcapng (IETF draft-ietf-opsawg-pcapng), as Wireshark and tshark read them.
+//!
+//! Little-endian, one section, times in nanoseconds since the simulation's or the clock's epoch. No time
+//! of writing is stored, so the same packets give the same bytes.
+
+use std::io::{self, Write};
+use usher_core::Instant;
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const DECRYPTION_SECRETS: u32 = 0x0a;
+const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+const TLS_KEY_LOG: u32 = 0x544c_534b;
+
+const OPTION_COMMENT: u16 = 1;
+const OPTION_APPLICATION: u16 = 4;
+const OPTION_IF_NAME: u16 = 2;
+const OPTION_IF_TSRESOL: u16 = 9;
+
+/// What the packets of an interface begin with (LINKTYPE values of tcpdump.org).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkType {
+    /// An Ethernet header.
+    Ethernet,
+    /// An IPv4 or IPv6 header.
+    Raw,
+}
+
+impl LinkType {
+    const fn code(self) -> u16 {
+        match self {
+            Self::Ethernet => 1,
+            Self::Raw => 101,
+        }
+    }
+}
+
+/// Writes one capture. Interfaces are declared before their packets, TLS secrets before the packets that
+/// they decrypt.
+#[derive(Debug)]
+pub struct Capture<W: Write> {
+    out: W,
+    block: Vec<u8>,
+    interfaces: u32,
+}
+
+impl<W: Write> Capture<W> {
+    /// Begins a capture; the comments are shown as the file's (the RADIUS secret, the study and point).
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn new(out: W, comments: &[&str]) -> io::Result<Self> {
+        let mut capture = Self { out, block: Vec::new(), interfaces: 0 };
+        capture.begin(SECTION_HEADER);
+        capture.u32(BYTE_ORDER);
+        capture.u16(1);
+        capture.u16(0);
+        capture.block.extend(u64::MAX.to_le_bytes());
+        for comment in comments {
+            capture.option(OPTION_COMMENT, comment.as_bytes());
+        }
+        capture.option(OPTION_APPLICATION, b"usher");
+        capture.end_options();
+        capture.finish_block()?;
+        Ok(capture)
+    }
+
+    /// Declares an interface and gives its number.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn interface(&mut self, name: &str, link: LinkType, comments: &[&str]) -> io::Result<u32> {
+        self.begin(INTERFACE_DESCRIPTION);
+        self.u16(link.code());
+        self.u16(0);
+        self.u32(0);
+        for comment in comments {
+            self.option(OPTION_COMMENT, comment.as_bytes());
+        }
+        self.option(OPTION_IF_NAME, name.as_bytes());
+        self.option(OPTION_IF_TSRESOL, &[9]);
+        self.end_options();
+        self.finish_block()?;
+        self.interfaces += 1;
+        Ok(self.interfaces - 1)
+    }
+
+    /// Writes a packet that this interface saw.
+    ///
+    /// # Errors
+    /// What the writer says; [`io::ErrorKind::InvalidInput`] for an interface that was not declared or a
+    /// packet beyond 4 GiB.
+    pub fn packet(
+        &mut self,
+        interface: u32,
+        at: Instant,
+        data: &[u8],
+        comment: Option<&str>,
+    ) -> io::Result<()> {
+        if interface >= self.interfaces {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such capture interface"));
+        }
+        let length = u32::try_from(data.len())
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "packet too long to capture"))?;
+        self.begin(ENHANCED_PACKET);
+        self.u32(interface);
+        self.u32((at.as_nanos() >> 32) as u32);
+        self.u32(at.as_nanos() as u32);
+        self.u32(length);
+        self.u32(length);
+        self.padded(data);
+        if let Some(comment) = comment {
+            self.option(OPTION_COMMENT, comment.as_bytes());
+            self.end_options();
+        }
+        self.finish_block()
+    }
+
+    /// Writes TLS secrets in the key log format of NSS (`CLIENT_RANDOM ...` lines).
+    ///
+    /// # Errors
+    /// What the writer says; [`io::ErrorKind::InvalidInput`] beyond 4 GiB.
+    pub fn tls_secrets(&mut self, key_log: &str) -> io::Result<()> {
+        let length = u32::try_from(key_log.len())
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "key log too long to capture"))?;
+        self.begin(DECRYPTION_SECRETS);
+        self.u32(TLS_KEY_LOG);
+        self.u32(length);
+        self.padded(key_log.as_bytes());
+        self.finish_block()
+    }
+
+    /// Flushes and gives the writer back.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn begin(&mut self, kind: u32) {
+        self.block.clear();
+        self.u32(kind);
+        self.u32(0);
+    }
+
+    fn u16(&mut self, value: u16) {
+        self.block.extend(value.to_le_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.block.extend(value.to_le_bytes());
+    }
+
+    fn padded(&mut self, data: &[u8]) {
+        self.block.extend(data);
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+    }
+
+    /// An option; a value beyond its 16-bit length is cut short, at a character's boundary where it is text.
+    fn option(&mut self, code: u16, value: &[u8]) {
+        let mut end = value.len().min(usize::from(u16::MAX));
+        while end < value.len() && end > 0 && value[end] & 0xc0 == 0x80 {
+            end -= 1;
+        }
+        self.u16(code);
+        self.u16(end as u16);
+        self.padded(&value[..end]);
+    }
+
+    fn end_options(&mut self) {
+        self.u32(0);
+    }
+
+    fn finish_block(&mut self) -> io::Result<()> {
+        let length = (self.block.len() + 4) as u32;
+        self.block[4..8].copy_from_slice(&length.to_le_bytes());
+        self.u32(length);
+        self.out.write_all(&self.block)
+    }
+}
+
+/// A packet read from a capture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packet<'a> {
+    /// The interface's number.
+    pub interface: u32,
+    /// When, in nanoseconds.
+    pub at: Instant,
+    /// The bytes.
+    pub data: &'a [u8],
+}
+
+/// The packets of a capture that [`Capture`] wrote, in file order; other blocks are passed over. Reading
+/// ends at the first block that is not whole.
+pub fn packets(capture: &[u8]) -> impl Iterator<Item = Packet<'_>> {
+    blocks(capture).filter(|(kind, _)| *kind == ENHANCED_PACKET).filter_map(|(_, body)| {
+        let time = u64::from(word(body, 4)?) << 32 | u64::from(word(body, 8)?);
+        let length = word(body, 12)? as usize;
+        let data = body.get(20..)?.get(..length)?;
+        Some(Packet { interface: word(body, 0)?, at: Instant::from_nanos(time), data })
+    })
+}
+
+/// The TLS secrets of a capture, in file order.
+pub fn tls_secrets(capture: &[u8]) -> impl Iterator<Item = &str> {
+    blocks(capture).filter(|(kind, _)| *kind == DECRYPTION_SECRETS).filter_map(|(_, body)| {
+        let length = word(body, 4)? as usize;
+        let text = body.get(8..)?.get(..length)?;
+        (word(body, 0)? == TLS_KEY_LOG).then(|| std::str::from_utf8(text).ok())?
+    })
+}
+
+/// (type, body) of each block.
+fn blocks(mut rest: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let (kind, length) = (word(rest, 0)?, word(rest, 4)? as usize);
+        let body = rest.get(8..length.checked_sub(4)?)?;
+        rest = rest.get(length..)?;
+        Some((kind, body))
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let word = bytes.get(at..at + 4)?;
+    Some(u32::from_le_bytes(word.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Vec<u8> {
+        let mut capture = Capture::new(Vec::new(), &["RADIUS secret: testing123"]).unwrap();
+        let raw = capture.interface("nas-aaa", LinkType::Raw, &[]).unwrap();
+        let lan = capture.interface("lan", LinkType::Ethernet, &["behind the NAS"]).unwrap();
+        assert_eq!((raw, lan), (0, 1));
+        capture.tls_secrets("CLIENT_RANDOM 00 11\n").unwrap();
+        capture.packet(raw, Instant::from_nanos(5_000_000_001), &[0x45; 21], Some("lost")).unwrap();
+        capture.packet(lan, Instant::from_nanos(u64::MAX), &[1, 2, 3, 4], None).unwrap();
+        capture.finish().unwrap()
+    }
+
+    #[test]
+    fn section_and_interface_are_byte_exact() {
+        let mut capture = Capture::new(Vec::new(), &[]).unwrap();
+        capture.interface("a", LinkType::Raw, &[]).unwrap();
+        #[rustfmt::skip]
+        let expected = [
+            0x0a, 0x0d, 0x0d, 0x0a, 44, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0,
+            0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+            4, 0, 5, 0, b'u', b's', b'h', b'e', b'r', 0, 0, 0, 0, 0, 0, 0, 44, 0, 0, 0,
+            1, 0, 0, 0, 40, 0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0,
+            2, 0, 1, 0, b'a', 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0,
+        ];
+        assert_eq!(capture.finish().unwrap(), expected);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let bytes = sample();
+        let got: Vec<_> = packets(&bytes).collect();
+        assert_eq!(got.len(), 2);
+        assert_eq!(
+            (got[0].interface, got[0].at.as_nanos(), got[0].data),
+            (0, 5_000_000_001, &[0x45; 21][..])
+        );
+        assert_eq!((got[1].interface, got[1].at, got[1].data), (1, Instant::FAR_FUTURE, &[1, 2, 3, 4][..]));
+        assert_eq!(tls_secrets(&bytes).collect::<Vec<_>>(), ["CLIENT_RANDOM 00 11\n"]);
+        assert_eq!(bytes, sample());
+    }
+
+    #[test]
+    fn a_long_comment_is_cut_between_characters() {
+        let comment = "é".repeat(40_000);
+        let capture = Capture::new(Vec::new(), &[&comment]).unwrap().finish().unwrap();
+        let length = usize::from(u16::from_le_bytes([capture[26], capture[27]]));
+        assert_eq!(length, 65_534);
+        assert!(std::str::from_utf8(&capture[28..28 + length]).is_ok());
+    }
+
+    #[test]
+    fn an_undeclared_interface_is_refused() {
+        let mut capture = Capture::new(Vec::new(), &[]).unwrap();
+        let refused = capture.packet(0, Instant::ZERO, &[], None).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200), flips in any::<[(usize, u8); 8]>()
+        ) {
+            let _ = (packets(&bytes).count(), tls_secrets(&bytes).count());
+            let mut near = sample();
+            let length = near.len();
+            flips.iter().for_each(|(at, to)| near[at % length] = *to);
+            let _ = (packets(&near).count(), tls_secrets(&near).count());
+        }
+    }
+}
