@@ -302,7 +302,11 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_that_names_file_and_cause() {
-        let Err(error) = Journal::open(Path::new("/dev/full"), "abc") else { panic!("it is full") };
+        let path = PathBuf::from("/dev/full");
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let mut journal = Journal { path, file, finished: HashMap::new(), damaged: 0 };
+        let error = journal.append(&point("0"), 0, results(1.0)).unwrap_err();
+        assert!(journal.get(&point("0"), 0).is_none());
         let text = error.to_string();
         assert!(text.contains("/dev/full") && text.contains("space"), "{text}");
     }
