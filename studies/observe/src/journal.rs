@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! usher-journal 1 <plan hash>
-//! <crc32>	<replication>	loss=0.05	transport=tcp		delay_mean=0.125	failures=0
+//! <crc32>→<replication>→loss=0.05→transport=tcp→→delay_mean=0.125→failures=0
 //! ```
 //!
-//! Fields are separated by tabs, an empty one divides axes from results, and `%`, `=`, control
+//! Fields are separated by tabs (here →), an empty one divides axes from results, and `%`, `=`, control
 //! characters and all that is not ASCII are percent-encoded. A line is written by one system call. One
 //! that was torn by a crash or a full disk, or that does not match its checksum, counts as not run.
 
