@@ -1,0 +1,148 @@
+//! What can be set about a connection, with the standard that gives each default.
+
+use usher_core::Duration;
+
+/// How losses are found and repaired.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Recovery {
+    /// Fast retransmit and fast recovery; any new acknowledgement ends recovery (RFC 5681 §3.2).
+    Reno,
+    /// Partial acknowledgements retransmit the next hole (RFC 6582).
+    #[default]
+    NewReno,
+    /// A scoreboard of SACK blocks and the `pipe` algorithm (RFC 2018, RFC 6675); falls back to NewReno
+    /// where the other side does not permit SACK.
+    Sack,
+}
+
+/// The congestion window after the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum InitialWindow {
+    /// min(4·SMSS, max(2·SMSS, 4380 bytes)): RFC 3390, which RFC 5681 §3.1 keeps.
+    #[default]
+    Rfc3390,
+    /// min(10·SMSS, max(2·SMSS, 14600 bytes)): RFC 6928.
+    Rfc6928,
+    /// This many full-sized segments (ns-2's `windowInit_`; 1 was RFC 2001).
+    Segments(u32),
+}
+
+impl InitialWindow {
+    /// The window in bytes for segments of at most `mss` bytes.
+    pub fn bytes(self, mss: u32) -> u32 {
+        match self {
+            Self::Rfc3390 => (4 * mss).min((2 * mss).max(4380)),
+            Self::Rfc6928 => (10 * mss).min((2 * mss).max(14_600)),
+            Self::Segments(n) => n.max(1).saturating_mul(mss),
+        }
+    }
+}
+
+/// What the receiver counts before it acknowledges at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AckEvery {
+    /// This many segments of any size.
+    Segments(u8),
+    /// This many times the maximum segment size in bytes (RFC 1122 §4.2.3.2: "every second full-sized").
+    FullSized(u8),
+}
+
+/// Delayed acknowledgement (RFC 1122 §4.2.3.2, RFC 5681 §4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DelayedAck {
+    /// The longest an acknowledgement waits for data to ride on (the standard's bound is 500 ms).
+    pub timeout: Duration,
+    /// How much may arrive before it no longer waits.
+    pub every: AckEvery,
+}
+
+impl Default for DelayedAck {
+    /// 200 ms and every second segment, as BSD does.
+    fn default() -> Self {
+        Self { timeout: Duration::from_millis(200), every: AckEvery::Segments(2) }
+    }
+}
+
+/// The settings of a connection; many connections share one by [`Arc`](std::sync::Arc).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Maximum segment size: announced to the other side, and the bound of what is sent where the other
+    /// side announces more. 1460, that is Ethernet's 1500 less 40 bytes of IPv4 and TCP headers (RFC 9293
+    /// §3.7.1).
+    pub mss: u16,
+    /// What is assumed of a peer that announces no size: 536 (RFC 9293 §3.7.1); 1220 for IPv6.
+    pub default_peer_mss: u16,
+    /// Loss recovery; NewReno.
+    pub recovery: Recovery,
+    /// Initial congestion window; RFC 3390.
+    pub initial_window: InitialWindow,
+    /// Initial slow-start threshold in bytes; without bound (RFC 5681 §3.1: "arbitrarily high").
+    pub initial_ssthresh: u32,
+    /// Duplicate acknowledgements that mean a loss; 3 (RFC 5681 §3.2).
+    pub dup_threshold: u8,
+    /// Send new data on the first two duplicate acknowledgements; on (RFC 3042).
+    pub limited_transmit: bool,
+    /// Shrink the congestion window to the initial one after a retransmission timeout's worth of silence;
+    /// on (RFC 5681 §4.1).
+    pub restart_after_idle: bool,
+    /// Hold a small segment back while data is unacknowledged; on (RFC 896, RFC 1122 §4.2.3.4).
+    pub nagle: bool,
+    /// Delayed acknowledgement; `None` acknowledges at once.
+    pub delayed_ack: Option<DelayedAck>,
+    /// Retransmission timeout before the first measurement; 1 s (RFC 6298 §2.1).
+    pub initial_rto: Duration,
+    /// Its lower bound; 1 s (RFC 6298 §2.4). Linux uses 200 ms.
+    pub min_rto: Duration,
+    /// Its upper bound, also of the interval between zero-window probes; 60 s (RFC 6298 §2.5).
+    pub max_rto: Duration,
+    /// Clock granularity G in RTO = SRTT + max(G, 4·RTTVAR); 1 ms (RFC 6298 §2).
+    pub granularity: Duration,
+    /// The timeout after a handshake that lost its SYN and measured nothing; 3 s (RFC 6298 §5.7).
+    pub rto_after_syn_loss: Duration,
+    /// Retransmissions of one segment before the connection is given up; `None` never gives up. 15, as
+    /// Linux; RFC 9293 §3.8.3 asks for at least 100 s.
+    pub max_retransmissions: Option<u32>,
+    /// The same for SYN and SYN-ACK; 6, as Linux (RFC 9293 §3.8.3 asks for at least 3 minutes).
+    pub max_syn_retransmissions: Option<u32>,
+    /// Receive buffer in bytes, which the window announces; 65535. Larger ones need `window_scale`.
+    pub receive_buffer: u32,
+    /// Offer window scaling with this shift, at most 14; off (RFC 7323 §2).
+    pub window_scale: Option<u8>,
+    /// Offer timestamps; off (RFC 7323 §3). Their clock ticks once a millisecond.
+    pub timestamps: bool,
+    /// How long the side that closed first stays in TIME-WAIT: twice the maximum segment lifetime. 1 s,
+    /// which is far below RFC 9293's 4 minutes, since simulated addresses are not used again.
+    pub time_wait: Duration,
+    /// At least this much time between two challenge acknowledgements; 500 ms (RFC 5961 §7 suggests ten in
+    /// five seconds).
+    pub challenge_ack_interval: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            default_peer_mss: 536,
+            recovery: Recovery::default(),
+            initial_window: InitialWindow::default(),
+            initial_ssthresh: u32::MAX,
+            dup_threshold: 3,
+            limited_transmit: true,
+            restart_after_idle: true,
+            nagle: true,
+            delayed_ack: Some(DelayedAck::default()),
+            initial_rto: Duration::from_secs(1),
+            min_rto: Duration::from_secs(1),
+            max_rto: Duration::from_secs(60),
+            granularity: Duration::from_millis(1),
+            rto_after_syn_loss: Duration::from_secs(3),
+            max_retransmissions: Some(15),
+            max_syn_retransmissions: Some(6),
+            receive_buffer: 65_535,
+            window_scale: None,
+            timestamps: false,
+            time_wait: Duration::from_secs(1),
+            challenge_ack_interval: Duration::from_millis(500),
+        }
+    }
+}

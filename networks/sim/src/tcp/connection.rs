@@ -1,0 +1,522 @@
+//! The connection: its state, how it is opened, and the application's side of it.
+
+use super::config::{Config, Recovery};
+use super::congestion::Congestion;
+use super::receive_buffer::{Reassembly, Unread};
+use super::rtt::Rtt;
+use super::scoreboard::Scoreboard;
+use super::segment::{Flags, Options, Segment};
+use super::send_buffer::SendBuffer;
+use super::seq;
+use std::sync::Arc;
+use usher_core::{CloseReason, CommandError, Duration, Instant};
+
+/// The connection states of RFC 9293 §3.3.2. LISTEN belongs to the host, which calls
+/// [`Connection::accept`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// Waiting for a SYN after having sent one.
+    SynSent,
+    /// Waiting for the acknowledgement of our SYN after having seen theirs.
+    SynReceived,
+    /// Open both ways.
+    Established,
+    /// We sent a FIN.
+    FinWait1,
+    /// Our FIN is acknowledged.
+    FinWait2,
+    /// They sent a FIN.
+    CloseWait,
+    /// Both sent a FIN, ours is not acknowledged.
+    Closing,
+    /// Both sent a FIN, theirs first; ours is not acknowledged.
+    LastAck,
+    /// Both are closed; waiting for stray segments to die.
+    TimeWait,
+    /// There is no connection any more.
+    Closed,
+}
+
+/// What an application writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data<'a> {
+    /// This many bytes of no particular value; nothing is stored or carried.
+    Count(u32),
+    /// These bytes.
+    Bytes(&'a [u8]),
+}
+
+/// What a connection has to say to its application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// It is established.
+    Connected,
+    /// The next `len` bytes, in order; boundaries mean nothing.
+    Data {
+        /// How many bytes.
+        len: u32,
+        /// The bytes, where the other side wrote bytes and not a count.
+        payload: Option<Arc<[u8]>>,
+    },
+    /// The other side sends no more; ours may still be written.
+    PeerClosed,
+    /// It is over; no further event will come. [`CloseReason::Closed`] when both sides have closed in good
+    /// order (the connection may still answer from TIME-WAIT: see [`Connection::is_closed`]).
+    Closed(CloseReason),
+}
+
+/// What a connection counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Segments sent, of every kind.
+    pub segments_sent: u32,
+    /// Segments received, of every kind, dropped ones included.
+    pub segments_received: u32,
+    /// Segments sent without data, SYN, FIN or RST.
+    pub pure_acks_sent: u32,
+    /// Segments sent that held a sequence number sent before (SYN and FIN too; probes not).
+    pub retransmitted: u32,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u32,
+    /// Entries into fast retransmit.
+    pub fast_retransmits: u32,
+    /// Segments sent by limited transmit.
+    pub limited_transmits: u32,
+    /// Zero-window probes sent.
+    pub window_probes: u32,
+    /// Duplicate acknowledgements received.
+    pub duplicate_acks: u32,
+    /// Data segments received that held nothing new.
+    pub duplicate_data: u32,
+    /// Data segments received beyond a gap.
+    pub out_of_order: u32,
+    /// Segments dropped because they lie outside the window or acknowledge what was never sent.
+    pub unacceptable: u32,
+    /// Segments dropped because they contradict themselves or lack what the handshake agreed on.
+    pub malformed: u32,
+    /// Segments dropped because their timestamp is old (RFC 7323 §5).
+    pub old_timestamps: u32,
+    /// Challenge acknowledgements sent (RFC 5961).
+    pub challenge_acks: u32,
+}
+
+/// What the one long timer of a connection waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Timer {
+    Off,
+    Retransmit,
+    Persist,
+    TimeWait,
+}
+
+/// State of RFC 7323 timestamps.
+#[derive(Debug)]
+pub(super) struct Timestamps {
+    /// TS.Recent.
+    pub(super) recent: u32,
+    pub(super) recent_at: Instant,
+    /// Last.ACK.sent.
+    pub(super) last_ack_sent: u32,
+}
+
+/// Events that wait to be polled, beside data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pending {
+    pub(super) connected: bool,
+    pub(super) peer_closed: bool,
+    pub(super) closed: Option<CloseReason>,
+}
+
+/// One endpoint of a TCP connection; see the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) config: Arc<Config>,
+    pub(super) state: State,
+    pub(super) timer: Timer,
+    /// Something changed that may let a segment leave.
+    pub(super) wake: bool,
+    pub(super) ack_now: bool,
+    /// A SYN or SYN-ACK is to be sent (again).
+    pub(super) syn_now: bool,
+    /// The segment at `una` is to be retransmitted, whatever the window.
+    pub(super) resend_now: bool,
+    /// The persist timer asks for a segment that the window or Nagle would not let go.
+    pub(super) probe_now: bool,
+    pub(super) active_open: bool,
+    pub(super) syn_retransmitted: bool,
+    pub(super) fin_queued: bool,
+    pub(super) fin_sent: bool,
+    pub(super) peer_fin: bool,
+    pub(super) sack_ok: bool,
+    pub(super) scale_ok: bool,
+    pub(super) in_recovery: bool,
+    /// The first partial acknowledgement of this recovery has come.
+    pub(super) partial_seen: bool,
+    pub(super) auto_read: bool,
+    pub(super) pending: Pending,
+    pub(super) snd_scale: u8,
+    pub(super) rcv_scale: u8,
+    pub(super) unacked_segments: u8,
+    /// Zero-window probes since the window closed: the exponent of their interval.
+    pub(super) probes: u8,
+
+    pub(super) timer_at: Instant,
+    pub(super) ack_at: Instant,
+    pub(super) timed_at: Instant,
+    pub(super) last_data_at: Instant,
+    pub(super) challenged_at: Option<Instant>,
+    pub(super) rtt: Rtt,
+    pub(super) congestion: Congestion,
+
+    /// ISS, SND.UNA, SND.NXT (which a timeout pulls back) and the end of what was ever sent.
+    pub(super) iss: u32,
+    pub(super) una: u32,
+    pub(super) nxt: u32,
+    pub(super) max: u32,
+    /// Where the written data ends; the FIN's number once it is queued.
+    pub(super) end: u32,
+    pub(super) wnd: u32,
+    pub(super) wl1: u32,
+    pub(super) wl2: u32,
+    pub(super) max_wnd: u32,
+    /// Largest payload of a segment without SACK blocks.
+    pub(super) mss: u32,
+    /// RFC 6582 `recover`, RFC 6675 RecoveryPoint.
+    pub(super) recover: u32,
+    pub(super) dup_acks: u32,
+    /// Bytes that limited transmit sent since the first duplicate acknowledgement.
+    pub(super) limited: u32,
+    /// Sequence number whose acknowledgement is being timed.
+    pub(super) timed_seq: u32,
+    /// Timeouts or unanswered probes in a row.
+    pub(super) retries: u32,
+
+    pub(super) irs: u32,
+    pub(super) rcv_nxt: u32,
+    /// Right edge of the window we announced.
+    pub(super) rcv_edge: u32,
+    pub(super) unread: u32,
+    pub(super) credit: u32,
+    pub(super) unacked_bytes: u32,
+
+    pub(super) send_buffer: Option<Box<SendBuffer>>,
+    pub(super) chunks: Option<Box<Unread>>,
+    pub(super) reassembly: Option<Box<Reassembly>>,
+    pub(super) scoreboard: Option<Box<Scoreboard>>,
+    pub(super) timestamps: Option<Box<Timestamps>>,
+    /// A reset or acknowledgement that answers a stray segment.
+    pub(super) reply: Option<Box<Segment>>,
+    pub(super) stats: Stats,
+}
+
+/// The most that may be written and not yet acknowledged: half of what sequence numbers can compare.
+const MAX_QUEUED: u32 = 1 << 30;
+
+impl Connection {
+    fn new(config: Arc<Config>, state: State, iss: u32) -> Self {
+        let rtt = Rtt::new(&config);
+        let congestion = Congestion::new(&config);
+        Self {
+            state,
+            timer: Timer::Off,
+            wake: true,
+            ack_now: false,
+            syn_now: true,
+            resend_now: false,
+            probe_now: false,
+            active_open: state == State::SynSent,
+            syn_retransmitted: false,
+            fin_queued: false,
+            fin_sent: false,
+            peer_fin: false,
+            sack_ok: false,
+            scale_ok: false,
+            in_recovery: false,
+            partial_seen: false,
+            auto_read: true,
+            pending: Pending::default(),
+            snd_scale: 0,
+            rcv_scale: 0,
+            unacked_segments: 0,
+            probes: 0,
+            timer_at: Instant::FAR_FUTURE,
+            ack_at: Instant::FAR_FUTURE,
+            timed_at: Instant::FAR_FUTURE,
+            last_data_at: Instant::ZERO,
+            challenged_at: None,
+            rtt,
+            congestion,
+            iss,
+            una: iss,
+            nxt: iss,
+            max: iss,
+            end: iss.wrapping_add(1),
+            wnd: 0,
+            wl1: 0,
+            wl2: 0,
+            max_wnd: 0,
+            mss: u32::from(config.default_peer_mss),
+            recover: iss,
+            dup_acks: 0,
+            limited: 0,
+            timed_seq: iss,
+            retries: 0,
+            irs: 0,
+            rcv_nxt: 0,
+            rcv_edge: 0,
+            unread: 0,
+            credit: 0,
+            unacked_bytes: 0,
+            send_buffer: None,
+            chunks: None,
+            reassembly: None,
+            scoreboard: None,
+            timestamps: None,
+            reply: None,
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// Opens a connection actively: the SYN is then polled. `iss` is the initial sequence number, which
+    /// the host draws (RFC 9293 §3.4.1).
+    #[must_use]
+    pub fn connect(config: Arc<Config>, iss: u32, now: Instant) -> Self {
+        let mut c = Self::new(config, State::SynSent, iss);
+        c.last_data_at = now;
+        c
+    }
+
+    /// Answers a SYN that came to a listener: the SYN-ACK is then polled.
+    ///
+    /// `None` where the segment is not a plain SYN: the host answers that with [`Segment::reset_for`]
+    /// (or not at all). Data on the SYN is not taken; it comes again.
+    #[must_use]
+    pub fn accept(config: Arc<Config>, iss: u32, syn: &Segment, now: Instant) -> Option<Self> {
+        if !syn.flags.contains(Flags::SYN) || syn.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN) {
+            return None;
+        }
+        let mut c = Self::new(config, State::SynReceived, iss);
+        c.last_data_at = now;
+        c.stats.segments_received = 1;
+        c.take_syn(now, syn);
+        Some(c)
+    }
+
+    /// Learns from the other side's SYN: its numbers and options.
+    pub(super) fn take_syn(&mut self, now: Instant, syn: &Segment) {
+        self.irs = syn.seq;
+        self.rcv_nxt = syn.seq.wrapping_add(1);
+        self.rcv_edge = self.rcv_nxt.wrapping_add(self.config.receive_buffer.min(0xffff));
+        let none = Options::default();
+        let theirs = syn.options.as_deref().unwrap_or(&none);
+        let peer_mss = theirs.mss.unwrap_or(self.config.default_peer_mss).max(64);
+        self.mss = u32::from(peer_mss.min(self.config.mss.max(64)));
+        if let (Some(ours), Some(theirs)) = (self.config.window_scale, theirs.window_scale) {
+            self.scale_ok = true;
+            self.rcv_scale = ours.min(14);
+            self.snd_scale = theirs.min(14);
+        }
+        self.sack_ok = self.config.recovery == Recovery::Sack && theirs.sack_permitted;
+        if let (true, Some((val, _))) = (self.config.timestamps, theirs.timestamps) {
+            self.timestamps =
+                Some(Box::new(Timestamps { recent: val, recent_at: now, last_ack_sent: self.rcv_nxt }));
+            self.mss -= 12;
+        }
+        self.wnd = u32::from(syn.window);
+        self.max_wnd = self.wnd;
+        self.wl1 = syn.seq;
+        self.wl2 = syn.ack;
+    }
+
+    /// Queues data for sending and attempts output (the segments are then polled). Before the handshake is
+    /// over it waits.
+    ///
+    /// # Errors
+    /// [`CommandError::WrongState`] after [`shutdown`](Self::shutdown), [`abort`](Self::abort) or the end
+    /// of the connection; [`CommandError::Full`] where more than 1 GiB would wait. Nothing was taken then.
+    pub fn write(&mut self, data: Data<'_>) -> Result<(), CommandError> {
+        if self.fin_queued || !self.can_send() {
+            return Err(CommandError::WrongState("the connection takes no more data"));
+        }
+        let len = match data {
+            Data::Count(n) => n as usize,
+            Data::Bytes(b) => b.len(),
+        };
+        if len > (MAX_QUEUED - self.end.wrapping_sub(self.una).min(MAX_QUEUED)) as usize {
+            return Err(CommandError::Full("more than 1 GiB is not acknowledged"));
+        }
+        if let (Data::Bytes(bytes), 1..) = (data, len) {
+            self.send_buffer.get_or_insert_default().push(self.end, bytes);
+        }
+        self.end = self.end.wrapping_add(len as u32);
+        self.wake = true;
+        Ok(())
+    }
+
+    fn can_send(&self) -> bool {
+        matches!(self.state, State::SynSent | State::SynReceived | State::Established | State::CloseWait)
+    }
+
+    /// Closes our side once all that was written is sent. What the other side still sends is delivered.
+    /// Does nothing where that was done already.
+    pub fn shutdown(&mut self) {
+        match self.state {
+            State::SynSent => self.state = State::Closed,
+            _ if self.can_send() => self.fin_queued = true,
+            _ => return,
+        }
+        self.wake = true;
+    }
+
+    /// Resets the connection: no event follows, a RST is then polled unless the other side knows of nothing.
+    pub fn abort(&mut self) {
+        let reset = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
+        self.reply = reset.then(|| {
+            Box::new(Segment {
+                seq: self.nxt,
+                ack: self.rcv_nxt,
+                flags: Flags::RST | Flags::ACK,
+                ..Default::default()
+            })
+        });
+        self.enter_closed();
+        self.pending = Pending::default();
+    }
+
+    /// Ends the connection and tells why.
+    pub(super) fn fail(&mut self, reason: CloseReason) {
+        self.enter_closed();
+        self.pending = Pending { closed: Some(reason), ..Pending::default() };
+    }
+
+    fn enter_closed(&mut self) {
+        self.state = State::Closed;
+        self.stop_timer();
+        self.ack_at = Instant::FAR_FUTURE;
+        self.ack_now = false;
+        self.wake = true;
+        self.unread = 0;
+        self.chunks = None;
+        self.reassembly = None;
+        self.scoreboard = None;
+        self.send_buffer = None;
+    }
+
+    /// Whether arriving data is taken at once (the default) or waits in the receive buffer, filling the
+    /// window, until [`read`](Self::read) grants credit.
+    pub fn set_auto_read(&mut self, auto: bool) {
+        self.auto_read = auto;
+        self.offer_window();
+    }
+
+    /// Grants credit for `n` more bytes to a connection that does not read by itself; as much is then
+    /// delivered as [`Event::Data`], now or when it comes.
+    pub fn read(&mut self, n: u32) {
+        self.credit = self.credit.saturating_add(n);
+    }
+
+    /// The next event; poll until `None`. Data is delivered before the close that follows it.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.unread > 0 && !self.pending.connected {
+            if let Some(event) = self.take_data() {
+                return Some(event);
+            }
+        }
+        let idle = !(self.pending.connected | self.pending.peer_closed) && self.pending.closed.is_none();
+        if idle {
+            return None;
+        }
+        if std::mem::take(&mut self.pending.connected) {
+            return Some(Event::Connected);
+        }
+        if self.unread > 0 {
+            return None;
+        }
+        if std::mem::take(&mut self.pending.peer_closed) {
+            return Some(Event::PeerClosed);
+        }
+        self.pending.closed.take().map(Event::Closed)
+    }
+
+    fn take_data(&mut self) -> Option<Event> {
+        let limit = if self.auto_read { self.unread } else { self.unread.min(self.credit) };
+        if limit == 0 {
+            return None;
+        }
+        let (len, payload) = match &mut self.chunks {
+            Some(chunks) => {
+                let chunk = chunks.pop(limit)?;
+                if chunks.is_empty() {
+                    self.chunks = None;
+                }
+                chunk
+            }
+            None => (limit, None),
+        };
+        self.unread -= len;
+        if !self.auto_read {
+            self.credit -= len;
+            self.offer_window();
+        }
+        Some(Event::Data { len, payload })
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due; it may move either way after every call.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let at = self.timer_at.min(self.ack_at);
+        (at != Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+    /// True when nothing more will be sent or received, so that the host may forget the connection (after
+    /// the last [`poll_transmit`](Self::poll_transmit)).
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+    /// What was counted.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+    /// The smoothed round-trip time; `None` before the first measurement.
+    pub fn srtt(&self) -> Option<Duration> {
+        self.rtt.srtt()
+    }
+    /// The retransmission timeout as it would be armed now.
+    pub fn rto(&self) -> Duration {
+        self.rtt.rto()
+    }
+    /// The congestion window in bytes; 0 before the handshake.
+    pub fn cwnd(&self) -> u32 {
+        self.congestion.cwnd
+    }
+    /// The slow-start threshold in bytes.
+    pub fn ssthresh(&self) -> u32 {
+        self.congestion.ssthresh
+    }
+    /// Sequence space sent and not yet acknowledged (RFC 5681 FlightSize).
+    pub fn bytes_in_flight(&self) -> u32 {
+        self.max.wrapping_sub(self.una)
+    }
+    /// Bytes written and never sent yet.
+    pub fn bytes_unsent(&self) -> u32 {
+        seq::ahead(seq::max(self.max, self.iss.wrapping_add(1)), self.end)
+    }
+    /// The window the other side offers, in bytes.
+    pub fn peer_window(&self) -> u32 {
+        self.wnd
+    }
+    /// The largest payload of a segment, in bytes.
+    pub fn mss(&self) -> u32 {
+        self.mss
+    }
+    /// Bytes that arrived in order and wait to be read.
+    pub fn bytes_unread(&self) -> u32 {
+        self.unread
+    }
+}

@@ -1,0 +1,348 @@
+//! Arriving segments (RFC 9293 §3.10.7).
+
+use super::connection::{Connection, State};
+use super::receive_buffer::cut;
+use super::segment::{Flags, Segment};
+use super::{AckEvery, seq};
+use std::sync::Arc;
+use usher_core::{CloseReason, Duration, Instant};
+
+/// No IP packet carries more.
+const MAX_PAYLOAD: u32 = 65_535;
+/// TS.Recent is not to be trusted after so long a silence (RFC 7323 §5.5).
+const TIMESTAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
+
+impl Connection {
+    /// Takes a segment of this connection. Then drain [`poll_event`](Self::poll_event) and
+    /// [`poll_transmit`](Self::poll_transmit), in this order.
+    pub fn handle_segment(&mut self, now: Instant, segment: &Segment) {
+        self.stats.segments_received += 1;
+        let mismatch = segment.payload.as_ref().is_some_and(|p| p.len() != segment.len as usize);
+        if mismatch || segment.len > MAX_PAYLOAD {
+            self.stats.malformed += 1;
+            return;
+        }
+        match self.state {
+            State::Closed => {
+                self.reply = segment.reset_for().map(Box::new);
+                self.wake = true;
+            }
+            State::SynSent => self.in_syn_sent(now, segment),
+            _ => self.in_synchronized(now, segment),
+        }
+    }
+
+    /// §3.10.7.3.
+    fn in_syn_sent(&mut self, now: Instant, s: &Segment) {
+        let acks = s.flags.contains(Flags::ACK);
+        if acks && (seq::le(s.ack, self.iss) || seq::lt(self.max, s.ack)) {
+            self.stats.unacceptable += 1;
+            self.reply = s.reset_for().map(Box::new);
+            self.wake = true;
+            return;
+        }
+        if s.flags.contains(Flags::RST) {
+            if acks {
+                self.fail(CloseReason::Refused);
+            }
+            return;
+        }
+        if !s.flags.contains(Flags::SYN) {
+            self.stats.unacceptable += 1;
+            return;
+        }
+        self.take_syn(now, s);
+        if !acks {
+            self.state = State::SynReceived;
+            self.syn_now = true;
+            self.wake = true;
+            return;
+        }
+        self.establish(now, s.ack);
+        self.ack_now = true;
+        self.wl2 = s.ack;
+        if s.len > 0 || s.flags.contains(Flags::FIN) {
+            self.take_text(now, s.seq.wrapping_add(1), s, s.flags.contains(Flags::FIN));
+        }
+    }
+
+    /// Our SYN is acknowledged.
+    fn establish(&mut self, now: Instant, ack: u32) {
+        self.una = ack;
+        if self.timed_at != Instant::FAR_FUTURE {
+            self.rtt.sample(&self.config, now - self.timed_at, 1);
+            self.timed_at = Instant::FAR_FUTURE;
+        }
+        self.stop_timer();
+        self.retries = 0;
+        self.state = State::Established;
+        self.pending.connected = true;
+        // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment.
+        if self.syn_retransmitted {
+            self.rtt.syn_was_lost(&self.config);
+            self.congestion.open(self.mss);
+        } else {
+            self.congestion.open(self.config.initial_window.bytes(self.mss));
+        }
+        self.wake = true;
+    }
+
+    /// §3.10.7.4: every state in which the other side's numbers are known.
+    #[inline]
+    fn in_synchronized(&mut self, now: Instant, s: &Segment) {
+        let (mut start, mut flags) = (s.seq, s.flags);
+        if self.state == State::SynReceived
+            && flags.contains(Flags::SYN)
+            && !flags.contains(Flags::RST)
+            && start == self.irs
+        {
+            if !flags.contains(Flags::ACK) {
+                // They have not seen our SYN-ACK.
+                self.syn_now = true;
+                self.wake = true;
+                return;
+            }
+            // Simultaneous open: their SYN is known, what is new is the acknowledgement.
+            start = start.wrapping_add(1);
+            flags = Flags(flags.0 & !Flags::SYN.0);
+        }
+        if self.timestamps.is_some() && !flags.contains(Flags::RST) && !self.timestamp_is_good(now, s) {
+            return;
+        }
+        let space = s.len + u32::from(flags.contains(Flags::FIN)) + u32::from(flags.contains(Flags::SYN));
+        if start != self.rcv_nxt && !self.in_window(start, space) {
+            self.unacceptable(now, s, start, flags, space);
+            return;
+        }
+        if flags.intersects(Flags::RST | Flags::SYN) {
+            self.reset_or_challenge(now, start, flags);
+            return;
+        }
+        if !flags.contains(Flags::ACK) {
+            self.stats.malformed += 1;
+            return;
+        }
+        if let Some(ts) = &mut self.timestamps {
+            if let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps) {
+                if seq::le(start, ts.last_ack_sent) && seq::le(ts.recent, val) {
+                    ts.recent = val;
+                    ts.recent_at = now;
+                }
+            }
+        }
+        if self.state == State::SynReceived {
+            if seq::le(s.ack, self.una) || seq::lt(self.max, s.ack) {
+                self.stats.unacceptable += 1;
+                self.reply = s.reset_for().map(Box::new);
+                self.wake = true;
+                return;
+            }
+            self.establish(now, s.ack);
+        }
+        if !self.handle_ack(now, s) {
+            return;
+        }
+        if space > 0 {
+            self.take_text(now, start, s, flags.contains(Flags::FIN));
+        }
+    }
+
+    /// Any part of `[start, start + space)` lies in the announced window (§3.10.7.4, first check).
+    fn in_window(&self, start: u32, space: u32) -> bool {
+        let window = self.rcv_edge.wrapping_sub(self.rcv_nxt);
+        let offset = start.wrapping_sub(self.rcv_nxt);
+        if offset < window {
+            return true;
+        }
+        seq::lt(start, self.rcv_nxt) && seq::lt(self.rcv_nxt, start.wrapping_add(space))
+    }
+
+    fn unacceptable(&mut self, now: Instant, s: &Segment, start: u32, flags: Flags, space: u32) {
+        if flags.contains(Flags::RST) {
+            self.stats.unacceptable += 1;
+            return;
+        }
+        if flags.contains(Flags::SYN) {
+            self.stats.unacceptable += 1;
+            self.challenge(now);
+            return;
+        }
+        self.ack_now = true;
+        self.wake = true;
+        if space == 0 || !seq::lt(start, self.rcv_nxt) {
+            self.stats.unacceptable += 1;
+            return;
+        }
+        // All of it came before: our acknowledgement was lost. Its own one still counts.
+        self.stats.duplicate_data += 1;
+        if self.state == State::TimeWait && flags.contains(Flags::FIN) {
+            self.arm_time_wait(now);
+        }
+        if flags.contains(Flags::ACK) && self.state != State::SynReceived {
+            self.handle_ack(now, s);
+        }
+    }
+
+    /// RFC 7323 §5.3: false drops the segment.
+    fn timestamp_is_good(&mut self, now: Instant, s: &Segment) -> bool {
+        let Some(ts) = &self.timestamps else { return true };
+        let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps) else {
+            self.stats.malformed += 1;
+            return false;
+        };
+        if seq::lt(val, ts.recent) && now - ts.recent_at < TIMESTAMP_LIFE {
+            self.stats.old_timestamps += 1;
+            self.ack_now = true;
+            self.wake = true;
+            return false;
+        }
+        true
+    }
+
+    /// RFC 5961 §3.2 and §4.2: only the exact number resets; a SYN never does.
+    fn reset_or_challenge(&mut self, now: Instant, start: u32, flags: Flags) {
+        if !flags.contains(Flags::RST) || start != self.rcv_nxt {
+            self.stats.unacceptable += 1;
+            self.challenge(now);
+            return;
+        }
+        match self.state {
+            State::TimeWait => {
+                self.state = State::Closed;
+                self.stop_timer();
+            }
+            State::SynReceived if self.active_open => self.fail(CloseReason::Refused),
+            _ => self.fail(CloseReason::Reset),
+        }
+    }
+
+    /// A challenge acknowledgement, unless one has just been sent (RFC 5961 §7).
+    pub(super) fn challenge(&mut self, now: Instant) {
+        let recent = self.challenged_at.is_some_and(|at| now - at < self.config.challenge_ack_interval);
+        if !recent {
+            self.challenged_at = Some(now);
+            self.stats.challenge_acks += 1;
+            self.ack_now = true;
+            self.wake = true;
+        }
+    }
+
+    /// Takes the segment's data and FIN (§3.10.7.4, seventh and eighth checks).
+    fn take_text(&mut self, now: Instant, start: u32, s: &Segment, fin: bool) {
+        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+            if fin && self.state == State::TimeWait {
+                self.arm_time_wait(now);
+            }
+            self.ack_now = true;
+            self.wake = true;
+            return;
+        }
+        let whole_end = start.wrapping_add(s.len);
+        let from = seq::max(start, self.rcv_nxt);
+        let to = seq::min(whole_end, seq::max(self.rcv_edge, self.rcv_nxt));
+        if seq::lt(from, to) {
+            let len = to.wrapping_sub(from);
+            let data = s.payload.as_ref().map(|p| cut(p, from.wrapping_sub(start), len));
+            if from == self.rcv_nxt {
+                self.take_in_order(now, to, len, data);
+            } else {
+                self.stats.out_of_order += 1;
+                self.reassembly.get_or_insert_default().insert(from, to, data);
+                self.ack_now = true;
+            }
+        } else if s.len > 0 {
+            // A duplicate, or a probe of a closed window.
+            if !seq::lt(self.rcv_nxt, whole_end) {
+                self.stats.duplicate_data += 1;
+            }
+            self.ack_now = true;
+        }
+        if to != whole_end {
+            self.ack_now = true;
+        } else if fin && !seq::lt(whole_end, self.rcv_nxt) {
+            self.reassembly.get_or_insert_default().fin = Some(whole_end);
+        }
+        if self.reassembly.is_some() {
+            self.take_fin(now);
+        }
+        self.wake |= self.ack_now;
+    }
+
+    fn take_in_order(&mut self, now: Instant, to: u32, len: u32, data: Option<Arc<[u8]>>) {
+        self.rcv_nxt = to;
+        self.deliver(len, data);
+        if self.reassembly.as_ref().is_some_and(|r| r.has_data()) {
+            // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
+            self.ack_now = true;
+            if let Some(mut held) = self.reassembly.take() {
+                self.rcv_nxt = held.advance(to, |len, data| self.deliver(len, data));
+                self.reassembly = (!held.is_empty()).then_some(held);
+            }
+            return;
+        }
+        let Some(delayed) = self.config.delayed_ack else {
+            self.ack_now = true;
+            return;
+        };
+        self.unacked_segments = self.unacked_segments.saturating_add(1);
+        self.unacked_bytes = self.unacked_bytes.saturating_add(len);
+        let enough = match delayed.every {
+            AckEvery::Segments(n) => self.unacked_segments >= n,
+            AckEvery::FullSized(n) => self.unacked_bytes >= u32::from(n) * self.mss,
+        };
+        let gain = self.rcv_nxt.wrapping_add(self.receive_limit()).wrapping_sub(self.rcv_edge);
+        if enough || (self.auto_read && gain >= self.receive_limit() / 2) {
+            self.ack_now = true;
+        } else if self.ack_at == Instant::FAR_FUTURE {
+            self.ack_at = now + delayed.timeout;
+        }
+    }
+
+    /// Puts in-order data where the application reads it.
+    fn deliver(&mut self, len: u32, data: Option<Arc<[u8]>>) {
+        if data.is_some() || self.chunks.is_some() {
+            let unread = self.unread;
+            let chunks = self.chunks.get_or_insert_with(|| {
+                let mut chunks = Box::<super::receive_buffer::Unread>::default();
+                if unread > 0 {
+                    chunks.push(unread, None);
+                }
+                chunks
+            });
+            chunks.push(len, data);
+        }
+        self.unread += len;
+    }
+
+    /// Processes the FIN once all before it has come.
+    fn take_fin(&mut self, now: Instant) {
+        let Some(held) = &self.reassembly else { return };
+        let Some(at) = held.fin else {
+            if held.is_empty() {
+                self.reassembly = None;
+            }
+            return;
+        };
+        self.ack_now = true;
+        if at != self.rcv_nxt {
+            return;
+        }
+        self.reassembly = None;
+        self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
+        self.rcv_edge = seq::max(self.rcv_edge, self.rcv_nxt);
+        self.peer_fin = true;
+        self.pending.peer_closed = true;
+        match self.state {
+            State::Established => self.state = State::CloseWait,
+            // Had our FIN been acknowledged by now, the state were FIN-WAIT-2.
+            State::FinWait1 => self.state = State::Closing,
+            _ => self.enter_time_wait(now),
+        }
+    }
+
+    pub(super) fn enter_time_wait(&mut self, now: Instant) {
+        self.state = State::TimeWait;
+        self.pending.closed = Some(CloseReason::Closed);
+        self.arm_time_wait(now);
+    }
+}

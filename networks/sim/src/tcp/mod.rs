@@ -1,0 +1,38 @@
+//! TCP as a machine without input or output of its own (RFC 9293): one [`Connection`] each side.
+//!
+//! A host feeds a connection with [`Connection::handle_segment`], [`Connection::handle_timeout`] and the
+//! application's calls, then drains
+//!
+//! 1. [`Connection::poll_event`], giving the application its turn (what it writes now, an acknowledgement
+//!    rides on);
+//! 2. [`Connection::poll_transmit`] until `None`, sending each segment;
+//! 3. and arms a timer for [`Connection::poll_timeout`].
+//!
+//! A kernel attempts output at every write. A host that wants the same drains `poll_transmit` after each
+//! [`Connection::write`]; one that writes several times first gets what a corked socket would send.
+//!
+//! Losses are repaired by retransmission that may cut the stream anew, as BSD and Linux do. Left out:
+//! urgent data, keep-alive, ECN, path MTU discovery, and a security level.
+
+mod codec;
+mod config;
+mod congestion;
+mod connection;
+mod input;
+mod output;
+mod receive_buffer;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod segment;
+mod send_buffer;
+mod seq;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+pub use codec::{ParseError, round_trip};
+pub use config::{AckEvery, Config, DelayedAck, InitialWindow, Recovery};
+pub use connection::{Connection, Data, Event, State, Stats};
+pub use segment::{Flags, Options, SackBlocks, Segment};

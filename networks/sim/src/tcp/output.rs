@@ -1,0 +1,354 @@
+//! Segments to send (RFC 9293 §3.8.6 and §3.10.2): what may leave now, and what it says.
+
+use super::connection::{Connection, State, Timer};
+use super::recovery::timestamp;
+use super::segment::{Flags, Options, Segment};
+use super::{Recovery, seq};
+use usher_core::Instant;
+
+impl Connection {
+    /// The next segment to send; poll until `None`.
+    #[inline]
+    #[must_use]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
+        if !self.wake {
+            return None;
+        }
+        let segment = self.output(now);
+        match segment {
+            Some(_) => self.stats.segments_sent += 1,
+            None => self.wake = false,
+        }
+        segment
+    }
+
+    fn output(&mut self, now: Instant) -> Option<Segment> {
+        if let Some(reply) = self.reply.take() {
+            return Some(*reply);
+        }
+        match self.state {
+            State::Closed => self.pure_ack(now),
+            State::SynSent | State::SynReceived => self.handshake(now),
+            _ => {
+                if let Some(segment) = self.data(now) {
+                    return Some(segment);
+                }
+                self.pure_ack(now)
+            }
+        }
+    }
+
+    /// SYN or SYN-ACK.
+    fn handshake(&mut self, now: Instant) -> Option<Segment> {
+        if !std::mem::take(&mut self.syn_now) {
+            return self.pure_ack(now);
+        }
+        let answer = self.state == State::SynReceived;
+        let config = &self.config;
+        let options = Options {
+            mss: Some(config.mss),
+            window_scale: config.window_scale.map(|s| s.min(14)).filter(|_| !answer || self.scale_ok),
+            sack_permitted: if answer { self.sack_ok } else { config.recovery == Recovery::Sack },
+            timestamps: (if answer { self.timestamps.is_some() } else { config.timestamps })
+                .then(|| (timestamp(now), self.timestamps.as_ref().map_or(0, |t| t.recent))),
+            ..Default::default()
+        };
+        if self.max == self.iss {
+            self.timed_seq = self.iss;
+            self.timed_at = now;
+        } else {
+            self.stats.retransmitted += 1;
+            self.timed_at = Instant::FAR_FUTURE;
+        }
+        self.nxt = self.iss.wrapping_add(1);
+        self.max = self.nxt;
+        if self.timer == Timer::Off {
+            self.arm_retransmission(now);
+        }
+        self.ack_now = false;
+        Some(Segment {
+            seq: self.iss,
+            ack: if answer { self.rcv_nxt } else { 0 },
+            // The window of a SYN is never scaled (RFC 7323 §2.2).
+            window: self.config.receive_buffer.min(0xffff) as u16,
+            flags: if answer { Flags::SYN | Flags::ACK } else { Flags::SYN },
+            options: Some(Box::new(options)),
+            ..Default::default()
+        })
+    }
+
+    /// The next data or FIN segment, if one may leave.
+    fn data(&mut self, now: Instant) -> Option<Segment> {
+        if std::mem::take(&mut self.resend_now) && self.una != self.max {
+            return Some(self.resend(now));
+        }
+        if self.nxt == self.end.wrapping_add(1) || (self.nxt == self.end && !self.fin_queued) {
+            // All is sent; only SACK recovery may still find something to repeat.
+            return if self.in_recovery && self.sack_ok { self.repair(now) } else { None };
+        }
+        if self.una == self.max && self.config.restart_after_idle {
+            self.restart_after_idle(now);
+        }
+        if self.in_recovery && self.sack_ok {
+            return self.repair(now);
+        }
+        if let Some(board) = &self.scoreboard {
+            if let Some(end) = board.sacked_end(self.nxt) {
+                self.nxt = end;
+                return self.data(now);
+            }
+        }
+        let in_flight = self.nxt.wrapping_sub(self.una);
+        let mut cwnd = self.congestion.cwnd;
+        if self.config.limited_transmit && self.nxt == self.max && !self.in_recovery {
+            cwnd += self.dup_acks.min(2) * self.mss;
+        }
+        self.new_data(now, cwnd.saturating_sub(in_flight))
+    }
+
+    /// RFC 5681 §4.1.
+    fn restart_after_idle(&mut self, now: Instant) {
+        if now - self.last_data_at > self.rtt.rto() {
+            let window = self.config.initial_window.bytes(self.mss);
+            self.congestion.set_cwnd(self.congestion.cwnd.min(window));
+        }
+    }
+
+    /// Largest payload now: SACK blocks take from it.
+    fn room(&self) -> u32 {
+        if self.sack_ok && self.reassembly.is_some() {
+            let len = self.options(Instant::ZERO).map_or(0, |o| o.wire_len());
+            let base = if self.timestamps.is_some() { 12 } else { 0 };
+            return self.mss - (len - base).min(self.mss / 2);
+        }
+        self.mss
+    }
+
+    /// Sends from `nxt` what congestion control, the window, silly-window avoidance and Nagle let go
+    /// (RFC 9293 §3.8.6.2.1); `allowed` bytes are congestion control's share.
+    fn new_data(&mut self, now: Instant, allowed: u32) -> Option<Segment> {
+        let waiting = seq::ahead(self.nxt, self.end);
+        let room = self.room();
+        let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
+        let mut len = waiting.min(allowed).min(window).min(room);
+        let again = seq::lt(self.nxt, self.max) && self.timer != Timer::Persist;
+        if again && let Some(start) = self.scoreboard.as_ref().and_then(|b| b.next_start(self.nxt)) {
+            len = len.min(start.wrapping_sub(self.nxt));
+        }
+        let last = len == waiting;
+        let fin = last && self.fin_queued;
+        let quiet = self.una == self.nxt;
+        let may = if len == 0 {
+            fin
+        } else {
+            len == room
+                || again
+                || fin
+                || ((last || len >= self.max_wnd / 2) && (quiet || !self.config.nagle))
+        };
+        if may {
+            self.probe_now = false;
+            if self.nxt == self.max && len > allowed.min(self.unlimited_share()) {
+                self.limited += len;
+                self.stats.limited_transmits += 1;
+            }
+            return Some(self.send(now, self.nxt, len, fin));
+        }
+        if quiet && (self.timer == Timer::Off || self.probe_now) {
+            return self.persist(now, waiting.min(window).min(room));
+        }
+        None
+    }
+
+    /// What the congestion window alone allows, without limited transmit's extra.
+    fn unlimited_share(&self) -> u32 {
+        if self.in_recovery {
+            return u32::MAX;
+        }
+        self.congestion.cwnd.saturating_sub(self.nxt.wrapping_sub(self.una))
+    }
+
+    /// The window keeps us from sending: arms the persist timer, or sends what it asked for.
+    fn persist(&mut self, now: Instant, sendable: u32) -> Option<Segment> {
+        if !std::mem::take(&mut self.probe_now) {
+            self.arm_persist(now);
+            return None;
+        }
+        if sendable > 0 {
+            // Silly-window avoidance has waited long enough (RFC 9293 §3.8.6.2.1, case 4).
+            return Some(self.send(now, self.nxt, sendable, false));
+        }
+        self.stats.window_probes += 1;
+        self.probes = self.probes.saturating_add(1);
+        let segment = self.segment(now, self.nxt, 1, Flags::ACK);
+        self.max = seq::max(self.max, self.nxt.wrapping_add(1));
+        self.arm_persist(now);
+        Some(segment)
+    }
+
+    /// Retransmits from the first unacknowledged byte.
+    fn resend(&mut self, now: Instant) -> Segment {
+        let mut to = seq::min(self.end, self.max);
+        if let Some(start) = self.scoreboard.as_ref().and_then(|b| b.next_start(self.una)) {
+            to = seq::min(to, start);
+        }
+        let len = seq::ahead(self.una, to).min(self.room());
+        let fin = self.fin_sent && self.una.wrapping_add(len) == self.end;
+        self.repeat(now, self.una, len, fin)
+    }
+
+    fn repeat(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Segment {
+        let segment = self.send(now, at, len, fin);
+        if let Some(board) = &mut self.scoreboard {
+            board.high_rxt = seq::max(board.high_rxt, at.wrapping_add(segment.sequence_len()));
+        }
+        segment
+    }
+
+    /// RFC 6675 §5 step (C): while the pipe has room for a segment, the next one by NextSeg().
+    fn repair(&mut self, now: Instant) -> Option<Segment> {
+        let (rule, room) = (self.loss_rule(), self.room());
+        let board = self.scoreboard.as_ref()?;
+        let pipe = board.pipe(self.una, self.max, rule);
+        let allowed = self.congestion.cwnd.saturating_sub(pipe);
+        if allowed < self.mss {
+            return None;
+        }
+        if let Some((at, end)) = board.next_gap(self.una, rule, true) {
+            return Some(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
+        }
+        let unsent = self.nxt != self.end.wrapping_add(1) && (self.nxt != self.end || self.fin_queued);
+        if unsent && let Some(segment) = self.new_data(now, allowed) {
+            return Some(segment);
+        }
+        let board = self.scoreboard.as_mut()?;
+        if let Some((at, end)) = board.next_gap(self.una, rule, false) {
+            return Some(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
+        }
+        if board.rescued {
+            return None;
+        }
+        let (at, end) = board.rescue(self.una, self.max, room)?;
+        board.rescued = true;
+        let len = seq::min(end, self.end).wrapping_sub(at);
+        let fin = self.fin_sent && at.wrapping_add(len) == self.end;
+        Some(self.send(now, at, len, fin))
+    }
+
+    /// Sends data at `at`, be it new or not.
+    fn send(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Segment {
+        let mut flags = Flags::ACK;
+        let data_end = at.wrapping_add(len);
+        if len > 0 && data_end == self.end {
+            flags |= Flags::PSH;
+        }
+        if fin {
+            flags |= Flags::FIN;
+            self.fin_sent = true;
+            match self.state {
+                State::Established => self.state = State::FinWait1,
+                State::CloseWait => self.state = State::LastAck,
+                _ => {}
+            }
+        }
+        let segment = self.segment(now, at, len, flags);
+        if seq::lt(at, self.max) && self.timer != Timer::Persist {
+            self.stats.retransmitted += 1;
+            // Karn: what is sent twice is not timed.
+            self.timed_at = Instant::FAR_FUTURE;
+        } else if self.timed_at == Instant::FAR_FUTURE && self.timestamps.is_none() {
+            self.timed_seq = at;
+            self.timed_at = now;
+        }
+        if at == self.nxt {
+            self.nxt = data_end.wrapping_add(u32::from(fin));
+            self.max = seq::max(self.max, self.nxt);
+        }
+        self.last_data_at = now;
+        self.probes = 0;
+        // RFC 6298 §5.1.
+        if self.timer != Timer::Retransmit {
+            self.arm_retransmission(now);
+        }
+        segment
+    }
+
+    fn pure_ack(&mut self, now: Instant) -> Option<Segment> {
+        if !self.ack_now {
+            return None;
+        }
+        self.stats.pure_acks_sent += 1;
+        Some(self.segment(now, self.max, 0, Flags::ACK))
+    }
+
+    /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
+    #[inline]
+    fn segment(&mut self, now: Instant, at: u32, len: u32, flags: Flags) -> Segment {
+        self.ack_now = false;
+        self.ack_at = Instant::FAR_FUTURE;
+        self.unacked_segments = 0;
+        self.unacked_bytes = 0;
+        let window = self.announce();
+        let options = if self.timestamps.is_some() || self.reassembly.is_some() {
+            self.options(now).map(Box::new)
+        } else {
+            None
+        };
+        if let Some(ts) = &mut self.timestamps {
+            ts.last_ack_sent = self.rcv_nxt;
+        }
+        let payload = match &self.send_buffer {
+            Some(buffer) if len > 0 => buffer.payload(at, len),
+            _ => None,
+        };
+        Segment { seq: at, ack: self.rcv_nxt, len, window, flags, options, payload }
+    }
+
+    fn options(&self, now: Instant) -> Option<Options> {
+        let mut options = Options {
+            timestamps: self.timestamps.as_ref().map(|t| (timestamp(now), t.recent)),
+            ..Default::default()
+        };
+        if let (true, Some(held)) = (self.sack_ok, &self.reassembly) {
+            options.sack = held.sack_blocks();
+            let fitting = options.sack_fitting();
+            options.sack.truncate(fitting);
+        }
+        (options != Options::default()).then_some(options)
+    }
+
+    /// What the receive window can be: the buffer, as far as the window field can say it.
+    pub(super) fn receive_limit(&self) -> u32 {
+        self.config.receive_buffer.min(0xffff << self.rcv_scale)
+    }
+
+    /// The right edge that the buffer would allow, and how far it must move to be worth telling
+    /// (RFC 9293 §3.8.6.2.2).
+    fn offerable(&self) -> (u32, u32) {
+        let limit = self.receive_limit();
+        if self.auto_read {
+            return (self.rcv_nxt.wrapping_add(limit), 0);
+        }
+        let free = limit.saturating_sub(self.unread);
+        (self.rcv_nxt.wrapping_add(free), (limit / 2).min(self.mss))
+    }
+
+    fn announce(&mut self) -> u16 {
+        let (edge, step) = self.offerable();
+        let gain = seq::ahead(self.rcv_edge, edge);
+        if gain > 0 && gain >= step {
+            self.rcv_edge = edge;
+        }
+        (self.rcv_edge.wrapping_sub(self.rcv_nxt) >> self.rcv_scale).min(0xffff) as u16
+    }
+
+    /// The application has read: tells the other side if the window has grown by enough.
+    pub(super) fn offer_window(&mut self) {
+        let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
+        let (edge, step) = self.offerable();
+        if receiving && seq::ahead(self.rcv_edge, edge) >= step.max(1) && !self.auto_read {
+            self.ack_now = true;
+            self.wake = true;
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What arrived: in order and not read yet, or beyond a gap.
+
+use super::segment::SackBlocks;
+use super::seq;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A run of received data, with its bytes if any were carried.
+pub(super) type Chunk = (u32, Option<Arc<[u8]>>);
+
+/// `data` from `skip` on, at most `len` bytes; shared where that is all of it.
+pub(super) fn cut(data: &Arc<[u8]>, skip: u32, len: u32) -> Arc<[u8]> {
+    if skip == 0 && len as usize >= data.len() {
+        return data.clone();
+    }
+    let from = (skip as usize).min(data.len());
+    let to = (from + len as usize).min(data.len());
+    Arc::from(&data[from..to])
+}
+
+/// In-order data that carries bytes and waits for its reader.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    chunks: VecDeque<Chunk>,
+}
+
+impl Unread {
+    pub(super) fn push(&mut self, len: u32, data: Option<Arc<[u8]>>) {
+        self.chunks.push_back((len, data));
+    }
+    /// The next chunk, at most `limit` bytes of it.
+    pub(super) fn pop(&mut self, limit: u32) -> Option<Chunk> {
+        let (len, data) = self.chunks.front_mut()?;
+        if *len <= limit {
+            return self.chunks.pop_front();
+        }
+        let head = data.as_ref().map(|d| cut(d, 0, limit));
+        *data = data.as_ref().map(|d| cut(d, limit, *len - limit));
+        *len -= limit;
+        Some((limit, head))
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+}
+
+/// Data beyond a gap (RFC 9293 §3.10.7.4, "hold segments for later processing").
+#[derive(Debug, Default)]
+pub(super) struct Reassembly {
+    /// Disjoint runs, the most recently extended first: the order in which SACK reports them (RFC 2018 §4).
+    runs: Vec<(u32, u32)>,
+    /// Their bytes, by first sequence number; may overlap.
+    pieces: Vec<(u32, Arc<[u8]>)>,
+    /// Where a FIN was seen beyond a gap.
+    pub(super) fin: Option<u32>,
+}
+
+impl Reassembly {
+    /// True when nothing is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.fin.is_none()
+    }
+    pub(super) fn has_data(&self) -> bool {
+        !self.runs.is_empty()
+    }
+    /// Holds `[start, end)`.
+    pub(super) fn insert(&mut self, start: u32, end: u32, data: Option<Arc<[u8]>>) {
+        let held = self.runs.iter().any(|&(l, r)| seq::le(l, start) && seq::le(end, r));
+        if let Some(data) = data.filter(|_| !held) {
+            let at = self.pieces.partition_point(|(s, _)| seq::le(*s, start));
+            self.pieces.insert(at, (start, data));
+        }
+        let (mut left, mut right) = (start, end);
+        self.runs.retain(|&(l, r)| {
+            let apart = seq::lt(right, l) || seq::lt(r, left);
+            if !apart {
+                (left, right) = (seq::min(left, l), seq::max(right, r));
+            }
+            apart
+        });
+        self.runs.insert(0, (left, right));
+    }
+    /// In-order data now ends at `next`: hands over what follows on, and answers where that ends.
+    pub(super) fn advance(&mut self, next: u32, mut deliver: impl FnMut(u32, Option<Arc<[u8]>>)) -> u32 {
+        let mut end = next;
+        self.runs.retain(|&(l, r)| {
+            let reached = seq::le(l, next);
+            if reached {
+                end = seq::max(end, r);
+            }
+            !reached
+        });
+        let mut at = next;
+        let taken = self.pieces.partition_point(|(s, _)| seq::lt(*s, end));
+        for (start, data) in self.pieces.drain(..taken) {
+            let stop = seq::min(start.wrapping_add(data.len() as u32), end);
+            if seq::le(stop, at) {
+                continue;
+            }
+            if seq::lt(at, start) {
+                deliver(start.wrapping_sub(at), None);
+                at = start;
+            }
+            let n = stop.wrapping_sub(at);
+            deliver(n, Some(cut(&data, at.wrapping_sub(start), n)));
+            at = stop;
+        }
+        if seq::lt(at, end) {
+            deliver(end.wrapping_sub(at), None);
+        }
+        end
+    }
+    /// The runs as SACK blocks.
+    pub(super) fn sack_blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        for &(left, right) in &self.runs {
+            if !blocks.push(left, right) {
+                break;
+            }
+        }
+        blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(b: &[u8]) -> Option<Arc<[u8]>> {
+        Some(Arc::from(b))
+    }
+
+    #[test]
+    fn overlapping_pieces_are_delivered_once_and_in_order() {
+        let mut r = Reassembly::default();
+        r.insert(5, 8, bytes(b"fgh"));
+        r.insert(2, 6, bytes(b"cdef"));
+        r.insert(10, 12, None);
+        r.insert(20, 21, bytes(b"z"));
+        assert_eq!(r.sack_blocks().as_slice(), [(20, 21), (10, 12), (2, 8)]);
+        let mut got = Vec::new();
+        assert_eq!(r.advance(3, |n, d| got.push((n, d))), 8);
+        assert_eq!(got, [(3, bytes(b"def")), (2, bytes(b"gh"))]);
+        got.clear();
+        assert_eq!(r.advance(10, |n, d| got.push((n, d))), 12);
+        assert_eq!(got, [(2, None)]);
+        assert_eq!(r.sack_blocks().as_slice(), [(20, 21)]);
+    }
+
+    #[test]
+    fn a_run_that_joins_two_is_reported_first() {
+        let mut r = Reassembly::default();
+        r.insert(30, 40, None);
+        r.insert(10, 20, None);
+        r.insert(50, 60, None);
+        r.insert(20, 30, None);
+        assert_eq!(r.sack_blocks().as_slice(), [(10, 40), (50, 60)]);
+    }
+
+    #[test]
+    fn reading_in_parts_cuts_a_chunk() {
+        let mut u = Unread::default();
+        u.push(3, bytes(b"abc"));
+        u.push(2, None);
+        assert_eq!(u.pop(2), Some((2, bytes(b"ab"))));
+        assert_eq!(u.pop(9), Some((1, bytes(b"c"))));
+        assert_eq!(u.pop(1), Some((1, None)));
+        assert_eq!(u.pop(1), Some((1, None)));
+        assert!(u.is_empty());
+    }
+}

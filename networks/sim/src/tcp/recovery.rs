@@ -1,0 +1,216 @@
+//! Acknowledgements: window, congestion control and loss recovery.
+
+use super::config::Recovery;
+use super::connection::{Connection, State, Timer};
+use super::scoreboard::LossRule;
+use super::segment::{Flags, Segment};
+use super::seq;
+use usher_core::{CloseReason, Instant};
+
+/// The timestamp clock: milliseconds.
+pub(super) fn timestamp(now: Instant) -> u32 {
+    (now.as_nanos() / 1_000_000) as u32
+}
+
+impl Connection {
+    /// The segment's acknowledgement and window (RFC 9293 §3.10.7.4, fifth check). False drops the rest.
+    #[inline]
+    pub(super) fn handle_ack(&mut self, now: Instant, s: &Segment) -> bool {
+        let ack = s.ack;
+        if seq::lt(self.max, ack) || seq::lt(ack, self.una.wrapping_sub(self.max_wnd)) {
+            // RFC 5961 §5.2.
+            self.stats.unacceptable += 1;
+            self.challenge(now);
+            return false;
+        }
+        let old_wnd = self.wnd;
+        self.update_window(s);
+        let mut sacked = 0;
+        if let Some(options) = &s.options {
+            if self.sack_ok && !options.sack.is_empty() {
+                let board = self.scoreboard.get_or_insert_default();
+                sacked = board.update(seq::max(self.una, ack), self.max, options.sack.as_slice());
+            }
+        }
+        if seq::lt(self.una, ack) {
+            self.new_ack(now, s);
+        } else if ack == self.una && self.una != self.max && self.timer != Timer::Persist {
+            let empty = s.len == 0 && !s.flags.intersects(Flags::FIN | Flags::SYN);
+            let duplicate = if self.sack_ok { sacked > 0 } else { empty && self.wnd == old_wnd };
+            if duplicate {
+                self.duplicate_ack(ack);
+            }
+        }
+        if self.wnd == 0 {
+            // The other side lives: a closed window is no reason to give up (RFC 9293 §3.8.6.1).
+            self.retries = 0;
+        }
+        self.state != State::Closed
+    }
+
+    fn update_window(&mut self, s: &Segment) {
+        let newer = seq::lt(self.wl1, s.seq) || (self.wl1 == s.seq && seq::le(self.wl2, s.ack));
+        if !newer || seq::lt(s.ack, self.una) {
+            return;
+        }
+        let wnd = u32::from(s.window) << self.snd_scale;
+        self.wl1 = s.seq;
+        self.wl2 = s.ack;
+        if wnd != self.wnd {
+            self.wnd = wnd;
+            self.max_wnd = self.max_wnd.max(wnd);
+            self.wake = true;
+        }
+    }
+
+    fn new_ack(&mut self, now: Instant, s: &Segment) {
+        let ack = s.ack;
+        let acked = ack.wrapping_sub(self.una);
+        self.measure(now, s);
+        self.una = ack;
+        self.nxt = seq::max(self.nxt, ack);
+        self.retries = 0;
+        if let Some(buffer) = &mut self.send_buffer {
+            buffer.release(ack);
+            if buffer.is_empty() {
+                self.send_buffer = None;
+            }
+        }
+        if let Some(board) = &mut self.scoreboard {
+            board.advance(ack);
+            if board.is_empty() && !self.in_recovery {
+                self.scoreboard = None;
+            }
+        }
+        let restart = if self.in_recovery {
+            self.recovery_ack(acked)
+        } else {
+            self.congestion.on_ack(acked, self.mss);
+            true
+        };
+        if !self.in_recovery && seq::lt(self.recover, ack) {
+            self.recover = ack.wrapping_sub(1);
+        }
+        self.dup_acks = 0;
+        self.limited = 0;
+        // RFC 6298 §5.2 and §5.3.
+        if self.una == self.max {
+            self.stop_timer();
+        } else if restart && self.timer == Timer::Retransmit {
+            self.timer_at = now + self.rtt.rto();
+        }
+        // What waited for this acknowledgement may leave now.
+        self.wake |= self.nxt != self.end.wrapping_add(u32::from(self.fin_sent)) || self.resend_now;
+        if self.fin_sent && self.una == self.end.wrapping_add(1) {
+            self.fin_acknowledged(now);
+        }
+    }
+
+    fn fin_acknowledged(&mut self, now: Instant) {
+        match self.state {
+            State::FinWait1 => self.state = State::FinWait2,
+            State::Closing => self.enter_time_wait(now),
+            State::LastAck => {
+                self.state = State::Closed;
+                self.pending.closed = Some(CloseReason::Closed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a round-trip measurement where one may be had: never from what was retransmitted (Karn), or
+    /// from any acknowledgement that echoes a timestamp (RFC 7323 §4).
+    #[inline]
+    fn measure(&mut self, now: Instant, s: &Segment) {
+        if self.timestamps.is_some() {
+            let Some((_, echo)) = s.options.as_ref().and_then(|o| o.timestamps) else { return };
+            let ticks = timestamp(now).wrapping_sub(echo);
+            if ticks < 1 << 31 {
+                let flight = u64::from(self.max.wrapping_sub(self.una));
+                let per_window = flight.div_ceil(2 * u64::from(self.mss));
+                self.rtt.sample(&self.config, usher_core::Duration::from_millis(ticks.into()), per_window);
+            }
+        } else if self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, s.ack) {
+            self.rtt.sample(&self.config, now - self.timed_at, 1);
+            self.timed_at = Instant::FAR_FUTURE;
+        }
+    }
+
+    /// New data is acknowledged in fast recovery; answers whether the timer restarts.
+    fn recovery_ack(&mut self, acked: u32) -> bool {
+        let full = seq::le(self.recover, self.una);
+        let mss = self.mss;
+        if self.sack_ok {
+            self.in_recovery = !full;
+            if full && self.scoreboard.as_ref().is_some_and(|b| b.is_empty()) {
+                self.scoreboard = None;
+            }
+            self.wake = true;
+            return true;
+        }
+        if self.config.recovery == Recovery::Reno {
+            self.congestion.set_cwnd(self.congestion.ssthresh);
+            self.in_recovery = false;
+            return true;
+        }
+        if full {
+            // RFC 6582 §3.2 step 3, option 1: no burst where little is in flight.
+            let flight = self.max.wrapping_sub(self.una);
+            self.congestion.set_cwnd(self.congestion.ssthresh.min(flight.max(mss) + mss));
+            self.in_recovery = false;
+            return true;
+        }
+        let deflated = self.congestion.cwnd.saturating_sub(acked) + if acked >= mss { mss } else { 0 };
+        self.congestion.set_cwnd(deflated.max(mss));
+        self.resend_now = true;
+        !std::mem::replace(&mut self.partial_seen, true)
+    }
+
+    pub(super) fn loss_rule(&self) -> LossRule {
+        LossRule { threshold: self.config.dup_threshold, mss: self.mss }
+    }
+
+    fn duplicate_ack(&mut self, ack: u32) {
+        self.stats.duplicate_acks += 1;
+        self.dup_acks += 1;
+        self.wake = true;
+        if self.in_recovery {
+            if !self.sack_ok {
+                self.congestion.set_cwnd(self.congestion.cwnd + self.mss);
+            }
+            return;
+        }
+        let threshold = u32::from(self.config.dup_threshold);
+        let lost = if self.sack_ok {
+            let sure = self.scoreboard.as_ref().is_some_and(|b| b.first_is_lost(self.una, self.loss_rule()));
+            (self.dup_acks >= threshold || sure) && seq::le(self.recover, ack)
+        } else {
+            // RFC 6582 §3.2 step 2: duplicates of what a timeout sent again mean nothing.
+            self.dup_acks == threshold
+                && (self.config.recovery == Recovery::Reno || seq::lt(self.recover, ack))
+        };
+        if lost {
+            self.enter_recovery();
+        }
+    }
+
+    fn enter_recovery(&mut self) {
+        self.stats.fast_retransmits += 1;
+        // RFC 5681 §3.2 step 2: what limited transmit sent does not count as in flight.
+        let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
+        self.congestion.on_loss(flight, self.mss);
+        self.recover = self.max;
+        self.in_recovery = true;
+        self.partial_seen = false;
+        self.limited = 0;
+        self.timed_at = Instant::FAR_FUTURE;
+        self.resend_now = true;
+        if self.sack_ok {
+            self.congestion.set_cwnd(self.congestion.ssthresh);
+            self.scoreboard.get_or_insert_default().begin(self.una);
+        } else {
+            let left_the_network = u32::from(self.config.dup_threshold) * self.mss;
+            self.congestion.set_cwnd(self.congestion.ssthresh + left_the_network);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The TCP segment as the simulator carries it.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+use std::sync::Arc;
+
+/// The control bits of RFC 9293 §3.1, in their wire positions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data from the sender.
+    pub const FIN: Self = Self(1);
+    /// Synchronise sequence numbers.
+    pub const SYN: Self = Self(2);
+    /// Reset the connection.
+    pub const RST: Self = Self(4);
+    /// Push.
+    pub const PSH: Self = Self(8);
+    /// The acknowledgement field means something.
+    pub const ACK: Self = Self(16);
+    /// The urgent pointer means something (parsed and ignored).
+    pub const URG: Self = Self(32);
+
+    /// True when all bits of `other` are set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// True when any bit of `other` is set.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+impl BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, o: Self) -> Self {
+        Self(self.0 | o.0)
+    }
+}
+impl BitOrAssign for Flags {
+    fn bitor_assign(&mut self, o: Self) {
+        self.0 |= o.0;
+    }
+}
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+impl fmt::Display for Flags {
+    /// As tcpdump writes them: `S.`, `P.`, `F.`, `R`, `.`; `-` for none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("-");
+        }
+        for (bit, c) in [(2, "S"), (1, "F"), (4, "R"), (8, "P"), (32, "U"), (64, "E"), (128, "W"), (16, ".")]
+        {
+            if self.0 & bit != 0 {
+                f.write_str(c)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Up to four blocks of received data beyond the acknowledgement, each `[left, right)` (RFC 2018 §3).
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackBlocks {
+    len: u8,
+    blocks: [(u32, u32); 4],
+}
+
+impl SackBlocks {
+    /// Adds a block behind the others.
+    ///
+    /// Answers false, and leaves the list as it is, where there are four already.
+    pub fn push(&mut self, left: u32, right: u32) -> bool {
+        let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else { return false };
+        *slot = (left, right);
+        self.len += 1;
+        true
+    }
+    /// Keeps the first `n` blocks.
+    pub(super) fn truncate(&mut self, n: usize) {
+        let n = n.min(usize::from(self.len));
+        self.blocks[n..].fill((0, 0));
+        self.len = n as u8;
+    }
+    /// The blocks, the most recent first.
+    pub fn as_slice(&self) -> &[(u32, u32)] {
+        &self.blocks[..usize::from(self.len)]
+    }
+    /// True without any block.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+impl fmt::Debug for SackBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+/// The options this stack knows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// Maximum segment size the sender can take, in bytes of TCP payload (RFC 9293 §3.7.1).
+    pub mss: Option<u16>,
+    /// Shift of the sender's later window fields (RFC 7323 §2).
+    pub window_scale: Option<u8>,
+    /// The sender understands SACK (RFC 2018 §2).
+    pub sack_permitted: bool,
+    /// TSval and TSecr (RFC 7323 §3).
+    pub timestamps: Option<(u32, u32)>,
+    /// SACK blocks.
+    pub sack: SackBlocks,
+}
+
+/// Room for options in a TCP header, in bytes.
+const MAX_OPTIONS: u32 = 40;
+
+impl Options {
+    /// How many of the SACK blocks fit beside the other options.
+    pub(super) fn sack_fitting(&self) -> usize {
+        let room = (MAX_OPTIONS - self.len_without_sack()).saturating_sub(4) / 8;
+        self.sack.as_slice().len().min(room as usize)
+    }
+    fn len_without_sack(&self) -> u32 {
+        4 * u32::from(self.mss.is_some())
+            + 4 * u32::from(self.window_scale.is_some())
+            + 12 * u32::from(self.timestamps.is_some())
+            // Timestamps leave two bytes of padding, which SACK-permitted fills.
+            + 4 * u32::from(self.sack_permitted && self.timestamps.is_none())
+    }
+    /// Bytes on the wire, padded to a multiple of four; at most 40.
+    pub fn wire_len(&self) -> u32 {
+        let blocks = self.sack_fitting() as u32;
+        self.len_without_sack() + if blocks > 0 { 4 + 8 * blocks } else { 0 }
+    }
+}
+
+/// One TCP segment.
+///
+/// Ports are not in it: the host keeps them beside the connection. `len` counts payload bytes and holds
+/// also where there are none to show (`payload` is `None`): a simulated application may send counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Segment {
+    /// Sequence number of the first payload byte, or of SYN.
+    pub seq: u32,
+    /// Acknowledgement number; means something with [`Flags::ACK`].
+    pub ack: u32,
+    /// Payload bytes.
+    pub len: u32,
+    /// The window field as on the wire (not scaled up).
+    pub window: u16,
+    /// Control bits.
+    pub flags: Flags,
+    /// Options, if there are any.
+    pub options: Option<Box<Options>>,
+    /// The payload where real bytes are carried; its length is `len`.
+    pub payload: Option<Arc<[u8]>>,
+}
+
+impl Segment {
+    /// Bytes of the TCP header with its padded options.
+    pub fn header_len(&self) -> u32 {
+        20 + self.options.as_ref().map_or(0, |o| o.wire_len())
+    }
+    /// Bytes of header and payload.
+    pub fn wire_len(&self) -> u32 {
+        self.header_len() + self.len
+    }
+    /// Sequence space it takes: payload, and one each for SYN and FIN (RFC 9293 SEG.LEN).
+    pub fn sequence_len(&self) -> u32 {
+        self.len
+            .wrapping_add(u32::from(self.flags.contains(Flags::SYN)))
+            .wrapping_add(u32::from(self.flags.contains(Flags::FIN)))
+    }
+    /// The reset that answers a segment for which there is no connection (RFC 9293 §3.10.7.1); `None`
+    /// for a reset, which is never answered.
+    pub fn reset_for(&self) -> Option<Segment> {
+        if self.flags.contains(Flags::RST) {
+            return None;
+        }
+        Some(if self.flags.contains(Flags::ACK) {
+            Segment { seq: self.ack, flags: Flags::RST, ..Default::default() }
+        } else {
+            Segment {
+                ack: self.seq.wrapping_add(self.sequence_len()),
+                flags: Flags::RST | Flags::ACK,
+                ..Default::default()
+            }
+        })
+    }
+}
+
+impl fmt::Display for Segment {
+    /// As tcpdump writes it: `P. 1:201(200) ack 1 win 65535 <mss 1460,wscale 7>`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}:{}({})", self.flags, self.seq, self.seq.wrapping_add(self.len), self.len)?;
+        if self.flags.contains(Flags::ACK) {
+            write!(f, " ack {}", self.ack)?;
+        }
+        write!(f, " win {}", self.window)?;
+        let Some(options) = &self.options else { return Ok(()) };
+        let mut parts = Vec::new();
+        if let Some(mss) = options.mss {
+            parts.push(format!("mss {mss}"));
+        }
+        if let Some(shift) = options.window_scale {
+            parts.push(format!("wscale {shift}"));
+        }
+        if options.sack_permitted {
+            parts.push("sackOK".into());
+        }
+        if let Some((val, ecr)) = options.timestamps {
+            parts.push(format!("ts {val}:{ecr}"));
+        }
+        for (left, right) in options.sack.as_slice() {
+            parts.push(format!("sack {left}:{right}"));
+        }
+        write!(f, " <{}>", parts.join(","))
+    }
+}

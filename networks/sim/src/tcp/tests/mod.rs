@@ -1,0 +1,1 @@
+//! Scenarios in virtual time.
