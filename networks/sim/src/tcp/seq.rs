@@ -16,7 +16,7 @@ pub(super) const fn max(a: u32, b: u32) -> u32 {
 pub(super) const fn min(a: u32, b: u32) -> u32 {
     if lt(a, b) { a } else { b }
 }
-/// How far `b` lies behind `a`; zero where it does not.
-pub(super) const fn ahead(b: u32, a: u32) -> u32 {
-    if lt(a, b) { b.wrapping_sub(a) } else { 0 }
+/// How far `to` lies beyond `from`; zero where it does not.
+pub(super) const fn ahead(from: u32, to: u32) -> u32 {
+    if lt(from, to) { to.wrapping_sub(from) } else { 0 }
 }

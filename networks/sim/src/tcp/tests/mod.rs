@@ -1,1 +1,166 @@
-//! Scenarios in virtual time.
+//! Scenarios in virtual time: one connection against a script of segments, or two over a channel.
+//!
+//! A [`Script`] is written as packetdrill scripts are: what is injected and what must come out, each line
+//! a segment as [`Segment`]'s `Display` writes it. Both initial sequence numbers are 0; expected lines
+//! begin with the time in milliseconds; a window of 65535 is not written.
+
+mod acknowledging;
+mod closing;
+mod codec;
+mod handshake;
+mod loss;
+mod sack;
+mod sending;
+mod streams;
+
+use super::*;
+use std::sync::Arc;
+use usher_core::{CloseReason, Duration, Instant};
+
+pub(super) fn ms(n: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(n)
+}
+
+/// Segments of at most 1000 bytes and no Nagle, for sums that can be done in the head.
+pub(super) fn config() -> Config {
+    Config { mss: 1000, nagle: false, ..Config::default() }
+}
+
+/// Reads what `Display` writes; `win` may be left out and is then 65535.
+pub(super) fn segment(text: &str) -> Segment {
+    let mut s = Segment { window: 65_535, ..Default::default() };
+    let (head, options) = text.split_once('<').unwrap_or((text, ""));
+    let mut words = head.split_whitespace();
+    for c in words.next().unwrap().chars() {
+        s.flags |= match c {
+            'S' => Flags::SYN,
+            'F' => Flags::FIN,
+            'R' => Flags::RST,
+            'P' => Flags::PSH,
+            '.' => Flags::ACK,
+            _ => panic!("flag {c}"),
+        };
+    }
+    let (seq, rest) = words.next().unwrap().split_once(':').unwrap();
+    s.seq = seq.parse().unwrap();
+    s.len = rest.split_once('(').unwrap().1.trim_end_matches(')').parse().unwrap();
+    while let Some(word) = words.next() {
+        let value = words.next().unwrap();
+        match word {
+            "ack" => s.ack = value.parse().unwrap(),
+            "win" => s.window = value.parse().unwrap(),
+            _ => panic!("{word}"),
+        }
+    }
+    let mut o = Options::default();
+    for option in options.trim_end_matches('>').split(',').filter(|o| !o.is_empty()) {
+        let (name, value) = option.split_once(' ').unwrap_or((option, ""));
+        let pair = || value.split_once(':').map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap())).unwrap();
+        match name {
+            "mss" => o.mss = Some(value.parse().unwrap()),
+            "wscale" => o.window_scale = Some(value.parse().unwrap()),
+            "sackOK" => o.sack_permitted = true,
+            "ts" => o.timestamps = Some(pair()),
+            "sack" => assert!(o.sack.push(pair().0, pair().1)),
+            _ => panic!("{name}"),
+        }
+    }
+    s.options = (o != Options::default()).then(|| Box::new(o));
+    s
+}
+
+/// One connection, what it sent, and what it said.
+pub(super) struct Script {
+    pub(super) c: Connection,
+    now: Instant,
+    sent: Vec<String>,
+    said: Vec<String>,
+}
+
+impl Script {
+    pub(super) fn connect(config: Config) -> Self {
+        Self::of(Connection::connect(Arc::new(config), 0, Instant::ZERO))
+    }
+    pub(super) fn accept(config: Config, syn: &str) -> Self {
+        Self::of(Connection::accept(Arc::new(config), 0, &segment(syn), Instant::ZERO).unwrap())
+    }
+    fn of(c: Connection) -> Self {
+        let mut script = Self { c, now: Instant::ZERO, sent: Vec::new(), said: Vec::new() };
+        script.flush();
+        script
+    }
+    /// A connection that we opened at 0 in no time, to a peer that takes segments of 1000 bytes.
+    pub(super) fn open(config: Config) -> Self {
+        Self::open_to(config, "S. 0:0(0) ack 1 <mss 1000>")
+    }
+    pub(super) fn open_to(config: Config, syn_ack: &str) -> Self {
+        let mut s = Self::connect(config);
+        s.inject(syn_ack);
+        assert_eq!(s.said.remove(0), "connected");
+        s.sent.clear();
+        s
+    }
+    /// Feeds a segment and hears what the connection has to say, before anything leaves.
+    pub(super) fn feed(&mut self, text: &str) {
+        self.c.handle_segment(self.now, &segment(text));
+        self.listen();
+    }
+    /// Feeds a segment and lets everything out.
+    pub(super) fn inject(&mut self, text: &str) {
+        self.feed(text);
+        self.flush();
+    }
+    pub(super) fn listen(&mut self) {
+        while let Some(event) = self.c.poll_event() {
+            self.said.push(match event {
+                Event::Connected => "connected".into(),
+                Event::Data { len, .. } => format!("data {len}"),
+                Event::PeerClosed => "peer closed".into(),
+                Event::Closed(reason) => format!("closed {reason:?}"),
+            });
+        }
+    }
+    pub(super) fn flush(&mut self) {
+        while let Some(s) = self.c.poll_transmit(self.now) {
+            let line = format!("{} {s}", self.now.as_nanos() / 1_000_000);
+            self.sent.push(line.replace(" win 65535", ""));
+        }
+    }
+    /// Writes a count, and lets out what may leave.
+    pub(super) fn write(&mut self, n: u32) {
+        self.c.write(Data::Count(n)).unwrap();
+        self.flush();
+    }
+    pub(super) fn shutdown(&mut self) {
+        self.c.shutdown();
+        self.flush();
+    }
+    /// Lets time pass, firing timers as they come.
+    pub(super) fn run_to(&mut self, to: u64) {
+        while let Some(at) = self.c.poll_timeout().filter(|at| *at <= ms(to)) {
+            assert!(at >= self.now, "a timer in the past");
+            self.now = at;
+            self.c.handle_timeout(at);
+            self.listen();
+            self.flush();
+            assert_ne!(self.c.poll_timeout(), Some(at), "a timer that does not move");
+        }
+        self.now = ms(to);
+    }
+    /// Everything sent since the last look.
+    #[track_caller]
+    pub(super) fn expect(&mut self, lines: &[&str]) {
+        assert_eq!(std::mem::take(&mut self.sent), lines);
+    }
+    /// Everything said since the last look.
+    #[track_caller]
+    pub(super) fn hear(&mut self, lines: &[&str]) {
+        assert_eq!(std::mem::take(&mut self.said), lines);
+    }
+    #[track_caller]
+    pub(super) fn closed_for(&mut self, reason: CloseReason) {
+        assert_eq!(std::mem::take(&mut self.said), [format!("closed {reason:?}")]);
+        assert_eq!(self.c.state(), State::Closed);
+        assert_eq!(self.c.poll_timeout(), None);
+    }
+}
