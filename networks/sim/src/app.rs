@@ -1,0 +1,146 @@
+//! What runs on simulated hosts: the [`Application`] trait, what is delivered to it, and what it may do.
+
+use crate::addr::HostId;
+use crate::packet::Payload;
+use usher_core::{CloseReason, ConnId, Instant, Work};
+
+/// What the simulator delivers to an application.
+#[derive(Clone, Debug)]
+pub enum Delivery {
+    /// The simulation begins.
+    Start,
+    /// The time last given to [`Context::set_timer`] has come.
+    Timer,
+    /// A datagram arrived.
+    Datagram {
+        /// On this socket of the application.
+        socket: u32,
+        /// Sender.
+        from: HostId,
+        /// Sender's port.
+        from_port: u16,
+        /// What it carried.
+        payload: Payload,
+    },
+    /// Something happened on a TCP connection.
+    Stream {
+        /// Which of the application's connections.
+        conn: ConnId,
+        /// What happened.
+        event: StreamDelivery,
+    },
+    /// A frame arrived.
+    Frame {
+        /// By this port of the host (links in the order of their creation).
+        port: u32,
+        /// The frame.
+        payload: Payload,
+    },
+}
+
+/// What happens on a TCP connection.
+#[derive(Clone, Debug)]
+pub enum StreamDelivery {
+    /// It is up.
+    Connected {
+        /// The other side.
+        remote: HostId,
+        /// Its port.
+        remote_port: u16,
+    },
+    /// The next bytes, in order.
+    Data(Payload),
+    /// It is over.
+    Closed(CloseReason),
+}
+
+/// What an application asked for while it handled a delivery; done when its CPU time has passed.
+#[derive(Debug)]
+pub(crate) enum Op<R> {
+    Datagram { socket: u32, to: HostId, port: u16, payload: Payload },
+    Connect { conn: ConnId, to: HostId, port: u16 },
+    Write { conn: ConnId, payload: Payload },
+    Credit { conn: ConnId, bytes: u32 },
+    Shutdown { conn: ConnId },
+    Abort { conn: ConnId },
+    Frame { port: u32, payload: Payload },
+    Timer(Option<Instant>),
+    Report(R),
+}
+
+/// An application's hands: everything that it asks for takes effect when its handler has returned and the
+/// CPU time of the work it reported has passed on its host.
+#[derive(Debug)]
+pub struct Context<'a, R> {
+    pub(crate) now: Instant,
+    pub(crate) ops: &'a mut Vec<Op<R>>,
+    pub(crate) work: &'a mut Vec<Work>,
+}
+
+impl<R> Context<'_, R> {
+    /// The time at which the handler runs.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+    /// Sends a datagram from one of the application's sockets; a socket number not used before gets an
+    /// ephemeral port.
+    pub fn send_datagram(&mut self, socket: u32, to: HostId, port: u16, payload: Payload) {
+        self.ops.push(Op::Datagram { socket, to, port, payload });
+    }
+    /// Opens a TCP connection under an id of the application's choice ([`ConnId::outgoing`]).
+    pub fn connect(&mut self, conn: ConnId, to: HostId, port: u16) {
+        self.ops.push(Op::Connect { conn, to, port });
+    }
+    /// Writes to a TCP connection; one call is one write to the socket.
+    pub fn write(&mut self, conn: ConnId, payload: Payload) {
+        self.ops.push(Op::Write { conn, payload });
+    }
+    /// Takes this many more bytes of a connection whose reading it governs itself; the first call makes
+    /// the application a slow reader, which it is not by default.
+    pub fn credit(&mut self, conn: ConnId, bytes: u32) {
+        self.ops.push(Op::Credit { conn, bytes });
+    }
+    /// Closes a TCP connection in good order.
+    pub fn shutdown(&mut self, conn: ConnId) {
+        self.ops.push(Op::Shutdown { conn });
+    }
+    /// Resets a TCP connection.
+    pub fn abort(&mut self, conn: ConnId) {
+        self.ops.push(Op::Abort { conn });
+    }
+    /// Sends a frame out of a port of the host.
+    pub fn send_frame(&mut self, port: u32, payload: Payload) {
+        self.ops.push(Op::Frame { port, payload });
+    }
+    /// Asks for a [`Delivery::Timer`] at this time, instead of any asked for before.
+    pub fn set_timer(&mut self, at: Option<Instant>) {
+        self.ops.push(Op::Timer(at));
+    }
+    /// Tells the simulation's observer something.
+    pub fn report(&mut self, report: R) {
+        self.ops.push(Op::Report(report));
+    }
+    /// Charges work to the host's CPU.
+    pub fn work(&mut self, work: Work) {
+        self.work.push(work);
+    }
+}
+
+/// What runs on a simulated host. One type serves for all hosts of a simulation (an enum of roles), so that
+/// the inner loop dispatches without a virtual call.
+pub trait Application {
+    /// What it tells the observer.
+    type Report;
+    /// Handles one delivery.
+    fn handle(&mut self, ctx: &mut Context<'_, Self::Report>, delivery: Delivery);
+}
+
+/// Hears what applications report, when it takes effect.
+pub trait Observer<R> {
+    /// Application number `app` (in the order of creation) reports at `now`.
+    fn report(&mut self, now: Instant, app: u32, report: R);
+    /// True when the run may end before its time; asked after each report.
+    fn is_done(&self) -> bool {
+        false
+    }
+}

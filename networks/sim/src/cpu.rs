@@ -1,0 +1,100 @@
+//! A host's processor: k cores in front of one queue, with a service time per kind of work.
+
+use crate::app::{Delivery, Op};
+use std::collections::VecDeque;
+use usher_core::{Duration, Instant, Work};
+
+/// A processor's properties.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CpuConfig {
+    /// Deliveries that are worked on at the same time.
+    pub cores: u32,
+    /// Deliveries that may wait; beyond it they are dropped (and counted).
+    pub queue: usize,
+    /// Time for one unit of each labelled kind of work; what is not named costs nothing.
+    pub service: Vec<(String, Duration)>,
+}
+
+usher_core::counters! {
+    /// What a processor did.
+    pub struct CpuStats {
+        /// Deliveries handled.
+        handled,
+        /// Deliveries dropped because the queue was full.
+        dropped,
+        /// Nanoseconds of work done, over all cores.
+        busy_ns,
+        /// Nanoseconds that deliveries waited, summed.
+        waited_ns,
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Cpu<R> {
+    config: CpuConfig,
+    pub(crate) busy: u32,
+    pub(crate) queue: VecDeque<(Instant, u32, Delivery)>,
+    pub(crate) stats: CpuStats,
+    /// Outputs held until their work is done, by job number; free numbers are reused.
+    jobs: Vec<Option<(u32, Vec<Op<R>>)>>,
+    free: Vec<u32>,
+}
+
+impl<R> Cpu<R> {
+    pub(crate) fn new(config: CpuConfig) -> Self {
+        Self {
+            config,
+            busy: 0,
+            queue: VecDeque::new(),
+            stats: CpuStats::default(),
+            jobs: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(crate) fn has_free_core(&self) -> bool {
+        self.busy < self.config.cores
+    }
+
+    /// Queues a delivery; a full queue drops it.
+    pub(crate) fn enqueue(&mut self, now: Instant, app: u32, delivery: Delivery) {
+        if self.queue.len() >= self.config.queue {
+            self.stats.dropped += 1;
+        } else {
+            self.queue.push_back((now, app, delivery));
+        }
+    }
+
+    pub(crate) fn service_time(&self, work: &[Work]) -> Duration {
+        work.iter()
+            .filter_map(|w| {
+                let (_, unit) = self.config.service.iter().find(|(label, _)| label == w.label)?;
+                Some(*unit * u64::from(w.units))
+            })
+            .fold(Duration::ZERO, |a, b| a + b)
+    }
+
+    /// Holds the outputs of a delivery whose work takes `time`; answers the job's number.
+    pub(crate) fn begin(&mut self, app: u32, ops: Vec<Op<R>>, time: Duration) -> u32 {
+        self.busy += 1;
+        self.stats.busy_ns += time.as_nanos();
+        match self.free.pop() {
+            Some(job) => {
+                self.jobs[job as usize] = Some((app, ops));
+                job
+            }
+            None => {
+                self.jobs.push(Some((app, ops)));
+                (self.jobs.len() - 1) as u32
+            }
+        }
+    }
+
+    /// The job's work is done; its application and outputs.
+    pub(crate) fn finish(&mut self, job: u32) -> Option<(u32, Vec<Op<R>>)> {
+        let held = self.jobs.get_mut(job as usize)?.take()?;
+        self.busy -= 1;
+        self.free.push(job);
+        Some(held)
+    }
+}

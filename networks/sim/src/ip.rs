@@ -1,0 +1,174 @@
+//! IP, UDP and Ethernet headers as bytes, written only for captured links.
+
+use crate::addr::{HostId, IpVersion};
+use crate::link::Framing;
+use crate::packet::{Body, Datagram, Packet, UDP_HEADER};
+use std::net::IpAddr;
+use usher_core::Writer;
+
+const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_V6_FRAGMENT: u8 = 44;
+/// Bytes of an IPv6 fragment header.
+pub(crate) const V6_FRAGMENT_HEADER: u32 = 8;
+
+/// Adds bytes to a one's complement sum (RFC 1071); odd lengths are padded.
+fn sum(bytes: &[u8], mut acc: u64) -> u64 {
+    let mut chunks = bytes.chunks_exact(2);
+    for c in &mut chunks {
+        acc += u64::from(u16::from_be_bytes([c[0], c[1]]));
+    }
+    if let [last] = chunks.remainder() {
+        acc += u64::from(*last) << 8;
+    }
+    acc
+}
+
+fn fold(mut acc: u64) -> u16 {
+    while acc >> 16 != 0 {
+        acc = (acc & 0xffff) + (acc >> 16);
+    }
+    !(acc as u16)
+}
+
+fn put_address(w: &mut Writer<'_>, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(a) => w.bytes(&a.octets()),
+        IpAddr::V6(a) => w.bytes(&a.octets()),
+    };
+}
+
+fn pseudo_header(version: IpVersion, src: HostId, dst: HostId, protocol: u8, len: u32) -> u64 {
+    let mut bytes = Vec::with_capacity(40);
+    let mut w = Writer::new(&mut bytes);
+    put_address(&mut w, src.ip(version));
+    put_address(&mut w, dst.ip(version));
+    w.u32(len).u32(u32::from(protocol));
+    sum(&bytes, 0)
+}
+
+/// Fills a transport checksum in at `at` of `transport`; UDP writes a computed zero as all ones.
+fn put_checksum(transport: &mut [u8], at: usize, pseudo: u64, udp: bool) {
+    let mut c = fold(sum(transport, pseudo));
+    if udp && c == 0 {
+        c = 0xffff;
+    }
+    transport[at..at + 2].copy_from_slice(&c.to_be_bytes());
+}
+
+fn udp_bytes(version: IpVersion, src: HostId, dst: HostId, d: &Datagram) -> Vec<u8> {
+    let len = UDP_HEADER + d.payload.len;
+    let mut out = Vec::with_capacity(len as usize);
+    Writer::new(&mut out).u16(d.src_port).u16(d.dst_port).u16(len as u16).u16(0);
+    d.payload.write_to(&mut out);
+    put_checksum(&mut out, 6, pseudo_header(version, src, dst, PROTOCOL_UDP, len), true);
+    out
+}
+
+/// Writes a packet as it is on a link with this framing: Ethernet header if there is one, IP header,
+/// transport header, payload, all checksums valid (a damaged packet has one bit of its last byte turned).
+pub(crate) fn serialise(
+    version: IpVersion,
+    packet: &Packet,
+    framing: Framing,
+    from: HostId,
+    to: (HostId, u32),
+    corrupted: bool,
+    out: &mut Vec<u8>,
+) {
+    out.clear();
+    if let Body::Frame(frame) = &packet.body {
+        frame.write_to(out);
+    } else {
+        if framing == Framing::Ethernet {
+            let ethertype = if version == IpVersion::V4 { 0x0800 } else { 0x86dd };
+            Writer::new(out).bytes(&to.0.mac(to.1)).bytes(&from.mac(0)).u16(ethertype);
+        }
+        write_ip(version, packet, out);
+    }
+    if corrupted && let Some(last) = out.last_mut() {
+        *last ^= 1;
+    }
+}
+
+fn write_ip(version: IpVersion, packet: &Packet, out: &mut Vec<u8>) {
+    let (src, dst) = (packet.src, packet.dst);
+    let mut fragment = None;
+    let (protocol, transport) = match &packet.body {
+        Body::Udp(d) => (PROTOCOL_UDP, udp_bytes(version, src, dst, d)),
+        Body::Fragment(f) => {
+            fragment = Some((f.id, f.offset, f.more));
+            let whole = udp_bytes(version, src, dst, &f.whole);
+            let (from, to) = (f.offset as usize, (f.offset + f.len) as usize);
+            (PROTOCOL_UDP, whole[from..to].to_vec())
+        }
+        Body::Tcp { src_port, dst_port, segment } => {
+            let mut bytes = Vec::new();
+            segment.emit(*src_port, *dst_port, &mut bytes);
+            let pseudo = pseudo_header(version, src, dst, PROTOCOL_TCP, bytes.len() as u32);
+            put_checksum(&mut bytes, 16, pseudo, false);
+            (PROTOCOL_TCP, bytes)
+        }
+        Body::Frame(_) => return,
+    };
+    let mut w = Writer::new(out);
+    match version {
+        IpVersion::V4 => {
+            let start = w.len();
+            let flags = match fragment {
+                // Only TCP asks not to be fragmented, as stacks with path MTU discovery do.
+                None => u16::from(protocol == PROTOCOL_TCP) << 14,
+                Some((_, offset, more)) => u16::from(more) << 13 | (offset / 8) as u16,
+            };
+            let ident = fragment.map_or(packet.ident, |(id, ..)| id as u16);
+            w.u8(0x45).u8(0).u16(packet.len as u16).u16(ident).u16(flags);
+            w.u8(64).u8(protocol).u16(0);
+            put_address(&mut w, src.ip(version));
+            put_address(&mut w, dst.ip(version));
+            let checksum = fold(sum(&w.written()[start..], 0));
+            w.patch(start + 10, &checksum.to_be_bytes());
+        }
+        IpVersion::V6 => {
+            let next = if fragment.is_some() { PROTOCOL_V6_FRAGMENT } else { protocol };
+            let payload_len = packet.len - version.header_len();
+            w.u32(6 << 28).u16(payload_len as u16).u8(next).u8(64);
+            put_address(&mut w, src.ip(version));
+            put_address(&mut w, dst.ip(version));
+            if let Some((id, offset, more)) = fragment {
+                w.u8(protocol).u8(0).u16(offset as u16 | u16::from(more)).u32(id);
+            }
+        }
+    }
+    w.bytes(&transport);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Payload;
+
+    #[test]
+    fn checksums_hold_over_the_finished_packet() {
+        for (version, payload) in [(IpVersion::V4, &b"odd"[..]), (IpVersion::V6, &b"even"[..])] {
+            let (a, b) = (HostId(0), HostId(1));
+            let d = Datagram { src_port: 1812, dst_port: 9, payload: Payload::copied(payload) };
+            let packet = Packet::udp(version, a, b, 7, d);
+            let mut out = Vec::new();
+            serialise(version, &packet, Framing::Ethernet, a, (b, 0), false, &mut out);
+            assert_eq!(out.len() as u32, packet.len + 14);
+            let ip = &out[14..];
+            let header = version.header_len() as usize;
+            if version == IpVersion::V4 {
+                assert_eq!(fold(sum(&ip[..header], 0)), 0);
+            }
+            let pseudo = pseudo_header(version, a, b, PROTOCOL_UDP, (ip.len() - header) as u32);
+            assert_eq!(fold(sum(&ip[header..], pseudo)), 0);
+        }
+    }
+
+    #[test]
+    fn the_internet_checksum_matches_its_rfc() {
+        // RFC 1071 §3.
+        assert_eq!(fold(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7], 0)), !0xddf2);
+    }
+}

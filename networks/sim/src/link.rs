@@ -1,0 +1,197 @@
+//! Links: two directions, each a [`Channel`] (rate, queue, delay, impairments) and the packets that are
+//! under way on it, in order of arrival.
+
+use crate::addr::HostId;
+use crate::packet::Packet;
+use std::collections::VecDeque;
+use usher_core::impair::{Channel, ChannelConfig, Fate};
+use usher_core::{Instant, Rng};
+
+/// A link: index in the order of creation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub u32);
+
+/// What every packet on a link carries below IP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Framing {
+    /// Nothing: IP packets as they are.
+    #[default]
+    None,
+    /// 14 bytes of Ethernet II header (no preamble, no FCS).
+    Ethernet,
+}
+
+impl Framing {
+    /// Bytes that the framing adds to an IP packet.
+    pub const fn overhead(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Ethernet => 14,
+        }
+    }
+}
+
+/// A link's properties.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LinkConfig {
+    /// From the first named host to the second.
+    pub up: ChannelConfig,
+    /// From the second to the first.
+    pub down: ChannelConfig,
+    /// Largest IP packet, bytes.
+    pub mtu: u32,
+    /// What carries IP.
+    pub framing: Framing,
+}
+
+impl Default for LinkConfig {
+    /// A perfect Ethernet-sized link without framing.
+    fn default() -> Self {
+        Self {
+            up: ChannelConfig::default(),
+            down: ChannelConfig::default(),
+            mtu: 1500,
+            framing: Framing::None,
+        }
+    }
+}
+
+usher_core::counters! {
+    /// What one direction of a link did with the packets that were offered to it.
+    pub struct LinkStats {
+        /// Packets that were offered.
+        offered,
+        /// Their bytes, framing included.
+        offered_bytes,
+        /// Dropped because the queue was full.
+        queue_full,
+        /// Lost on the medium.
+        lost,
+        /// Delivered, copies included.
+        delivered,
+        /// Bytes delivered, framing included.
+        delivered_bytes,
+        /// Delivered damaged.
+        corrupted,
+        /// Datagrams to the discard port (RFC 863), offered: traffic of the background.
+        background,
+        /// Their bytes, framing included.
+        background_bytes,
+    }
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub(crate) struct Direction {
+    pub(crate) from: HostId,
+    pub(crate) to: HostId,
+    pub(crate) to_port: u32,
+    pub(crate) mtu: u32,
+    pub(crate) framing: Framing,
+    pub(crate) channel: Channel,
+    pub(crate) stats: LinkStats,
+    /// Captured where it leaves (the capture point is its sender's port).
+    pub(crate) tap_out: Option<u32>,
+    /// Captured where it arrives.
+    pub(crate) tap_in: Option<u32>,
+    under_way: VecDeque<(Instant, bool, Packet)>,
+    /// The time of the one valid arrival event, if any is in the event queue.
+    armed: Option<Instant>,
+}
+
+impl Direction {
+    pub(crate) fn new(
+        from: HostId,
+        to: HostId,
+        to_port: u32,
+        config: ChannelConfig,
+        mtu: u32,
+        framing: Framing,
+        rng: Rng,
+    ) -> Self {
+        Self {
+            from,
+            to,
+            to_port,
+            mtu,
+            framing,
+            channel: Channel::new(config, rng),
+            stats: LinkStats::default(),
+            tap_out: None,
+            tap_in: None,
+            under_way: VecDeque::new(),
+            armed: None,
+        }
+    }
+
+    /// Sends a packet; answers the time for which an arrival event is to be put in the queue, if one is
+    /// needed beyond those already there.
+    #[inline]
+    pub(crate) fn send(&mut self, now: Instant, packet: Packet) -> Option<Instant> {
+        let frame = matches!(packet.body, crate::packet::Body::Frame(_));
+        let bytes = packet.len + if frame { 0 } else { self.framing.overhead() };
+        self.stats.offered += 1;
+        self.stats.offered_bytes += u64::from(bytes);
+        if packet.is_background() {
+            self.stats.background += 1;
+            self.stats.background_bytes += u64::from(bytes);
+        }
+        match self.channel.offer(now, bytes) {
+            Fate::QueueFull => {
+                self.stats.queue_full += 1;
+                None
+            }
+            Fate::Lost { .. } => {
+                self.stats.lost += 1;
+                None
+            }
+            Fate::Delivered { arrives, corrupted, again, .. } => {
+                self.stats.delivered += 1;
+                self.stats.delivered_bytes += u64::from(bytes);
+                self.stats.corrupted += u64::from(corrupted);
+                if let Some(second) = again {
+                    self.stats.delivered += 1;
+                    self.stats.delivered_bytes += u64::from(bytes);
+                    self.insert(arrives, corrupted, packet.clone());
+                    self.insert(second, false, packet);
+                } else {
+                    self.insert(arrives, corrupted, packet);
+                }
+                self.arm()
+            }
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, arrives: Instant, corrupted: bool, packet: Packet) {
+        if self.under_way.back().is_none_or(|(last, ..)| *last <= arrives) {
+            self.under_way.push_back((arrives, corrupted, packet));
+        } else {
+            let at = self.under_way.partition_point(|(t, ..)| *t <= arrives);
+            self.under_way.insert(at, (arrives, corrupted, packet));
+        }
+    }
+
+    #[inline]
+    fn arm(&mut self) -> Option<Instant> {
+        let (first, ..) = self.under_way.front()?;
+        if self.armed.is_some_and(|armed| armed <= *first) {
+            return None;
+        }
+        self.armed = Some(*first);
+        self.armed
+    }
+
+    /// Takes the packet that arrives at `now` (with whether it is damaged), and the time of the next
+    /// arrival event to put in the queue. An event that a reordered packet has made stale gives nothing.
+    #[inline]
+    pub(crate) fn arrive(&mut self, now: Instant) -> Option<(bool, Packet, Option<Instant>)> {
+        if self.armed != Some(now) {
+            return None;
+        }
+        let (_, corrupted, packet) = self.under_way.pop_front()?;
+        self.armed = None;
+        let next = self.arm();
+        Some((corrupted, packet, next))
+    }
+}

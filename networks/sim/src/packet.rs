@@ -1,0 +1,121 @@
+//! Packets as the simulator's inner loop moves them: a few words each, by value.
+
+use crate::addr::{HostId, IpVersion};
+use crate::tcp::Segment;
+use std::sync::Arc;
+
+/// Application data: how much, and the bytes where somebody cares about them. The plain dialogue
+/// workload and background traffic send lengths only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// Length in bytes.
+    pub len: u32,
+    /// The bytes; what is missing of `len`, often all, is bytes that nobody reads (zeros in a capture).
+    pub bytes: Option<Arc<[u8]>>,
+}
+
+impl Payload {
+    /// `len` bytes that nobody reads.
+    pub const fn counted(len: u32) -> Self {
+        Self { len, bytes: None }
+    }
+    /// A copy of these bytes.
+    pub fn copied(bytes: &[u8]) -> Self {
+        Self { len: bytes.len() as u32, bytes: Some(bytes.into()) }
+    }
+    /// The bytes, empty if nobody reads them.
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or_default()
+    }
+    /// Appends the bytes, or zeros, to a capture buffer.
+    pub(crate) fn write_to(&self, out: &mut Vec<u8>) {
+        let end = out.len() + self.len as usize;
+        out.extend_from_slice(self.as_slice());
+        out.resize(end, 0);
+    }
+}
+
+/// A UDP datagram.
+#[derive(Clone, Debug)]
+pub(crate) struct Datagram {
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// What it carries.
+    pub payload: Payload,
+}
+
+/// One IP fragment of a UDP datagram.
+#[derive(Clone, Debug)]
+pub(crate) struct Fragment {
+    /// The IP identification that all fragments of a datagram share.
+    pub id: u32,
+    /// Offset in the datagram, in bytes (a multiple of 8).
+    pub offset: u32,
+    /// Bytes of the datagram in this fragment.
+    pub len: u32,
+    /// More fragments follow.
+    pub more: bool,
+    /// The whole datagram, shared by its fragments.
+    pub whole: Arc<Datagram>,
+}
+
+/// What an IP packet, or a frame, carries.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// UDP.
+    Udp(Datagram),
+    /// A piece of a UDP datagram that was larger than a link's MTU.
+    Fragment(Box<Fragment>),
+    /// TCP.
+    Tcp {
+        /// Source port.
+        src_port: u16,
+        /// Destination port.
+        dst_port: u16,
+        /// The segment.
+        segment: Segment,
+    },
+    /// A link-layer frame (Ethernet II without FCS) that is not forwarded.
+    Frame(Payload),
+}
+
+/// A packet on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    /// Sender.
+    pub src: HostId,
+    /// Receiver.
+    pub dst: HostId,
+    /// Length from the IP header on (a frame: the whole frame), in bytes.
+    pub len: u32,
+    /// IP identification, of the sender's counter.
+    pub ident: u16,
+    /// What it carries.
+    pub body: Body,
+}
+
+/// Bytes of a UDP header.
+pub const UDP_HEADER: u32 = 8;
+
+/// Where datagrams of the background go: the discard port (RFC 863).
+pub const DISCARD_PORT: u16 = 9;
+
+impl Packet {
+    /// True for traffic that only loads the links.
+    #[inline]
+    pub(crate) fn is_background(&self) -> bool {
+        match &self.body {
+            Body::Udp(d) => d.dst_port == DISCARD_PORT,
+            Body::Fragment(f) => f.whole.dst_port == DISCARD_PORT,
+            _ => false,
+        }
+    }
+
+    /// A UDP packet.
+    pub(crate) fn udp(version: IpVersion, src: HostId, dst: HostId, ident: u16, datagram: Datagram) -> Self {
+        let len = version.header_len() + UDP_HEADER + datagram.payload.len;
+        Self { src, dst, len, ident, body: Body::Udp(datagram) }
+    }
+}

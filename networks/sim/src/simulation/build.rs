@@ -1,0 +1,222 @@
+//! Putting a simulation together.
+
+use super::{AppSlot, Host, HostStats, Route, Simulation, TcpTotals};
+use crate::addr::{HostId, IpVersion, MAX_HOSTS};
+use crate::app::Application;
+use crate::capture::Tap;
+use crate::cpu::{Cpu, CpuConfig};
+use crate::link::{Direction, LinkConfig, LinkId};
+use crate::queue::EventQueue;
+use crate::tcp;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use usher_core::collections::{HashMap, HashState};
+use usher_core::{Instant, Seed};
+
+/// Why a simulation cannot be built as asked.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SimError {
+    /// More hosts than there are addresses.
+    #[error("a simulation holds at most {MAX_HOSTS} hosts")]
+    TooManyHosts,
+    /// A UDP or TCP port of a host was given away twice.
+    #[error("port {port} of host {host} is taken")]
+    PortTaken {
+        /// The host's number.
+        host: u32,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// Collects hosts, links and applications.
+#[derive(Debug)]
+pub struct Builder<A: Application> {
+    version: IpVersion,
+    seed: Seed,
+    hosts: Vec<Host<A::Report>>,
+    directions: Vec<Direction>,
+    apps: Vec<AppSlot<A>>,
+    udp_ports: HashMap<(HostId, u16), (u32, u32)>,
+    listeners: HashMap<(HostId, u16), u32>,
+    default_tcp: Arc<tcp::Config>,
+}
+
+impl<A: Application> Builder<A> {
+    /// An empty simulation; every stream of chance derives from `seed`.
+    pub fn new(version: IpVersion, seed: Seed) -> Self {
+        Self {
+            version,
+            seed,
+            hosts: Vec::new(),
+            directions: Vec::new(),
+            apps: Vec::new(),
+            udp_ports: HashMap::with_hasher(HashState::with_seed(0)),
+            listeners: HashMap::with_hasher(HashState::with_seed(0)),
+            default_tcp: Arc::new(tcp::Config::default()),
+        }
+    }
+
+    /// Adds a host; without a processor it is infinitely fast.
+    ///
+    /// # Errors
+    /// [`SimError::TooManyHosts`].
+    pub fn host(&mut self, cpu: Option<CpuConfig>) -> Result<HostId, SimError> {
+        let id = self.hosts.len() as u32;
+        if id >= MAX_HOSTS {
+            return Err(SimError::TooManyHosts);
+        }
+        self.hosts.push(Host {
+            ports: Vec::new(),
+            route: Route::None,
+            ident: 0,
+            next_port: 49_152,
+            frames_to: None,
+            cpu: cpu.map(|c| Box::new(Cpu::new(c))),
+            rng: self.seed.stream("host", u64::from(id)),
+        });
+        Ok(HostId(id))
+    }
+
+    /// Joins two hosts; the link becomes the next port of each.
+    pub fn link(&mut self, a: HostId, b: HostId, config: &LinkConfig) -> LinkId {
+        let link = self.directions.len() as u32 / 2;
+        for (from, to, channel, n) in [(a, b, &config.up, 0), (b, a, &config.down, 1)] {
+            let index = self.directions.len() as u32;
+            let to_port = self.hosts[to.0 as usize].ports.len() as u32 - u32::from(n == 1);
+            self.hosts[from.0 as usize].ports.push(index);
+            let rng = self.seed.stream("link", u64::from(index));
+            let (mtu, framing) = (config.mtu, config.framing);
+            self.directions.push(Direction::new(from, to, to_port, channel.clone(), mtu, framing, rng));
+        }
+        LinkId(link)
+    }
+
+    /// Puts an application on a host, with the TCP configuration of its connections.
+    pub fn app(&mut self, host: HostId, app: A, tcp: Option<Arc<tcp::Config>>) -> u32 {
+        self.apps.push(AppSlot {
+            app,
+            host,
+            tcp: tcp.unwrap_or_else(|| self.default_tcp.clone()),
+            read_rate: None,
+            sockets: Vec::new(),
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            deadline: None,
+            armed: None,
+        });
+        (self.apps.len() - 1) as u32
+    }
+
+    /// Binds a socket of an application to a UDP port of its host.
+    ///
+    /// # Errors
+    /// [`SimError::PortTaken`].
+    pub fn bind_udp(&mut self, app: u32, socket: u32, port: u16) -> Result<(), SimError> {
+        let slot = &mut self.apps[app as usize];
+        let host = slot.host;
+        if self.udp_ports.insert((host, port), (app, socket)).is_some() {
+            return Err(SimError::PortTaken { host: host.0, port });
+        }
+        if slot.sockets.len() <= socket as usize {
+            slot.sockets.resize(socket as usize + 1, 0);
+        }
+        slot.sockets[socket as usize] = port;
+        Ok(())
+    }
+
+    /// Lets an application accept TCP connections on a port of its host.
+    ///
+    /// # Errors
+    /// [`SimError::PortTaken`].
+    pub fn listen(&mut self, app: u32, port: u16) -> Result<(), SimError> {
+        let host = self.apps[app as usize].host;
+        match self.listeners.insert((host, port), app) {
+            None => Ok(()),
+            Some(_) => Err(SimError::PortTaken { host: host.0, port }),
+        }
+    }
+
+    /// Makes an application a slow reader of its connections, at this many bytes per second each.
+    pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64) {
+        self.apps[app as usize].read_rate = Some(bytes_per_second.max(1));
+    }
+
+    /// Gives an application the frames that arrive at its host.
+    pub fn take_frames(&mut self, app: u32) {
+        let host = self.apps[app as usize].host;
+        self.hosts[host.0 as usize].frames_to = Some(app);
+    }
+
+    /// Captures a link at the port of its first host (`first`) or its second: what leaves there is seen
+    /// before the queue, what arrives there after all losses.
+    pub fn capture(&mut self, link: LinkId, first: bool, interface: u32) {
+        let i = link.0 as usize * 2;
+        let (out, into) = if first { (i, i + 1) } else { (i + 1, i) };
+        self.directions[out].tap_out = Some(interface);
+        self.directions[into].tap_in = Some(interface);
+    }
+
+    /// Next hops by fewest links, ties to the earlier link: one table for each host with several ports.
+    fn routes(&mut self) {
+        let n = self.hosts.len();
+        let neighbours = |hosts: &[Host<A::Report>], h: usize| hosts[h].ports.clone();
+        for h in 0..n {
+            self.hosts[h].route = match self.hosts[h].ports[..] {
+                [] => Route::None,
+                [only] => Route::Default(only),
+                _ => {
+                    let mut table = vec![super::NONE; n].into_boxed_slice();
+                    let mut reached: VecDeque<usize> = VecDeque::new();
+                    for d in neighbours(&self.hosts, h) {
+                        let to = self.directions[d as usize].to.0 as usize;
+                        if table[to] == super::NONE && to != h {
+                            table[to] = d;
+                            reached.push_back(to);
+                        }
+                    }
+                    while let Some(at) = reached.pop_front() {
+                        for d in neighbours(&self.hosts, at) {
+                            let to = self.directions[d as usize].to.0 as usize;
+                            if to != h && table[to] == super::NONE {
+                                table[to] = table[at];
+                                reached.push_back(to);
+                            }
+                        }
+                    }
+                    Route::Table(table)
+                }
+            };
+        }
+    }
+
+    /// The finished simulation, at time zero.
+    pub fn build<O>(mut self, observer: O, tap: Option<Box<dyn Tap>>) -> Simulation<A, O> {
+        self.routes();
+        Simulation {
+            version: self.version,
+            now: Instant::ZERO,
+            started: false,
+            queue: EventQueue::new(),
+            hosts: self.hosts,
+            directions: self.directions,
+            apps: self.apps,
+            conns: Vec::new(),
+            free_conns: Vec::new(),
+            closed_totals: TcpTotals::default(),
+            tuples: HashMap::with_hasher(HashState::with_seed(0)),
+            udp_ports: self.udp_ports,
+            listeners: self.listeners,
+            reassembly: Default::default(),
+            loopback: VecDeque::new(),
+            stats: HostStats::default(),
+            packet_hops: 0,
+            events: 0,
+            spare_ops: Vec::new(),
+            work: Vec::new(),
+            tap,
+            tap_buf: Vec::new(),
+            observer,
+        }
+    }
+}

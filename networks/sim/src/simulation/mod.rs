@@ -1,0 +1,233 @@
+//! The simulation: hosts, links, transports and applications, driven by one event queue.
+
+mod build;
+mod net;
+mod run;
+mod stream;
+
+pub use build::{Builder, SimError};
+
+use crate::addr::{HostId, IpVersion};
+use crate::app::{Application, Op};
+use crate::capture::Tap;
+use crate::cpu::{Cpu, CpuStats};
+use crate::link::{Direction, LinkId, LinkStats};
+use crate::packet::Packet;
+use crate::queue::EventQueue;
+use crate::reassembly::Reassembly;
+use crate::tcp;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use usher_core::collections::HashMap;
+use usher_core::{ConnId, Instant, Rng, Work};
+
+/// What the event queue holds.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The first packet under way on a link direction arrives.
+    Arrive(u32),
+    /// An application's timer, unless it was moved.
+    App(u32),
+    /// A TCP connection's timer, unless it was moved.
+    Tcp(u32),
+    /// A host's CPU job is done.
+    Cpu { host: u32, job: u32 },
+    /// A slow application has read what it was reading of a connection.
+    Read(u32),
+    /// A packet from a host to itself.
+    Loopback,
+}
+
+/// How a host finds the next hop.
+#[derive(Debug)]
+enum Route {
+    /// Nowhere to send.
+    None,
+    /// Everything over the one link.
+    Default(u32),
+    /// The link direction for each destination (`u32::MAX`: unreachable).
+    Table(Box<[u32]>),
+}
+
+#[derive(Debug)]
+struct Host<R> {
+    /// Outgoing directions of its links, in the order of their creation.
+    ports: Vec<u32>,
+    route: Route,
+    ident: u16,
+    next_port: u16,
+    /// The application that gets its frames.
+    frames_to: Option<u32>,
+    cpu: Option<Box<Cpu<R>>>,
+    rng: Rng,
+}
+
+#[derive(Debug)]
+struct AppSlot<A> {
+    app: A,
+    host: HostId,
+    tcp: Arc<tcp::Config>,
+    /// Bytes per second that it reads of each connection; `None` reads all at once.
+    read_rate: Option<u64>,
+    /// Local port of each socket; 0 is not bound.
+    sockets: Vec<u16>,
+    outgoing: Vec<u32>,
+    incoming: Vec<u32>,
+    deadline: Option<Instant>,
+    armed: Option<Instant>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl<A> AppSlot<A> {
+    fn conn(&self, id: ConnId) -> Option<u32> {
+        let table = if id.is_incoming() { &self.incoming } else { &self.outgoing };
+        table.get(id.index() as usize).copied().filter(|c| *c != NONE)
+    }
+    fn set_conn(&mut self, id: ConnId, to: u32) {
+        let table = if id.is_incoming() { &mut self.incoming } else { &mut self.outgoing };
+        let i = id.index() as usize;
+        if i >= table.len() {
+            table.resize(i + 1, NONE);
+        }
+        table[i] = to;
+    }
+}
+
+#[derive(Debug)]
+struct Conn {
+    tcp: tcp::Connection,
+    app: u32,
+    id: ConnId,
+    key: FourTuple,
+    armed: Option<Instant>,
+    /// The application knows of it and has not been told that it is over.
+    attached: bool,
+    /// Bytes that a slow application is reading.
+    reading: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct FourTuple {
+    local: HostId,
+    remote: HostId,
+    local_port: u16,
+    remote_port: u16,
+}
+
+usher_core::counters! {
+    /// What hosts dropped or did beyond the ordinary.
+    pub struct HostStats {
+        /// Packets whose checksum did not hold.
+        damaged,
+        /// Datagrams for a port that nobody listens on.
+        udp_no_port,
+        /// Segments for no connection (answered with a reset, unless they were one).
+        tcp_no_connection,
+        /// Packets without a route.
+        no_route,
+        /// Packets over the MTU that may not be fragmented.
+        too_big,
+        /// Datagrams that were sent in fragments.
+        fragmented,
+        /// Datagrams of which a fragment never came.
+        reassembly_timeout,
+        /// Operations on a connection, port or socket that is not there.
+        stale_operation,
+    }
+}
+
+/// Transport figures summed over all connections of a run, open and closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpTotals {
+    /// Segments sent.
+    pub segments: u64,
+    /// Of them, with data sent before.
+    pub retransmitted: u64,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u64,
+    /// Fast retransmissions.
+    pub fast_retransmits: u64,
+    /// Segments that carry an acknowledgement and nothing else.
+    pub pure_acks: u64,
+}
+
+/// A simulation that can run. Made by a [`Builder`].
+#[derive(Debug)]
+pub struct Simulation<A: Application, O> {
+    version: IpVersion,
+    now: Instant,
+    started: bool,
+    queue: EventQueue<Event>,
+    hosts: Vec<Host<A::Report>>,
+    directions: Vec<Direction>,
+    apps: Vec<AppSlot<A>>,
+    conns: Vec<Conn>,
+    free_conns: Vec<u32>,
+    closed_totals: TcpTotals,
+    tuples: HashMap<FourTuple, u32>,
+    udp_ports: HashMap<(HostId, u16), (u32, u32)>,
+    listeners: HashMap<(HostId, u16), u32>,
+    reassembly: Reassembly,
+    loopback: VecDeque<Packet>,
+    stats: HostStats,
+    packet_hops: u64,
+    events: u64,
+    spare_ops: Vec<Vec<Op<A::Report>>>,
+    work: Vec<Work>,
+    tap: Option<Box<dyn Tap>>,
+    tap_buf: Vec<u8>,
+    observer: O,
+}
+
+impl<A: Application, O> Simulation<A, O> {
+    /// The present.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+    /// Packets that were handed from a link to a host, forwarding hosts included.
+    pub fn packet_hops(&self) -> u64 {
+        self.packet_hops
+    }
+    /// Events that were handled.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+    /// The observer.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+    /// The observer, to take its findings.
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+    /// Drops of the hosts.
+    pub fn host_stats(&self) -> HostStats {
+        self.stats
+    }
+    /// What a link did: from the first named host to the second, and back.
+    pub fn link_stats(&self, link: LinkId) -> [LinkStats; 2] {
+        let i = link.0 as usize * 2;
+        [self.directions[i].stats, self.directions[i + 1].stats]
+    }
+    /// What a host's processor did, if it has one.
+    pub fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
+        self.hosts[host.0 as usize].cpu.as_ref().map(|c| c.stats)
+    }
+    /// The applications, in the order of their creation.
+    pub fn apps(&self) -> impl Iterator<Item = &A> {
+        self.apps.iter().map(|s| &s.app)
+    }
+    /// Transport figures over all connections.
+    pub fn tcp_totals(&self) -> TcpTotals {
+        let mut totals = self.closed_totals;
+        for c in self.conns.iter().filter(|c| !c.tcp.is_closed()) {
+            totals.add(&c.tcp);
+        }
+        totals
+    }
+    /// Ends the capture and gives the tap back.
+    pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
+        self.tap.take()
+    }
+}

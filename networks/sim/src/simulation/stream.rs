@@ -1,0 +1,253 @@
+//! TCP: connections between applications, segments in and out, timers.
+
+use super::{Conn, Event, FourTuple, Simulation, TcpTotals};
+use crate::addr::HostId;
+use crate::app::{Application, Delivery, Observer, StreamDelivery};
+use crate::packet::{Body, Packet, Payload};
+use crate::tcp::{self, Connection, Flags, Segment};
+use usher_core::{CloseReason, ConnId, Duration};
+
+impl TcpTotals {
+    pub(super) fn add(&mut self, c: &Connection) {
+        let s = c.stats();
+        self.segments += u64::from(s.segments_sent);
+        self.retransmitted += u64::from(s.retransmitted);
+        self.timeouts += u64::from(s.timeouts);
+        self.fast_retransmits += u64::from(s.fast_retransmits);
+        self.pure_acks += u64::from(s.pure_acks_sent);
+    }
+}
+
+impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+    pub(super) fn tcp_connect(&mut self, app: u32, id: ConnId, remote: HostId, remote_port: u16) {
+        let slot = &self.apps[app as usize];
+        let (local, config) = (slot.host, slot.tcp.clone());
+        let local_port = self.ephemeral_port(local, |sim, p| {
+            !sim.tuples.contains_key(&FourTuple { local, remote, local_port: p, remote_port })
+        });
+        let iss = self.initial_sequence(local);
+        let tcp = Connection::connect(config, iss, self.now);
+        let key = FourTuple { local, remote, local_port, remote_port };
+        let conn = self.add_conn(Conn { tcp, app, id, key, armed: None, attached: true, reading: 0 });
+        self.apps[app as usize].set_conn(id, conn);
+        self.settle(conn);
+    }
+
+    fn initial_sequence(&mut self, host: HostId) -> u32 {
+        self.hosts[host.0 as usize].rng.next_u64() as u32
+    }
+
+    fn add_conn(&mut self, mut conn: Conn) -> u32 {
+        let key = conn.key;
+        if self.apps[conn.app as usize].read_rate.is_some() {
+            conn.tcp.set_auto_read(false);
+        }
+        let index = match self.free_conns.pop() {
+            Some(i) => {
+                self.conns[i as usize] = conn;
+                i
+            }
+            None => {
+                self.conns.push(conn);
+                (self.conns.len() - 1) as u32
+            }
+        };
+        self.tuples.insert(key, index);
+        index
+    }
+
+    #[inline]
+    pub(super) fn tcp_write(&mut self, app: u32, id: ConnId, payload: Payload) {
+        let Some(conn) = self.apps[app as usize].conn(id) else {
+            self.stats.stale_operation += 1;
+            return;
+        };
+        let tcp = &mut self.conns[conn as usize].tcp;
+        let data = match &payload.bytes {
+            Some(bytes) => tcp::Data::Bytes(bytes),
+            None => tcp::Data::Count(payload.len),
+        };
+        if tcp.write(data).is_err() {
+            self.stats.stale_operation += 1;
+            return;
+        }
+        self.flush(conn);
+        self.arm_tcp(conn);
+    }
+
+    pub(super) fn tcp_credit(&mut self, app: u32, id: ConnId, bytes: u32) {
+        let Some(conn) = self.apps[app as usize].conn(id) else {
+            self.stats.stale_operation += 1;
+            return;
+        };
+        let tcp = &mut self.conns[conn as usize].tcp;
+        tcp.set_auto_read(false);
+        tcp.read(bytes);
+        self.settle(conn);
+    }
+
+    pub(super) fn tcp_close(&mut self, app: u32, id: ConnId, abort: bool) {
+        let Some(conn) = self.apps[app as usize].conn(id) else {
+            self.stats.stale_operation += 1;
+            return;
+        };
+        let tcp = &mut self.conns[conn as usize].tcp;
+        if abort {
+            tcp.abort()
+        } else {
+            tcp.shutdown()
+        }
+        self.settle(conn);
+    }
+
+    #[inline]
+    pub(super) fn tcp_timer(&mut self, index: u32) {
+        let conn = &mut self.conns[index as usize];
+        if conn.armed != Some(self.now) {
+            return;
+        }
+        conn.armed = None;
+        if conn.tcp.poll_timeout().is_some_and(|at| at <= self.now) {
+            conn.tcp.handle_timeout(self.now);
+            self.settle(index);
+        } else {
+            self.arm_tcp(index);
+        }
+    }
+
+    #[inline]
+    pub(super) fn receive_segment(
+        &mut self,
+        local: HostId,
+        remote: HostId,
+        local_port: u16,
+        remote_port: u16,
+        segment: Segment,
+    ) {
+        let key = FourTuple { local, remote, local_port, remote_port };
+        if let Some(&conn) = self.tuples.get(&key) {
+            self.conns[conn as usize].tcp.handle_segment(self.now, &segment);
+            self.settle(conn);
+        } else {
+            self.receive_unmatched(key, segment);
+        }
+    }
+
+    /// A segment for no connection: a SYN for a listener opens one, anything but a reset is answered with
+    /// a reset (RFC 9293 §3.10.7.1).
+    fn receive_unmatched(&mut self, key: FourTuple, segment: Segment) {
+        let listener = self.listeners.get(&(key.local, key.local_port)).copied();
+        if let Some(app) = listener.filter(|_| segment.flags == Flags::SYN) {
+            let config = self.apps[app as usize].tcp.clone();
+            let iss = self.initial_sequence(key.local);
+            let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
+            let slot = &mut self.apps[app as usize];
+            let id = ConnId::incoming(slot.incoming.len() as u32);
+            let conn = self.add_conn(Conn { tcp, app, id, key, armed: None, attached: true, reading: 0 });
+            self.apps[app as usize].set_conn(id, conn);
+            self.settle(conn);
+            return;
+        }
+        self.stats.tcp_no_connection += 1;
+        if let Some(reset) = segment.reset_for() {
+            self.send_segment(key, reset);
+        }
+    }
+
+    /// Does everything that a connection has become ready for. Acknowledgements that are due leave before
+    /// the application hears of the data, as from a kernel; what is delayed can ride on its answer.
+    #[inline]
+    fn settle(&mut self, index: u32) {
+        self.flush(index);
+        while let Some(event) = self.conns[index as usize].tcp.poll_event() {
+            let conn = &mut self.conns[index as usize];
+            let (app, id, key) = (conn.app, conn.id, conn.key);
+            let event = match event {
+                tcp::Event::Connected => {
+                    StreamDelivery::Connected { remote: key.remote, remote_port: key.remote_port }
+                }
+                tcp::Event::Data { len, payload } => StreamDelivery::Data(Payload { len, bytes: payload }),
+                // Nobody here uses half-closed connections: ours ends with the other side's.
+                tcp::Event::PeerClosed => {
+                    conn.tcp.shutdown();
+                    StreamDelivery::Closed(CloseReason::Closed)
+                }
+                tcp::Event::Closed(reason) => StreamDelivery::Closed(reason),
+            };
+            if conn.attached {
+                if matches!(event, StreamDelivery::Closed(_)) {
+                    conn.attached = false;
+                    self.apps[app as usize].set_conn(id, super::NONE);
+                }
+                self.deliver(app, Delivery::Stream { conn: id, event });
+            }
+        }
+        self.flush(index);
+        let conn = &mut self.conns[index as usize];
+        if let Some(rate) = self.apps[conn.app as usize].read_rate
+            && conn.reading == 0
+            && conn.tcp.bytes_unread() > 0
+        {
+            conn.reading = conn.tcp.bytes_unread().min(conn.tcp.mss());
+            let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / rate);
+            self.queue.push(self.now + time, Event::Read(index));
+        }
+        if self.conns[index as usize].tcp.is_closed() {
+            self.forget(index);
+        } else {
+            self.arm_tcp(index);
+        }
+    }
+
+    /// A slow application has read a piece: its room in the window is free again.
+    pub(super) fn slow_read(&mut self, index: u32) {
+        let conn = &mut self.conns[index as usize];
+        let n = std::mem::take(&mut conn.reading);
+        conn.tcp.read(n);
+        self.settle(index);
+    }
+
+    /// Frees a connection that is over; its application has been told.
+    fn forget(&mut self, index: u32) {
+        let conn = &mut self.conns[index as usize];
+        // The number may have been freed and taken again while the application was handling its events.
+        if !conn.tcp.is_closed() || self.tuples.get(&conn.key) != Some(&index) {
+            return;
+        }
+        self.closed_totals.add(&conn.tcp);
+        self.tuples.remove(&conn.key);
+        conn.armed = None;
+        if std::mem::take(&mut conn.attached) {
+            let (app, id) = (conn.app, conn.id);
+            self.apps[app as usize].set_conn(id, super::NONE);
+        }
+        self.free_conns.push(index);
+    }
+
+    #[inline]
+    fn flush(&mut self, index: u32) {
+        while let Some(segment) = self.conns[index as usize].tcp.poll_transmit(self.now) {
+            let key = self.conns[index as usize].key;
+            self.send_segment(key, segment);
+        }
+    }
+
+    #[inline]
+    fn send_segment(&mut self, key: FourTuple, segment: Segment) {
+        let len = self.version.header_len() + segment.header_len() + segment.len;
+        let ident = self.next_ident(key.local);
+        let body = Body::Tcp { src_port: key.local_port, dst_port: key.remote_port, segment };
+        self.send(key.local, Packet { src: key.local, dst: key.remote, len, ident, body });
+    }
+
+    #[inline]
+    fn arm_tcp(&mut self, index: u32) {
+        let conn = &mut self.conns[index as usize];
+        if let Some(at) = conn.tcp.poll_timeout().map(|at| at.max(self.now))
+            && conn.armed.is_none_or(|armed| at < armed)
+        {
+            conn.armed = Some(at);
+            self.queue.push(at, Event::Tcp(index));
+        }
+    }
+}

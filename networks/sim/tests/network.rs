@@ -1,0 +1,228 @@
+//! The network as its applications see it: hosts, links, fragments, processors, connections.
+
+use std::any::Any;
+use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
+use usher_core::{ConnId, Duration, Instant, Seed, Work};
+use usher_sim::{
+    Application, Builder, Context, CpuConfig, Delivery, Framing, HostId, IpVersion, LinkConfig, Observer,
+    Payload, Simulation, StreamDelivery, Tap,
+};
+
+/// Test applications.
+#[derive(Debug)]
+enum App {
+    /// Sends these payloads to a host's port at the start.
+    Sender { to: HostId, port: u16, payloads: Vec<Payload> },
+    /// Returns what it gets, and charges one unit of work for it.
+    Echo,
+    /// Writes these bytes on a connection and closes it.
+    Upload { to: HostId, bytes: Vec<u8> },
+    /// Collects what comes on connections.
+    Collect { got: Vec<u8>, closed: bool },
+    /// Sends one frame out of its port.
+    Frame,
+}
+
+/// What they tell: the bytes of a datagram or frame.
+type Report = Vec<u8>;
+
+impl Application for App {
+    type Report = Report;
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        match (self, delivery) {
+            (Self::Sender { to, port, payloads }, Delivery::Start) => {
+                for p in payloads.drain(..) {
+                    ctx.send_datagram(0, *to, *port, p);
+                }
+            }
+            (Self::Echo, Delivery::Datagram { from, from_port, payload, .. }) => {
+                ctx.work(Work { label: "echo", units: 1 });
+                ctx.send_datagram(0, from, from_port, payload);
+            }
+            (Self::Upload { to, bytes }, Delivery::Start) => {
+                let conn = ConnId::outgoing(0);
+                ctx.connect(conn, *to, 80);
+                ctx.write(conn, Payload::copied(bytes));
+                ctx.shutdown(conn);
+            }
+            (Self::Collect { got, closed }, Delivery::Stream { event, .. }) => match event {
+                StreamDelivery::Connected { .. } => {}
+                StreamDelivery::Data(p) => got.extend_from_slice(p.as_slice()),
+                StreamDelivery::Closed(_) => *closed = true,
+            },
+            (Self::Frame, Delivery::Start) => ctx.send_frame(0, Payload::copied(b"frame")),
+            (_, Delivery::Datagram { payload, .. } | Delivery::Frame { payload, .. }) => {
+                ctx.report(payload.as_slice().to_vec());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Log(Vec<(Instant, u32, Report)>);
+impl Observer<Report> for Log {
+    fn report(&mut self, now: Instant, app: u32, report: Report) {
+        self.0.push((now, app, report));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Packets(Vec<(bool, Vec<u8>)>);
+impl Tap for Packets {
+    fn packet(&mut self, _: Instant, _: u32, outward: bool, bytes: &[u8]) {
+        self.0.push((outward, bytes.to_vec()));
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+fn ms(n: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(n)
+}
+fn channel(rate: Option<u64>, delay_ms: u64) -> ChannelConfig {
+    ChannelConfig { rate, delay: Duration::from_millis(delay_ms), ..Default::default() }
+}
+fn link(channel: ChannelConfig) -> LinkConfig {
+    LinkConfig { up: channel.clone(), down: channel, ..Default::default() }
+}
+fn builder(version: IpVersion) -> Builder<App> {
+    Builder::new(version, Seed::new(7))
+}
+
+/// A sender, a router and an echo: payloads travel over a first link of 1500 B and a second of `mtu`.
+fn through_router(version: IpVersion, mtu: u32, payload: Payload, loss: Loss) -> Simulation<App, Log> {
+    let mut b = builder(version);
+    let [a, r, s] = [(); 3].map(|()| b.host(None).unwrap());
+    b.link(a, r, &link(channel(None, 1)));
+    let mut narrow = LinkConfig { mtu, ..link(channel(None, 1)) };
+    narrow.up.loss = loss;
+    b.link(r, s, &narrow);
+    b.app(a, App::Sender { to: s, port: 7, payloads: vec![payload] }, None);
+    let echo = b.app(s, App::Echo, None);
+    b.bind_udp(echo, 0, 7).unwrap();
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(ms(40_000));
+    sim
+}
+
+#[test]
+fn a_datagram_crosses_a_router_and_comes_back() {
+    let sim = through_router(IpVersion::V4, 1500, Payload::copied(b"hello"), Loss::None);
+    assert_eq!(sim.observer().0, [(ms(4), 0, b"hello".to_vec())]);
+    assert_eq!(sim.packet_hops(), 4);
+}
+
+#[test]
+fn routers_fragment_ipv4_and_hosts_put_it_together() {
+    let bytes: Vec<u8> = (0..1400u32).map(|i| i as u8).collect();
+    let sim = through_router(IpVersion::V4, 576, Payload::copied(&bytes), Loss::None);
+    assert_eq!(sim.observer().0, [(ms(4), 0, bytes)]);
+    // 1408 B of datagram in 552 + 552 + 304; the echo is fragmented at its source.
+    assert_eq!(sim.packet_hops(), 1 + 3 + 3 + 3);
+    assert_eq!(sim.host_stats().fragmented, 2);
+}
+
+#[test]
+fn routers_do_not_fragment_ipv6() {
+    let sim = through_router(IpVersion::V6, 1280, Payload::counted(1400), Loss::None);
+    assert!(sim.observer().0.is_empty());
+    assert_eq!(sim.host_stats().too_big, 1);
+}
+
+#[test]
+fn a_lost_fragment_loses_the_datagram() {
+    let sim = through_router(IpVersion::V4, 576, Payload::counted(1400), Loss::Script(vec![1]));
+    assert!(sim.observer().0.is_empty());
+}
+
+#[test]
+fn what_nobody_wants_is_counted() {
+    let mut b = builder(IpVersion::V4);
+    let [a, s, far] = [(); 3].map(|()| b.host(None).unwrap());
+    b.link(a, s, &LinkConfig::default());
+    let _ = far;
+    let to_nobody = |to| App::Sender { to, port: 99, payloads: vec![Payload::counted(1)] };
+    b.app(a, to_nobody(s), None);
+    b.app(far, to_nobody(a), None);
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(ms(1));
+    assert_eq!((sim.host_stats().udp_no_port, sim.host_stats().no_route), (1, 1));
+}
+
+#[test]
+fn a_busy_processor_queues_and_drops() {
+    let mut b = builder(IpVersion::V4);
+    let a = b.host(None).unwrap();
+    let cpu = CpuConfig { cores: 2, queue: 2, service: vec![("echo".into(), Duration::from_millis(10))] };
+    let s = b.host(Some(cpu)).unwrap();
+    b.link(a, s, &LinkConfig::default());
+    let payloads = (0..6u8).map(|i| Payload::copied(&[i])).collect();
+    b.app(a, App::Sender { to: s, port: 7, payloads }, None);
+    let echo = b.app(s, App::Echo, None);
+    b.bind_udp(echo, 0, 7).unwrap();
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(ms(100));
+    let answers: Vec<_> = sim.observer().0.iter().map(|(t, _, r)| (*t, r[0])).collect();
+    assert_eq!(answers, [(ms(10), 0), (ms(10), 1), (ms(20), 2), (ms(20), 3)]);
+    let stats = sim.cpu_stats(s).unwrap();
+    assert_eq!((stats.dropped, stats.busy_ns, stats.waited_ns), (2, 40_000_000, 20_000_000));
+}
+
+#[test]
+fn frames_go_one_hop_and_are_captured_as_they_are() {
+    let mut b = builder(IpVersion::V4);
+    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    let l = b.link(a, s, &LinkConfig { framing: Framing::Ethernet, ..Default::default() });
+    b.capture(l, false, 3);
+    b.app(a, App::Frame, None);
+    let collect = b.app(s, App::Collect { got: Vec::new(), closed: false }, None);
+    b.take_frames(collect);
+    let mut sim = b.build(Log::default(), Some(Box::<Packets>::default()));
+    sim.run_until(ms(1));
+    assert_eq!(sim.observer().0, [(Instant::ZERO, 1, b"frame".to_vec())]);
+    let packets = sim.take_tap().unwrap().into_any().downcast::<Packets>().unwrap();
+    assert_eq!(packets.0, [(false, b"frame".to_vec())]);
+}
+
+fn upload(seed: u64, loss: f64, slow: bool) -> Simulation<App, Log> {
+    let mut b = Builder::new(IpVersion::V4, Seed::new(seed));
+    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    let mut config = channel(Some(10_000_000), 5);
+    config.queue = QueueLimit::Packets(20);
+    config.loss = if loss > 0.0 { Loss::Bernoulli(loss) } else { Loss::None };
+    b.link(a, s, &link(config));
+    let bytes: Vec<u8> = (0..300_000u32).map(|i| (i / 7) as u8).collect();
+    b.app(a, App::Upload { to: s, bytes }, None);
+    let collect = b.app(s, App::Collect { got: Vec::new(), closed: false }, None);
+    b.listen(collect, 80).unwrap();
+    if slow {
+        b.read_slowly(collect, 100_000);
+    }
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(ms(600_000));
+    sim
+}
+
+fn collected(sim: &Simulation<App, Log>) -> (&[u8], bool) {
+    sim.apps()
+        .find_map(|a| match a {
+            App::Collect { got, closed } => Some((&got[..], *closed)),
+            _ => None,
+        })
+        .unwrap()
+}
+
+#[test]
+fn a_stream_survives_loss_and_its_run_repeats() {
+    for (loss, slow) in [(0.0, false), (0.05, false), (0.0, true)] {
+        let sim = upload(1, loss, slow);
+        let (got, closed) = collected(&sim);
+        assert_eq!(got.len(), 300_000, "loss {loss}, slow {slow}");
+        assert!(got.iter().enumerate().all(|(i, b)| *b == (i / 7) as u8) && closed);
+        let again = upload(1, loss, slow);
+        assert_eq!((sim.events(), sim.tcp_totals()), (again.events(), again.tcp_totals()));
+        assert_eq!(sim.tcp_totals().retransmitted > 0, loss > 0.0);
+    }
+}
