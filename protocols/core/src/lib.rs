@@ -1,5 +1,5 @@
 //! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`timer`]s, labelled random
-//! streams ([`rng`]), bounded [`codec`] readers and writers, [`counter`]s and channel
+//! streams ([`rng`]), session [`table`]s, bounded [`codec`] readers and writers, [`counter`]s and channel
 //! [`impair`]ments.
 //!
 //! Nothing here knows a clock, a socket or a thread: time and input are given in, output is polled.
@@ -14,6 +14,7 @@ pub mod counter;
 pub mod impair;
 pub mod machine;
 pub mod rng;
+pub mod table;
 pub mod time;
 pub mod timer;
 
