@@ -1,0 +1,81 @@
+//! Vendor-Specific attributes (RFC 2865 §5.26) and the extended types of RFC 6929, read in place; the
+//! fragments of a long extended attribute are joined.
+
+use super::{RawIter, kind};
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+/// One vendor attribute in the format that RFC 2865 §5.26 suggests: one octet of type, one of length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vendor<'a> {
+    /// Private enterprise number.
+    pub vendor: u32,
+    /// The vendor's type.
+    pub kind: u8,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// The vendor number and the octets after it of a Vendor-Specific value; `None` below 5 octets.
+#[must_use]
+pub fn read_vendor(value: &[u8]) -> Option<(u32, &[u8])> {
+    let (vendor, rest) = value.split_first_chunk::<4>()?;
+    (!rest.is_empty()).then(|| (u32::from_be_bytes(*vendor), rest))
+}
+
+/// The vendor attributes of all Vendor-Specific attributes, in order; a vendor's data that is not in
+/// the suggested format is passed over.
+pub fn read_vendors(attributes: RawIter<'_>) -> impl Iterator<Item = Vendor<'_>> {
+    attributes.filter(|a| a.kind == kind::VENDOR_SPECIFIC).filter_map(|a| read_vendor(a.value)).flat_map(
+        |(vendor, data)| RawIter::new(data).map(move |a| Vendor { vendor, kind: a.kind, value: a.value }),
+    )
+}
+
+/// One extended attribute (RFC 6929 §2.1, §2.2), whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extended<'a> {
+    /// 241 to 246.
+    pub kind: u8,
+    /// Extended-Type.
+    pub extended: u8,
+    /// Its value: borrowed from the packet unless it was fragmented.
+    pub value: Cow<'a, [u8]>,
+}
+
+/// Reads the extended attribute that starts at `attributes`, joining the fragments of a long one, and
+/// advances beyond it. `None`: the next attribute is not a well-formed extended one (nothing is
+/// consumed): it is too short, or a fragment announces another that does not follow (RFC 6929 §2.2).
+pub fn read_extended<'a>(attributes: &mut RawIter<'a>) -> Option<Extended<'a>> {
+    let mut ahead = attributes.clone();
+    let first = ahead.next()?;
+    match first.kind {
+        kind::EXTENDED_1..=kind::EXTENDED_4 => {
+            let (&extended, value) = first.value.split_first()?;
+            *attributes = ahead;
+            Some(Extended { kind: first.kind, extended, value: Cow::Borrowed(value) })
+        }
+        kind::LONG_EXTENDED_1..=kind::LONG_EXTENDED_2 => {
+            let (&[extended, mut flags], value) = first.value.split_first_chunk::<2>()?;
+            if flags & MORE == 0 {
+                *attributes = ahead;
+                return Some(Extended { kind: first.kind, extended, value: Cow::Borrowed(value) });
+            }
+            let mut joined = Vec::from(value);
+            while flags & MORE != 0 {
+                let next = ahead.next().filter(|a| a.kind == first.kind)?;
+                let (&[same, more], value) = next.value.split_first_chunk::<2>()?;
+                if same != extended {
+                    return None;
+                }
+                flags = more;
+                joined.extend_from_slice(value);
+            }
+            *attributes = ahead;
+            Some(Extended { kind: first.kind, extended, value: Cow::Owned(joined) })
+        }
+        _ => None,
+    }
+}
+
+/// The flag of a long extended attribute that says that a further fragment follows.
+pub(crate) const MORE: u8 = 0x80;

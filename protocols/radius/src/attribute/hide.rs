@@ -1,0 +1,140 @@
+//! Hiding with MD5 and the shared secret: User-Password (RFC 2865 §5.2) and the salted form of
+//! Tunnel-Password (RFC 2868 §3.5) and of the MS-MPPE keys (RFC 2548 §2.4.2).
+
+use alloc::vec::Vec;
+use usher_crypto::digest::md5;
+
+/// Octets of the salt.
+pub const SALT_LEN: usize = 2;
+
+/// Why a hidden value cannot be revealed. A wrong secret shows as [`HideError::InnerLength`] or as
+/// garbage: nothing in the scheme tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HideError {
+    /// The hidden octets are not one or more whole blocks of 16 (at most 128 for User-Password).
+    #[error("{0} hidden octets, must be whole blocks of 16")]
+    Blocks(usize),
+    /// The length inside reaches beyond the hidden octets: most likely another secret was used.
+    #[error("the length inside says {length} of {room} octets; is it the same secret?")]
+    InnerLength {
+        /// What the first octet says.
+        length: u8,
+        /// What there is.
+        room: usize,
+    },
+}
+
+/// XORs each block with the digest of the secret and the ciphertext block before it.
+fn chain(secret: &[u8], first: &[&[u8]], data: &mut [u8], encrypt: bool) {
+    let mut parts: [&[u8]; 3] = [secret, &[], &[]];
+    parts[1..=first.len()].copy_from_slice(first);
+    let mut pad = md5(&parts);
+    for block in data.chunks_mut(16) {
+        let mut cipher = [0; 16];
+        cipher[..block.len()].copy_from_slice(block);
+        block.iter_mut().zip(pad).for_each(|(b, p)| *b ^= p);
+        if encrypt {
+            cipher[..block.len()].copy_from_slice(block);
+        }
+        pad = md5(&[secret, &cipher]);
+    }
+}
+
+/// Hides a User-Password in place. `data` is the password padded with zeros to a multiple of 16.
+pub fn hide_password(secret: &[u8], request_authenticator: &[u8; 16], data: &mut [u8]) {
+    chain(secret, &[request_authenticator], data, true);
+}
+
+/// Hides a salted value in place. `data` is a length octet, the value, and zeros to a multiple of 16.
+pub fn hide_salted(secret: &[u8], request_authenticator: &[u8; 16], salt: [u8; SALT_LEN], data: &mut [u8]) {
+    chain(secret, &[request_authenticator, &salt], data, true);
+}
+
+/// The password in a User-Password value, its padding removed.
+///
+/// # Errors
+/// The value is not 1 to 8 blocks of 16 octets.
+pub fn reveal_password(
+    secret: &[u8],
+    request_authenticator: &[u8; 16],
+    value: &[u8],
+) -> Result<Vec<u8>, HideError> {
+    if value.is_empty() || value.len() > 128 || !value.len().is_multiple_of(16) {
+        return Err(HideError::Blocks(value.len()));
+    }
+    let mut out = value.to_vec();
+    chain(secret, &[request_authenticator], &mut out, false);
+    out.truncate(out.iter().rposition(|&b| b != 0).map_or(0, |i| i + 1));
+    Ok(out)
+}
+
+/// What a salted value holds; `value` starts with the salt.
+///
+/// # Errors
+/// The hidden part is not whole blocks, or the length inside does not fit it.
+pub fn reveal_salted(
+    secret: &[u8],
+    request_authenticator: &[u8; 16],
+    value: &[u8],
+) -> Result<Vec<u8>, HideError> {
+    let Some((salt, hidden)) = value.split_first_chunk::<SALT_LEN>() else {
+        return Err(HideError::Blocks(0));
+    };
+    if hidden.is_empty() || !hidden.len().is_multiple_of(16) {
+        return Err(HideError::Blocks(hidden.len()));
+    }
+    let mut out = hidden.to_vec();
+    chain(secret, &[request_authenticator, salt], &mut out, false);
+    let (length, room) = (out.remove(0), hidden.len() - 1);
+    if usize::from(length) > room {
+        return Err(HideError::InnerLength { length, room });
+    }
+    out.truncate(usize::from(length));
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lengths_are_refused() {
+        assert_eq!(reveal_password(b"s", &[0; 16], &[]), Err(HideError::Blocks(0)));
+        assert_eq!(reveal_password(b"s", &[0; 16], &[0; 17]), Err(HideError::Blocks(17)));
+        assert_eq!(reveal_password(b"s", &[0; 16], &[0; 144]), Err(HideError::Blocks(144)));
+        assert_eq!(reveal_salted(b"s", &[0; 16], &[1]), Err(HideError::Blocks(0)));
+        assert_eq!(reveal_salted(b"s", &[0; 16], &[1; 20]), Err(HideError::Blocks(18)));
+        let mut data = [200; 16];
+        hide_salted(b"s", &[0; 16], [0x80, 1], &mut data);
+        let value = [&[0x80, 1][..], &data].concat();
+        assert_eq!(
+            reveal_salted(b"s", &[0; 16], &value),
+            Err(HideError::InnerLength { length: 200, room: 15 })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_hidden_is_revealed(secret: Vec<u8>, auth: [u8; 16], salt: [u8; 2],
+                plain in proptest::collection::vec(1u8.., 1..120)) {
+            let mut padded = plain.clone();
+            padded.resize(plain.len().next_multiple_of(16), 0);
+            hide_password(&secret, &auth, &mut padded);
+            prop_assert_eq!(reveal_password(&secret, &auth, &padded).unwrap(), plain.clone());
+
+            let mut value = vec![plain.len() as u8];
+            value.extend(&plain);
+            value.resize(value.len().next_multiple_of(16), 0);
+            hide_salted(&secret, &auth, salt, &mut value);
+            value.splice(0..0, salt);
+            prop_assert_eq!(reveal_salted(&secret, &auth, &value).unwrap(), plain);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(secret: Vec<u8>, auth: [u8; 16], value: Vec<u8>) {
+            let _ = reveal_password(&secret, &auth, &value);
+            let _ = reveal_salted(&secret, &auth, &value);
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! The owned attribute list: wire octets in one allocation, and a note of what is to be hidden.
+
+use super::extended::MORE;
+use super::hide::{hide_password, hide_salted};
+use super::{MAX_VALUE, RawAttribute, RawIter, SALT_LEN, Vendor, kind, read_vendors, vendor};
+use crate::packet::{PacketError, check_attributes};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// A value does not fit its attribute; nothing was added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("attribute {kind}: a value of {length} octets, at most {max} fit")]
+pub struct ValueTooLong {
+    /// The attribute's type.
+    pub kind: u8,
+    /// The value's octets.
+    pub length: usize,
+    /// What fits.
+    pub max: usize,
+}
+
+/// A value whose first octet may be a tag (RFC 2868 §3): 1 to 31 groups attributes of one tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tagged<T> {
+    /// The tag; `None` where the octet is not one.
+    pub tag: Option<u8>,
+    /// What follows.
+    pub value: T,
+}
+
+/// Where a value waits in clear to be hidden when the packet is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Hidden {
+    /// Offset of the blocks; the salt, if any, is in front of them.
+    at: u32,
+    /// Octets of the blocks.
+    len: u32,
+    salted: bool,
+}
+
+/// Attributes as they will stand in a packet, in order.
+///
+/// Values that RADIUS hides (User-Password, Tunnel-Password, MS-MPPE keys) are given in clear; they are
+/// hidden when a client or server writes the packet, since that needs the Request Authenticator. In a
+/// list that came from the wire they are still hidden; see [`crate::client::Response::mppe_keys`] and
+/// [`crate::server::Request::user_password`].
+///
+/// Lists given with a command are reused for later events: a caller that keeps none allocates none.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Attributes {
+    bytes: Vec<u8>,
+    hidden: Vec<Hidden>,
+}
+
+impl Attributes {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), hidden: Vec::new() }
+    }
+    /// An empty list with room for `octets`.
+    #[must_use]
+    pub fn with_capacity(octets: usize) -> Self {
+        Self { bytes: Vec::with_capacity(octets), hidden: Vec::new() }
+    }
+    /// A copy of received attributes.
+    ///
+    /// # Errors
+    /// Their lengths do not hold together.
+    pub fn from_wire(bytes: &[u8]) -> Result<Self, PacketError> {
+        check_attributes(bytes)?;
+        Ok(Self::from_wire_checked(bytes))
+    }
+    pub(crate) fn from_wire_checked(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), hidden: Vec::new() }
+    }
+    pub(crate) fn refill(&mut self, bytes: &[u8]) {
+        self.clear();
+        self.bytes.extend_from_slice(bytes);
+    }
+    /// Takes everything out and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.hidden.clear();
+    }
+    /// The octets; values that wait to be hidden are in clear.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// Octets of all attributes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+    /// True without any attribute.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The attributes in order.
+    #[must_use]
+    pub fn iter(&self) -> RawIter<'_> {
+        RawIter::new(&self.bytes)
+    }
+    /// The value of the first attribute of a type.
+    #[must_use]
+    pub fn get(&self, kind: u8) -> Option<&[u8]> {
+        self.get_all(kind).next()
+    }
+    /// The values of all attributes of a type, in order.
+    pub fn get_all(&self, kind: u8) -> impl Iterator<Item = &[u8]> {
+        self.iter().filter(move |a| a.kind == kind).map(|a| a.value)
+    }
+    /// The first attribute of a type as a number; `None` also where it is not 4 octets long.
+    #[must_use]
+    pub fn get_u32(&self, kind: u8) -> Option<u32> {
+        self.get(kind)?.try_into().ok().map(u32::from_be_bytes)
+    }
+    /// The first attribute of a type as text; `None` also where it is not UTF-8.
+    #[must_use]
+    pub fn get_text(&self, kind: u8) -> Option<&str> {
+        core::str::from_utf8(self.get(kind)?).ok()
+    }
+    /// The first attribute of a type as an IPv4 address; `None` also where it is not 4 octets long.
+    #[must_use]
+    pub fn get_ipv4(&self, kind: u8) -> Option<Ipv4Addr> {
+        self.get_u32(kind).map(Ipv4Addr::from_bits)
+    }
+    /// The first value of a vendor's type, in the format of RFC 2865 §5.26.
+    #[must_use]
+    pub fn get_vendor(&self, vendor: u32, kind: u8) -> Option<&[u8]> {
+        self.vendors().find(|v| v.vendor == vendor && v.kind == kind).map(|v| v.value)
+    }
+    /// All vendor attributes, in order.
+    pub fn vendors(&self) -> impl Iterator<Item = Vendor<'_>> {
+        read_vendors(self.iter())
+    }
+    /// The first tagged text (RFC 2868 §3.3) of a type: an octet up to 0x1F in front is the tag.
+    #[must_use]
+    pub fn get_tagged(&self, kind: u8) -> Option<Tagged<&[u8]>> {
+        let value = self.get(kind)?;
+        Some(match value {
+            [tag @ 1..=0x1f, rest @ ..] => Tagged { tag: Some(*tag), value: rest },
+            [0, rest @ ..] => Tagged { tag: None, value: rest },
+            _ => Tagged { tag: None, value },
+        })
+    }
+    /// The first tagged number (RFC 2868 §3.1) of a type: one octet of tag, three of value.
+    #[must_use]
+    pub fn get_tagged_u32(&self, kind: u8) -> Option<Tagged<u32>> {
+        let &[tag, a, b, c] = self.get(kind)?.first_chunk::<4>()?;
+        Some(Tagged {
+            tag: (1..=0x1f).contains(&tag).then_some(tag),
+            value: u32::from_be_bytes([0, a, b, c]),
+        })
+    }
+    /// Appends the EAP packet of the EAP-Message attributes, joined (RFC 3579 §3.1), to `out`; false
+    /// where there is none.
+    pub fn eap(&self, out: &mut Vec<u8>) -> bool {
+        let mut any = false;
+        for piece in self.get_all(kind::EAP_MESSAGE) {
+            out.extend_from_slice(piece);
+            any = true;
+        }
+        any
+    }
+    /// The value of a long or short extended attribute (RFC 6929), its fragments joined.
+    #[must_use]
+    pub fn get_extended(&self, kind: u8, extended: u8) -> Option<alloc::borrow::Cow<'_, [u8]>> {
+        let mut iter = self.iter();
+        loop {
+            match super::read_extended(&mut iter) {
+                Some(e) if e.kind == kind && e.extended == extended => return Some(e.value),
+                Some(_) => {}
+                None => {
+                    iter.next()?;
+                }
+            }
+        }
+    }
+
+    fn header(&mut self, kind: u8, length: usize, max: usize) -> Result<(), ValueTooLong> {
+        if length > max {
+            return Err(ValueTooLong { kind, length, max });
+        }
+        self.bytes.extend_from_slice(&[kind, (length + MAX_VALUE - max + 2) as u8]);
+        Ok(())
+    }
+    fn short<const N: usize>(&mut self, kind: u8, value: [u8; N]) -> &mut Self {
+        self.bytes.extend_from_slice(&[kind, N as u8 + 2]);
+        self.bytes.extend_from_slice(&value);
+        self
+    }
+    /// Adds octets as they are.
+    ///
+    /// # Errors
+    /// More than 253.
+    pub fn push_bytes(&mut self, kind: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
+        self.header(kind, value.len(), MAX_VALUE)?;
+        self.bytes.extend_from_slice(value);
+        Ok(self)
+    }
+    /// Adds text.
+    ///
+    /// # Errors
+    /// More than 253 octets.
+    pub fn push_text(&mut self, kind: u8, text: &str) -> Result<&mut Self, ValueTooLong> {
+        self.push_bytes(kind, text.as_bytes())
+    }
+    /// Adds a number, an enumerated value or a time.
+    pub fn push_u32(&mut self, kind: u8, value: u32) -> &mut Self {
+        self.short(kind, value.to_be_bytes())
+    }
+    /// Adds a 64-bit number.
+    pub fn push_u64(&mut self, kind: u8, value: u64) -> &mut Self {
+        self.short(kind, value.to_be_bytes())
+    }
+    /// Adds an IPv4 address.
+    pub fn push_ipv4(&mut self, kind: u8, address: Ipv4Addr) -> &mut Self {
+        self.short(kind, address.octets())
+    }
+    /// Adds an IPv6 address.
+    pub fn push_ipv6(&mut self, kind: u8, address: Ipv6Addr) -> &mut Self {
+        self.short(kind, address.octets())
+    }
+    /// Adds a tagged number (RFC 2868 §3.1); its low 24 bits are sent. Tag 0: none.
+    pub fn push_tagged_u32(&mut self, kind: u8, tag: u8, value: u32) -> &mut Self {
+        let [_, a, b, c] = value.to_be_bytes();
+        self.short(kind, [tag, a, b, c])
+    }
+    /// Adds a tagged text (RFC 2868 §3.3). Tag 0: none.
+    ///
+    /// # Errors
+    /// More than 252 octets.
+    pub fn push_tagged_bytes(&mut self, kind: u8, tag: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
+        self.header(kind, value.len(), MAX_VALUE - 1)?;
+        self.bytes.push(tag);
+        self.bytes.extend_from_slice(value);
+        Ok(self)
+    }
+    /// Adds octets that may be longer than one attribute, in pieces of 253 (the `concat` type of RFC
+    /// 8044 §3.6). Nothing at all gives one empty attribute.
+    pub fn push_concat(&mut self, kind: u8, value: &[u8]) -> &mut Self {
+        let mut rest = value;
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(MAX_VALUE));
+            self.bytes.extend_from_slice(&[kind, piece.len() as u8 + 2]);
+            self.bytes.extend_from_slice(piece);
+            rest = after;
+            if rest.is_empty() {
+                return self;
+            }
+        }
+    }
+    /// Adds an EAP packet in EAP-Message attributes (RFC 3579 §3.1).
+    pub fn push_eap(&mut self, packet: &[u8]) -> &mut Self {
+        self.push_concat(kind::EAP_MESSAGE, packet)
+    }
+    /// Adds a Vendor-Specific attribute that holds one of the vendor's (RFC 2865 §5.26).
+    ///
+    /// # Errors
+    /// More than 247 octets.
+    pub fn push_vendor(&mut self, vendor: u32, kind: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
+        self.header(kind::VENDOR_SPECIFIC, value.len(), MAX_VALUE - 6)?;
+        self.bytes.extend_from_slice(&vendor.to_be_bytes());
+        self.bytes.extend_from_slice(&[kind, value.len() as u8 + 2]);
+        self.bytes.extend_from_slice(value);
+        Ok(self)
+    }
+    /// Adds an extended attribute (RFC 6929 §2.1), `kind` 241 to 244.
+    ///
+    /// # Errors
+    /// More than 252 octets.
+    pub fn push_extended(&mut self, kind: u8, extended: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
+        self.header(kind, value.len(), MAX_VALUE - 1)?;
+        self.bytes.push(extended);
+        self.bytes.extend_from_slice(value);
+        Ok(self)
+    }
+    /// Adds a long extended attribute (RFC 6929 §2.2), `kind` 245 or 246, in as many fragments as it
+    /// needs.
+    pub fn push_long_extended(&mut self, kind: u8, extended: u8, value: &[u8]) -> &mut Self {
+        let mut rest = value;
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(MAX_VALUE - 2));
+            rest = after;
+            let flags = if rest.is_empty() { 0 } else { MORE };
+            self.bytes.extend_from_slice(&[kind, piece.len() as u8 + 4, extended, flags]);
+            self.bytes.extend_from_slice(piece);
+            if rest.is_empty() {
+                return self;
+            }
+        }
+    }
+    /// Adds an extended vendor-specific attribute (RFC 6929 §2.4) to any of the six types.
+    ///
+    /// # Errors
+    /// More than 247 octets in a short extended type (241 to 244).
+    pub fn push_evs(
+        &mut self,
+        kind: u8,
+        vendor: u32,
+        vendor_kind: u8,
+        value: &[u8],
+    ) -> Result<&mut Self, ValueTooLong> {
+        if kind >= kind::LONG_EXTENDED_1 {
+            let mut data = Vec::with_capacity(value.len() + 5);
+            data.extend_from_slice(&vendor.to_be_bytes());
+            data.push(vendor_kind);
+            data.extend_from_slice(value);
+            return Ok(self.push_long_extended(kind, kind::VENDOR_SPECIFIC, &data));
+        }
+        self.header(kind, value.len(), MAX_VALUE - 6)?;
+        self.bytes.push(kind::VENDOR_SPECIFIC);
+        self.bytes.extend_from_slice(&vendor.to_be_bytes());
+        self.bytes.push(vendor_kind);
+        self.bytes.extend_from_slice(value);
+        Ok(self)
+    }
+
+    /// Notes that the octets after `at` are to be hidden, and pads them to whole blocks.
+    fn hide_from(&mut self, at: usize, salted: bool) {
+        let len = (self.bytes.len() - at).next_multiple_of(16).max(16);
+        self.bytes.resize(at + len, 0);
+        self.hidden.push(Hidden { at: at as u32, len: len as u32, salted });
+    }
+    /// Adds the User-Password, in clear here, hidden on the wire (RFC 2865 §5.2).
+    ///
+    /// # Errors
+    /// More than 128 octets.
+    pub fn push_user_password(&mut self, password: &[u8]) -> Result<&mut Self, ValueTooLong> {
+        if password.len() > 128 {
+            return Err(ValueTooLong { kind: kind::USER_PASSWORD, length: password.len(), max: 128 });
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[kind::USER_PASSWORD, 0]);
+        self.bytes.extend_from_slice(password);
+        self.hide_from(start + 2, false);
+        self.bytes[start + 1] = (self.bytes.len() - start) as u8;
+        Ok(self)
+    }
+    /// Adds a tagged password, in clear here, salted and hidden on the wire (RFC 2868 §3.5).
+    ///
+    /// # Errors
+    /// More than 239 octets.
+    pub fn push_tunnel_password(&mut self, tag: u8, password: &[u8]) -> Result<&mut Self, ValueTooLong> {
+        if password.len() > 239 {
+            return Err(ValueTooLong { kind: kind::TUNNEL_PASSWORD, length: password.len(), max: 239 });
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[kind::TUNNEL_PASSWORD, 0, tag, 0, 0, password.len() as u8]);
+        self.bytes.extend_from_slice(password);
+        self.hide_from(start + 3 + SALT_LEN, true);
+        self.bytes[start + 1] = (self.bytes.len() - start) as u8;
+        Ok(self)
+    }
+    /// Adds a vendor attribute that is salted and hidden on the wire as the MS-MPPE keys are.
+    ///
+    /// # Errors
+    /// More than 239 octets.
+    pub fn push_vendor_salted(
+        &mut self,
+        vendor: u32,
+        kind: u8,
+        value: &[u8],
+    ) -> Result<&mut Self, ValueTooLong> {
+        if value.len() > 239 {
+            return Err(ValueTooLong { kind: kind::VENDOR_SPECIFIC, length: value.len(), max: 239 });
+        }
+        self.salted(vendor, kind, value);
+        Ok(self)
+    }
+    fn salted(&mut self, vendor: u32, kind: u8, value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[kind::VENDOR_SPECIFIC, 0]);
+        self.bytes.extend_from_slice(&vendor.to_be_bytes());
+        self.bytes.extend_from_slice(&[kind, 0, 0, 0, value.len() as u8]);
+        self.bytes.extend_from_slice(value);
+        self.hide_from(start + 8 + SALT_LEN, true);
+        let length = (self.bytes.len() - start) as u8;
+        self.bytes[start + 1] = length;
+        self.bytes[start + 7] = length - 6;
+    }
+    /// Adds MS-MPPE-Recv-Key and MS-MPPE-Send-Key (RFC 2548 §2.4) that carry an EAP method's master
+    /// session key to the authenticator: its first 32 octets and the next 32 (RFC 3748 §7.10, RFC 5216
+    /// §2.3).
+    pub fn push_msk(&mut self, msk: &[u8; 64]) -> &mut Self {
+        self.salted(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &msk[..32]);
+        self.salted(vendor::MICROSOFT, vendor::MS_MPPE_SEND_KEY, &msk[32..]);
+        self
+    }
+
+    /// Replaces the value of the first attribute of a type by one of the same length; false where
+    /// there is none of that type and length.
+    pub fn replace(&mut self, kind: u8, value: &[u8]) -> bool {
+        match self.iter().find(|a| a.kind == kind).map(|a| offset(&self.bytes, a)) {
+            Some((at, len)) if len == value.len() => {
+                self.bytes[at..at + len].copy_from_slice(value);
+                true
+            }
+            _ => false,
+        }
+    }
+    /// Takes all attributes of a type out; answers how many.
+    pub fn remove(&mut self, kind: u8) -> usize {
+        let mut count = 0;
+        while let Some((at, len)) = self
+            .iter()
+            .find(|a| a.kind == kind)
+            .map(|a| offset(&self.bytes, a))
+            .map(|(at, len)| (at - 2, len + 2))
+        {
+            self.bytes.drain(at..at + len);
+            self.hidden.retain(|h| !(at..at + len).contains(&(h.at as usize)));
+            self.hidden.iter_mut().filter(|h| h.at as usize > at).for_each(|h| h.at -= len as u32);
+            count += 1;
+        }
+        count
+    }
+
+    /// Appends the attributes to a packet, hiding what is to be hidden. `salt` numbers the salted
+    /// values of the packet from there on, its top bit set (RFC 2868 §3.5).
+    pub fn emit(&self, out: &mut Vec<u8>, secret: &[u8], request_authenticator: &[u8; 16], salt: u16) {
+        let base = out.len();
+        out.extend_from_slice(&self.bytes);
+        for (i, h) in self.hidden.iter().enumerate() {
+            let at = base + h.at as usize;
+            let (front, blocks) = out[..at + h.len as usize].split_at_mut(at);
+            if h.salted {
+                let salt = (salt.wrapping_add(i as u16) | 0x8000).to_be_bytes();
+                front[at - SALT_LEN..].copy_from_slice(&salt);
+                hide_salted(secret, request_authenticator, salt, blocks);
+            } else {
+                hide_password(secret, request_authenticator, blocks);
+            }
+        }
+    }
+    /// Whether anything waits to be hidden.
+    #[must_use]
+    pub fn has_hidden(&self) -> bool {
+        !self.hidden.is_empty()
+    }
+}
+
+/// Where an attribute's value lies in the list that it was read from.
+fn offset(bytes: &[u8], a: RawAttribute<'_>) -> (usize, usize) {
+    (a.value.as_ptr() as usize - bytes.as_ptr() as usize, a.value.len())
+}
+
+impl fmt::Debug for Attributes {
+    /// By number; what waits to be hidden is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = f.debug_list();
+        for a in self.iter() {
+            let (at, len) = offset(&self.bytes, a);
+            if self.hidden.iter().any(|h| (at..at + len).contains(&(h.at as usize))) {
+                list.entry(&format_args!("{}=(to be hidden)", a.kind));
+            } else {
+                list.entry(&format_args!("{}={}", a.kind, super::Hex(a.value)));
+            }
+        }
+        list.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Proofs of knowing the shared secret: Request and Response Authenticators (RFC 2865 §3, RFC 2866
+//! §3) and the Message-Authenticator (RFC 3579 §3.2, RFC 5080 §2.2.2, RFC 5176 §3.4, RFC 5997 §3).
+
+use crate::attribute::kind::MESSAGE_AUTHENTICATOR;
+use crate::packet::{Code, HEADER_LEN, Packet};
+use alloc::sync::Arc;
+use core::fmt;
+use usher_crypto::digest::{HmacMd5Key, equal, md5};
+
+/// Octets of a Message-Authenticator attribute.
+pub const MESSAGE_AUTHENTICATOR_LEN: usize = 18;
+
+/// A shared secret with its prepared HMAC key; clones share one copy. Never printed.
+#[derive(Clone)]
+pub struct Secret(Arc<Inner>);
+
+struct Inner {
+    bytes: alloc::boxed::Box<[u8]>,
+    hmac: HmacMd5Key,
+}
+
+impl Secret {
+    /// From its octets. RFC 2865 §3 wants at least 16 of them, none guessable; an empty one is possible
+    /// and protects nothing.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(Arc::new(Inner { bytes: bytes.into(), hmac: HmacMd5Key::new(bytes) }))
+    }
+    /// The octets.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        equal(self.as_bytes(), other.as_bytes())
+    }
+}
+impl Eq for Secret {}
+
+/// What a packet's Message-Authenticator is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageAuthenticator {
+    /// There is none.
+    Absent,
+    /// There is one, and it is right.
+    Good,
+    /// It is wrong, of a wrong length, or there are several.
+    Bad,
+}
+
+/// The authenticator field that a packet's Message-Authenticator is computed over: its own in
+/// Access-Request and Status-Server, zeros in the requests whose Request Authenticator is computed
+/// afterwards (Accounting-, CoA- and Disconnect-Request), that of the request in a reply.
+#[must_use]
+pub fn covered_authenticator(code: Code, own: &[u8; 16], request: Option<&[u8; 16]>) -> [u8; 16] {
+    match (code, request) {
+        (Code::ACCESS_REQUEST | Code::STATUS_SERVER, _) => *own,
+        (_, Some(request)) if !code.is_request() => *request,
+        _ => [0; 16],
+    }
+}
+
+/// The Message-Authenticator of a packet whose such attribute's 16 octets of value are at `at`.
+fn compute(bytes: &[u8], at: usize, covered: &[u8; 16], secret: &Secret) -> [u8; 16] {
+    secret.0.hmac.mac(&[&bytes[..4], covered, &bytes[HEADER_LEN..at], &[0; 16], &bytes[at + 16..]])
+}
+
+/// Checks a packet's Message-Authenticator, in constant time. `covered` is
+/// [`covered_authenticator`]'s.
+#[must_use]
+pub fn check_message_authenticator(
+    packet: &Packet<'_>,
+    covered: &[u8; 16],
+    secret: &Secret,
+) -> MessageAuthenticator {
+    let bytes = packet.as_bytes();
+    let (mut at, mut found) = (HEADER_LEN, None);
+    for a in packet.attributes() {
+        if a.kind == MESSAGE_AUTHENTICATOR {
+            if found.is_some() || a.value.len() != 16 {
+                return MessageAuthenticator::Bad;
+            }
+            found = Some(at + 2);
+        }
+        at += a.value.len() + 2;
+    }
+    match found {
+        None => MessageAuthenticator::Absent,
+        Some(at) if equal(&compute(bytes, at, covered, secret), &bytes[at..at + 16]) => {
+            MessageAuthenticator::Good
+        }
+        Some(_) => MessageAuthenticator::Bad,
+    }
+}
+
+/// The Response Authenticator of a reply (RFC 2865 §3): `reply` with its length final, whatever stands
+/// in its authenticator field.
+#[must_use]
+pub fn response_authenticator(reply: &[u8], request_authenticator: &[u8; 16], secret: &Secret) -> [u8; 16] {
+    md5(&[&reply[..4], request_authenticator, &reply[HEADER_LEN..], secret.as_bytes()])
+}
+
+/// The Request Authenticator of an Accounting-, CoA- or Disconnect-Request (RFC 2866 §3).
+#[must_use]
+pub fn accounting_request_authenticator(request: &[u8], secret: &Secret) -> [u8; 16] {
+    response_authenticator(request, &[0; 16], secret)
+}
+
+/// Whether a reply's Response Authenticator is right, in constant time.
+#[must_use]
+pub fn check_response(reply: &Packet<'_>, request_authenticator: &[u8; 16], secret: &Secret) -> bool {
+    equal(&response_authenticator(reply.as_bytes(), request_authenticator, secret), reply.authenticator())
+}
+
+/// Whether the Request Authenticator of an Accounting-, CoA- or Disconnect-Request is right, in
+/// constant time.
+#[must_use]
+pub fn check_accounting_request(request: &Packet<'_>, secret: &Secret) -> bool {
+    check_response(request, &[0; 16], secret)
+}
+
+/// Reserves a Message-Authenticator as the first attribute of the packet that starts at `start` and has
+/// its header alone: in front of everything, no chosen prefix can be placed before it.
+pub(crate) fn reserve(out: &mut alloc::vec::Vec<u8>) {
+    let mut attribute = [0; MESSAGE_AUTHENTICATOR_LEN];
+    (attribute[0], attribute[1]) = (MESSAGE_AUTHENTICATOR, MESSAGE_AUTHENTICATOR_LEN as u8);
+    out.extend_from_slice(&attribute);
+}
+
+/// Signs a request in place: fills in a Message-Authenticator reserved in front, then the Request
+/// Authenticator where the code wants it computed.
+pub(crate) fn sign_request(bytes: &mut [u8], message_authenticator: bool, secret: &Secret) {
+    let code = Code(bytes[0]);
+    let random = matches!(code, Code::ACCESS_REQUEST | Code::STATUS_SERVER);
+    if message_authenticator {
+        let mut covered = [0; 16];
+        if random {
+            covered.copy_from_slice(&bytes[4..HEADER_LEN]);
+        }
+        fill_first(bytes, &covered, secret);
+    }
+    if !random {
+        let authenticator = accounting_request_authenticator(bytes, secret);
+        bytes[4..HEADER_LEN].copy_from_slice(&authenticator);
+    }
+}
+
+/// Signs a reply in place: fills in a Message-Authenticator reserved in front, then the Response
+/// Authenticator.
+pub(crate) fn sign_response(
+    bytes: &mut [u8],
+    message_authenticator: bool,
+    request_authenticator: &[u8; 16],
+    secret: &Secret,
+) {
+    if message_authenticator {
+        fill_first(bytes, request_authenticator, secret);
+    }
+    let authenticator = response_authenticator(bytes, request_authenticator, secret);
+    bytes[4..HEADER_LEN].copy_from_slice(&authenticator);
+}
+
+fn fill_first(bytes: &mut [u8], covered: &[u8; 16], secret: &Secret) {
+    let at = HEADER_LEN + 2;
+    let mac = compute(bytes, at, covered, secret);
+    bytes[at..at + 16].copy_from_slice(&mac);
+}

@@ -1,0 +1,276 @@
+//! The RADIUS client: requests in, replies out, with identifiers, retransmission and failover between.
+//!
+//! ```text
+//! Command::Request{token} ─▶ Client ─▶ Event::Response{token} | Event::TimedOut{token}
+//! ```
+//! Exactly one event answers each accepted request, unless it was cancelled.
+
+mod identifier;
+mod machine;
+mod retransmit;
+
+pub use machine::Client;
+pub use retransmit::Retransmission;
+
+use crate::attribute::{Attributes, HideError, kind, reveal_salted, vendor};
+use crate::auth::Secret;
+use crate::packet::Code;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use usher_core::{Duration, SocketId};
+
+/// One server of a client.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The secret shared with it.
+    pub secret: Secret,
+    /// Whether an answer to an Access-Request must carry a Message-Authenticator. True unless the server
+    /// is too old to send one: without it, an attacker on the path can forge answers (BlastRADIUS).
+    pub require_message_authenticator: bool,
+    /// Our address to send from; unspecified leaves the choice to the host.
+    pub local: IpAddr,
+}
+
+impl ServerConfig {
+    /// A server with the safe policy.
+    #[must_use]
+    pub fn new(address: SocketAddr, secret: Secret) -> Self {
+        let local = match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        Self { address, secret, require_message_authenticator: true, local }
+    }
+}
+
+/// When a request to a group moves on to the group's next server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failover {
+    /// Transmissions to one server without an answer, 1 or more. The next server then gets the request
+    /// under a fresh identifier, and its retransmission time starts again at the initial one; limits of
+    /// count and time hold for the whole request.
+    pub after: u32,
+    /// How long new requests start at the next server before the group's first is tried again.
+    pub revive: Duration,
+}
+
+impl Default for Failover {
+    /// After three transmissions; back to the first after five minutes.
+    fn default() -> Self {
+        Self { after: 3, revive: Duration::from_secs(300) }
+    }
+}
+
+/// What a client is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The servers, addressed by index.
+    pub servers: Vec<ServerConfig>,
+    /// Groups of interchangeable servers, each in order of preference, as indexes into `servers`.
+    pub groups: Vec<Vec<u16>>,
+    /// When requests are sent again.
+    pub retransmission: Retransmission,
+    /// How groups change servers; `None`: they never do.
+    pub failover: Option<Failover>,
+    /// The first socket to send from.
+    pub first_socket: SocketId,
+    /// How many sockets may be used, each adding 256 outstanding requests per server.
+    pub max_sockets: u32,
+    /// How long an identifier whose request ended without an answer, or was sent more than once, is
+    /// kept from being used again, since a late reply may still come.
+    pub identifier_rest: Duration,
+}
+
+impl Config {
+    /// A client of one server, retransmitting as RFC 5080 proposes.
+    #[must_use]
+    pub fn single(server: ServerConfig) -> Self {
+        Self {
+            servers: alloc::vec![server],
+            groups: Vec::new(),
+            retransmission: Retransmission::default(),
+            failover: None,
+            first_socket: SocketId(0),
+            max_sockets: 256,
+            identifier_rest: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why a client cannot be made of a [`Config`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no server at all, or more than 65,535.
+    #[error("{0} servers; 1 to 65535 are possible")]
+    Servers(usize),
+    /// A group is empty or names a server that does not exist.
+    #[error("group {0} is empty or names a server that does not exist")]
+    Group(usize),
+    /// No socket may be used.
+    #[error("max_sockets is 0, or more than 2^24")]
+    Sockets,
+    /// A failover count of 0.
+    #[error("failover after 0 transmissions; at least 1")]
+    Failover,
+    /// The first retransmission time is zero.
+    #[error("the first retransmission time is zero")]
+    Retransmission,
+}
+
+/// Whom a request goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The server of this index, and no other.
+    Server(u16),
+    /// The group of this index.
+    Group(u16),
+}
+
+/// What a client is asked.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Send a request. A Message-Authenticator is put in front of every Access-Request and
+    /// Status-Server; the list must not hold one. An Acct-Delay-Time in an Accounting-Request is brought
+    /// up to date on each retransmission, which then has a fresh identifier (RFC 2866 §5.2); every other
+    /// retransmission is the same octets again.
+    Request {
+        /// Comes back with the answer; must not be one that is outstanding.
+        token: u64,
+        /// Whom to ask.
+        target: Target,
+        /// Access-Request, Accounting-Request, Status-Server, CoA-Request or Disconnect-Request.
+        code: Code,
+        /// What to say.
+        attributes: Attributes,
+    },
+    /// Forget a request; a reply that comes yet is dropped.
+    Cancel {
+        /// The request's token.
+        token: u64,
+    },
+}
+
+/// A verified reply.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The request's token.
+    pub token: u64,
+    /// The server that answered.
+    pub server: u16,
+    /// Accept, reject, challenge, …
+    pub code: Code,
+    /// The reply's attributes, as they came.
+    pub attributes: Attributes,
+    /// The authenticator of the request that this answers.
+    pub request_authenticator: [u8; 16],
+    /// The secret shared with that server, to reveal hidden values.
+    pub secret: Secret,
+}
+
+/// The keys of an Access-Accept (RFC 2548 §2.4).
+#[derive(Clone, PartialEq, Eq)]
+pub struct MppeKeys {
+    /// MS-MPPE-Recv-Key: for EAP the first half of the MSK.
+    pub recv: Vec<u8>,
+    /// MS-MPPE-Send-Key: for EAP the second half of the MSK.
+    pub send: Vec<u8>,
+}
+
+impl MppeKeys {
+    /// The 64 octets of an EAP method's MSK, where both keys have 32.
+    #[must_use]
+    pub fn msk(&self) -> Option<[u8; 64]> {
+        let mut msk = [0; 64];
+        msk[..32].copy_from_slice(self.recv.get(..).filter(|k| k.len() == 32)?);
+        msk[32..].copy_from_slice(self.send.get(..).filter(|k| k.len() == 32)?);
+        Some(msk)
+    }
+}
+
+impl core::fmt::Debug for MppeKeys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("MppeKeys(..)")
+    }
+}
+
+impl Response {
+    /// The MS-MPPE keys; `None` where the reply has not both.
+    ///
+    /// # Errors
+    /// They do not decrypt to a sensible length.
+    pub fn mppe_keys(&self) -> Result<Option<MppeKeys>, HideError> {
+        let reveal = |kind| {
+            self.attributes
+                .get_vendor(vendor::MICROSOFT, kind)
+                .map(|v| reveal_salted(self.secret.as_bytes(), &self.request_authenticator, v))
+                .transpose()
+        };
+        Ok(match (reveal(vendor::MS_MPPE_RECV_KEY)?, reveal(vendor::MS_MPPE_SEND_KEY)?) {
+            (Some(recv), Some(send)) => Some(MppeKeys { recv, send }),
+            _ => None,
+        })
+    }
+    /// The first Tunnel-Password, its tag removed.
+    ///
+    /// # Errors
+    /// It does not decrypt to a sensible length.
+    pub fn tunnel_password(&self) -> Result<Option<Vec<u8>>, HideError> {
+        self.attributes
+            .get(kind::TUNNEL_PASSWORD)
+            .map(|v| {
+                let salted = v.get(1..).unwrap_or_default();
+                reveal_salted(self.secret.as_bytes(), &self.request_authenticator, salted)
+            })
+            .transpose()
+    }
+}
+
+/// What a client has to say.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A request was answered.
+    Response(Response),
+    /// A request was given up.
+    TimedOut {
+        /// The request's token.
+        token: u64,
+    },
+}
+
+usher_core::counters! {
+    /// What a client did and what it dropped.
+    pub struct Counters {
+        /// First transmissions.
+        requests,
+        /// Further transmissions.
+        retransmissions,
+        /// Of those, the ones under a fresh identifier.
+        renewals,
+        /// Changes to another server of a group.
+        failovers,
+        /// Verified replies.
+        responses,
+        /// Requests given up.
+        timeouts,
+        /// Requests cancelled by the caller.
+        cancelled,
+        /// Dropped: not a RADIUS packet.
+        malformed,
+        /// Dropped: from an address that is no server of ours.
+        wrong_source,
+        /// Dropped: no request with that identifier is outstanding (a late or repeated reply).
+        unknown_identifier,
+        /// Dropped: a code that does not answer the request.
+        wrong_code,
+        /// Dropped: the Response Authenticator is wrong.
+        bad_authenticator,
+        /// Dropped: the Message-Authenticator is wrong.
+        bad_message_authenticator,
+        /// Dropped: no Message-Authenticator where one is required.
+        missing_message_authenticator,
+        /// Dropped: input other than a datagram or a timeout.
+        not_a_datagram,
+    }
+}

@@ -1,0 +1,116 @@
+//! When to send again (RFC 5080 §2.2.1).
+
+use usher_core::{Duration, SecureRng};
+
+/// When a request without an answer is sent again, and when it is given up.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Retransmission {
+    /// The algorithm of RFC 5080 §2.2.1: each wait twice as long as the last.
+    Backoff {
+        /// IRT, the first wait.
+        initial: Duration,
+        /// MRT, the longest wait; zero: no limit.
+        max: Duration,
+        /// MRC, transmissions in all; zero: no limit.
+        max_count: u32,
+        /// MRD, from the first transmission to giving up; zero: no limit.
+        max_duration: Duration,
+        /// RAND: each wait is changed by a random share of it, up to this, either way. RFC 5080: 0.1;
+        /// zero: no randomness.
+        jitter: f64,
+    },
+    /// As older access servers have it: always the same wait, given up one wait after the last.
+    Fixed {
+        /// The wait.
+        interval: Duration,
+        /// Transmissions in all, at least one.
+        count: u32,
+    },
+}
+
+impl Default for Retransmission {
+    /// RFC 5080's proposal: IRT 2 s, MRT 16 s, MRC 5, MRD 30 s, jitter 0.1.
+    fn default() -> Self {
+        Self::Backoff {
+            initial: Duration::from_secs(2),
+            max: Duration::from_secs(16),
+            max_count: 5,
+            max_duration: Duration::from_secs(30),
+            jitter: 0.1,
+        }
+    }
+}
+
+/// RAND × `base`, added to `wait`.
+fn jittered(wait: Duration, base: Duration, jitter: f64, rng: &mut SecureRng) -> Duration {
+    if jitter == 0.0 {
+        return wait;
+    }
+    let share = jitter * (2.0 * rng.unit() - 1.0);
+    if share < 0.0 { wait - base.mul_f64(-share) } else { wait + base.mul_f64(share) }
+}
+
+impl Retransmission {
+    /// The wait after the first transmission.
+    pub(crate) fn first(&self, rng: &mut SecureRng) -> Duration {
+        match *self {
+            Self::Backoff { initial, jitter, .. } => jittered(initial, initial, jitter, rng),
+            Self::Fixed { interval, .. } => interval,
+        }
+    }
+    /// The wait that follows a wait of `last`.
+    pub(crate) fn next(&self, last: Duration, rng: &mut SecureRng) -> Duration {
+        match *self {
+            Self::Backoff { max, jitter, .. } => {
+                let wait = jittered(last * 2, last, jitter, rng);
+                if !max.is_zero() && wait > max { jittered(max, max, jitter, rng) } else { wait }
+            }
+            Self::Fixed { interval, .. } => interval,
+        }
+    }
+    /// Transmissions in all.
+    pub(crate) fn max_count(&self) -> u32 {
+        match *self {
+            Self::Backoff { max_count: 0, .. } => u32::MAX,
+            Self::Backoff { max_count, .. } => max_count,
+            Self::Fixed { count, .. } => count,
+        }
+    }
+    /// From the first transmission to giving up.
+    pub(crate) fn max_duration(&self) -> Duration {
+        match *self {
+            Self::Backoff { max_duration, .. } if !max_duration.is_zero() => max_duration,
+            _ => Duration::MAX,
+        }
+    }
+    /// Whether every wait takes time.
+    pub(crate) fn is_valid(&self) -> bool {
+        match *self {
+            Self::Backoff { initial, jitter, .. } => !initial.is_zero() && (0.0..1.0).contains(&jitter),
+            Self::Fixed { interval, .. } => !interval.is_zero(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::Seed;
+
+    #[test]
+    fn waits_stay_within_the_jitter_and_below_the_limit() {
+        let mut rng = Seed::new(1).secure("test", 0);
+        let policy = Retransmission::default();
+        let mut differ = false;
+        for _ in 0..200 {
+            let first = policy.first(&mut rng);
+            assert!((1.8..=2.2).contains(&first.as_secs_f64()), "{first}");
+            differ |= first != Duration::from_secs(2);
+            let second = policy.next(first, &mut rng).as_secs_f64() / first.as_secs_f64();
+            assert!((1.9..=2.1).contains(&second), "{second}");
+            let capped = policy.next(Duration::from_secs(15), &mut rng);
+            assert!((14.4..=17.6).contains(&capped.as_secs_f64()), "{capped}");
+        }
+        assert!(differ);
+    }
+}

@@ -1,0 +1,386 @@
+//! The RADIUS packet (RFC 2865 §3): a checked view of received octets and the writing of new ones.
+
+use crate::attribute::{Attributes, RawIter};
+use crate::dictionary::Dictionary;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Octets before the attributes: code, identifier, length, authenticator.
+pub const HEADER_LEN: usize = 20;
+/// The longest packet (RFC 2865 §3).
+pub const MAX_LEN: usize = 4096;
+
+/// What a packet is for: the first octet (RFC 2865 §4, RFC 2866 §4, RFC 5176, RFC 5997).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code(pub u8);
+
+#[allow(missing_docs)]
+impl Code {
+    pub const ACCESS_REQUEST: Self = Self(1);
+    pub const ACCESS_ACCEPT: Self = Self(2);
+    pub const ACCESS_REJECT: Self = Self(3);
+    pub const ACCOUNTING_REQUEST: Self = Self(4);
+    pub const ACCOUNTING_RESPONSE: Self = Self(5);
+    pub const ACCESS_CHALLENGE: Self = Self(11);
+    pub const STATUS_SERVER: Self = Self(12);
+    pub const STATUS_CLIENT: Self = Self(13);
+    pub const DISCONNECT_REQUEST: Self = Self(40);
+    pub const DISCONNECT_ACK: Self = Self(41);
+    pub const DISCONNECT_NAK: Self = Self(42);
+    pub const COA_REQUEST: Self = Self(43);
+    pub const COA_ACK: Self = Self(44);
+    pub const COA_NAK: Self = Self(45);
+    pub const PROTOCOL_ERROR: Self = Self(52);
+}
+
+impl Code {
+    /// The registered name.
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::ACCESS_REQUEST => "Access-Request",
+            Self::ACCESS_ACCEPT => "Access-Accept",
+            Self::ACCESS_REJECT => "Access-Reject",
+            Self::ACCOUNTING_REQUEST => "Accounting-Request",
+            Self::ACCOUNTING_RESPONSE => "Accounting-Response",
+            Self::ACCESS_CHALLENGE => "Access-Challenge",
+            Self::STATUS_SERVER => "Status-Server",
+            Self::STATUS_CLIENT => "Status-Client",
+            Self::DISCONNECT_REQUEST => "Disconnect-Request",
+            Self::DISCONNECT_ACK => "Disconnect-ACK",
+            Self::DISCONNECT_NAK => "Disconnect-NAK",
+            Self::COA_REQUEST => "CoA-Request",
+            Self::COA_ACK => "CoA-ACK",
+            Self::COA_NAK => "CoA-NAK",
+            Self::PROTOCOL_ERROR => "Protocol-Error",
+            _ => return None,
+        })
+    }
+    /// Whether this code asks for a reply.
+    #[must_use]
+    pub const fn is_request(self) -> bool {
+        matches!(
+            self,
+            Self::ACCESS_REQUEST
+                | Self::ACCOUNTING_REQUEST
+                | Self::STATUS_SERVER
+                | Self::DISCONNECT_REQUEST
+                | Self::COA_REQUEST
+        )
+    }
+    /// Whether a packet of this code may answer a `request`. Status-Server is answered as the port's own
+    /// requests are (RFC 5997 §4.3): Access-Accept on an authentication port, Accounting-Response on an
+    /// accounting port; Protocol-Error answers anything (RFC 7930 §4).
+    #[must_use]
+    pub const fn answers(self, request: Self) -> bool {
+        match request {
+            Self::ACCESS_REQUEST => matches!(
+                self,
+                Self::ACCESS_ACCEPT | Self::ACCESS_REJECT | Self::ACCESS_CHALLENGE | Self::PROTOCOL_ERROR
+            ),
+            Self::ACCOUNTING_REQUEST => matches!(self, Self::ACCOUNTING_RESPONSE | Self::PROTOCOL_ERROR),
+            Self::STATUS_SERVER => {
+                matches!(self, Self::ACCESS_ACCEPT | Self::ACCOUNTING_RESPONSE | Self::PROTOCOL_ERROR)
+            }
+            Self::DISCONNECT_REQUEST => {
+                matches!(self, Self::DISCONNECT_ACK | Self::DISCONNECT_NAK | Self::PROTOCOL_ERROR)
+            }
+            Self::COA_REQUEST => matches!(self, Self::COA_ACK | Self::COA_NAK | Self::PROTOCOL_ERROR),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "Code-{}", self.0),
+        }
+    }
+}
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why octets are not a RADIUS packet; such a datagram is silently discarded (RFC 2865 §3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PacketError {
+    /// Fewer octets than a header has.
+    #[error("{0} octets, a header alone has 20")]
+    NoHeader(usize),
+    /// The Length field is outside 20..=4096.
+    #[error("Length field {0}, must be 20 to 4096")]
+    Length(u16),
+    /// The Length field claims more than arrived.
+    #[error("Length field {length}, but only {arrived} octets arrived")]
+    Truncated {
+        /// What the Length field says.
+        length: u16,
+        /// What is there.
+        arrived: usize,
+    },
+    /// An attribute's length is below 2 or reaches beyond the packet.
+    #[error("attribute {kind} at octet {at} has length {length}, {left} octets are left")]
+    Attribute {
+        /// The attribute's type.
+        kind: u8,
+        /// Its offset in the packet.
+        at: usize,
+        /// Its Length field (0 where even that is missing).
+        length: u8,
+        /// Octets from its start to the end of the packet.
+        left: usize,
+    },
+}
+
+/// A received packet, its lengths checked once; all reading after that is free of errors and copies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    bytes: &'a [u8],
+    authenticator: &'a [u8; 16],
+}
+
+impl<'a> Packet<'a> {
+    /// Checks a datagram. Octets beyond the Length field are padding and ignored (RFC 2865 §3).
+    ///
+    /// # Errors
+    /// The lengths do not hold together.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, PacketError> {
+        let Some((&[_, _, hi, lo, ref authenticator @ ..], _)) = datagram.split_first_chunk::<HEADER_LEN>()
+        else {
+            return Err(PacketError::NoHeader(datagram.len()));
+        };
+        let length = u16::from_be_bytes([hi, lo]);
+        if !(HEADER_LEN..=MAX_LEN).contains(&usize::from(length)) {
+            return Err(PacketError::Length(length));
+        }
+        let Some(bytes) = datagram.get(..usize::from(length)) else {
+            return Err(PacketError::Truncated { length, arrived: datagram.len() });
+        };
+        check_attributes(&bytes[HEADER_LEN..])?;
+        Ok(Self { bytes, authenticator })
+    }
+    /// What the packet is for.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        Code(self.bytes[0])
+    }
+    /// The octet that matches a reply to its request.
+    #[must_use]
+    pub const fn identifier(&self) -> u8 {
+        self.bytes[1]
+    }
+    /// The Request or Response Authenticator.
+    #[must_use]
+    pub const fn authenticator(&self) -> &'a [u8; 16] {
+        self.authenticator
+    }
+    /// The attributes' octets.
+    #[must_use]
+    pub fn attribute_bytes(&self) -> &'a [u8] {
+        &self.bytes[HEADER_LEN..]
+    }
+    /// The attributes as they stand on the wire, in order.
+    #[must_use]
+    pub fn attributes(&self) -> RawIter<'a> {
+        RawIter::new(self.attribute_bytes())
+    }
+    /// The value of the first attribute of a type.
+    #[must_use]
+    pub fn get(&self, kind: u8) -> Option<&'a [u8]> {
+        self.attributes().find(|a| a.kind == kind).map(|a| a.value)
+    }
+    /// The whole packet without padding.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+    /// An owned copy.
+    #[must_use]
+    pub fn to_owned(&self) -> OwnedPacket {
+        OwnedPacket {
+            code: self.code(),
+            identifier: self.identifier(),
+            authenticator: *self.authenticator,
+            attributes: Attributes::from_wire_checked(self.attribute_bytes()),
+        }
+    }
+    /// The packet for people, one attribute a line, named by `dictionary`.
+    pub fn display<'d>(&self, dictionary: &'d Dictionary) -> DisplayPacket<'a, 'd> {
+        DisplayPacket { packet: *self, dictionary }
+    }
+}
+
+/// Checks that attributes fill their space exactly.
+pub(crate) fn check_attributes(bytes: &[u8]) -> Result<(), PacketError> {
+    let mut at = 0;
+    while let Some(&kind) = bytes.get(at) {
+        let left = bytes.len() - at;
+        let length = bytes.get(at + 1).copied().unwrap_or(0);
+        if length < 2 || usize::from(length) > left {
+            return Err(PacketError::Attribute { kind, at: at + HEADER_LEN, length, left });
+        }
+        at += usize::from(length);
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Packet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Packet<'_> {
+    /// One line: code, identifier, length and attributes by number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} id {} length {}", self.code(), self.identifier(), self.bytes.len())?;
+        for a in self.attributes() {
+            write!(f, " {}={}", a.kind, crate::attribute::Hex(a.value))?;
+        }
+        Ok(())
+    }
+}
+
+/// See [`Packet::display`].
+#[derive(Clone, Copy, Debug)]
+pub struct DisplayPacket<'a, 'd> {
+    packet: Packet<'a>,
+    dictionary: &'d Dictionary,
+}
+
+impl fmt::Display for DisplayPacket<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let p = &self.packet;
+        write!(f, "{} id {} length {}", p.code(), p.identifier(), p.bytes.len())?;
+        for item in self.dictionary.decode(p.attribute_bytes()) {
+            write!(f, "\n    {item}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A packet in parts of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnedPacket {
+    /// What it is for.
+    pub code: Code,
+    /// Matches a reply to its request.
+    pub identifier: u8,
+    /// The Request or Response Authenticator.
+    pub authenticator: [u8; 16],
+    /// The attributes.
+    pub attributes: Attributes,
+}
+
+impl OwnedPacket {
+    /// Appends the packet as it stands: nothing is hidden, signed or computed.
+    ///
+    /// # Errors
+    /// It would be longer than 4096 octets; nothing is appended.
+    pub fn emit(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
+        let start = begin(out, self.code, self.identifier, &self.authenticator);
+        out.extend_from_slice(self.attributes.as_bytes());
+        finish(out, start)
+    }
+}
+
+/// The attributes do not fit a packet of 4096 octets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a packet of {0} octets; RADIUS allows 4096")]
+pub struct TooLong(pub usize);
+
+/// Appends a header whose length [`finish`] fills in; answers where the packet starts.
+pub(crate) fn begin(out: &mut Vec<u8>, code: Code, identifier: u8, authenticator: &[u8; 16]) -> usize {
+    let start = out.len();
+    let mut header = [0; HEADER_LEN];
+    header[0] = code.0;
+    header[1] = identifier;
+    header[4..].copy_from_slice(authenticator);
+    out.extend_from_slice(&header);
+    start
+}
+
+/// Fills in the length of the packet that starts at `start`, or takes it back where it is too long.
+pub(crate) fn finish(out: &mut Vec<u8>, start: usize) -> Result<(), TooLong> {
+    let length = out.len() - start;
+    if length > MAX_LEN {
+        out.truncate(start);
+        return Err(TooLong(length));
+    }
+    out[start + 2..start + 4].copy_from_slice(&(length as u16).to_be_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header(length: u16) -> Vec<u8> {
+        let mut p = vec![1, 7, 0, 0];
+        p[2..].copy_from_slice(&length.to_be_bytes());
+        p.resize(20, 9);
+        p
+    }
+
+    #[test]
+    fn the_length_rules_of_rfc_2865_section_3() {
+        assert_eq!(Packet::parse(&[1; 19]), Err(PacketError::NoHeader(19)));
+        assert_eq!(Packet::parse(&header(19)), Err(PacketError::Length(19)));
+        assert_eq!(Packet::parse(&header(4097)), Err(PacketError::Length(4097)));
+        assert_eq!(Packet::parse(&header(21)), Err(PacketError::Truncated { length: 21, arrived: 20 }));
+        let mut padded = header(20);
+        padded.extend([0xff; 7]);
+        assert_eq!(Packet::parse(&padded).unwrap().as_bytes(), &padded[..20]);
+        let mut full = header(4096);
+        full.resize(20 + 4 * 1019, 0);
+        full[20..].chunks_mut(4).for_each(|a| a.copy_from_slice(&[1, 4, b'a', b'b']));
+        assert_eq!(Packet::parse(&full).unwrap().attributes().count(), 1019);
+    }
+
+    #[test]
+    fn attribute_lengths_must_fill_the_packet() {
+        for tail in [&[1u8][..], &[1, 1], &[1, 0], &[1, 3], &[1, 3, 0, 5]] {
+            let mut p = header(20 + tail.len() as u16);
+            p.extend(tail);
+            assert!(matches!(Packet::parse(&p), Err(PacketError::Attribute { .. })), "{tail:?}");
+        }
+    }
+
+    #[test]
+    fn codes_answer_their_requests() {
+        assert!(Code::ACCESS_CHALLENGE.answers(Code::ACCESS_REQUEST));
+        assert!(!Code::ACCOUNTING_RESPONSE.answers(Code::ACCESS_REQUEST));
+        assert!(Code::ACCOUNTING_RESPONSE.answers(Code::STATUS_SERVER));
+        assert!(!Code::ACCESS_REJECT.answers(Code::STATUS_SERVER));
+        assert_eq!(Code(99).to_string(), "Code-99");
+    }
+
+    proptest! {
+        #[test]
+        fn an_owned_packet_comes_back(code: u8, id: u8, auth: [u8; 16],
+                attrs in proptest::collection::vec((1u8.., proptest::collection::vec(any::<u8>(), 0..30)), 0..20)) {
+            let mut attributes = Attributes::new();
+            for (kind, value) in &attrs {
+                attributes.push_bytes(*kind, value).unwrap();
+            }
+            let owned = OwnedPacket { code: Code(code), identifier: id, authenticator: auth, attributes };
+            let mut bytes = Vec::new();
+            owned.emit(&mut bytes).unwrap();
+            let view = Packet::parse(&bytes).unwrap();
+            prop_assert_eq!(view.to_owned(), owned);
+            prop_assert_eq!(view.attributes().map(|a| (a.kind, a.value.to_vec())).collect::<Vec<_>>(), attrs);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            if let Ok(p) = Packet::parse(&bytes) {
+                let _ = p.to_string();
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Requests being worked on and replies kept for duplicates (RFC 5080 §2.2.2), in one slab.
+
+use crate::packet::Code;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use usher_core::collections::{HashMap, HashState};
+use usher_core::{Duration, Instant, Path, SocketId};
+
+/// How many reply buffers are kept for reuse.
+const SPARE: usize = 256;
+
+/// What tells requests apart before their authenticator is compared.
+pub(crate) type Key = (SocketAddr, SocketId, u8);
+
+/// How far a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// The caller works on it; the entry's bytes are its Proxy-State attributes.
+    Waiting,
+    /// The entry's bytes are the reply.
+    Answered,
+    /// The caller did not want to answer.
+    Discarded,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) path: Path,
+    pub(crate) authenticator: [u8; 16],
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) client: u32,
+    pub(crate) identifier: u8,
+    pub(crate) code: Code,
+    /// The request had a Message-Authenticator.
+    pub(crate) signed: bool,
+    pub(crate) state: State,
+    /// The reply waits in the ready list.
+    pub(crate) queued: bool,
+    pub(crate) expires: Instant,
+}
+
+impl Entry {
+    pub(crate) fn key(&self) -> Key {
+        (self.path.remote, self.path.socket, self.identifier)
+    }
+}
+
+/// An entry's name: its place, and how often the place was used before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Handle {
+    pub(crate) index: u32,
+    generation: u32,
+}
+
+impl Handle {
+    pub(crate) const fn token(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+    pub(crate) const fn from_token(token: u64) -> Self {
+        Self { index: token as u32, generation: (token >> 32) as u32 }
+    }
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    entry: Option<Entry>,
+}
+
+/// How many entries went, and of which kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Purged {
+    pub(crate) expired: u64,
+    pub(crate) evicted: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cache {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    by_key: HashMap<Key, u32>,
+    /// Each in order of expiry, since all of a kind live equally long; entries that left earlier are
+    /// passed over.
+    waiting: VecDeque<(Instant, Handle)>,
+    settled: VecDeque<(Instant, Handle)>,
+    spare: Vec<Vec<u8>>,
+    sweep: Option<Instant>,
+    interval: Duration,
+    max: usize,
+}
+
+impl Cache {
+    pub(crate) fn new(state: HashState, retain: Duration, max: usize) -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+            by_key: HashMap::with_hasher(state),
+            waiting: VecDeque::new(),
+            settled: VecDeque::new(),
+            spare: Vec::new(),
+            sweep: None,
+            interval: retain.max(Duration::from_millis(100)),
+            max: max.clamp(1, u32::MAX as usize),
+        }
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+    pub(crate) fn get(&self, h: Handle) -> Option<&Entry> {
+        self.places.get(h.index as usize).filter(|p| p.generation == h.generation)?.entry.as_ref()
+    }
+    pub(crate) fn get_mut(&mut self, h: Handle) -> Option<&mut Entry> {
+        self.places.get_mut(h.index as usize).filter(|p| p.generation == h.generation)?.entry.as_mut()
+    }
+    pub(crate) fn find(&self, key: &Key) -> Option<Handle> {
+        let index = *self.by_key.get(key)?;
+        Some(Handle { index, generation: self.places.get(index as usize)?.generation })
+    }
+    /// An empty buffer for an entry's bytes.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > 0 && self.spare.len() < SPARE {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+    /// Whether a further entry finds room; gives up the oldest kept reply for it.
+    pub(crate) fn make_room(&mut self, purged: &mut Purged) -> bool {
+        while self.by_key.len() >= self.max {
+            let Some((_, h)) = self.settled.pop_front() else { return false };
+            if self.remove(h) {
+                purged.evicted += 1;
+            }
+        }
+        true
+    }
+    /// Adds an entry that waits for the caller until `entry.expires`.
+    pub(crate) fn insert(&mut self, now: Instant, entry: Entry) -> Handle {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { generation: 0, entry: None });
+            self.places.len() as u32 - 1
+        });
+        self.by_key.insert(entry.key(), index);
+        let place = &mut self.places[index as usize];
+        let handle = Handle { index, generation: place.generation };
+        self.waiting.push_back((entry.expires, handle));
+        place.entry = Some(entry);
+        self.sweep.get_or_insert(now + self.interval);
+        handle
+    }
+    /// Notes that an entry got its state for good and goes at `expires`.
+    pub(crate) fn settle(&mut self, h: Handle, state: State, expires: Instant) {
+        if let Some(entry) = self.get_mut(h) {
+            entry.state = state;
+            entry.expires = expires;
+            self.settled.push_back((expires, h));
+        }
+    }
+    /// Takes an entry out; false where it had left before.
+    pub(crate) fn remove(&mut self, h: Handle) -> bool {
+        if self.get(h).is_none() {
+            return false;
+        }
+        let place = &mut self.places[h.index as usize];
+        place.generation = place.generation.wrapping_add(1);
+        let Some(entry) = place.entry.take() else { return false };
+        self.free.push(h.index);
+        self.by_key.remove(&entry.key());
+        self.recycle(entry.bytes);
+        true
+    }
+    /// Takes out what has had its time, at most `limit` of each kind.
+    pub(crate) fn purge(&mut self, now: Instant, limit: usize, purged: &mut Purged) {
+        for _ in 0..limit {
+            let Some(&(at, h)) = self.waiting.front() else { break };
+            let waits = self.get(h).is_some_and(|e| e.state == State::Waiting);
+            if waits && at > now {
+                break;
+            }
+            self.waiting.pop_front();
+            if waits && self.remove(h) {
+                purged.expired += 1;
+            }
+        }
+        for _ in 0..limit {
+            match self.settled.front() {
+                Some(&(at, h)) if at <= now || self.get(h).is_none() => {
+                    self.settled.pop_front();
+                    self.remove(h);
+                }
+                _ => break,
+            }
+        }
+    }
+    /// When memory is next given back. One wake-up serves all entries: what counts is compared with
+    /// the time when it is looked up.
+    pub(crate) fn next_sweep(&self) -> Option<Instant> {
+        self.sweep
+    }
+    /// Gives memory back when the time has come.
+    pub(crate) fn sweep(&mut self, now: Instant, purged: &mut Purged) {
+        if self.sweep.is_some_and(|at| at <= now) {
+            self.purge(now, usize::MAX, purged);
+            self.sweep = (!self.by_key.is_empty()).then(|| now + self.interval);
+        }
+    }
+}

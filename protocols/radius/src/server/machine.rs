@@ -1,0 +1,410 @@
+//! The server's machine.
+
+use super::cache::{Cache, Entry, Handle, Purged, State};
+use super::clients::Clients;
+use super::{ClientConfig, Command, Config, ConfigError, Counters, Event, Request, Role};
+use crate::attribute::{Attributes, kind};
+use crate::auth::{
+    self, MessageAuthenticator, Secret, check_accounting_request, check_message_authenticator,
+    covered_authenticator, sign_response,
+};
+use crate::packet::{self, Code, Packet, TooLong};
+use crate::work::WorkMeter;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use usher_core::collections::hash_state;
+use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, SecureRng, Transmit, Work};
+
+/// How many lists are kept for reuse.
+const SPARE: usize = 64;
+
+/// What waits to be sent.
+#[derive(Debug)]
+enum Outgoing {
+    /// The reply of an entry.
+    Kept(Handle),
+    /// A reply that nothing is kept of.
+    Loose(Path, Vec<u8>),
+}
+
+/// A RADIUS server; see the [module](super).
+#[derive(Debug)]
+pub struct Server {
+    clients: Clients,
+    role: Role,
+    retain: Duration,
+    patience: Duration,
+    rng: SecureRng,
+    cache: Cache,
+    ready: VecDeque<Outgoing>,
+    events: VecDeque<Event>,
+    work: WorkMeter,
+    counters: Counters,
+    spare_lists: Vec<Attributes>,
+}
+
+impl Server {
+    /// A server of these clients. Salts are drawn from `rng`.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        Ok(Self {
+            clients: Clients::new(config.clients, hash_state(&mut rng))?,
+            role: config.role,
+            retain: config.retain,
+            patience: config.patience,
+            cache: Cache::new(hash_state(&mut rng), config.retain, config.max_entries),
+            rng,
+            ready: VecDeque::new(),
+            events: VecDeque::new(),
+            work: WorkMeter::default(),
+            counters: Counters::default(),
+            spare_lists: Vec::new(),
+        })
+    }
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// Requests being worked on and replies kept.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.cache.len()
+    }
+    /// The client of an index.
+    ///
+    /// # Panics
+    /// When no [`Request`] of this server had that index.
+    #[must_use]
+    pub fn client(&self, index: u32) -> &ClientConfig {
+        self.clients.get(index)
+    }
+    /// An empty list, reused from an earlier command where there is one.
+    #[must_use]
+    pub fn attributes(&mut self) -> Attributes {
+        self.spare_lists.pop().unwrap_or_default()
+    }
+
+    fn serves(&self, code: Code) -> bool {
+        match code {
+            Code::STATUS_SERVER => true,
+            Code::ACCESS_REQUEST => self.role != Role::Accounting,
+            Code::ACCOUNTING_REQUEST => self.role != Role::Authentication,
+            _ => false,
+        }
+    }
+
+    fn receive(&mut self, now: Instant, path: Path, data: &[u8]) {
+        self.work.request();
+        let Ok(packet) = Packet::parse(data) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Some((client, config)) = self.clients.find(path.remote.ip()) else {
+            self.counters.unknown_client += 1;
+            return;
+        };
+        if !self.serves(packet.code()) {
+            self.counters.wrong_code += 1;
+            return;
+        }
+        let key = (path.remote, path.socket, packet.identifier());
+        let earlier = self.cache.find(&key);
+        if let Some(handle) = earlier
+            && let Some(entry) = self.cache.get_mut(handle)
+            && entry.expires > now
+            && entry.authenticator == *packet.authenticator()
+            && entry.code == packet.code()
+        {
+            if entry.state != State::Answered {
+                self.counters.duplicates_dropped += 1;
+            } else {
+                if !entry.queued {
+                    entry.queued = true;
+                    self.ready.push_back(Outgoing::Kept(handle));
+                }
+                self.counters.duplicates_answered += 1;
+            }
+            return;
+        }
+        let signed = match verify(&packet, config) {
+            Ok(signed) => signed,
+            Err(Refusal::Authenticator) => {
+                self.counters.bad_authenticator += 1;
+                return;
+            }
+            Err(Refusal::Bad) => {
+                self.counters.bad_message_authenticator += 1;
+                return;
+            }
+            Err(Refusal::Missing) => {
+                self.counters.missing_message_authenticator += 1;
+                return;
+            }
+        };
+        let secret = config.secret.clone();
+        if packet.code() == Code::STATUS_SERVER {
+            self.status(path, &packet, &secret);
+            return;
+        }
+        let mut purged = Purged::default();
+        if let Some(handle) = earlier {
+            let waiting = self.cache.get(handle).is_some_and(|e| e.state == State::Waiting);
+            self.cache.remove(handle);
+            self.counters.superseded += u64::from(waiting);
+        }
+        self.cache.purge(now, 2, &mut purged);
+        let room = self.cache.make_room(&mut purged);
+        self.note(purged);
+        if !room {
+            self.counters.overload += 1;
+            return;
+        }
+        let mut bytes = Vec::new();
+        for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
+            bytes.extend_from_slice(&[a.kind, a.value.len() as u8 + 2]);
+            bytes.extend_from_slice(a.value);
+        }
+        let authenticator = *packet.authenticator();
+        let handle = self.cache.insert(
+            now,
+            Entry {
+                path,
+                authenticator,
+                bytes,
+                client,
+                identifier: packet.identifier(),
+                code: packet.code(),
+                signed,
+                state: State::Waiting,
+                queued: false,
+                expires: now + self.patience,
+            },
+        );
+        let mut attributes = self.attributes();
+        attributes.refill(packet.attribute_bytes());
+        self.counters.requests += 1;
+        self.events.push_back(Event::Request(Request {
+            token: handle.token(),
+            client,
+            path,
+            code: packet.code(),
+            identifier: packet.identifier(),
+            attributes,
+            request_authenticator: authenticator,
+            secret,
+        }));
+    }
+
+    fn note(&mut self, purged: Purged) {
+        self.counters.expired += purged.expired;
+        self.counters.evicted += purged.evicted;
+    }
+
+    /// Answers a Status-Server (RFC 5997 §4.2): at once, and without the duplicate cache.
+    fn status(&mut self, path: Path, packet: &Packet<'_>, secret: &Secret) {
+        let code = match self.role {
+            Role::Accounting => Code::ACCOUNTING_RESPONSE,
+            Role::Authentication | Role::Both => Code::ACCESS_ACCEPT,
+        };
+        let mut out = self.cache.buffer();
+        let mut list = self.attributes();
+        for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
+            list.push_concat(a.kind, a.value);
+        }
+        let reply = Reply {
+            code,
+            identifier: packet.identifier(),
+            request_authenticator: packet.authenticator(),
+            message_authenticator: true,
+            salt: 0,
+        };
+        if encode(&mut out, &reply, &list, &[], secret).is_ok() {
+            self.ready.push_back(Outgoing::Loose(path, out));
+            self.counters.status += 1;
+        }
+        self.recycle(list);
+    }
+
+    fn respond(
+        &mut self,
+        now: Instant,
+        token: u64,
+        code: Code,
+        attributes: Attributes,
+    ) -> Result<(), CommandError> {
+        let handle = Handle::from_token(token);
+        let mut out = self.cache.buffer();
+        let entry = self.cache.get(handle).ok_or(CommandError::UnknownToken)?;
+        if entry.state != State::Waiting {
+            return Err(CommandError::WrongState("this request has its answer"));
+        }
+        if !code.answers(entry.code) {
+            return Err(CommandError::Invalid("the code does not answer this request"));
+        }
+        if attributes.get(kind::MESSAGE_AUTHENTICATOR).is_some() {
+            return Err(CommandError::Invalid("the server puts the Message-Authenticator in"));
+        }
+        let given = attributes.get(kind::PROXY_STATE).is_some();
+        let reply = Reply {
+            code,
+            identifier: entry.identifier,
+            request_authenticator: &entry.authenticator,
+            message_authenticator: entry.signed || entry.code == Code::ACCESS_REQUEST,
+            salt: if attributes.has_hidden() { self.rng.next_u32() as u16 } else { 0 },
+        };
+        let secret = &self.clients.get(entry.client).secret;
+        let proxy_state = if given { &[][..] } else { &entry.bytes };
+        if encode(&mut out, &reply, &attributes, proxy_state, secret).is_err() {
+            self.cache.recycle(out);
+            return Err(CommandError::Invalid("the attributes do not fit a packet of 4096 octets"));
+        }
+        if let Some(entry) = self.cache.get_mut(handle) {
+            entry.queued = true;
+            let before = core::mem::replace(&mut entry.bytes, out);
+            self.cache.recycle(before);
+        }
+        self.cache.settle(handle, State::Answered, now + self.retain);
+        self.ready.push_back(Outgoing::Kept(handle));
+        self.counters.responses += 1;
+        self.recycle(attributes);
+        Ok(())
+    }
+
+    fn recycle(&mut self, mut list: Attributes) {
+        if self.spare_lists.len() < SPARE {
+            list.clear();
+            self.spare_lists.push(list);
+        }
+    }
+}
+
+/// Why a request is not believed.
+enum Refusal {
+    Authenticator,
+    Bad,
+    Missing,
+}
+
+/// Whether a request is genuine; answers whether it has a Message-Authenticator.
+fn verify(packet: &Packet<'_>, config: &ClientConfig) -> Result<bool, Refusal> {
+    if packet.code() == Code::ACCOUNTING_REQUEST && !check_accounting_request(packet, &config.secret) {
+        return Err(Refusal::Authenticator);
+    }
+    let covered = covered_authenticator(packet.code(), packet.authenticator(), None);
+    match check_message_authenticator(packet, &covered, &config.secret) {
+        MessageAuthenticator::Good => Ok(true),
+        MessageAuthenticator::Bad => Err(Refusal::Bad),
+        MessageAuthenticator::Absent => {
+            let required = match packet.code() {
+                Code::STATUS_SERVER => true,
+                Code::ACCESS_REQUEST => {
+                    config.require_message_authenticator || packet.get(kind::EAP_MESSAGE).is_some()
+                }
+                _ => false,
+            };
+            if required { Err(Refusal::Missing) } else { Ok(false) }
+        }
+    }
+}
+
+/// What a reply is besides its attributes.
+struct Reply<'a> {
+    code: Code,
+    identifier: u8,
+    request_authenticator: &'a [u8; 16],
+    message_authenticator: bool,
+    salt: u16,
+}
+
+fn encode(
+    out: &mut Vec<u8>,
+    reply: &Reply<'_>,
+    attributes: &Attributes,
+    proxy_state: &[u8],
+    secret: &Secret,
+) -> Result<(), TooLong> {
+    packet::begin(out, reply.code, reply.identifier, reply.request_authenticator);
+    if reply.message_authenticator {
+        auth::reserve(out);
+    }
+    attributes.emit(out, secret.as_bytes(), reply.request_authenticator, reply.salt);
+    out.extend_from_slice(proxy_state);
+    packet::finish(out, 0)?;
+    sign_response(out, reply.message_authenticator, reply.request_authenticator, secret);
+    Ok(())
+}
+
+impl Machine for Server {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Datagram { path, data } => self.receive(now, path, data),
+            Input::Timeout => {
+                let mut purged = Purged::default();
+                self.cache.sweep(now, &mut purged);
+                self.note(purged);
+            }
+            Input::Stream { .. } | Input::Message { .. } | Input::Frame { .. } => {
+                self.counters.not_a_datagram += 1;
+            }
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Respond { token, code, attributes } => self.respond(now, token, code, attributes),
+            Command::Discard { token } => {
+                let handle = Handle::from_token(token);
+                let entry = self.cache.get(handle).ok_or(CommandError::UnknownToken)?;
+                if entry.state != State::Waiting {
+                    return Err(CommandError::WrongState("this request has its answer"));
+                }
+                self.cache.settle(handle, State::Discarded, now + self.retain);
+                self.counters.discarded += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        loop {
+            let path = match self.ready.pop_front()? {
+                Outgoing::Loose(path, bytes) => {
+                    buf.clear();
+                    buf.extend_from_slice(&bytes);
+                    self.cache.recycle(bytes);
+                    path
+                }
+                Outgoing::Kept(handle) => {
+                    let Some(entry) = self.cache.get_mut(handle) else { continue };
+                    entry.queued = false;
+                    buf.clear();
+                    buf.extend_from_slice(&entry.bytes);
+                    entry.path
+                }
+            };
+            self.work.response();
+            return Some(Transmit::Datagram { path });
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        self.cache.next_sweep()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        self.work.poll()
+    }
+}
+
+#[cfg(test)]
+mod tests;
