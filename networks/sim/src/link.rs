@@ -2,7 +2,7 @@
 //! under way on it, in order of arrival.
 
 use crate::addr::HostId;
-use crate::packet::Packet;
+use crate::packet::{Body, PacketRef, Pool};
 use std::collections::VecDeque;
 use usher_core::impair::{Channel, ChannelConfig, Fate};
 use usher_core::{Instant, Rng};
@@ -80,6 +80,14 @@ usher_core::counters! {
     }
 }
 
+/// A packet that will arrive.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    arrives: Instant,
+    packet: PacketRef,
+    corrupted: bool,
+}
+
 /// One direction of a link.
 #[derive(Debug)]
 pub(crate) struct Direction {
@@ -94,7 +102,7 @@ pub(crate) struct Direction {
     pub(crate) tap_out: Option<u32>,
     /// Captured where it arrives.
     pub(crate) tap_in: Option<u32>,
-    under_way: VecDeque<(Instant, bool, Packet)>,
+    under_way: VecDeque<UnderWay>,
     /// The time of the one valid arrival event, if any is in the event queue.
     armed: Option<Instant>,
 }
@@ -124,74 +132,73 @@ impl Direction {
         }
     }
 
-    /// Sends a packet; answers the time for which an arrival event is to be put in the queue, if one is
-    /// needed beyond those already there.
+    /// Sends a packet, which is gone from the pool if it will not arrive; answers the time for which an
+    /// arrival event is to be put in the queue, if one is needed beyond those already there.
     #[inline]
-    pub(crate) fn send(&mut self, now: Instant, packet: Packet) -> Option<Instant> {
-        let frame = matches!(packet.body, crate::packet::Body::Frame(_));
-        let bytes = packet.len + if frame { 0 } else { self.framing.overhead() };
+    pub(crate) fn send(&mut self, now: Instant, packet: PacketRef, pool: &mut Pool) -> Option<Instant> {
+        let p = &pool[packet];
+        let frame = matches!(p.body, Body::Frame(_));
+        let bytes = p.len + if frame { 0 } else { self.framing.overhead() };
         self.stats.offered += 1;
         self.stats.offered_bytes += u64::from(bytes);
-        if packet.is_background() {
+        if p.is_background() {
             self.stats.background += 1;
             self.stats.background_bytes += u64::from(bytes);
         }
-        match self.channel.offer(now, bytes) {
+        let (arrives, corrupted, again) = match self.channel.offer(now, bytes) {
+            Fate::Delivered { arrives, corrupted, again, .. } => (arrives, corrupted, again),
             Fate::QueueFull => {
                 self.stats.queue_full += 1;
-                None
+                pool.take(packet);
+                return None;
             }
             Fate::Lost { .. } => {
                 self.stats.lost += 1;
-                None
+                pool.take(packet);
+                return None;
             }
-            Fate::Delivered { arrives, corrupted, again, .. } => {
-                self.stats.delivered += 1;
-                self.stats.delivered_bytes += u64::from(bytes);
-                self.stats.corrupted += u64::from(corrupted);
-                if let Some(second) = again {
-                    self.stats.delivered += 1;
-                    self.stats.delivered_bytes += u64::from(bytes);
-                    self.insert(arrives, corrupted, packet.clone());
-                    self.insert(second, false, packet);
-                } else {
-                    self.insert(arrives, corrupted, packet);
-                }
-                self.arm()
-            }
+        };
+        let copies = 1 + u64::from(again.is_some());
+        self.stats.delivered += copies;
+        self.stats.delivered_bytes += copies * u64::from(bytes);
+        self.stats.corrupted += u64::from(corrupted);
+        self.insert(UnderWay { arrives, packet, corrupted });
+        if let Some(arrives) = again {
+            let packet = pool.put(pool[packet].clone());
+            self.insert(UnderWay { arrives, packet, corrupted: false });
         }
+        self.arm()
     }
 
     #[inline]
-    fn insert(&mut self, arrives: Instant, corrupted: bool, packet: Packet) {
-        if self.under_way.back().is_none_or(|(last, ..)| *last <= arrives) {
-            self.under_way.push_back((arrives, corrupted, packet));
+    fn insert(&mut self, new: UnderWay) {
+        if self.under_way.back().is_none_or(|last| last.arrives <= new.arrives) {
+            self.under_way.push_back(new);
         } else {
-            let at = self.under_way.partition_point(|(t, ..)| *t <= arrives);
-            self.under_way.insert(at, (arrives, corrupted, packet));
+            let at = self.under_way.partition_point(|u| u.arrives <= new.arrives);
+            self.under_way.insert(at, new);
         }
     }
 
     #[inline]
     fn arm(&mut self) -> Option<Instant> {
-        let (first, ..) = self.under_way.front()?;
-        if self.armed.is_some_and(|armed| armed <= *first) {
+        let first = self.under_way.front()?.arrives;
+        if self.armed.is_some_and(|armed| armed <= first) {
             return None;
         }
-        self.armed = Some(*first);
+        self.armed = Some(first);
         self.armed
     }
 
     /// Takes the packet that arrives at `now` (with whether it is damaged), and the time of the next
     /// arrival event to put in the queue. An event that a reordered packet has made stale gives nothing.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Instant) -> Option<(bool, Packet, Option<Instant>)> {
+    pub(crate) fn arrive(&mut self, now: Instant) -> Option<(bool, PacketRef, Option<Instant>)> {
         if self.armed != Some(now) {
             return None;
         }
-        let (_, corrupted, packet) = self.under_way.pop_front()?;
+        let UnderWay { packet, corrupted, .. } = self.under_way.pop_front()?;
         self.armed = None;
-        let next = self.arm();
-        Some((corrupted, packet, next))
+        Some((corrupted, packet, self.arm()))
     }
 }

@@ -96,6 +96,50 @@ pub(crate) struct Packet {
     pub body: Body,
 }
 
+/// A packet in the [`Pool`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PacketRef(u32);
+
+/// All packets that are under way, so that hops move a number and not the packet.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    packets: Vec<Packet>,
+    free: Vec<PacketRef>,
+}
+
+impl Pool {
+    /// Puts a packet in.
+    #[inline]
+    pub(crate) fn put(&mut self, packet: Packet) -> PacketRef {
+        match self.free.pop() {
+            Some(at) => {
+                self.packets[at.0 as usize] = packet;
+                at
+            }
+            None => {
+                self.packets.push(packet);
+                PacketRef(self.packets.len() as u32 - 1)
+            }
+        }
+    }
+    /// Takes a packet out.
+    #[inline]
+    pub(crate) fn take(&mut self, at: PacketRef) -> Packet {
+        self.free.push(at);
+        let p = &mut self.packets[at.0 as usize];
+        let body = std::mem::replace(&mut p.body, Body::Frame(Payload::default()));
+        Packet { body, ..*p }
+    }
+}
+
+impl std::ops::Index<PacketRef> for Pool {
+    type Output = Packet;
+    #[inline]
+    fn index(&self, at: PacketRef) -> &Packet {
+        &self.packets[at.0 as usize]
+    }
+}
+
 /// Bytes of a UDP header.
 pub const UDP_HEADER: u32 = 8;
 

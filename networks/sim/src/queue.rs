@@ -20,7 +20,9 @@ pub struct EventQueue<T> {
     /// Events of exactly `now`, from `next` on.
     current: Vec<T>,
     next: usize,
-    /// Per level, which slots hold something.
+    /// Which levels hold something.
+    levels: u16,
+    /// Per level, which slots do.
     occupied: [u64; LEVELS],
     slots: Vec<Vec<(u64, T)>>,
     spare: Vec<(u64, T)>,
@@ -33,6 +35,7 @@ impl<T: Copy> Default for EventQueue<T> {
             now: 0,
             current: Vec::new(),
             next: 0,
+            levels: 0,
             occupied: [0; LEVELS],
             slots: (0..LEVELS * SLOTS).map(|_| Vec::new()).collect(),
             spare: Vec::new(),
@@ -73,6 +76,7 @@ impl<T: Copy> EventQueue<T> {
         }
         let level = ((63 - differs.leading_zeros()) / DIGIT_BITS) as usize;
         let digit = (at >> (level as u32 * DIGIT_BITS)) as usize & (SLOTS - 1);
+        self.levels |= 1 << level;
         self.occupied[level] |= 1 << digit;
         self.slots[level * SLOTS + digit].push((at, event));
     }
@@ -99,7 +103,10 @@ impl<T: Copy> EventQueue<T> {
     fn advance(&mut self, until: u64) -> bool {
         self.current.clear();
         self.next = 0;
-        let Some(level) = self.occupied.iter().position(|o| *o != 0) else { return false };
+        if self.levels == 0 {
+            return false;
+        }
+        let level = self.levels.trailing_zeros() as usize;
         let digit = self.occupied[level].trailing_zeros() as usize;
         let shift = level as u32 * DIGIT_BITS;
         // The bucket's earliest possible time: the present's higher digits, this digit, zeros below.
@@ -110,6 +117,9 @@ impl<T: Copy> EventQueue<T> {
             return false;
         }
         self.occupied[level] &= !(1 << digit);
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
         let mut bucket =
             std::mem::replace(&mut self.slots[level * SLOTS + digit], std::mem::take(&mut self.spare));
         // Without a smaller digit to sort by, all entries share one time; otherwise the earliest of them

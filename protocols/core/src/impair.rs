@@ -114,6 +114,8 @@ pub struct Channel {
     rng: Rng,
     /// Nothing is left to chance: the common case of a clean link costs no draw.
     clean: bool,
+    /// Nanoseconds that a byte takes, where that is a whole number: a product in place of a division.
+    per_byte: Option<u64>,
     busy_until: Instant,
     last_arrival: Instant,
     /// Departure time and size of each packet that waits or is being sent.
@@ -131,10 +133,12 @@ impl Channel {
             && config.reorder == 0.0
             && config.corrupt == 0.0
             && config.jitter.is_zero();
+        let per_byte = config.rate.filter(|r| *r > 0 && 8_000_000_000 % r == 0).map(|r| 8_000_000_000 / r);
         Self {
             config,
             rng,
             clean,
+            per_byte,
             busy_until: Instant::ZERO,
             last_arrival: Instant::ZERO,
             waiting: VecDeque::new(),
@@ -157,6 +161,9 @@ impl Channel {
 
     /// How long `bytes` occupy the medium.
     pub fn transmission_time(&self, bytes: u32) -> Duration {
+        if let Some(per_byte) = self.per_byte {
+            return Duration::from_nanos(u64::from(bytes) * per_byte);
+        }
         match self.config.rate {
             Some(rate) if rate > 0 => {
                 Duration::from_nanos((u64::from(bytes) * 8_000_000_000 + rate / 2) / rate)

@@ -6,6 +6,7 @@ use crate::app::Application;
 use crate::capture::Tap;
 use crate::cpu::{Cpu, CpuConfig};
 use crate::link::{Direction, LinkConfig, LinkId};
+use crate::packet::Pool;
 use crate::queue::EventQueue;
 use crate::tcp;
 use std::collections::VecDeque;
@@ -200,6 +201,7 @@ impl<A: Application> Builder<A> {
             queue: EventQueue::new(),
             hosts: self.hosts,
             directions: self.directions,
+            pool: Pool::default(),
             apps: self.apps,
             conns: Vec::new(),
             free_conns: Vec::new(),

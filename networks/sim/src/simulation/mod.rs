@@ -12,7 +12,7 @@ use crate::app::{Application, Op};
 use crate::capture::Tap;
 use crate::cpu::{Cpu, CpuStats};
 use crate::link::{Direction, LinkId, LinkStats};
-use crate::packet::Packet;
+use crate::packet::{Packet, Pool};
 use crate::queue::EventQueue;
 use crate::reassembly::Reassembly;
 use crate::tcp;
@@ -161,6 +161,7 @@ pub struct Simulation<A: Application, O> {
     queue: EventQueue<Event>,
     hosts: Vec<Host<A::Report>>,
     directions: Vec<Direction>,
+    pool: Pool,
     apps: Vec<AppSlot<A>>,
     conns: Vec<Conn>,
     free_conns: Vec<u32>,

@@ -4,7 +4,7 @@ use super::{Event, Route, Simulation};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
-use crate::packet::{Body, Datagram, Fragment, Packet, Payload, UDP_HEADER};
+use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, UDP_HEADER};
 use std::sync::Arc;
 
 impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
@@ -19,15 +19,19 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let (host, port) = (direction.to, direction.to_port);
         self.packet_hops += 1;
         if let Some(interface) = direction.tap_in {
-            self.tap(index, interface, false, &packet, corrupted);
+            self.tap(index, interface, false, packet, corrupted);
         }
         if corrupted {
             self.stats.damaged += 1;
+            self.pool.take(packet);
             return;
         }
-        if packet.dst != host {
-            self.send(host, packet);
-        } else if let Body::Frame(payload) = packet.body {
+        if self.pool[packet].dst != host {
+            self.route(host, packet);
+            return;
+        }
+        let packet = self.pool.take(packet);
+        if let Body::Frame(payload) = packet.body {
             if let Some(app) = self.hosts[host.0 as usize].frames_to {
                 self.deliver(app, Delivery::Frame { port, payload });
             }
@@ -37,37 +41,42 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     #[cold]
-    fn tap(&mut self, index: u32, interface: u32, outward: bool, packet: &Packet, corrupted: bool) {
+    fn tap(&mut self, index: u32, interface: u32, outward: bool, packet: PacketRef, corrupted: bool) {
         let Some(tap) = &mut self.tap else { return };
         let d = &self.directions[index as usize];
         let to = (d.to, d.to_port);
-        ip::serialise(self.version, packet, d.framing, d.from, to, corrupted, &mut self.tap_buf);
+        ip::serialise(self.version, &self.pool[packet], d.framing, d.from, to, corrupted, &mut self.tap_buf);
         tap.packet(self.now, interface, outward, &self.tap_buf);
     }
 
-    /// Sends or forwards a packet from `host`.
+    /// Sends a packet from `host`.
     #[inline]
     pub(super) fn send(&mut self, host: HostId, packet: Packet) {
+        if packet.dst == host {
+            self.loopback.push_back(packet);
+            self.queue.push(self.now, Event::Loopback);
+        } else {
+            let packet = self.pool.put(packet);
+            self.route(host, packet);
+        }
+    }
+
+    /// Sends or forwards a packet from `host` on its way to another.
+    #[inline]
+    fn route(&mut self, host: HostId, packet: PacketRef) {
+        let p = &self.pool[packet];
         let direction = match &self.hosts[host.0 as usize].route {
-            _ if packet.dst == host => {
-                self.loopback.push_back(packet);
-                self.queue.push(self.now, Event::Loopback);
-                return;
-            }
             Route::Default(d) => *d,
-            Route::Table(table) => match table.get(packet.dst.0 as usize) {
-                Some(&d) if d != super::NONE => d,
-                _ => {
-                    self.stats.no_route += 1;
-                    return;
-                }
-            },
-            Route::None => {
-                self.stats.no_route += 1;
-                return;
-            }
+            Route::Table(table) => table.get(p.dst.0 as usize).copied().unwrap_or(super::NONE),
+            Route::None => super::NONE,
         };
-        if packet.len > self.directions[direction as usize].mtu {
+        let Some(link) = self.directions.get(direction as usize) else {
+            self.stats.no_route += 1;
+            self.pool.take(packet);
+            return;
+        };
+        if p.len > link.mtu {
+            let packet = self.pool.take(packet);
             self.fragment(host, direction, packet);
         } else {
             self.transmit(direction, packet);
@@ -75,12 +84,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     #[inline]
-    fn transmit(&mut self, index: u32, packet: Packet) {
+    fn transmit(&mut self, index: u32, packet: PacketRef) {
         if let Some(interface) = self.directions[index as usize].tap_out {
-            self.tap(index, interface, true, &packet, false);
+            self.tap(index, interface, true, packet, false);
         }
         let direction = &mut self.directions[index as usize];
-        if let Some(at) = direction.send(self.now, packet) {
+        if let Some(at) = direction.send(self.now, packet, &mut self.pool) {
             self.queue.push(at, Event::Arrive(index));
         }
     }
@@ -113,16 +122,14 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let len = room.min(total - offset);
             let more = offset + len < total || last_more;
             let fragment = Fragment { id, offset: base + offset, len, more, whole: whole.clone() };
-            self.transmit(
-                direction,
-                Packet {
-                    src: packet.src,
-                    dst: packet.dst,
-                    len: header + len,
-                    ident: packet.ident,
-                    body: Body::Fragment(Box::new(fragment)),
-                },
-            );
+            let fragment = self.pool.put(Packet {
+                src: packet.src,
+                dst: packet.dst,
+                len: header + len,
+                ident: packet.ident,
+                body: Body::Fragment(Box::new(fragment)),
+            });
+            self.transmit(direction, fragment);
             offset += len;
         }
     }
@@ -183,7 +190,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             return;
         };
         let dst = self.directions[direction as usize].to;
-        let packet = Packet { src: host, dst, len: payload.len, ident: 0, body: Body::Frame(payload) };
+        let frame = Packet { src: host, dst, len: payload.len, ident: 0, body: Body::Frame(payload) };
+        let packet = self.pool.put(frame);
         self.transmit(direction, packet);
     }
 
