@@ -43,8 +43,8 @@ impl SendBuffer {
             if seq::le(end, *at) {
                 break;
             }
-            let skip = seq::ahead(start, *at) as usize;
-            let to = seq::ahead(*at, start) as usize;
+            let skip = seq::ahead(*at, start) as usize;
+            let to = seq::ahead(start, *at) as usize;
             let n = (data.len() - skip).min(out.len() - to);
             out[to..to + n].copy_from_slice(&data[skip..skip + n]);
         }

@@ -1,0 +1,126 @@
+//! When acknowledgements leave (RFC 1122 §4.2.3.2, RFC 5681 §4.2).
+
+use super::*;
+
+#[test]
+fn a_lone_segment_is_acknowledged_after_200_ms() {
+    let mut s = Script::open(config());
+    s.run_to(10);
+    s.inject("P. 1:201(200) ack 1");
+    s.hear(&["data 200"]);
+    assert_eq!(s.c.poll_timeout(), Some(ms(210)));
+    s.run_to(1000);
+    s.expect(&["210 . 1:1(0) ack 201"]);
+    assert_eq!(s.c.stats().pure_acks_sent, 2, "the handshake's and this");
+}
+
+#[test]
+fn every_second_segment_is_acknowledged_at_once() {
+    let mut s = Script::open(config());
+    for (seq, at) in [(1, 10), (201, 20), (401, 30), (601, 40)] {
+        s.run_to(at);
+        s.inject(&format!("P. {seq}:0(200) ack 1"));
+    }
+    s.expect(&["20 . 1:1(0) ack 401", "40 . 1:1(0) ack 801"]);
+    assert_eq!(s.c.poll_timeout(), None);
+}
+
+#[test]
+fn the_count_can_be_another_or_that_of_full_segments() {
+    let every = |every| Config { delayed_ack: Some(DelayedAck { every, ..Default::default() }), ..config() };
+    let mut s = Script::open(every(AckEvery::Segments(3)));
+    for seq in [1, 201, 401] {
+        s.inject(&format!("P. {seq}:0(200) ack 1"));
+    }
+    s.expect(&["0 . 1:1(0) ack 601"]);
+
+    let mut s = Script::open(every(AckEvery::FullSized(2)));
+    for seq in [1, 201, 401] {
+        s.inject(&format!("P. {seq}:0(200) ack 1"));
+    }
+    s.expect(&[]);
+    s.inject(". 601:0(1000) ack 1");
+    s.expect(&[]);
+    s.inject(". 1601:0(400) ack 1");
+    s.expect(&["0 . 1:1(0) ack 2001"]);
+}
+
+#[test]
+fn without_delay_every_segment_is_acknowledged() {
+    let mut s = Script::open(Config { delayed_ack: None, ..config() });
+    s.inject("P. 1:201(200) ack 1");
+    s.inject("P. 201:401(200) ack 1");
+    s.expect(&["0 . 1:1(0) ack 201", "0 . 1:1(0) ack 401"]);
+}
+
+#[test]
+fn an_answer_carries_the_acknowledgement() {
+    for delayed_ack in [None, Some(DelayedAck::default())] {
+        let mut s = Script::open(Config { delayed_ack, ..config() });
+        let before = s.c.stats().pure_acks_sent;
+        for i in 0..3u32 {
+            let seq = 1 + 200 * i;
+            s.feed(&format!("P. {seq}:0(200) ack {seq}"));
+            s.write(200);
+            s.expect(&[&format!("0 P. {seq}:{}(200) ack {}", seq + 200, seq + 200)]);
+        }
+        s.run_to(900);
+        s.expect(&[]);
+        assert_eq!(s.c.stats().pure_acks_sent, before);
+    }
+}
+
+#[test]
+fn a_gap_and_its_filling_are_acknowledged_at_once() {
+    let mut s = Script::open(config());
+    s.inject(". 1001:2001(1000) ack 1");
+    s.inject(". 3001:4001(1000) ack 1");
+    s.inject(". 1:1001(1000) ack 1");
+    s.inject(". 2001:3001(1000) ack 1");
+    let ack = |n| format!("0 . 1:1(0) ack {n}");
+    s.expect(&[&ack(1), &ack(1), &ack(2001), &ack(4001)]);
+    s.hear(&["data 2000", "data 2000"]);
+    assert_eq!(s.c.stats().out_of_order, 2);
+}
+
+#[test]
+fn duplicates_are_acknowledged_and_not_delivered() {
+    let mut s = Script::open(config());
+    s.inject("P. 1:201(200) ack 1");
+    s.inject("P. 1:201(200) ack 1");
+    s.expect(&["0 . 1:1(0) ack 201"]);
+    s.inject("P. 101:301(200) ack 1");
+    s.hear(&["data 200", "data 100"]);
+    assert_eq!(s.c.stats().duplicate_data, 1);
+}
+
+#[test]
+fn a_fin_is_acknowledged_at_once() {
+    let mut s = Script::open(config());
+    s.inject("FP. 1:201(200) ack 1");
+    s.expect(&["0 . 1:1(0) ack 202"]);
+    s.hear(&["data 200", "peer closed"]);
+}
+
+#[test]
+fn a_small_buffer_does_not_wait_for_the_timer() {
+    let mut s = Script::connect(Config { receive_buffer: 1500, ..config() });
+    s.inject("S. 0:0(0) ack 1 <mss 1000>");
+    s.inject(". 1:1001(1000) ack 1");
+    s.expect(&[
+        "0 S 0:0(0) win 1500 <mss 1000>",
+        "0 . 1:1(0) ack 1 win 1500",
+        "0 . 1:1(0) ack 1001 win 1500",
+    ]);
+}
+
+#[test]
+fn data_beyond_the_window_is_cut_off() {
+    let mut s = Script::connect(Config { receive_buffer: 500, ..config() });
+    s.inject("S. 0:0(0) ack 1 <mss 1000>");
+    s.inject("F. 1:1001(1000) ack 1");
+    s.hear(&["connected", "data 500"]);
+    assert_eq!(s.c.state(), State::Established, "the FIN lay beyond it");
+    s.inject(". 1101:0(10) ack 1");
+    assert_eq!(s.c.stats().unacceptable, 1);
+}
