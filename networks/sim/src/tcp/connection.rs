@@ -335,6 +335,7 @@ impl Connection {
     /// # Errors
     /// [`CommandError::WrongState`] after [`shutdown`](Self::shutdown), [`abort`](Self::abort) or the end
     /// of the connection; [`CommandError::Full`] where more than 1 GiB would wait. Nothing was taken then.
+    #[inline]
     pub fn write(&mut self, data: Data<'_>) -> Result<(), CommandError> {
         if self.fin_queued || !self.can_send() {
             return Err(CommandError::WrongState("the connection takes no more data"));
@@ -418,6 +419,7 @@ impl Connection {
 
     /// The next event; poll until `None`. Data is delivered before the close that follows it.
     #[must_use]
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.unread > 0 && !self.pending.connected {
             if let Some(event) = self.take_data() {
@@ -440,6 +442,7 @@ impl Connection {
         self.pending.closed.take().map(Event::Closed)
     }
 
+    #[inline]
     fn take_data(&mut self) -> Option<Event> {
         let limit = if self.auto_read { self.unread } else { self.unread.min(self.credit) };
         if limit == 0 {
@@ -465,6 +468,7 @@ impl Connection {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due; it may move either way after every call.
     #[must_use]
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let at = self.timer_at.min(self.ack_at);
         (at != Instant::FAR_FUTURE).then_some(at)

@@ -1,7 +1,7 @@
 //! Arriving segments (RFC 9293 §3.10.7).
 
 use super::connection::{Connection, State};
-use super::receive_buffer::cut;
+use super::receive_buffer::{Unread, cut};
 use super::segment::{Flags, Segment};
 use super::{AckEvery, seq};
 use std::sync::Arc;
@@ -148,6 +148,7 @@ impl Connection {
     }
 
     /// Any part of `[start, start + space)` lies in the announced window (§3.10.7.4, first check).
+    #[inline]
     fn in_window(&self, start: u32, space: u32) -> bool {
         let window = self.rcv_edge.wrapping_sub(self.rcv_nxt);
         let offset = start.wrapping_sub(self.rcv_nxt);
@@ -228,6 +229,7 @@ impl Connection {
     }
 
     /// Takes the segment's data and FIN (§3.10.7.4, seventh and eighth checks).
+    #[inline]
     fn take_text(&mut self, now: Instant, start: u32, s: &Segment, fin: bool) {
         if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
             if fin && self.state == State::TimeWait {
@@ -268,6 +270,7 @@ impl Connection {
         self.wake |= self.ack_now;
     }
 
+    #[inline]
     fn take_in_order(&mut self, now: Instant, to: u32, len: u32, data: Option<Arc<[u8]>>) {
         self.rcv_nxt = to;
         self.deliver(len, data);
@@ -299,19 +302,24 @@ impl Connection {
     }
 
     /// Puts in-order data where the application reads it.
+    #[inline]
     fn deliver(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         if data.is_some() || self.chunks.is_some() {
-            let unread = self.unread;
-            let chunks = self.chunks.get_or_insert_with(|| {
-                let mut chunks = Box::<super::receive_buffer::Unread>::default();
-                if unread > 0 {
-                    chunks.push(unread, None);
-                }
-                chunks
-            });
-            chunks.push(len, data);
+            self.keep_chunk(len, data);
         }
         self.unread += len;
+    }
+
+    fn keep_chunk(&mut self, len: u32, data: Option<Arc<[u8]>>) {
+        let unread = self.unread;
+        let chunks = self.chunks.get_or_insert_with(|| {
+            let mut chunks = Box::<Unread>::default();
+            if unread > 0 {
+                chunks.push(unread, None);
+            }
+            chunks
+        });
+        chunks.push(len, data);
     }
 
     /// Processes the FIN once all before it has come.

@@ -15,13 +15,22 @@ impl Connection {
             return None;
         }
         let segment = self.output(now);
-        match segment {
-            Some(_) => self.stats.segments_sent += 1,
-            None => self.wake = false,
+        if segment.is_some() {
+            self.stats.segments_sent += 1;
+            // Spares the common case, a dialogue, a second look.
+            self.wake = self.nxt != self.end
+                || self.fin_queued
+                || self.ack_now
+                || self.resend_now
+                || self.in_recovery
+                || self.reply.is_some();
+        } else {
+            self.wake = false;
         }
         segment
     }
 
+    #[inline]
     fn output(&mut self, now: Instant) -> Option<Segment> {
         if let Some(reply) = self.reply.take() {
             return Some(*reply);
@@ -78,25 +87,22 @@ impl Connection {
     }
 
     /// The next data or FIN segment, if one may leave.
+    #[inline]
     fn data(&mut self, now: Instant) -> Option<Segment> {
         if std::mem::take(&mut self.resend_now) && self.una != self.max {
             return Some(self.resend(now));
         }
-        if self.nxt == self.end.wrapping_add(1) || (self.nxt == self.end && !self.fin_queued) {
-            // All is sent; only SACK recovery may still find something to repeat.
-            return if self.in_recovery && self.sack_ok { self.repair(now) } else { None };
-        }
-        if self.una == self.max && self.config.restart_after_idle {
-            self.restart_after_idle(now);
-        }
         if self.in_recovery && self.sack_ok {
             return self.repair(now);
         }
-        if let Some(board) = &self.scoreboard {
-            if let Some(end) = board.sacked_end(self.nxt) {
-                self.nxt = end;
-                return self.data(now);
-            }
+        if let Some(end) = self.scoreboard.as_ref().and_then(|b| b.sacked_end(self.nxt)) {
+            self.nxt = end;
+        }
+        if !self.unsent() {
+            return None;
+        }
+        if self.una == self.max && self.config.restart_after_idle {
+            self.restart_after_idle(now);
         }
         let in_flight = self.nxt.wrapping_sub(self.una);
         let mut cwnd = self.congestion.cwnd;
@@ -104,6 +110,12 @@ impl Connection {
             cwnd += self.dup_acks.min(2) * self.mss;
         }
         self.new_data(now, cwnd.saturating_sub(in_flight))
+    }
+
+    /// Data or a FIN waits beyond `nxt`.
+    #[inline]
+    fn unsent(&self) -> bool {
+        self.nxt != self.end.wrapping_add(1) && (self.nxt != self.end || self.fin_queued)
     }
 
     /// RFC 5681 §4.1.
@@ -115,17 +127,21 @@ impl Connection {
     }
 
     /// Largest payload now: SACK blocks take from it.
+    #[inline]
     fn room(&self) -> u32 {
-        if self.sack_ok && self.reassembly.is_some() {
-            let len = self.options(Instant::ZERO).map_or(0, |o| o.wire_len());
-            let base = if self.timestamps.is_some() { 12 } else { 0 };
-            return self.mss - (len - base).min(self.mss / 2);
-        }
-        self.mss
+        if self.sack_ok && self.reassembly.is_some() { self.room_beside_blocks() } else { self.mss }
+    }
+
+    #[cold]
+    fn room_beside_blocks(&self) -> u32 {
+        let len = self.options(Instant::ZERO).map_or(0, |o| o.wire_len());
+        let base = if self.timestamps.is_some() { 12 } else { 0 };
+        self.mss - (len - base).min(self.mss / 2)
     }
 
     /// Sends from `nxt` what congestion control, the window, silly-window avoidance and Nagle let go
     /// (RFC 9293 §3.8.6.2.1); `allowed` bytes are congestion control's share.
+    #[inline]
     fn new_data(&mut self, now: Instant, allowed: u32) -> Option<Segment> {
         let waiting = seq::ahead(self.nxt, self.end);
         let room = self.room();
@@ -217,8 +233,9 @@ impl Connection {
         if let Some((at, end)) = board.next_gap(self.una, rule, true) {
             return Some(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
         }
-        let unsent = self.nxt != self.end.wrapping_add(1) && (self.nxt != self.end || self.fin_queued);
-        if unsent && let Some(segment) = self.new_data(now, allowed) {
+        if self.unsent()
+            && let Some(segment) = self.new_data(now, allowed)
+        {
             return Some(segment);
         }
         let board = self.scoreboard.as_mut()?;
@@ -236,6 +253,7 @@ impl Connection {
     }
 
     /// Sends data at `at`, be it new or not.
+    #[inline]
     fn send(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Segment {
         let mut flags = Flags::ACK;
         let data_end = at.wrapping_add(len);

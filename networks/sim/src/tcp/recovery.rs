@@ -48,6 +48,7 @@ impl Connection {
         self.state != State::Closed
     }
 
+    #[inline]
     fn update_window(&mut self, s: &Segment) {
         let newer = seq::lt(self.wl1, s.seq) || (self.wl1 == s.seq && seq::le(self.wl2, s.ack));
         if !newer || seq::lt(s.ack, self.una) {
@@ -63,6 +64,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn new_ack(&mut self, now: Instant, s: &Segment) {
         let ack = s.ack;
         let acked = ack.wrapping_sub(self.una);
