@@ -15,6 +15,8 @@ pub mod dictionary;
 pub mod fuzz;
 pub mod packet;
 pub mod server;
+#[cfg(test)]
+mod testing;
 pub mod vectors;
 mod work;
 

@@ -1,1 +1,76 @@
+use super::*;
+use proptest::prelude::*;
 
+#[test]
+fn an_eap_packet_goes_in_pieces_of_253() {
+    let packet: Vec<u8> = (0..600).map(|i| i as u8).collect();
+    let mut a = Attributes::new();
+    a.push_eap(&packet);
+    assert_eq!(a.iter().map(|a| a.value.len()).collect::<Vec<_>>(), [253, 253, 94]);
+    let mut joined = Vec::new();
+    assert!(a.eap(&mut joined) && joined == packet);
+    assert!(!Attributes::new().eap(&mut joined));
+}
+
+#[test]
+fn every_limit_is_the_longest_that_fits() {
+    let mut a = Attributes::new();
+    let long = [7; 254];
+    assert!(a.push_bytes(1, &long[..253]).is_ok() && a.push_bytes(1, &long).is_err());
+    assert!(
+        a.push_tagged_bytes(82, 1, &long[..252]).is_ok() && a.push_tagged_bytes(82, 1, &long[..253]).is_err()
+    );
+    assert!(a.push_vendor(9, 1, &long[..247]).is_ok() && a.push_vendor(9, 1, &long[..248]).is_err());
+    assert!(a.push_extended(241, 1, &long[..252]).is_ok() && a.push_extended(241, 1, &long[..253]).is_err());
+    assert!(a.push_evs(241, 9, 1, &long[..247]).is_ok() && a.push_evs(241, 9, 1, &long[..248]).is_err());
+    assert!(a.push_user_password(&long[..128]).is_ok() && a.push_user_password(&long[..129]).is_err());
+    assert!(
+        a.push_tunnel_password(1, &long[..239]).is_ok() && a.push_tunnel_password(1, &long[..240]).is_err()
+    );
+    assert!(a.push_vendor_salted(9, 1, &long[..239]).is_ok());
+    assert!(a.push_vendor_salted(9, 1, &long[..240]).is_err());
+    assert_eq!(Attributes::from_wire(a.as_bytes()).unwrap().iter().count(), 8);
+}
+
+#[test]
+fn typed_values_come_back() {
+    let mut a = Attributes::new();
+    a.push_u32(5, 7).push_ipv4(4, Ipv4Addr::new(10, 0, 0, 1)).push_tagged_u32(64, 3, 13);
+    a.push_tagged_bytes(81, 2, b"42").unwrap().push_vendor(311, 9, b"x").unwrap();
+    assert_eq!((a.get_u32(5), a.get_ipv4(4)), (Some(7), Some(Ipv4Addr::new(10, 0, 0, 1))));
+    assert_eq!(a.get_tagged_u32(64), Some(Tagged { tag: Some(3), value: 13 }));
+    assert_eq!(a.get_tagged(81), Some(Tagged { tag: Some(2), value: &b"42"[..] }));
+    assert_eq!(a.get_vendor(311, 9), Some(&b"x"[..]));
+    assert_eq!((a.get_vendor(311, 8), a.get_u32(1)), (None, None));
+}
+
+#[test]
+fn removing_moves_what_is_to_be_hidden() {
+    let mut a = Attributes::new();
+    a.push_bytes(33, b"gone").unwrap().push_user_password(b"pw").unwrap();
+    assert_eq!(a.remove(33), 1);
+    let mut out = Vec::new();
+    a.emit(&mut out, b"s", &[1; 16], 0);
+    assert_eq!(crate::attribute::reveal_password(b"s", &[1; 16], &out[2..]).unwrap(), b"pw");
+    assert!(!format!("{a:?}").contains("7077"), "{a:?}");
+    assert_eq!((a.remove(2), a.has_hidden()), (1, false));
+}
+
+#[test]
+fn a_fragment_that_promises_more_is_not_an_attribute() {
+    let mut a = Attributes::new();
+    a.push_bytes(245, &[1, 0x80, 5]).unwrap().push_bytes(245, &[2, 0, 6]).unwrap();
+    assert_eq!(a.get_extended(245, 1), None);
+    assert_eq!(a.get_extended(245, 2).unwrap(), &[6][..]);
+}
+
+proptest! {
+    #[test]
+    fn extended_values_come_back(ext: u8, kind in 245u8..=246, value in proptest::collection::vec(any::<u8>(), 0..1200)) {
+        let mut a = Attributes::new();
+        a.push_u32(5, 1).push_long_extended(kind, ext, &value).push_u32(6, 1);
+        prop_assert_eq!(a.get_extended(kind, ext).unwrap(), &value[..]);
+        let wire = Attributes::from_wire(a.as_bytes()).unwrap();
+        prop_assert_eq!(wire, a);
+    }
+}

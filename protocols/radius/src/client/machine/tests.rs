@@ -1,1 +1,250 @@
+use super::*;
+use crate::Secret;
+use crate::client::{Failover, Retransmission, ServerConfig};
+use crate::server::{self, Server};
+use crate::testing::*;
 
+/// Second, path and octets of each transmission.
+type Log = Vec<(u64, Path, Vec<u8>)>;
+
+/// Runs the client alone and answers when it sent, what, and when it gave up.
+fn run(client: &mut Client) -> (Log, Option<u64>) {
+    let (mut log, mut now) = (Vec::new(), Instant::ZERO);
+    loop {
+        for (path, bytes) in sent(client, now) {
+            log.push((now.as_nanos() / 1_000_000_000, path, bytes));
+        }
+        if let Some(Event::TimedOut { .. }) = client.poll_event() {
+            return (log, Some(now.as_nanos() / 1_000_000_000));
+        }
+        let Some(next) = client.poll_timeout() else { return (log, None) };
+        now = next;
+        client.handle(now, Input::Timeout);
+    }
+}
+
+/// The server's answer to a request.
+fn answer(server: &mut Server, request: &[u8], code: Code, attributes: Attributes) -> Vec<u8> {
+    arrive(server, at(0.0), NEAR, request);
+    let Some(server::Event::Request(r)) = server.poll_event() else { panic!("not taken") };
+    server.command(at(0.0), server::Command::Respond { token: r.token, code, attributes }).unwrap();
+    sent(server, at(0.0)).remove(0).1
+}
+
+#[test]
+fn rfc_5080_sends_at_0_2_6_14_and_gives_up_at_30_seconds() {
+    let mut c = client_with(|_| {});
+    ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
+    let (log, end) = run(&mut c);
+    assert_eq!(log.iter().map(|l| l.0).collect::<Vec<_>>(), [0, 2, 6, 14]);
+    assert_eq!(end, Some(30));
+    assert!(log.iter().all(|l| l.2 == log[0].2), "the same octets each time");
+    assert_eq!((c.counters().requests, c.counters().retransmissions, c.counters().timeouts), (1, 3, 1));
+    assert_eq!((c.outstanding(), c.poll_timeout()), (0, None));
+}
+
+#[test]
+fn a_fixed_interval_has_its_count() {
+    let mut c = client_with(|c| {
+        c.retransmission = Retransmission::Fixed { interval: Duration::from_secs(3), count: 3 };
+    });
+    ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
+    let (log, end) = run(&mut c);
+    assert_eq!((log.iter().map(|l| l.0).collect::<Vec<_>>(), end), (vec![0, 3, 6], Some(9)));
+}
+
+#[test]
+fn acct_delay_time_is_renewed_under_a_new_identifier() {
+    let mut c = client_with(|_| {});
+    let mut a = Attributes::new();
+    a.push_u32(kind::ACCT_STATUS_TYPE, 1).push_u32(kind::ACCT_DELAY_TIME, 5);
+    ask(&mut c, at(0.0), 1, Code::ACCOUNTING_REQUEST, a);
+    let (log, _) = run(&mut c);
+    let packets: Vec<_> = log.iter().map(|l| Packet::parse(&l.2).unwrap()).collect();
+    let delays: Vec<_> = packets.iter().map(|p| p.get(kind::ACCT_DELAY_TIME).unwrap()[3]).collect();
+    assert_eq!(delays, [5, 7, 11, 19]);
+    for (i, p) in packets.iter().enumerate() {
+        assert_eq!(p.identifier(), packets[0].identifier().wrapping_add(i as u8));
+        assert!(auth::check_accounting_request(p, &secret()));
+    }
+    assert_eq!(c.counters().renewals, 3);
+}
+
+#[test]
+fn failover_moves_to_the_next_server_and_back_after_a_while() {
+    let mut c = client_with(|c| {
+        c.servers.push(ServerConfig::new(far(1), Secret::new(b"another")));
+        c.groups = vec![vec![0, 1]];
+        c.failover = Some(Failover { after: 2, revive: Duration::from_secs(100) });
+    });
+    let request = |token| Command::Request {
+        token,
+        target: Target::Group(0),
+        code: Code::ACCESS_REQUEST,
+        attributes: user(),
+    };
+    c.command(at(0.0), request(1)).unwrap();
+    let (log, end) = run(&mut c);
+    let ports: Vec<_> = log.iter().map(|l| (l.0, l.1.remote.port())).collect();
+    assert_eq!(ports, [(0, 1812), (2, 1812), (6, 1813), (8, 1813), (12, 1812)]);
+    assert_eq!((end, c.counters().failovers), (Some(14), 2));
+    c.command(at(20.0), request(2)).unwrap();
+    for now in [20.0, 22.0, 26.0] {
+        c.handle(at(now), Input::Timeout);
+        sent(&mut c, at(now));
+    }
+    for (token, now, port) in [(3, 26.0, 1813), (4, 125.0, 1813), (5, 126.0, 1812)] {
+        c.command(at(now), request(token)).unwrap();
+        assert_eq!(sent(&mut c, at(now))[0].0.remote.port(), port, "at {now} s");
+    }
+}
+
+#[test]
+fn the_message_authenticator_stands_first() {
+    let mut c = client_with(|_| {});
+    ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
+    let request = sent(&mut c, at(0.0)).remove(0).1;
+    let p = Packet::parse(&request).unwrap();
+    assert_eq!(p.attributes().next().unwrap().kind, kind::MESSAGE_AUTHENTICATOR);
+    assert_eq!(check_message_authenticator(&p, p.authenticator(), &secret()), MessageAuthenticator::Good);
+}
+
+#[test]
+fn the_257th_request_leaves_from_another_socket() {
+    let mut c = client_with(|c| c.max_sockets = 2);
+    for token in 0..512 {
+        ask(&mut c, at(0.0), token, Code::ACCESS_REQUEST, user());
+    }
+    let sockets: Vec<_> = sent(&mut c, at(0.0)).iter().map(|s| s.0.socket.0).collect();
+    assert_eq!((sockets[255], sockets[256]), (0, 1));
+    let request = Command::Request {
+        token: 999,
+        target: Target::Server(0),
+        code: Code::ACCESS_REQUEST,
+        attributes: user(),
+    };
+    assert!(matches!(c.command(at(0.0), request.clone()), Err(CommandError::Full(_))));
+    c.command(at(0.0), Command::Cancel { token: 3 }).unwrap();
+    assert!(matches!(c.command(at(4.9), request.clone()), Err(CommandError::Full(_))), "it rests");
+    c.command(at(5.0), request).unwrap();
+}
+
+#[test]
+fn each_bad_reply_is_counted_by_its_kind_and_dropped() {
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
+    let request = sent(&mut c, at(0.0)).remove(0).1;
+    let good = answer(&mut s, &request, Code::ACCESS_ACCEPT, Attributes::new());
+    let mut request_authenticator = [0; 16];
+    request_authenticator.copy_from_slice(&request[4..20]);
+    let resign = |mut bytes: Vec<u8>| {
+        auth::sign_response(&mut bytes, false, &request_authenticator, &secret());
+        bytes
+    };
+    arrive(&mut c, at(0.0), FAR, &good[..19]);
+    arrive(&mut c, at(0.0), "10.0.0.3:1812", &good);
+    let mut other = good.clone();
+    other[1] ^= 1;
+    arrive(&mut c, at(0.0), FAR, &other);
+    other = good.clone();
+    other[0] = 5;
+    arrive(&mut c, at(0.0), FAR, &other);
+    other[0] = 3;
+    arrive(&mut c, at(0.0), FAR, &other);
+    other = good.clone();
+    other[25] ^= 1;
+    arrive(&mut c, at(0.0), FAR, &resign(other));
+    other = good[..20].to_vec();
+    other[3] = 20;
+    arrive(&mut c, at(0.0), FAR, &resign(other));
+    c.handle(at(0.0), Input::Frame { port: usher_core::PortId(0), data: &[] });
+    let n = *c.counters();
+    assert_eq!(
+        [
+            n.malformed,
+            n.wrong_source,
+            n.unknown_identifier,
+            n.wrong_code,
+            n.bad_authenticator,
+            n.bad_message_authenticator,
+            n.missing_message_authenticator,
+            n.not_a_datagram
+        ],
+        [1; 8]
+    );
+    assert!(c.poll_event().is_none());
+    arrive(&mut c, at(0.0), FAR, &good);
+    let Some(Event::Response(r)) = c.poll_event() else { panic!("no response") };
+    assert_eq!((r.token, r.code), (1, Code::ACCESS_ACCEPT));
+    arrive(&mut c, at(0.0), FAR, &good);
+    assert_eq!(c.counters().unknown_identifier, 2, "a repeated reply");
+}
+
+#[test]
+fn an_old_server_is_allowed_by_policy_but_not_with_eap() {
+    let mut c = client_with(|c| c.servers[0].require_message_authenticator = false);
+    for (token, reply) in [(1u64, &[][..]), (2, &[79, 6, 3, 1, 0, 4])] {
+        ask(&mut c, at(0.0), token, Code::ACCESS_REQUEST, user());
+        let request = sent(&mut c, at(0.0)).remove(0).1;
+        let mut bytes = vec![2, request[1], 0, 20 + reply.len() as u8];
+        bytes.resize(20, 0);
+        bytes.extend(reply);
+        let mut authenticator = [0; 16];
+        authenticator.copy_from_slice(&request[4..20]);
+        auth::sign_response(&mut bytes, false, &authenticator, &secret());
+        arrive(&mut c, at(0.0), FAR, &bytes);
+    }
+    assert_eq!((c.counters().responses, c.counters().missing_message_authenticator), (1, 1));
+}
+
+#[test]
+fn keys_and_passwords_arrive_in_clear() {
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let mut a = user();
+    a.push_user_password(b"a password of more than sixteen octets").unwrap();
+    ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, a);
+    let request = sent(&mut c, at(0.0)).remove(0).1;
+    arrive(&mut s, at(0.0), NEAR, &request);
+    let Some(server::Event::Request(r)) = s.poll_event() else { panic!("not taken") };
+    assert_eq!(r.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
+    let msk: [u8; 64] = core::array::from_fn(|i| i as u8);
+    let mut attributes = Attributes::new();
+    attributes.push_eap(&[3, 1, 0, 4]).push_msk(&msk).push_tunnel_password(1, b"tunnel").unwrap();
+    s.command(at(0.0), server::Command::Respond { token: r.token, code: Code::ACCESS_ACCEPT, attributes })
+        .unwrap();
+    let reply = sent(&mut s, at(0.0)).remove(0).1;
+    assert!(!reply.windows(8).any(|w| w == &msk[..8]));
+    arrive(&mut c, at(0.0), FAR, &reply);
+    let Some(Event::Response(r)) = c.poll_event() else { panic!("no response") };
+    assert_eq!(r.mppe_keys().unwrap().unwrap().msk(), Some(msk));
+    assert_eq!(r.tunnel_password().unwrap().unwrap(), b"tunnel");
+}
+
+#[test]
+fn misuse_is_refused_and_changes_nothing() {
+    let mut c = client_with(|_| {});
+    let request = |token, server, code, attributes| Command::Request {
+        token,
+        target: Target::Server(server),
+        code,
+        attributes,
+    };
+    let mut long = Attributes::new();
+    long.push_concat(kind::CLASS, &[0; 5000]);
+    let mut signed = Attributes::new();
+    signed.push_bytes(kind::MESSAGE_AUTHENTICATOR, &[0; 16]).unwrap();
+    for bad in [
+        request(1, 0, Code::ACCESS_ACCEPT, user()),
+        request(1, 9, Code::ACCESS_REQUEST, user()),
+        request(1, 0, Code::ACCESS_REQUEST, long),
+        request(1, 0, Code::ACCESS_REQUEST, signed),
+    ] {
+        assert!(matches!(c.command(at(0.0), bad), Err(CommandError::Invalid(_))));
+    }
+    assert_eq!(c.command(at(0.0), Command::Cancel { token: 1 }), Err(CommandError::UnknownToken));
+    assert_eq!((c.outstanding(), c.counters().total()), (0, 0));
+    ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
+    assert!(c.command(at(0.0), request(1, 0, Code::ACCESS_REQUEST, user())).is_err());
+    c.command(at(0.0), Command::Cancel { token: 1 }).unwrap();
+    assert!(sent(&mut c, at(0.0)).is_empty(), "cancelled before it was sent");
+}

@@ -1,0 +1,71 @@
+//! What RADIUS costs: EAP-MD5 shaped exchanges between a client and a server in memory, printed as
+//! nanoseconds per request and reply, both sides together.
+//!
+//! `cargo run --release -p usher-radius --example cost`
+
+use std::net::{Ipv4Addr, SocketAddr};
+use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_radius::attribute::kind;
+use usher_radius::client::{self, Client};
+use usher_radius::server::{self, ClientConfig, Server};
+use usher_radius::{Code, Secret};
+
+const PAIRS: u64 = 400_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let secret = Secret::new(b"sixteen octets!!");
+    let (near, far): (SocketAddr, SocketAddr) = ("10.0.0.1:5000".parse()?, "10.0.0.2:1812".parse()?);
+    let seed = Seed::new(1);
+    let config = client::Config::single(client::ServerConfig::new(far, secret.clone()));
+    let mut client = Client::new(config, seed.secure("client", 0))?;
+    let config = server::Config::new(vec![ClientConfig::new(near.ip(), 32, secret)]);
+    let mut server = Server::new(config, seed.secure("server", 0))?;
+    let (mut buf, mut now, mut octets) = (Vec::new(), Instant::ZERO, 0);
+    let begin = std::time::Instant::now();
+    for token in 0..PAIRS {
+        // 10,000 exchanges a second, so that the duplicate cache holds 50,000 replies.
+        now += Duration::from_micros(100);
+        let challenge = token % 2 == 0;
+        let mut attributes = client.attributes();
+        attributes.push_bytes(kind::USER_NAME, b"station-000001@example.org")?;
+        attributes.push_ipv4(kind::NAS_IP_ADDRESS, Ipv4Addr::new(10, 0, 0, 1));
+        attributes.push_u32(kind::NAS_PORT, 1);
+        attributes.push_eap(&[2; 31]);
+        if !challenge {
+            attributes.push_bytes(kind::STATE, &[3; 16])?;
+        }
+        let target = client::Target::Server(0);
+        let code = Code::ACCESS_REQUEST;
+        client.command(now, client::Command::Request { token, target, code, attributes })?;
+        let _ = client.poll_transmit(now, &mut buf).ok_or("no request")?;
+        octets += buf.len();
+        let path = Path { socket: SocketId(0), local: far, remote: near };
+        server.handle(now, Input::Datagram { path, data: &buf });
+        let server::Event::Request(request) = server.poll_event().ok_or("no request event")?;
+        let (mut attributes, token) = (request.attributes, request.token);
+        attributes.clear();
+        let code = if challenge {
+            attributes.push_eap(&[1; 30]).push_bytes(kind::STATE, &[3; 16])?;
+            Code::ACCESS_CHALLENGE
+        } else {
+            attributes.push_eap(&[3, 1, 0, 4]).push_bytes(kind::USER_NAME, b"station-000001@example.org")?;
+            Code::ACCESS_ACCEPT
+        };
+        server.command(now, server::Command::Respond { token, code, attributes })?;
+        let _: Transmit = server.poll_transmit(now, &mut buf).ok_or("no reply")?;
+        octets += buf.len();
+        let path = Path { socket: SocketId(0), local: near, remote: far };
+        client.handle(now, Input::Datagram { path, data: &buf });
+        let client::Event::Response(_) = client.poll_event().ok_or("no response event")? else {
+            return Err("timed out".into());
+        };
+    }
+    let ns = begin.elapsed().as_nanos() as f64;
+    println!(
+        "{:.0} ns per request/reply pair, both sides, {} octets a packet on average, {} replies kept",
+        ns / PAIRS as f64,
+        octets as u64 / (2 * PAIRS),
+        server.entries(),
+    );
+    Ok(())
+}
