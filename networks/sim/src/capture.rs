@@ -6,7 +6,7 @@ use usher_core::Instant;
 pub trait Tap: std::fmt::Debug + Send {
     /// A packet crossed capture point `interface` (numbers given to
     /// [`Builder::capture`](crate::Builder::capture)) at `now`, outward or inward.
-    fn packet(&mut self, now: Instant, interface: u32, outward: bool, bytes: &[u8]);
+    fn packet(&mut self, now: Instant, interface: u16, outward: bool, bytes: &[u8]);
     /// The tap as itself again, for the code that made it.
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }

@@ -102,7 +102,7 @@ fn write_ip(version: IpVersion, packet: &Packet, out: &mut Vec<u8>) {
             let (from, to) = (f.offset as usize, (f.offset + f.len) as usize);
             (PROTOCOL_UDP, whole[from..to].to_vec())
         }
-        Body::Tcp { src_port, dst_port, segment } => {
+        Body::Tcp { src_port, dst_port, segment, .. } => {
             let mut bytes = Vec::new();
             segment.emit(*src_port, *dst_port, &mut bytes);
             let pseudo = pseudo_header(version, src, dst, PROTOCOL_TCP, bytes.len() as u32);

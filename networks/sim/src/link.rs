@@ -4,6 +4,7 @@
 use crate::addr::HostId;
 use crate::packet::{Body, PacketRef, Pool};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use usher_core::impair::{Channel, ChannelConfig, Fate};
 use usher_core::{Instant, Rng};
 
@@ -67,10 +68,8 @@ usher_core::counters! {
         queue_full,
         /// Lost on the medium.
         lost,
-        /// Delivered, copies included.
-        delivered,
-        /// Bytes delivered, framing included.
-        delivered_bytes,
+        /// Delivered twice.
+        duplicated,
         /// Delivered damaged.
         corrupted,
         /// Datagrams to the discard port (RFC 863), offered: traffic of the background.
@@ -99,12 +98,14 @@ pub(crate) struct Direction {
     pub(crate) channel: Channel,
     pub(crate) stats: LinkStats,
     /// Captured where it leaves (the capture point is its sender's port).
-    pub(crate) tap_out: Option<u32>,
+    pub(crate) tap_out: Option<u16>,
     /// Captured where it arrives.
-    pub(crate) tap_in: Option<u32>,
-    under_way: VecDeque<UnderWay>,
-    /// The time of the one valid arrival event, if any is in the event queue.
-    armed: Option<Instant>,
+    pub(crate) tap_in: Option<u16>,
+    /// The time of the one valid arrival event in the event queue; far future for none.
+    armed: Instant,
+    /// What arrives first, and in order what arrives after it.
+    first: Option<UnderWay>,
+    more: VecDeque<UnderWay>,
 }
 
 impl Direction {
@@ -112,7 +113,7 @@ impl Direction {
         from: HostId,
         to: HostId,
         to_port: u32,
-        config: ChannelConfig,
+        config: Arc<ChannelConfig>,
         mtu: u32,
         framing: Framing,
         rng: Rng,
@@ -127,8 +128,9 @@ impl Direction {
             stats: LinkStats::default(),
             tap_out: None,
             tap_in: None,
-            under_way: VecDeque::new(),
-            armed: None,
+            armed: Instant::FAR_FUTURE,
+            first: None,
+            more: VecDeque::new(),
         }
     }
 
@@ -158,12 +160,12 @@ impl Direction {
                 return None;
             }
         };
-        let copies = 1 + u64::from(again.is_some());
-        self.stats.delivered += copies;
-        self.stats.delivered_bytes += copies * u64::from(bytes);
-        self.stats.corrupted += u64::from(corrupted);
         self.insert(UnderWay { arrives, packet, corrupted });
+        if corrupted {
+            self.stats.corrupted += 1;
+        }
         if let Some(arrives) = again {
+            self.stats.duplicated += 1;
             let packet = pool.put(pool[packet].clone());
             self.insert(UnderWay { arrives, packet, corrupted: false });
         }
@@ -172,33 +174,41 @@ impl Direction {
 
     #[inline]
     fn insert(&mut self, new: UnderWay) {
-        if self.under_way.back().is_none_or(|last| last.arrives <= new.arrives) {
-            self.under_way.push_back(new);
-        } else {
-            let at = self.under_way.partition_point(|u| u.arrives <= new.arrives);
-            self.under_way.insert(at, new);
+        match &mut self.first {
+            None => self.first = Some(new),
+            Some(first) if new.arrives < first.arrives => {
+                self.more.push_front(std::mem::replace(first, new));
+            }
+            Some(_) if self.more.back().is_none_or(|last| last.arrives <= new.arrives) => {
+                self.more.push_back(new);
+            }
+            Some(_) => {
+                let at = self.more.partition_point(|u| u.arrives <= new.arrives);
+                self.more.insert(at, new);
+            }
         }
     }
 
     #[inline]
     fn arm(&mut self) -> Option<Instant> {
-        let first = self.under_way.front()?.arrives;
-        if self.armed.is_some_and(|armed| armed <= first) {
+        let first = self.first?.arrives;
+        if self.armed <= first {
             return None;
         }
-        self.armed = Some(first);
-        self.armed
+        self.armed = first;
+        Some(first)
     }
 
     /// Takes the packet that arrives at `now` (with whether it is damaged), and the time of the next
     /// arrival event to put in the queue. An event that a reordered packet has made stale gives nothing.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Instant) -> Option<(bool, PacketRef, Option<Instant>)> {
-        if self.armed != Some(now) {
+        if self.armed != now {
             return None;
         }
-        let UnderWay { packet, corrupted, .. } = self.under_way.pop_front()?;
-        self.armed = None;
+        let UnderWay { packet, corrupted, .. } = self.first.take()?;
+        self.first = self.more.pop_front();
+        self.armed = Instant::FAR_FUTURE;
         Some((corrupted, packet, self.arm()))
     }
 }

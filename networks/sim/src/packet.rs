@@ -74,6 +74,10 @@ pub(crate) enum Body {
         src_port: u16,
         /// Destination port.
         dst_port: u16,
+        /// Where the sender believes the receiving connection to be; nothing on the wire.
+        conn: u32,
+        /// Where the sending connection is.
+        from_conn: u32,
         /// The segment.
         segment: Segment,
     },

@@ -72,7 +72,7 @@ impl Observer<Report> for Log {
 #[derive(Debug, Default)]
 struct Packets(Vec<(bool, Vec<u8>)>);
 impl Tap for Packets {
-    fn packet(&mut self, _: Instant, _: u32, outward: bool, bytes: &[u8]) {
+    fn packet(&mut self, _: Instant, _: u16, outward: bool, bytes: &[u8]) {
         self.0.push((outward, bytes.to_vec()));
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

@@ -6,7 +6,9 @@
 
 use crate::rng::Rng;
 use crate::time::{Duration, Instant};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// How packets are lost on the medium, after they took their time on it.
@@ -107,44 +109,78 @@ pub enum Fate {
     },
 }
 
-/// One direction of a channel.
+/// One direction of a channel. What every packet needs comes first and is small, since a large simulation
+/// has a hundred thousand of them; chance and queues are set aside until they are needed.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    config: ChannelConfig,
-    rng: Rng,
-    /// Nothing is left to chance: the common case of a clean link costs no draw.
-    clean: bool,
-    /// Nanoseconds that a byte takes, where that is a whole number: a product in place of a division.
-    per_byte: Option<u64>,
     busy_until: Instant,
+    delay: Duration,
+    pace: Pace,
+    limit: QueueLimit,
+    waiting: Option<Box<Waiting>>,
+    chance: Option<Box<Chance>>,
+    config: Arc<ChannelConfig>,
+}
+
+/// How long a byte takes.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    Instant,
+    /// A whole number of nanoseconds: a product in place of a division.
+    PerByte(u64),
+    BitsPerSecond(u64),
+}
+
+/// Packets that wait for the medium: when each goes on it, and its size.
+#[derive(Clone, Debug, Default)]
+struct Waiting {
+    packets: VecDeque<(Instant, u32)>,
+    bytes: u64,
+}
+
+impl Waiting {
+    fn forget_started(&mut self, now: Instant) {
+        while let Some(&(starts, bytes)) = self.packets.front()
+            && starts <= now
+        {
+            self.packets.pop_front();
+            self.bytes -= u64::from(bytes);
+        }
+    }
+}
+
+/// What an impaired channel needs.
+#[derive(Clone, Debug)]
+struct Chance {
+    rng: Rng,
     last_arrival: Instant,
-    /// Departure time and size of each packet that waits or is being sent.
-    waiting: VecDeque<(Instant, u32)>,
-    waiting_bytes: u64,
     in_bad_state: bool,
     offered: u64,
 }
 
 impl Channel {
-    /// A channel with its own stream of chance.
-    pub fn new(config: ChannelConfig, rng: Rng) -> Self {
+    /// A channel with its own stream of chance. Channels alike can share their properties.
+    pub fn new(config: impl Into<Arc<ChannelConfig>>, rng: Rng) -> Self {
+        let config: Arc<ChannelConfig> = config.into();
         let clean = config.loss == Loss::None
             && config.duplicate == 0.0
             && config.reorder == 0.0
             && config.corrupt == 0.0
             && config.jitter.is_zero();
-        let per_byte = config.rate.filter(|r| *r > 0 && 8_000_000_000 % r == 0).map(|r| 8_000_000_000 / r);
         Self {
-            config,
-            rng,
-            clean,
-            per_byte,
             busy_until: Instant::ZERO,
-            last_arrival: Instant::ZERO,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            in_bad_state: false,
-            offered: 0,
+            delay: config.delay,
+            pace: match config.rate {
+                None | Some(0) => Pace::Instant,
+                Some(rate) if 8_000_000_000 % rate == 0 => Pace::PerByte(8_000_000_000 / rate),
+                Some(rate) => Pace::BitsPerSecond(rate),
+            },
+            limit: config.queue,
+            waiting: None,
+            chance: (!clean).then(|| {
+                Box::new(Chance { rng, last_arrival: Instant::ZERO, in_bad_state: false, offered: 0 })
+            }),
+            config,
         }
     }
 
@@ -153,93 +189,109 @@ impl Channel {
         &self.config
     }
 
-    /// Packets waiting or being sent at `now`.
+    /// Packets waiting for the medium at `now`, without the one that is on it. Always 0 for a queue without
+    /// limit, which is not kept.
     pub fn queue_len(&mut self, now: Instant) -> usize {
-        self.forget_departed(now);
-        self.waiting.len()
+        self.waiting.as_mut().map_or(0, |w| {
+            w.forget_started(now);
+            w.packets.len()
+        })
     }
 
     /// How long `bytes` occupy the medium.
+    #[inline]
     pub fn transmission_time(&self, bytes: u32) -> Duration {
-        if let Some(per_byte) = self.per_byte {
-            return Duration::from_nanos(u64::from(bytes) * per_byte);
-        }
-        match self.config.rate {
-            Some(rate) if rate > 0 => {
+        match self.pace {
+            Pace::Instant => Duration::ZERO,
+            Pace::PerByte(ns) => Duration::from_nanos(u64::from(bytes) * ns),
+            Pace::BitsPerSecond(rate) => {
                 Duration::from_nanos((u64::from(bytes) * 8_000_000_000 + rate / 2) / rate)
             }
-            _ => Duration::ZERO,
         }
     }
 
-    fn forget_departed(&mut self, now: Instant) {
-        while let Some(&(departs, bytes)) = self.waiting.front() {
-            if departs > now {
-                break;
-            }
-            self.waiting.pop_front();
-            self.waiting_bytes -= u64::from(bytes);
-        }
-    }
-
-    /// Whether a packet of `bytes` finds room at `now`; the one being sent does not count as waiting.
-    fn has_room(&mut self, now: Instant, bytes: u32) -> bool {
-        if self.config.queue == QueueLimit::Unlimited {
+    /// Queues a packet behind those that wait; false when there is no room.
+    fn wait(&mut self, now: Instant, bytes: u32) -> bool {
+        if self.limit == QueueLimit::Unlimited {
             return true;
         }
-        self.forget_departed(now);
-        let Some(&(_, in_service)) = self.waiting.front() else { return true };
-        match self.config.queue {
+        let starts = self.busy_until;
+        let waiting = self.waiting.get_or_insert_default();
+        waiting.forget_started(now);
+        let room = match self.limit {
             QueueLimit::Unlimited => true,
-            QueueLimit::Packets(n) => self.waiting.len() - 1 < n,
-            QueueLimit::Bytes(n) => self.waiting_bytes - u64::from(in_service) + u64::from(bytes) <= n,
+            QueueLimit::Packets(n) => waiting.packets.len() < n,
+            QueueLimit::Bytes(n) => waiting.bytes + u64::from(bytes) <= n,
+        };
+        if room {
+            waiting.packets.push_back((starts, bytes));
+            waiting.bytes += u64::from(bytes);
         }
+        room
     }
 
     /// Offers a packet of `bytes` (all headers that take time on the medium included) at `now`.
     /// Times of successive calls must not go back.
+    #[inline]
     pub fn offer(&mut self, now: Instant, bytes: u32) -> Fate {
-        let departs = if self.config.rate.is_some() {
-            if !self.has_room(now, bytes) {
+        let departs = if matches!(self.pace, Pace::Instant) {
+            now
+        } else {
+            if self.busy_until > now && !self.wait(now, bytes) {
                 return Fate::QueueFull;
             }
-            let departs = self.busy_until.max(now) + self.transmission_time(bytes);
-            self.busy_until = departs;
-            if self.config.queue != QueueLimit::Unlimited {
-                self.waiting.push_back((departs, bytes));
-                self.waiting_bytes += u64::from(bytes);
-            }
-            departs
-        } else {
-            now
+            self.busy_until = self.busy_until.max(now) + self.transmission_time(bytes);
+            self.busy_until
         };
-        let mut arrives = departs + self.config.delay;
-        if self.clean {
-            return Fate::Delivered { departs, arrives, corrupted: false, again: None };
+        let arrives = departs + self.delay;
+        match &mut self.chance {
+            None => Fate::Delivered { departs, arrives, corrupted: false, again: None },
+            Some(chance) => {
+                let fate = chance.decide(&self.config, now, departs, arrives);
+                match fate {
+                    Fate::Delivered { departs, arrives, corrupted, again: Some(_) } => {
+                        let again = Some(arrives + self.transmission_time(bytes));
+                        Fate::Delivered { departs, arrives, corrupted, again }
+                    }
+                    fate => fate,
+                }
+            }
         }
+    }
+}
+
+impl Chance {
+    /// What becomes of a packet that would arrive at `arrives`; a second copy, if there is one, at the same
+    /// time as the first.
+    fn decide(
+        &mut self,
+        config: &ChannelConfig,
+        now: Instant,
+        departs: Instant,
+        mut arrives: Instant,
+    ) -> Fate {
         let ordinal = self.offered;
         self.offered += 1;
-        if !self.config.jitter.is_zero() {
-            arrives += self.rng.between(Duration::ZERO, self.config.jitter);
+        if !config.jitter.is_zero() {
+            arrives += self.rng.between(Duration::ZERO, config.jitter);
         }
-        let impaired = now >= self.config.impaired_from;
-        if impaired && self.loses(ordinal) {
+        let impaired = now >= config.impaired_from;
+        if impaired && self.loses(&config.loss, ordinal) {
             return Fate::Lost { departs };
         }
-        if impaired && self.config.reorder > 0.0 && self.rng.chance(self.config.reorder) {
-            arrives += self.config.reorder_delay;
+        if impaired && config.reorder > 0.0 && self.rng.chance(config.reorder) {
+            arrives += config.reorder_delay;
         } else {
             arrives = arrives.max(self.last_arrival);
             self.last_arrival = arrives;
         }
-        let corrupted = impaired && self.config.corrupt > 0.0 && self.rng.chance(self.config.corrupt);
-        let again = (impaired && self.config.duplicate > 0.0 && self.rng.chance(self.config.duplicate))
-            .then(|| arrives + self.transmission_time(bytes));
-        Fate::Delivered { departs, arrives, corrupted, again }
+        let corrupted = impaired && config.corrupt > 0.0 && self.rng.chance(config.corrupt);
+        let twice = impaired && config.duplicate > 0.0 && self.rng.chance(config.duplicate);
+        Fate::Delivered { departs, arrives, corrupted, again: twice.then_some(arrives) }
     }
 
-    fn loses(&mut self, ordinal: u64) -> bool {
-        match &self.config.loss {
+    fn loses(&mut self, loss: &Loss, ordinal: u64) -> bool {
+        match loss {
             Loss::None => false,
             Loss::Bernoulli(p) => self.rng.chance(*p),
             Loss::GilbertElliott { to_bad, to_good, good, bad } => {
@@ -296,7 +348,7 @@ mod tests {
             assert!(arrival(c.offer(ms(0), 125)).is_some());
         }
         assert_eq!(c.offer(ms(0), 125), Fate::QueueFull);
-        assert_eq!(c.queue_len(ms(0)), 3);
+        assert_eq!(c.queue_len(ms(0)), 2);
         assert_eq!(arrival(c.offer(ms(1), 125)), Some(ms(4)));
 
         let mut c = channel(ChannelConfig {

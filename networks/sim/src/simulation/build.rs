@@ -12,6 +12,7 @@ use crate::tcp;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
+use usher_core::impair::ChannelConfig;
 use usher_core::{Instant, Seed};
 
 /// Why a simulation cannot be built as asked.
@@ -41,6 +42,7 @@ pub struct Builder<A: Application> {
     udp_ports: HashMap<(HostId, u16), (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
     default_tcp: Arc<tcp::Config>,
+    channels: Vec<Arc<ChannelConfig>>,
 }
 
 impl<A: Application> Builder<A> {
@@ -55,6 +57,7 @@ impl<A: Application> Builder<A> {
             udp_ports: HashMap::with_hasher(HashState::with_seed(0)),
             listeners: HashMap::with_hasher(HashState::with_seed(0)),
             default_tcp: Arc::new(tcp::Config::default()),
+            channels: Vec::new(),
         }
     }
 
@@ -74,7 +77,6 @@ impl<A: Application> Builder<A> {
             next_port: 49_152,
             frames_to: None,
             cpu: cpu.map(|c| Box::new(Cpu::new(c))),
-            rng: self.seed.stream("host", u64::from(id)),
         });
         Ok(HostId(id))
     }
@@ -83,14 +85,26 @@ impl<A: Application> Builder<A> {
     pub fn link(&mut self, a: HostId, b: HostId, config: &LinkConfig) -> LinkId {
         let link = self.directions.len() as u32 / 2;
         for (from, to, channel, n) in [(a, b, &config.up, 0), (b, a, &config.down, 1)] {
+            let channel = self.shared(channel);
             let index = self.directions.len() as u32;
             let to_port = self.hosts[to.0 as usize].ports.len() as u32 - u32::from(n == 1);
             self.hosts[from.0 as usize].ports.push(index);
             let rng = self.seed.stream("link", u64::from(index));
             let (mtu, framing) = (config.mtu, config.framing);
-            self.directions.push(Direction::new(from, to, to_port, channel.clone(), mtu, framing, rng));
+            self.directions.push(Direction::new(from, to, to_port, channel, mtu, framing, rng));
         }
         LinkId(link)
+    }
+
+    /// One copy of the properties that many links have.
+    fn shared(&mut self, channel: &ChannelConfig) -> Arc<ChannelConfig> {
+        match self.channels.iter().rev().take(8).find(|c| ***c == *channel) {
+            Some(known) => known.clone(),
+            None => {
+                self.channels.push(Arc::new(channel.clone()));
+                self.channels[self.channels.len() - 1].clone()
+            }
+        }
     }
 
     /// Puts an application on a host, with the TCP configuration of its connections.
@@ -101,8 +115,8 @@ impl<A: Application> Builder<A> {
             tcp: tcp.unwrap_or_else(|| self.default_tcp.clone()),
             read_rate: None,
             sockets: Vec::new(),
-            outgoing: Vec::new(),
-            incoming: Vec::new(),
+            outgoing: Default::default(),
+            incoming: Default::default(),
             deadline: None,
             armed: None,
         });
@@ -151,7 +165,7 @@ impl<A: Application> Builder<A> {
 
     /// Captures a link at the port of its first host (`first`) or its second: what leaves there is seen
     /// before the queue, what arrives there after all losses.
-    pub fn capture(&mut self, link: LinkId, first: bool, interface: u32) {
+    pub fn capture(&mut self, link: LinkId, first: bool, interface: u16) {
         let i = link.0 as usize * 2;
         let (out, into) = if first { (i, i + 1) } else { (i + 1, i) };
         self.directions[out].tap_out = Some(interface);
@@ -201,6 +215,9 @@ impl<A: Application> Builder<A> {
             queue: EventQueue::new(),
             hosts: self.hosts,
             directions: self.directions,
+            rng: self.seed.stream("tcp.iss", 0),
+            cpu_jobs: Vec::new(),
+            free_cpu_jobs: Vec::new(),
             pool: Pool::default(),
             apps: self.apps,
             conns: Vec::new(),

@@ -30,8 +30,8 @@ enum Event {
     App(u32),
     /// A TCP connection's timer, unless it was moved.
     Tcp(u32),
-    /// A host's CPU job is done.
-    Cpu { host: u32, job: u32 },
+    /// A job of a host's processor is done.
+    Cpu(u32),
     /// A slow application has read what it was reading of a connection.
     Read(u32),
     /// A packet from a host to itself.
@@ -59,7 +59,6 @@ struct Host<R> {
     /// The application that gets its frames.
     frames_to: Option<u32>,
     cpu: Option<Box<Cpu<R>>>,
-    rng: Rng,
 }
 
 #[derive(Debug)]
@@ -71,26 +70,58 @@ struct AppSlot<A> {
     read_rate: Option<u64>,
     /// Local port of each socket; 0 is not bound.
     sockets: Vec<u16>,
-    outgoing: Vec<u32>,
-    incoming: Vec<u32>,
+    outgoing: ConnTable,
+    incoming: ConnTable,
     deadline: Option<Instant>,
     armed: Option<Instant>,
 }
 
 const NONE: u32 = u32::MAX;
 
+/// Where an application's connections are; most have one, which needs no second place in memory.
+#[derive(Debug)]
+struct ConnTable {
+    first: u32,
+    more: Vec<u32>,
+    len: u32,
+}
+
+impl Default for ConnTable {
+    fn default() -> Self {
+        Self { first: NONE, more: Vec::new(), len: 0 }
+    }
+}
+
+impl ConnTable {
+    fn get(&self, i: u32) -> u32 {
+        match i {
+            0 => self.first,
+            _ => self.more.get(i as usize - 1).copied().unwrap_or(NONE),
+        }
+    }
+    fn set(&mut self, i: u32, to: u32) {
+        self.len = self.len.max(i + 1);
+        if i == 0 {
+            self.first = to;
+            return;
+        }
+        let i = i as usize - 1;
+        if i >= self.more.len() {
+            self.more.resize(i + 1, NONE);
+        }
+        self.more[i] = to;
+    }
+}
+
 impl<A> AppSlot<A> {
+    #[inline]
     fn conn(&self, id: ConnId) -> Option<u32> {
         let table = if id.is_incoming() { &self.incoming } else { &self.outgoing };
-        table.get(id.index() as usize).copied().filter(|c| *c != NONE)
+        Some(table.get(id.index())).filter(|c| *c != NONE)
     }
     fn set_conn(&mut self, id: ConnId, to: u32) {
         let table = if id.is_incoming() { &mut self.incoming } else { &mut self.outgoing };
-        let i = id.index() as usize;
-        if i >= table.len() {
-            table.resize(i + 1, NONE);
-        }
-        table[i] = to;
+        table.set(id.index(), to);
     }
 }
 
@@ -100,6 +131,8 @@ struct Conn {
     app: u32,
     id: ConnId,
     key: FourTuple,
+    /// Where the other end was when a segment last came from it: a guess that saves a look-up.
+    peer: u32,
     armed: Option<Instant>,
     /// The application knows of it and has not been told that it is over.
     attached: bool,
@@ -161,6 +194,10 @@ pub struct Simulation<A: Application, O> {
     queue: EventQueue<Event>,
     hosts: Vec<Host<A::Report>>,
     directions: Vec<Direction>,
+    rng: Rng,
+    /// Host and job of each processor job under way.
+    cpu_jobs: Vec<(HostId, u32)>,
+    free_cpu_jobs: Vec<u32>,
     pool: Pool,
     apps: Vec<AppSlot<A>>,
     conns: Vec<Conn>,

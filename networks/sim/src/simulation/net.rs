@@ -1,6 +1,6 @@
 //! IP: sending, forwarding, fragmenting, receiving; UDP; frames.
 
-use super::{Event, Route, Simulation};
+use super::{Event, FourTuple, Route, Simulation};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
@@ -41,7 +41,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     #[cold]
-    fn tap(&mut self, index: u32, interface: u32, outward: bool, packet: PacketRef, corrupted: bool) {
+    fn tap(&mut self, index: u32, interface: u16, outward: bool, packet: PacketRef, corrupted: bool) {
         let Some(tap) = &mut self.tap else { return };
         let d = &self.directions[index as usize];
         let to = (d.to, d.to_port);
@@ -137,8 +137,14 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline]
     pub(super) fn receive(&mut self, host: HostId, packet: Packet) {
         match packet.body {
-            Body::Tcp { src_port, dst_port, segment } => {
-                self.receive_segment(host, packet.src, dst_port, src_port, segment);
+            Body::Tcp { src_port, dst_port, conn, from_conn, segment } => {
+                let key = FourTuple {
+                    local: host,
+                    remote: packet.src,
+                    local_port: dst_port,
+                    remote_port: src_port,
+                };
+                self.receive_segment(key, conn, from_conn, segment);
             }
             Body::Udp(datagram) => self.receive_datagram(host, packet.src, datagram),
             Body::Fragment(fragment) => {

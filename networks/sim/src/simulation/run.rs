@@ -23,7 +23,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 Event::App(app) => self.app_timer(app),
                 Event::Tcp(conn) => self.tcp_timer(conn),
                 Event::Read(conn) => self.slow_read(conn),
-                Event::Cpu { host, job } => self.cpu_done(host, job),
+                Event::Cpu(job) => self.cpu_done(job),
                 Event::Loopback => {
                     if let Some(packet) = self.loopback.pop_front() {
                         let host = packet.dst;
@@ -89,23 +89,35 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.execute_all(app, ops);
         } else {
             let job = cpu.begin(app, ops, time);
-            self.queue.push(self.now + time, Event::Cpu { host: host.0, job });
+            let number = match self.free_cpu_jobs.pop() {
+                Some(n) => {
+                    self.cpu_jobs[n as usize] = (host, job);
+                    n
+                }
+                None => {
+                    self.cpu_jobs.push((host, job));
+                    self.cpu_jobs.len() as u32 - 1
+                }
+            };
+            self.queue.push(self.now + time, Event::Cpu(number));
         }
     }
 
-    fn cpu_done(&mut self, host: u32, job: u32) {
-        let Some(cpu) = &mut self.hosts[host as usize].cpu else { return };
+    fn cpu_done(&mut self, number: u32) {
+        let (host, job) = self.cpu_jobs[number as usize];
+        self.free_cpu_jobs.push(number);
+        let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
         if let Some((app, ops)) = cpu.finish(job) {
             self.execute_all(app, ops);
         }
         loop {
-            let Some(cpu) = &mut self.hosts[host as usize].cpu else { return };
+            let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
             if !cpu.has_free_core() {
                 return;
             }
             let Some((since, app, delivery)) = cpu.queue.pop_front() else { return };
             cpu.stats.waited_ns += self.now.since(since).as_nanos();
-            self.process(HostId(host), app, delivery);
+            self.process(host, app, delivery);
         }
     }
 

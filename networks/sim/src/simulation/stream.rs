@@ -25,16 +25,21 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let local_port = self.ephemeral_port(local, |sim, p| {
             !sim.tuples.contains_key(&FourTuple { local, remote, local_port: p, remote_port })
         });
-        let iss = self.initial_sequence(local);
+        let iss = self.rng.next_u64() as u32;
         let tcp = Connection::connect(config, iss, self.now);
         let key = FourTuple { local, remote, local_port, remote_port };
-        let conn = self.add_conn(Conn { tcp, app, id, key, armed: None, attached: true, reading: 0 });
+        let conn = self.add_conn(Conn {
+            tcp,
+            app,
+            id,
+            key,
+            peer: super::NONE,
+            armed: None,
+            attached: true,
+            reading: 0,
+        });
         self.apps[app as usize].set_conn(id, conn);
         self.settle(conn);
-    }
-
-    fn initial_sequence(&mut self, host: HostId) -> u32 {
-        self.hosts[host.0 as usize].rng.next_u64() as u32
     }
 
     fn add_conn(&mut self, mut conn: Conn) -> u32 {
@@ -48,6 +53,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 i
             }
             None => {
+                // A quarter more at a time, not twice as much: they are most of a large run's memory.
+                if self.conns.len() == self.conns.capacity() {
+                    self.conns.reserve_exact(self.conns.len() / 4 + 16);
+                }
                 self.conns.push(conn);
                 (self.conns.len() - 1) as u32
             }
@@ -116,21 +125,18 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     #[inline]
-    pub(super) fn receive_segment(
-        &mut self,
-        local: HostId,
-        remote: HostId,
-        local_port: u16,
-        remote_port: u16,
-        segment: Segment,
-    ) {
-        let key = FourTuple { local, remote, local_port, remote_port };
-        if let Some(&conn) = self.tuples.get(&key) {
-            self.conns[conn as usize].tcp.handle_segment(self.now, &segment);
-            self.settle(conn);
-        } else {
-            self.receive_unmatched(key, segment);
-        }
+    pub(super) fn receive_segment(&mut self, key: FourTuple, guess: u32, from: u32, segment: Segment) {
+        let index = match self.conns.get(guess as usize) {
+            Some(c) if c.key == key && !c.tcp.is_closed() => guess,
+            _ => match self.tuples.get(&key) {
+                Some(&index) => index,
+                None => return self.receive_unmatched(key, segment),
+            },
+        };
+        let conn = &mut self.conns[index as usize];
+        conn.peer = from;
+        conn.tcp.handle_segment(self.now, &segment);
+        self.settle(index);
     }
 
     /// A segment for no connection: a SYN for a listener opens one, anything but a reset is answered with
@@ -139,18 +145,27 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let listener = self.listeners.get(&(key.local, key.local_port)).copied();
         if let Some(app) = listener.filter(|_| segment.flags == Flags::SYN) {
             let config = self.apps[app as usize].tcp.clone();
-            let iss = self.initial_sequence(key.local);
+            let iss = self.rng.next_u64() as u32;
             let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
-            let id = ConnId::incoming(slot.incoming.len() as u32);
-            let conn = self.add_conn(Conn { tcp, app, id, key, armed: None, attached: true, reading: 0 });
+            let id = ConnId::incoming(slot.incoming.len);
+            let conn = self.add_conn(Conn {
+                tcp,
+                app,
+                id,
+                key,
+                peer: super::NONE,
+                armed: None,
+                attached: true,
+                reading: 0,
+            });
             self.apps[app as usize].set_conn(id, conn);
             self.settle(conn);
             return;
         }
         self.stats.tcp_no_connection += 1;
         if let Some(reset) = segment.reset_for() {
-            self.send_segment(key, reset);
+            self.send_segment(key, super::NONE, super::NONE, reset);
         }
     }
 
@@ -227,16 +242,17 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline]
     fn flush(&mut self, index: u32) {
         while let Some(segment) = self.conns[index as usize].tcp.poll_transmit(self.now) {
-            let key = self.conns[index as usize].key;
-            self.send_segment(key, segment);
+            let Conn { key, peer, .. } = self.conns[index as usize];
+            self.send_segment(key, peer, index, segment);
         }
     }
 
     #[inline]
-    fn send_segment(&mut self, key: FourTuple, segment: Segment) {
+    fn send_segment(&mut self, key: FourTuple, conn: u32, from_conn: u32, segment: Segment) {
         let len = self.version.header_len() + segment.header_len() + segment.len;
         let ident = self.next_ident(key.local);
-        let body = Body::Tcp { src_port: key.local_port, dst_port: key.remote_port, segment };
+        let (src_port, dst_port) = (key.local_port, key.remote_port);
+        let body = Body::Tcp { src_port, dst_port, conn, from_conn, segment };
         self.send(key.local, Packet { src: key.local, dst: key.remote, len, ident, body });
     }
 
