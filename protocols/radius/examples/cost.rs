@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut buf, mut now, mut octets) = (Vec::new(), Instant::ZERO, 0);
     let begin = std::time::Instant::now();
     for token in 0..PAIRS {
-        // 10,000 exchanges a second, so that the duplicate cache holds 50,000 replies.
+        // One port at 10,000 exchanges a second: an identifier that comes round replaces its kept reply.
         now += Duration::from_micros(100);
         let challenge = token % 2 == 0;
         let mut attributes = client.attributes();

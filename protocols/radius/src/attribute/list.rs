@@ -393,6 +393,13 @@ impl Attributes {
         self
     }
 
+    /// Adds all attributes of another list, what waits to be hidden included.
+    pub fn extend(&mut self, other: &Self) -> &mut Self {
+        let base = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&other.bytes);
+        self.hidden.extend(other.hidden.iter().map(|h| Hidden { at: h.at + base, ..*h }));
+        self
+    }
     /// Replaces the value of the first attribute of a type by one of the same length; false where
     /// there is none of that type and length.
     pub fn replace(&mut self, kind: u8, value: &[u8]) -> bool {

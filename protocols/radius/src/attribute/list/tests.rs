@@ -57,6 +57,15 @@ fn removing_moves_what_is_to_be_hidden() {
 }
 
 #[test]
+fn a_list_takes_anothers_hidden_values_along() {
+    let (mut front, mut tail, mut whole) = (Attributes::new(), Attributes::new(), Attributes::new());
+    front.push_u32(kind::NAS_PORT, 7);
+    tail.push_user_password(b"hello").unwrap();
+    whole.push_u32(kind::NAS_PORT, 7).push_user_password(b"hello").unwrap();
+    assert_eq!(front.extend(&tail), &whole);
+}
+
+#[test]
 fn a_fragment_that_promises_more_is_not_an_attribute() {
     let mut a = Attributes::new();
     a.push_bytes(245, &[1, 0x80, 5]).unwrap().push_bytes(245, &[2, 0, 6]).unwrap();
