@@ -51,7 +51,7 @@ impl Segment {
         let header = self.header_len();
         let mut w = Writer::new(out);
         w.u16(source).u16(destination).u32(self.seq);
-        w.u32(self.ack).u8((header / 4 << 4) as u8).u8(self.flags.0).u16(self.window).u32(0);
+        w.u32(self.ack).u8((header << 2) as u8).u8(self.flags.0).u16(self.window).u32(0);
         if let Some(options) = &self.options {
             emit_options(options, &mut w);
         }

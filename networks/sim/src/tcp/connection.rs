@@ -421,10 +421,11 @@ impl Connection {
     #[must_use]
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        if self.unread > 0 && !self.pending.connected {
-            if let Some(event) = self.take_data() {
-                return Some(event);
-            }
+        if self.unread > 0
+            && !self.pending.connected
+            && let Some(event) = self.take_data()
+        {
+            return Some(event);
         }
         let idle = !(self.pending.connected | self.pending.peer_closed) && self.pending.closed.is_none();
         if idle {

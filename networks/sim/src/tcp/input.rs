@@ -122,13 +122,13 @@ impl Connection {
             self.stats.malformed += 1;
             return;
         }
-        if let Some(ts) = &mut self.timestamps {
-            if let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps) {
-                if seq::le(start, ts.last_ack_sent) && seq::le(ts.recent, val) {
-                    ts.recent = val;
-                    ts.recent_at = now;
-                }
-            }
+        if let Some(ts) = &mut self.timestamps
+            && let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps)
+            && seq::le(start, ts.last_ack_sent)
+            && seq::le(ts.recent, val)
+        {
+            ts.recent = val;
+            ts.recent_at = now;
         }
         if self.state == State::SynReceived {
             if seq::le(s.ack, self.una) || seq::lt(self.max, s.ack) {

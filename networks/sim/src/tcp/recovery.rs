@@ -26,11 +26,12 @@ impl Connection {
         let old_wnd = self.wnd;
         self.update_window(s);
         let mut sacked = 0;
-        if let Some(options) = &s.options {
-            if self.sack_ok && !options.sack.is_empty() {
-                let board = self.scoreboard.get_or_insert_default();
-                sacked = board.update(seq::max(self.una, ack), self.max, options.sack.as_slice());
-            }
+        if let Some(options) = &s.options
+            && self.sack_ok
+            && !options.sack.is_empty()
+        {
+            let board = self.scoreboard.get_or_insert_default();
+            sacked = board.update(seq::max(self.una, ack), self.max, options.sack.as_slice());
         }
         if seq::lt(self.una, ack) {
             self.new_ack(now, s);

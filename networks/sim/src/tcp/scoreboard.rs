@@ -43,7 +43,8 @@ impl Scoreboard {
         let mut news = 0;
         for &(left, right) in blocks {
             // A block at or below the acknowledgement reports a duplicate (RFC 2883); others are nonsense.
-            if !seq::lt(left, right) || !seq::lt(una, left) || seq::lt(max, right) {
+            let (from, to) = (left.wrapping_sub(una), right.wrapping_sub(una));
+            if from == 0 || from >= to || to > max.wrapping_sub(una) {
                 continue;
             }
             let (mut l, mut r, mut known) = (left, right, 0);
@@ -138,7 +139,7 @@ mod tests {
         let mut s = Scoreboard::default();
         assert_eq!(s.update(0, 1000, &[(200, 300), (400, 500)]), 200);
         assert_eq!(s.update(0, 1000, &[(200, 400)]), 100);
-        assert_eq!(s.update(0, 1000, &[(200, 500), (900, 1001), (300, 250), (0, 50)]), 0);
+        assert_eq!(s.update(0, 1000, &[(200, 500), (900, 1001), (300, 250), (0, 50), (600, 0x8000_0000)]), 0);
         s.advance(250);
         assert_eq!(s.sacked_end(250), Some(500));
         assert_eq!(s.next_start(0), Some(250));

@@ -168,7 +168,7 @@ fn configs() -> impl Strategy<Value = Config> {
                 max_rto: Duration::from_secs(10),
                 max_retransmissions: None,
                 max_syn_retransmissions: None,
-                time_wait: Duration::from_secs(60),
+                time_wait: Duration::from_secs(900),
                 ..Config::default()
             }
         },
@@ -221,6 +221,8 @@ proptest! {
         manual: bool,
     ) {
         let channel = ChannelConfig { delay: Duration::from_millis(15), ..Default::default() };
+        // A delayed acknowledgement may come after 230 ms, later than the shortest timeout of the others.
+        let config = Config { min_rto: Duration::from_millis(500), ..config };
         let data = [bytes(sizes.0, 1), bytes(sizes.1, 2)];
         let mut pair = Pair::new(seed, config, &channel, data.clone(), manual);
         pair.run();
