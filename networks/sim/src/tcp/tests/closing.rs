@@ -233,3 +233,15 @@ fn data_after_their_fin_is_not_taken() {
     s.inject("P. 2:12(10) ack 1");
     s.hear(&["peer closed"]);
 }
+
+#[test]
+fn a_fin_is_taken_while_the_window_is_closed() {
+    let mut s = Script::connect(Config { receive_buffer: 1000, delayed_ack: None, ..config() });
+    s.inject("S. 0:0(0) ack 1 <mss 1000>");
+    s.c.set_auto_read(false);
+    s.sent.clear();
+    s.inject(". 1:1001(1000) ack 1");
+    s.inject("F. 1001:1001(0) ack 1");
+    s.expect(&["0 . 1:1(0) ack 1001 win 0", "0 . 1:1(0) ack 1002 win 0"]);
+    assert_eq!(s.c.state(), State::CloseWait);
+}

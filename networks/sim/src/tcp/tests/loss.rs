@@ -240,3 +240,14 @@ fn an_acknowledgement_of_nothing_sent_is_challenged() {
     s.hear(&[]);
     assert_eq!((s.c.stats().unacceptable, s.c.bytes_in_flight()), (1, 100));
 }
+
+#[test]
+fn progress_begins_the_count_of_retransmissions_anew() {
+    let mut s = Script::open(Config { max_retransmissions: Some(1), ..config() });
+    for i in 0..3 {
+        s.write(100);
+        s.run_to(s.c.poll_timeout().unwrap().as_nanos() / 1_000_000);
+        s.inject(&format!(". 1:1(0) ack {}", 101 + 100 * i));
+    }
+    assert_eq!((s.c.state(), s.c.stats().timeouts), (State::Established, 3));
+}

@@ -127,3 +127,12 @@ fn without_the_peers_consent_it_is_new_reno() {
     s.expect(&["0 . 1:1001(1000) ack 1"]);
     assert_eq!(s.c.cwnd(), 7000);
 }
+
+#[test]
+fn going_back_stops_where_the_peer_holds_data() {
+    let mut s = flying(5, 0);
+    s.run_to(1000);
+    s.sent.clear();
+    s.inject(". 1:1(0) ack 1001 <sack 1501:3001>");
+    s.expect(&["1000 . 1001:1501(500) ack 1"]);
+}
