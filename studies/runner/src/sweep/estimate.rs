@@ -1,0 +1,78 @@
+//! About how long a sweep takes, from a few replications run beforehand.
+
+use super::{RunError, Runner, Sweep, Task};
+use std::time::{Duration, Instant};
+
+/// What trying some points showed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimated {
+    /// How many points were tried.
+    pub tried: usize,
+    /// Mean seconds of wall time per replication.
+    pub per_replication_s: f64,
+    /// Seconds for the whole sweep, with as few replications as it can take.
+    pub low_s: f64,
+    /// Seconds for the whole sweep, with as many as it can take.
+    pub high_s: f64,
+}
+
+/// Runs the first replication of points spread evenly over the grid, the last and the first among them,
+/// until the time is up; at least one.
+///
+/// # Errors
+/// The first point that cannot be run.
+pub fn estimate(
+    sweep: &Sweep,
+    runner: &dyn Runner,
+    jobs: usize,
+    budget: Duration,
+) -> Result<Estimated, RunError> {
+    let begun = Instant::now();
+    let mut tried = 0;
+    for index in spread(sweep.goals.len()) {
+        let point = &sweep.goals[index].point;
+        runner.run(Task { index, point, replication: 0, capture: None })?;
+        tried += 1;
+        if begun.elapsed() >= budget {
+            break;
+        }
+    }
+    let per_replication_s = begun.elapsed().as_secs_f64() / (tried.max(1) as f64);
+    let (fewest, most) = sweep.replications();
+    let total = |n: u64| n as f64 * per_replication_s / jobs.max(1) as f64;
+    Ok(Estimated { tried, per_replication_s, low_s: total(fewest), high_s: total(most) })
+}
+
+/// All places below `n`, such that every beginning of the sequence is spread over the whole: the ends
+/// first, then the middles of what is between.
+fn spread(n: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = Vec::with_capacity(n);
+    let mut step = n.saturating_sub(1).max(1);
+    let mut seen = vec![false; n];
+    while order.len() < n {
+        for place in (0..n).rev().step_by(step) {
+            if !std::mem::replace(&mut seen[place], true) {
+                order.push(place);
+            }
+        }
+        step = (step / 2).max(1);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_begins_at_the_ends_and_reaches_all() {
+        assert!(spread(0).is_empty());
+        assert_eq!(spread(1), [0]);
+        assert_eq!(spread(5), [4, 0, 2, 3, 1]);
+        for n in 0..40 {
+            let mut order = spread(n);
+            order.sort_unstable();
+            assert_eq!(order, (0..n).collect::<Vec<_>>());
+        }
+    }
+}

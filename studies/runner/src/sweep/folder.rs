@@ -1,0 +1,158 @@
+//! The folder of a run: whose it is, what it holds, how a run begun there goes on.
+
+use super::Results;
+use std::fs;
+use std::path::{Path, PathBuf};
+use usher_observe::journal::Journal;
+use usher_observe::manifest::Manifest;
+use usher_observe::{Error, csv, parquet};
+
+const JOURNAL: &str = "journal";
+/// The folder of captures within a run's folder.
+pub const CAPTURES: &str = "captures";
+/// What a run writes beside its journal.
+const FILES: [&str; 5] = ["results.csv", "results.parquet", "manifest.json", "claims.json", "report.html"];
+const FOLDERS: [&str; 2] = ["figures", CAPTURES];
+
+/// Why a folder cannot take a run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// It holds what is not a run's.
+    #[error("{} holds other files ({found}): choose another folder with --out", path.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// One of the files.
+        found: String,
+    },
+    /// It holds a run of another plan.
+    #[error(
+        "{} holds a run of another plan (another study, seed, mode or setting): \
+         start it anew with --force, or choose another folder with --out",
+        path.display()
+    )]
+    OtherPlan {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// It holds a run of the same plan by another build of the program, whose rows may differ.
+    #[error(
+        "{} holds a run of the same plan by another build of usher, whose rows may differ: \
+         start it anew with --force, or choose another folder with --out",
+        path.display()
+    )]
+    OtherBuild {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The system refused, or a file is damaged.
+    #[error(transparent)]
+    Observe(#[from] Error),
+}
+
+/// A run's folder, held by this process.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    journal: Journal,
+}
+
+impl Folder {
+    /// Opens the folder for the run of this plan by this build, creating it where it is missing; a run of
+    /// the same plan goes on. With `anew`, an earlier run's files are removed first.
+    ///
+    /// # Errors
+    /// [`FolderError`]: nothing was changed.
+    pub fn open(path: &Path, plan: &str, build: &str, anew: bool) -> Result<Self, FolderError> {
+        let file = path.join(JOURNAL);
+        if !file.exists() {
+            let found = fs::read_dir(path).ok().and_then(|mut entries| entries.find_map(Result::ok));
+            if let Some(entry) = found {
+                let found = entry.file_name().to_string_lossy().into_owned();
+                return Err(FolderError::Foreign { path: path.to_owned(), found });
+            }
+        }
+        let identity = format!("{plan} {build}");
+        let opened = match Journal::open(&file, &identity) {
+            Err(Error::OtherPlan { found, .. }) if anew => {
+                // The other plan's journal is opened as what it is, so that one in use stays untouched.
+                drop(Journal::open(&file, &found)?);
+                None
+            }
+            Err(Error::OtherPlan { found, .. }) => {
+                let path = path.to_owned();
+                let same_plan = found.split(' ').next() == Some(plan);
+                return Err(if same_plan {
+                    FolderError::OtherBuild { path }
+                } else {
+                    FolderError::OtherPlan { path }
+                });
+            }
+            Err(error) => return Err(error.into()),
+            Ok(journal) => Some(journal).filter(|j| !anew || j.is_empty()),
+        };
+        let journal = match opened {
+            Some(journal) => journal,
+            None => {
+                clear(path)?;
+                Journal::open(&file, &identity)?
+            }
+        };
+        Ok(Self { path: path.to_owned(), journal })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The journal, for [`super::execute`].
+    pub fn journal(&mut self) -> &mut Journal {
+        &mut self.journal
+    }
+
+    /// Writes `results.csv`, `results.parquet` and `manifest.json`, each whole or not at all.
+    ///
+    /// # Errors
+    /// The first file that cannot be written; the others are tried all the same.
+    pub fn write(&self, results: &Results, manifest: &Manifest) -> Result<(), Error> {
+        let rows = &results.rows;
+        let csv = csv::write(&self.path.join("results.csv"), rows);
+        let parquet = parquet::write(&self.path.join("results.parquet"), rows);
+        let manifest = manifest.write(&self.path.join("manifest.json"));
+        csv.and(parquet).and(manifest)
+    }
+}
+
+/// Removes what a run writes, and nothing else.
+fn clear(path: &Path) -> Result<(), Error> {
+    let gone = |result: std::io::Result<()>, path: &Path| match result {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::Io { action: "remove", path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    };
+    for name in FILES.iter().chain([&JOURNAL]) {
+        let file = path.join(name);
+        gone(fs::remove_file(&file), &file)?;
+    }
+    for name in FOLDERS {
+        let folder = path.join(name);
+        gone(fs::remove_dir_all(&folder), &folder)?;
+    }
+    Ok(())
+}
+
+/// What tells this program's build from others: the checksum of its file, or its version where that cannot
+/// be read.
+pub fn build() -> String {
+    let program = std::env::current_exe().and_then(fs::read);
+    let checksum = |bytes: Vec<u8>| {
+        // FNV-1a over words: only accidents are to be told apart.
+        let word = |c: &[u8]| c.iter().fold(0u64, |w, b| w << 8 | u64::from(*b));
+        let mix = |h: u64, c: &[u8]| (h ^ word(c)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, mix)
+    };
+    program.map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |bytes| format!("{:016x}", checksum(bytes)))
+}

@@ -1,0 +1,97 @@
+//! A point as a user types it: `loss=5 %,protocol=diameter`.
+
+use usher_observe::Point;
+
+/// The point as text, in the order of its axes. Nothing for a point without axes.
+pub fn of(point: &Point) -> String {
+    let pairs: Vec<String> = point.axes().map(|(axis, value)| format!("{axis}={value}")).collect();
+    pairs.join(",")
+}
+
+/// The place of the one point that the text names. The axes may come in any order, spaces around them do
+/// not count, and axes that are not needed to tell the points apart may be left out.
+///
+/// # Errors
+/// What is wrong with the text, and what would be right.
+pub fn find<'a>(points: impl IntoIterator<Item = &'a Point>, text: &str) -> Result<usize, String> {
+    let points: Vec<&Point> = points.into_iter().collect();
+    let tight = |s: &str| s.split(',').map(str::trim).collect::<Vec<_>>().join(",");
+    // A value may hold commas and equals signs: the whole key is tried first.
+    if let Some(place) = points.iter().position(|p| tight(&of(p)) == tight(text)) {
+        return Ok(place);
+    }
+    let mut left: Vec<usize> = (0..points.len()).collect();
+    for pair in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        let Some((axis, value)) = pair.split_once('=').map(|(a, v)| (a.trim(), v.trim())) else {
+            return Err(format!("\"{pair}\" is not axis=value, such as {}", example(&points)));
+        };
+        if !points.iter().any(|p| p.get(axis).is_some()) {
+            let mut axes: Vec<&str> = points.iter().flat_map(|p| p.axes().map(|(a, _)| a)).collect();
+            axes.sort_unstable();
+            axes.dedup();
+            return Err(format!("the study has no axis \"{axis}\"; its axes are {}", axes.join(", ")));
+        }
+        let before = std::mem::take(&mut left);
+        left = before.iter().copied().filter(|&i| points[i].get(axis) == Some(value)).collect();
+        if left.is_empty() {
+            let mut values: Vec<&str> = Vec::new();
+            for v in before.iter().filter_map(|&i| points[i].get(axis)) {
+                if !values.contains(&v) {
+                    values.push(v);
+                }
+            }
+            return Err(format!("no point has {axis}={value}; values there are {}", values.join(", ")));
+        }
+    }
+    match left[..] {
+        [place] => Ok(place),
+        [] => Err("the plan has no points".to_owned()),
+        [first, second, ..] => Err(format!(
+            "{} points match; say which, for example '{}' or '{}'",
+            left.len(),
+            of(points[first]),
+            of(points[second])
+        )),
+    }
+}
+
+fn example(points: &[&Point]) -> String {
+    points.first().map_or_else(String::new, |p| format!("'{}'", of(p)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> Vec<Point> {
+        let point = |loss: &str, policy: &str| Point::new([("loss", loss), ("policy", policy)]);
+        vec![point("0 %", "a"), point("0 %", "b, c=d"), point("5 %", "a"), point("5 %", "b, c=d")]
+    }
+
+    #[test]
+    fn every_point_is_found_by_its_key() {
+        let grid = grid();
+        for (i, point) in grid.iter().enumerate() {
+            assert_eq!(find(&grid, &of(point)), Ok(i));
+        }
+        assert_eq!(find(&grid, " policy = a , loss = 5 % "), Ok(2));
+        assert_eq!(find(&grid[..1], ""), Ok(0));
+        assert_eq!(find(&[Point::default()], ""), Ok(0));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let grid = grid();
+        for (text, say) in [
+            ("loss", "\"loss\" is not axis=value, such as 'loss=0 %,policy=a'"),
+            ("los=5 %", "the study has no axis \"los\"; its axes are loss, policy"),
+            ("loss=7 %", "no point has loss=7 %; values there are 0 %, 5 %"),
+            (
+                "loss=5 %",
+                "2 points match; say which, for example 'loss=5 %,policy=a' or 'loss=5 %,policy=b, c=d'",
+            ),
+        ] {
+            assert_eq!(find(&grid, text).unwrap_err(), say);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The grid of a study, run on all cores: every point as often as its stopping rule asks.
+//!
+//! What is kept depends on the plan alone. Replications are judged in the order of their index, so the
+//! rows are the same bytes with one job and with many, and after an interruption and its resumption.
+//! Workers may run ahead of a point's stopping rule; what lies beyond its stop is discarded.
+//!
+//! [`execute`] runs a [`Sweep`] with a [`Runner`] and a [`Folder`]'s journal; [`Folder::write`] puts the rows and the
+//! manifest down; [`estimate`] says beforehand about how long it takes; [`key`] names points in a line
+//! that a user can type.
+
+mod estimate;
+mod execute;
+mod folder;
+pub mod key;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+pub use estimate::{Estimated, estimate};
+pub use execute::{Failure, Options, PointResult, Results, Watch, execute};
+pub use folder::{CAPTURES, Folder, FolderError, build};
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use usher_observe::{Point, Stopping};
+
+/// Runs one replication of one point. Implemented by the simulator's host, and by tests.
+pub trait Runner: Sync {
+    /// Runs this replication of `sweep.tasks[task.index]`. The same task gives the same metrics, whatever
+    /// ran before it and on which thread.
+    ///
+    /// # Errors
+    /// The point cannot be run. A panic is caught by [`execute`] and reported as an error.
+    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError>;
+}
+
+/// One replication to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'a> {
+    /// The point's place in [`Sweep::goals`].
+    pub index: usize,
+    /// The point.
+    pub point: &'a Point,
+    /// The replication, from 0.
+    pub replication: u32,
+    /// Where to write a capture of the packets, when one is asked for.
+    pub capture: Option<&'a Path>,
+}
+
+/// What one replication gave.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// Metrics by name in the study's order, in SI base units. A metric that is NaN has no row.
+    pub metrics: Vec<(String, f64)>,
+    /// What the run cost.
+    pub facts: Facts,
+}
+
+/// What runs cost: for the manifest, never for a row.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Facts {
+    /// Packets that links handed to hosts.
+    pub packet_hops: u64,
+    /// Wall-clock seconds of the event loop alone.
+    pub wall_s: f64,
+    /// The process's largest resident set up to the loop's end, in bytes; 0 where it is not known.
+    pub peak_rss_bytes: u64,
+}
+
+impl Facts {
+    /// Takes another run's facts in: hops and seconds add up, of the peaks the larger one stays.
+    pub fn add(&mut self, other: &Self) {
+        self.packet_hops += other.packet_hops;
+        self.wall_s += other.wall_s;
+        self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+    }
+}
+
+/// Why a replication could not be run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RunError(pub String);
+
+impl RunError {
+    /// The error that another one says.
+    pub fn new(cause: impl std::fmt::Display) -> Self {
+        Self(cause.to_string())
+    }
+}
+
+/// One point of the grid and how often it is to run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Goal {
+    /// The point; unique in its sweep.
+    pub point: Point,
+    /// When it has run often enough.
+    pub stopping: Stopping,
+    /// The metrics that the stopping rule looks at.
+    pub watched: Vec<String>,
+}
+
+/// A study's plan as the sweep needs it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sweep {
+    /// The study's name, as rows carry it.
+    pub study: Arc<str>,
+    /// The hash of everything that decides the rows: study, mode, seed, changed settings.
+    pub plan: String,
+    /// The points in the order of the grid, which is the order of the rows.
+    pub goals: Vec<Goal>,
+}
+
+impl Sweep {
+    /// The fewest and the most replications that it can take.
+    pub fn replications(&self) -> (u64, u64) {
+        let most = |g: &Goal| u64::from(g.stopping.max.max(1));
+        let fewest = |g: &Goal| u64::from(g.stopping.min.max(1)).min(most(g));
+        (self.goals.iter().map(fewest).sum(), self.goals.iter().map(most).sum())
+    }
+
+    /// The file of a point's capture below a run's folder.
+    pub fn capture(&self, index: usize) -> PathBuf {
+        let point = self.goals.get(index).map(|g| g.point.to_string()).unwrap_or_default();
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "=.-".contains(c) { c } else { '_' };
+        let name: String = point.chars().map(plain).take(120).collect();
+        Path::new(CAPTURES).join(format!("{index:04}-{name}.pcapng"))
+    }
+}

@@ -1,0 +1,273 @@
+use super::schedule::Schedule;
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use usher_core::Seed;
+use usher_observe::manifest::{Host, Manifest};
+use usher_observe::{Error, journal::Journal};
+
+/// A folder of a test's own, removed at its end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("usher-sweep-{}-{n}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn run(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Draws its metrics from the task alone. Replications take turns in being slow, so that they finish out of
+/// order.
+#[derive(Default)]
+struct Fake {
+    runs: AtomicU32,
+    /// After so many runs the interrupt is set.
+    interrupt_after: Option<(u32, &'static AtomicBool)>,
+    fail: Option<(usize, u32)>,
+    panic: Option<(usize, u32)>,
+}
+
+impl Runner for Fake {
+    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+        let runs = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some((after, flag)) = self.interrupt_after {
+            flag.fetch_or(runs >= after, Ordering::Relaxed);
+        }
+        if self.fail == Some((task.index, task.replication)) {
+            return Err(RunError::new("no host is named `x`"));
+        }
+        assert!(self.panic != Some((task.index, task.replication)), "index out of bounds");
+        std::thread::sleep(Duration::from_micros(u64::from(task.replication % 3) * 300));
+        if let Some(path) = task.capture {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "packets").unwrap();
+        }
+        let mut rng = Seed::new(task.index as u64).stream("fake", u64::from(task.replication));
+        let noise = task.index as f64 * 0.1;
+        let mut metrics = vec![("delay.mean".to_owned(), 1.0 + noise * (rng.unit() - 0.5))];
+        metrics.push(("delay.p99".to_owned(), if task.replication == 1 { f64::NAN } else { rng.unit() }));
+        Ok(Outcome {
+            metrics,
+            facts: Facts { packet_hops: 7, wall_s: 0.5, peak_rss_bytes: 100 + u64::from(runs) },
+        })
+    }
+}
+
+fn sweep() -> Sweep {
+    let goal = |i: u32| Goal {
+        point: Point::new([
+            ("loss", format!("{} %", i % 4)),
+            ("transport", if i < 4 { "tcp" } else { "udp" }.into()),
+        ]),
+        stopping: Stopping { share: 0.02, level: 0.95, min: 3, max: 25 },
+        watched: vec!["delay.mean".to_owned()],
+    };
+    Sweep { study: "s".into(), plan: "abc".into(), goals: (0..8).map(goal).collect() }
+}
+
+fn manifest(results: &Results) -> Manifest {
+    Manifest {
+        usher_version: "0".into(),
+        study: "s".into(),
+        seed: 1,
+        mode: "quick".into(),
+        parameters: BTreeMap::new(),
+        plan_hash: "abc".into(),
+        host: Host { kernel: String::new(), cpu: String::new(), cores: 1 },
+        started: String::new(),
+        elapsed_s: 0.0,
+        points: results.points.len() as u64,
+        replications: 0,
+        complete: results.complete,
+        facts: BTreeMap::new(),
+    }
+}
+
+/// Runs in the folder and writes the files there.
+fn run(path: &Path, runner: &Fake, jobs: usize, interrupt: &AtomicBool) -> Results {
+    let sweep = sweep();
+    let mut folder = Folder::open(path, &sweep.plan, "build", false).unwrap();
+    let options = Options { jobs, interrupt, watch: &(), captures: None };
+    let results = execute(&sweep, runner, folder.journal(), options);
+    folder.write(&results, &manifest(&results)).unwrap();
+    results
+}
+
+fn files(path: &Path) -> [Vec<u8>; 2] {
+    ["results.csv", "results.parquet"].map(|name| fs::read(path.join(name)).unwrap())
+}
+
+#[test]
+fn the_same_bytes_at_any_number_of_jobs() {
+    let temporary = Temporary::new();
+    let never = AtomicBool::new(false);
+    let one = run(&temporary.run("1"), &Fake::default(), 1, &never);
+    assert!(one.complete && one.failures.is_empty());
+    let counts: Vec<u32> = one.points.iter().map(|p| p.replications).collect();
+    assert_eq!(counts[0], 3, "a point without noise stops at once");
+    assert!(counts.iter().any(|n| (4..25).contains(n)), "the rule is at work: {counts:?}");
+    assert_eq!(counts[7], 25, "a noisy point runs to its limit");
+    assert!(one.points[0].converged && !one.points[7].converged);
+    let total: u32 = counts.iter().sum();
+    assert_eq!(one.facts.packet_hops, 7 * u64::from(total));
+    for jobs in [2, 5] {
+        let path = temporary.run(&jobs.to_string());
+        let many = run(&path, &Fake::default(), jobs, &never);
+        assert_eq!(many.facts.packet_hops, one.facts.packet_hops);
+        assert!(files(&path) == files(&temporary.run("1")), "{jobs} jobs give other bytes");
+    }
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
+    static INTERRUPT: AtomicBool = AtomicBool::new(false);
+    let temporary = Temporary::new();
+    let never = AtomicBool::new(false);
+    let whole = run(&temporary.run("whole"), &Fake::default(), 1, &never);
+    let path = temporary.run("parts");
+    let mut ran = 0;
+    for (after, jobs) in [(1, 2), (10, 2), (7, 3)] {
+        INTERRUPT.store(false, Ordering::Relaxed);
+        let fake = Fake { interrupt_after: Some((after, &INTERRUPT)), ..Fake::default() };
+        let part = run(&path, &fake, jobs, &INTERRUPT);
+        assert!(!part.complete);
+        assert_eq!(part.resumed, ran as usize);
+        ran += fake.runs.load(Ordering::Relaxed);
+        assert!(part.rows.iter().all(|row| whole.rows.contains(row)), "what is written is part of the whole");
+    }
+    let rest = run(&path, &Fake::default(), 2, &never);
+    assert!(rest.complete);
+    assert!(files(&path) == files(&temporary.run("whole")));
+    let again = Fake::default();
+    assert!(run(&path, &again, 1, &never).complete);
+    assert_eq!(again.runs.load(Ordering::Relaxed), 0, "a complete run has nothing left to do");
+}
+
+#[test]
+fn a_point_that_fails_or_panics_is_named_and_the_rest_runs() {
+    let temporary = Temporary::new();
+    let never = AtomicBool::new(false);
+    let fake = Fake { fail: Some((2, 1)), panic: Some((5, 0)), ..Fake::default() };
+    let results = run(&temporary.run("x"), &fake, 2, &never);
+    assert!(!results.complete);
+    let said: Vec<(String, u32, String)> =
+        results.failures.iter().map(|f| (key::of(&f.point), f.replication, f.error.to_string())).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said[0], ("loss=2 %,transport=tcp".into(), 1, "no host is named `x`".into()));
+    assert_eq!(
+        said[1],
+        ("loss=1 %,transport=udp".into(), 0, "a defect in usher: index out of bounds".into())
+    );
+    let complete = results.points.iter().filter(|p| p.complete).count();
+    assert_eq!(complete, 6);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_ends_the_sweep_and_keeps_what_is_done() {
+    let temporary = Temporary::new();
+    let path = temporary.run("journal");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let error = Folder::open(&temporary.0, "abc", "b", false).unwrap_err().to_string();
+    assert!(error.contains("journal") && error.contains("space"), "{error}");
+}
+
+#[test]
+fn folders_of_something_else_are_refused() {
+    let temporary = Temporary::new();
+    let foreign = temporary.run("foreign");
+    fs::create_dir_all(&foreign).unwrap();
+    fs::write(foreign.join("thesis.tex"), "mine").unwrap();
+    for anew in [false, true] {
+        let refused = Folder::open(&foreign, "abc", "b", anew).unwrap_err();
+        assert!(matches!(&refused, FolderError::Foreign { found, .. } if found == "thesis.tex"), "{refused}");
+    }
+    let mine = temporary.run("mine");
+    run(&mine, &Fake::default(), 1, &AtomicBool::new(false));
+    fs::write(mine.join("notes.txt"), "mine").unwrap();
+    assert!(matches!(Folder::open(&mine, "abd", "build", false), Err(FolderError::OtherPlan { .. })));
+    assert!(matches!(Folder::open(&mine, "abc", "other", false), Err(FolderError::OtherBuild { .. })));
+    let mut held = Folder::open(&mine, "abc", "build", false).unwrap();
+    assert!(!held.journal().is_empty());
+    let busy = Folder::open(&mine, "abd", "build", true).unwrap_err();
+    assert!(matches!(busy, FolderError::Observe(Error::InUse { .. })), "{busy}");
+    drop(held);
+    assert!(Folder::open(&mine, "abd", "build", true).unwrap().journal().is_empty());
+    assert!(!mine.join("results.csv").exists() && mine.join("notes.txt").exists());
+}
+
+#[test]
+fn captures_are_of_each_first_replication_and_made_up_for() {
+    let temporary = Temporary::new();
+    let sweep = sweep();
+    let never = AtomicBool::new(false);
+    let mut journal = Journal::open(&temporary.run("j"), "abc").unwrap();
+    let options = Options { jobs: 2, interrupt: &never, watch: &(), captures: None };
+    let plain = execute(&sweep, &Fake::default(), &mut journal, options);
+    let fake = Fake::default();
+    let options = Options { captures: Some(&temporary.0), ..options };
+    let captured = execute(&sweep, &fake, &mut journal, options);
+    assert_eq!(fake.runs.load(Ordering::Relaxed), 8);
+    assert_eq!(captured.rows, plain.rows);
+    assert!(temporary.run("captures/0001-loss=1___transport=tcp.pcapng").exists());
+}
+
+#[test]
+fn a_dry_run_tries_a_few_and_counts_all() {
+    let fake = Fake::default();
+    let estimated = estimate(&sweep(), &fake, 2, Duration::ZERO).unwrap();
+    assert_eq!((estimated.tried, fake.runs.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!(sweep().replications(), (24, 200));
+    assert!((estimated.high_s / estimated.low_s - 200.0 / 24.0).abs() < 1e-9);
+    let failing = Fake { fail: Some((7, 0)), ..Fake::default() };
+    assert!(estimate(&sweep(), &failing, 2, Duration::ZERO).is_err());
+}
+
+proptest! {
+    /// Whatever finishes first, and however far workers run ahead, the same replications are kept.
+    #[test]
+    fn what_is_kept_does_not_depend_on_the_order(order: Vec<u8>, workers in 1usize..6) {
+        let sweep = sweep();
+        let outcome = |(index, replication): (usize, u32)| {
+            let point = &sweep.goals[index].point;
+            Fake::default().run(Task { index, point, replication, capture: None }).unwrap()
+        };
+        let kept = |schedule: &Schedule<'_>| -> Vec<(usize, u32)> {
+            (0..8).flat_map(|i| schedule.kept(i).map(move |(r, _)| (i, r)).collect::<Vec<_>>()).collect()
+        };
+        let mut alone = Schedule::new(&sweep.goals);
+        while let Some(task) = alone.next(1) {
+            alone.finish(task.0, task.1, outcome(task));
+        }
+        let mut crowd = Schedule::new(&sweep.goals);
+        let mut running: Vec<(usize, u32)> = Vec::new();
+        let mut order = order.into_iter().cycle();
+        loop {
+            while running.len() < workers {
+                let Some(task) = crowd.next(workers as u32) else { break };
+                running.push(task);
+            }
+            if running.is_empty() {
+                break;
+            }
+            let task = running.swap_remove(usize::from(order.next().unwrap_or(0)) % running.len());
+            crowd.finish(task.0, task.1, outcome(task));
+        }
+        prop_assert!(alone.complete() && crowd.complete());
+        prop_assert_eq!(kept(&alone), kept(&crowd));
+    }
+}
