@@ -1,0 +1,389 @@
+//! Attribute-value pairs (RFC 6733 §4): a checked view, an owned form, and a buffer of encoded AVPs.
+
+use crate::data::{AvpAddress, Time};
+use crate::error::{Fault, ResultCode};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use usher_core::{Reader, Writer};
+
+/// V: a Vendor-Id field follows.
+pub const FLAG_VENDOR: u8 = 0x80;
+/// M: the receiver must understand the AVP or reject the message.
+pub const FLAG_MANDATORY: u8 = 0x40;
+/// P: reserved for end-to-end security (RFC 6733 §4.1: sent as zero).
+pub const FLAG_PROTECTED: u8 = 0x20;
+/// Grouped AVPs nested deeper than this are refused.
+pub const MAX_DEPTH: usize = 8;
+/// The longest data of one AVP that still fits its 24-bit length.
+pub const MAX_DATA: usize = 0xff_ffff - 12;
+
+/// Names an AVP: its code, its vendor (0 is the IETF) and whether we send it with the M flag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AvpId {
+    /// AVP Code.
+    pub code: u32,
+    /// Vendor-Id; 0 means that the V flag is clear.
+    pub vendor: u32,
+    /// Sent with the M flag.
+    pub mandatory: bool,
+}
+
+impl AvpId {
+    /// An IETF AVP that is sent with the M flag.
+    pub const fn must(code: u32) -> Self {
+        Self { code, vendor: 0, mandatory: true }
+    }
+    /// An IETF AVP that is sent without the M flag.
+    pub const fn may(code: u32) -> Self {
+        Self { code, vendor: 0, mandatory: false }
+    }
+    /// A vendor's AVP.
+    pub const fn of_vendor(vendor: u32, code: u32, mandatory: bool) -> Self {
+        Self { code, vendor, mandatory }
+    }
+    const fn flags(self) -> u8 {
+        (if self.vendor != 0 { FLAG_VENDOR } else { 0 }) | (if self.mandatory { FLAG_MANDATORY } else { 0 })
+    }
+}
+
+/// An AVP in a received message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AvpView<'a> {
+    /// AVP Code.
+    pub code: u32,
+    /// The flags byte: [`FLAG_VENDOR`], [`FLAG_MANDATORY`], [`FLAG_PROTECTED`].
+    pub flags: u8,
+    /// Vendor-Id; 0 where the V flag is clear.
+    pub vendor: u32,
+    /// The data, without padding.
+    pub data: &'a [u8],
+}
+
+impl<'a> AvpView<'a> {
+    fn read(r: &mut Reader<'a>) -> Result<Self, Fault> {
+        let whole = r.peek_rest();
+        let short = |_| Fault::new(ResultCode::INVALID_AVP_LENGTH, "AVP header cut short");
+        let code = r.u32().map_err(short)?;
+        let flags = r.u8().map_err(short)?;
+        let length = r.u24().map_err(short)? as usize;
+        let vendor_bytes = if flags & FLAG_VENDOR != 0 { 4 } else { 0 };
+        let data_len = length.checked_sub(8 + vendor_bytes);
+        let (Some(data_len), true) = (data_len, length <= whole.len()) else {
+            // RFC 6733 §7.1.5: the faulty AVP with a length made right and at most its own header.
+            let vendor = if vendor_bytes == 4 { r.u32().unwrap_or(0) } else { 0 };
+            let avp = Avp { code, flags: flags & !FLAG_VENDOR | flag_v(vendor), vendor, data: Vec::new() };
+            return Err(Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP length beyond its bounds", avp));
+        };
+        let vendor = if vendor_bytes == 4 { r.u32().map_err(short)? } else { 0 };
+        let data = r.bytes(data_len).map_err(short)?;
+        // The last AVP's padding may be missing where the enclosing Grouped AVP is not padded inside.
+        let pad = padding(length).min(r.remaining());
+        r.bytes(pad).map_err(short)?;
+        Ok(Self { code, flags, vendor, data })
+    }
+
+    /// True when this is the AVP named `id` (its M flag is not compared).
+    pub const fn is(&self, id: AvpId) -> bool {
+        self.code == id.code && self.vendor == id.vendor
+    }
+    /// The M flag.
+    pub const fn mandatory(&self) -> bool {
+        self.flags & FLAG_MANDATORY != 0
+    }
+    /// A copy that outlives the message.
+    pub fn to_owned(&self) -> Avp {
+        Avp { code: self.code, flags: self.flags, vendor: self.vendor, data: self.data.into() }
+    }
+    fn fixed<const N: usize>(&self) -> Result<[u8; N], Fault> {
+        self.data.try_into().map_err(|_| {
+            Fault::of(
+                ResultCode::INVALID_AVP_LENGTH,
+                "data length does not fit the AVP's type",
+                self.to_owned(),
+            )
+        })
+    }
+    fn bad(&self, what: &'static str) -> Fault {
+        Fault::of(ResultCode::INVALID_AVP_VALUE, what, self.to_owned())
+    }
+    /// The data as Unsigned32 (also Enumerated and Float32 bits).
+    ///
+    /// # Errors
+    /// The data is not four bytes long (5014).
+    pub fn u32(&self) -> Result<u32, Fault> {
+        self.fixed().map(u32::from_be_bytes)
+    }
+    /// The data as Integer32 or Enumerated.
+    ///
+    /// # Errors
+    /// The data is not four bytes long (5014).
+    pub fn i32(&self) -> Result<i32, Fault> {
+        self.fixed().map(i32::from_be_bytes)
+    }
+    /// The data as Unsigned64.
+    ///
+    /// # Errors
+    /// The data is not eight bytes long (5014).
+    pub fn u64(&self) -> Result<u64, Fault> {
+        self.fixed().map(u64::from_be_bytes)
+    }
+    /// The data as Integer64.
+    ///
+    /// # Errors
+    /// The data is not eight bytes long (5014).
+    pub fn i64(&self) -> Result<i64, Fault> {
+        self.fixed().map(i64::from_be_bytes)
+    }
+    /// The data as Float32.
+    ///
+    /// # Errors
+    /// The data is not four bytes long (5014).
+    pub fn f32(&self) -> Result<f32, Fault> {
+        self.fixed().map(f32::from_be_bytes)
+    }
+    /// The data as Float64.
+    ///
+    /// # Errors
+    /// The data is not eight bytes long (5014).
+    pub fn f64(&self) -> Result<f64, Fault> {
+        self.fixed().map(f64::from_be_bytes)
+    }
+    /// The data as UTF8String.
+    ///
+    /// # Errors
+    /// It is not UTF-8 (5004).
+    pub fn utf8(&self) -> Result<&'a str, Fault> {
+        core::str::from_utf8(self.data).map_err(|_| self.bad("not UTF-8"))
+    }
+    /// The data as DiameterIdentity: a non-empty ASCII name.
+    ///
+    /// # Errors
+    /// It is something else (5004).
+    pub fn identity(&self) -> Result<&'a str, Fault> {
+        let name = self.utf8()?;
+        if crate::data::is_identity(name) { Ok(name) } else { Err(self.bad("not a DiameterIdentity")) }
+    }
+    /// The data as Address.
+    ///
+    /// # Errors
+    /// Shorter than its family field, or an IP address of the wrong length (5004).
+    pub fn address(&self) -> Result<AvpAddress<'a>, Fault> {
+        AvpAddress::parse(self.data).ok_or_else(|| self.bad("not an Address"))
+    }
+    /// The data as Time.
+    ///
+    /// # Errors
+    /// The data is not four bytes long (5014).
+    pub fn time(&self) -> Result<Time, Fault> {
+        self.u32().map(Time)
+    }
+    /// The AVPs inside a Grouped AVP, checked for their lengths.
+    ///
+    /// # Errors
+    /// An inner length leaves the group (5014).
+    pub fn grouped(&self) -> Result<Avps<'a>, Fault> {
+        Avps::parse(self.data)
+    }
+}
+
+const fn flag_v(vendor: u32) -> u8 {
+    if vendor != 0 { FLAG_VENDOR } else { 0 }
+}
+
+/// Zero bytes that follow an AVP of this length.
+const fn padding(length: usize) -> usize {
+    (4 - length % 4) % 4
+}
+
+/// A checked sequence of AVPs; an iterator over them.
+#[derive(Clone, Copy, Debug)]
+pub struct Avps<'a> {
+    rest: Reader<'a>,
+}
+
+impl<'a> Avps<'a> {
+    /// Checks that the AVPs tile `bytes`.
+    ///
+    /// # Errors
+    /// A length leaves the bounds (5014).
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
+        let mut r = Reader::new(bytes);
+        while !r.is_empty() {
+            AvpView::read(&mut r)?;
+        }
+        Ok(Self { rest: Reader::new(bytes) })
+    }
+    /// Wraps bytes that [`AvpBuf`] or an earlier check made sure of.
+    pub(crate) const fn checked(bytes: &'a [u8]) -> Self {
+        Self { rest: Reader::new(bytes) }
+    }
+    /// The first AVP of this name among those not yet iterated over.
+    pub fn get(&self, id: AvpId) -> Option<AvpView<'a>> {
+        let mut from_here = *self;
+        from_here.find(|a| a.is(id))
+    }
+    /// All AVPs of this name.
+    pub fn all(&self, id: AvpId) -> impl Iterator<Item = AvpView<'a>> + use<'a> {
+        (*self).filter(move |a| a.is(id))
+    }
+    /// The AVP of this name.
+    ///
+    /// # Errors
+    /// There is none: 5005 with an example of it (RFC 6733 §7.5).
+    pub fn require(&self, id: AvpId) -> Result<AvpView<'a>, Fault> {
+        self.get(id).ok_or_else(|| {
+            let avp = Avp { code: id.code, flags: id.flags(), vendor: id.vendor, data: Vec::new() };
+            Fault::of(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
+        })
+    }
+    /// The encoded bytes not yet iterated over.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.rest.peek_rest()
+    }
+}
+
+impl<'a> Iterator for Avps<'a> {
+    type Item = AvpView<'a>;
+    fn next(&mut self) -> Option<AvpView<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        AvpView::read(&mut self.rest).ok()
+    }
+}
+
+/// An AVP of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Avp {
+    /// AVP Code.
+    pub code: u32,
+    /// The flags byte; its V flag says whether the vendor is written.
+    pub flags: u8,
+    /// Vendor-Id.
+    pub vendor: u32,
+    /// The data, without padding.
+    pub data: Vec<u8>,
+}
+
+impl fmt::Display for AvpView<'_> {
+    /// `code[/vendor] flags hex-or-text`, one line; [`crate::dictionary::Dictionary::show`] knows names.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.code)?;
+        if self.flags & FLAG_VENDOR != 0 {
+            write!(f, "/{}", self.vendor)?;
+        }
+        let flag = |bit, c| if self.flags & bit != 0 { c } else { '-' };
+        write!(f, " {}{}{} ", flag(FLAG_VENDOR, 'V'), flag(FLAG_MANDATORY, 'M'), flag(FLAG_PROTECTED, 'P'))?;
+        write_bytes(f, self.data)
+    }
+}
+
+/// Printable ASCII in quotes, anything else in hexadecimal.
+pub(crate) fn write_bytes(f: &mut dyn fmt::Write, data: &[u8]) -> fmt::Result {
+    match core::str::from_utf8(data) {
+        Ok(s) if !s.is_empty() && s.bytes().all(|b| (0x20..0x7f).contains(&b)) => write!(f, "{s:?}"),
+        _ => {
+            f.write_str("0x")?;
+            data.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        }
+    }
+}
+
+/// Encoded AVPs in the making: a message's body, or the inside of a Grouped AVP.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AvpBuf {
+    bytes: Vec<u8>,
+}
+
+impl AvpBuf {
+    /// An empty sequence.
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new() }
+    }
+    /// An empty sequence with room for this many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+    pub(crate) const fn from_checked(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+    /// The encoded bytes, a multiple of four long.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// True when there is no AVP.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+    /// Forgets all AVPs, keeping the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+    /// The AVPs.
+    pub fn view(&self) -> Avps<'_> {
+        Avps::checked(&self.bytes)
+    }
+    /// Appends an AVP. Data longer than [`MAX_DATA`] is cut there.
+    pub fn push(&mut self, id: AvpId, data: &[u8]) -> &mut Self {
+        write_avp(&mut self.bytes, id.code, id.flags(), id.vendor, data);
+        self
+    }
+    /// Appends a copy of an AVP as it is, flags included.
+    pub fn push_view(&mut self, avp: AvpView<'_>) -> &mut Self {
+        write_avp(&mut self.bytes, avp.code, avp.flags, avp.vendor, avp.data);
+        self
+    }
+    /// Appends an owned AVP as it is.
+    pub fn push_avp(&mut self, avp: &Avp) -> &mut Self {
+        write_avp(&mut self.bytes, avp.code, avp.flags, avp.vendor, &avp.data);
+        self
+    }
+    /// Appends all AVPs of another sequence.
+    pub fn extend(&mut self, other: &AvpBuf) -> &mut Self {
+        self.bytes.extend_from_slice(&other.bytes);
+        self
+    }
+    /// Appends a text or DiameterIdentity AVP.
+    pub fn push_str(&mut self, id: AvpId, text: &str) -> &mut Self {
+        self.push(id, text.as_bytes())
+    }
+    /// Appends an Unsigned32, Integer32 (`as u32`) or Enumerated AVP.
+    pub fn push_u32(&mut self, id: AvpId, value: u32) -> &mut Self {
+        self.push(id, &value.to_be_bytes())
+    }
+    /// Appends an Unsigned64 or Integer64 (`as u64`) AVP.
+    pub fn push_u64(&mut self, id: AvpId, value: u64) -> &mut Self {
+        self.push(id, &value.to_be_bytes())
+    }
+    /// Appends an Address AVP.
+    pub fn push_address(&mut self, id: AvpId, address: IpAddr) -> &mut Self {
+        let mut data = [0; 18];
+        let len = AvpAddress::from(address).emit(&mut data);
+        self.push(id, &data[..len])
+    }
+    /// Appends a Grouped AVP whose content `fill` writes.
+    pub fn push_group(&mut self, id: AvpId, fill: impl FnOnce(&mut AvpBuf)) -> &mut Self {
+        let start = self.bytes.len();
+        self.push(id, &[]);
+        fill(self);
+        let length = (self.bytes.len() - start).min(0xff_ffff) as u32;
+        self.bytes.truncate(start + length as usize);
+        self.bytes[start + 5..start + 8].copy_from_slice(&length.to_be_bytes()[1..]);
+        self.bytes.resize(self.bytes.len() + padding(length as usize), 0);
+        self
+    }
+}
+
+fn write_avp(buf: &mut Vec<u8>, code: u32, flags: u8, vendor: u32, data: &[u8]) {
+    let data = &data[..data.len().min(MAX_DATA)];
+    let header = if flags & FLAG_VENDOR != 0 { 12 } else { 8 };
+    let length = header + data.len();
+    buf.reserve(length + 3);
+    let mut w = Writer::new(buf);
+    w.u32(code).u8(flags).u24(length as u32);
+    if flags & FLAG_VENDOR != 0 {
+        w.u32(vendor);
+    }
+    w.bytes(data).zeros(padding(length));
+}

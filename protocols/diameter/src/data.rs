@@ -1,0 +1,335 @@
+//! The data formats that are more than a number or bytes (RFC 6733 §4.3): Address, Time, DiameterURI,
+//! DiameterIdentity, IPFilterRule.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+use usher_core::WallTime;
+
+/// An Address (RFC 6733 §4.3.1): an IP address, or another family's as it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AvpAddress<'a> {
+    /// Families 1 and 2.
+    Ip(IpAddr),
+    /// Any other address family number with its bytes.
+    Other(u16, &'a [u8]),
+}
+
+impl<'a> AvpAddress<'a> {
+    /// Reads the family and the address; `None` if it is cut short or of the wrong length.
+    pub fn parse(data: &'a [u8]) -> Option<Self> {
+        let (family, address) = data.split_first_chunk::<2>()?;
+        match u16::from_be_bytes(*family) {
+            1 => <[u8; 4]>::try_from(address).ok().map(|a| Self::Ip(Ipv4Addr::from(a).into())),
+            2 => <[u8; 16]>::try_from(address).ok().map(|a| Self::Ip(Ipv6Addr::from(a).into())),
+            other => Some(Self::Other(other, address)),
+        }
+    }
+    /// Writes an IP address into `out` and says how many bytes it took (6 or 18); other families: 0.
+    pub fn emit(&self, out: &mut [u8; 18]) -> usize {
+        match self {
+            Self::Ip(IpAddr::V4(a)) => {
+                out[1] = 1;
+                out[2..6].copy_from_slice(&a.octets());
+                6
+            }
+            Self::Ip(IpAddr::V6(a)) => {
+                out[1] = 2;
+                out[2..].copy_from_slice(&a.octets());
+                18
+            }
+            Self::Other(..) => 0,
+        }
+    }
+}
+
+impl From<IpAddr> for AvpAddress<'_> {
+    fn from(a: IpAddr) -> Self {
+        Self::Ip(a)
+    }
+}
+
+/// Seconds since 1900 as NTP counts them (RFC 6733 §4.3.1), wrapping in 2036.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Time(pub u32);
+
+const UNIX_EPOCH_1900: u64 = 2_208_988_800;
+
+impl Time {
+    /// From wall-clock time; past 2036 it wraps, as the format does.
+    pub const fn from_wall(t: WallTime) -> Self {
+        Self(t.unix_secs().wrapping_add(UNIX_EPOCH_1900) as u32)
+    }
+    /// As wall-clock time: a clear high bit means after 7 February 2036 (RFC 5905, appendix A.4).
+    pub const fn to_wall(self) -> WallTime {
+        let era = if self.0 & 0x8000_0000 == 0 { 1u64 << 32 } else { 0 };
+        WallTime::from_unix_secs((era + self.0 as u64).saturating_sub(UNIX_EPOCH_1900))
+    }
+}
+
+/// True for what can be a DiameterIdentity: 1 to 255 letters, digits, `.`, `-`, `_`.
+pub fn is_identity(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 255
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
+}
+
+/// The transport of a [`DiameterUri`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UriTransport {
+    /// `tcp`
+    Tcp,
+    /// `sctp`
+    Sctp,
+    /// `udp` (only with RADIUS)
+    Udp,
+}
+
+/// The protocol of a [`DiameterUri`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UriProtocol {
+    /// `diameter`, the default
+    Diameter,
+    /// `radius`
+    Radius,
+    /// `tacacs+`
+    TacacsPlus,
+}
+
+/// A DiameterURI: `aaa://host[:port][;transport=..][;protocol=..]` (RFC 6733 §4.3.1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiameterUri {
+    /// `aaas`: secured by TLS or DTLS.
+    pub secure: bool,
+    /// The host name.
+    pub host: String,
+    /// The port: 3868, or 5658 with `aaas`, unless given.
+    pub port: u16,
+    /// TCP unless given.
+    pub transport: UriTransport,
+    /// Diameter unless given.
+    pub protocol: UriProtocol,
+}
+
+/// Text that does not follow the format's grammar.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadFormat(pub &'static str);
+
+impl FromStr for DiameterUri {
+    type Err = BadFormat;
+    fn from_str(s: &str) -> Result<Self, BadFormat> {
+        let (secure, rest) = if let Some(rest) = s.strip_prefix("aaa://") {
+            (false, rest)
+        } else {
+            (true, s.strip_prefix("aaas://").ok_or(BadFormat("neither aaa:// nor aaas://"))?)
+        };
+        let mut parts = rest.split(';');
+        let authority = parts.next().unwrap_or_default();
+        let (host, port) = match authority.split_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_| BadFormat("bad port"))?),
+            None => (authority, if secure { 5658 } else { 3868 }),
+        };
+        if !is_identity(host) {
+            return Err(BadFormat("bad host name"));
+        }
+        let mut uri = Self {
+            secure,
+            host: host.to_string(),
+            port,
+            transport: UriTransport::Tcp,
+            protocol: UriProtocol::Diameter,
+        };
+        for part in parts {
+            match part {
+                "transport=tcp" => uri.transport = UriTransport::Tcp,
+                "transport=sctp" => uri.transport = UriTransport::Sctp,
+                "transport=udp" => uri.transport = UriTransport::Udp,
+                "protocol=diameter" => uri.protocol = UriProtocol::Diameter,
+                "protocol=radius" => uri.protocol = UriProtocol::Radius,
+                "protocol=tacacs+" => uri.protocol = UriProtocol::TacacsPlus,
+                _ => return Err(BadFormat("unknown parameter")),
+            }
+        }
+        if uri.protocol == UriProtocol::Diameter && uri.transport == UriTransport::Udp {
+            return Err(BadFormat("Diameter does not run over UDP"));
+        }
+        Ok(uri)
+    }
+}
+
+impl fmt::Display for DiameterUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "aaa{}://{}:{}", if self.secure { "s" } else { "" }, self.host, self.port)?;
+        f.write_str(match self.transport {
+            UriTransport::Tcp => ";transport=tcp",
+            UriTransport::Sctp => ";transport=sctp",
+            UriTransport::Udp => ";transport=udp",
+        })?;
+        f.write_str(match self.protocol {
+            UriProtocol::Diameter => "",
+            UriProtocol::Radius => ";protocol=radius",
+            UriProtocol::TacacsPlus => ";protocol=tacacs+",
+        })
+    }
+}
+
+/// An IPFilterRule (RFC 6733 §4.3.1): action, direction, protocol, source, destination, options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IpFilterRule<'a> {
+    /// `permit`, else `deny`.
+    pub permit: bool,
+    /// `in` (from the terminal), else `out`.
+    pub inbound: bool,
+    /// The protocol number; `None` for `ip`, any protocol.
+    pub protocol: Option<u8>,
+    /// Source address and ports, as written.
+    pub source: &'a str,
+    /// Destination address and ports, as written.
+    pub destination: &'a str,
+    /// Options, as written; empty if there are none.
+    pub options: &'a str,
+}
+
+impl<'a> IpFilterRule<'a> {
+    /// Reads the rule's words; addresses are checked (`any`, `assigned`, `[!]address[/bits]`).
+    ///
+    /// # Errors
+    /// A word that the grammar does not know.
+    pub fn parse(text: &'a str) -> Result<Self, BadFormat> {
+        let (permit, rest) = word(text);
+        let (direction, rest) = word(rest);
+        let (protocol, rest) = word(rest);
+        let permit = match permit {
+            "permit" => true,
+            "deny" => false,
+            _ => return Err(BadFormat("neither permit nor deny")),
+        };
+        let inbound = match direction {
+            "in" => true,
+            "out" => false,
+            _ => return Err(BadFormat("neither in nor out")),
+        };
+        let protocol = match protocol {
+            "ip" => None,
+            n => Some(n.parse().map_err(|_| BadFormat("bad protocol number"))?),
+        };
+        let (from, rest) = word(rest);
+        if from != "from" {
+            return Err(BadFormat("'from' missing"));
+        }
+        let (source, rest) = rest.split_once(" to ").ok_or(BadFormat("'to' missing"))?;
+        check_endpoint(source)?;
+        let rest = rest.trim_start();
+        let (address, after) = word(rest);
+        let ports = word(after).0;
+        let is_ports =
+            !ports.is_empty() && ports.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b'-'));
+        let end = if is_ports { rest.len() - after.len() + ports.len() } else { address.len() };
+        let (destination, options) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        check_endpoint(destination)?;
+        Ok(Self {
+            permit,
+            inbound,
+            protocol,
+            source: source.trim(),
+            destination: destination.trim(),
+            options: options.trim(),
+        })
+    }
+}
+
+/// The first word and what follows it.
+fn word(s: &str) -> (&str, &str) {
+    let s = s.trim_start();
+    match s.split_once(' ') {
+        Some((w, rest)) => (w, rest.trim_start()),
+        None => (s, ""),
+    }
+}
+
+fn check_endpoint(s: &str) -> Result<(), BadFormat> {
+    let address = word(s).0;
+    let address = address.strip_prefix('!').unwrap_or(address);
+    if matches!(address, "any" | "assigned") {
+        return Ok(());
+    }
+    let (ip, bits) = address.split_once('/').unwrap_or((address, "0"));
+    let ip: IpAddr = ip.parse().map_err(|_| BadFormat("bad address"))?;
+    let max = if ip.is_ipv4() { 32 } else { 128 };
+    match bits.parse::<u8>() {
+        Ok(bits) if bits <= max => Ok(()),
+        _ => Err(BadFormat("bad prefix length")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_of_the_rfc() {
+        for text in [
+            "aaa://host.example.com;transport=tcp",
+            "aaa://host.example.com:6666;transport=tcp",
+            "aaa://host.example.com;protocol=diameter",
+            "aaa://host.example.com:6666;protocol=diameter",
+            "aaa://host.example.com:6666;transport=tcp;protocol=diameter",
+            "aaa://host.example.com:1813;transport=udp;protocol=radius",
+        ] {
+            let uri: DiameterUri = text.parse().unwrap();
+            assert_eq!(uri.to_string().parse::<DiameterUri>().unwrap(), uri);
+        }
+        assert_eq!("aaas://h".parse::<DiameterUri>().unwrap().port, 5658);
+        for bad in ["http://h", "aaa://", "aaa://h:99999", "aaa://h;x=y", "aaa://h;transport=udp"] {
+            assert!(bad.parse::<DiameterUri>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn filter_rules() {
+        let r = IpFilterRule::parse("permit in 6 from 192.0.2.0/24 to any 80,443 established").unwrap();
+        assert!(r.permit && r.inbound);
+        assert_eq!(
+            (r.protocol, r.source, r.destination, r.options),
+            (Some(6), "192.0.2.0/24", "any 80,443", "established")
+        );
+        let r = IpFilterRule::parse("deny out ip from any to !2001:db8::/32").unwrap();
+        assert_eq!((r.permit, r.protocol, r.destination), (false, None, "!2001:db8::/32"));
+        for bad in [
+            "",
+            "permit",
+            "permit in ip from any",
+            "permit in 300 from any to any",
+            "allow in ip from any to any",
+            "permit in ip from 1.2.3.4/33 to any",
+        ] {
+            assert!(IpFilterRule::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn time_counts_from_1900_and_wraps_in_2036() {
+        let t = WallTime::from_unix_secs(1_700_000_000);
+        assert_eq!(Time::from_wall(t), Time(3_908_988_800));
+        assert_eq!(Time::from_wall(t).to_wall(), t);
+        let later = WallTime::from_unix_secs(2_085_978_496 + 5);
+        assert_eq!(Time::from_wall(later), Time(5));
+        assert_eq!(Time(5).to_wall(), later);
+    }
+
+    #[test]
+    fn addresses() {
+        let mut out = [0; 18];
+        for text in ["192.0.2.1", "2001:db8::1"] {
+            let ip: IpAddr = text.parse().unwrap();
+            let n = AvpAddress::from(ip).emit(&mut out);
+            assert_eq!(AvpAddress::parse(&out[..n]), Some(AvpAddress::Ip(ip)));
+            assert_eq!(AvpAddress::parse(&out[..n - 1]), None);
+            out = [0; 18];
+        }
+        assert_eq!(AvpAddress::parse(&[0, 8, b'4']), Some(AvpAddress::Other(8, b"4")));
+        assert_eq!(AvpAddress::parse(&[0]), None);
+    }
+}

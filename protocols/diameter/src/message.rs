@@ -1,0 +1,274 @@
+//! Messages (RFC 6733 §3): a checked zero-copy view and the owned form.
+
+use crate::avp::{AvpBuf, Avps};
+use crate::error::{Fault, ResultCode};
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{Reader, Writer};
+
+/// Bytes of a message header.
+pub const HEADER_LEN: usize = 20;
+/// The longest message that the 24-bit length can name.
+pub const MAX_LEN: usize = 0xff_fffc;
+
+/// Command flags (RFC 6733 §3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// R: a request.
+    pub const REQUEST: u8 = 0x80;
+    /// P: may be relayed.
+    pub const PROXIABLE: u8 = 0x40;
+    /// E: an answer that reports a protocol error.
+    pub const ERROR: u8 = 0x20;
+    /// T: possibly sent before, to this or another server.
+    pub const RETRANSMITTED: u8 = 0x10;
+
+    /// The R flag.
+    pub const fn is_request(self) -> bool {
+        self.0 & Self::REQUEST != 0
+    }
+    /// The P flag.
+    pub const fn is_proxiable(self) -> bool {
+        self.0 & Self::PROXIABLE != 0
+    }
+    /// The E flag.
+    pub const fn is_error(self) -> bool {
+        self.0 & Self::ERROR != 0
+    }
+    /// The T flag.
+    pub const fn is_retransmitted(self) -> bool {
+        self.0 & Self::RETRANSMITTED != 0
+    }
+}
+
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (bit, c) in [(0x80, 'R'), (0x40, 'P'), (0x20, 'E'), (0x10, 'T')] {
+            write!(f, "{}", if self.0 & bit != 0 { c } else { '-' })?;
+        }
+        Ok(())
+    }
+}
+
+/// A message header without its version (always 1) and length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Command flags.
+    pub flags: Flags,
+    /// Command code (24 bits).
+    pub command: u32,
+    /// Application-Id.
+    pub application: u32,
+    /// Matches answers to requests on one connection.
+    pub hop_by_hop: u32,
+    /// With the Origin-Host, finds duplicates.
+    pub end_to_end: u32,
+}
+
+impl Header {
+    /// The header of an answer to this request: same identifiers, R and T clear, P kept; E set for a
+    /// protocol error (RFC 6733 §6.2, §7.2).
+    pub const fn answer(&self, result: ResultCode) -> Self {
+        let error = if result.is_protocol_error() { Flags::ERROR } else { 0 };
+        Self { flags: Flags(self.flags.0 & Flags::PROXIABLE | error), ..*self }
+    }
+
+    /// Starts a message in `buf` (its length field still zero); [`Self::finish`] ends it.
+    pub(crate) fn begin(&self, buf: &mut Vec<u8>) {
+        Writer::new(buf)
+            .u8(1)
+            .u24(0)
+            .u8(self.flags.0)
+            .u24(self.command)
+            .u32(self.application)
+            .u32(self.hop_by_hop)
+            .u32(self.end_to_end);
+    }
+    /// Writes the length of the message that starts at `start`.
+    pub(crate) fn finish(buf: &mut [u8], start: usize) {
+        let length = (buf.len() - start) as u32;
+        buf[start + 1..start + 4].copy_from_slice(&length.to_be_bytes()[1..]);
+    }
+}
+
+/// A received message whose header is right and whose AVPs tile it.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageView<'a> {
+    header: Header,
+    bytes: &'a [u8],
+}
+
+impl<'a> MessageView<'a> {
+    /// Reads the header alone, so that even a faulty message can be answered; `None` if fewer than
+    /// 20 bytes are there.
+    pub fn header_of(bytes: &[u8]) -> Option<Header> {
+        let mut r = Reader::new(bytes);
+        r.u32().ok()?;
+        Some(Header {
+            flags: Flags(r.u8().ok()?),
+            command: r.u24().ok()?,
+            application: r.u32().ok()?,
+            hop_by_hop: r.u32().ok()?,
+            end_to_end: r.u32().ok()?,
+        })
+    }
+
+    /// Checks one whole message.
+    ///
+    /// # Errors
+    /// 5011 other version; 5015 the length is not that of `bytes`, below 20 or not a multiple of four;
+    /// 3008 R and E together; 5014 an AVP leaves the message. The reserved flag bits are ignored.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
+        let Some(header) = Self::header_of(bytes) else {
+            return Err(Fault::new(ResultCode::INVALID_MESSAGE_LENGTH, "shorter than a header"));
+        };
+        if bytes[0] != 1 {
+            return Err(Fault::new(ResultCode::UNSUPPORTED_VERSION, "version is not 1"));
+        }
+        let length = u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]) as usize;
+        if length != bytes.len() || !length.is_multiple_of(4) {
+            return Err(Fault::new(ResultCode::INVALID_MESSAGE_LENGTH, "message length is wrong"));
+        }
+        if header.flags.is_request() && header.flags.is_error() {
+            return Err(Fault::new(ResultCode::INVALID_HDR_BITS, "request with the E flag"));
+        }
+        Avps::parse(&bytes[HEADER_LEN..])?;
+        Ok(Self { header, bytes })
+    }
+    /// The header.
+    pub const fn header(&self) -> Header {
+        self.header
+    }
+    /// The AVPs.
+    pub fn avps(&self) -> Avps<'a> {
+        Avps::checked(&self.bytes[HEADER_LEN..])
+    }
+    /// The whole message.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+    /// A copy that outlives the bytes; one allocation.
+    pub fn to_owned(&self) -> Message {
+        Message { header: self.header, avps: AvpBuf::from_checked(self.bytes[HEADER_LEN..].into()) }
+    }
+}
+
+impl fmt::Display for MessageView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let h = self.header;
+        write!(
+            f,
+            "command {} {} application {} hop-by-hop {:#x} end-to-end {:#x}",
+            h.command, h.flags, h.application, h.hop_by_hop, h.end_to_end
+        )?;
+        self.avps().try_for_each(|a| write!(f, "\n  {a}"))
+    }
+}
+
+/// A message of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The header.
+    pub header: Header,
+    /// The AVPs.
+    pub avps: AvpBuf,
+}
+
+impl Message {
+    /// Appends the encoded message to `buf`.
+    ///
+    /// # Errors
+    /// It would be longer than [`MAX_LEN`] (5015); nothing is written.
+    pub fn emit(&self, buf: &mut Vec<u8>) -> Result<(), Fault> {
+        if HEADER_LEN + self.avps.bytes().len() > MAX_LEN {
+            return Err(Fault::new(ResultCode::INVALID_MESSAGE_LENGTH, "too long for the length field"));
+        }
+        let start = buf.len();
+        buf.reserve(HEADER_LEN + self.avps.bytes().len());
+        self.header.begin(buf);
+        buf.extend_from_slice(self.avps.bytes());
+        Header::finish(buf, start);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::avp::{Avp, AvpId, FLAG_VENDOR};
+    use proptest::prelude::*;
+
+    fn any_avp() -> impl Strategy<Value = Avp> {
+        (any::<u32>(), any::<u8>(), 1u32.., proptest::collection::vec(any::<u8>(), 0..40)).prop_map(
+            |(code, flags, vendor, data)| Avp {
+                code,
+                flags: flags & 0xe0,
+                vendor: if flags & FLAG_VENDOR != 0 { vendor } else { 0 },
+                data,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive_the_wire(
+            avps in proptest::collection::vec(any_avp(), 0..8),
+            flags in any::<u8>(), command in 0u32..1 << 24, ids in any::<[u32; 3]>(),
+        ) {
+            let flags = if flags & 0xa0 == 0xa0 { flags & !0x20 } else { flags };
+            let header = Header {
+                flags: Flags(flags), command, application: ids[0], hop_by_hop: ids[1], end_to_end: ids[2],
+            };
+            let mut message = Message { header, avps: AvpBuf::new() };
+            for a in &avps {
+                message.avps.push_avp(a);
+            }
+            let mut wire = Vec::new();
+            message.emit(&mut wire).unwrap();
+            let view = MessageView::parse(&wire).unwrap();
+            prop_assert_eq!(view.to_owned(), message);
+            prop_assert_eq!(view.avps().map(|a| a.to_owned()).collect::<Vec<_>>(), avps);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), fix in any::<bool>()) {
+            if fix && bytes.len() >= 20 {
+                bytes.truncate(bytes.len() / 4 * 4);
+                bytes[0] = 1;
+                let n = (bytes.len() as u32).to_be_bytes();
+                bytes[1..4].copy_from_slice(&n[1..]);
+            }
+            crate::fuzz::message(&bytes);
+        }
+    }
+
+    fn code(bytes: &[u8]) -> u32 {
+        MessageView::parse(bytes).unwrap_err().code.0
+    }
+
+    #[test]
+    fn faults_name_the_rfc_code() {
+        let header =
+            Header { flags: Flags(0x80), command: 280, application: 0, hop_by_hop: 1, end_to_end: 2 };
+        let mut message = Message { header, avps: AvpBuf::new() };
+        message.avps.push_str(AvpId::must(264), "a.example");
+        let mut wire = Vec::new();
+        message.emit(&mut wire).unwrap();
+        assert_eq!(wire.len(), 40);
+        assert!(MessageView::parse(&wire).is_ok());
+        assert_eq!(code(&wire[..10]), 5015);
+        assert_eq!(code(&wire[..36]), 5015);
+        let with = |at: usize, value: u8| {
+            let mut w = wire.clone();
+            w[at] = value;
+            w
+        };
+        assert_eq!(code(&with(0, 2)), 5011);
+        assert_eq!(code(&with(4, 0xa0)), 3008);
+        assert_eq!(code(&with(27, 200)), 5014);
+        let fault = MessageView::parse(&with(27, 7)).unwrap_err();
+        assert_eq!((fault.code.0, fault.avp.map(|a| (a.code, a.data))), (5014, Some((264, Vec::new()))));
+    }
+}

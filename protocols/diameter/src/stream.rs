@@ -1,0 +1,176 @@
+//! Messages out of a byte stream, and the policy that maps messages to SCTP streams.
+
+use alloc::vec::Vec;
+
+/// Why a stream can no longer be followed: its connection must be closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The next message claims more than the limit.
+    #[error("a message of {0} bytes exceeds the limit")]
+    TooLong(usize),
+    /// The next message claims less than a header, or not whole words.
+    #[error("a message length of {0} cannot be")]
+    BadLength(usize),
+    /// The next message has another version, so its length cannot be trusted.
+    #[error("version {0} is not 1")]
+    Version(u8),
+}
+
+/// Cuts messages out of a byte stream (RFC 6733 §2.1): whole messages inside one piece of data are given
+/// out without a copy.
+#[derive(Clone, Debug)]
+pub struct Framer {
+    partial: Vec<u8>,
+    max: usize,
+}
+
+impl Framer {
+    /// A framer that refuses messages longer than `max` bytes.
+    pub const fn new(max: usize) -> Self {
+        Self { partial: Vec::new(), max }
+    }
+
+    fn length(&self, head: &[u8]) -> Result<Option<usize>, FrameError> {
+        let Some(&[version, a, b, c]) = head.first_chunk::<4>() else { return Ok(None) };
+        if version != 1 {
+            return Err(FrameError::Version(version));
+        }
+        let n = u32::from_be_bytes([0, a, b, c]) as usize;
+        if n < 20 || !n.is_multiple_of(4) {
+            return Err(FrameError::BadLength(n));
+        }
+        if n > self.max {
+            return Err(FrameError::TooLong(n));
+        }
+        Ok(Some(n))
+    }
+
+    /// Takes the next whole message from what was kept and `data`, advancing `data`; the message is
+    /// `Framed::Here` (inside `data`) or `Framed::Joined`. `None`: all of `data` is used up.
+    ///
+    /// # Errors
+    /// The stream cannot be followed any more.
+    pub fn next<'a>(&mut self, data: &mut &'a [u8]) -> Result<Option<Framed<'a>>, FrameError> {
+        if self.partial.is_empty() {
+            if let Some(n) = self.length(data)?
+                && let Some((message, rest)) = data.split_at_checked(n)
+            {
+                *data = rest;
+                return Ok(Some(Framed::Here(message)));
+            }
+            self.partial.extend_from_slice(data);
+            *data = &[];
+            return Ok(None);
+        }
+        let mut take = |partial: &mut Vec<u8>, upto: usize| {
+            let n = upto.saturating_sub(partial.len()).min(data.len());
+            let (head, rest) = data.split_at(n);
+            partial.extend_from_slice(head);
+            *data = rest;
+        };
+        take(&mut self.partial, 4);
+        let Some(n) = self.length(&self.partial)? else { return Ok(None) };
+        take(&mut self.partial, n);
+        Ok((self.partial.len() == n).then(|| Framed::Joined(core::mem::take(&mut self.partial))))
+    }
+}
+
+/// A whole message from a [`Framer`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Framed<'a> {
+    /// It lies inside the data given.
+    Here(&'a [u8]),
+    /// It had to be put together from pieces.
+    Joined(Vec<u8>),
+}
+
+impl Framed<'_> {
+    /// The message's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Here(b) => b,
+            Self::Joined(b) => b,
+        }
+    }
+}
+
+/// The payload protocol identifier of Diameter over SCTP (RFC 6733 §2.1.1).
+pub const SCTP_PPID: u32 = 46;
+
+/// Which SCTP stream a message goes by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StreamPolicy {
+    /// All on stream 0, in order.
+    #[default]
+    One,
+    /// The session's hash modulo the number of streams: order within a session.
+    BySession,
+    /// Stream 0, unordered.
+    Unordered,
+}
+
+impl StreamPolicy {
+    /// Stream and unordered flag for a message of this Session-Id (base messages have none and go in
+    /// order on stream 0) over `streams` streams.
+    pub fn choose(self, session: Option<&[u8]>, streams: u16) -> (u16, bool) {
+        match (self, session) {
+            (Self::BySession, Some(session)) => {
+                // FNV-1a: stable across builds, since the choice shows on the wire.
+                let hash = session
+                    .iter()
+                    .fold(0xcbf2_9ce4_8422_2325u64, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+                ((hash % u64::from(streams.max(1))) as u16, false)
+            }
+            (Self::Unordered, Some(_)) => (0, true),
+            _ => (0, false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(len: usize, fill: u8) -> Vec<u8> {
+        let mut m = vec![fill; len];
+        m[0] = 1;
+        m[1..4].copy_from_slice(&(len as u32).to_be_bytes()[1..]);
+        m
+    }
+
+    #[test]
+    fn any_cut_gives_the_same_messages() {
+        let all = [message(20, 1), message(44, 2), message(24, 3)];
+        let stream: Vec<u8> = all.concat();
+        for step in 1..stream.len() {
+            let mut framer = Framer::new(64);
+            let mut got = Vec::new();
+            for mut piece in stream.chunks(step) {
+                while let Some(m) = framer.next(&mut piece).unwrap() {
+                    got.push(m.bytes().to_vec());
+                }
+                assert!(piece.is_empty());
+            }
+            assert_eq!(got, all);
+        }
+    }
+
+    #[test]
+    fn lying_lengths_end_the_stream() {
+        let mut f = Framer::new(40);
+        assert_eq!(f.next(&mut &message(44, 0)[..]), Err(FrameError::TooLong(44)));
+        assert_eq!(f.next(&mut &[1, 0, 0, 16][..]), Err(FrameError::BadLength(16)));
+        assert_eq!(f.next(&mut &[1, 0, 0, 22][..]), Err(FrameError::BadLength(22)));
+        assert_eq!(f.next(&mut &[2, 0, 0, 20][..]), Err(FrameError::Version(2)));
+    }
+
+    #[test]
+    fn policies() {
+        assert_eq!(StreamPolicy::One.choose(Some(b"s"), 8), (0, false));
+        assert_eq!(StreamPolicy::Unordered.choose(Some(b"s"), 8), (0, true));
+        assert_eq!(StreamPolicy::Unordered.choose(None, 8), (0, false));
+        let streams: Vec<u16> = (0..100u8).map(|i| StreamPolicy::BySession.choose(Some(&[i]), 4).0).collect();
+        assert!((0..4).all(|s| streams.contains(&s)) && streams.iter().all(|&s| s < 4));
+        assert_eq!(StreamPolicy::BySession.choose(Some(b"x"), 0), (0, false));
+    }
+}
