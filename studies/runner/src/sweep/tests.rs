@@ -178,15 +178,6 @@ fn a_point_that_fails_or_panics_is_named_and_the_rest_runs() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_ends_the_sweep_and_keeps_what_is_done() {
-    let temporary = Temporary::new();
-    let path = temporary.run("journal");
-    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
-    let error = Folder::open(&temporary.0, "abc", "b", false).unwrap_err().to_string();
-    assert!(error.contains("journal") && error.contains("space"), "{error}");
-}
-
-#[test]
 fn folders_of_something_else_are_refused() {
     let temporary = Temporary::new();
     let foreign = temporary.run("foreign");
