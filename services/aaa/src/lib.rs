@@ -3,3 +3,9 @@
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+
+pub mod server;
+mod users;
+
+pub use server::{AaaServer, Command, Config, Counters, Event, Reason, UserSource};
+pub use users::{Method, User, Users};

@@ -1,5 +1,21 @@
-//! Network access servers: the 802.1X authenticator that passes EAP through to RADIUS or Diameter.
+//! Network access servers: the 802.1X authenticator that passes EAP through to RADIUS or Diameter, and
+//! the station that asks it to be let in.
 
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+
+mod aaa;
+pub mod authenticator;
+mod frame;
+pub mod station;
+mod station_id;
+
+pub use aaa::{
+    AaaConfig, ConfigError, Facts, NasIdentity, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL,
+    PORT_TYPE_WIRELESS_80211, PORT_TYPE_WIRELESS_80216, RadiusConfig,
+};
+pub use authenticator::Authenticator;
+pub use frame::{ETHERTYPE_EAPOL, PAE_GROUP};
+pub use station::Station;
+pub use station_id::{MacAddress, StationId};

@@ -1,0 +1,101 @@
+//! Worlds to test in.
+
+use crate::world::{RADIUS_PORT, Who, World, nas_address, server_address};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use usher_aaa::{AaaServer, User, UserSource, Users};
+use usher_core::{Instant, Machine, Seed};
+use usher_nas::station::{self, Credentials};
+use usher_nas::{AaaConfig, Authenticator, MacAddress, NasIdentity, RadiusConfig, Station, authenticator};
+use usher_radius::client::{self, Failover, Retransmission, ServerConfig, Target};
+use usher_radius::server::ClientConfig;
+use usher_radius::{Secret, attribute::kind};
+
+pub(crate) const PASSWORD: &[u8] = b"open sesame";
+
+pub(crate) fn secret() -> Secret {
+    Secret::new(b"sixteen octets!!")
+}
+pub(crate) fn user_name(i: usize) -> Vec<u8> {
+    format!("user{i}@example.org").into_bytes()
+}
+pub(crate) fn mac(i: usize) -> MacAddress {
+    let [a, b, c, d] = (i as u32).to_be_bytes();
+    MacAddress([2, 0, a, b, c, d])
+}
+
+/// Users with passwords, who also get a Session-Timeout of an hour.
+pub(crate) fn users(seed: Seed, n: usize) -> Arc<Users> {
+    let mut users = Users::new(&mut seed.secure("users", 0));
+    for i in 0..n {
+        let mut user = User::with_password(PASSWORD);
+        user.reply.push_u32(kind::SESSION_TIMEOUT, 3600);
+        users.insert(&user_name(i), user);
+    }
+    Arc::new(users)
+}
+
+pub(crate) fn aaa_config(users: Arc<Users>) -> usher_aaa::Config {
+    let mut config = usher_aaa::Config::new(UserSource::Memory(users));
+    let network = ClientConfig::new(nas_address(0), 16, secret());
+    let mut radius = usher_radius::server::Config::new(vec![network]);
+    // Longer than the NAS's longest wait: a verdict that was lost is then said again, not judged anew.
+    radius.retain = usher_core::Duration::from_secs(20);
+    config.radius = Some(radius);
+    config
+}
+
+/// A NAS that asks the first `servers` servers by RADIUS, the first preferred; 2, 4, 8 s without jitter.
+pub(crate) fn radius_nas(servers: usize) -> authenticator::Config {
+    let server = |i| ServerConfig::new(SocketAddr::new(server_address(i), RADIUS_PORT), secret());
+    let mut client = client::Config::single(server(0));
+    client.servers = (0..servers).map(server).collect();
+    client.groups = vec![(0..servers as u16).collect()];
+    client.failover = Some(Failover { after: 2, ..Failover::default() });
+    client.retransmission = Retransmission::Backoff {
+        initial: usher_core::Duration::from_secs(2),
+        max: usher_core::Duration::from_secs(16),
+        max_count: 5,
+        max_duration: usher_core::Duration::from_secs(30),
+        jitter: 0.0,
+    };
+    let aaa = AaaConfig::Radius(RadiusConfig { client, target: Target::Group(0) });
+    let mut nas = NasIdentity::ethernet("switch.example.org");
+    nas.address = Some(nas_address(0));
+    authenticator::Config::new(nas, aaa)
+}
+
+/// One AAA server, one NAS and so many stations, none of which has asked yet.
+pub(crate) fn world(stations: usize, nas: authenticator::Config, aaa: &[usher_aaa::Config]) -> World {
+    let seed = Seed::new(7);
+    let mut w = World::new();
+    for (i, config) in aaa.iter().enumerate() {
+        w.servers.push(AaaServer::new(config.clone(), seed.secure("aaa", i as u64)).unwrap());
+    }
+    w.nas.push(Authenticator::new(nas, seed.secure("nas", 0)).unwrap());
+    for i in 0..stations {
+        w.stations.push(Station::new(station::Config::new(mac(i)), seed.secure("station", i as u64)));
+        w.wired_to.push(0);
+    }
+    w.off = vec![false; aaa.len()];
+    w.drain(Who::Nas(0));
+    w
+}
+
+impl World {
+    pub(crate) fn ask_in(&mut self, i: usize, name: &[u8], credentials: Credentials) {
+        let now: Instant = self.now;
+        let identity = name.to_vec();
+        self.stations[i].command(now, station::Command::Authenticate { identity, credentials }).unwrap();
+        self.drain(Who::Station(i));
+    }
+    pub(crate) fn ask_in_by_password(&mut self, i: usize) {
+        self.ask_in(i, &user_name(i), Credentials::Password(PASSWORD.to_vec()));
+    }
+    /// How each attempt ended, in the order of the stations.
+    pub(crate) fn outcomes(&self) -> Vec<station::Event> {
+        let mut all: Vec<_> = self.station_events.iter().map(|(i, _, e)| (*i, e.clone())).collect();
+        all.sort_by_key(|(i, _)| *i);
+        all.into_iter().map(|(_, e)| e).collect()
+    }
+}

@@ -1,0 +1,5 @@
+//! Stations, access servers and AAA servers in one virtual world.
+
+mod build;
+mod radius_md5;
+mod world;

@@ -1,0 +1,166 @@
+//! The AAA client inside a NAS: one way to ask, whether RADIUS or Diameter carries the question.
+
+mod radius;
+
+pub use radius::RadiusConfig;
+
+use crate::station_id::MacAddress;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use radius::RadiusAaa;
+use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
+
+/// NAS-Port-Type Ethernet (RFC 2865 §5.41).
+pub const PORT_TYPE_ETHERNET: u32 = 15;
+/// NAS-Port-Type Wireless - IEEE 802.11 (RFC 2865 §5.41).
+pub const PORT_TYPE_WIRELESS_80211: u32 = 19;
+/// NAS-Port-Type Wireless - IEEE 802.16 (RFC 5580 registry value).
+pub const PORT_TYPE_WIRELESS_80216: u32 = 27;
+/// NAS-Port-Type Virtual (RFC 2865 §5.41): an IKEv2 gateway's, for one.
+pub const PORT_TYPE_VIRTUAL: u32 = 5;
+
+/// How a NAS introduces itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NasIdentity {
+    /// NAS-Identifier; left out where empty. RFC 2865 §4.1 wants this or the address.
+    pub identifier: String,
+    /// NAS-IP-Address or NAS-IPv6-Address; left out where `None`.
+    pub address: Option<IpAddr>,
+    /// NAS-Port-Type.
+    pub port_type: u32,
+    /// Framed-MTU: the longest EAP packet that the link to the station carries, octets. The server
+    /// fragments by it (RFC 3579 §2.4).
+    pub framed_mtu: u32,
+}
+
+impl NasIdentity {
+    /// An Ethernet switch of this name: EAP packets up to 1400 octets.
+    #[must_use]
+    pub fn ethernet(identifier: &str) -> Self {
+        Self { identifier: identifier.into(), address: None, port_type: PORT_TYPE_ETHERNET, framed_mtu: 1400 }
+    }
+}
+
+/// Which protocol a NAS asks by, and whom.
+#[derive(Clone, Debug)]
+pub enum AaaConfig {
+    /// RADIUS.
+    Radius(RadiusConfig),
+}
+
+/// A NAS was configured in contradiction to itself.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The RADIUS client's part.
+    #[error("RADIUS client: {0}")]
+    Radius(#[from] usher_radius::client::ConfigError),
+    /// The identifier is longer than an attribute.
+    #[error("a NAS-Identifier of {0} octets; at most 253 fit")]
+    Identifier(usize),
+    /// Neither identifier nor address.
+    #[error("a NAS needs an identifier or an address (RFC 2865 section 4.1)")]
+    Nameless,
+    /// Limits that admit nobody.
+    #[error("the limit on sessions is zero")]
+    NoSessions,
+}
+
+/// What the AAA side says of an accepted station, beside the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// How long the session may last (Session-Timeout); `None`: without end.
+    pub session_timeout: Option<Duration>,
+    /// Exchanges with the AAA server that it took.
+    pub rounds: u16,
+}
+
+impl Facts {
+    fn new(session_timeout: Option<u32>) -> Self {
+        Self { session_timeout: session_timeout.map(|s| Duration::from_secs(u64::from(s))), rounds: 0 }
+    }
+}
+
+/// Why the AAA side gave no verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Failure {
+    /// Nobody answered.
+    Timeout,
+    /// The question cannot be asked now: no identifier is free, no connection is up.
+    Unavailable,
+    /// The answer is of a kind that answers nothing.
+    Protocol,
+    /// The answer's key cannot be read.
+    BadKey,
+}
+
+/// One question.
+pub(crate) struct Ask<'a> {
+    pub(crate) token: u64,
+    pub(crate) name: &'a [u8],
+    pub(crate) port: u32,
+    pub(crate) calling: Option<MacAddress>,
+    pub(crate) state: &'a [u8],
+    pub(crate) eap: &'a [u8],
+}
+
+/// One answer; its EAP packet and State are in the caller's buffers.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Challenge { token: u64 },
+    Accept { token: u64, msk: Option<[u8; 64]>, facts: Facts },
+    Reject { token: u64 },
+    Failed { token: u64, failure: Failure },
+}
+
+/// The machine that asks.
+#[derive(Debug)]
+pub(crate) enum AaaClient {
+    Radius(Box<RadiusAaa>),
+}
+
+impl AaaClient {
+    pub(crate) fn new(config: AaaConfig, rng: SecureRng) -> Result<Self, ConfigError> {
+        Ok(match config {
+            AaaConfig::Radius(c) => Self::Radius(Box::new(RadiusAaa::new(c, rng)?)),
+        })
+    }
+    /// Sends a question; [`AaaClient::poll`] gives exactly one answer for each that was taken.
+    pub(crate) fn ask(&mut self, now: Instant, nas: &NasIdentity, ask: &Ask<'_>) -> Result<(), CommandError> {
+        match self {
+            Self::Radius(r) => r.ask(now, nas, ask),
+        }
+    }
+    /// Wants no answer any more.
+    pub(crate) fn cancel(&mut self, now: Instant, token: u64) {
+        match self {
+            Self::Radius(r) => r.cancel(now, token),
+        }
+    }
+    pub(crate) fn poll(&mut self, eap: &mut Vec<u8>, state: &mut Vec<u8>) -> Option<Answer> {
+        match self {
+            Self::Radius(r) => r.poll(eap, state),
+        }
+    }
+    pub(crate) fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match self {
+            Self::Radius(r) => r.client.handle(now, input),
+        }
+    }
+    pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        match self {
+            Self::Radius(r) => r.client.poll_transmit(now, buf),
+        }
+    }
+    pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
+        match self {
+            Self::Radius(r) => r.client.poll_timeout(),
+        }
+    }
+    pub(crate) fn poll_work(&mut self) -> Option<Work> {
+        match self {
+            Self::Radius(r) => r.client.poll_work(),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! EAP over RADIUS (RFC 3579), the access server's side.
+
+use super::{Answer, Ask, Facts, Failure, NasIdentity};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_core::{CommandError, Instant, Machine, SecureRng};
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::client::{self, Client, Command, ConfigError, Event, Response, Target};
+use usher_radius::packet::Code;
+
+/// Service-Type of a station that gets a link (RFC 2865 §5.6, RFC 3580 §3.6).
+const FRAMED: u32 = 2;
+
+/// How a NAS asks over RADIUS.
+#[derive(Clone, Debug)]
+pub struct RadiusConfig {
+    /// Servers, secrets, retransmission.
+    pub client: client::Config,
+    /// Which of them is asked.
+    pub target: Target,
+}
+
+impl RadiusConfig {
+    /// The first of the client's servers, and no other.
+    #[must_use]
+    pub const fn new(client: client::Config) -> Self {
+        Self { client, target: Target::Server(0) }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct RadiusAaa {
+    pub(crate) client: Client,
+    target: Target,
+    /// The last answer's list: its memory serves the next request.
+    spare: Attributes,
+}
+
+impl RadiusAaa {
+    pub(crate) fn new(config: RadiusConfig, rng: SecureRng) -> Result<Self, ConfigError> {
+        let client = Client::new(config.client, rng)?;
+        Ok(Self { client, target: config.target, spare: Attributes::new() })
+    }
+
+    pub(crate) fn ask(&mut self, now: Instant, nas: &NasIdentity, ask: &Ask<'_>) -> Result<(), CommandError> {
+        let mut attributes = core::mem::take(&mut self.spare);
+        attributes.clear();
+        let filled = fill(&mut attributes, nas, ask);
+        if filled.is_err() {
+            self.spare = attributes;
+            return Err(CommandError::Invalid("a value does not fit its RADIUS attribute"));
+        }
+        let (token, target) = (ask.token, self.target);
+        self.client.command(now, Command::Request { token, target, code: Code::ACCESS_REQUEST, attributes })
+    }
+
+    pub(crate) fn cancel(&mut self, now: Instant, token: u64) {
+        // The answer may have come already and wait as an event: nothing is outstanding then.
+        let _ = self.client.command(now, Command::Cancel { token });
+    }
+
+    /// The next answer; its EAP packet and State replace what the buffers hold.
+    pub(crate) fn poll(&mut self, eap: &mut Vec<u8>, state: &mut Vec<u8>) -> Option<Answer> {
+        match self.client.poll_event()? {
+            Event::TimedOut { token } => Some(Answer::Failed { token, failure: Failure::Timeout }),
+            Event::Response(response) => {
+                let answer = read(&response, eap, state);
+                self.spare = response.attributes;
+                Some(answer)
+            }
+        }
+    }
+}
+
+fn fill(
+    a: &mut Attributes,
+    nas: &NasIdentity,
+    ask: &Ask<'_>,
+) -> Result<(), usher_radius::attribute::ValueTooLong> {
+    a.push_bytes(kind::USER_NAME, ask.name)?;
+    match nas.address {
+        Some(IpAddr::V4(address)) => {
+            a.push_ipv4(kind::NAS_IP_ADDRESS, address);
+        }
+        Some(IpAddr::V6(address)) => {
+            a.push_ipv6(kind::NAS_IPV6_ADDRESS, address);
+        }
+        None => {}
+    }
+    if !nas.identifier.is_empty() {
+        a.push_text(kind::NAS_IDENTIFIER, &nas.identifier)?;
+    }
+    a.push_u32(kind::NAS_PORT, ask.port);
+    a.push_u32(kind::NAS_PORT_TYPE, nas.port_type);
+    a.push_u32(kind::SERVICE_TYPE, FRAMED);
+    a.push_u32(kind::FRAMED_MTU, nas.framed_mtu);
+    if let Some(mac) = ask.calling {
+        a.push_bytes(kind::CALLING_STATION_ID, &mac.dashed())?;
+    }
+    if !ask.state.is_empty() {
+        a.push_bytes(kind::STATE, ask.state)?;
+    }
+    a.push_eap(ask.eap);
+    Ok(())
+}
+
+fn read(response: &Response, eap: &mut Vec<u8>, state: &mut Vec<u8>) -> Answer {
+    let token = response.token;
+    let attributes = &response.attributes;
+    eap.clear();
+    attributes.eap(eap);
+    state.clear();
+    match response.code {
+        Code::ACCESS_CHALLENGE => {
+            state.extend_from_slice(attributes.get(kind::STATE).unwrap_or_default());
+            Answer::Challenge { token }
+        }
+        Code::ACCESS_ACCEPT => match response.mppe_keys() {
+            Ok(keys) => {
+                let msk = keys.and_then(|k| k.msk());
+                let seconds = attributes.get_u32(kind::SESSION_TIMEOUT);
+                Answer::Accept { token, msk, facts: Facts::new(seconds) }
+            }
+            Err(_) => Answer::Failed { token, failure: Failure::BadKey },
+        },
+        Code::ACCESS_REJECT => Answer::Reject { token },
+        _ => Answer::Failed { token, failure: Failure::Protocol },
+    }
+}

@@ -1,0 +1,441 @@
+//! The authenticator's machine.
+
+use super::ports::{Ports, Status};
+use super::session::{Heard, Session};
+use super::{Command, Config, Counters, EndCause, Event, FailReason};
+use crate::aaa::{AaaClient, Answer, Ask, ConfigError, Facts, Failure};
+use crate::frame::{self, PacketType};
+use crate::station_id::StationId;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use usher_core::collections::hash_state;
+use usher_core::table::SessionTable;
+use usher_core::timer::TimerQueue;
+use usher_core::{CommandError, Input, Instant, Machine, PortId, SecureRng, Transmit, Work};
+
+/// How many frame buffers are kept for reuse.
+const SPARE: usize = 32;
+
+/// An authenticator; see the [module](super).
+#[derive(Debug)]
+pub struct Authenticator {
+    config: Config,
+    aaa: AaaClient,
+    ports: Ports,
+    sessions: SessionTable<Session>,
+    /// Retransmissions to stations, by session.
+    resend: TimerQueue<u64>,
+    frames: VecDeque<(PortId, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+    events: VecDeque<Event>,
+    counters: Counters,
+    rng: SecureRng,
+    /// An answer's EAP packet and State on their way through.
+    eap: Vec<u8>,
+    state: Vec<u8>,
+}
+
+impl Authenticator {
+    /// An authenticator without stations. EAP identifiers, and what its AAA client draws, come from
+    /// `rng`.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        if config.nas.identifier.len() > 253 {
+            return Err(ConfigError::Identifier(config.nas.identifier.len()));
+        }
+        if config.nas.identifier.is_empty() && config.nas.address.is_none() {
+            return Err(ConfigError::Nameless);
+        }
+        if config.max_sessions == 0 {
+            return Err(ConfigError::NoSessions);
+        }
+        let aaa = AaaClient::new(config.aaa.clone(), SecureRng::from_seed(rng.array()))?;
+        Ok(Self {
+            aaa,
+            ports: Ports::new(hash_state(&mut rng)),
+            sessions: SessionTable::new(),
+            resend: TimerQueue::new(),
+            frames: VecDeque::new(),
+            spare: Vec::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            eap: Vec::new(),
+            state: Vec::new(),
+            config,
+            rng,
+        })
+    }
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// The RADIUS client's counters, where that is how it asks.
+    #[must_use]
+    pub fn radius_counters(&self) -> Option<&usher_radius::client::Counters> {
+        match &self.aaa {
+            AaaClient::Radius(r) => Some(r.client.counters()),
+        }
+    }
+    /// Sessions in progress.
+    #[must_use]
+    pub fn in_progress(&self) -> usize {
+        self.sessions.len()
+    }
+
+    fn begin(
+        &mut self,
+        now: Instant,
+        station: StationId,
+        identity: Option<Vec<u8>>,
+    ) -> Result<(), CommandError> {
+        match self.ports.get(station) {
+            Some(Status::Running(_)) => {
+                self.counters.restarted += 1;
+                self.forget(now, station);
+            }
+            Some(Status::Quiet(until)) if until > now => {
+                self.counters.quiet += 1;
+                return Err(CommandError::WrongState("the station was turned away a moment ago"));
+            }
+            _ => {}
+        }
+        if self.sessions.len() >= self.config.max_sessions {
+            self.counters.full += 1;
+            return Err(CommandError::Full("sessions in progress"));
+        }
+        self.counters.sessions += 1;
+        let first = self.rng.next_u32() as u8;
+        let token = self.sessions.insert(now, Session::new(station, first));
+        self.ports.set(station, Status::Running(token));
+        match identity {
+            None => {
+                let Some(session) = self.sessions.get_mut(token) else { return Ok(()) };
+                session.begin();
+                self.send_request(now, token);
+            }
+            Some(name) => {
+                let Some(session) = self.sessions.get_mut(token) else { return Ok(()) };
+                self.eap.clear();
+                session.begin_as(&name, &mut self.eap);
+                self.ask(now, token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a session without a word.
+    fn drop_session(&mut self, now: Instant, token: u64) -> Option<Session> {
+        let session = self.sessions.remove(token)?;
+        if let Some(at) = session.resend_at {
+            self.resend.remove(at, token);
+        }
+        if session.asking {
+            self.aaa.cancel(now, token);
+        }
+        Some(session)
+    }
+
+    /// Asks the AAA server what to do with the packet in `self.eap`.
+    fn ask(&mut self, now: Instant, token: u64) {
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        session.asking = true;
+        if let Some(at) = session.resend_at.take() {
+            self.resend.remove(at, token);
+        }
+        let ask = Ask {
+            token,
+            name: &session.name,
+            port: session.station.nas_port(),
+            calling: session.station.mac(),
+            state: &session.state,
+            eap: &self.eap,
+        };
+        match self.aaa.ask(now, &self.config.nas, &ask) {
+            Ok(()) => session.rounds = session.rounds.saturating_add(1),
+            Err(_) => {
+                session.asking = false;
+                self.fail(now, token, FailReason::AaaUnavailable);
+            }
+        }
+    }
+
+    /// Sends the session's current request to its station, and arms its retransmission.
+    fn send_request(&mut self, now: Instant, token: u64) {
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        if let Some(policy) = self.config.retransmission {
+            let at = now + session.next_wait(&policy);
+            if let Some(before) = session.resend_at.replace(at) {
+                self.resend.remove(before, token);
+            }
+            self.resend.insert(at, token);
+        }
+        let station = session.station;
+        let packet = session.request();
+        send(&mut self.frames, &mut self.spare, &mut self.events, &self.config, station, packet);
+    }
+
+    fn hear(&mut self, now: Instant, station: StationId, packet: &[u8]) -> Result<(), CommandError> {
+        let Some(Status::Running(token)) = self.ports.get(station) else {
+            self.counters.no_session += 1;
+            return Err(CommandError::UnknownToken);
+        };
+        let Some(session) = self.sessions.get_mut(token) else { return Ok(()) };
+        match session.hear(packet) {
+            Heard::Nothing => self.counters.bad_eap += 1,
+            Heard::Answer => {
+                self.sessions.touch(now, token);
+                self.eap.clear();
+                self.eap.extend_from_slice(packet);
+                self.ask(now, token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Acts on what the AAA client has to say.
+    fn drain_aaa(&mut self, now: Instant) {
+        while let Some(answer) = self.aaa.poll(&mut self.eap, &mut self.state) {
+            match answer {
+                Answer::Challenge { token } => self.challenged(now, token),
+                Answer::Accept { token, msk, facts } => self.accepted(now, token, msk, facts),
+                Answer::Reject { token } => self.rejected(now, token),
+                Answer::Failed { token, failure } => {
+                    if let Some(session) = self.sessions.get_mut(token) {
+                        session.asking = false;
+                        self.fail(
+                            now,
+                            token,
+                            match failure {
+                                Failure::Timeout => FailReason::AaaTimeout,
+                                Failure::Unavailable => FailReason::AaaUnavailable,
+                                Failure::Protocol | Failure::BadKey => FailReason::AaaProtocol,
+                            },
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn challenged(&mut self, now: Instant, token: u64) {
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        session.asking = false;
+        core::mem::swap(&mut session.state, &mut self.state);
+        if session.challenge(&mut self.eap) {
+            self.sessions.touch(now, token);
+            self.send_request(now, token);
+        } else {
+            self.fail(now, token, FailReason::AaaProtocol);
+        }
+    }
+
+    fn accepted(&mut self, now: Instant, token: u64, msk: Option<[u8; 64]>, facts: Facts) {
+        let Some(mut session) = self.sessions.remove(token) else { return };
+        session.conclude(true, &mut self.eap);
+        self.send_verdict(&session);
+        self.counters.authenticated += 1;
+        let until = facts.session_timeout.map(|t| now + t);
+        self.remember(session.station, Status::In(until));
+        self.events.push_back(Event::Authenticated {
+            station: session.station,
+            name: session.name,
+            msk,
+            facts: Facts { rounds: session.rounds, ..facts },
+        });
+    }
+
+    fn rejected(&mut self, now: Instant, token: u64) {
+        let Some(mut session) = self.sessions.remove(token) else { return };
+        session.conclude(false, &mut self.eap);
+        self.send_verdict(&session);
+        self.counters.rejected += 1;
+        self.turned_away(now, session.station);
+        self.events.push_back(Event::Rejected { station: session.station, name: session.name });
+    }
+
+    fn fail(&mut self, now: Instant, token: u64, reason: FailReason) {
+        let Some(mut session) = self.drop_session(now, token) else { return };
+        self.eap.clear();
+        session.conclude(false, &mut self.eap);
+        self.send_verdict(&session);
+        let count = match reason {
+            FailReason::StationTimeout => &mut self.counters.station_timeouts,
+            FailReason::AaaTimeout => &mut self.counters.aaa_timeouts,
+            FailReason::AaaUnavailable => &mut self.counters.aaa_unavailable,
+            FailReason::AaaProtocol => &mut self.counters.aaa_protocol,
+        };
+        *count += 1;
+        self.turned_away(now, session.station);
+        self.events.push_back(Event::Failed { station: session.station, reason });
+    }
+
+    fn send_verdict(&mut self, session: &Session) {
+        send(&mut self.frames, &mut self.spare, &mut self.events, &self.config, session.station, &self.eap);
+    }
+
+    fn turned_away(&mut self, now: Instant, station: StationId) {
+        if self.config.quiet_period.is_zero() {
+            self.ports.remove(station);
+        } else {
+            self.remember(station, Status::Quiet(now + self.config.quiet_period));
+        }
+    }
+
+    /// Notes where a station stands after its session; one of the host's is the host's to remember.
+    fn remember(&mut self, station: StationId, status: Status) {
+        self.ports.remove(station);
+        if matches!(station, StationId::Host(_)) {
+            return;
+        }
+        if self.ports.remembered() < self.config.max_remembered {
+            self.ports.set(station, status);
+        } else {
+            self.counters.not_remembered += 1;
+        }
+    }
+
+    fn forget(&mut self, now: Instant, station: StationId) -> Option<Status> {
+        let status = self.ports.remove(station)?;
+        if let Status::Running(token) = status {
+            self.drop_session(now, token);
+        }
+        Some(status)
+    }
+
+    fn frame(&mut self, now: Instant, port: PortId, data: &[u8]) {
+        let received = match frame::parse(data) {
+            Ok(received) => received,
+            Err(frame::Unheard::NotEapol) => return self.counters.not_for_us += 1,
+            Err(frame::Unheard::Malformed) => return self.counters.malformed += 1,
+        };
+        let for_us = received.destination == self.config.mac || received.destination == frame::PAE_GROUP;
+        if !for_us || received.source.is_group() {
+            self.counters.not_for_us += 1;
+            return;
+        }
+        let station = StationId::Frame { port, mac: received.source };
+        // What is refused here is counted there.
+        let _ = match received.kind {
+            PacketType::Eap => self.hear(now, station, received.body),
+            PacketType::Start => self.begin(now, station, None),
+            PacketType::Logoff => {
+                if let Some(Status::In(_)) = self.forget(now, station) {
+                    self.events.push_back(Event::Ended { station, cause: EndCause::LoggedOff });
+                }
+                Ok(())
+            }
+            _ => {
+                self.counters.unknown_eapol += 1;
+                Ok(())
+            }
+        };
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some((_, token)) = self.resend.pop_due(now) {
+            let Some(session) = self.sessions.get_mut(token) else { continue };
+            session.resend_at = None;
+            let Some(policy) = self.config.retransmission else { continue };
+            if session.resent >= policy.count {
+                self.fail(now, token, FailReason::StationTimeout);
+            } else {
+                session.resent += 1;
+                self.counters.retransmissions += 1;
+                self.send_request(now, token);
+            }
+        }
+        while let Some((token, since)) = self.sessions.oldest() {
+            if since + self.config.station_timeout > now {
+                break;
+            }
+            // The AAA client keeps the time of its own questions.
+            if self.sessions.get(token).is_some_and(|s| s.asking) {
+                self.sessions.touch(now, token);
+            } else {
+                self.fail(now, token, FailReason::StationTimeout);
+            }
+        }
+        while let Some((station, status)) = self.ports.pop_due(now) {
+            if let Status::In(_) = status {
+                self.events.push_back(Event::Ended { station, cause: EndCause::SessionTimeout });
+            }
+        }
+    }
+}
+
+/// Hands a packet to its station: in a frame, or through the host.
+fn send(
+    frames: &mut VecDeque<(PortId, Vec<u8>)>,
+    spare: &mut Vec<Vec<u8>>,
+    events: &mut VecDeque<Event>,
+    config: &Config,
+    station: StationId,
+    packet: &[u8],
+) {
+    match station {
+        StationId::Host(_) => events.push_back(Event::EapToStation { station, packet: packet.to_vec() }),
+        StationId::Frame { port, mac } => {
+            let mut buf = spare.pop().unwrap_or_default();
+            frame::emit(&mut buf, mac, config.mac, PacketType::Eap, packet);
+            frames.push_back((port, buf));
+        }
+    }
+}
+
+impl Machine for Authenticator {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Frame { port, data } => self.frame(now, port, data),
+            Input::Datagram { .. } | Input::Stream { .. } | Input::Message { .. } => {
+                self.aaa.handle(now, input);
+            }
+            Input::Timeout => {
+                self.aaa.handle(now, input);
+                self.expire(now);
+            }
+        }
+        self.drain_aaa(now);
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        let done = match command {
+            Command::Begin { station, identity } => self.begin(now, station, identity),
+            Command::EapFromStation { station, packet } => self.hear(now, station, &packet),
+            Command::Forget { station } => {
+                self.forget(now, station).map(|_| ()).ok_or(CommandError::UnknownToken)
+            }
+        };
+        self.drain_aaa(now);
+        done
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some((port, mut frame)) = self.frames.pop_front() {
+            core::mem::swap(buf, &mut frame);
+            if self.spare.len() < SPARE {
+                self.spare.push(frame);
+            }
+            return Some(Transmit::Frame { port });
+        }
+        self.aaa.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        let idle = self.sessions.oldest().map(|(_, since)| since + self.config.station_timeout);
+        [self.aaa.poll_timeout(), self.resend.next(), self.ports.next(), idle].into_iter().flatten().min()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        self.aaa.poll_work()
+    }
+}

@@ -1,0 +1,238 @@
+//! The authenticator (IEEE 802.1X, RFC 3748, RFC 4137 §7): EAP between stations and an AAA server.
+//!
+//! ```text
+//! station ◀─EAPOL frames─▶ Authenticator ◀─RADIUS or Diameter─▶ AAA server
+//! station ◀─events, commands─▶
+//! ```
+//! A session begins with an EAPOL-Start, or with [`Command::Begin`], and ends with exactly one of
+//! [`Event::Authenticated`], [`Event::Rejected`] and [`Event::Failed`].
+
+mod machine;
+mod ports;
+mod session;
+
+pub use machine::Authenticator;
+
+use crate::aaa::{AaaConfig, Facts, NasIdentity};
+use crate::station_id::{MacAddress, StationId};
+use alloc::vec::Vec;
+use usher_core::Duration;
+
+/// What an authenticator is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How it introduces itself to the AAA server.
+    pub nas: NasIdentity,
+    /// Whom it asks, and how.
+    pub aaa: AaaConfig,
+    /// Its address on every port.
+    pub mac: MacAddress,
+    /// How long a station may be silent amid a session.
+    pub station_timeout: Duration,
+    /// When requests to a station are sent again; `None`: never, as on links that lose nothing
+    /// (RFC 3748 §4.3).
+    pub retransmission: Option<Retransmission>,
+    /// How long a station that was turned away stays unheard (quietPeriod); zero: not at all. Does not
+    /// hold for [`StationId::Host`].
+    pub quiet_period: Duration,
+    /// Sessions in progress; further ones are refused.
+    pub max_sessions: usize,
+    /// Stations reached by frames that are remembered after their session, let in or turned away.
+    pub max_remembered: usize,
+}
+
+/// When a request to a station is sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retransmission {
+    /// The first wait; each further one is twice as long.
+    pub initial: Duration,
+    /// The longest wait.
+    pub max: Duration,
+    /// How often one request is sent again at most; then the station is given up. RFC 3748 §4.3: 3 to 5.
+    pub count: u32,
+}
+
+impl Default for Retransmission {
+    /// After 3 s, 6 s, 12 s, … up to 20 s; four times.
+    fn default() -> Self {
+        Self { initial: Duration::from_secs(3), max: Duration::from_secs(20), count: 4 }
+    }
+}
+
+impl Config {
+    /// A switch on reliable wires: 30 s for a station to answer (suppTimeout), no retransmission, 60 s of
+    /// quiet, 4096 sessions in progress, 65,536 stations remembered.
+    #[must_use]
+    pub const fn new(nas: NasIdentity, aaa: AaaConfig) -> Self {
+        Self {
+            nas,
+            aaa,
+            mac: MacAddress([0x02, 0, 0, 0, 0, 1]),
+            station_timeout: Duration::from_secs(30),
+            retransmission: None,
+            quiet_period: Duration::from_secs(60),
+            max_sessions: 4096,
+            max_remembered: 65_536,
+        }
+    }
+}
+
+/// What an authenticator is asked.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A station's link came up, or another protocol wants it authenticated: begin. A session of that
+    /// station that is in progress is forgotten, without an event.
+    Begin {
+        /// Who.
+        station: StationId,
+        /// Its identity, where the other protocol knows it already (RFC 7296 §3.16): the AAA server is
+        /// asked at once. `None`: the station is asked by EAP.
+        identity: Option<Vec<u8>>,
+    },
+    /// An EAP packet of a [`StationId::Host`] station.
+    EapFromStation {
+        /// Whose.
+        station: StationId,
+        /// The packet.
+        packet: Vec<u8>,
+    },
+    /// A station's link went down, or it shall be sent away: forget everything about it.
+    Forget {
+        /// Who.
+        station: StationId,
+    },
+}
+
+/// Why a session ended without a verdict of the AAA server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FailReason {
+    /// The station fell silent.
+    StationTimeout,
+    /// The AAA server did not answer.
+    AaaTimeout,
+    /// The AAA server could not be asked: no connection, no free identifier, an impossible name.
+    AaaUnavailable,
+    /// The AAA server's answer made no sense.
+    AaaProtocol,
+}
+
+/// Why a station that was let in is in no longer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EndCause {
+    /// It said EAPOL-Logoff.
+    LoggedOff,
+    /// Its Session-Timeout passed.
+    SessionTimeout,
+}
+
+/// What an authenticator has to say.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Event {
+    /// An EAP packet for a [`StationId::Host`] station.
+    EapToStation {
+        /// Whose.
+        station: StationId,
+        /// The packet.
+        packet: Vec<u8>,
+    },
+    /// Let in. The EAP-Success is on its way.
+    Authenticated {
+        /// Who.
+        station: StationId,
+        /// The identity it gave.
+        name: Vec<u8>,
+        /// The master session key (RFC 3748 §7.10), where the method gives one.
+        msk: Option<[u8; 64]>,
+        /// What else the server said.
+        facts: Facts,
+    },
+    /// Turned away by the AAA server. A station that was in is in no longer.
+    Rejected {
+        /// Who.
+        station: StationId,
+        /// The identity it gave.
+        name: Vec<u8>,
+    },
+    /// No verdict. A station that was in is in no longer.
+    Failed {
+        /// Who.
+        station: StationId,
+        /// Why.
+        reason: FailReason,
+    },
+    /// A station that was let in is in no longer.
+    Ended {
+        /// Who.
+        station: StationId,
+        /// Why.
+        cause: EndCause,
+    },
+}
+
+impl core::fmt::Debug for Event {
+    /// Without the key.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::EapToStation { station, packet } => f
+                .debug_struct("EapToStation")
+                .field("station", station)
+                .field("octets", &packet.len())
+                .finish(),
+            Self::Authenticated { station, msk, facts, .. } => f
+                .debug_struct("Authenticated")
+                .field("station", station)
+                .field("key", &msk.is_some())
+                .field("facts", facts)
+                .finish_non_exhaustive(),
+            Self::Rejected { station, .. } => {
+                f.debug_struct("Rejected").field("station", station).finish_non_exhaustive()
+            }
+            Self::Failed { station, reason } => {
+                f.debug_struct("Failed").field("station", station).field("reason", reason).finish()
+            }
+            Self::Ended { station, cause } => {
+                f.debug_struct("Ended").field("station", station).field("cause", cause).finish()
+            }
+        }
+    }
+}
+
+usher_core::counters! {
+    /// What an authenticator did and what it dropped, beside the counters of its AAA client.
+    pub struct Counters {
+        /// Sessions begun.
+        sessions,
+        /// Stations let in.
+        authenticated,
+        /// Stations turned away by the AAA server.
+        rejected,
+        /// Sessions given up: the station fell silent.
+        station_timeouts,
+        /// Sessions given up: the AAA server did not answer.
+        aaa_timeouts,
+        /// Sessions given up: the AAA server could not be asked.
+        aaa_unavailable,
+        /// Sessions given up: the AAA server's answer made no sense.
+        aaa_protocol,
+        /// Sessions begun anew before they ended.
+        restarted,
+        /// EAP requests sent to a station again.
+        retransmissions,
+        /// Refused: as many sessions in progress as there may be.
+        full,
+        /// Refused: stations that were turned away a moment ago.
+        quiet,
+        /// Dropped: frames too short for Ethernet or EAPOL, or for what they say.
+        malformed,
+        /// Dropped: frames that are not EAPOL, or not for us.
+        not_for_us,
+        /// Dropped: EAPOL frames of a type that an authenticator does not hear.
+        unknown_eapol,
+        /// Dropped: EAP packets of a station without a session.
+        no_session,
+        /// Dropped: EAP packets that are malformed or answer nothing that was asked.
+        bad_eap,
+        /// Stations forgotten after their session because too many would be remembered.
+        not_remembered,
+    }
+}

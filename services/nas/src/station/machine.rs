@@ -1,0 +1,188 @@
+//! The station's machine.
+
+use super::peer::{Peer, Step};
+use super::{Command, Config, Counters, Credentials, Event};
+use crate::frame::{self, PacketType};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
+
+/// Where an attempt stands.
+#[derive(Debug)]
+enum State {
+    /// There is none.
+    Idle,
+    /// EAPOL-Start was said this often; nobody has answered.
+    Connecting { said: u32, peer: Peer },
+    /// In conversation.
+    Talking(Peer),
+}
+
+/// A station; see the [module](super).
+#[derive(Debug)]
+pub struct Station {
+    config: Config,
+    state: State,
+    deadline: Option<Instant>,
+    frames: VecDeque<Vec<u8>>,
+    events: VecDeque<Event>,
+    work: VecDeque<Work>,
+    counters: Counters,
+    rng: SecureRng,
+    out: Vec<u8>,
+}
+
+impl Station {
+    /// A station that has not asked yet.
+    #[must_use]
+    pub fn new(config: Config, rng: SecureRng) -> Self {
+        Self {
+            config,
+            state: State::Idle,
+            deadline: None,
+            frames: VecDeque::new(),
+            events: VecDeque::new(),
+            work: VecDeque::new(),
+            counters: Counters::default(),
+            rng,
+            out: Vec::new(),
+        }
+    }
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn say(&mut self, kind: PacketType, body: &[u8]) {
+        let mut buf = Vec::with_capacity(frame::OVERHEAD + body.len());
+        frame::emit(&mut buf, self.config.authenticator, self.config.mac, kind, body);
+        self.frames.push_back(buf);
+    }
+    fn wait(&mut self, now: Instant, span: Duration) {
+        self.deadline = Some(now + span);
+    }
+
+    fn authenticate(&mut self, now: Instant, identity: Vec<u8>, credentials: Credentials) {
+        let peer = Peer::new(identity, credentials, &mut self.rng);
+        self.counters.attempts += 1;
+        self.state = State::Connecting { said: 1, peer };
+        self.say(PacketType::Start, &[]);
+        self.wait(now, self.config.start_period);
+    }
+
+    fn end(&mut self, event: Event) {
+        self.state = State::Idle;
+        self.deadline = None;
+        *match event {
+            Event::Success { .. } => &mut self.counters.successes,
+            Event::Failure => &mut self.counters.failures,
+            Event::Timeout => &mut self.counters.timeouts,
+        } += 1;
+        self.events.push_back(event);
+    }
+
+    fn frame(&mut self, now: Instant, data: &[u8]) {
+        let received = match frame::parse(data) {
+            Ok(received) => received,
+            Err(frame::Unheard::NotEapol) => return self.counters.not_for_us += 1,
+            Err(frame::Unheard::Malformed) => return self.counters.malformed += 1,
+        };
+        if received.destination != self.config.mac && received.destination != frame::PAE_GROUP {
+            self.counters.not_for_us += 1;
+            return;
+        }
+        if received.kind != PacketType::Eap {
+            self.counters.unknown_eapol += 1;
+            return;
+        }
+        self.hear(now, received.body);
+    }
+
+    fn hear(&mut self, now: Instant, packet: &[u8]) {
+        let (State::Talking(peer) | State::Connecting { peer, .. }) = &mut self.state else {
+            self.counters.bad_eap += 1;
+            return;
+        };
+        let mut out = core::mem::take(&mut self.out);
+        out.clear();
+        match peer.receive(now, packet, &mut self.work, &mut out) {
+            Step::Ignored => self.counters.bad_eap += 1,
+            step @ (Step::Respond | Step::Repeat) => {
+                self.counters.repeated_requests += u64::from(step == Step::Repeat);
+                self.state = match core::mem::replace(&mut self.state, State::Idle) {
+                    State::Connecting { peer, .. } => State::Talking(peer),
+                    talking => talking,
+                };
+                self.say(PacketType::Eap, &out);
+                self.wait(now, self.config.auth_timeout);
+            }
+            Step::Success(msk) => self.end(Event::Success { msk }),
+            Step::Failure => self.end(Event::Failure),
+        }
+        self.out = out;
+    }
+
+    fn expire(&mut self, now: Instant) {
+        if self.deadline.is_none_or(|at| at > now) {
+            return;
+        }
+        match &mut self.state {
+            State::Connecting { said, .. } if *said < self.config.max_start => {
+                *said += 1;
+                self.counters.starts_repeated += 1;
+                self.say(PacketType::Start, &[]);
+                self.wait(now, self.config.start_period);
+            }
+            State::Connecting { .. } | State::Talking(_) => self.end(Event::Timeout),
+            State::Idle => self.deadline = None,
+        }
+    }
+}
+
+impl Machine for Station {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Frame { port, data } if port == self.config.port => self.frame(now, data),
+            Input::Timeout => self.expire(now),
+            Input::Frame { .. } => self.counters.not_for_us += 1,
+            Input::Datagram { .. } | Input::Stream { .. } | Input::Message { .. } => {
+                self.counters.not_a_frame += 1;
+            }
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Authenticate { identity, credentials } => {
+                self.authenticate(now, identity, credentials);
+            }
+            Command::LogOff => {
+                self.state = State::Idle;
+                self.deadline = None;
+                self.say(PacketType::Logoff, &[]);
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        *buf = self.frames.pop_front()?;
+        Some(Transmit::Frame { port: self.config.port })
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        self.work.pop_front()
+    }
+}

@@ -1,0 +1,127 @@
+//! The station (supplicant, IEEE 802.1X; peer, RFC 3748, RFC 4137 §4): asks to be let in over EAPOL.
+
+mod machine;
+mod peer;
+
+pub use machine::Station;
+
+use crate::frame::PAE_GROUP;
+use crate::station_id::MacAddress;
+use alloc::vec::Vec;
+use usher_core::{Duration, PortId};
+
+/// What a station is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The port it speaks through.
+    pub port: PortId,
+    /// Its own address.
+    pub mac: MacAddress,
+    /// Where its frames go: the PAE group address on wires, the access point's own on radio.
+    pub authenticator: MacAddress,
+    /// How long it waits for an answer to EAPOL-Start before it says it again (startPeriod).
+    pub start_period: Duration,
+    /// How often it says EAPOL-Start before it gives up (maxStart).
+    pub max_start: u32,
+    /// How long it waits for the next packet once a conversation has begun.
+    pub auth_timeout: Duration,
+}
+
+impl Config {
+    /// A station on a wire: EAPOL-Start every 30 s, three times; 60 s of patience with an authenticator
+    /// that fell silent.
+    #[must_use]
+    pub const fn new(mac: MacAddress) -> Self {
+        Self {
+            port: PortId(0),
+            mac,
+            authenticator: PAE_GROUP,
+            start_period: Duration::from_secs(30),
+            max_start: 3,
+            auth_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a station proves itself with.
+#[derive(Clone)]
+pub enum Credentials {
+    /// A password, by EAP-MD5.
+    Password(Vec<u8>),
+}
+
+impl core::fmt::Debug for Credentials {
+    /// Their kind.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Password(_) => "Password(..)",
+        })
+    }
+}
+
+/// What a station is asked.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Ask to be let in; an attempt that is under way is forgotten.
+    Authenticate {
+        /// The name it gives.
+        identity: Vec<u8>,
+        /// Its proof.
+        credentials: Credentials,
+    },
+    /// Say EAPOL-Logoff, and forget an attempt that is under way.
+    LogOff,
+}
+
+/// What a station has to say: one of the first three ends each attempt.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Let in.
+    Success {
+        /// The master session key (RFC 3748 §7.10), where the method gives one.
+        msk: Option<[u8; 64]>,
+    },
+    /// Turned away.
+    Failure,
+    /// Nobody answered, or the authenticator fell silent.
+    Timeout,
+}
+
+impl core::fmt::Debug for Event {
+    /// Without the key.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Success { msk } => f.debug_struct("Success").field("key", &msk.is_some()).finish(),
+            Self::Failure => f.write_str("Failure"),
+            Self::Timeout => f.write_str("Timeout"),
+        }
+    }
+}
+
+usher_core::counters! {
+    /// What a station did and what it dropped.
+    pub struct Counters {
+        /// Attempts begun.
+        attempts,
+        /// Let in.
+        successes,
+        /// Turned away.
+        failures,
+        /// Given up: silence.
+        timeouts,
+        /// EAPOL-Start sent again.
+        starts_repeated,
+        /// EAP requests that came again, and were answered as before.
+        repeated_requests,
+        /// Dropped: frames too short for Ethernet or EAPOL, or for what they say.
+        malformed,
+        /// Dropped: frames that are not EAPOL, or not for this station.
+        not_for_us,
+        /// Dropped: EAPOL frames of a type that a station does not hear.
+        unknown_eapol,
+        /// Dropped: EAP packets that are malformed, or out of place.
+        bad_eap,
+        /// Dropped: input other than a frame or a timeout.
+        not_a_frame,
+    }
+}

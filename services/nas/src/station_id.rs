@@ -1,0 +1,82 @@
+//! How a NAS tells its stations apart.
+
+use core::fmt;
+use usher_core::PortId;
+
+/// An IEEE 802 address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// As Calling-Station-Id has it (RFC 3580 §3.21): `00-10-A4-23-19-C0`.
+    #[must_use]
+    pub fn dashed(self) -> [u8; 17] {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        let mut out = [b'-'; 17];
+        for (i, byte) in self.0.into_iter().enumerate() {
+            out[3 * i] = DIGITS[usize::from(byte >> 4)];
+            out[3 * i + 1] = DIGITS[usize::from(byte & 15)];
+        }
+        out
+    }
+    /// Whether it names more than one station.
+    #[must_use]
+    pub const fn is_group(self) -> bool {
+        self.0[0] & 1 == 1
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// A station of a NAS.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum StationId {
+    /// Reached by EAPOL frames.
+    Frame {
+        /// Out of this port.
+        port: PortId,
+        /// At this address.
+        mac: MacAddress,
+    },
+    /// Reached through the host, which hands EAP packets over by event and command: a station in the
+    /// same host, or one behind another protocol that carries EAP (IKEv2, 802.16 PKM). The number is the
+    /// host's, unique among its sessions; its low 32 bits go out as NAS-Port.
+    Host(u64),
+}
+
+impl StationId {
+    /// NAS-Port (RFC 2865 §5.5).
+    #[must_use]
+    pub const fn nas_port(self) -> u32 {
+        match self {
+            Self::Frame { port, .. } => port.0,
+            Self::Host(token) => token as u32,
+        }
+    }
+    /// The address for Calling-Station-Id, where there is one.
+    #[must_use]
+    pub const fn mac(self) -> Option<MacAddress> {
+        match self {
+            Self::Frame { mac, .. } => Some(mac),
+            Self::Host(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calling_station_id_is_written_as_in_rfc_3580() {
+        let mac = MacAddress([0x00, 0x10, 0xa4, 0x23, 0x19, 0xc0]);
+        assert_eq!(&mac.dashed(), b"00-10-A4-23-19-C0");
+        assert_eq!(std::format!("{mac}"), "00:10:a4:23:19:c0");
+        assert!(!mac.is_group() && MacAddress([0x01, 0x80, 0xc2, 0, 0, 3]).is_group());
+    }
+}
