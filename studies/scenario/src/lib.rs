@@ -1,13 +1,28 @@
-//! Study files: from TOML to a checked [`model`], and from there to a plan, the grid of points to run.
+//! Study files: from TOML to a checked [`model`], and from there to a [`Plan`], the grid of points to run.
 //!
 //! A study file says which hosts there are, how they are linked, what they say to each other, what is
 //! varied (axes) and what is drawn (figures). Every quantity carries its unit, every key is known, every
 //! fault is reported with its line. The format is described in `docs/study-files.md`.
 
+mod axis;
+mod check;
+mod de;
+mod fault;
+pub mod founding;
+pub mod metrics;
 pub mod model;
-pub mod ordered;
+mod ordered;
+mod plan;
 mod schema;
+mod study;
+mod template;
+mod tree;
 pub mod units;
 
+pub use fault::{Fault, Faults};
 pub use model::{Scenario, StudyFile};
 pub use ordered::Ordered;
+pub use plan::{Mode, Overrides, Plan, PlannedAxis, Point, Setting};
+pub use schema::json_schema;
+pub use study::{LoadError, MAX_POINTS, Study};
+pub use template::template;

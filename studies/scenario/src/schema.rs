@@ -1,6 +1,6 @@
 //! The JSON Schema of study files, from the same types and texts as the loader.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 /// The other alternatives of a choice that may also be written as a plain value of `T`.
 pub(crate) fn with_literal<T: JsonSchema>(schema: &mut Schema) {
@@ -19,7 +19,7 @@ pub(crate) fn with_names(schema: &mut Schema) {
     }
     add_alternative(
         schema,
-        json_schema!({ "enum": names, "description": "The kind alone, with its defaults." }),
+        schemars::json_schema!({ "enum": names, "description": "The kind alone, with its defaults." }),
     );
 }
 
@@ -27,4 +27,12 @@ fn add_alternative(schema: &mut Schema, alternative: Schema) {
     if let Some(alternatives) = schema.get_mut("oneOf").and_then(|a| a.as_array_mut()) {
         alternatives.insert(0, alternative.into());
     }
+}
+
+/// The JSON Schema of study files, as `docs/study.schema.json` holds it: indented, with a final newline.
+pub fn json_schema() -> String {
+    let schema = schemars::schema_for!(crate::model::StudyFile);
+    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+    text.push('\n');
+    text
 }

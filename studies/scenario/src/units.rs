@@ -503,12 +503,6 @@ impl JsonSchema for Count {
     }
 }
 
-/// What can be read from one word or a value of `T`.
-pub trait Word {
-    /// The word.
-    const WORD: &'static str;
-}
-
 /// Declares a wrapper for "a value, or this word instead of one".
 macro_rules! or_word {
     ($(#[$doc:meta])* $name:ident, $word:literal, $none:ident, $none_doc:literal, $some:ident, $some_doc:literal) => {
@@ -529,9 +523,6 @@ macro_rules! or_word {
                     Self::$some(value) => Some(value),
                 }
             }
-        }
-        impl<T> Word for $name<T> {
-            const WORD: &'static str = $word;
         }
         impl<'de, T: Deserialize<'de>> Deserialize<'de> for $name<T> {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -592,6 +583,11 @@ mod word {
             }
             fn visit_i64<E: Error>(self, n: i64) -> Result<Self::Value, E> {
                 T::deserialize(n.into_deserializer())
+                    .map(Some)
+                    .map_err(|e: E| E::custom(format!("{e}, or \"{}\"", self.0)))
+            }
+            fn visit_f64<E: Error>(self, x: f64) -> Result<Self::Value, E> {
+                T::deserialize(x.into_deserializer())
                     .map(Some)
                     .map_err(|e: E| E::custom(format!("{e}, or \"{}\"", self.0)))
             }

@@ -1,0 +1,160 @@
+//! The values of an axis: as text for keys and rows, as numbers for figures.
+
+use crate::check::{Finding, keys, repeated};
+use crate::fault::hint;
+use crate::metrics;
+use crate::model::{Axis, StudyFile, Value};
+use crate::units::Quantity;
+
+/// A value's text in keys, rows and `--set`: quantities with one space before the unit.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::Text(text) => match Quantity::parse(text) {
+            Some(q) => format!("{} {}", q.number, q.unit),
+            None => text.trim().to_owned(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// The unit in which an axis is drawn: its own, or the first value's.
+pub(crate) fn unit(axis: &Axis) -> Option<String> {
+    axis.unit.clone().or_else(|| match axis.values.first()? {
+        Value::Text(text) => Quantity::parse(text).map(|q| q.unit.to_owned()),
+        _ => None,
+    })
+}
+
+/// The number of a value in a unit; a plain number is itself.
+pub(crate) fn number(value: &Value, unit: Option<&str>) -> Option<f64> {
+    match value {
+        Value::Integer(n) => Some(*n as f64),
+        Value::Float(x) => Some(*x),
+        Value::Text(text) => Quantity::parse(text)?.to(unit?),
+        _ => None,
+    }
+}
+
+/// What is wrong with axes and figures, beyond what single values show.
+pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (i, name) in repeated(file.axes.iter().map(|a| a.name.as_str())) {
+        findings.push((keys!["axes", i, "name"], format!("there is another axis \"{name}\"")));
+    }
+    for (i, axis) in file.axes.iter().enumerate() {
+        let mut fault = |key: &str, message: String| findings.push((keys!["axes", i, key], message));
+        let name = &axis.name;
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+            fault("name", format!("\"{name}\" is not of letters, digits, \"-\" and \"_\""));
+        }
+        let (named, valued) = (!axis.cases.is_empty(), !axis.values.is_empty() || !axis.set.0.is_empty());
+        match (named, valued) {
+            (true, true) => fault("cases", format!("axis \"{name}\" has cases, and set or values as well")),
+            (false, false) => fault("name", format!("axis \"{name}\" needs set and values, or cases")),
+            (false, true) if axis.set.0.is_empty() => {
+                fault("values", format!("axis \"{name}\" lacks set, the path of the setting"))
+            }
+            (false, true) if axis.values.is_empty() => fault("set", format!("axis \"{name}\" lacks values")),
+            _ => {}
+        }
+        let lists =
+            [("values", Some(&axis.values)), ("quick", axis.quick.as_ref()), ("full", axis.full.as_ref())];
+        for (key, values) in lists {
+            let Some(values) = values else { continue };
+            if key != "values" && values.is_empty() {
+                findings.push((keys!["axes", i, key], format!("axis \"{name}\" lacks values here")));
+            }
+            let texts: Vec<String> = values.iter().map(text).collect();
+            for (j, repeated) in repeated(texts.iter().map(String::as_str)) {
+                findings.push((keys!["axes", i, key, j], format!("\"{repeated}\" is there twice")));
+            }
+            for (j, case) in texts.iter().enumerate() {
+                if named && axis.cases.get(case).is_none() {
+                    let near = hint(case, axis.cases.names());
+                    findings.push((keys!["axes", i, key, j], format!("there is no case \"{case}\"{near}")));
+                }
+            }
+            if let Some(unit) = axis.unit.as_deref() {
+                for (j, value) in values.iter().enumerate() {
+                    if let Value::Text(text) = value
+                        && let Some(quantity) = Quantity::parse(text)
+                        && quantity.to(unit).is_none()
+                    {
+                        let units: Vec<&str> = quantity.dimension.units().collect();
+                        let message = format!(
+                            "\"{text}\" cannot be given in \"{unit}\", the axis's unit{}",
+                            hint(unit, units)
+                        );
+                        findings.push((keys!["axes", i, key, j], message));
+                    }
+                }
+            }
+        }
+    }
+    figures(file, &mut findings);
+    findings
+}
+
+fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
+    for (i, name) in repeated(file.figures.iter().map(|f| f.name.as_str())) {
+        findings.push((keys!["figures", i, "name"], format!("there is another figure \"{name}\"")));
+    }
+    let axis = |name: &str| file.axes.iter().find(|a| a.name == name);
+    let missing = |name: &str| {
+        format!("there is no axis \"{name}\"{}", hint(name, file.axes.iter().map(|a| a.name.as_str())))
+    };
+    for (i, figure) in file.figures.iter().enumerate() {
+        let name = &figure.name;
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+            findings.push((
+                keys!["figures", i, "name"],
+                format!("\"{name}\" is not of letters, digits, \"-\" and \"_\""),
+            ));
+        }
+        if axis(&figure.x).is_none() {
+            findings.push((keys!["figures", i, "x"], missing(&figure.x)));
+        }
+        if let Some(message) = metrics::unknown(&figure.y, &file.hosts, &file.links) {
+            findings.push((keys!["figures", i, "y"], message));
+        }
+        for (j, series) in figure.series.iter().enumerate() {
+            if axis(series).is_none() {
+                findings.push((keys!["figures", i, "series", j], missing(series)));
+            }
+        }
+        for (held, value) in figure.filter.iter() {
+            let Some(axis) = axis(held) else {
+                findings.push((keys!["figures", i, "where", held], missing(held)));
+                continue;
+            };
+            let known: Vec<String> = match axis.cases.is_empty() {
+                true => axis.values.iter().map(text).collect(),
+                false => axis.cases.names().map(str::to_owned).collect(),
+            };
+            let wanted = match value {
+                Value::Array(values) => values.iter().map(text).collect(),
+                value => vec![text(value)],
+            };
+            for wanted in wanted.iter().filter(|w| !known.contains(w)) {
+                let near = hint(wanted, known.iter().map(String::as_str));
+                findings.push((
+                    keys!["figures", i, "where", held],
+                    format!("axis \"{held}\" has no value \"{wanted}\"{near}"),
+                ));
+            }
+        }
+        for axis in &file.axes {
+            let many = axis.values.len().max(axis.cases.len()) > 1;
+            let used = figure.x == axis.name
+                || figure.series.contains(&axis.name)
+                || figure.filter.get(&axis.name).is_some();
+            if many && !used {
+                let message = format!(
+                    "axis \"{}\" has several values; make it x or one of series, or hold it with where",
+                    axis.name
+                );
+                findings.push((keys!["figures", i, "name"], message));
+            }
+        }
+    }
+}

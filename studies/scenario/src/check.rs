@@ -1,0 +1,401 @@
+//! What no single value shows: names that refer to nothing, hosts that cannot reach each other, values that
+//! contradict each other.
+
+use crate::fault::hint;
+use crate::metrics;
+use crate::model::{
+    Arrivals, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
+    Scenario, TimeLaw, Workload,
+};
+use crate::units::{Bound, Queue, Time};
+use std::collections::BTreeMap;
+
+/// The most hosts that a scenario may have, over all groups.
+const MAX_HOSTS: u64 = 1_000_000;
+
+/// A fault: the path of what is wrong, and why.
+pub(crate) type Finding = (Vec<String>, String);
+
+/// A path from its parts.
+macro_rules! keys {
+    ($($part:expr),+) => { vec![$($part.to_string()),+] };
+}
+pub(crate) use keys;
+
+/// Everything that is wrong with a scenario.
+pub(crate) fn scenario(scenario: &Scenario) -> Vec<Finding> {
+    let mut check = Check { scenario, members: Vec::new(), findings: Vec::new() };
+    check.run();
+    check.hosts();
+    check.links();
+    check.transport();
+    check.workload();
+    check.background();
+    check.findings
+}
+
+struct Check<'a> {
+    scenario: &'a Scenario,
+    /// Each host's representative among those that it is linked with, by group.
+    members: Vec<u32>,
+    findings: Vec<Finding>,
+}
+
+impl Check<'_> {
+    fn fault(&mut self, path: Vec<String>, message: impl Into<String>) {
+        self.findings.push((path, message.into()));
+    }
+
+    fn require(&mut self, holds: bool, path: Vec<String>, message: impl Into<String>) {
+        if !holds {
+            self.fault(path, message);
+        }
+    }
+
+    fn positive(&mut self, time: Time, path: Vec<String>) {
+        self.require(!time.get().is_zero(), path, "zero is impossible here");
+    }
+
+    fn run(&mut self) {
+        let run = &self.scenario.run;
+        self.positive(run.duration, keys!["run", "duration"]);
+        let r = &run.replications;
+        let at = |key: &str| keys!["run", "replications", key];
+        self.require(
+            r.min <= r.max,
+            at("min"),
+            format!(
+                "at least {} replications and at most {} contradict each other",
+                r.min.get(),
+                r.max.get()
+            ),
+        );
+        self.require(r.precision.get() > 0.0, at("precision"), "no interval is narrower than 0 %");
+        let confidence = r.confidence.get();
+        self.require(
+            confidence > 0.0 && confidence < 1.0,
+            at("confidence"),
+            "between 0 % and 100 %, both excluded",
+        );
+        if let Some(message) = metrics::unknown(&r.metric, &self.scenario.hosts, &self.scenario.links) {
+            self.fault(at("metric"), message);
+        }
+    }
+
+    fn hosts(&mut self) {
+        self.require(!self.scenario.hosts.is_empty(), keys!["hosts"], "no hosts; at least one is needed");
+        let total: u64 = self.scenario.hosts.iter().map(|(_, h)| u64::from(h.count.get())).sum();
+        if total > MAX_HOSTS {
+            self.fault(keys!["hosts"], format!("{total} hosts, and at most {MAX_HOSTS} can be simulated"));
+        } else {
+            self.members = (0..total as u32).collect();
+        }
+    }
+
+    /// The first number of a group's hosts, and how many they are.
+    fn group(&self, name: &str) -> Option<(u32, u32)> {
+        let mut first = 0;
+        for (host, settings) in self.scenario.hosts.iter() {
+            if host == name {
+                return Some((first, settings.count.get()));
+            }
+            first = first.saturating_add(settings.count.get());
+        }
+        None
+    }
+
+    /// Reports an unknown host; true when it is known.
+    fn host(&mut self, name: &str, path: Vec<String>) -> bool {
+        let known = self.scenario.hosts.get(name).is_some();
+        if !known {
+            let near = hint(name, self.scenario.hosts.names());
+            self.fault(path, format!("there is no host \"{name}\"{near}"));
+        }
+        known
+    }
+
+    fn representative(&mut self, host: u32) -> Option<u32> {
+        let mut at = host;
+        loop {
+            let up = *self.members.get(at as usize)?;
+            if up == at {
+                return Some(at);
+            }
+            let next = *self.members.get(up as usize)?;
+            self.members[at as usize] = next;
+            at = next;
+        }
+    }
+
+    fn links(&mut self) {
+        let scenario = self.scenario;
+        for (name, link) in scenario.links.iter() {
+            let [a, b] = &link.between;
+            let both = self.host(a, keys!["links", name, "between", 0])
+                & self.host(b, keys!["links", name, "between", 1]);
+            if both && a == b {
+                self.fault(keys!["links", name, "between"], format!("both ends are \"{a}\""));
+            } else if both {
+                self.join(a, b);
+            }
+            self.link(name, link);
+        }
+    }
+
+    /// Notes that the members of two groups are linked.
+    fn join(&mut self, a: &str, b: &str) {
+        let (Some((a, na)), Some((b, nb))) = (self.group(a), self.group(b)) else { return };
+        for i in 0..na.max(nb) {
+            if let (Some(x), Some(y)) = (self.representative(a + i % na), self.representative(b + i % nb)) {
+                self.members[x as usize] = y;
+            }
+        }
+    }
+
+    fn link(&mut self, name: &str, link: &Link) {
+        let smallest = match self.scenario.run.ip {
+            IpVersion::V4 => 68,
+            IpVersion::V6 => 1280,
+        };
+        let mtu = link.mtu.bytes();
+        self.require(
+            (smallest..=65_535).contains(&mtu),
+            keys!["links", name, "mtu"],
+            format!("{mtu} B is not between {smallest} B and 65535 B, as IP needs"),
+        );
+        let losses =
+            [("", Some(&link.loss)), ("up", link.up.loss.as_ref()), ("down", link.down.loss.as_ref())];
+        for (side, loss) in losses {
+            let Some(Loss::Script { packets }) = loss else { continue };
+            let mut path = keys!["links", name];
+            path.extend((!side.is_empty()).then(|| side.to_owned()));
+            path.extend(keys!["loss", "packets"]);
+            self.require(packets.is_sorted_by(|a, b| a < b), path, "the ordinals must ascend");
+        }
+        for (side, queue) in [("", Some(link.queue)), ("up", link.up.queue), ("down", link.down.queue)] {
+            let Some(Queue::Bytes(bytes)) = queue else { continue };
+            let mut path = keys!["links", name];
+            path.extend((!side.is_empty()).then(|| side.to_owned()));
+            path.push("queue".to_owned());
+            self.require(bytes >= mtu, path, format!("{bytes} B hold no packet of the link's MTU, {mtu} B"));
+        }
+    }
+
+    fn transport(&mut self) {
+        let tcp = &self.scenario.transport.tcp;
+        let at = |key: &str| keys!["transport", "tcp", key];
+        self.positive(tcp.rto_initial, at("rto_initial"));
+        self.positive(tcp.rto_min, at("rto_min"));
+        self.positive(tcp.reconnect, at("reconnect"));
+        let (min, max) = (tcp.rto_min.get(), tcp.rto_max.get());
+        self.require(min <= max, at("rto_min"), format!("{min} is above rto_max, {max}"));
+        if let Some(mss) = tcp.mss {
+            let bytes = mss.bytes();
+            self.require(
+                (1..=65_495).contains(&bytes),
+                at("mss"),
+                format!("{bytes} B is not between 1 B and 65495 B"),
+            );
+        }
+        let buffer = tcp.receive_buffer.bytes();
+        self.require(
+            (1..=1 << 30).contains(&buffer),
+            at("receive_buffer"),
+            format!("{buffer} B is not between 1 B and 1 GiB"),
+        );
+    }
+
+    fn workload(&mut self) {
+        match &self.scenario.workload {
+            Workload::Eap(eap) => self.eap(eap),
+            Workload::Dialogue(dialogue) => self.dialogue(dialogue),
+        }
+        self.arrivals(self.scenario.workload.arrivals());
+    }
+
+    /// Reports members of `from` that cannot reach their partner in `to`.
+    fn reach(&mut self, from: &str, to: &str, path: Vec<String>) {
+        let (Some((a, na)), Some((b, nb))) = (self.group(from), self.group(to)) else { return };
+        if self.members.is_empty() {
+            return;
+        }
+        for i in 0..na {
+            if self.representative(a + i) != self.representative(b + i % nb) {
+                let who =
+                    |name, n: u32, i| if n == 1 { format!("\"{name}\"") } else { format!("\"{name}\" {i}") };
+                let message = format!("no links lead from {} to {}", who(from, na, i), who(to, nb, i % nb));
+                return self.fault(path, message);
+            }
+        }
+    }
+
+    fn eap(&mut self, eap: &Eap) {
+        let at = |key: &str| keys!["workload", key];
+        let stations = self.host(&eap.stations, at("stations"));
+        let nas = self.host(&eap.nas, at("nas"));
+        let server = self.host(&eap.server, at("server"));
+        if stations && nas && eap.stations != eap.nas {
+            self.reach(&eap.stations, &eap.nas, at("nas"));
+        }
+        if nas && server {
+            if eap.nas == eap.server || eap.stations == eap.server {
+                self.fault(at("server"), format!("\"{}\" cannot be the server as well", eap.server));
+            } else {
+                self.reach(&eap.nas, &eap.server, at("server"));
+            }
+        }
+        let realm = &eap.realm;
+        self.require(
+            !realm.is_empty()
+                && realm.len() <= 200
+                && realm.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-'),
+            at("realm"),
+            format!("\"{realm}\" is not a domain name"),
+        );
+        if let Some(time) = eap.eap_retransmission.get() {
+            self.positive(time, at("eap_retransmission"));
+        }
+        if let Bound::At(time) = eap.give_up {
+            self.positive(time, at("give_up"));
+        }
+        let tls = |key: &str| keys!["workload", "eap_tls", key];
+        for (key, chain) in
+            [("client_chain", eap.eap_tls.client_chain), ("server_chain", eap.eap_tls.server_chain)]
+        {
+            self.require(
+                chain.get() <= 4,
+                tls(key),
+                format!("{} certificates, and there are chains of at most 4", chain.get()),
+            );
+        }
+        let fragment = eap.eap_tls.fragment.bytes();
+        self.require(
+            (64..=4000).contains(&fragment),
+            tls("fragment"),
+            format!("{fragment} B is not between 64 B and 4000 B, which a RADIUS packet can carry"),
+        );
+        let radius = |key: &str| keys!["workload", "radius", "retransmission", key];
+        match &eap.radius.retransmission {
+            RadiusRetransmission::Rfc5080 { initial, .. } => self.positive(*initial, radius("initial")),
+            RadiusRetransmission::Fixed { interval, .. } => self.positive(*interval, radius("interval")),
+        }
+        let watchdog = eap.diameter.watchdog.get();
+        self.require(
+            watchdog.as_secs() >= 6,
+            keys!["workload", "diameter", "watchdog"],
+            format!("{watchdog} is less than RFC 3539's 6 s"),
+        );
+        self.positive(eap.diameter.timeout, keys!["workload", "diameter", "timeout"]);
+    }
+
+    fn dialogue(&mut self, dialogue: &Dialogue) {
+        let at = |key: &str| keys!["workload", key];
+        if self.host(&dialogue.clients, at("clients")) & self.host(&dialogue.server, at("server")) {
+            if dialogue.clients == dialogue.server {
+                self.fault(at("server"), format!("\"{}\" cannot be the server as well", dialogue.server));
+            } else {
+                self.reach(&dialogue.clients, &dialogue.server, at("server"));
+            }
+        }
+        self.require(!dialogue.rounds.is_empty(), at("rounds"), "no rounds; at least one is needed");
+        let largest = match dialogue.transport {
+            DialogueTransport::Udp => 65_507,
+            DialogueTransport::Tcp => 1 << 30,
+        };
+        for (i, round) in dialogue.rounds.iter().enumerate() {
+            for (key, size) in [("request", round.request), ("answer", round.answer)] {
+                self.require(
+                    (1..=largest).contains(&size.bytes()),
+                    keys!["workload", "rounds", i, key],
+                    format!("{} B is not between 1 B and {largest} B", size.bytes()),
+                );
+            }
+        }
+        self.law(&dialogue.turnaround, at("turnaround"));
+        self.law(&dialogue.think, at("think"));
+        if let Repeats::Fixed { interval, .. } = dialogue.retransmission {
+            self.positive(interval, keys!["workload", "retransmission", "interval"]);
+        }
+        if let Bound::At(time) = dialogue.give_up {
+            self.positive(time, at("give_up"));
+        }
+    }
+
+    fn law(&mut self, law: &TimeLaw, mut path: Vec<String>) {
+        if let TimeLaw::Uniform { low, high } = law {
+            path.push("low".to_owned());
+            self.require(low <= high, path, format!("{} is above high, {}", low.get(), high.get()));
+        }
+    }
+
+    fn arrivals(&mut self, arrivals: &Arrivals) {
+        let at = |key: &str| keys!["workload", "arrivals", key];
+        let (start, limit, key) = match arrivals {
+            Arrivals::Poisson { start, limit, .. } => (start, limit, "limit"),
+            Arrivals::Constant { interval, start, count, .. } => {
+                self.positive(*interval, at("interval"));
+                (start, count, "count")
+            }
+            Arrivals::Closed { pause, start, limit } => {
+                self.law(pause, at("pause"));
+                let longest = match pause {
+                    TimeLaw::Constant(time) | TimeLaw::Exponential { mean: time } => *time,
+                    TimeLaw::Uniform { high, .. } => *high,
+                };
+                self.positive(longest, at("pause"));
+                (start, limit, "limit")
+            }
+        };
+        self.require(*limit != Some(0), at(key), "0 is impossible here: one or more");
+        let run = &self.scenario.run;
+        let end = run.warmup.get() + run.duration.get();
+        self.require(
+            start.get() < end,
+            at("start"),
+            format!("nothing would begin: {} is not before the counted time's end, {end}", start.get()),
+        );
+    }
+
+    fn background(&mut self) {
+        let scenario = self.scenario;
+        let headers = match scenario.run.ip {
+            IpVersion::V4 => 28,
+            IpVersion::V6 => 48,
+        };
+        for (i, traffic) in scenario.background.iter().enumerate() {
+            let at = |key: &str| keys!["background", i, key];
+            if self.host(&traffic.from, at("from")) & self.host(&traffic.to, at("to")) {
+                if traffic.from == traffic.to {
+                    self.fault(at("to"), format!("\"{}\" cannot send to itself", traffic.to));
+                } else {
+                    self.reach(&traffic.from, &traffic.to, at("to"));
+                }
+            }
+            let size = traffic.packet.bytes();
+            self.require(
+                (headers..=65_535).contains(&size),
+                at("packet"),
+                format!("{size} B is not between the headers' {headers} B and 65535 B"),
+            );
+            if let Some(stop) = traffic.stop {
+                self.require(
+                    traffic.start < stop,
+                    at("stop"),
+                    format!("{} is not after start, {}", stop.get(), traffic.start.get()),
+                );
+            }
+        }
+        for (i, link) in scenario.capture.links.iter().enumerate() {
+            if scenario.links.get(link).is_none() {
+                let near = hint(link, scenario.links.names());
+                self.fault(keys!["capture", "links", i], format!("there is no link \"{link}\"{near}"));
+            }
+        }
+    }
+}
+
+/// The names that occur more than once, by the places of their later occurrences.
+pub(crate) fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
+    let mut seen = BTreeMap::new();
+    names.enumerate().filter(|&(i, name)| *seen.entry(name).or_insert(i) != i).collect()
+}

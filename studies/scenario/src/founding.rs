@@ -1,0 +1,40 @@
+//! The studies that come with the program.
+
+use crate::study::Study;
+
+/// A study that comes with the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Founding {
+    /// The name that runs it.
+    pub name: &'static str,
+    /// Its file's text.
+    pub text: &'static str,
+}
+
+/// Declares the studies by their files' names.
+macro_rules! founding {
+    ($($name:literal),+ $(,)?) => {
+        &[$(Founding { name: $name, text: include_str!(concat!("../../founding/", $name, ".toml")) }),+]
+    };
+}
+
+const ALL: &[Founding] =
+    founding!["aaa-hol", "bench-radius-100", "bench-tcp-100", "dialogue-polling", "dialogue-queue"];
+
+/// All of them, by name.
+pub fn all() -> &'static [Founding] {
+    ALL
+}
+
+/// The one of this name.
+pub fn find(name: &str) -> Option<&'static Founding> {
+    ALL.iter().find(|s| s.name == name)
+}
+
+/// The names of those that belong to a group; none when there is no such group.
+pub fn group(group: &str) -> Vec<&'static str> {
+    let belongs = |s: &&Founding| {
+        Study::parse(s.name, s.name, s.text).is_ok_and(|study| study.file().groups.iter().any(|g| g == group))
+    };
+    ALL.iter().filter(belongs).map(|s| s.name).collect()
+}

@@ -1,0 +1,154 @@
+//! The plan of a study: every combination of its axes' values, each a scenario with a key and a seed.
+
+use crate::model::{Figure, Scenario};
+use usher_core::Seed;
+
+/// How thoroughly a study is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// For a first look: `[quick]` and the axes' quick values.
+    Quick,
+    /// As the file says.
+    #[default]
+    Default,
+    /// For publication: `[full]` and the axes' full values.
+    Full,
+}
+
+impl Mode {
+    /// Its name, which is also its table's in a study file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Default => "default",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What the caller changes for one run of a study.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Overrides {
+    /// Axes with the values to take instead of theirs, or paths of settings with one value; see
+    /// [`Overrides::set`].
+    pub set: Vec<(String, String)>,
+    /// In place of the file's seed.
+    pub seed: Option<u64>,
+    /// Exactly so many replications of every point.
+    pub replications: Option<u32>,
+}
+
+impl Overrides {
+    /// Takes one `--set`: `loss=1 %,5 %` gives an axis other values, `workload.arrivals.rate=10 /s` gives a
+    /// setting another value. A number without a unit takes the axis's.
+    ///
+    /// # Errors
+    /// When there is no `=` with something on either side of it.
+    pub fn set(&mut self, argument: &str) -> Result<(), String> {
+        match argument.split_once('=') {
+            Some((name, values)) if !name.trim().is_empty() && !values.trim().is_empty() => {
+                self.set.push((name.trim().to_owned(), values.trim().to_owned()));
+                Ok(())
+            }
+            _ => Err(format!("--set {argument}: write axis=value,value, such as \"loss=1 %,5 %\"")),
+        }
+    }
+}
+
+/// Every run of a study.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// The study's name.
+    pub study: String,
+    /// How thoroughly.
+    pub mode: Mode,
+    /// What is varied, with the values that this plan takes.
+    pub axes: Vec<PlannedAxis>,
+    /// Every combination of the axes' values; the last axis varies fastest.
+    pub points: Vec<Point>,
+    /// What is drawn.
+    pub figures: Vec<Figure>,
+    /// A digest of the file's text, the mode and the overrides, in hexadecimal. Two plans with the same hash
+    /// have the same points: results of one can be continued by the other.
+    pub hash: String,
+}
+
+/// An axis as a plan takes it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlannedAxis {
+    /// Its name.
+    pub name: String,
+    /// What figures call it.
+    pub label: String,
+    /// The unit of its numbers.
+    pub unit: Option<String>,
+    /// Its values in order.
+    pub values: Vec<Setting>,
+}
+
+/// One value of one axis.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setting {
+    /// The axis's name.
+    pub axis: String,
+    /// The value as text: a quantity as `5 %`, a case by its name.
+    pub text: String,
+    /// The value as a number in the axis's unit, where it is one.
+    pub number: Option<f64>,
+}
+
+/// One combination of the axes' values.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Point {
+    /// Its place in the plan, from 0.
+    pub index: usize,
+    /// Its name in rows and for resumption: `loss=5 %; method=eap-md5`, or `-` in a study without axes. The
+    /// same settings give the same key, whatever else the plan holds.
+    pub key: String,
+    /// One value for each axis, in the order of the axes.
+    pub settings: Vec<Setting>,
+    /// The world in which it runs.
+    pub scenario: Scenario,
+    /// From which its replications' seeds derive.
+    pub(crate) seed: Seed,
+}
+
+impl Point {
+    /// The seed of one replication.
+    ///
+    /// Common random numbers: replication r has the same seed at every point, so that the arrivals and the
+    /// losses are alike where only the protocol differs, and paired differences are sharp. An axis with
+    /// `common_random_numbers = false` gives each of its values a seed of its own. The seed depends on the
+    /// value, not on its place: a point run alone draws what it draws in the sweep.
+    pub fn seed(&self, replication: u32) -> Seed {
+        self.seed.derive("replication", u64::from(replication))
+    }
+
+    /// The value of an axis at this point.
+    pub fn setting(&self, axis: &str) -> Option<&Setting> {
+        self.settings.iter().find(|s| s.axis == axis)
+    }
+
+    /// The arguments that choose this point alone: `--set`, `loss=5 %`, ….
+    pub fn arguments(&self) -> Vec<String> {
+        self.settings.iter().flat_map(|s| ["--set".to_owned(), format!("{}={}", s.axis, s.text)]).collect()
+    }
+}
+
+/// A point's key.
+pub(crate) fn key(settings: &[Setting]) -> String {
+    if settings.is_empty() {
+        return "-".to_owned();
+    }
+    settings.iter().map(|s| format!("{}={}", s.axis, s.text)).collect::<Vec<_>>().join("; ")
+}
+
+impl Plan {
+    /// How many runs there are at least and at most.
+    pub fn runs(&self) -> (u64, u64) {
+        self.points.iter().fold((0, 0), |(min, max), p| {
+            let r = &p.scenario.run.replications;
+            (min + u64::from(r.min.get()), max + u64::from(r.max.get()))
+        })
+    }
+}

@@ -1,0 +1,482 @@
+//! A study file, loaded and checked, and how its plan is made.
+
+use crate::axis;
+use crate::check;
+use crate::de;
+use crate::fault::{Collector, Faults, Span, hint};
+use crate::founding;
+use crate::model::{Axis, Scenario, StudyFile, Value};
+use crate::plan::{Mode, Overrides, Plan, PlannedAxis, Point, Setting, key};
+use crate::tree::{self, Node};
+use crate::units::{Count, Quantity};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use usher_core::Seed;
+
+/// The most points that a plan may have.
+pub const MAX_POINTS: usize = 100_000;
+
+/// A study file that could be read and whose every axis value fits.
+#[derive(Clone, Debug)]
+pub struct Study {
+    name: String,
+    origin: String,
+    text: String,
+    file: StudyFile,
+    tree: Node,
+}
+
+/// Why a study could not be loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The file could not be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No founding study has this name, and there is no such file.
+    UnknownName {
+        /// What was asked for.
+        name: String,
+    },
+    /// What it says is wrong.
+    Faults(Faults),
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreadable { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::UnknownName { name } => {
+                let known = hint(name, founding::all().iter().map(|s| s.name));
+                write!(f, "\"{name}\" is neither a study's name nor a file{known}")
+            }
+            Self::Faults(faults) => faults.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable { source, .. } => Some(source),
+            Self::UnknownName { .. } | Self::Faults(_) => None,
+        }
+    }
+}
+
+impl From<Faults> for LoadError {
+    fn from(faults: Faults) -> Self {
+        Self::Faults(faults)
+    }
+}
+
+/// The values of one axis in a plan: the text, and what it puts where.
+struct Choice {
+    setting: Setting,
+    puts: Vec<Put>,
+}
+
+/// A value for a setting.
+#[derive(Clone)]
+struct Put {
+    path: String,
+    node: Node,
+    path_span: Span,
+}
+
+impl Study {
+    /// Reads a study from its text. `name` is what rows and reports call it, `origin` what faults call the
+    /// file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the text.
+    pub fn parse(name: &str, origin: &str, text: &str) -> Result<Self, Faults> {
+        let mut faults = Collector::new(origin, text);
+        let study = Self::read(name, origin, text, &mut faults);
+        faults.finish(study)
+    }
+
+    fn read(name: &str, origin: &str, text: &str, faults: &mut Collector<'_>) -> Option<Self> {
+        let mut tree = tree::parse(text, faults)?;
+        let read = de::read::<StudyFile>(&mut tree, faults);
+        let file = read.value.filter(|_| read.whole)?;
+        for (path, message) in
+            axis::check(&file).into_iter().chain(check::scenario(&Scenario::from(file.clone())))
+        {
+            report(&tree, path, message, faults);
+        }
+        let study =
+            Self { name: name.to_owned(), origin: origin.to_owned(), text: text.to_owned(), file, tree };
+        if faults.is_empty() {
+            study.check_each(faults);
+        }
+        Some(study)
+    }
+
+    /// Puts each value of each axis into the file alone, to see whether it fits its setting.
+    fn check_each(&self, faults: &mut Collector<'_>) {
+        for mode in [Mode::Default, Mode::Quick, Mode::Full] {
+            let Some(base) = self.base(mode, &Overrides::default(), faults) else { continue };
+            for axis in 0..self.file.axes.len() {
+                for choice in self.choices(axis, mode, None, faults) {
+                    let mut tree = base.clone();
+                    if put_all(&mut tree, &choice.puts, faults) {
+                        de::read::<StudyFile>(&mut tree, faults);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads a study file.
+    ///
+    /// # Errors
+    /// When it cannot be read or something in it is wrong.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
+        let name = path.file_stem().map_or_else(|| "study".into(), |stem| stem.to_string_lossy());
+        Ok(Self::parse(&name, &path.display().to_string(), &text)?)
+    }
+
+    /// Finds a study by a founding study's name, or else as a file.
+    ///
+    /// # Errors
+    /// When there is neither, or it is wrong.
+    pub fn open(name: &str) -> Result<Self, LoadError> {
+        match founding::find(name) {
+            Some(study) => Ok(Self::parse(study.name, &format!("{}.toml", study.name), study.text)?),
+            None if Path::new(name).exists() => Self::load(Path::new(name)),
+            None => Err(LoadError::UnknownName { name: name.to_owned() }),
+        }
+    }
+
+    /// What rows and reports call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// The file's text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    /// What the file says, before modes and axes.
+    pub fn file(&self) -> &StudyFile {
+        &self.file
+    }
+
+    /// Makes the plans of all modes, to see whether every point of each is right.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any point.
+    pub fn check(&self) -> Result<(), Faults> {
+        let mut faults = Collector::new(&self.origin, &self.text);
+        for mode in [Mode::Default, Mode::Quick, Mode::Full] {
+            self.make_plan(mode, &Overrides::default(), &mut faults);
+        }
+        faults.finish(Some(()))
+    }
+
+    /// Makes the plan: every combination of the axes' values.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the overrides or with any point.
+    pub fn plan(&self, mode: Mode, overrides: &Overrides) -> Result<Plan, Faults> {
+        let mut faults = Collector::new(&self.origin, &self.text);
+        let plan = self.make_plan(mode, overrides, &mut faults);
+        faults.finish(plan)
+    }
+
+    fn make_plan(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector<'_>) -> Option<Plan> {
+        if overrides.replications == Some(0) {
+            faults.add(None, "--replications 0: one or more are needed".to_owned());
+        }
+        let base = self.base(mode, overrides, faults)?;
+        let axes = &self.file.axes;
+        let choices: Vec<Vec<Choice>> =
+            (0..axes.len()).map(|i| self.choices(i, mode, values_of(overrides, &axes[i]), faults)).collect();
+        let count =
+            choices.iter().try_fold(1usize, |n, c| n.checked_mul(c.len()).filter(|&n| n <= MAX_POINTS));
+        let Some(count) = count else {
+            faults.add(
+                base.place(&[tree::Step::Key("axes".to_owned())]),
+                format!("more than {MAX_POINTS} points"),
+            );
+            return None;
+        };
+        let mut points = Vec::with_capacity(count);
+        for index in 0..count {
+            // Each fault of a value shows at its first point already; a hopeless plan stops early.
+            if faults.len() >= 100 {
+                break;
+            }
+            let mut rest = index;
+            let mut chosen: Vec<&Choice> = Vec::with_capacity(axes.len());
+            for choices in choices.iter().rev() {
+                chosen.push(&choices[rest % choices.len()]);
+                rest /= choices.len();
+            }
+            chosen.reverse();
+            points.extend(self.point(index, &base, &chosen, overrides, faults));
+        }
+        let planned = axes.iter().zip(&choices).map(|(axis, choices)| PlannedAxis {
+            name: axis.name.clone(),
+            label: axis.label().to_owned(),
+            unit: axis::unit(axis),
+            values: choices.iter().map(|c| c.setting.clone()).collect(),
+        });
+        Some(Plan {
+            study: self.name.clone(),
+            mode,
+            axes: planned.collect(),
+            points,
+            figures: self.file.figures.clone(),
+            hash: self.hash(mode, overrides),
+        })
+    }
+
+    fn point(
+        &self,
+        index: usize,
+        base: &Node,
+        chosen: &[&Choice],
+        overrides: &Overrides,
+        faults: &mut Collector<'_>,
+    ) -> Option<Point> {
+        let mut tree = base.clone();
+        for choice in chosen {
+            if !put_all(&mut tree, &choice.puts, faults) {
+                return None;
+            }
+        }
+        let read = de::read::<StudyFile>(&mut tree, faults);
+        let mut scenario = Scenario::from(read.value.filter(|_| read.whole)?);
+        for (path, message) in check::scenario(&scenario) {
+            report(&tree, path, message, faults);
+        }
+        if let Some(n) = overrides.replications {
+            scenario.run.replications.min = Count::of(n);
+            scenario.run.replications.max = Count::of(n);
+        }
+        if let Some(seed) = overrides.seed {
+            scenario.run.seed = seed;
+        }
+        let settings: Vec<Setting> = chosen.iter().map(|c| c.setting.clone()).collect();
+        let mut seed = Seed::new(scenario.run.seed);
+        for (axis, setting) in self.file.axes.iter().zip(&settings).filter(|(a, _)| !a.common_random_numbers)
+        {
+            seed = seed.derive(&format!("{}={}", axis.name, setting.text), 0);
+        }
+        Some(Point { index, key: key(&settings), settings, scenario, seed })
+    }
+
+    /// The tree with what the mode and plain `--set`s change.
+    fn base(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector<'_>) -> Option<Node> {
+        let mut tree = self.tree.clone();
+        let mut puts = self.mode_puts(mode);
+        for (name, value) in &overrides.set {
+            if self.file.axes.iter().any(|a| a.name == *name) {
+                continue;
+            }
+            if let Some(axis) = self.file.axes.iter().find(|a| a.set.0.contains(name)) {
+                faults.add(
+                    None,
+                    format!("--set {name}: the axis \"{0}\" varies it; write --set {0}=…", axis.name),
+                );
+                continue;
+            }
+            if !name.contains('.') {
+                let known = self.file.axes.iter().map(|a| a.name.as_str());
+                faults.add(None, format!("--set {name}: there is no axis \"{name}\"{}", hint(name, known)));
+                continue;
+            }
+            puts.push(Put { path: name.clone(), node: Node::of(&bare(value), &None), path_span: None });
+        }
+        put_all(&mut tree, &puts, faults).then_some(tree)
+    }
+
+    /// What `[quick]` or `[full]` change.
+    fn mode_puts(&self, mode: Mode) -> Vec<Put> {
+        let mut puts = Vec::new();
+        let at = |keys: &[&str]| {
+            let keys: Vec<String> = keys.iter().map(|&k| k.to_owned()).collect();
+            self.tree.steps(&keys).iter().try_fold(&self.tree, |node, step| node.child(step))
+        };
+        let table = mode.name();
+        for key in ["duration", "warmup"] {
+            puts.extend(at(&[table, key]).map(|node| put(format!("run.{key}"), node, None)));
+        }
+        for key in ["min", "max", "precision"] {
+            let node = at(&[table, "replications", key]);
+            puts.extend(node.map(|node| put(format!("run.replications.{key}"), node, None)));
+        }
+        for entry in at(&[table, "set"]).map(Node::entries).unwrap_or_default() {
+            puts.push(put(entry.key.clone(), &entry.node, Some(&entry.key_span)));
+        }
+        puts
+    }
+
+    /// The values that an axis takes.
+    fn choices(
+        &self,
+        index: usize,
+        mode: Mode,
+        given: Option<&str>,
+        faults: &mut Collector<'_>,
+    ) -> Vec<Choice> {
+        let axis = &self.file.axes[index];
+        let unit = axis::unit(axis);
+        let listed = match mode {
+            Mode::Default => None,
+            Mode::Quick => axis.quick.as_ref(),
+            Mode::Full => axis.full.as_ref(),
+        };
+        // Where each value stands in the file, if it does.
+        let place = |list: &str, i: usize| {
+            let keys = check::keys!["axes", index, list, i];
+            self.tree.place(&self.tree.steps(&keys))
+        };
+        let values: Vec<(Value, Span)> = match (given, listed) {
+            (Some(given), _) => {
+                given_values(axis, given, unit.as_deref()).into_iter().map(|v| (v, None)).collect()
+            }
+            (None, Some(values)) => {
+                values.iter().enumerate().map(|(i, v)| (v.clone(), place(mode.name(), i))).collect()
+            }
+            (None, None) if axis.cases.is_empty() => {
+                axis.values.iter().enumerate().map(|(i, v)| (v.clone(), place("values", i))).collect()
+            }
+            (None, None) => axis.cases.names().map(|n| (Value::Text(n.to_owned()), None)).collect(),
+        };
+        let mut choices: Vec<Choice> = Vec::new();
+        for (value, span) in values {
+            let text = axis::text(&value);
+            if choices.iter().any(|c| c.setting.text == text) {
+                faults.add(span, format!("--set {}: \"{text}\" is there twice", axis.name));
+                continue;
+            }
+            let puts = if axis.cases.is_empty() {
+                self.value_puts(index, &value, &span)
+            } else if axis.cases.get(&text).is_some() {
+                self.case_puts(index, &text)
+            } else {
+                let known = hint(&text, axis.cases.names());
+                faults.add(span, format!("--set {}: there is no case \"{text}\"{known}", axis.name));
+                continue;
+            };
+            let number = axis::number(&value, unit.as_deref());
+            choices.push(Choice { setting: Setting { axis: axis.name.clone(), text, number }, puts });
+        }
+        choices
+    }
+
+    fn value_puts(&self, axis: usize, value: &Value, span: &Span) -> Vec<Put> {
+        let puts = self.file.axes[axis].set.0.iter().enumerate().map(|(i, path)| {
+            let keys = check::keys!["axes", axis, "set", i];
+            let path_span = self.tree.place(&self.tree.steps(&keys));
+            Put { path: path.clone(), node: Node::of(value, span), path_span }
+        });
+        puts.collect()
+    }
+
+    fn case_puts(&self, axis: usize, case: &str) -> Vec<Put> {
+        let keys = check::keys!["axes", axis, "cases", case];
+        let node = self.tree.steps(&keys).iter().try_fold(&self.tree, |node, step| node.child(step));
+        let entries = node.map(Node::entries).unwrap_or_default();
+        entries.iter().map(|e| put(e.key.clone(), &e.node, Some(&e.key_span))).collect()
+    }
+
+    fn hash(&self, mode: Mode, overrides: &Overrides) -> String {
+        let mut hasher = Sha256::new();
+        let mut part = |bytes: &[u8]| {
+            hasher.update((bytes.len() as u64).to_be_bytes());
+            hasher.update(bytes);
+        };
+        part(self.name.as_bytes());
+        part(self.text.as_bytes());
+        part(mode.name().as_bytes());
+        for (name, value) in &overrides.set {
+            part(name.as_bytes());
+            part(value.as_bytes());
+        }
+        part(format!("{:?} {:?}", overrides.seed, overrides.replications).as_bytes());
+        hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    }
+}
+
+fn put(path: String, node: &Node, path_span: Option<&Span>) -> Put {
+    let path_span = path_span.unwrap_or(&node.span).clone();
+    Put { path, node: node.clone(), path_span }
+}
+
+/// Puts values into a tree; false when one has no place, which is reported.
+fn put_all(tree: &mut Node, puts: &[Put], faults: &mut Collector<'_>) -> bool {
+    let mut all = true;
+    for put in puts {
+        if let Err(message) = tree.set(&put.path, put.node.clone(), &put.path_span) {
+            faults.add(put.path_span.clone(), message);
+            all = false;
+        }
+    }
+    all
+}
+
+/// Reports a finding at its place in the tree.
+fn report(tree: &Node, path: Vec<String>, message: String, faults: &mut Collector<'_>) {
+    let steps = tree.steps(&path);
+    faults.add(tree.place(&steps), format!("{}: {message}", tree::show(&steps)));
+}
+
+/// The last values that the overrides give an axis.
+fn values_of<'a>(overrides: &'a Overrides, axis: &Axis) -> Option<&'a str> {
+    overrides.set.iter().rev().find(|(name, _)| *name == axis.name).map(|(_, values)| values.as_str())
+}
+
+/// A value as `--set` gives it: TOML's numbers, switches, arrays and tables; anything else is text.
+fn bare(text: &str) -> Value {
+    tree::parse_value(text).unwrap_or_else(|| Value::Text(text.trim().to_owned()))
+}
+
+/// The values of `--set axis=…`, cut at commas, except within a value of the file that has one.
+fn given_values(axis: &Axis, given: &str, unit: Option<&str>) -> Vec<Value> {
+    let written: Vec<Value> = match axis.cases.is_empty() {
+        true => [Some(&axis.values), axis.quick.as_ref(), axis.full.as_ref()]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .cloned()
+            .collect(),
+        false => axis.cases.names().map(|n| Value::Text(n.to_owned())).collect(),
+    };
+    let parts: Vec<&str> = given.split(',').collect();
+    let mut values = Vec::new();
+    let mut i = 0;
+    while i < parts.len() {
+        let known = (i + 1..=parts.len()).rev().find_map(|j| {
+            let text = parts[i..j].join(",");
+            let text = axis::text(&Value::Text(text.trim().to_owned()));
+            written.iter().find(|v| axis::text(v) == text).map(|v| (v.clone(), j))
+        });
+        let (value, next) = known.unwrap_or_else(|| (with_unit(bare(parts[i]), unit), i + 1));
+        values.push(value);
+        i = next;
+    }
+    values
+}
+
+/// Gives a plain number the axis's unit, where its values have one.
+fn with_unit(value: Value, unit: Option<&str>) -> Value {
+    match (&value, unit) {
+        (Value::Integer(_) | Value::Float(_), Some(unit)) => {
+            let text = format!("{value} {unit}");
+            if Quantity::parse(&text).is_some() { Value::Text(text) } else { value }
+        }
+        _ => value,
+    }
+}

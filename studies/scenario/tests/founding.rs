@@ -1,0 +1,96 @@
+//! The studies that come with the program, the template and the published schema.
+
+use usher_scenario::model::{Aaa, Arrivals, EapMethod, RadiusRetransmission, Workload};
+use usher_scenario::{Mode, Overrides, Study, founding, json_schema, template};
+
+fn plan(name: &str, mode: Mode) -> usher_scenario::Plan {
+    Study::open(name)
+        .unwrap_or_else(|e| panic!("{e}"))
+        .plan(mode, &Overrides::default())
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn every_founding_study_and_the_template_are_right_in_every_mode() {
+    for study in founding::all() {
+        let loaded = Study::parse(study.name, study.name, study.text).unwrap_or_else(|e| panic!("{e}"));
+        loaded.check().unwrap_or_else(|e| panic!("{e}"));
+        assert!(!loaded.file().groups.is_empty(), "{} belongs to a group", study.name);
+    }
+    let template = Study::parse("template", "template", template()).unwrap_or_else(|e| panic!("{e}"));
+    template.check().unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn every_file_of_the_founding_room_is_embedded() {
+    let room = concat!(env!("CARGO_MANIFEST_DIR"), "/../founding");
+    let mut files: Vec<String> = std::fs::read_dir(room)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
+        .collect();
+    files.sort();
+    assert_eq!(files, founding::all().iter().map(|s| s.name).collect::<Vec<_>>());
+}
+
+#[test]
+fn groups_name_their_studies() {
+    assert_eq!(founding::group("aaa"), ["aaa-hol"]);
+    assert_eq!(founding::group("bench"), ["bench-radius-100", "bench-tcp-100"]);
+    assert!(founding::group("none").is_empty());
+}
+
+#[test]
+fn head_of_line_crosses_loss_protocol_and_method() {
+    let full = plan("aaa-hol", Mode::Default);
+    assert_eq!(full.points.len(), 12 * 4 * 2);
+    assert_eq!(plan("aaa-hol", Mode::Quick).points.len(), 5 * 4 * 2);
+    let keys: std::collections::BTreeSet<&str> = full.points.iter().map(|p| p.key.as_str()).collect();
+    assert_eq!(keys.len(), full.points.len());
+    let point = full
+        .points
+        .iter()
+        .find(|p| p.key == "loss=5 %; protocol=RADIUS/UDP, every 3 s; method=eap-tls")
+        .unwrap_or_else(|| panic!("{:?}", full.points.iter().map(|p| &p.key).collect::<Vec<_>>()));
+    let Workload::Eap(eap) = &point.scenario.workload else { panic!("not EAP") };
+    assert_eq!((eap.aaa, eap.method), (Aaa::Radius, EapMethod::EapTls));
+    assert!(
+        matches!(eap.radius.retransmission, RadiusRetransmission::Fixed { count, .. } if count.get() == 10)
+    );
+    assert_eq!(
+        point.scenario.links.get("core").unwrap().channel(usher_scenario::model::Direction::Up).loss.mean(),
+        0.05
+    );
+    assert_eq!(point.setting("loss").and_then(|s| s.number), Some(5.0));
+}
+
+#[test]
+fn the_yardsticks_make_as_many_transactions_as_they_say() {
+    for (name, each) in [("bench-tcp-100", 10_000), ("bench-radius-100", 5_000)] {
+        let plan = plan(name, Mode::Default);
+        let [point] = plan.points.as_slice() else { panic!("{name} has one point") };
+        assert_eq!((point.key.as_str(), plan.runs()), ("-", (1, 1)));
+        let Arrivals::Constant { interval, start, stagger, count } = point.scenario.workload.arrivals()
+        else {
+            panic!("constant arrivals")
+        };
+        assert_eq!(*count, Some(each));
+        assert_eq!(point.scenario.hosts.get("client").unwrap().count.get(), 100);
+        let last = start.get() + stagger.get() * 99 + interval.get() * (each - 1);
+        assert!(last < point.scenario.run.duration.get(), "{name}: {last}");
+    }
+}
+
+#[test]
+fn the_published_schema_is_the_codes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/study.schema.json");
+    let schema = json_schema();
+    if std::env::var_os("USHER_WRITE_SCHEMA").is_some() {
+        std::fs::write(path, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        published == schema,
+        "docs/study.schema.json is out of date; run this test with USHER_WRITE_SCHEMA=1"
+    );
+}
