@@ -350,7 +350,7 @@ impl Check<'_> {
         let run = &self.scenario.run;
         let end = run.warmup.get() + run.duration.get();
         self.require(
-            start.get() < end,
+            start.get() < end || run.duration.get().is_zero(),
             at("start"),
             format!("nothing would begin: {} is not before the counted time's end, {end}", start.get()),
         );

@@ -293,7 +293,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        self.current = self.rest.find(|e| !e.node.dead && !(self.skip_kind && e.key == "kind"));
+        self.current = self.rest.find(|e| !(e.node.dead || self.skip_kind && e.key == "kind"));
         let Some(entry) = self.current else { return Ok(None) };
         let key: StrDeserializer<'_, Error> = entry.key.as_str().into_deserializer();
         seed.deserialize(key).map(Some).map_err(|e| e.at(&entry.key_span).below(Step::Key(entry.key.clone())))
@@ -302,7 +302,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let Some(entry) = self.current else { return Err(Error::custom("a key without a value")) };
         seed.deserialize(Reader { node: &entry.node, place: &entry.key_span, kind: None })
-            .map_err(|e| e.below(Step::Key(entry.key.clone())))
+            .map_err(|e| e.at(&entry.node.span).below(Step::Key(entry.key.clone())))
     }
 }
 
@@ -317,7 +317,7 @@ impl<'de> SeqAccess<'de> for Elements<'_> {
         let Some((i, node)) = self.nodes.find(|(_, n)| !n.dead) else { return Ok(None) };
         seed.deserialize(Reader { node, place: &node.span, kind: None })
             .map(Some)
-            .map_err(|e| e.below(Step::Index(i)))
+            .map_err(|e| e.at(&node.span).below(Step::Index(i)))
     }
 }
 

@@ -427,9 +427,12 @@ fn put_all(tree: &mut Node, puts: &[Put], faults: &mut Collector<'_>) -> bool {
     all
 }
 
-/// Reports a finding at its place in the tree.
+/// Reports a finding at its place in the tree, unless it may come from what was left out there.
 fn report(tree: &Node, path: Vec<String>, message: String, faults: &mut Collector<'_>) {
     let steps = tree.steps(&path);
+    if tree.damaged(&steps) {
+        return;
+    }
     faults.add(tree.place(&steps), format!("{}: {message}", tree::show(&steps)));
 }
 

@@ -169,6 +169,20 @@ impl Node {
         !std::mem::replace(&mut node.dead, true)
     }
 
+    /// True when something at or below the path was found faulty.
+    pub(crate) fn damaged(&self, path: &[Step]) -> bool {
+        path.iter().try_fold(self, |node, step| node.child(step)).is_some_and(Self::dead_within)
+    }
+
+    fn dead_within(&self) -> bool {
+        self.dead
+            || match &self.item {
+                Item::Array(nodes) => nodes.iter().any(Self::dead_within),
+                Item::Table(entries) => entries.iter().any(|e| e.node.dead_within()),
+                _ => false,
+            }
+    }
+
     /// The place of a path: of its value, or of the key of the deepest table that exists on the way.
     pub(crate) fn place(&self, path: &[Step]) -> Span {
         let mut node = self;
@@ -242,7 +256,8 @@ impl Node {
                         });
                         entries.len() - 1
                     });
-                    if depth + 1 == keys.len() {
+                    let text = matches!(entries[at].node.item, Item::Text(_));
+                    if text || depth + 1 == keys.len() {
                         entries[at].key_span = path_span.clone();
                     }
                     &mut entries[at].node

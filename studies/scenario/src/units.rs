@@ -577,9 +577,12 @@ mod word {
                 if text.trim() == self.0 {
                     return Ok(None);
                 }
-                T::deserialize(text.into_deserializer())
-                    .map(Some)
-                    .map_err(|e: E| E::custom(format!("{e}, or \"{}\"", self.0)))
+                // Who wrote a number meant a value; only other texts may be a misspelt word.
+                let number = text.trim_start().starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+                T::deserialize(text.into_deserializer()).map(Some).map_err(|e: E| match number {
+                    true => e,
+                    false => E::custom(format!("{e}, or \"{}\"", self.0)),
+                })
             }
             fn visit_i64<E: Error>(self, n: i64) -> Result<Self::Value, E> {
                 T::deserialize(n.into_deserializer())

@@ -1,0 +1,338 @@
+//! What is wrong with a study file is said with its line and column, all of it at once.
+
+use proptest::prelude::*;
+use usher_scenario::{Mode, Overrides, Study, template};
+
+/// A small study that is right; the tests change lines of it.
+const RIGHT: &str = r#"title = "T"
+question = "Q?"
+[run]
+duration = "10 s"
+[hosts.client]
+count = 4
+[hosts.server]
+[links.core]
+between = ["client", "server"]
+rate = "1.5 Mb/s"
+delay = "10 ms"
+loss = "0 %"
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+transport = "tcp"
+rounds = [{ request = "200 B", answer = "200 B" }]
+arrivals = { kind = "poisson", rate = "5 /s" }
+[[axes]]
+name = "loss"
+set = "links.core.loss"
+values = ["0 %", "5 %"]
+[[figures]]
+name = "delay"
+title = "Delay"
+x = "loss"
+y = "delay.mean"
+"#;
+
+/// The faults of the study with one line in place of another.
+fn faults(line: &str, other: &str) -> String {
+    assert!(RIGHT.contains(line), "{line}");
+    let text = RIGHT.replacen(line, other, 1);
+    match Study::parse("t", "t.toml", &text).and_then(|study| study.check()) {
+        Ok(()) => panic!("nothing is found wrong with {other}"),
+        Err(faults) => faults.to_string(),
+    }
+}
+
+#[test]
+fn the_example_is_right() {
+    let study = Study::parse("t", "t.toml", RIGHT).unwrap();
+    study.check().unwrap();
+    assert_eq!(study.plan(Mode::Default, &Overrides::default()).unwrap().points.len(), 2);
+}
+
+#[test]
+fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
+    let table = [
+        // Unknown keys.
+        (
+            r#"rate = "1.5 Mb/s""#,
+            r#"rat = "1.5 Mb/s""#,
+            "t.toml:10:1: unknown key \"rat\" in links.core; did you mean \"rate\"?",
+        ),
+        (
+            r#"question = "Q?""#,
+            "question = \"Q?\"\nauthor = \"me\"",
+            "t.toml:3:1: unknown key \"author\" at the top; known are \"title\", \"question\", \"description\", \"groups\", \"run\", \"quick\", \"full\", \"hosts\", \"links\", \"transport\", \"workload\", \"background\", \"axes\", \"figures\", \"capture\"",
+        ),
+        (
+            r#"transport = "tcp""#,
+            "transport = \"tcp\"\nround = 3",
+            "t.toml:18:1: unknown key \"round\" in workload; did you mean \"rounds\"?",
+        ),
+        (
+            r#"rate = "5 /s" }"#,
+            r#"rate = "5 /s", stagger = "1 s" }"#,
+            "t.toml:19:47: unknown key \"stagger\" in workload.arrivals; known are \"rate\", \"per\", \"start\", \"limit\"",
+        ),
+        // Missing units, wrong units.
+        (
+            r#"delay = "10 ms""#,
+            r#"delay = "10""#,
+            "t.toml:11:9: links.core.delay: \"10\" lacks its unit: a time is written like \"10 ms\"",
+        ),
+        (
+            r#"delay = "10 ms""#,
+            "delay = 10",
+            "t.toml:11:9: links.core.delay: 10 where a time with its unit, such as \"10 ms\" is needed",
+        ),
+        (
+            r#"delay = "10 ms""#,
+            r#"delay = "10 msec""#,
+            "t.toml:11:9: links.core.delay: \"msec\" is no unit of a time (ns, us, ms, s, min, h); did you mean \"10 ms\"?",
+        ),
+        (
+            r#"rate = "1.5 Mb/s""#,
+            r#"rate = "1.5 Mbps""#,
+            "t.toml:10:8: links.core.rate: \"Mbps\" is no unit of a bit rate (b/s, kb/s, Mb/s, Gb/s); did you mean \"1.5 Mb/s\"?",
+        ),
+        (
+            r#"request = "200 B""#,
+            r#"request = "200 ms""#,
+            "t.toml:18:23: workload.rounds[0].request: \"ms\" is no unit of a size (B, kB, MB, GB, KiB, MiB)",
+        ),
+        // Impossible values.
+        (
+            r#"loss = "0 %""#,
+            r#"loss = "101 %""#,
+            "t.toml:12:8: links.core.loss: \"101 %\" is more than 100 %",
+        ),
+        (
+            r#"delay = "10 ms""#,
+            r#"delay = "-1 ms""#,
+            "t.toml:11:9: links.core.delay: \"-1 ms\" is negative, and a time cannot be",
+        ),
+        (
+            r#"rate = "1.5 Mb/s""#,
+            r#"rate = "0 Mb/s""#,
+            "t.toml:10:8: links.core.rate: \"0 Mb/s\" is no rate at which anything is sent; write \"unlimited\" for a link without a rate",
+        ),
+        (
+            r#"rate = "5 /s""#,
+            r#"rate = "0 /s""#,
+            "t.toml:19:39: workload.arrivals.rate: \"0 /s\" never happens; a rate must be above zero",
+        ),
+        ("count = 4", "count = 0", "t.toml:6:9: hosts.client.count: 0 is impossible here: one or more"),
+        (
+            "count = 4",
+            "count = -4",
+            "t.toml:6:9: hosts.client.count: -4 where a whole number of zero or more is needed",
+        ),
+        (
+            "count = 4",
+            "count = \"4\"",
+            "t.toml:6:9: hosts.client.count: \"4\" where a whole number of zero or more is needed",
+        ),
+        (r#"duration = "10 s""#, r#"duration = "0 s""#, "t.toml:4:12: run.duration: zero is impossible here"),
+        (
+            r#"request = "200 B""#,
+            r#"request = "0.5 B""#,
+            "t.toml:18:23: workload.rounds[0].request: \"0.5 B\" is not a whole number of bytes",
+        ),
+        (
+            r#"delay = "10 ms""#,
+            "delay = \"10 ms\"\nmtu = \"20 B\"",
+            "t.toml:12:7: links.core.mtu: 20 B is not between 68 B and 65535 B, as IP needs",
+        ),
+        // Choices.
+        (
+            r#"transport = "tcp""#,
+            r#"transport = "tpc""#,
+            "t.toml:17:13: workload.transport: \"tpc\" is not known here; did you mean \"tcp\"?",
+        ),
+        (
+            r#"kind = "poisson""#,
+            r#"kind = "random""#,
+            "t.toml:19:21: workload.arrivals: \"random\" is not known here; known are \"poisson\", \"constant\", \"closed\"",
+        ),
+        (
+            r#"kind = "poisson", "#,
+            "",
+            "t.toml:19:1: workload.arrivals: \"kind\" is missing: one of \"poisson\", \"constant\", \"closed\"",
+        ),
+        // Missing keys.
+        (r#", rate = "5 /s""#, "", "t.toml:19:1: \"rate\" is missing in workload.arrivals"),
+        (r#"title = "T""#, "", "t.toml:1:1: \"title\" is missing at the top"),
+        (r#"between = ["client", "server"]"#, "", "t.toml:8:8: \"between\" is missing in links.core"),
+        // Names that refer to nothing.
+        (
+            r#"between = ["client", "server"]"#,
+            r#"between = ["client", "sever"]"#,
+            "t.toml:9:22: links.core.between[1]: there is no host \"sever\"; did you mean \"server\"?\nt.toml:16:10: workload.server: no links lead from \"client\" 0 to \"server\"",
+        ),
+        (
+            r#"between = ["client", "server"]"#,
+            r#"between = ["client"]"#,
+            "t.toml:9:11: links.core.between: 2 values are needed, here are 1",
+        ),
+        (
+            r#"clients = "client""#,
+            r#"clients = "clients""#,
+            "t.toml:15:11: workload.clients: there is no host \"clients\"; did you mean \"client\"?",
+        ),
+        (
+            r#"[hosts.server]"#,
+            "[hosts.server]\n[hosts.island]\n[capture]\nlinks = [\"cor\"]",
+            "t.toml:10:10: capture.links[0]: there is no link \"cor\"; did you mean \"core\"?",
+        ),
+        // Axes.
+        (
+            r#"set = "links.core.loss""#,
+            r#"set = "links.core.los""#,
+            "t.toml:22:7: unknown key \"los\" in links.core; did you mean \"loss\"?",
+        ),
+        (
+            r#"set = "links.core.loss""#,
+            r#"set = "links.cor.loss""#,
+            "t.toml:22:7: \"links.cor.loss\" names no setting: there is no \"cor\" in links; did you mean \"core\"?",
+        ),
+        (
+            r#"set = "links.core.loss""#,
+            r#"set = "link.core.loss""#,
+            "t.toml:22:7: \"link.core.loss\" names no setting: \"link\" cannot be varied; did you mean \"links\"?",
+        ),
+        (
+            r#"set = "links.core.loss""#,
+            r#"set = "links.core.rate.x""#,
+            "t.toml:22:7: links.core.rate: a table where a value or \"unlimited\" is needed",
+        ),
+        (
+            r#"values = ["0 %", "5 %"]"#,
+            r#"values = ["0 %", "500 %"]"#,
+            "t.toml:23:18: links.core.loss: \"500 %\" is more than 100 %",
+        ),
+        (
+            r#"values = ["0 %", "5 %"]"#,
+            r#"values = ["0 %", "0%"]"#,
+            "t.toml:23:18: axes[0].values[1]: \"0 %\" is there twice",
+        ),
+        (r#"values = ["0 %", "5 %"]"#, "", "t.toml:22:7: axes[0].set: axis \"loss\" lacks values"),
+        (
+            r#"values = ["0 %", "5 %"]"#,
+            "values = [\"0 %\", \"5 %\"]\nunit = \"ms\"",
+            "t.toml:23:11: axes[0].values[0]: \"0 %\" cannot be given in \"ms\", the axis's unit; known are \"%\"\nt.toml:23:18: axes[0].values[1]: \"5 %\" cannot be given in \"ms\", the axis's unit; known are \"%\"",
+        ),
+        // Figures.
+        (
+            r#"x = "loss""#,
+            r#"x = "los""#,
+            "t.toml:25:8: figures[0].name: axis \"loss\" has several values; make it x or one of series, or hold it with where\nt.toml:27:5: figures[0].x: there is no axis \"los\"; did you mean \"loss\"?",
+        ),
+        (
+            r#"y = "delay.mean""#,
+            r#"y = "delay.main""#,
+            "t.toml:28:5: figures[0].y: there is no metric \"delay.main\"; did you mean \"delay.mean\"?",
+        ),
+        (
+            r#"y = "delay.mean""#,
+            r#"y = "packets.cor""#,
+            "t.toml:28:5: figures[0].y: there is no metric \"packets.cor\"; did you mean \"packets.core\"?",
+        ),
+        // Not TOML at all.
+        (
+            r#"delay = "10 ms""#,
+            "delay = 10 ms",
+            "t.toml:11:9: not TOML: string values must be quoted, expected literal string",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (line, other, expected) in table {
+        let found = faults(line, other);
+        if found != expected {
+            wrong.push(format!("{other}\n  found    {found}\n  expected {expected}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn all_faults_are_reported_at_once_in_the_order_of_lines() {
+    let text = RIGHT
+        .replace("count = 4", "cuont = 4")
+        .replace("10 ms", "10")
+        .replace("\"tcp\"", "\"tpc\"")
+        .replace("5 /s", "5")
+        .replace("y = \"delay.mean\"", "y = 3");
+    let faults = Study::parse("t", "t.toml", &text).unwrap_err();
+    let lines: Vec<usize> = faults.faults.iter().map(|f| f.line).collect();
+    assert_eq!(lines, [6, 11, 17, 19, 28], "{faults}");
+}
+
+#[test]
+fn a_wrong_unit_and_an_unknown_host_are_reported_together() {
+    let text = RIGHT.replace("\"server\"]", "\"sever\"]").replace("10 ms", "10");
+    let faults = Study::parse("t", "t.toml", &text).unwrap_err();
+    let lines: Vec<usize> = faults.faults.iter().map(|f| f.line).collect();
+    assert_eq!(lines, [9, 11, 16], "{faults}");
+}
+
+#[test]
+fn a_value_that_is_wrong_only_together_with_another_shows_in_the_plan() {
+    let text = RIGHT
+        .replace("[[figures]]", "[[axes]]\nname = \"min\"\nset = \"transport.tcp.rto_min\"\nvalues = [\"1 s\", \"90 s\"]\n[[figures]]")
+        .replace("y = \"delay.mean\"", "y = \"delay.mean\"\nseries = [\"min\"]");
+    let study = Study::parse("t", "t.toml", &text).unwrap();
+    let faults = study.plan(Mode::Default, &Overrides::default()).unwrap_err();
+    assert_eq!(faults.to_string(), "t.toml:27:18: transport.tcp.rto_min: 90 s is above rto_max, 60 s");
+}
+
+#[test]
+fn a_group_that_reaches_its_server_only_in_part_is_found() {
+    // Seven clients on five switches on three servers: client 5 is on switch 0, at server 0, and asks server 2.
+    let text = RIGHT
+        .replace("count = 4\n[hosts.server]", "count = 7\n[hosts.switch]\ncount = 5\n[hosts.server]\ncount = 3")
+        .replace(
+            "[links.core]\nbetween = [\"client\", \"server\"]",
+            "[links.edge]\nbetween = [\"client\", \"switch\"]\n[links.core]\nbetween = [\"switch\", \"server\"]",
+        );
+    let faults = Study::parse("t", "t.toml", &text).unwrap_err();
+    assert_eq!(
+        faults.to_string(),
+        "t.toml:21:10: workload.server: no links lead from \"client\" 5 to \"server\" 2"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics_the_loader(text in "\\PC{0,200}") {
+        let _ = Study::parse("t", "t.toml", &text).and_then(|s| s.check());
+    }
+
+    #[test]
+    fn no_toml_like_text_panics_the_loader(
+        lines in prop::collection::vec(
+            "(\\[{1,2}(run|hosts\\.a|links\\.a|workload|axes|figures|quick|transport\\.tcp)\\]{1,2}|(kind|set|values|name|loss|between|rate|count|x|y|title|duration|cases\\.a|arrivals) = (1|-1|9e99|nan|true|1979-05-27|\"[a-z0-9 .%/\"]{0,12}\"|\\[\"[a-z .%0-9]{0,8}\"\\]|\\{ kind = \"(poisson|script|literal)\" \\}))",
+            0..20,
+        )
+    ) {
+        let _ = Study::parse("t", "t.toml", &lines.join("\n")).and_then(|s| s.check());
+    }
+
+    #[test]
+    fn no_damaged_study_panics_the_loader(line in 0usize..90, start in 0usize..60, other in "\\PC{0,12}") {
+        let mut lines: Vec<String> = template().lines().map(str::to_owned).collect();
+        let at = line % lines.len();
+        let kept: String = lines[at].chars().take(start).collect();
+        lines[at] = kept + &other;
+        let _ = Study::parse("t", "t.toml", &lines.join("\n")).and_then(|s| s.check());
+    }
+
+    #[test]
+    fn no_override_panics_the_plan(argument in "(loss|transport|links\\.core\\.[a-z\"]{0,6}|\\PC{0,6})=\\PC{0,20}") {
+        let study = Study::parse("t", "t.toml", template()).unwrap();
+        let mut overrides = Overrides::default();
+        if overrides.set(&argument).is_ok() {
+            let _ = study.plan(Mode::Quick, &overrides);
+        }
+    }
+}
