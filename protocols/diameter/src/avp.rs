@@ -308,6 +308,9 @@ impl AvpBuf {
     pub(crate) const fn from_checked(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
     /// The encoded bytes, a multiple of four long.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -1,7 +1,7 @@
 //! Diameter (RFC 6733): messages, AVPs, dictionary, peer automaton, watchdog (RFC 3539), routing, and
 //! the EAP (RFC 4072) and NASREQ (RFC 7155) applications.
 //!
-//! Each module is usable
+//! [`node::Node`] is the endpoint that a service drives; the other modules are its parts, each usable
 //! alone.
 
 #![cfg_attr(not(test), no_std)]
@@ -9,10 +9,16 @@
 extern crate alloc;
 
 pub mod avp;
+pub mod codes;
 pub mod data;
+pub mod eap;
 pub mod error;
 pub mod fuzz;
 pub mod message;
+pub mod nasreq;
+pub mod node;
+pub mod peer;
+pub mod session;
 pub mod stream;
 
 pub use avp::{Avp, AvpBuf, AvpId, AvpView, Avps};

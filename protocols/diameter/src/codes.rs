@@ -1,0 +1,103 @@
+//! Applications, commands and AVPs by name, for code; [`crate::dictionary`] holds them as data.
+
+use crate::avp::AvpId;
+
+/// Applications (RFC 6733 §2.4, RFC 7155, RFC 4072).
+pub mod application {
+    /// Common messages: base protocol.
+    pub const BASE: u32 = 0;
+    /// NASREQ (RFC 7155).
+    pub const NASREQ: u32 = 1;
+    /// Base accounting.
+    pub const ACCOUNTING: u32 = 3;
+    /// Diameter EAP (RFC 4072).
+    pub const EAP: u32 = 5;
+    /// Relay: any application.
+    pub const RELAY: u32 = 0xffff_ffff;
+}
+
+/// Command codes (RFC 6733 §3.1, RFC 7155, RFC 4072).
+pub mod command {
+    /// CER, CEA.
+    pub const CAPABILITIES_EXCHANGE: u32 = 257;
+    /// RAR, RAA.
+    pub const RE_AUTH: u32 = 258;
+    /// AAR, AAA.
+    pub const AA: u32 = 265;
+    /// DER, DEA.
+    pub const DIAMETER_EAP: u32 = 268;
+    /// ACR, ACA.
+    pub const ACCOUNTING: u32 = 271;
+    /// ASR, ASA.
+    pub const ABORT_SESSION: u32 = 274;
+    /// STR, STA.
+    pub const SESSION_TERMINATION: u32 = 275;
+    /// DWR, DWA.
+    pub const DEVICE_WATCHDOG: u32 = 280;
+    /// DPR, DPA.
+    pub const DISCONNECT_PEER: u32 = 282;
+}
+
+macro_rules! avps {
+    ($($name:ident = $how:ident $code:literal;)*) => {
+        $(#[doc = stringify!(AVP $code.)] pub const $name: AvpId = AvpId::$how($code);)*
+    };
+}
+avps! {
+    USER_NAME = must 1;
+    USER_PASSWORD = must 2;
+    NAS_IP_ADDRESS = must 4;
+    NAS_PORT = must 5;
+    SERVICE_TYPE = must 6;
+    FRAMED_IP_ADDRESS = must 8;
+    FRAMED_MTU = must 12;
+    REPLY_MESSAGE = must 18;
+    STATE = must 24;
+    CLASS = must 25;
+    SESSION_TIMEOUT = must 27;
+    IDLE_TIMEOUT = must 28;
+    CALLED_STATION_ID = must 30;
+    CALLING_STATION_ID = must 31;
+    NAS_IDENTIFIER = must 32;
+    PROXY_STATE = must 33;
+    EVENT_TIMESTAMP = must 55;
+    NAS_PORT_TYPE = must 61;
+    NAS_PORT_ID = must 87;
+    NAS_IPV6_ADDRESS = must 95;
+    EAP_KEY_NAME = may 102;
+    HOST_IP_ADDRESS = must 257;
+    AUTH_APPLICATION_ID = must 258;
+    ACCT_APPLICATION_ID = must 259;
+    VENDOR_SPECIFIC_APPLICATION_ID = must 260;
+    SESSION_ID = must 263;
+    ORIGIN_HOST = must 264;
+    SUPPORTED_VENDOR_ID = must 265;
+    VENDOR_ID = must 266;
+    FIRMWARE_REVISION = may 267;
+    RESULT_CODE = must 268;
+    PRODUCT_NAME = may 269;
+    DISCONNECT_CAUSE = must 273;
+    AUTH_REQUEST_TYPE = must 274;
+    AUTH_SESSION_STATE = must 277;
+    ORIGIN_STATE_ID = must 278;
+    FAILED_AVP = must 279;
+    PROXY_HOST = must 280;
+    ERROR_MESSAGE = may 281;
+    ROUTE_RECORD = must 282;
+    DESTINATION_REALM = must 283;
+    PROXY_INFO = must 284;
+    AUTHORIZATION_LIFETIME = must 291;
+    DESTINATION_HOST = must 293;
+    ERROR_REPORTING_HOST = may 294;
+    TERMINATION_CAUSE = must 295;
+    ORIGIN_REALM = must 296;
+    EXPERIMENTAL_RESULT = must 297;
+    EXPERIMENTAL_RESULT_CODE = must 298;
+    INBAND_SECURITY_ID = must 299;
+    EAP_PAYLOAD = must 462;
+    EAP_REISSUED_PAYLOAD = must 463;
+    EAP_MASTER_SESSION_KEY = may 464;
+    ACCOUNTING_EAP_AUTH_METHOD = may 465;
+    ACCOUNTING_RECORD_TYPE = must 480;
+    ACCOUNTING_RECORD_NUMBER = must 485;
+}

@@ -1,0 +1,204 @@
+//! The Diameter EAP application (RFC 4072): Diameter-EAP-Request and -Answer.
+//!
+//! An authenticator turns each EAP response into [`Der::request`] and reads [`Dea::parse`] from the
+//! answer's AVPs; a server reads [`Der::parse`] and answers with [`Dea::avps`] under
+//! [`ResultCode::MULTI_ROUND_AUTH`](crate::ResultCode::MULTI_ROUND_AUTH) while the method goes on, then
+//! `SUCCESS` or `AUTHENTICATION_REJECTED`.
+
+use crate::avp::{AvpBuf, Avps};
+use crate::codes::{self, application, command};
+use crate::error::Fault;
+use crate::nasreq::{AuthRequestType, NasInfo};
+use crate::node::Request;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A Diameter-EAP-Request (RFC 4072 §3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Der<'a> {
+    /// Auth-Request-Type.
+    pub request_type: AuthRequestType,
+    /// EAP-Payload: the EAP packet from the peer; empty to ask the server to begin (EAP-Start, RFC 4072 §2.2).
+    pub eap: &'a [u8],
+    /// User-Name: the identity in EAP-Response/Identity.
+    pub user_name: Option<&'a str>,
+    /// State of the answer before (RFC 7155 §4.3.4: given back unchanged).
+    pub state: Option<&'a [u8]>,
+    /// The access server.
+    pub nas: NasInfo<'a>,
+}
+
+impl<'a> Der<'a> {
+    /// Makes the request for [`crate::node::Command::Request`]. Every round of one session has the same
+    /// Session-Id; `host` is the Origin-Host of the first answer, so that all rounds reach one server.
+    pub fn request(&self, token: u64, session_id: String, realm: String, host: Option<String>) -> Request {
+        let mut avps = AvpBuf::with_capacity(192 + self.eap.len());
+        avps.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
+        if let Some(name) = self.user_name {
+            avps.push_str(codes::USER_NAME, name);
+        }
+        self.nas.emit(&mut avps);
+        avps.push(codes::EAP_PAYLOAD, self.eap);
+        if let Some(state) = self.state {
+            avps.push(codes::STATE, state);
+        }
+        Request {
+            token,
+            application: application::EAP,
+            command: command::DIAMETER_EAP,
+            destination_realm: realm,
+            destination_host: host,
+            session_id,
+            avps,
+        }
+    }
+
+    /// Reads a received request.
+    ///
+    /// # Errors
+    /// A required AVP is missing (5005) or a value does not fit (5004, 5014): for
+    /// [`crate::node::Command::Reject`].
+    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+        Ok(Self {
+            request_type: AuthRequestType::of(avps)?,
+            eap: avps.require(codes::EAP_PAYLOAD)?.data,
+            user_name: avps.get(codes::USER_NAME).map(|a| a.utf8()).transpose()?,
+            state: avps.get(codes::STATE).map(|a| a.data),
+            nas: NasInfo::parse(avps)?,
+        })
+    }
+}
+
+/// What a Diameter-EAP-Answer (RFC 4072 §3.2) carries beside its result code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dea<'a> {
+    /// Auth-Request-Type, as in the request.
+    pub request_type: AuthRequestType,
+    /// EAP-Payload: the EAP packet for the peer.
+    pub eap: Option<&'a [u8]>,
+    /// EAP-Reissued-Payload: the last good request, when the peer's packet was unusable.
+    pub reissued: Option<&'a [u8]>,
+    /// EAP-Master-Session-Key, with success.
+    pub msk: Option<&'a [u8]>,
+    /// EAP-Key-Name, with success.
+    pub key_name: Option<&'a [u8]>,
+    /// Accounting-EAP-Auth-Method, one per method used.
+    pub methods: Vec<u64>,
+    /// User-Name as the server knows it.
+    pub user_name: Option<&'a str>,
+    /// State, for a further round.
+    pub state: Option<&'a [u8]>,
+    /// Session-Timeout in seconds.
+    pub session_timeout: Option<u32>,
+    /// Origin-Host of the answer (read only; the node writes it).
+    pub origin_host: Option<&'a str>,
+}
+
+impl<'a> Dea<'a> {
+    /// An answer with this EAP packet and nothing else.
+    pub const fn new(request_type: AuthRequestType, eap: &'a [u8]) -> Self {
+        Self {
+            request_type,
+            eap: Some(eap),
+            reissued: None,
+            msk: None,
+            key_name: None,
+            methods: Vec::new(),
+            user_name: None,
+            state: None,
+            session_timeout: None,
+            origin_host: None,
+        }
+    }
+
+    /// The AVPs for [`crate::node::Command::Answer`].
+    pub fn avps(&self) -> AvpBuf {
+        let bytes = [self.eap, self.reissued, self.msk, self.key_name].into_iter().flatten().map(<[u8]>::len);
+        let mut out = AvpBuf::with_capacity(128 + bytes.sum::<usize>());
+        out.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
+        if let Some(name) = self.user_name {
+            out.push_str(codes::USER_NAME, name);
+        }
+        let opaque = [
+            (codes::EAP_PAYLOAD, self.eap),
+            (codes::EAP_REISSUED_PAYLOAD, self.reissued),
+            (codes::EAP_MASTER_SESSION_KEY, self.msk),
+            (codes::EAP_KEY_NAME, self.key_name),
+            (codes::STATE, self.state),
+        ];
+        for (id, data) in opaque {
+            if let Some(data) = data {
+                out.push(id, data);
+            }
+        }
+        for &method in &self.methods {
+            out.push_u64(codes::ACCOUNTING_EAP_AUTH_METHOD, method);
+        }
+        if let Some(secs) = self.session_timeout {
+            out.push_u32(codes::SESSION_TIMEOUT, secs);
+        }
+        out
+    }
+
+    /// Reads a received answer, in one pass.
+    ///
+    /// # Errors
+    /// Auth-Request-Type is missing (5005) or a value does not fit (5004, 5014).
+    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+        let mut dea = Self { eap: None, ..Self::new(AuthRequestType::of(avps)?, &[]) };
+        for a in avps.filter(|a| a.vendor == 0) {
+            match a.code {
+                462 => dea.eap = Some(a.data),
+                463 => dea.reissued = Some(a.data),
+                464 => dea.msk = Some(a.data),
+                102 => dea.key_name = Some(a.data),
+                465 => dea.methods.push(a.u64()?),
+                1 => dea.user_name = Some(a.utf8()?),
+                24 => dea.state = Some(a.data),
+                27 => dea.session_timeout = Some(a.u32()?),
+                264 => dea.origin_host = Some(a.identity()?),
+                _ => {}
+            }
+        }
+        Ok(dea)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn requests_survive(eap in proptest::collection::vec(any::<u8>(), 0..300), name in "[a-z@.]{0,20}", state in any::<Option<[u8; 8]>>()) {
+            let der = Der {
+                request_type: AuthRequestType::AuthenticateOnly,
+                eap: &eap,
+                user_name: Some(&name),
+                state: state.as_ref().map(|s| &s[..]),
+                nas: NasInfo { address: Some([192, 0, 2, 1].into()), port: Some(7), ..NasInfo::default() },
+            };
+            let r = der.request(9, "s;1;2".into(), "example".into(), None);
+            prop_assert_eq!(Der::parse(r.avps.view()).unwrap(), der);
+        }
+
+        #[test]
+        fn answers_survive(eap in proptest::collection::vec(any::<u8>(), 0..300), msk in any::<Option<[u8; 32]>>(), methods in any::<Vec<u64>>()) {
+            let mut dea = Dea::new(AuthRequestType::AuthorizeAuthenticate, &eap);
+            dea.msk = msk.as_ref().map(|m| &m[..]);
+            dea.methods = methods;
+            dea.session_timeout = Some(5);
+            let avps = dea.avps();
+            prop_assert_eq!(Dea::parse(avps.view()).unwrap(), dea);
+        }
+    }
+
+    #[test]
+    fn an_eap_payload_is_required() {
+        let mut b = AvpBuf::new();
+        b.push_u32(codes::AUTH_REQUEST_TYPE, 1);
+        let fault = Der::parse(b.view()).unwrap_err();
+        assert_eq!((fault.code.0, fault.avp.unwrap().code), (5005, 462));
+    }
+}

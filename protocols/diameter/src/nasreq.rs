@@ -1,0 +1,285 @@
+//! The NASREQ application (RFC 7155): what an access server says about itself and its port, and the
+//! AA-Request and AA-Answer.
+
+use crate::avp::{AvpBuf, Avps};
+use crate::codes::{self, application, command};
+use crate::data::AvpAddress;
+use crate::error::Fault;
+use crate::node::Request;
+use alloc::string::String;
+use core::net::IpAddr;
+
+/// Auth-Request-Type (RFC 6733 §8.7).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AuthRequestType {
+    /// Authentication alone.
+    AuthenticateOnly = 1,
+    /// Authorisation alone.
+    AuthorizeOnly = 2,
+    /// Both.
+    AuthorizeAuthenticate = 3,
+}
+
+impl AuthRequestType {
+    fn parse(avps: Avps<'_>) -> Result<Self, Fault> {
+        let avp = avps.require(codes::AUTH_REQUEST_TYPE)?;
+        match avp.u32()? {
+            1 => Ok(Self::AuthenticateOnly),
+            2 => Ok(Self::AuthorizeOnly),
+            3 => Ok(Self::AuthorizeAuthenticate),
+            _ => Err(Fault::of(
+                crate::ResultCode::INVALID_AVP_VALUE,
+                "unknown Auth-Request-Type",
+                avp.to_owned(),
+            )),
+        }
+    }
+    /// Reads the AVP of a request.
+    ///
+    /// # Errors
+    /// It is missing (5005) or has another value (5004).
+    pub fn of(avps: Avps<'_>) -> Result<Self, Fault> {
+        Self::parse(avps)
+    }
+}
+
+/// What a NAS tells of itself and the port in use (RFC 7155 §4.2); borrowed, all optional.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NasInfo<'a> {
+    /// NAS-Identifier.
+    pub identifier: Option<&'a str>,
+    /// NAS-IP-Address or NAS-IPv6-Address.
+    pub address: Option<IpAddr>,
+    /// NAS-Port.
+    pub port: Option<u32>,
+    /// NAS-Port-Id.
+    pub port_id: Option<&'a str>,
+    /// NAS-Port-Type: 15 Ethernet, 19 IEEE 802.11, 27 IEEE 802.16.
+    pub port_type: Option<u32>,
+    /// Called-Station-Id.
+    pub called_station: Option<&'a str>,
+    /// Calling-Station-Id.
+    pub calling_station: Option<&'a str>,
+    /// Framed-MTU.
+    pub framed_mtu: Option<u32>,
+    /// Service-Type: 2 is Framed.
+    pub service_type: Option<u32>,
+}
+
+impl<'a> NasInfo<'a> {
+    /// Appends the AVPs.
+    pub fn emit(&self, out: &mut AvpBuf) {
+        match self.address {
+            Some(IpAddr::V4(a)) => {
+                out.push(codes::NAS_IP_ADDRESS, &a.octets());
+            }
+            Some(IpAddr::V6(a)) => {
+                out.push(codes::NAS_IPV6_ADDRESS, &a.octets());
+            }
+            None => {}
+        }
+        let texts = [
+            (codes::NAS_IDENTIFIER, self.identifier),
+            (codes::NAS_PORT_ID, self.port_id),
+            (codes::CALLED_STATION_ID, self.called_station),
+            (codes::CALLING_STATION_ID, self.calling_station),
+        ];
+        for (id, text) in texts {
+            if let Some(text) = text {
+                out.push_str(id, text);
+            }
+        }
+        let numbers = [
+            (codes::NAS_PORT, self.port),
+            (codes::NAS_PORT_TYPE, self.port_type),
+            (codes::FRAMED_MTU, self.framed_mtu),
+            (codes::SERVICE_TYPE, self.service_type),
+        ];
+        for (id, n) in numbers {
+            if let Some(n) = n {
+                out.push_u32(id, n);
+            }
+        }
+    }
+
+    /// Reads the AVPs of a request.
+    ///
+    /// # Errors
+    /// A value does not fit its AVP's type (5004, 5014).
+    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+        let mut nas = Self::default();
+        for a in avps.filter(|a| a.vendor == 0) {
+            match a.code {
+                4 | 95 => {
+                    let family: &[u8] = if a.code == 4 { &[0, 1] } else { &[0, 2] };
+                    let mut bytes = [0; 18];
+                    let end = 2 + a.data.len().min(16);
+                    bytes[..2].copy_from_slice(family);
+                    bytes[2..end].copy_from_slice(&a.data[..end - 2]);
+                    match AvpAddress::parse(&bytes[..end]) {
+                        Some(AvpAddress::Ip(ip)) if a.data.len() <= 16 => nas.address = Some(ip),
+                        _ => {
+                            let code = crate::ResultCode::INVALID_AVP_LENGTH;
+                            return Err(Fault::of(code, "not an address", a.to_owned()));
+                        }
+                    }
+                }
+                32 => nas.identifier = Some(a.utf8()?),
+                87 => nas.port_id = Some(a.utf8()?),
+                30 => nas.called_station = Some(a.utf8()?),
+                31 => nas.calling_station = Some(a.utf8()?),
+                5 => nas.port = Some(a.u32()?),
+                61 => nas.port_type = Some(a.u32()?),
+                12 => nas.framed_mtu = Some(a.u32()?),
+                6 => nas.service_type = Some(a.u32()?),
+                _ => {}
+            }
+        }
+        Ok(nas)
+    }
+}
+
+/// An AA-Request (RFC 7155 §3.1) with a PAP password.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aar<'a> {
+    /// Auth-Request-Type.
+    pub request_type: AuthRequestType,
+    /// User-Name.
+    pub user_name: Option<&'a str>,
+    /// User-Password, in clear: Diameter relies on the connection's protection.
+    pub password: Option<&'a [u8]>,
+    /// State of the answer before.
+    pub state: Option<&'a [u8]>,
+    /// The access server.
+    pub nas: NasInfo<'a>,
+}
+
+impl<'a> Aar<'a> {
+    /// Makes the request for [`crate::node::Command::Request`].
+    pub fn request(&self, token: u64, session_id: String, realm: String, host: Option<String>) -> Request {
+        let mut avps = AvpBuf::with_capacity(256);
+        avps.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
+        if let Some(name) = self.user_name {
+            avps.push_str(codes::USER_NAME, name);
+        }
+        if let Some(password) = self.password {
+            avps.push(codes::USER_PASSWORD, password);
+        }
+        if let Some(state) = self.state {
+            avps.push(codes::STATE, state);
+        }
+        self.nas.emit(&mut avps);
+        Request {
+            token,
+            application: application::NASREQ,
+            command: command::AA,
+            destination_realm: realm,
+            destination_host: host,
+            session_id,
+            avps,
+        }
+    }
+
+    /// Reads a received request.
+    ///
+    /// # Errors
+    /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
+    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+        Ok(Self {
+            request_type: AuthRequestType::parse(avps)?,
+            user_name: avps.get(codes::USER_NAME).map(|a| a.utf8()).transpose()?,
+            password: avps.get(codes::USER_PASSWORD).map(|a| a.data),
+            state: avps.get(codes::STATE).map(|a| a.data),
+            nas: NasInfo::parse(avps)?,
+        })
+    }
+}
+
+/// What an AA-Answer (RFC 7155 §3.2) carries beside its result code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aaa<'a> {
+    /// Auth-Request-Type, as in the request.
+    pub request_type: AuthRequestType,
+    /// Reply-Message.
+    pub reply: Option<&'a str>,
+    /// State, for a further round.
+    pub state: Option<&'a [u8]>,
+    /// Session-Timeout in seconds.
+    pub session_timeout: Option<u32>,
+}
+
+impl<'a> Aaa<'a> {
+    /// The AVPs for [`crate::node::Command::Answer`].
+    pub fn avps(&self) -> AvpBuf {
+        let mut out = AvpBuf::with_capacity(64);
+        out.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
+        if let Some(text) = self.reply {
+            out.push_str(codes::REPLY_MESSAGE, text);
+        }
+        if let Some(state) = self.state {
+            out.push(codes::STATE, state);
+        }
+        if let Some(secs) = self.session_timeout {
+            out.push_u32(codes::SESSION_TIMEOUT, secs);
+        }
+        out
+    }
+    /// Reads a received answer.
+    ///
+    /// # Errors
+    /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
+    pub fn parse(avps: Avps<'a>) -> Result<Self, Fault> {
+        Ok(Self {
+            request_type: AuthRequestType::parse(avps)?,
+            reply: avps.get(codes::REPLY_MESSAGE).map(|a| a.utf8()).transpose()?,
+            state: avps.get(codes::STATE).map(|a| a.data),
+            session_timeout: avps.get(codes::SESSION_TIMEOUT).map(|a| a.u32()).transpose()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_answers_survive() {
+        let aar = Aar {
+            request_type: AuthRequestType::AuthorizeAuthenticate,
+            user_name: Some("anna"),
+            password: Some(b"geheim"),
+            state: None,
+            nas: NasInfo {
+                identifier: Some("nas1"),
+                address: Some("2001:db8::7".parse().unwrap()),
+                port: Some(3),
+                port_type: Some(15),
+                framed_mtu: Some(1400),
+                ..NasInfo::default()
+            },
+        };
+        let r = aar.request(1, "s".into(), "example".into(), None);
+        assert_eq!(Aar::parse(r.avps.view()).unwrap(), aar);
+        let aaa = Aaa {
+            request_type: AuthRequestType::AuthenticateOnly,
+            reply: Some("welcome"),
+            state: Some(b"x"),
+            session_timeout: Some(60),
+        };
+        assert_eq!(Aaa::parse(aaa.avps().view()).unwrap(), aaa);
+    }
+
+    #[test]
+    fn wrong_addresses_and_types_are_faults() {
+        let mut b = AvpBuf::new();
+        b.push(codes::NAS_IP_ADDRESS, &[1, 2, 3]);
+        assert_eq!(NasInfo::parse(b.view()).unwrap_err().code.0, 5014);
+        b.clear();
+        b.push(codes::NAS_IPV6_ADDRESS, &[0; 20]);
+        assert_eq!(NasInfo::parse(b.view()).unwrap_err().code.0, 5014);
+        b.clear();
+        assert_eq!(AuthRequestType::of(b.view()).unwrap_err().code.0, 5005);
+        b.push_u32(codes::AUTH_REQUEST_TYPE, 9);
+        assert_eq!(AuthRequestType::of(b.view()).unwrap_err().code.0, 5004);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a node is told when it is made.
+
+use crate::peer::capabilities::{Application, Capabilities};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use usher_core::Duration;
+
+/// A peer that the node knows from the start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerConfig {
+    /// Its DiameterIdentity: what it must call itself in CER and CEA (letter case ignored).
+    pub host: String,
+    /// Where to connect to; `None` if only it connects to us.
+    pub address: Option<SocketAddr>,
+}
+
+/// A line of the realm routing table (RFC 6733 §2.7).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The realm (letter case ignored); `*` for any.
+    pub realm: String,
+    /// The application; `None` for any.
+    pub application: Option<u32>,
+    /// Indexes into [`Config::peers`]: the first usable one is taken.
+    pub peers: Vec<usize>,
+}
+
+/// A node's settings; times of zero are not special.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Who we are and what we speak.
+    pub local: Capabilities,
+    /// Realms served besides our own; `*` serves any. Requests for others are answered with 3003.
+    pub realms: Vec<String>,
+    /// Known peers.
+    pub peers: Vec<PeerConfig>,
+    /// Whether peers that are not in the list may connect (else 3010).
+    pub accept_unknown: bool,
+    /// How many peers may be known at once, configured ones included.
+    pub max_peers: usize,
+    /// The first line that fits is taken; when empty, all configured peers in their order serve any realm.
+    pub routes: Vec<Route>,
+    /// Tw of RFC 3539; `None` turns the watchdog off.
+    pub watchdog: Option<Duration>,
+    /// Jitter of Tw, either way.
+    pub watchdog_jitter: Duration,
+    /// Tc: how long between attempts to connect.
+    pub reconnect: Duration,
+    /// How long a connection, a capabilities exchange or a disconnection may take.
+    pub establish_timeout: Duration,
+    /// How long a request may stay unanswered, waiting for a connection included; `None` for ever.
+    pub request_timeout: Option<Duration>,
+    /// Requests that wait for a connection or an answer.
+    pub max_pending: usize,
+    /// Requests given to the service and not yet answered; more are answered with 3004.
+    pub max_inbound: usize,
+    /// The longest message taken.
+    pub max_message: usize,
+    /// Unanswered requests of a lost connection are sent again to the same peer when it is back, if there
+    /// is no other; else they fail.
+    pub resend_to_same_peer: bool,
+    /// Answers that are kept for requests that come again with the T flag; 0 keeps none.
+    pub duplicates: usize,
+}
+
+impl Config {
+    /// The defaults of the RFCs for a node of this identity, realm and applications: Tw 30 s ± 2 s, Tc 30 s,
+    /// request timeout 30 s, known peers only, no peers yet.
+    pub fn new(host: &str, realm: &str, applications: &[Application]) -> Self {
+        Self {
+            local: Capabilities {
+                host: host.to_string(),
+                realm: realm.to_string(),
+                addresses: Vec::new(),
+                vendor: 0,
+                product: "Usher".to_string(),
+                firmware: None,
+                origin_state: None,
+                applications: applications.to_vec(),
+            },
+            realms: Vec::new(),
+            peers: Vec::new(),
+            accept_unknown: false,
+            max_peers: 100_000,
+            routes: Vec::new(),
+            watchdog: Some(Duration::from_secs(30)),
+            watchdog_jitter: Duration::from_secs(2),
+            reconnect: Duration::from_secs(30),
+            establish_timeout: Duration::from_secs(10),
+            request_timeout: Some(Duration::from_secs(30)),
+            max_pending: 65_536,
+            max_inbound: 65_536,
+            max_message: 65_536,
+            resend_to_same_peer: true,
+            duplicates: 4_096,
+        }
+    }
+    /// Adds a peer to connect to.
+    #[must_use]
+    pub fn connect_to(mut self, host: &str, address: SocketAddr) -> Self {
+        self.peers.push(PeerConfig { host: host.to_string(), address: Some(address) });
+        self
+    }
+    /// Adds a peer that will connect to us.
+    #[must_use]
+    pub fn accept(mut self, host: &str) -> Self {
+        self.peers.push(PeerConfig { host: host.to_string(), address: None });
+        self
+    }
+}

@@ -1,0 +1,509 @@
+//! Connections, the peer automaton's actions, and watchdogs.
+
+use super::{CommandError, Conn, DisconnectCause, Event, Node, PeerId, Timer, server};
+use crate::avp::AvpBuf;
+use crate::codes::{self, command};
+use crate::error::{Fault, ResultCode};
+use crate::message::{Flags, Header, MessageView};
+use crate::peer::automaton::{self, Action, State};
+use crate::peer::capabilities::Capabilities;
+use crate::peer::watchdog;
+use crate::stream::Framer;
+use alloc::vec::Vec;
+use usher_core::{ConnId, Instant, StreamOp};
+
+/// A CER on a new connection.
+pub(super) struct Cer {
+    conn: ConnId,
+    header: Header,
+    capabilities: Capabilities,
+}
+
+impl Node {
+    pub(super) fn on_connected(&mut self, now: Instant, conn: ConnId) {
+        if conn.is_incoming() {
+            let deadline = now + self.config.establish_timeout;
+            let framer = Framer::new(self.config.max_message);
+            self.timers.insert(deadline, Timer::Accepted(conn));
+            self.conns.insert(conn, Conn { peer: None, framer, deadline: Some(deadline) });
+        } else if let Some(p) = self.conns.get(&conn).and_then(|c| c.peer) {
+            self.peer_event(now, p, automaton::Event::IRcvConnAck, None);
+        }
+    }
+
+    pub(super) fn on_closed(&mut self, now: Instant, conn: ConnId) {
+        let Some(c) = self.forget(conn) else { return };
+        let Some(p) = c.peer else { return };
+        let event = match (conn.is_incoming(), self.peers[p as usize].state) {
+            (true, _) => automaton::Event::RPeerDisc,
+            (false, State::WaitConnAck | State::WaitConnAckElect) => {
+                self.counters.connect_failed += 1;
+                automaton::Event::IRcvConnNack
+            }
+            (false, _) => automaton::Event::IPeerDisc,
+        };
+        self.peer_event(now, p, event, None);
+    }
+
+    fn forget(&mut self, conn: ConnId) -> Option<Conn> {
+        let c = self.conns.remove(&conn)?;
+        if let Some(at) = c.deadline {
+            self.timers.remove(at, Timer::Accepted(conn));
+        }
+        Some(c)
+    }
+
+    /// Ends a connection from our side, if it still is there.
+    fn drop_conn(&mut self, conn: Option<ConnId>, op: StreamOp) {
+        if let Some(conn) = conn
+            && self.forget(conn).is_some()
+        {
+            self.out.push_back((conn, op, Vec::new()));
+        }
+    }
+
+    /// Resets a connection that misbehaved, as if the peer had closed it.
+    fn abort(&mut self, now: Instant, conn: ConnId) {
+        if self.conns.contains_key(&conn) {
+            self.out.push_back((conn, StreamOp::Abort, Vec::new()));
+            self.on_closed(now, conn);
+        }
+    }
+
+    pub(super) fn on_data(&mut self, now: Instant, conn: ConnId, mut data: &[u8]) {
+        let Some(c) = self.conns.get_mut(&conn) else { return };
+        let mut framer = core::mem::replace(&mut c.framer, Framer::new(0));
+        loop {
+            match framer.next(&mut data) {
+                Ok(Some(message)) => self.on_message(now, conn, message.bytes()),
+                Ok(None) => break,
+                Err(_) => {
+                    self.counters.unframable += 1;
+                    self.abort(now, conn);
+                    return;
+                }
+            }
+            if !self.conns.contains_key(&conn) {
+                return;
+            }
+        }
+        if let Some(c) = self.conns.get_mut(&conn) {
+            c.framer = framer;
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
+        let peer = self.conns.get(&conn).and_then(|c| c.peer);
+        let view = match MessageView::parse(bytes) {
+            Ok(view) => view,
+            Err(fault) => return self.on_malformed(now, conn, peer, bytes, &fault),
+        };
+        let Some(p) = peer else { return self.on_cer(now, conn, &view) };
+        let h = view.header();
+        let ours = !conn.is_incoming();
+        use automaton::Event as E;
+        let (request, state) = (h.flags.is_request(), self.peers[p as usize].state);
+        if state.is_open() && self.peers[p as usize].conn() == Some(conn) {
+            let dwa = h.command == command::DEVICE_WATCHDOG && !request;
+            self.watchdog(
+                now,
+                p,
+                if dwa { watchdog::Event::ReceiveDwa } else { watchdog::Event::ReceiveOther },
+            );
+        }
+        let of = |i, r| if ours { i } else { r };
+        match (h.command, request) {
+            (command::CAPABILITIES_EXCHANGE, false) if ours => self.on_cea(now, p, &view),
+            _ if ours && matches!(state, State::WaitICea | State::WaitReturns) => {
+                self.counters.out_of_state += 1;
+                self.non_cea(now, p);
+            }
+            (command::DEVICE_WATCHDOG, true) => {
+                self.peer_event(now, p, of(E::IRcvDwr, E::RRcvDwr), Some(Received::Request(h)));
+            }
+            (command::DEVICE_WATCHDOG, false) => self.peer_event(now, p, of(E::IRcvDwa, E::RRcvDwa), None),
+            (command::DISCONNECT_PEER, true) => {
+                let cause = view.avps().get(codes::DISCONNECT_CAUSE).and_then(|a| a.u32().ok());
+                // RFC 6733 §5.4: after BUSY or DO_NOT_WANT_TO_TALK_TO_YOU, no reconnection unasked.
+                if matches!(cause, Some(1 | 2)) {
+                    self.peers[p as usize].reconnect = false;
+                }
+                self.peer_event(now, p, of(E::IRcvDpr, E::RRcvDpr), Some(Received::Request(h)));
+            }
+            (command::DISCONNECT_PEER, false) => self.peer_event(now, p, of(E::IRcvDpa, E::RRcvDpa), None),
+            _ if automaton::step(state, of(E::IRcvMessage, E::RRcvMessage)).is_none() => {
+                self.counters.out_of_state += 1;
+            }
+            (_, true) => self.on_request(p, conn, &view),
+            (_, false) => self.on_answer(p, &view),
+        }
+    }
+
+    fn on_malformed(&mut self, now: Instant, conn: ConnId, peer: Option<u32>, bytes: &[u8], fault: &Fault) {
+        self.counters.malformed += 1;
+        let open = peer.is_some_and(|p| self.peers[p as usize].conn() == Some(conn));
+        match MessageView::header_of(bytes) {
+            Some(h) if open && h.flags.is_request() => self.answer_fault(conn, h, &[], fault),
+            _ if open => {}
+            _ => self.abort(now, conn),
+        }
+    }
+
+    fn on_cer(&mut self, now: Instant, conn: ConnId, view: &MessageView<'_>) {
+        let h = view.header();
+        if h.command != command::CAPABILITIES_EXCHANGE || !h.flags.is_request() {
+            self.counters.not_a_cer += 1;
+            return self.abort(now, conn);
+        }
+        let checked = self.check_cer(view);
+        match checked {
+            Ok((p, capabilities)) => {
+                let cer = Cer { conn, header: h, capabilities };
+                self.peer_event(now, p, automaton::Event::RConnCer, Some(Received::Cer(cer)));
+            }
+            Err(fault) => {
+                self.answer_fault(conn, h, &[], &fault);
+                self.drop_conn(Some(conn), StreamOp::Shutdown);
+            }
+        }
+    }
+
+    fn check_cer(&mut self, view: &MessageView<'_>) -> Result<(u32, Capabilities), Fault> {
+        let theirs = Capabilities::parse(view.avps()).inspect_err(|_| self.counters.bad_capabilities += 1)?;
+        let known = self.by_host.get(&theirs.host.to_ascii_lowercase()).copied();
+        if known.is_none() && (!self.config.accept_unknown || self.peers.len() >= self.config.max_peers) {
+            self.counters.unknown_peer += 1;
+            return Err(Fault::new(ResultCode::UNKNOWN_PEER, "not a peer of this node"));
+        }
+        self.config.local.check_common(&theirs).inspect_err(|_| self.counters.no_common_application += 1)?;
+        let p = known.unwrap_or_else(|| self.add_peer(&theirs.host, None));
+        Ok((p, theirs))
+    }
+
+    fn on_cea(&mut self, now: Instant, p: u32, view: &MessageView<'_>) {
+        let result = view.avps().get(codes::RESULT_CODE).and_then(|a| a.u32().ok()).map(ResultCode);
+        let theirs = Capabilities::parse(view.avps());
+        match (result, theirs) {
+            (Some(ResultCode::SUCCESS), Ok(c))
+                if c.host.eq_ignore_ascii_case(&self.peers[p as usize].host) =>
+            {
+                if self.config.local.check_common(&c).is_err() {
+                    self.counters.no_common_application += 1;
+                    return self.non_cea(now, p);
+                }
+                self.peers[p as usize].remote = Some(c);
+                self.peer_event(now, p, automaton::Event::IRcvCea, None);
+            }
+            (Some(ResultCode::SUCCESS), Ok(_)) | (Some(ResultCode::UNKNOWN_PEER), _) => {
+                self.counters.unknown_peer += 1;
+                self.non_cea(now, p);
+            }
+            (Some(ResultCode::NO_COMMON_APPLICATION), _) => {
+                self.counters.no_common_application += 1;
+                self.non_cea(now, p);
+            }
+            _ => {
+                self.counters.bad_capabilities += 1;
+                self.non_cea(now, p);
+            }
+        }
+    }
+
+    /// Our connection brought no good CEA. The table knows this only without an election under way;
+    /// in one, our connection is given up as if the peer had closed it.
+    fn non_cea(&mut self, now: Instant, p: u32) {
+        match (self.peers[p as usize].state, self.peers[p as usize].ours) {
+            (State::WaitReturns, Some(conn)) => self.abort(now, conn),
+            _ => self.peer_event(now, p, automaton::Event::IRcvNonCea, None),
+        }
+    }
+
+    /// Steps the peer's automaton and does what the line says.
+    pub(super) fn peer_event(
+        &mut self,
+        now: Instant,
+        p: u32,
+        event: automaton::Event,
+        got: Option<Received>,
+    ) {
+        let i = p as usize;
+        let before = self.peers[i].state;
+        let Some(row) = automaton::step(before, event) else {
+            self.counters.out_of_state += 1;
+            if let Some(Received::Cer(cer)) = got {
+                self.drop_conn(Some(cer.conn), StreamOp::Shutdown);
+            }
+            return;
+        };
+        let mut elect = false;
+        for action in row.actions {
+            self.act(p, *action, got.as_ref(), &mut elect);
+        }
+        self.peers[i].state = row.next;
+        if row.next != before {
+            self.set_state_deadline(now, p);
+            if row.next.is_open() {
+                self.peer_up(now, p);
+            } else if before.is_open() {
+                self.peer_down(now, p);
+            }
+        }
+        let host = &self.peers[i].host;
+        if elect && automaton::wins_election(&self.config.local.host, host) {
+            self.peer_event(now, p, automaton::Event::WinElection, None);
+        }
+    }
+
+    fn act(&mut self, p: u32, action: Action, got: Option<&Received>, elect: &mut bool) {
+        let i = p as usize;
+        let (ours, theirs) = (self.peers[i].ours, self.peers[i].theirs);
+        match (action, got) {
+            (Action::ISndConnReq, _) => self.connect(p),
+            (Action::RAccept, Some(Received::Cer(cer))) => {
+                self.peers[i].theirs = Some(cer.conn);
+                if let Some(c) = self.conns.get_mut(&cer.conn) {
+                    c.peer = Some(p);
+                    if let Some(at) = c.deadline.take() {
+                        self.timers.remove(at, Timer::Accepted(cer.conn));
+                    }
+                }
+            }
+            (Action::RReject, Some(Received::Cer(cer))) => {
+                self.counters.connection_rejected += 1;
+                self.drop_conn(Some(cer.conn), StreamOp::Shutdown);
+            }
+            (Action::ProcessCer, Some(Received::Cer(cer))) => {
+                self.peers[i].cer = Some(cer.header);
+                self.peers[i].remote = Some(cer.capabilities.clone());
+            }
+            (Action::RSndCea, _) => {
+                if let (Some(conn), Some(header)) = (theirs, self.peers[i].cer.take()) {
+                    let mut avps = AvpBuf::new();
+                    avps.push_u32(codes::RESULT_CODE, ResultCode::SUCCESS.0);
+                    self.config.local.emit(&mut avps);
+                    self.send_base(conn, header.answer(ResultCode::SUCCESS), &avps);
+                }
+            }
+            (Action::ISndCer, _) => {
+                let mut avps = AvpBuf::new();
+                self.config.local.emit(&mut avps);
+                self.send_request(ours, command::CAPABILITIES_EXCHANGE, &avps);
+            }
+            (Action::Cleanup | Action::IDisc, _) => {
+                self.drop_conn(ours, StreamOp::Shutdown);
+                self.peers[i].ours = None;
+            }
+            (Action::RDisc, _) => {
+                self.drop_conn(theirs, StreamOp::Shutdown);
+                self.peers[i].theirs = None;
+            }
+            (Action::Error, _) => {
+                self.drop_conn(ours, StreamOp::Abort);
+                self.drop_conn(theirs, StreamOp::Abort);
+                (self.peers[i].ours, self.peers[i].theirs) = (None, None);
+            }
+            (Action::Elect, _) => *elect = true,
+            (Action::ISndDwa | Action::ISndDpa, Some(Received::Request(h))) => self.answer_base(ours, *h),
+            (Action::RSndDwa | Action::RSndDpa, Some(Received::Request(h))) => self.answer_base(theirs, *h),
+            (Action::ISndDpr | Action::RSndDpr, Some(Received::Stop(cause))) => {
+                let mut avps = self.origin();
+                avps.push_u32(codes::DISCONNECT_CAUSE, *cause as u32);
+                let conn = if action == Action::ISndDpr { ours } else { theirs };
+                self.send_request(conn, command::DISCONNECT_PEER, &avps);
+            }
+            // The CEA, watchdogs and application messages are processed where they are received.
+            _ => {}
+        }
+    }
+
+    fn connect(&mut self, p: u32) {
+        let peer = &mut self.peers[p as usize];
+        let Some(remote) = peer.address else { return };
+        let conn = ConnId::outgoing(self.next_conn);
+        self.next_conn = self.next_conn.wrapping_add(1);
+        peer.ours = Some(conn);
+        let framer = Framer::new(self.config.max_message);
+        self.conns.insert(conn, Conn { peer: Some(p), framer, deadline: None });
+        self.out.push_back((conn, StreamOp::Connect { remote }, Vec::new()));
+    }
+
+    fn set_state_deadline(&mut self, now: Instant, p: u32) {
+        let peer = &mut self.peers[p as usize];
+        if let Some(at) = peer.state_deadline.take() {
+            self.timers.remove(at, Timer::State(p));
+        }
+        if !peer.state.is_open() && peer.state != State::Closed {
+            let at = now + self.config.establish_timeout;
+            peer.state_deadline = Some(at);
+            self.timers.insert(at, Timer::State(p));
+        }
+    }
+
+    fn peer_up(&mut self, now: Instant, p: u32) {
+        let peer = &mut self.peers[p as usize];
+        if self.config.watchdog.is_none() {
+            peer.watchdog = watchdog::Watchdog::default();
+        }
+        self.events.push_back(Event::PeerUp { peer: PeerId(p) });
+        self.watchdog(now, p, watchdog::Event::ConnectionUp);
+        self.dispatch_waiting();
+    }
+
+    fn peer_down(&mut self, now: Instant, p: u32) {
+        self.events.push_back(Event::PeerDown { peer: PeerId(p) });
+        self.watchdog(now, p, watchdog::Event::ConnectionDown);
+        self.connection_lost(p);
+    }
+
+    pub(super) fn disconnect(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        cause: DisconnectCause,
+    ) -> Result<(), CommandError> {
+        let p = self.peers.get_mut(peer.0 as usize).ok_or(CommandError::UnknownToken)?;
+        if !p.state.is_open() {
+            return Err(CommandError::WrongState("the peer is not open"));
+        }
+        p.reconnect = false;
+        self.peer_event(now, peer.0, automaton::Event::Stop, Some(Received::Stop(cause)));
+        Ok(())
+    }
+
+    /// Steps the peer's watchdog and does what the line says. In INITIAL and DOWN the timer is Tc.
+    pub(super) fn watchdog(&mut self, now: Instant, p: u32, event: watchdog::Event) {
+        let i = p as usize;
+        if self.config.watchdog.is_none() && event == watchdog::Event::ReceiveDwa {
+            return;
+        }
+        let actions = self.peers[i].watchdog.step(event);
+        for action in actions {
+            match action {
+                watchdog::Action::SetWatchdog => self.restart_watchdog(now, p),
+                watchdog::Action::SendWatchdog => {
+                    let avps = self.origin();
+                    let conn = self.peers[i].conn();
+                    self.send_request(conn, command::DEVICE_WATCHDOG, &avps);
+                }
+                watchdog::Action::Failover => {
+                    if event == watchdog::Event::TimerExpires {
+                        self.counters.watchdog_timeout += 1;
+                    }
+                    self.failover(p);
+                }
+                watchdog::Action::Failback => self.dispatch_waiting(),
+                watchdog::Action::CloseConnection => {
+                    if let Some(conn) = self.peers[i].conn() {
+                        self.abort(now, conn);
+                    }
+                }
+                watchdog::Action::AttemptOpen => {
+                    if self.peers[i].reconnect && self.peers[i].state == State::Closed {
+                        self.peer_event(now, p, automaton::Event::Start, None);
+                    }
+                }
+                // A REOPEN peer's application messages are still served: only liveness ignores them.
+                watchdog::Action::Throwaway => {}
+            }
+        }
+    }
+
+    pub(super) fn restart_watchdog(&mut self, now: Instant, p: u32) {
+        let peer = &self.peers[p as usize];
+        let after = match peer.watchdog.state() {
+            watchdog::State::Initial | watchdog::State::Down => {
+                peer.reconnect.then_some(self.config.reconnect)
+            }
+            _ => self
+                .config
+                .watchdog
+                .map(|tw| watchdog::jittered(tw, self.config.watchdog_jitter, &mut self.rng)),
+        };
+        self.set_watchdog(p, after.map(|d| now + d));
+    }
+
+    /// Moves the deadline; the timer itself moves only to an earlier time, since messages push the deadline
+    /// back far more often than it comes.
+    pub(super) fn set_watchdog(&mut self, p: u32, due: Option<Instant>) {
+        let peer = &mut self.peers[p as usize];
+        peer.watchdog_due = due;
+        match (due, peer.watchdog_armed) {
+            (Some(due), Some(armed)) if armed <= due => {}
+            (due, armed) => {
+                if let Some(at) = armed {
+                    self.timers.remove(at, Timer::Watchdog(p));
+                }
+                if let Some(at) = due {
+                    self.timers.insert(at, Timer::Watchdog(p));
+                }
+                peer.watchdog_armed = due;
+            }
+        }
+    }
+
+    fn origin(&self) -> AvpBuf {
+        let mut avps = AvpBuf::with_capacity(128);
+        avps.push_str(codes::ORIGIN_HOST, &self.config.local.host)
+            .push_str(codes::ORIGIN_REALM, &self.config.local.realm);
+        if let Some(id) = self.config.local.origin_state {
+            avps.push_u32(codes::ORIGIN_STATE_ID, id);
+        }
+        avps
+    }
+
+    fn answer_base(&mut self, conn: Option<ConnId>, request: Header) {
+        let mut avps = AvpBuf::with_capacity(128);
+        avps.push_u32(codes::RESULT_CODE, ResultCode::SUCCESS.0).extend(&self.origin());
+        if let Some(conn) = conn {
+            self.send_base(conn, request.answer(ResultCode::SUCCESS), &avps);
+        }
+    }
+
+    /// Answers with a fault; `prefix` is a Session-Id and Proxy-Info to give back.
+    pub(super) fn answer_fault(&mut self, conn: ConnId, request: Header, prefix: &[u8], fault: &Fault) {
+        let mut avps = AvpBuf::from_checked(prefix.into());
+        avps.push_u32(codes::RESULT_CODE, fault.code.0).extend(&self.origin());
+        server::write_fault(&mut avps, fault);
+        self.send_base(conn, request.answer(fault.code), &avps);
+    }
+
+    fn send_request(&mut self, conn: Option<ConnId>, command: u32, avps: &AvpBuf) {
+        let Some(conn) = conn else { return };
+        let header = Header {
+            flags: Flags(Flags::REQUEST),
+            command,
+            application: 0,
+            hop_by_hop: self.next_hop_by_hop(),
+            end_to_end: self.next_end_to_end(),
+        };
+        self.send_base(conn, header, avps);
+    }
+
+    fn send_base(&mut self, conn: ConnId, header: Header, avps: &AvpBuf) {
+        self.did("diameter.base");
+        let mut buf = self.buffer();
+        header.begin(&mut buf);
+        buf.extend_from_slice(avps.bytes());
+        Header::finish(&mut buf, 0);
+        self.out.push_back((conn, StreamOp::Data, buf));
+    }
+
+    pub(super) fn next_hop_by_hop(&mut self) -> u32 {
+        self.hop_by_hop = self.hop_by_hop.wrapping_add(1);
+        self.hop_by_hop
+    }
+    pub(super) fn next_end_to_end(&mut self) -> u32 {
+        self.end_to_end = self.end_to_end.wrapping_add(1);
+        self.end_to_end
+    }
+}
+
+/// What an event of the peer automaton came with.
+pub(super) enum Received {
+    /// A CER.
+    Cer(Cer),
+    /// A DWR or DPR.
+    Request(Header),
+    /// The wish to disconnect.
+    Stop(DisconnectCause),
+}

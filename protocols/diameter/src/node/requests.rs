@@ -1,0 +1,331 @@
+//! The client side: routing, sending, matching answers, failover.
+
+use super::{Command, CommandError, Event, FailReason, Node, Request, Timer};
+use crate::avp::AvpBuf;
+use crate::codes::{self, command};
+use crate::error::ResultCode;
+use crate::message::{Flags, HEADER_LEN, Header, MAX_LEN, MessageView};
+use crate::peer::watchdog;
+use alloc::string::String;
+use alloc::vec::Vec;
+use usher_core::collections::{HashMap, HashState};
+use usher_core::{Instant, StreamOp};
+
+#[derive(Debug)]
+struct Pending {
+    token: u64,
+    /// Order of arrival, which sending again keeps.
+    sequence: u64,
+    application: u32,
+    realm: String,
+    host: Option<String>,
+    /// The encoded request; the hop-by-hop identifier and the T flag are written anew at each sending.
+    wire: Vec<u8>,
+    /// Where it is under way, with its hop-by-hop identifier.
+    at: Option<(u32, u32)>,
+    sent_before: bool,
+    deadline: Option<Instant>,
+}
+
+/// Requests under way.
+#[derive(Debug)]
+pub(super) struct Requests {
+    slots: Vec<Option<Pending>>,
+    free: Vec<u32>,
+    by_hop: HashMap<u32, u32>,
+    /// Slots that wait for a peer, in order.
+    waiting: Vec<u32>,
+    sequence: u64,
+}
+
+impl Requests {
+    pub(super) fn new(state: HashState) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_hop: HashMap::with_hasher(state),
+            waiting: Vec::new(),
+            sequence: 0,
+        }
+    }
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+    fn insert(&mut self, pending: Pending) -> u32 {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(pending);
+                slot
+            }
+            None => {
+                self.slots.push(Some(pending));
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+    fn get(&self, slot: u32) -> Option<&Pending> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+    fn get_mut(&mut self, slot: u32) -> Option<&mut Pending> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+    fn remove(&mut self, slot: u32) -> Option<Pending> {
+        let pending = self.slots.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        match pending.at {
+            Some((_, hop)) => {
+                self.by_hop.remove(&hop);
+            }
+            None => self.waiting.retain(|s| *s != slot),
+        }
+        Some(pending)
+    }
+    /// Slots under way at this peer, oldest first.
+    fn at_peer(&self, p: u32) -> Vec<u32> {
+        let mut found: Vec<(u64, u32)> = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter_map(|(i, s)| s.as_ref().map(|s| (i as u32, s)))
+            .filter(|(_, s)| s.at.is_some_and(|(at, _)| at == p))
+            .map(|(i, s)| (s.sequence, i))
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, i)| i).collect()
+    }
+}
+
+/// Where a request can go.
+enum Choice {
+    /// To this peer now.
+    Peer(u32),
+    /// A peer may come up.
+    Wait,
+    /// Nowhere.
+    None,
+}
+
+impl Node {
+    pub(super) fn request(&mut self, now: Instant, r: Request) -> Result<(), CommandError> {
+        if self.client.len() >= self.config.max_pending {
+            return Err(CommandError::Full("pending requests"));
+        }
+        let header = Header {
+            flags: Flags(Flags::REQUEST | Flags::PROXIABLE),
+            command: r.command,
+            application: r.application,
+            hop_by_hop: 0,
+            end_to_end: self.next_end_to_end(),
+        };
+        let mut avps = AvpBuf::from_checked(Vec::with_capacity(320 + r.avps.bytes().len()));
+        avps.push_str(codes::SESSION_ID, &r.session_id)
+            .push_u32(application_id(r.command), r.application)
+            .push_str(codes::ORIGIN_HOST, &self.config.local.host)
+            .push_str(codes::ORIGIN_REALM, &self.config.local.realm)
+            .push_str(codes::DESTINATION_REALM, &r.destination_realm);
+        if let Some(host) = &r.destination_host {
+            avps.push_str(codes::DESTINATION_HOST, host);
+        }
+        if HEADER_LEN + avps.bytes().len() + r.avps.bytes().len() > MAX_LEN {
+            return Err(CommandError::Invalid("the request is longer than a message can be"));
+        }
+        let mut wire = self.buffer();
+        wire.reserve(HEADER_LEN + avps.bytes().len() + r.avps.bytes().len());
+        header.begin(&mut wire);
+        wire.extend_from_slice(avps.bytes());
+        wire.extend_from_slice(r.avps.bytes());
+        Header::finish(&mut wire, 0);
+        let deadline = self.config.request_timeout.map(|d| now + d);
+        self.client.sequence += 1;
+        let slot = self.client.insert(Pending {
+            token: r.token,
+            sequence: self.client.sequence,
+            application: r.application,
+            realm: r.destination_realm,
+            host: r.destination_host,
+            wire,
+            at: None,
+            sent_before: false,
+            deadline,
+        });
+        if let Some(at) = deadline {
+            self.timers.insert(at, Timer::Request(slot));
+        }
+        self.did("diameter.request");
+        self.place(slot);
+        Ok(())
+    }
+
+    /// Sends the request, lets it wait, or fails it.
+    fn place(&mut self, slot: u32) {
+        match self.choose(slot) {
+            Choice::Peer(p) => self.send(slot, p),
+            Choice::Wait => self.client.waiting.push(slot),
+            Choice::None => self.fail(slot, FailReason::NoRoute),
+        }
+    }
+
+    /// The peers that may take a request, in order of preference.
+    fn candidates(&self, realm: &str, host: Option<&str>, application: u32) -> Vec<u32> {
+        if let Some(&p) = host.and_then(|h| self.by_host.get(&h.to_ascii_lowercase())) {
+            return [p].into();
+        }
+        let fits = |r: &&super::Route| {
+            (r.realm == "*" || r.realm.eq_ignore_ascii_case(realm))
+                && r.application.is_none_or(|a| a == application)
+        };
+        let count = self.config.peers.len();
+        match self.config.routes.iter().find(fits) {
+            Some(route) => route.peers.iter().filter(|p| **p < count).map(|p| *p as u32).collect(),
+            None if self.config.routes.is_empty() => (0..count as u32).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    fn choose(&self, slot: u32) -> Choice {
+        let Some(r) = self.client.get(slot) else { return Choice::None };
+        let candidates = self.candidates(&r.realm, r.host.as_deref(), r.application);
+        let mut proving = None;
+        let mut may_come = false;
+        for p in candidates {
+            let peer = &self.peers[p as usize];
+            if peer.conn().is_none() {
+                may_come = true;
+                continue;
+            }
+            if !peer.remote.as_ref().is_some_and(|c| c.speaks(r.application)) {
+                continue;
+            }
+            match peer.watchdog.state() {
+                watchdog::State::Okay => return Choice::Peer(p),
+                // A connection that is being proven is better than none.
+                watchdog::State::Reopen => proving = proving.or(Some(p)),
+                _ => may_come = true,
+            }
+        }
+        match proving {
+            Some(p) => Choice::Peer(p),
+            None if may_come => Choice::Wait,
+            None => Choice::None,
+        }
+    }
+
+    fn send(&mut self, slot: u32, p: u32) {
+        let Some(conn) = self.peers[p as usize].conn() else { return };
+        let hop = self.next_hop_by_hop();
+        let mut buf = self.buffer();
+        let Some(r) = self.client.get_mut(slot) else { return };
+        r.wire[12..16].copy_from_slice(&hop.to_be_bytes());
+        if r.sent_before {
+            r.wire[4] |= Flags::RETRANSMITTED;
+            self.counters.retransmitted += 1;
+        }
+        r.sent_before = true;
+        buf.extend_from_slice(&r.wire);
+        if let Some((_, old)) = r.at.replace((p, hop)) {
+            self.client.by_hop.remove(&old);
+        }
+        self.client.by_hop.insert(hop, slot);
+        self.out.push_back((conn, StreamOp::Data, buf));
+    }
+
+    /// Sends what waits and can go.
+    pub(super) fn dispatch_waiting(&mut self) {
+        for slot in core::mem::take(&mut self.client.waiting) {
+            self.place(slot);
+        }
+    }
+
+    /// Sends the unanswered requests of a suspect peer to alternates; those without one stay, since the peer
+    /// may yet answer (RFC 6733 §5.5.4).
+    pub(super) fn failover(&mut self, p: u32) {
+        for slot in self.client.at_peer(p) {
+            if let Choice::Peer(other) = self.choose(slot)
+                && other != p
+            {
+                self.send(slot, other);
+            }
+        }
+    }
+
+    /// Finds a new place for the unanswered requests of a peer whose connection is gone.
+    pub(super) fn connection_lost(&mut self, p: u32) {
+        for slot in self.client.at_peer(p) {
+            if let Choice::Peer(other) = self.choose(slot) {
+                self.send(slot, other);
+                continue;
+            }
+            if !self.config.resend_to_same_peer {
+                self.fail(slot, FailReason::ConnectionLost);
+                continue;
+            }
+            if let Some((_, hop)) = self.client.get_mut(slot).and_then(|r| r.at.take()) {
+                self.client.by_hop.remove(&hop);
+            }
+            self.client.waiting.push(slot);
+        }
+    }
+
+    fn finish(&mut self, slot: u32) -> Option<u64> {
+        let r = self.client.remove(slot)?;
+        if let Some(at) = r.deadline {
+            self.timers.remove(at, Timer::Request(slot));
+        }
+        self.recycle(r.wire);
+        Some(r.token)
+    }
+
+    fn fail(&mut self, slot: u32, reason: FailReason) {
+        if let Some(token) = self.finish(slot) {
+            self.events.push_back(Event::Failed { token, reason });
+        }
+    }
+
+    pub(super) fn request_timed_out(&mut self, slot: u32) {
+        self.counters.request_timeout += 1;
+        self.fail(slot, FailReason::TimedOut);
+    }
+
+    pub(super) fn on_answer(&mut self, p: u32, view: &MessageView<'_>) {
+        let h = view.header();
+        let slot = self.client.by_hop.get(&h.hop_by_hop).copied();
+        let matches = |r: &Pending| {
+            r.at == Some((p, h.hop_by_hop))
+                && MessageView::header_of(&r.wire)
+                    .is_some_and(|sent| (sent.end_to_end, sent.command) == (h.end_to_end, h.command))
+        };
+        let Some(slot) = slot.filter(|s| self.client.get(*s).is_some_and(matches)) else {
+            self.counters.unmatched_answer += 1;
+            return;
+        };
+        self.did("diameter.answer");
+        let Some(result) = result_of(view) else {
+            self.counters.malformed += 1;
+            return self.fail(slot, FailReason::BadAnswer);
+        };
+        if let Some(token) = self.finish(slot) {
+            self.events.push_back(Event::Answer { token, result, avps: view.to_owned().avps });
+        }
+    }
+}
+
+/// Result-Code, or the code within Experimental-Result.
+fn result_of(view: &MessageView<'_>) -> Option<ResultCode> {
+    let avps = view.avps();
+    let code = match avps.get(codes::RESULT_CODE) {
+        Some(a) => a,
+        None => avps.get(codes::EXPERIMENTAL_RESULT)?.grouped().ok()?.get(codes::EXPERIMENTAL_RESULT_CODE)?,
+    };
+    code.u32().ok().map(ResultCode)
+}
+
+/// The AVP that names the application in this command.
+pub(super) const fn application_id(command: u32) -> crate::AvpId {
+    if command == command::ACCOUNTING { codes::ACCT_APPLICATION_ID } else { codes::AUTH_APPLICATION_ID }
+}
+
+impl From<Request> for Command {
+    fn from(r: Request) -> Self {
+        Self::Request(r)
+    }
+}

@@ -1,0 +1,212 @@
+//! The server side: requests to the service, its answers, duplicates.
+
+use super::requests::application_id;
+use super::{CommandError, Event, Node, PeerId};
+use crate::avp::AvpBuf;
+use crate::codes::{self, command};
+use crate::error::{Fault, ResultCode};
+use crate::message::{HEADER_LEN, Header, MAX_LEN, MessageView};
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use usher_core::collections::{HashMap, HashState};
+use usher_core::{ConnId, StreamOp};
+
+/// Origin-Host and end-to-end identifier: what makes two requests the same (RFC 6733 §3).
+type DuplicateKey = (String, u32);
+
+#[derive(Debug)]
+struct Inbound {
+    conn: ConnId,
+    header: Header,
+    session: AvpBuf,
+    proxies: AvpBuf,
+    key: Option<DuplicateKey>,
+}
+
+#[derive(Debug)]
+enum Seen {
+    /// With the service under this token.
+    UnderWay(u64),
+    /// Answered with this message.
+    Answered(Vec<u8>),
+}
+
+/// Requests at the service, and answers kept for duplicates.
+#[derive(Debug)]
+pub(super) struct Server {
+    inbound: HashMap<u64, Inbound>,
+    next_token: u64,
+    seen: HashMap<DuplicateKey, Seen>,
+    /// Keys of `seen`, oldest first.
+    order: VecDeque<DuplicateKey>,
+}
+
+impl Server {
+    pub(super) fn new(state: HashState) -> Self {
+        Self {
+            inbound: HashMap::with_hasher(state.clone()),
+            next_token: 0,
+            seen: HashMap::with_hasher(state),
+            order: VecDeque::new(),
+        }
+    }
+    fn remember(&mut self, key: DuplicateKey, token: u64, limit: usize) {
+        while self.order.len() >= limit {
+            let Some(old) = self.order.pop_front() else { break };
+            self.seen.remove(&old);
+        }
+        if self.seen.insert(key.clone(), Seen::UnderWay(token)).is_none() {
+            self.order.push_back(key);
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn on_request(&mut self, p: u32, conn: ConnId, view: &MessageView<'_>) {
+        let h = view.header();
+        let avps = view.avps();
+        let mut session = AvpBuf::new();
+        let mut proxies = AvpBuf::new();
+        if let Some(s) = avps.get(codes::SESSION_ID) {
+            session.push_view(s);
+        }
+        for proxy in avps.all(codes::PROXY_INFO) {
+            proxies.push_view(proxy);
+        }
+        self.did("diameter.request");
+        if let Err(fault) = self.check_request(view) {
+            session.extend(&proxies);
+            return self.answer_fault(conn, h, session.bytes(), &fault);
+        }
+        let key = (self.config.duplicates > 0)
+            .then(|| avps.get(codes::ORIGIN_HOST).and_then(|a| a.identity().ok()))
+            .flatten()
+            .map(|host| (host.to_string(), h.end_to_end));
+        if h.flags.is_retransmitted() && self.repeat(conn, h, key.as_ref()) {
+            return;
+        }
+        if self.server.inbound.len() >= self.config.max_inbound {
+            self.counters.too_busy += 1;
+            session.extend(&proxies);
+            let fault = Fault::new(ResultCode::TOO_BUSY, "too many unanswered requests");
+            return self.answer_fault(conn, h, session.bytes(), &fault);
+        }
+        let token = self.server.next_token;
+        self.server.next_token += 1;
+        if let Some(key) = &key {
+            self.server.remember(key.clone(), token, self.config.duplicates);
+        }
+        self.server.inbound.insert(token, Inbound { conn, header: h, session, proxies, key });
+        self.events.push_back(Event::Request { token, peer: PeerId(p), message: view.to_owned() });
+    }
+
+    /// What the base protocol asks of any request (RFC 6733 §6.1).
+    fn check_request(&mut self, view: &MessageView<'_>) -> Result<(), Fault> {
+        let (h, avps) = (view.header(), view.avps());
+        if !self.config.local.speaks(h.application) {
+            self.counters.application_unsupported += 1;
+            return Err(Fault::new(ResultCode::APPLICATION_UNSUPPORTED, "application not spoken here"));
+        }
+        let check = |counter: &mut u64, r: Result<_, Fault>| r.inspect_err(|_| *counter += 1);
+        check(&mut self.counters.malformed, avps.require(codes::SESSION_ID).map(|_| ()))?;
+        check(
+            &mut self.counters.malformed,
+            avps.require(codes::ORIGIN_HOST).and_then(|a| a.identity()).map(|_| ()),
+        )?;
+        let local = &self.config.local;
+        if avps.all(codes::ROUTE_RECORD).any(|a| a.data.eq_ignore_ascii_case(local.host.as_bytes())) {
+            self.counters.loop_detected += 1;
+            return Err(Fault::new(ResultCode::LOOP_DETECTED, "passed here before"));
+        }
+        if let Some(a) = avps.get(codes::DESTINATION_HOST)
+            && !a.data.eq_ignore_ascii_case(local.host.as_bytes())
+        {
+            self.counters.not_for_us += 1;
+            return Err(Fault::new(ResultCode::UNABLE_TO_DELIVER, "for another host"));
+        }
+        if let Some(a) = avps.get(codes::DESTINATION_REALM) {
+            let mut served = core::iter::once(&local.realm).chain(&self.config.realms);
+            if !served.any(|r| r == "*" || a.data.eq_ignore_ascii_case(r.as_bytes())) {
+                self.counters.not_for_us += 1;
+                return Err(Fault::new(ResultCode::REALM_NOT_SERVED, "for another realm"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a request that was here before; true if it was.
+    fn repeat(&mut self, conn: ConnId, h: Header, key: Option<&DuplicateKey>) -> bool {
+        let Some(seen) = key.and_then(|k| self.server.seen.get(k)) else { return false };
+        self.counters.duplicate_request += 1;
+        match seen {
+            Seen::UnderWay(token) => {
+                // The answer goes where the request came from last.
+                if let Some(inbound) = self.server.inbound.get_mut(token) {
+                    inbound.conn = conn;
+                    inbound.header = h;
+                }
+            }
+            Seen::Answered(answer) => {
+                let mut buf = self.spare.pop().unwrap_or_default();
+                buf.extend_from_slice(answer);
+                buf[12..16].copy_from_slice(&h.hop_by_hop.to_be_bytes());
+                self.out.push_back((conn, StreamOp::Data, buf));
+                self.did("diameter.answer");
+            }
+        }
+        true
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        token: u64,
+        result: ResultCode,
+        avps: &AvpBuf,
+    ) -> Result<(), CommandError> {
+        let inbound = self.server.inbound.get(&token).ok_or(CommandError::UnknownToken)?;
+        let extra = inbound.session.bytes().len() + inbound.proxies.bytes().len() + 600;
+        if HEADER_LEN + extra + avps.bytes().len() > MAX_LEN {
+            return Err(CommandError::Invalid("the answer is longer than a message can be"));
+        }
+        let Some(inbound) = self.server.inbound.remove(&token) else {
+            return Err(CommandError::UnknownToken);
+        };
+        let h = inbound.header;
+        let mut buf = self.buffer();
+        buf.reserve(extra + avps.bytes().len());
+        h.answer(result).begin(&mut buf);
+        buf.extend_from_slice(inbound.session.bytes());
+        let mut body = AvpBuf::from_checked(buf);
+        body.push_u32(codes::RESULT_CODE, result.0)
+            .push_str(codes::ORIGIN_HOST, &self.config.local.host)
+            .push_str(codes::ORIGIN_REALM, &self.config.local.realm);
+        if matches!(h.command, command::AA | command::DIAMETER_EAP | command::ACCOUNTING) {
+            body.push_u32(application_id(h.command), h.application);
+        }
+        body.extend(avps).extend(&inbound.proxies);
+        let mut buf = body.into_bytes();
+        Header::finish(&mut buf, 0);
+        self.did("diameter.answer");
+        if let Some(seen) = inbound.key.as_ref().and_then(|k| self.server.seen.get_mut(k)) {
+            *seen = Seen::Answered(buf.clone());
+        }
+        if self.conns.contains_key(&inbound.conn) {
+            self.out.push_back((inbound.conn, StreamOp::Data, buf));
+        } else {
+            self.counters.answer_undeliverable += 1;
+            self.recycle(buf);
+        }
+        Ok(())
+    }
+}
+
+/// Appends Failed-AVP and Error-Message.
+pub(super) fn write_fault(out: &mut AvpBuf, fault: &Fault) {
+    if let Some(avp) = &fault.avp {
+        out.push_group(codes::FAILED_AVP, |g| {
+            g.push_avp(avp);
+        });
+    }
+    out.push_str(codes::ERROR_MESSAGE, fault.what);
+}

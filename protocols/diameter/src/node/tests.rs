@@ -1,0 +1,500 @@
+//! Nodes talking to nodes in virtual time, over a pipe with a delay that can be cut.
+
+use super::*;
+use crate::codes::{self, application};
+use crate::eap::{Dea, Der};
+use crate::message::MessageView;
+use crate::nasreq::{AuthRequestType, NasInfo};
+use crate::peer::automaton::State;
+use crate::peer::capabilities::Application;
+use crate::session::SessionIds;
+use std::collections::BTreeMap;
+use usher_core::{CloseReason, Duration, Seed};
+
+const DELAY: Duration = Duration::from_millis(5);
+
+enum What {
+    Up,
+    Bytes(Vec<u8>),
+    Closed(CloseReason),
+}
+
+/// Nodes, each listening on 10.0.0.(its index).
+struct World {
+    now: Instant,
+    nodes: Vec<Node>,
+    events: Vec<Vec<Event>>,
+    /// (time, order) → (node, connection, what).
+    queue: BTreeMap<(Instant, u64), (usize, ConnId, What)>,
+    order: u64,
+    links: BTreeMap<(usize, ConnId), (usize, ConnId)>,
+    accepted: u32,
+    /// Nodes that answer nothing and refuse connections.
+    dead: Vec<bool>,
+    /// Each message that was sent: from, bytes.
+    sent: Vec<(usize, Vec<u8>)>,
+    /// Cut data into pieces of this many bytes.
+    piece: usize,
+}
+
+fn addr(i: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, i as u8], 3868))
+}
+
+fn config(host: &str) -> Config {
+    let mut c = Config::new(host, "example", &[Application::auth(application::EAP)]);
+    c.local.addresses.push([10, 0, 0, 1].into());
+    c
+}
+
+impl World {
+    fn new(configs: Vec<Config>) -> Self {
+        let n = configs.len();
+        let nodes = configs
+            .into_iter()
+            .enumerate()
+            .map(|(i, c)| Node::new(c, Instant::ZERO, Seed::new(7).secure("node", i as u64)))
+            .collect();
+        Self {
+            now: Instant::ZERO,
+            nodes,
+            events: (0..n).map(|_| Vec::new()).collect(),
+            queue: BTreeMap::new(),
+            order: 0,
+            links: BTreeMap::new(),
+            accepted: 0,
+            dead: vec![false; n],
+            sent: Vec::new(),
+            piece: usize::MAX,
+        }
+    }
+    fn later(&mut self, node: usize, conn: ConnId, what: What) {
+        self.order += 1;
+        self.queue.insert((self.now + DELAY, self.order), (node, conn, what));
+    }
+    fn drain(&mut self, i: usize) {
+        let mut buf = Vec::new();
+        while let Some(t) = self.nodes[i].poll_transmit(self.now, &mut buf) {
+            let Transmit::Stream { conn, op } = t else { panic!("not a stream") };
+            match op {
+                StreamOp::Connect { remote } => {
+                    let to = (0..self.nodes.len()).find(|n| addr(*n) == remote).unwrap();
+                    if self.dead[to] {
+                        self.later(i, conn, What::Closed(CloseReason::Refused));
+                        continue;
+                    }
+                    let theirs = ConnId::incoming(self.accepted);
+                    self.accepted += 1;
+                    self.links.insert((i, conn), (to, theirs));
+                    self.links.insert((to, theirs), (i, conn));
+                    self.later(to, theirs, What::Up);
+                    self.later(i, conn, What::Up);
+                }
+                StreamOp::Data => {
+                    self.sent.push((i, buf.clone()));
+                    if let Some(&(to, theirs)) = self.links.get(&(i, conn)) {
+                        self.later(to, theirs, What::Bytes(buf.clone()));
+                    }
+                }
+                StreamOp::Shutdown | StreamOp::Abort => {
+                    if let Some((to, theirs)) = self.links.remove(&(i, conn)) {
+                        self.links.remove(&(to, theirs));
+                        self.later(to, theirs, What::Closed(CloseReason::Closed));
+                    }
+                }
+                StreamOp::Credit(_) => panic!("no credit is used"),
+            }
+        }
+        while let Some(e) = self.nodes[i].poll_event() {
+            self.events[i].push(e);
+        }
+        while self.nodes[i].poll_work().is_some() {}
+    }
+    fn feed(&mut self, i: usize, conn: ConnId, event: StreamEvent<'_>) {
+        self.nodes[i].handle(self.now, Input::Stream { conn, event });
+        self.drain(i);
+    }
+    fn run(&mut self, until: Duration) {
+        let end = Instant::ZERO + until;
+        loop {
+            let timer = (0..self.nodes.len())
+                .filter(|i| !self.dead[*i])
+                .filter_map(|i| self.nodes[i].poll_timeout().map(|t| (t, i)))
+                .min();
+            let arrival = self.queue.keys().next().copied();
+            match (timer, arrival) {
+                (t, Some(key)) if key.0 <= end && t.is_none_or(|(t, _)| key.0 <= t) => {
+                    self.now = key.0;
+                    let (i, conn, what) = self.queue.remove(&key).unwrap();
+                    if self.dead[i] {
+                        continue;
+                    }
+                    match what {
+                        What::Up => {
+                            self.feed(i, conn, StreamEvent::Connected { remote: addr(i), certificate: None });
+                        }
+                        What::Bytes(b) => {
+                            for piece in b.chunks(self.piece) {
+                                self.feed(i, conn, StreamEvent::Data(piece));
+                            }
+                        }
+                        What::Closed(r) => self.feed(i, conn, StreamEvent::Closed(r)),
+                    }
+                }
+                (Some((t, i)), _) if t <= end => {
+                    self.now = self.now.max(t);
+                    self.nodes[i].handle(self.now, Input::Timeout);
+                    self.drain(i);
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+    fn run_secs(&mut self, s: u64) {
+        self.run(Duration::from_secs(s));
+    }
+    fn command(&mut self, i: usize, c: Command) {
+        self.nodes[i].command(self.now, c).unwrap();
+        self.drain(i);
+    }
+    /// Node `i` loses all its connections, and the others notice.
+    fn cut(&mut self, i: usize) {
+        let links: Vec<_> = self.links.iter().filter(|(k, _)| k.0 == i).map(|(k, v)| (*k, *v)).collect();
+        for (a, b) in links {
+            self.links.remove(&a);
+            self.links.remove(&b);
+            self.feed(b.0, b.1, StreamEvent::Closed(CloseReason::Reset));
+            self.feed(a.0, a.1, StreamEvent::Closed(CloseReason::Reset));
+        }
+    }
+    fn take(&mut self, i: usize) -> Vec<Event> {
+        core::mem::take(&mut self.events[i])
+    }
+    fn state(&self, i: usize) -> State {
+        self.nodes[i].peer_state(PeerId(0)).unwrap()
+    }
+    /// Headers of the messages with this command that node `i` sent.
+    fn sent_by(&self, i: usize, command: u32) -> Vec<crate::Header> {
+        self.sent
+            .iter()
+            .filter(|(n, _)| *n == i)
+            .map(|(_, b)| MessageView::parse(b).unwrap().header())
+            .filter(|h| h.command == command)
+            .collect()
+    }
+}
+
+fn der(token: u64, eap: &[u8]) -> Command {
+    let der = Der {
+        request_type: AuthRequestType::AuthenticateOnly,
+        eap,
+        user_name: Some("anna"),
+        state: None,
+        nas: NasInfo::default(),
+    };
+    let ids = SessionIds::with_boot("c.example", 1).next("");
+    der.request(token, ids, "example".into(), None).into()
+}
+
+fn pair() -> World {
+    World::new(vec![
+        config("c.example").connect_to("s.example", addr(1)),
+        config("s.example").accept("c.example"),
+    ])
+}
+
+/// Answers all requests at node `i` with this code; how many there were.
+fn answer_all(w: &mut World, i: usize, result: ResultCode) -> usize {
+    let mut n = 0;
+    for e in w.take(i) {
+        if let Event::Request { token, message, .. } = e {
+            let der = Der::parse(message.avps.view()).unwrap();
+            let avps = Dea::new(der.request_type, b"reply").avps();
+            w.command(i, Command::Answer { token, result, avps });
+            n += 1;
+        }
+    }
+    n
+}
+
+fn answers(events: &[Event]) -> Vec<(u64, ResultCode)> {
+    events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Answer { token, result, .. } => Some((*token, *result)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn two_rounds_of_eap_even_in_single_bytes() {
+    for piece in [usize::MAX, 1] {
+        let mut w = pair();
+        w.piece = piece;
+        w.command(0, der(1, b"identity"));
+        w.run_secs(1);
+        assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+        assert_eq!(answer_all(&mut w, 1, ResultCode::MULTI_ROUND_AUTH), 1);
+        w.run_secs(2);
+        assert_eq!(answers(&w.take(0)), [(1, ResultCode::MULTI_ROUND_AUTH)]);
+        w.command(0, der(2, b"response"));
+        w.run_secs(3);
+        assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
+        w.run_secs(4);
+        let events = w.take(0);
+        let [Event::Answer { token: 2, result: ResultCode::SUCCESS, avps }] = &events[..] else {
+            panic!("{events:?}")
+        };
+        let dea = Dea::parse(avps.view()).unwrap();
+        assert_eq!((dea.eap, dea.origin_host), (Some(&b"reply"[..]), Some("s.example")));
+        assert_eq!(avps.view().next().map(|a| a.code), Some(codes::SESSION_ID.code));
+        assert_eq!(w.nodes[0].counters().total() + w.nodes[1].counters().total(), 0);
+        assert_eq!(w.nodes[0].pending(), 0);
+    }
+}
+
+#[test]
+fn watchdogs_keep_an_idle_connection() {
+    let mut w = pair();
+    w.run_secs(300);
+    // Each side's watchdog puts off the other's, so that about one goes by each Tw.
+    let dwrs = [0, 1].map(|i| w.sent_by(i, 280).iter().filter(|h| h.flags.is_request()).count());
+    assert!((9..=20).contains(&(dwrs[0] + dwrs[1])), "{dwrs:?}");
+    assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
+}
+
+#[test]
+fn a_silent_peer_is_left_for_the_alternate_with_the_t_flag() {
+    let mut c = config("c.example").connect_to("s1.example", addr(1)).connect_to("s2.example", addr(2));
+    c.request_timeout = None;
+    let servers = ["s1.example", "s2.example"].map(|s| config(s).accept("c.example"));
+    let mut w = World::new([vec![c], servers.to_vec()].concat());
+    w.run_secs(1);
+    w.dead[1] = true;
+    w.command(0, der(1, b"x"));
+    w.run_secs(100);
+    assert_eq!(w.nodes[0].counters().watchdog_timeout, 1);
+    assert_eq!(answer_all(&mut w, 2, ResultCode::SUCCESS), 1);
+    w.run_secs(101);
+    assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
+    let sent = w.sent_by(0, 268);
+    assert_eq!(sent.len(), 2);
+    assert_eq!(sent[0].end_to_end, sent[1].end_to_end);
+    assert_ne!(sent[0].hop_by_hop, sent[1].hop_by_hop);
+    assert!(!sent[0].flags.is_retransmitted() && sent[1].flags.is_retransmitted());
+    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Down));
+}
+
+#[test]
+fn a_lost_connection_comes_back_after_tc_and_its_requests_with_it() {
+    let mut w = pair();
+    w.nodes[0].config.request_timeout = None;
+    w.run_secs(1);
+    w.command(0, der(1, b"x"));
+    w.run_secs(2);
+    w.cut(0);
+    assert_eq!(w.state(0), State::Closed);
+    w.run_secs(31);
+    assert_eq!(w.state(0), State::Closed);
+    w.run_secs(33);
+    assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Reopen));
+    assert_eq!(w.nodes[1].counters().duplicate_request, 1);
+    assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
+    w.run_secs(34);
+    assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
+    w.run_secs(120);
+    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
+}
+
+#[test]
+fn an_answered_request_that_comes_again_is_answered_from_memory() {
+    let mut w = pair();
+    w.nodes[0].config.request_timeout = None;
+    w.run_secs(1);
+    w.command(0, der(1, b"x"));
+    w.run(Duration::from_millis(1006));
+    assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
+    w.cut(0);
+    w.queue.clear();
+    w.run_secs(60);
+    assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
+    assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 0);
+    assert_eq!(w.nodes[1].counters().duplicate_request, 1);
+}
+
+#[test]
+fn without_resending_a_lost_connection_fails_its_requests() {
+    let mut w = pair();
+    w.nodes[0].config.resend_to_same_peer = false;
+    w.run_secs(1);
+    w.command(0, der(1, b"x"));
+    w.run_secs(2);
+    w.cut(0);
+    assert!(w.take(0).contains(&Event::Failed { token: 1, reason: FailReason::ConnectionLost }));
+    assert_eq!(w.nodes[0].pending(), 0);
+}
+
+#[test]
+fn disconnection_in_good_order() {
+    let mut w = pair();
+    w.run_secs(1);
+    w.command(0, Command::Disconnect { peer: PeerId(0), cause: DisconnectCause::DoNotWantToTalkToYou });
+    assert_eq!(w.state(0), State::Closing);
+    w.run_secs(100);
+    assert_eq!((w.state(0), w.state(1)), (State::Closed, State::Closed));
+    assert_eq!(w.sent_by(1, 282).len(), 1);
+    assert_eq!(w.sent_by(0, 257).len(), 1);
+    assert!(w.take(1).contains(&Event::PeerDown { peer: PeerId(0) }));
+    w.command(0, Command::Connect { peer: PeerId(0) });
+    w.run_secs(101);
+    assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+}
+
+#[test]
+fn both_call_at_once_and_the_higher_name_wins() {
+    let mut w = World::new(vec![
+        config("a.example").connect_to("b.example", addr(1)),
+        config("b.example").connect_to("a.example", addr(0)),
+    ]);
+    w.run_secs(5);
+    assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+    assert_eq!(w.links.len(), 2);
+    w.command(0, der(1, b"x"));
+    w.run_secs(6);
+    assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
+}
+
+#[test]
+fn strangers_and_nodes_without_common_ground_are_refused() {
+    let mut w = World::new(vec![config("x.example").connect_to("s.example", addr(1)), config("s.example")]);
+    w.run_secs(1);
+    assert_eq!((w.nodes[1].counters().unknown_peer, w.nodes[0].counters().unknown_peer), (1, 1));
+    assert_eq!(w.state(0), State::Closed);
+
+    let mut s = config("s.example").accept("c.example");
+    s.local.applications = vec![Application::acct(3)];
+    let mut w = World::new(vec![config("c.example").connect_to("s.example", addr(1)), s]);
+    w.run_secs(1);
+    assert_eq!(
+        (w.nodes[1].counters().no_common_application, w.nodes[0].counters().no_common_application),
+        (1, 1)
+    );
+    assert_eq!((w.state(0), w.state(1)), (State::Closed, State::Closed));
+
+    let mut s = config("s.example");
+    s.accept_unknown = true;
+    let mut w = World::new(vec![config("c.example").connect_to("s.example", addr(1)), s]);
+    w.run_secs(1);
+    assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+}
+
+#[test]
+fn requests_time_out_and_are_bounded() {
+    let mut w = pair();
+    w.dead[1] = true;
+    w.nodes[0].config.max_pending = 2;
+    w.command(0, der(1, b"x"));
+    w.command(0, der(2, b"x"));
+    assert!(matches!(w.nodes[0].command(w.now, der(3, b"x")), Err(CommandError::Full(_))));
+    w.run_secs(31);
+    let failed = |token| Event::Failed { token, reason: FailReason::TimedOut };
+    assert_eq!(w.take(0), [failed(1), failed(2)]);
+    assert_eq!(w.nodes[0].pending(), 0);
+    assert!(w.nodes[0].counters().connect_failed >= 1);
+}
+
+#[test]
+fn requests_that_are_not_for_us_get_the_rfcs_answer() {
+    let mut w = pair();
+    w.run_secs(1);
+    let Command::Request(base) = der(0, b"x") else { unreachable!() };
+    let mut looped = base.avps.clone();
+    looped.push_str(codes::ROUTE_RECORD, "S.example");
+    for (token, request) in [
+        (3003, Request { destination_realm: "elsewhere".into(), ..base.clone() }),
+        (3002, Request { destination_host: Some("other.example".into()), ..base.clone() }),
+        (3005, Request { avps: looped, ..base.clone() }),
+    ] {
+        w.command(0, Request { token, ..request }.into());
+    }
+    w.nodes[1].config.max_inbound = 0;
+    w.command(0, Request { token: 3004, ..base.clone() }.into());
+    w.command(0, Request { token: 1, application: 4, ..base }.into());
+    w.run_secs(2);
+    let events = w.take(0);
+    assert!(events.contains(&Event::Failed { token: 1, reason: FailReason::NoRoute }));
+    let got = answers(&events);
+    assert_eq!(got.len(), 4);
+    assert!(got.iter().all(|(token, code)| u64::from(code.0) == *token), "{got:?}");
+    assert!(w.sent_by(1, 268).iter().all(|h| h.flags.is_error()));
+}
+
+#[test]
+fn a_service_rejects_with_failed_avp() {
+    let mut w = pair();
+    w.run_secs(1);
+    let Command::Request(r) = der(5, b"x") else { unreachable!() };
+    w.command(0, Request { avps: AvpBuf::new(), ..r }.into());
+    w.run_secs(2);
+    let Some(Event::Request { token, message, .. }) = w.take(1).pop() else { panic!() };
+    let fault = Der::parse(message.avps.view()).unwrap_err();
+    w.command(1, Command::Reject { token, fault: fault.clone() });
+    assert_eq!(w.nodes[1].command(w.now, Command::Reject { token, fault }), Err(CommandError::UnknownToken));
+    w.run_secs(3);
+    let events = w.take(0);
+    let Some(Event::Answer { result: ResultCode::MISSING_AVP, avps, .. }) = events.last() else {
+        panic!("{events:?}")
+    };
+    let failed = avps.view().get(codes::FAILED_AVP).unwrap().grouped().unwrap().next().unwrap();
+    assert_eq!(failed.code, codes::AUTH_REQUEST_TYPE.code);
+}
+
+#[test]
+fn garbage_ends_a_connection_and_is_counted() {
+    let mut w = pair();
+    w.run_secs(1);
+    let conn = ConnId::incoming(99);
+    w.feed(1, conn, StreamEvent::Connected { remote: addr(0), certificate: None });
+    w.feed(1, conn, StreamEvent::Data(b"GET / HTTP/1.1\r\n\r\n"));
+    assert_eq!(w.nodes[1].counters().unframable, 1);
+    let silent = ConnId::incoming(100);
+    w.feed(1, silent, StreamEvent::Connected { remote: addr(0), certificate: None });
+    w.run_secs(20);
+    assert_eq!(w.nodes[1].counters().not_a_cer, 1);
+    assert_eq!(w.state(1), State::ROpen);
+}
+
+#[test]
+fn without_watchdog_nothing_is_sent_while_idle() {
+    let mut configs =
+        vec![config("c.example").connect_to("s.example", addr(1)), config("s.example").accept("c.example")];
+    configs.iter_mut().for_each(|c| c.watchdog = None);
+    let mut w = World::new(configs);
+    w.run_secs(600);
+    assert!(w.sent_by(0, 280).is_empty());
+    w.cut(0);
+    w.run_secs(700);
+    assert_eq!(w.nodes[0].watchdog_state(PeerId(0)), Some(watchdog::State::Okay));
+}
+
+proptest::proptest! {
+    #[test]
+    fn arbitrary_bytes_on_an_open_connection_never_panic(data in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..80), command in 0u32..300) {
+        let mut w = pair();
+        w.run_secs(1);
+        let (&(_, conn), _) = w.links.iter().find(|(k, _)| k.0 == 1).unwrap();
+        let mut bytes = data.clone();
+        bytes.resize(20 + data.len() / 4 * 4, 0);
+        bytes[0] = 1;
+        let n = (bytes.len() as u32).to_be_bytes();
+        bytes[1..4].copy_from_slice(&n[1..]);
+        bytes[5..8].copy_from_slice(&command.to_be_bytes()[1..]);
+        w.feed(1, conn, StreamEvent::Data(&bytes));
+        w.feed(1, conn, StreamEvent::Data(&data));
+        w.run_secs(2);
+    }
+}

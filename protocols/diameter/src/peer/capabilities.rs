@@ -1,0 +1,192 @@
+//! The capabilities exchange (RFC 6733 §5.3): what CER and CEA say, and what two nodes have in common.
+
+use crate::avp::{AvpBuf, Avps};
+use crate::codes::{self, application};
+use crate::error::{Fault, ResultCode};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// An application that a node speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Application {
+    /// Application-Id.
+    pub id: u32,
+    /// Announced by Acct-Application-Id instead of Auth-Application-Id.
+    pub accounting: bool,
+    /// Announced within Vendor-Specific-Application-Id of this vendor, unless 0.
+    pub vendor: u32,
+}
+
+impl Application {
+    /// An authentication or authorisation application of the IETF.
+    pub const fn auth(id: u32) -> Self {
+        Self { id, accounting: false, vendor: 0 }
+    }
+    /// An accounting application of the IETF.
+    pub const fn acct(id: u32) -> Self {
+        Self { id, accounting: true, vendor: 0 }
+    }
+}
+
+/// What a node says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// Origin-Host.
+    pub host: String,
+    /// Origin-Realm.
+    pub realm: String,
+    /// Host-IP-Address, one or more.
+    pub addresses: Vec<IpAddr>,
+    /// Vendor-Id.
+    pub vendor: u32,
+    /// Product-Name.
+    pub product: String,
+    /// Firmware-Revision, if any.
+    pub firmware: Option<u32>,
+    /// Origin-State-Id, if any: grows at each restart that lost sessions.
+    pub origin_state: Option<u32>,
+    /// The applications.
+    pub applications: Vec<Application>,
+}
+
+impl Capabilities {
+    /// Appends the AVPs of a CER; a CEA has its Result-Code before them.
+    pub fn emit(&self, out: &mut AvpBuf) {
+        out.push_str(codes::ORIGIN_HOST, &self.host).push_str(codes::ORIGIN_REALM, &self.realm);
+        for &a in &self.addresses {
+            out.push_address(codes::HOST_IP_ADDRESS, a);
+        }
+        out.push_u32(codes::VENDOR_ID, self.vendor).push_str(codes::PRODUCT_NAME, &self.product);
+        if let Some(id) = self.origin_state {
+            out.push_u32(codes::ORIGIN_STATE_ID, id);
+        }
+        for a in self.applications.iter().filter(|a| a.vendor != 0) {
+            out.push_u32(codes::SUPPORTED_VENDOR_ID, a.vendor);
+        }
+        for a in &self.applications {
+            let id = if a.accounting { codes::ACCT_APPLICATION_ID } else { codes::AUTH_APPLICATION_ID };
+            if a.vendor == 0 {
+                out.push_u32(id, a.id);
+            } else {
+                out.push_group(codes::VENDOR_SPECIFIC_APPLICATION_ID, |g| {
+                    g.push_u32(codes::VENDOR_ID, a.vendor).push_u32(id, a.id);
+                });
+            }
+        }
+        if let Some(v) = self.firmware {
+            out.push_u32(codes::FIRMWARE_REVISION, v);
+        }
+    }
+
+    /// Reads the AVPs of a CER or CEA.
+    ///
+    /// # Errors
+    /// A required AVP is missing (5005) or a value cannot be (5004, 5014).
+    pub fn parse(avps: Avps<'_>) -> Result<Self, Fault> {
+        let mut c = Self {
+            host: avps.require(codes::ORIGIN_HOST)?.identity()?.to_string(),
+            realm: avps.require(codes::ORIGIN_REALM)?.identity()?.to_string(),
+            addresses: Vec::new(),
+            vendor: avps.require(codes::VENDOR_ID)?.u32()?,
+            product: avps.require(codes::PRODUCT_NAME)?.utf8()?.to_string(),
+            firmware: avps.get(codes::FIRMWARE_REVISION).map(|a| a.u32()).transpose()?,
+            origin_state: avps.get(codes::ORIGIN_STATE_ID).map(|a| a.u32()).transpose()?,
+            applications: Vec::new(),
+        };
+        avps.require(codes::HOST_IP_ADDRESS)?;
+        for a in avps.all(codes::HOST_IP_ADDRESS) {
+            if let crate::data::AvpAddress::Ip(ip) = a.address()? {
+                c.addresses.push(ip);
+            }
+        }
+        c.read_applications(avps, 0)?;
+        for group in avps.all(codes::VENDOR_SPECIFIC_APPLICATION_ID) {
+            let inner = group.grouped()?;
+            let vendor = inner.require(codes::VENDOR_ID)?.u32()?;
+            c.read_applications(inner, vendor)?;
+        }
+        Ok(c)
+    }
+
+    fn read_applications(&mut self, avps: Avps<'_>, vendor: u32) -> Result<(), Fault> {
+        for a in avps {
+            let accounting = a.is(codes::ACCT_APPLICATION_ID);
+            if accounting || a.is(codes::AUTH_APPLICATION_ID) {
+                self.applications.push(Application { id: a.u32()?, accounting, vendor });
+            }
+        }
+        Ok(())
+    }
+
+    /// True when both speak this application, or one relays any.
+    pub fn speaks(&self, application: u32) -> bool {
+        self.applications.iter().any(|a| a.id == application || a.id == application::RELAY)
+    }
+
+    /// Whether a connection makes sense.
+    ///
+    /// # Errors
+    /// 5010 when no application is common and neither side is a relay.
+    pub fn check_common(&self, other: &Self) -> Result<(), Fault> {
+        let relays = |c: &Self| c.applications.iter().any(|a| a.id == application::RELAY);
+        let common = self
+            .applications
+            .iter()
+            .any(|a| other.applications.iter().any(|b| (a.id, a.accounting) == (b.id, b.accounting)));
+        if common || relays(self) || relays(other) {
+            Ok(())
+        } else {
+            Err(Fault::new(ResultCode::NO_COMMON_APPLICATION, "no application in common"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> Capabilities {
+        Capabilities {
+            host: "a.example".into(),
+            realm: "example".into(),
+            addresses: vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
+            vendor: 0,
+            product: "test".into(),
+            firmware: Some(3),
+            origin_state: Some(7),
+            applications: vec![
+                Application::auth(5),
+                Application::acct(3),
+                Application { id: 16_777_251, accounting: false, vendor: 10_415 },
+            ],
+        }
+    }
+
+    #[test]
+    fn capabilities_survive_the_wire() {
+        let mut out = AvpBuf::new();
+        node().emit(&mut out);
+        assert_eq!(Capabilities::parse(out.view()).unwrap(), node());
+    }
+
+    #[test]
+    fn common_applications() {
+        let a = node();
+        let mut b = node();
+        b.applications = vec![Application::auth(1)];
+        assert_eq!(a.check_common(&b).unwrap_err().code, ResultCode::NO_COMMON_APPLICATION);
+        b.applications = vec![Application::acct(5)];
+        assert!(a.check_common(&b).is_err());
+        b.applications = vec![Application::auth(application::RELAY)];
+        assert!(a.check_common(&b).is_ok());
+    }
+
+    #[test]
+    fn a_missing_avp_is_named() {
+        let mut out = AvpBuf::new();
+        out.push_str(codes::ORIGIN_HOST, "a.example");
+        let fault = Capabilities::parse(out.view()).unwrap_err();
+        assert_eq!((fault.code, fault.avp.unwrap().code), (ResultCode::MISSING_AVP, 296));
+    }
+}
