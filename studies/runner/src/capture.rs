@@ -1,0 +1,56 @@
+//! Captures of a run as pcapng.
+
+use crate::world::Captured;
+use std::any::Any;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+use usher_core::Instant;
+use usher_observe::pcapng::{Capture, LinkType};
+use usher_sim::Tap;
+
+/// Keeps the packets of a run in memory until it ends: a reader wants the TLS secrets, which are known
+/// only then, before the packets that they decrypt.
+#[derive(Debug, Default)]
+pub struct Packets {
+    bytes: Vec<u8>,
+    packets: Vec<(Instant, u16, usize)>,
+}
+
+impl Tap for Packets {
+    fn packet(&mut self, now: Instant, interface: u16, _outward: bool, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.packets.push((now, interface, self.bytes.len()));
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Writes a finished run's capture, which was made with a [`Packets`] tap.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(captured: Captured, path: &Path) -> io::Result<()> {
+    let Captured { tap, interfaces, key_log, radius_secret } = captured;
+    let Ok(taken) = tap.into_any().downcast::<Packets>() else { return Ok(()) };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let secret = format!("RADIUS secret: {radius_secret}");
+    let mut capture = Capture::new(BufWriter::new(File::create(path)?), &["Simulated by Usher", &secret])?;
+    for (name, ethernet) in &interfaces {
+        let link = if *ethernet { LinkType::Ethernet } else { LinkType::Raw };
+        capture.interface(name, link, &[])?;
+    }
+    if !key_log.is_empty() {
+        capture.tls_secrets(&key_log)?;
+    }
+    let mut from = 0;
+    for (at, interface, to) in taken.packets {
+        capture.packet(u32::from(interface), at, &taken.bytes[from..to], None)?;
+        from = to;
+    }
+    capture.finish()?;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! The sweep's runner on the simulator.
+
+use crate::capture::{self, Packets};
+use crate::sweep::{Facts, Outcome, RunError, Runner, Task};
+use crate::world::World;
+use usher_scenario::Plan;
+use usher_sim::Tap;
+
+/// Runs the points of a plan on the simulator.
+#[derive(Debug)]
+pub struct SimRunner<'a> {
+    plan: &'a Plan,
+    links: Vec<String>,
+}
+
+impl<'a> SimRunner<'a> {
+    /// A runner for this plan's points. A capture holds the links of these names; of none, those that the
+    /// study's `[capture]` names, or else all.
+    pub fn new(plan: &'a Plan, links: Vec<String>) -> Self {
+        Self { plan, links }
+    }
+}
+
+impl Runner for SimRunner<'_> {
+    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+        let point =
+            self.plan.points.get(task.index).ok_or_else(|| RunError::new("no such point in the plan"))?;
+        let scenario = &point.scenario;
+        let links = match (&self.links[..], &scenario.capture.links[..]) {
+            ([], []) => scenario.links.iter().map(|(name, _)| name.to_owned()).collect(),
+            ([], named) => named.to_vec(),
+            (asked, _) => asked.to_vec(),
+        };
+        let tap = task.capture.map(|_| Box::<Packets>::default() as Box<dyn Tap>);
+        let world = World::new(scenario, point.seed(task.replication), &links, tap).map_err(RunError::new)?;
+        let result = world.run();
+        if let (Some(path), Some(captured)) = (task.capture, result.capture) {
+            capture::write(captured, path)
+                .map_err(|e| RunError(format!("cannot write the capture {}: {e}", path.display())))?;
+        }
+        let facts = Facts {
+            packet_hops: result.packet_hops,
+            wall_s: result.wall_s,
+            peak_rss_bytes: result.peak_rss_bytes,
+        };
+        Ok(Outcome { metrics: result.metrics, facts })
+    }
+}

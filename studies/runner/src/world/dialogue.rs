@@ -1,0 +1,488 @@
+//! The plain dialogue: rounds of a request and an answer of given sizes, over TCP or UDP.
+//!
+//! Messages over TCP are lengths without bytes. Requests of one connection are answered in their order, so
+//! both sides know what comes next by counting; where the rounds of several dialogues with different sizes
+//! share a connection, the server learns their order from the [`Script`] that its clients keep: the
+//! simulator's stand-in for the framing that a real protocol would have.
+
+use super::arrivals::ArrivalProcess;
+use super::{End, Report};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use usher_core::timer::TimerQueue;
+use usher_core::{ConnId, Duration, Instant, Rng, Work};
+use usher_scenario::model::{self, Connection, DialogueTransport, Repeats, TimeLaw};
+use usher_sim::{Context, Delivery, HostId, Payload, StreamDelivery};
+
+/// The port that dialogue servers listen on.
+pub(super) const PORT: u16 = 7;
+/// In a UDP message: the dialogue and the round it belongs to.
+const HEADER: usize = 12;
+
+/// Which rounds follow on each client's persistent connection, where that is not always the same one.
+pub(super) type Script = Rc<RefCell<BTreeMap<HostId, VecDeque<u32>>>>;
+
+/// What client and server have in common.
+#[derive(Debug)]
+pub(super) struct Rules {
+    transport: DialogueTransport,
+    connection: Connection,
+    /// Request and answer bytes of each round, repetitions written out.
+    rounds: Vec<(u32, u32)>,
+    uniform: bool,
+    turnaround: TimeLaw,
+    think: TimeLaw,
+    give_up: Option<Duration>,
+    repeats: Option<(Duration, u32)>,
+    reconnect: Duration,
+    script: Script,
+}
+
+impl Rules {
+    pub(super) fn new(d: &model::Dialogue, reconnect: Duration) -> Rc<Self> {
+        let once: Vec<(u32, u32)> =
+            d.rounds.iter().map(|r| (r.request.bytes() as u32, r.answer.bytes() as u32)).collect();
+        let rounds = once.repeat(d.repeat.get() as usize);
+        Rc::new(Self {
+            transport: d.transport,
+            connection: d.connection,
+            uniform: rounds.windows(2).all(|w| w[0] == w[1]),
+            rounds,
+            turnaround: d.turnaround.clone(),
+            think: d.think.clone(),
+            give_up: d.give_up.get().map(|t| t.get()),
+            repeats: match &d.retransmission {
+                Repeats::None => None,
+                Repeats::Fixed { interval, count } => Some((interval.get(), count.get())),
+            },
+            reconnect,
+            script: Script::default(),
+        })
+    }
+
+    fn scripted(&self) -> bool {
+        !self.uniform && self.connection == Connection::Persistent
+    }
+}
+
+fn header(dialogue: u64, round: u32, len: u32) -> Payload {
+    let mut bytes = [0; HEADER];
+    bytes[..8].copy_from_slice(&dialogue.to_be_bytes());
+    bytes[8..].copy_from_slice(&round.to_be_bytes());
+    Payload { len, bytes: Some(bytes.as_slice().into()) }
+}
+
+fn parse_header(payload: &Payload) -> Option<(u64, u32)> {
+    let (dialogue, rest) = payload.as_slice().split_first_chunk::<8>()?;
+    let (round, _) = rest.split_first_chunk::<4>()?;
+    Some((u64::from_be_bytes(*dialogue), u32::from_be_bytes(*round)))
+}
+
+/// A dialogue that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Dialogue {
+    began: Instant,
+    round: u32,
+    /// Transmissions of the present request.
+    sent: u32,
+    /// When the present request is sent (again), if that is planned.
+    due: Option<Instant>,
+    conn: Option<ConnId>,
+}
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Client {
+    rules: Rc<Rules>,
+    host: HostId,
+    server: HostId,
+    arrivals: ArrivalProcess,
+    rng: Rng,
+    /// Dialogues by number, from `first` on; `None` has ended.
+    dialogues: VecDeque<Option<Dialogue>>,
+    first: u64,
+    due: TimerQueue<u64>,
+    /// The persistent connection, its number, and whether it is open or opening.
+    connections: u32,
+    connected: bool,
+    reconnect_at: Option<Instant>,
+    /// Dialogues whose answers are outstanding on the persistent connection, and their sizes, in order.
+    expected: VecDeque<(u64, u32)>,
+    received: u32,
+    /// Bytes of answer received on a dialogue's own connection.
+    own: BTreeMap<ConnId, (u64, u32)>,
+}
+
+impl Client {
+    pub(super) fn new(
+        rules: Rc<Rules>,
+        host: HostId,
+        server: HostId,
+        arrivals: ArrivalProcess,
+        rng: Rng,
+    ) -> Self {
+        Self {
+            rules,
+            host,
+            server,
+            arrivals,
+            rng,
+            dialogues: VecDeque::new(),
+            first: 0,
+            due: TimerQueue::new(),
+            connections: 0,
+            connected: false,
+            reconnect_at: None,
+            expected: VecDeque::new(),
+            received: 0,
+            own: BTreeMap::new(),
+        }
+    }
+
+    fn persistent(&self) -> bool {
+        self.rules.transport == DialogueTransport::Tcp && self.rules.connection == Connection::Persistent
+    }
+
+    fn get(&mut self, id: u64) -> Option<&mut Dialogue> {
+        self.dialogues.get_mut(id.checked_sub(self.first)? as usize)?.as_mut()
+    }
+
+    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        match delivery {
+            Delivery::Start if self.persistent() => self.open(ctx),
+            Delivery::Timer => self.timer(ctx),
+            Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
+            Delivery::Datagram { payload, .. } => {
+                if let Some((id, round)) = parse_header(&payload)
+                    && self.get(id).is_some_and(|d| d.round == round)
+                {
+                    self.answered(ctx, id);
+                }
+            }
+            Delivery::Start | Delivery::Frame { .. } => {}
+        }
+        ctx.set_timer(self.next_timer());
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let give_up = self.rules.give_up.and_then(|after| {
+            // The front is the oldest that has not ended: what has ended leaves the front at once.
+            self.dialogues.front()?.as_ref().map(|d| d.began + after)
+        });
+        [self.arrivals.next(), self.due.next(), give_up, self.reconnect_at].into_iter().flatten().min()
+    }
+
+    fn timer(&mut self, ctx: &mut Context<'_, Report>) {
+        let now = ctx.now();
+        if self.reconnect_at.is_some_and(|at| at <= now) {
+            self.open(ctx);
+        }
+        while let Some((_, id)) = self.due.pop_due(now) {
+            self.request(ctx, id);
+        }
+        if let Some(after) = self.rules.give_up {
+            while let Some(Some(d)) = self.dialogues.front()
+                && d.began + after <= now
+            {
+                self.end(ctx, self.first, false);
+            }
+        }
+        while self.arrivals.take(now) {
+            let id = self.first + self.dialogues.len() as u64;
+            self.dialogues.push_back(Some(Dialogue { began: now, round: 0, sent: 0, due: None, conn: None }));
+            ctx.report(Report::Begun);
+            self.request(ctx, id);
+        }
+    }
+
+    fn open(&mut self, ctx: &mut Context<'_, Report>) {
+        self.reconnect_at = None;
+        self.connected = true;
+        self.expected.clear();
+        self.received = 0;
+        if self.rules.scripted() {
+            self.rules.script.borrow_mut().insert(self.host, VecDeque::new());
+        }
+        ctx.connect(ConnId::outgoing(self.connections), self.server, PORT);
+        let unsent = |d: &Dialogue| d.sent == 0 && d.due.is_none();
+        let waiting: Vec<u64> = (self.first..)
+            .zip(&self.dialogues)
+            .filter_map(|(id, d)| d.as_ref().is_some_and(unsent).then_some(id))
+            .collect();
+        for id in waiting {
+            self.request(ctx, id);
+        }
+    }
+
+    /// Sends the request of a dialogue's present round.
+    fn request(&mut self, ctx: &mut Context<'_, Report>, id: u64) {
+        let rules = self.rules.clone();
+        let persistent = self.persistent();
+        let (server, connected, connections) = (self.server, self.connected, self.connections);
+        let Some(d) = self.get(id) else { return };
+        d.due = None;
+        let (bytes, answer) = rules.rounds[d.round as usize];
+        let round = d.round;
+        ctx.work(Work { label: "dialogue.request", units: 1 });
+        match rules.transport {
+            DialogueTransport::Udp => {
+                if rules.repeats.is_some_and(|(_, count)| d.sent >= count) {
+                    self.end(ctx, id, false);
+                    return;
+                }
+                if d.sent > 0 {
+                    ctx.report(Report::Retransmissions(1));
+                }
+                d.sent += 1;
+                if let Some((interval, _)) = rules.repeats {
+                    let at = ctx.now() + interval;
+                    d.due = Some(at);
+                    self.due.insert(at, id);
+                }
+                ctx.send_datagram(0, server, PORT, header(id, round, bytes));
+            }
+            DialogueTransport::Tcp if persistent => {
+                // Without a connection it waits for the next one.
+                if !connected {
+                    return;
+                }
+                d.sent = 1;
+                self.expected.push_back((id, answer));
+                if rules.scripted()
+                    && let Some(script) = rules.script.borrow_mut().get_mut(&self.host)
+                {
+                    script.push_back(round);
+                }
+                ctx.write(ConnId::outgoing(connections), Payload::counted(bytes));
+            }
+            DialogueTransport::Tcp => {
+                let conn = match d.conn {
+                    Some(conn) => conn,
+                    None => {
+                        let conn = ConnId::outgoing(connections);
+                        d.conn = Some(conn);
+                        self.connections += 1;
+                        self.own.insert(conn, (id, 0));
+                        ctx.connect(conn, server, PORT);
+                        conn
+                    }
+                };
+                ctx.write(conn, Payload::counted(bytes));
+            }
+        }
+    }
+
+    fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
+        match event {
+            StreamDelivery::Connected { .. } => {}
+            StreamDelivery::Data(payload) if self.persistent() => {
+                self.received += payload.len;
+                while let Some(&(id, size)) = self.expected.front()
+                    && self.received >= size
+                {
+                    self.received -= size;
+                    self.expected.pop_front();
+                    // Nobody waits for it if the dialogue was given up.
+                    self.answered(ctx, id);
+                }
+            }
+            StreamDelivery::Data(payload) => {
+                let Some((id, received)) = self.own.get_mut(&conn) else { return };
+                *received += payload.len;
+                let (id, got) = (*id, *received);
+                let rounds = &self.rules.rounds;
+                let Some(round) =
+                    self.dialogues.get((id - self.first) as usize).and_then(|d| d.map(|d| d.round))
+                else {
+                    return;
+                };
+                let size = rounds[round as usize].1;
+                if got >= size {
+                    if let Some((_, received)) = self.own.get_mut(&conn) {
+                        *received -= size;
+                    }
+                    self.answered(ctx, id);
+                }
+            }
+            StreamDelivery::Closed(_) if self.persistent() => {
+                self.connected = false;
+                self.connections += 1;
+                self.reconnect_at = Some(ctx.now() + self.rules.reconnect);
+                for (id, _) in std::mem::take(&mut self.expected) {
+                    self.end(ctx, id, false);
+                }
+            }
+            StreamDelivery::Closed(_) => {
+                if let Some((id, _)) = self.own.remove(&conn) {
+                    self.end(ctx, id, false);
+                }
+            }
+        }
+    }
+
+    /// The present round of a dialogue has its answer.
+    fn answered(&mut self, ctx: &mut Context<'_, Report>, id: u64) {
+        let now = ctx.now();
+        let rounds = self.rules.rounds.len() as u32;
+        let Some(d) = self.get(id) else { return };
+        if let Some(at) = d.due.take() {
+            self.due.remove(at, id);
+        }
+        let Some(d) = self.get(id) else { return };
+        d.round += 1;
+        d.sent = 0;
+        if d.round == rounds {
+            self.end(ctx, id, true);
+            return;
+        }
+        let think = self.rules.think.draw(&mut self.rng);
+        if think.is_zero() {
+            self.request(ctx, id);
+        } else if let Some(d) = self.get(id) {
+            d.due = Some(now + think);
+            self.due.insert(now + think, id);
+        }
+    }
+
+    fn end(&mut self, ctx: &mut Context<'_, Report>, id: u64, success: bool) {
+        let Some(slot) = id.checked_sub(self.first).and_then(|i| self.dialogues.get_mut(i as usize)) else {
+            return;
+        };
+        let Some(d) = slot.take() else { return };
+        while let Some(None) = self.dialogues.front() {
+            self.dialogues.pop_front();
+            self.first += 1;
+        }
+        if let Some(at) = d.due {
+            self.due.remove(at, id);
+        }
+        if let Some(conn) = d.conn
+            && self.own.remove(&conn).is_some()
+        {
+            if success { ctx.shutdown(conn) } else { ctx.abort(conn) }
+        }
+        let end = if success { End::Completed } else { End::Failed };
+        ctx.report(Report::Ended { began: d.began, end });
+        self.arrivals.ended(ctx.now());
+    }
+}
+
+/// What a server knows of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    client: HostId,
+    received: u32,
+    round: u32,
+}
+
+/// An answer that waits for the turnaround.
+#[derive(Debug)]
+enum Answer {
+    Stream { conn: ConnId, bytes: u32 },
+    Datagram { to: HostId, port: u16, payload: Payload },
+}
+
+/// One server.
+#[derive(Debug)]
+pub(super) struct Server {
+    rules: Rc<Rules>,
+    rng: Rng,
+    conns: Vec<Option<Served>>,
+    waiting: TimerQueue<u64>,
+    answers: BTreeMap<u64, Answer>,
+    next: u64,
+}
+
+impl Server {
+    pub(super) fn new(rules: Rc<Rules>, rng: Rng) -> Self {
+        Self { rules, rng, conns: Vec::new(), waiting: TimerQueue::new(), answers: BTreeMap::new(), next: 0 }
+    }
+
+    pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        match delivery {
+            Delivery::Timer => {
+                while let Some((_, n)) = self.waiting.pop_due(ctx.now()) {
+                    if let Some(answer) = self.answers.remove(&n) {
+                        send(ctx, answer);
+                    }
+                }
+                ctx.set_timer(self.waiting.next());
+            }
+            Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
+            Delivery::Datagram { from, from_port, payload, .. } => {
+                let Some((id, round)) = parse_header(&payload) else { return };
+                let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
+                ctx.work(Work { label: "dialogue.answer", units: 1 });
+                let payload = header(id, round, bytes);
+                self.answer(ctx, Answer::Datagram { to: from, port: from_port, payload });
+            }
+            Delivery::Start | Delivery::Frame { .. } => {}
+        }
+    }
+
+    fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
+        let index = conn.index() as usize;
+        match event {
+            StreamDelivery::Connected { remote, .. } => {
+                if self.conns.len() <= index {
+                    self.conns.resize(index + 1, None);
+                }
+                self.conns[index] = Some(Served { client: remote, received: 0, round: 0 });
+            }
+            StreamDelivery::Data(payload) => {
+                let Some(Some(served)) = self.conns.get_mut(index) else { return };
+                served.received += payload.len;
+                loop {
+                    let Some(Some(served)) = self.conns.get_mut(index) else { return };
+                    let round = if self.rules.scripted() {
+                        let script = self.rules.script.borrow();
+                        match script.get(&served.client).and_then(VecDeque::front) {
+                            Some(round) => *round,
+                            None => return,
+                        }
+                    } else {
+                        served.round % self.rules.rounds.len() as u32
+                    };
+                    let (request, bytes) = self.rules.rounds[round as usize];
+                    if served.received < request {
+                        return;
+                    }
+                    served.received -= request;
+                    served.round = round + 1;
+                    if self.rules.scripted()
+                        && let Some(script) = self.rules.script.borrow_mut().get_mut(&served.client)
+                    {
+                        script.pop_front();
+                    }
+                    ctx.work(Work { label: "dialogue.answer", units: 1 });
+                    self.answer(ctx, Answer::Stream { conn, bytes });
+                }
+            }
+            StreamDelivery::Closed(_) => {
+                if let Some(slot) = self.conns.get_mut(index) {
+                    *slot = None;
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, ctx: &mut Context<'_, Report>, answer: Answer) {
+        let turnaround = self.rules.turnaround.draw(&mut self.rng);
+        if turnaround.is_zero() {
+            send(ctx, answer);
+            return;
+        }
+        self.answers.insert(self.next, answer);
+        self.waiting.insert(ctx.now() + turnaround, self.next);
+        self.next += 1;
+        ctx.set_timer(self.waiting.next());
+    }
+}
+
+fn send(ctx: &mut Context<'_, Report>, answer: Answer) {
+    match answer {
+        Answer::Stream { conn, bytes } => ctx.write(conn, Payload::counted(bytes)),
+        Answer::Datagram { to, port, payload } => ctx.send_datagram(0, to, port, payload),
+    }
+}

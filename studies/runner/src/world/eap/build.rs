@@ -1,0 +1,177 @@
+//! Stations, NASes and AAA servers of a scenario.
+
+use super::super::arrivals::{ArrivalProcess, budget};
+use super::super::machine::Place;
+use super::super::topology::Topology;
+use super::super::{Plan, Role, WorldError};
+use super::nas::NasRole;
+use super::server::ServerRole;
+use super::station::{Proof, StationRole, Supplicant};
+use super::tls::{KeyLog, Tls};
+use super::{Agenda, PASSWORD, SECRET, WRONG_PASSWORD, identity};
+use std::rc::Rc;
+use std::sync::Arc;
+use usher_aaa::{AaaServer, Method, User, UserSource, Users};
+use usher_core::Duration;
+use usher_nas::authenticator::{self, Authenticator};
+use usher_nas::station::{self, Credentials, Station};
+use usher_nas::{AaaConfig, MacAddress, NasIdentity, RadiusConfig};
+use usher_radius::auth::Secret;
+use usher_radius::client::{self, Retransmission};
+use usher_scenario::model::{Aaa, Eap, EapMethod, RadiusRetransmission};
+use usher_sim::HostId;
+
+/// RADIUS authentication (RFC 2865 §3).
+const RADIUS_PORT: u16 = 1812;
+
+/// Puts the workload's roles on the topology's hosts.
+pub(in super::super) fn build(
+    plan: &mut Plan<'_>,
+    topology: &Topology,
+    eap: &Eap,
+    key_log: &KeyLog,
+) -> Result<(), WorldError> {
+    let tls = match eap.method {
+        EapMethod::EapMd5 => None,
+        EapMethod::EapTls => Some(Tls::new(&eap.eap_tls, key_log)?),
+    };
+    let stations = topology.group(&eap.stations)?;
+    let nases = topology.group(&eap.nas)?;
+    let servers = topology.group(&eap.server)?;
+    for (i, &host) in servers.iter().enumerate() {
+        server(plan, eap, tls.as_ref(), stations.len(), i as u64, host)?;
+    }
+
+    let proof = Rc::new(match &tls {
+        None => Proof {
+            right: Credentials::Password(PASSWORD.to_vec()),
+            wrong: Credentials::Password(WRONG_PASSWORD.to_vec()),
+        },
+        Some(_) => unreachable!(),
+    });
+    let local = eap.stations == eap.nas;
+    let shared = budget(&eap.arrivals);
+    let supplicant = |plan: &Plan<'_>, index: u64, host: HostId| {
+        let arrivals = ArrivalProcess::new(
+            &eap.arrivals,
+            index,
+            stations.len() as u64,
+            plan.end,
+            shared.clone(),
+            plan.seed.stream("arrivals", index),
+        );
+        let chance = plan.seed.stream("credentials", index);
+        let mut config = station::Config::new(MacAddress(host.mac(0)));
+        config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
+        Supplicant {
+            station: Station::new(config, plan.seed.secure("station", index)),
+            agenda: Agenda::new(arrivals, chance, eap.wrong_credentials.get()),
+            identity: identity(index, &eap.realm),
+            proof: proof.clone(),
+        }
+    };
+    for (i, &host) in nases.iter().enumerate() {
+        let index = i as u64;
+        let server = servers[i % servers.len()];
+        let nas = authenticator(plan, eap, index, host, server)?;
+        let place = Place { host, version: plan.version };
+        let station = local.then(|| supplicant(plan, index, host));
+        let app = plan.role(host, Role::Nas(Box::new(NasRole::new(place, nas, station))));
+        plan.builder.take_frames(app);
+    }
+    if !local {
+        for (i, &host) in stations.iter().enumerate() {
+            let place = Place { host, version: plan.version };
+            let role = StationRole::new(place, supplicant(plan, i as u64, host));
+            let app = plan.role(host, Role::Station(Box::new(role)));
+            plan.builder.take_frames(app);
+        }
+    }
+    Ok(())
+}
+
+fn server(
+    plan: &mut Plan<'_>,
+    eap: &Eap,
+    tls: Option<&Tls>,
+    stations: usize,
+    index: u64,
+    host: HostId,
+) -> Result<(), WorldError> {
+    let mut rng = plan.seed.secure("aaa.server", index);
+    let mut users = Users::new(&mut rng);
+    for station in 0..stations as u64 {
+        users.insert(&identity(station, &eap.realm), User::with_password(PASSWORD));
+    }
+    let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
+    config.methods = vec![match eap.method {
+        EapMethod::EapMd5 => Method::EapMd5,
+        EapMethod::EapTls => Method::EapTls,
+    }];
+    let any = match plan.version {
+        usher_sim::IpVersion::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        usher_sim::IpVersion::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    match eap.aaa {
+        Aaa::Radius => {
+            let client = usher_radius::server::ClientConfig::new(any, 0, Secret::new(SECRET.as_bytes()));
+            config.radius = Some(usher_radius::server::Config::new(vec![client]));
+        }
+        Aaa::Diameter => todo!(),
+    }
+    let place = Place { host, version: plan.version };
+    let server = AaaServer::new(config, rng).map_err(|e| WorldError::Role(e.to_string()))?;
+    let app = plan.role(host, Role::AaaServer(Box::new(ServerRole::new(place, server))));
+    match eap.aaa {
+        Aaa::Radius => plan.builder.bind_udp(app, 0, RADIUS_PORT)?,
+        Aaa::Diameter => todo!(),
+    }
+    Ok(())
+}
+
+fn authenticator(
+    plan: &Plan<'_>,
+    eap: &Eap,
+    index: u64,
+    host: HostId,
+    server: HostId,
+) -> Result<Authenticator, WorldError> {
+    let place = Place { host, version: plan.version };
+    let mut identity = NasIdentity::ethernet(&format!("nas-{index}"));
+    identity.address = Some(host.ip(plan.version));
+    let aaa = match eap.aaa {
+        Aaa::Radius => {
+            let address = place.address(server, RADIUS_PORT);
+            let mut config =
+                client::Config::single(client::ServerConfig::new(address, Secret::new(SECRET.as_bytes())));
+            config.retransmission = retransmission(&eap.radius.retransmission);
+            AaaConfig::Radius(RadiusConfig::new(config))
+        }
+        Aaa::Diameter => todo!(),
+    };
+    let mut config = authenticator::Config::new(identity, aaa);
+    config.mac = MacAddress(host.mac(0));
+    config.quiet_period = Duration::ZERO;
+    config.max_sessions = usize::MAX;
+    config.retransmission = eap.eap_retransmission.get().map(|initial| authenticator::Retransmission {
+        initial: initial.get(),
+        count: eap.eap_retransmissions,
+        ..Default::default()
+    });
+    Authenticator::new(config, plan.seed.secure("nas", index)).map_err(|e| WorldError::Role(e.to_string()))
+}
+
+fn retransmission(policy: &RadiusRetransmission) -> Retransmission {
+    match policy {
+        RadiusRetransmission::Rfc5080 { initial, max, count, duration, jitter } => Retransmission::Backoff {
+            initial: initial.get(),
+            max: max.get(),
+            max_count: *count,
+            max_duration: duration.get(),
+            jitter: jitter.get(),
+        },
+        RadiusRetransmission::Fixed { interval, count } => {
+            Retransmission::Fixed { interval: interval.get(), count: count.get() }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A NAS on a simulated host: the authenticator, and where the study has no access link, the station too.
+
+use super::super::Report;
+use super::super::machine::Place;
+use super::station::Supplicant;
+use usher_core::{Input, Machine, PortId, Transmit};
+use usher_nas::authenticator::Authenticator;
+use usher_sim::{Context, Delivery};
+
+/// The authenticator and where it lives.
+#[derive(Debug)]
+pub(in super::super) struct NasRole {
+    place: Place,
+    nas: Authenticator,
+    /// The station in the NAS's own host, joined with it by frames in memory.
+    local: Option<Supplicant>,
+    repeated: u64,
+    buf: Vec<u8>,
+}
+
+impl NasRole {
+    pub(super) fn new(place: Place, nas: Authenticator, local: Option<Supplicant>) -> Self {
+        Self { place, nas, local, repeated: 0, buf: Vec::new() }
+    }
+
+    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        self.place.feed(ctx, &mut self.nas, &delivery);
+        if let Some(local) = &mut self.local
+            && matches!(delivery, Delivery::Timer)
+        {
+            local.station.handle(ctx.now(), Input::Timeout);
+        }
+        loop {
+            // Verdicts show at the stations.
+            while self.nas.poll_event().is_some() {}
+            if let Some(local) = &mut self.local {
+                local.attend(ctx);
+                if let Some(Transmit::Frame { .. }) = local.station.poll_transmit(ctx.now(), &mut self.buf) {
+                    self.nas.handle(ctx.now(), Input::Frame { port: PortId(0), data: &self.buf });
+                    continue;
+                }
+            }
+            match (self.nas.poll_transmit(ctx.now(), &mut self.buf), &mut self.local) {
+                (None, _) => break,
+                (Some(Transmit::Frame { .. }), Some(local)) => {
+                    let frame = Input::Frame { port: PortId(0), data: &self.buf };
+                    local.station.handle(ctx.now(), frame);
+                }
+                (Some(transmit), _) => self.place.transmit(ctx, &mut self.nas, transmit, &self.buf),
+            }
+        }
+        while let Some(work) = self.nas.poll_work() {
+            ctx.work(work);
+        }
+        let repeated = self.nas.radius_counters().map_or(0, |c| c.retransmissions);
+        if repeated > self.repeated {
+            ctx.report(Report::Retransmissions(repeated - self.repeated));
+            self.repeated = repeated;
+        }
+        let local = self.local.as_mut().and_then(Supplicant::next);
+        ctx.set_timer([self.nas.poll_timeout(), local].into_iter().flatten().min());
+    }
+}

@@ -1,0 +1,82 @@
+//! A station: an EAP peer behind EAPOL frames on its access link.
+
+use super::super::machine::Place;
+use super::super::{End, Report};
+use super::Agenda;
+use std::rc::Rc;
+use usher_core::{Instant, Machine};
+use usher_nas::station::{Command, Credentials, Event, Station};
+use usher_sim::{Context, Delivery};
+
+/// What a station can prove itself with.
+#[derive(Debug)]
+pub(super) struct Proof {
+    pub(super) right: Credentials,
+    pub(super) wrong: Credentials,
+}
+
+/// A station and what it has to do.
+#[derive(Debug)]
+pub(super) struct Supplicant {
+    pub(super) station: Station,
+    pub(super) agenda: Agenda,
+    pub(super) identity: Vec<u8>,
+    pub(super) proof: Rc<Proof>,
+}
+
+impl Supplicant {
+    /// Hears what the station has to say, and begins what is due.
+    pub(super) fn attend(&mut self, ctx: &mut Context<'_, Report>) {
+        loop {
+            while let Some(event) = self.station.poll_event() {
+                self.ended(
+                    ctx,
+                    match event {
+                        Event::Success { .. } => End::Completed,
+                        Event::Failure => End::Rejected,
+                        Event::Timeout => End::Failed,
+                    },
+                );
+            }
+            let Some(right) = self.agenda.begin(ctx.now()) else { return };
+            ctx.report(Report::Begun);
+            let credentials = if right { &self.proof.right } else { &self.proof.wrong }.clone();
+            let command = Command::Authenticate { identity: self.identity.clone(), credentials };
+            if self.station.command(ctx.now(), command).is_err() {
+                self.ended(ctx, End::Failed);
+            }
+        }
+    }
+
+    fn ended(&mut self, ctx: &mut Context<'_, Report>, end: End) {
+        if let Some(began) = self.agenda.end(ctx.now()) {
+            ctx.report(Report::Ended { began, end });
+        }
+    }
+
+    /// When it wants to be woken.
+    pub(super) fn next(&mut self) -> Option<Instant> {
+        [self.station.poll_timeout(), self.agenda.next()].into_iter().flatten().min()
+    }
+}
+
+/// A station on a host of its own.
+#[derive(Debug)]
+pub(in super::super) struct StationRole {
+    place: Place,
+    supplicant: Supplicant,
+    buf: Vec<u8>,
+}
+
+impl StationRole {
+    pub(super) fn new(place: Place, supplicant: Supplicant) -> Self {
+        Self { place, supplicant, buf: Vec::new() }
+    }
+
+    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        self.place.feed(ctx, &mut self.supplicant.station, &delivery);
+        self.supplicant.attend(ctx);
+        self.place.drain(ctx, &mut self.supplicant.station, &mut self.buf);
+        ctx.set_timer(self.supplicant.next());
+    }
+}

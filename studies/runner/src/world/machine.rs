@@ -1,0 +1,112 @@
+//! Hosting protocol machines on simulated hosts: deliveries become inputs, transmits become operations.
+
+use super::Report;
+use std::net::SocketAddr;
+use usher_core::{
+    CloseReason, ConnId, Input, Machine, MessageOp, Path, PortId, SocketId, StreamEvent, StreamOp, Transmit,
+};
+use usher_sim::{Context, Delivery, HostId, IpVersion, Payload, StreamDelivery};
+
+/// Where a machine lives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) host: HostId,
+    pub(super) version: IpVersion,
+}
+
+impl Place {
+    /// The address of a host's port.
+    pub(super) fn address(self, host: HostId, port: u16) -> SocketAddr {
+        SocketAddr::new(host.ip(self.version), port)
+    }
+
+    /// Feeds a delivery to a machine.
+    pub(super) fn feed<M: Machine>(self, ctx: &Context<'_, Report>, machine: &mut M, delivery: &Delivery) {
+        let now = ctx.now();
+        match delivery {
+            Delivery::Start => {}
+            Delivery::Timer => machine.handle(now, Input::Timeout),
+            Delivery::Datagram { socket, from, from_port, payload } => {
+                let path = Path {
+                    socket: SocketId(*socket),
+                    local: self.address(self.host, 0),
+                    remote: self.address(*from, *from_port),
+                };
+                machine.handle(now, Input::Datagram { path, data: payload.as_slice() });
+            }
+            Delivery::Stream { conn, event } => {
+                let event = match event {
+                    StreamDelivery::Connected { remote, remote_port } => StreamEvent::Connected {
+                        remote: self.address(*remote, *remote_port),
+                        certificate: None,
+                    },
+                    StreamDelivery::Data(payload) => StreamEvent::Data(payload.as_slice()),
+                    StreamDelivery::Closed(reason) => StreamEvent::Closed(*reason),
+                };
+                machine.handle(now, Input::Stream { conn: *conn, event });
+            }
+            Delivery::Frame { port, payload } => {
+                machine.handle(now, Input::Frame { port: PortId(*port), data: payload.as_slice() });
+            }
+        }
+    }
+
+    /// Does what a machine wants done, after its events have been taken, and arms its timer.
+    pub(super) fn drain<M: Machine>(self, ctx: &mut Context<'_, Report>, machine: &mut M, buf: &mut Vec<u8>) {
+        while let Some(work) = machine.poll_work() {
+            ctx.work(work);
+        }
+        while let Some(transmit) = machine.poll_transmit(ctx.now(), buf) {
+            self.transmit(ctx, machine, transmit, buf);
+        }
+        ctx.set_timer(machine.poll_timeout());
+    }
+
+    /// Does one thing that a machine wants done.
+    pub(super) fn transmit<M: Machine>(
+        self,
+        ctx: &mut Context<'_, Report>,
+        machine: &mut M,
+        transmit: Transmit,
+        buf: &[u8],
+    ) {
+        match transmit {
+            Transmit::Datagram { path } => {
+                if let Some(to) = HostId::of_ip(path.remote.ip()) {
+                    ctx.send_datagram(path.socket.0, to, path.remote.port(), Payload::copied(buf));
+                }
+            }
+            Transmit::Stream { conn, op } => self.stream(ctx, machine, conn, op, buf),
+            Transmit::Frame { port } => ctx.send_frame(port.0, Payload::copied(buf)),
+            // No role here speaks over a message-oriented transport: its association is refused.
+            Transmit::Message { assoc, op: MessageOp::Connect { .. } } => {
+                let event = usher_core::MessageEvent::Down(CloseReason::Refused);
+                machine.handle(ctx.now(), Input::Message { assoc, event });
+            }
+            Transmit::Message { .. } => {}
+        }
+    }
+
+    fn stream<M: Machine>(
+        self,
+        ctx: &mut Context<'_, Report>,
+        machine: &mut M,
+        conn: ConnId,
+        op: StreamOp,
+        buf: &[u8],
+    ) {
+        match op {
+            StreamOp::Connect { remote } => match HostId::of_ip(remote.ip()) {
+                Some(to) => ctx.connect(conn, to, remote.port()),
+                None => {
+                    let event = StreamEvent::Closed(CloseReason::Refused);
+                    machine.handle(ctx.now(), Input::Stream { conn, event });
+                }
+            },
+            StreamOp::Data => ctx.write(conn, Payload::copied(buf)),
+            StreamOp::Credit(bytes) => ctx.credit(conn, bytes),
+            StreamOp::Shutdown => ctx.shutdown(conn),
+            StreamOp::Abort => ctx.abort(conn),
+        }
+    }
+}

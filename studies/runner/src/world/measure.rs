@@ -1,0 +1,115 @@
+//! From what applications report to the metrics of one run.
+
+use super::{End, Report};
+use usher_core::Instant;
+use usher_observe::stats::quantiles;
+use usher_sim::Observer;
+
+/// Hears what the roles report. A dialogue counts when it began within the counting interval.
+#[derive(Debug)]
+pub(super) struct Measure {
+    from: Instant,
+    to: Instant,
+    /// Delays of counted dialogues that succeeded, seconds.
+    delays: Vec<f64>,
+    /// Their exact sum, nanoseconds.
+    delay_sum: u128,
+    begun: u64,
+    rejected: u64,
+    failed: u64,
+    /// Dialogues that ended well since the counting began, whenever they began.
+    completed: u64,
+    retransmissions: u64,
+    /// Between the two phases of a run: end as soon as nothing that counts is open.
+    draining: bool,
+}
+
+impl Measure {
+    pub(super) fn new(from: Instant, to: Instant) -> Self {
+        Self {
+            from,
+            to,
+            delays: Vec::new(),
+            delay_sum: 0,
+            begun: 0,
+            rejected: 0,
+            failed: 0,
+            completed: 0,
+            retransmissions: 0,
+            draining: false,
+        }
+    }
+
+    fn counts(&self, began: Instant) -> bool {
+        self.from <= began && began < self.to
+    }
+
+    fn open(&self) -> u64 {
+        self.begun - self.failed - self.rejected - self.delays.len() as u64
+    }
+
+    /// From now on the run is done when all that counts has ended.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// The metrics of dialogues. What has not ended by now counts as failed.
+    pub(super) fn metrics(&mut self) -> Vec<(String, f64)> {
+        let n = self.delays.len();
+        let mut out: Vec<(String, f64)> = Vec::new();
+        let mut put = |name: &str, value: f64| out.push((name.to_owned(), value));
+        if n > 0 {
+            put("delay.mean", self.delay_sum as f64 / n as f64 / 1e9);
+            let [p50, p95, p99, max] = quantiles(&mut self.delays, [0.5, 0.95, 0.99, 1.0]);
+            put("delay.p50", p50);
+            put("delay.p95", p95);
+            put("delay.p99", p99);
+            put("delay.max", max);
+        }
+        put("started", self.begun as f64);
+        put("completed", n as f64);
+        put("rejected", self.rejected as f64);
+        if self.begun > 0 {
+            let failed = self.begun - n as u64 - self.rejected;
+            put("failures", failed as f64 / self.begun as f64);
+        }
+        if self.completed > 0 {
+            put("retransmissions", self.retransmissions as f64 / self.completed as f64);
+        }
+        out
+    }
+
+    /// Dialogues that ended well since the counting began.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
+    }
+}
+
+impl Observer<Report> for Measure {
+    fn report(&mut self, now: Instant, _app: u32, report: Report) {
+        match report {
+            Report::Begun => self.begun += u64::from(self.counts(now)),
+            Report::Ended { began, end } => {
+                self.completed += u64::from(end == End::Completed && now >= self.from);
+                if !self.counts(began) {
+                    return;
+                }
+                match end {
+                    End::Completed => {
+                        let delay = now.since(began);
+                        self.delays.push(delay.as_secs_f64());
+                        self.delay_sum += u128::from(delay.as_nanos());
+                    }
+                    End::Rejected => self.rejected += 1,
+                    End::Failed => self.failed += 1,
+                }
+            }
+            Report::Retransmissions(n) if now >= self.from => self.retransmissions += n,
+            Report::Retransmissions(_) => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.draining && self.open() == 0
+    }
+}

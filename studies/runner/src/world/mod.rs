@@ -1,0 +1,358 @@
+//! One run of a scenario on the simulator: hosts built from roles, a workload, metrics.
+
+mod arrivals;
+mod background;
+mod dialogue;
+mod eap;
+mod machine;
+mod measure;
+mod topology;
+
+use measure::Measure;
+use std::sync::Arc;
+use topology::Topology;
+use usher_core::{Instant, Seed};
+use usher_scenario::model::{Direction, Scenario, Workload};
+use usher_sim::{
+    Application, Builder, Context, DISCARD_PORT, Delivery, HostId, IpVersion, LinkStats, SimError,
+    Simulation, Tap, TcpTotals,
+};
+
+/// What a role tells the measurement.
+#[derive(Clone, Copy, Debug)]
+enum Report {
+    /// A dialogue began.
+    Begun,
+    /// A dialogue ended.
+    Ended {
+        /// When it had begun.
+        began: Instant,
+        /// How.
+        end: End,
+    },
+    /// The application protocol sent so many requests again.
+    Retransmissions(u64),
+}
+
+/// How a dialogue ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// As it should.
+    Completed,
+    /// An authentication was refused by the AAA server.
+    Rejected,
+    /// Given up.
+    Failed,
+}
+
+/// Everything that runs on simulated hosts.
+#[derive(Debug)]
+enum Role {
+    Source(Box<background::Source>),
+    Sink,
+    DialogueClient(Box<dialogue::Client>),
+    DialogueServer(Box<dialogue::Server>),
+    Station(Box<eap::StationRole>),
+    Nas(Box<eap::NasRole>),
+    AaaServer(Box<eap::ServerRole>),
+}
+
+impl Application for Role {
+    type Report = Report;
+
+    #[inline]
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        match self {
+            Self::DialogueClient(client) => client.handle(ctx, delivery),
+            Self::DialogueServer(server) => server.handle(ctx, delivery),
+            Self::Station(station) => station.handle(ctx, delivery),
+            Self::Nas(nas) => nas.handle(ctx, delivery),
+            Self::AaaServer(server) => server.handle(ctx, delivery),
+            Self::Source(source) => source.handle(ctx, &delivery),
+            Self::Sink => {}
+        }
+    }
+}
+
+/// Why a scenario cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// A role names a host that the study does not have.
+    #[error("no host is named `{0}`")]
+    NoHost(String),
+    /// The simulator refused.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// A role refused its settings.
+    #[error("{0}")]
+    Role(String),
+}
+
+/// What a run produced.
+#[derive(Debug)]
+pub struct RunResult {
+    /// Metrics by name, in a fixed order; README and `docs/metrics.md` say what each one means.
+    pub metrics: Vec<(String, f64)>,
+    /// Packets that links handed to hosts.
+    pub packet_hops: u64,
+    /// Wall-clock seconds of the event loop alone.
+    pub wall_s: f64,
+    /// The process's largest resident set up to the loop's end, bytes; 0 where the system does not tell.
+    pub peak_rss_bytes: u64,
+    /// The capture, where one was asked for, and what its reader needs to decrypt it.
+    pub capture: Option<Captured>,
+}
+
+/// What a capture needs beside its packets.
+#[derive(Debug)]
+pub struct Captured {
+    /// The tap that was given, full.
+    pub tap: Box<dyn Tap>,
+    /// The captured links by interface number: name, and whether packets have an Ethernet header.
+    pub interfaces: Vec<(String, bool)>,
+    /// TLS secrets in the NSS key log format.
+    pub key_log: String,
+    /// The RADIUS secret.
+    pub radius_secret: String,
+}
+
+/// One run that is set up and not yet done.
+#[derive(Debug)]
+pub struct World {
+    sim: Simulation<Role, Measure>,
+    topology: Topology,
+    scenario: Scenario,
+    interfaces: Vec<(String, bool)>,
+    key_log: eap::KeyLog,
+}
+
+/// What is built before the simulation itself.
+struct Plan<'a> {
+    scenario: &'a Scenario,
+    version: IpVersion,
+    seed: Seed,
+    builder: Builder<Role>,
+    tcp: Arc<usher_sim::tcp::Config>,
+    /// Nothing begins from here on.
+    end: Instant,
+}
+
+impl Plan<'_> {
+    /// Puts a role on a host, with the study's TCP settings.
+    fn role(&mut self, host: HostId, role: Role) -> u32 {
+        let app = self.builder.app(host, role, Some(self.tcp.clone()));
+        if let Some(rate) = self.scenario.transport.tcp.read_rate.get() {
+            self.builder.read_slowly(app, rate.bits_per_second() / 8);
+        }
+        app
+    }
+}
+
+impl World {
+    /// Sets a run up. With `tap`, the links named in `capture` (of a group of links the first) are
+    /// captured at their first host.
+    ///
+    /// # Errors
+    /// The scenario does not fit together; what [`Scenario`]s from a checked study file always do.
+    pub fn new(
+        scenario: &Scenario,
+        seed: Seed,
+        capture: &[String],
+        tap: Option<Box<dyn Tap>>,
+    ) -> Result<Self, WorldError> {
+        let version = topology::ip_version(scenario.run.ip);
+        let from = Instant::ZERO + scenario.run.warmup.get();
+        let end = from + scenario.run.duration.get();
+        let mtu = scenario.links.iter().map(|(_, l)| l.mtu.bytes() as u32).min().unwrap_or(1500);
+        let mut builder = Builder::new(version, seed);
+        let topology = Topology::build(scenario, &mut builder)?;
+        let tcp = Arc::new(topology::tcp_config(&scenario.transport.tcp, version, mtu));
+        let mut plan = Plan { scenario, version, seed, builder, tcp, end };
+        let mut interfaces = Vec::new();
+        for ((name, links), ethernet) in topology.links.iter().zip(&topology.ethernet) {
+            if capture.contains(name) {
+                plan.builder.capture(links[0], true, interfaces.len() as u16);
+                interfaces.push((name.clone(), *ethernet));
+            }
+        }
+        let key_log = eap::KeyLog::default();
+        match &scenario.workload {
+            Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
+            Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,
+        }
+        for (i, b) in scenario.background.iter().enumerate() {
+            let to = topology.group(&b.to)?;
+            for (j, &host) in topology.group(&b.from)?.iter().enumerate() {
+                let rng = seed.stream("background", (i as u64) << 32 | j as u64);
+                let source = background::Source::new(b, to[j % to.len()], version, rng);
+                plan.builder.app(host, Role::Source(Box::new(source)), None);
+            }
+            for &host in to {
+                let sink = plan.builder.app(host, Role::Sink, None);
+                // Several kinds of traffic may end at the same sink.
+                let _ = plan.builder.bind_udp(sink, 0, DISCARD_PORT);
+            }
+        }
+        let sim = plan.builder.build(Measure::new(from, end), tap);
+        Ok(Self { sim, topology, scenario: scenario.clone(), interfaces, key_log })
+    }
+
+    fn links(&self) -> Vec<[LinkStats; 2]> {
+        let sum = |links: &Vec<usher_sim::LinkId>| {
+            let mut total = [LinkStats::default(); 2];
+            for link in links {
+                for (t, s) in total.iter_mut().zip(self.sim.link_stats(*link)) {
+                    t.add(&s);
+                }
+            }
+            total
+        };
+        self.topology.links.iter().map(|(_, links)| sum(links)).collect()
+    }
+
+    /// Runs it to its end.
+    pub fn run(mut self) -> RunResult {
+        let run = &self.scenario.run;
+        let from = Instant::ZERO + run.warmup.get();
+        let end = from + run.duration.get();
+        let drained = end + run.drain.get();
+        let started = std::time::Instant::now();
+        self.sim.run_until(from);
+        let (links_before, tcp_before) = (self.links(), self.sim.tcp_totals());
+        self.sim.run_until(end);
+        let links_at_end = self.links();
+        self.sim.observer_mut().drain();
+        if !usher_sim::Observer::is_done(self.sim.observer()) {
+            self.sim.run_until(drained);
+        }
+        let wall_s = started.elapsed().as_secs_f64();
+        let peak_rss_bytes = peak_rss_bytes();
+
+        let mut metrics = self.sim.observer_mut().metrics();
+        self.tcp_metrics(&mut metrics, tcp_before);
+        self.link_metrics(&mut metrics, &links_before, &links_at_end);
+        self.cpu_metrics(&mut metrics);
+        RunResult {
+            metrics,
+            packet_hops: self.sim.packet_hops(),
+            wall_s,
+            peak_rss_bytes,
+            capture: self.sim.take_tap().map(|tap| Captured {
+                tap,
+                interfaces: self.interfaces,
+                key_log: self.key_log.text(),
+                radius_secret: eap::SECRET.into(),
+            }),
+        }
+    }
+
+    fn tcp_metrics(&self, metrics: &mut Vec<(String, f64)>, before: TcpTotals) {
+        let after = self.sim.tcp_totals();
+        let completed = self.sim.observer().completed();
+        if after.segments == 0 || completed == 0 {
+            return;
+        }
+        for (name, n) in [
+            ("tcp.segments", after.segments - before.segments),
+            ("tcp.retransmissions", after.retransmitted - before.retransmitted),
+            ("tcp.timeouts", after.timeouts - before.timeouts),
+            ("tcp.acks", after.pure_acks - before.pure_acks),
+        ] {
+            metrics.push((name.to_owned(), n as f64 / completed as f64));
+        }
+    }
+
+    fn link_metrics(
+        &self,
+        metrics: &mut Vec<(String, f64)>,
+        before: &[[LinkStats; 2]],
+        at_end: &[[LinkStats; 2]],
+    ) {
+        let completed = self.sim.observer().completed() as f64;
+        let duration = self.scenario.run.duration.get().as_secs_f64();
+        let after = self.links();
+        for (i, (name, links)) in self.topology.links.iter().enumerate() {
+            let delta = |after: &[LinkStats; 2], f: fn(&LinkStats) -> u64| {
+                [0, 1].map(|d| (f(&after[d]) - f(&before[i][d])) as f64)
+            };
+            let both = |f| delta(&after[i], f).iter().sum::<f64>();
+            if completed > 0.0 {
+                metrics.push((format!("packets.{name}"), both(|s| s.offered - s.background) / completed));
+                let bytes = both(|s| s.offered_bytes - s.background_bytes);
+                metrics.push((format!("bytes.{name}"), bytes / completed));
+            }
+            let sent = delta(&at_end[i], |s| s.offered_bytes);
+            let load = self.scenario.links.get(name).map(|link| {
+                let share = |direction, bytes: f64| {
+                    let rate = link.channel(direction).rate?;
+                    Some(bytes * 8.0 / duration / rate as f64 / links.len() as f64)
+                };
+                [share(Direction::Up, sent[0]), share(Direction::Down, sent[1])]
+            });
+            let busier = load.into_iter().flatten().flatten().reduce(f64::max);
+            if let Some(load) = busier {
+                metrics.push((format!("load.{name}"), load));
+            }
+            let offered = both(|s| s.offered);
+            if offered > 0.0 {
+                metrics.push((format!("drops.{name}"), both(|s| s.queue_full + s.lost) / offered));
+            }
+        }
+    }
+
+    fn cpu_metrics(&self, metrics: &mut Vec<(String, f64)>) {
+        for (name, host) in self.scenario.hosts.iter() {
+            let Some(cpu) = &host.cpu else { continue };
+            let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
+            let stats = members.iter().filter_map(|h| self.sim.cpu_stats(*h));
+            let busy: u64 = stats.map(|s| s.busy_ns).sum();
+            let capacity = self.sim.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
+            metrics.push((format!("busy.{name}"), busy as f64 / 1e9 / capacity));
+        }
+    }
+}
+
+/// VmHWM of `/proc/self/status`.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.trim().strip_suffix("kB")?.trim().parse().ok()).map_or(0, |kb: u64| kb * 1024)
+}
+
+fn dialogues(
+    plan: &mut Plan<'_>,
+    topology: &Topology,
+    d: &usher_scenario::model::Dialogue,
+) -> Result<(), WorldError> {
+    use arrivals::{ArrivalProcess, budget};
+    use usher_scenario::model::DialogueTransport;
+    let rules = dialogue::Rules::new(d, plan.scenario.transport.tcp.reconnect.get());
+    let servers = topology.group(&d.server)?;
+    for (i, &host) in servers.iter().enumerate() {
+        let rng = plan.seed.stream("dialogue.server", i as u64);
+        let role = Role::DialogueServer(Box::new(dialogue::Server::new(rules.clone(), rng)));
+        let app = plan.role(host, role);
+        match d.transport {
+            DialogueTransport::Tcp => plan.builder.listen(app, dialogue::PORT)?,
+            DialogueTransport::Udp => plan.builder.bind_udp(app, 0, dialogue::PORT)?,
+        }
+    }
+    let clients = topology.group(&d.clients)?;
+    let shared = budget(&d.arrivals);
+    for (i, &host) in clients.iter().enumerate() {
+        let index = i as u64;
+        let arrivals = ArrivalProcess::new(
+            &d.arrivals,
+            index,
+            clients.len() as u64,
+            plan.end,
+            shared.clone(),
+            plan.seed.stream("arrivals", index),
+        );
+        let rng = plan.seed.stream("dialogue.client", index);
+        let server = servers[i % servers.len()];
+        let client = dialogue::Client::new(rules.clone(), host, server, arrivals, rng);
+        plan.role(host, Role::DialogueClient(Box::new(client)));
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Hosts and links of a scenario in the simulator.
+
+use super::{Role, WorldError};
+use std::collections::BTreeMap;
+use usher_scenario::model::{self, Direction, Scenario};
+use usher_sim::{Builder, CpuConfig, Framing, HostId, IpVersion, LinkConfig, LinkId};
+
+/// Deliveries that may wait for a processor: a kernel's default receive buffer (212,992 B) holds about so
+/// many packets of AAA.
+const CPU_QUEUE: usize = 1000;
+
+/// The hosts and links of a run by their names in the study.
+#[derive(Debug, Default)]
+pub(super) struct Topology {
+    pub(super) hosts: BTreeMap<String, Vec<HostId>>,
+    /// In the study's order: name, its links.
+    pub(super) links: Vec<(String, Vec<LinkId>)>,
+    /// For each of them, whether its packets have an Ethernet header.
+    pub(super) ethernet: Vec<bool>,
+}
+
+impl Topology {
+    /// The members of a group of hosts.
+    pub(super) fn group(&self, name: &str) -> Result<&[HostId], WorldError> {
+        self.hosts.get(name).map(Vec::as_slice).ok_or_else(|| WorldError::NoHost(name.to_owned()))
+    }
+
+    pub(super) fn build(scenario: &Scenario, builder: &mut Builder<Role>) -> Result<Self, WorldError> {
+        let mut topology = Self::default();
+        for (name, host) in scenario.hosts.iter() {
+            let members = (0..host.count.get())
+                .map(|_| builder.host(host.cpu.as_ref().map(cpu)))
+                .collect::<Result<_, _>>()?;
+            topology.hosts.insert(name.to_owned(), members);
+        }
+        for (name, link) in scenario.links.iter() {
+            let config = LinkConfig {
+                up: link.channel(Direction::Up),
+                down: link.channel(Direction::Down),
+                mtu: link.mtu.bytes() as u32,
+                framing: match link.framing {
+                    model::Framing::None if !carries_frames(scenario, &link.between) => Framing::None,
+                    _ => Framing::Ethernet,
+                },
+            };
+            let [a, b] = &link.between;
+            let (a, b) = (topology.group(a)?, topology.group(b)?);
+            let links = (0..a.len().max(b.len()))
+                .map(|i| builder.link(a[i % a.len()], b[i % b.len()], &config))
+                .collect();
+            topology.links.push((name.to_owned(), links));
+            topology.ethernet.push(config.framing == Framing::Ethernet);
+        }
+        Ok(topology)
+    }
+}
+
+/// Whether a link joins stations with their NAS: what travels there are frames, whole with their headers.
+fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
+    match &scenario.workload {
+        model::Workload::Eap(e) => [(a, b), (b, a)].contains(&(&e.stations, &e.nas)),
+        model::Workload::Dialogue(_) => false,
+    }
+}
+
+fn cpu(cpu: &model::Cpu) -> CpuConfig {
+    CpuConfig {
+        cores: cpu.cores.get(),
+        queue: CPU_QUEUE,
+        service: cpu.service.iter().map(|(label, time)| (label.to_owned(), time.get())).collect(),
+    }
+}
+
+/// The simulator's IP version for the study's.
+pub(super) fn ip_version(version: model::IpVersion) -> IpVersion {
+    match version {
+        model::IpVersion::V4 => IpVersion::V4,
+        model::IpVersion::V6 => IpVersion::V6,
+    }
+}
+
+/// The simulator's TCP settings for the study's.
+pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::tcp::Config {
+    use usher_scenario::units::{InitialWindow, Switch};
+    use usher_sim::tcp::{AckEvery, Config, DelayedAck, InitialWindow as Window, Recovery};
+    let room = mtu.saturating_sub(version.header_len() + 20);
+    Config {
+        mss: tcp.mss.map_or(room, |s| s.bytes() as u32).min(u32::from(u16::MAX)) as u16,
+        recovery: match tcp.congestion {
+            model::Congestion::Reno => Recovery::Reno,
+            model::Congestion::NewReno => Recovery::NewReno,
+            model::Congestion::Sack => Recovery::Sack,
+        },
+        initial_window: match tcp.initial_window {
+            InitialWindow::Rfc3390 => Window::Rfc3390,
+            InitialWindow::Rfc6928 => Window::Rfc6928,
+            InitialWindow::Segments(n) => Window::Segments(n),
+        },
+        limited_transmit: tcp.limited_transmit,
+        nagle: tcp.nagle,
+        delayed_ack: match tcp.delayed_ack {
+            Switch::Off => None,
+            Switch::On(timeout) => Some(DelayedAck {
+                timeout: timeout.get(),
+                every: AckEvery::Segments(tcp.delayed_ack_segments.get().min(255) as u8),
+            }),
+        },
+        initial_rto: tcp.rto_initial.get(),
+        min_rto: tcp.rto_min.get(),
+        max_rto: tcp.rto_max.get(),
+        max_retransmissions: tcp.retransmissions.get(),
+        max_syn_retransmissions: tcp.syn_retransmissions.get(),
+        receive_buffer: tcp.receive_buffer.bytes() as u32,
+        window_scale: tcp.window_scale.then(|| window_shift(tcp.receive_buffer.bytes())),
+        timestamps: tcp.timestamps,
+        ..Config::default()
+    }
+}
+
+/// The smallest shift with which the 16-bit window can announce the whole buffer (RFC 7323 §2.2).
+fn window_shift(buffer: u64) -> u8 {
+    (0..14).find(|shift| buffer >> shift <= 65_535).unwrap_or(14)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_shift_covers_the_buffer() {
+        assert_eq!([65_535, 65_536, 1 << 20, 1 << 40].map(window_shift), [0, 1, 5, 14]);
+    }
+}
