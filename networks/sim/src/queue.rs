@@ -1,31 +1,37 @@
 //! The event queue: a monotone radix queue over integer nanoseconds.
 //!
 //! Events come out by time, and among equal times in the order they were put in. An entry sits in the
-//! bucket named by the highest 6-bit digit in which its time differs from the present, and moves to a
-//! lower bucket each time the present reaches its digit: at most eleven moves, four or five for the
-//! milliseconds that networks are made of, whatever the number of pending events. All entries of one
-//! time are always in one bucket, in order, so no sequence number is needed.
+//! bucket named by the highest 6-bit digit in which its time differs from the base. The earliest bucket is
+//! searched as it is while it is small; a large one becomes the new base's: its entries move to buckets of
+//! lower digits. So an entry moves as often as it has many neighbours, once or twice for the milliseconds
+//! that networks are made of, whatever the number of pending events. All entries of one time are always in
+//! one bucket, in order, so no sequence number is needed.
 
 use usher_core::Instant;
 
 const DIGIT_BITS: u32 = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = 64usize.div_ceil(DIGIT_BITS as usize);
+/// The largest bucket that is searched rather than split.
+const SMALL: usize = 8;
+/// The largest emptied bucket (entries) whose memory is kept.
+const KEPT: usize = 256;
 
 /// A monotone priority queue of `T` by time.
 #[derive(Debug)]
 pub struct EventQueue<T> {
     /// The time of the last event taken out; nothing earlier may be put in.
     now: u64,
-    /// Events of exactly `now`, from `next` on.
+    /// What digits are compared with; not after `now`.
+    base: u64,
+    /// Events of exactly `base`, from `next` on.
     current: Vec<T>,
     next: usize,
     /// Which levels hold something.
     levels: u16,
     /// Per level, which slots do.
     occupied: [u64; LEVELS],
-    slots: Vec<Vec<(u64, T)>>,
-    spare: Vec<(u64, T)>,
+    slots: Vec<[Vec<(u64, T)>; SLOTS]>,
     len: usize,
 }
 
@@ -33,12 +39,12 @@ impl<T: Copy> Default for EventQueue<T> {
     fn default() -> Self {
         Self {
             now: 0,
+            base: 0,
             current: Vec::new(),
             next: 0,
             levels: 0,
             occupied: [0; LEVELS],
-            slots: (0..LEVELS * SLOTS).map(|_| Vec::new()).collect(),
-            spare: Vec::new(),
+            slots: (0..LEVELS).map(|_| std::array::from_fn(|_| Vec::new())).collect(),
             len: 0,
         }
     }
@@ -69,68 +75,94 @@ impl<T: Copy> EventQueue<T> {
 
     #[inline]
     fn place(&mut self, at: u64, event: T) {
-        let differs = at ^ self.now;
+        let differs = at ^ self.base;
         if differs == 0 {
             self.current.push(event);
             return;
         }
-        let level = ((63 - differs.leading_zeros()) / DIGIT_BITS) as usize;
-        let digit = (at >> (level as u32 * DIGIT_BITS)) as usize & (SLOTS - 1);
+        let level = (differs.ilog2() / DIGIT_BITS) as usize;
+        let digit = (at >> (level as u32 * DIGIT_BITS)) as usize % SLOTS;
         self.levels |= 1 << level;
         self.occupied[level] |= 1 << digit;
-        self.slots[level * SLOTS + digit].push((at, event));
+        self.slots[level][digit].push((at, event));
     }
 
     /// Takes out the earliest event if it is not after `until`.
     #[inline]
     pub fn pop_until(&mut self, until: Instant) -> Option<(Instant, T)> {
-        while self.next == self.current.len() {
-            if !self.advance(until.as_nanos()) {
+        let until = until.as_nanos();
+        loop {
+            if let Some(&event) = self.current.get(self.next) {
+                return self.pop_current(until, event);
+            }
+            if self.levels == 0 {
                 return None;
             }
+            let level = self.levels.trailing_zeros() as usize;
+            let digit = self.occupied[level].trailing_zeros() as usize % SLOTS;
+            let bucket = &mut self.slots[level][digit];
+            let mut first = 0;
+            for i in 1..bucket.len() {
+                if bucket[i].0 < bucket[first].0 {
+                    first = i;
+                }
+            }
+            let (at, event) = bucket[first];
+            if at > until {
+                return None;
+            }
+            self.now = at;
+            if bucket.len() > SMALL {
+                self.split(level, digit);
+                continue;
+            }
+            if bucket.len() == 1 {
+                bucket.clear();
+                self.vacate(level, digit);
+            } else {
+                bucket.remove(first);
+            }
+            self.len -= 1;
+            return Some((Instant::from_nanos(at), event));
         }
-        if self.now > until.as_nanos() {
-            return None;
-        }
-        let event = self.current[self.next];
-        self.next += 1;
-        self.len -= 1;
-        Some((Instant::from_nanos(self.now), event))
     }
 
-    /// Moves the present to the earliest pending time, or towards it by one digit; false if nothing is
-    /// pending up to `until`.
-    fn advance(&mut self, until: u64) -> bool {
-        self.current.clear();
-        self.next = 0;
-        if self.levels == 0 {
-            return false;
+    fn pop_current(&mut self, until: u64, event: T) -> Option<(Instant, T)> {
+        if self.base > until {
+            return None;
         }
-        let level = self.levels.trailing_zeros() as usize;
-        let digit = self.occupied[level].trailing_zeros() as usize;
-        let shift = level as u32 * DIGIT_BITS;
-        // The bucket's earliest possible time: the present's higher digits, this digit, zeros below.
-        let above = shift + DIGIT_BITS;
-        let high = if above >= 64 { 0 } else { self.now >> above << above };
-        let start = high | (digit as u64) << shift;
-        if start > until {
-            return false;
+        self.next += 1;
+        if self.next == self.current.len() {
+            self.current.clear();
+            self.next = 0;
         }
+        self.len -= 1;
+        Some((Instant::from_nanos(self.base), event))
+    }
+
+    /// Notes that a bucket is empty.
+    #[inline]
+    fn vacate(&mut self, level: usize, digit: usize) {
         self.occupied[level] &= !(1 << digit);
         if self.occupied[level] == 0 {
             self.levels &= !(1 << level);
         }
-        let mut bucket =
-            std::mem::replace(&mut self.slots[level * SLOTS + digit], std::mem::take(&mut self.spare));
-        // Without a smaller digit to sort by, all entries share one time; otherwise the earliest of them
-        // becomes the present, which saves the levels between.
-        let earliest = bucket.iter().map(|(at, _)| *at).min().unwrap_or(start);
-        self.now = if earliest <= until { earliest } else { start };
-        for (at, event) in bucket.drain(..) {
+    }
+
+    /// Makes the present, the earliest time of the earliest bucket, the base, by which the bucket's entries
+    /// all belong to lower levels.
+    #[inline(never)]
+    fn split(&mut self, level: usize, digit: usize) {
+        self.base = self.now;
+        self.vacate(level, digit);
+        let mut bucket = std::mem::take(&mut self.slots[level][digit]);
+        for &(at, event) in &bucket {
             self.place(at, event);
         }
-        self.spare = bucket;
-        true
+        if bucket.capacity() <= KEPT {
+            bucket.clear();
+            self.slots[level][digit] = bucket;
+        }
     }
 }
 
@@ -168,22 +200,27 @@ mod tests {
     }
 
     proptest! {
-        /// Against the obvious model: a stable sort.
+        /// Against the obvious model, a stable sort; bursts make buckets large enough to be split.
         #[test]
-        fn it_is_a_stable_priority_queue(steps in proptest::collection::vec((0u64..1 << 34, 0usize..4, 0u32..64), 1..400)) {
+        fn it_is_a_stable_priority_queue(
+            steps in proptest::collection::vec((0u64..1 << 34, 0u32..64, 1usize..24, 0usize..30, 0u64..1 << 20), 1..100),
+        ) {
             let mut q = EventQueue::new();
             let mut model: Vec<(u64, u32)> = Vec::new();
             let mut now = 0;
             let mut id = 0;
-            for (ahead, pops, shift) in steps {
-                let at = now + (ahead >> (shift % 34));
-                q.push(t(at), id);
-                model.push((at, id));
-                id += 1;
+            for (ahead, shift, burst, pops, limit) in steps {
+                for i in 0..burst as u64 {
+                    let at = now + ((ahead.wrapping_mul(2 * i + 1) % (1 << 34)) >> (shift % 34));
+                    q.push(t(at), id);
+                    model.push((at, id));
+                    id += 1;
+                }
+                let limit = if limit % 4 == 0 { now + limit } else { u64::MAX };
                 for _ in 0..pops {
-                    let i = (0..model.len()).min_by_key(|&i| (model[i].0, i));
-                    let expected = i.map(|i| model.remove(i));
-                    let got = q.pop_until(t(u64::MAX));
+                    let earliest = (0..model.len()).min_by_key(|&i| (model[i].0, i));
+                    let expected = earliest.filter(|&i| model[i].0 <= limit).map(|i| model.remove(i));
+                    let got = q.pop_until(t(limit));
                     prop_assert_eq!(got, expected.map(|(at, e)| (t(at), e)));
                     now = got.map_or(now, |(at, _)| at.as_nanos());
                 }
