@@ -598,3 +598,44 @@ mod word {
         deserializer.deserialize_any(OrWord(word, PhantomData))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_in_their_base_units() {
+        assert_eq!(Time::parse("1.5 ms").map(|t| t.get().as_nanos()), Ok(1_500_000));
+        assert_eq!(Time::parse("1e-3s").map(|t| t.get().as_nanos()), Ok(1_000_000));
+        assert_eq!(Time::parse("2 h").map(|t| t.get().as_secs()), Ok(7200));
+        assert_eq!(BitRate::parse("1.5 Mb/s").map(BitRate::bits_per_second), Ok(1_500_000));
+        assert_eq!(Size::parse("64 KiB").map(Size::bytes), Ok(65_536));
+        assert_eq!(Size::parse("64 kB").map(Size::bytes), Ok(64_000));
+        assert_eq!(Share::parse("5 %").map(Share::get), Ok(0.05));
+        assert_eq!(Rate::parse("30 /min").map(Rate::per_second), Ok(0.5));
+        assert_eq!(Queue::parse("50 packets"), Ok(Queue::Packets(50)));
+        assert_eq!(Queue::parse("3 kB"), Ok(Queue::Bytes(3000)));
+        assert_eq!(Queue::parse("unlimited"), Ok(Queue::Unlimited));
+        assert_eq!(InitialWindow::parse("4 segments"), Ok(InitialWindow::Segments(4)));
+        assert_eq!(InitialWindow::parse("rfc3390"), Ok(InitialWindow::Rfc3390));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for text in ["", "s", "1", "1 S", "- 1 s", "1..2 s", "nan s", "inf s", "1e400 s", "1 s s", "9e99 h"] {
+            assert!(Time::parse(text).is_err(), "{text}");
+        }
+        assert!(Queue::parse("1.5 packets").is_err());
+        assert!(InitialWindow::parse("0 segments").is_err());
+        assert!(Size::parse("1e30 GB").is_err());
+        assert!(Share::parse("100.1 %").is_err());
+    }
+
+    #[test]
+    fn quantities_convert_within_their_dimension() {
+        let q = Quantity::parse("250 ms").unwrap();
+        assert_eq!((q.base(), q.to("s"), q.to("us"), q.to("B")), (0.25, Some(0.25), Some(250_000.0), None));
+        assert_eq!(Quantity::parse("7.5%").and_then(|q| q.to("%")), Some(7.5));
+        assert_eq!(Quantity::parse("7 parsecs"), None);
+    }
+}

@@ -94,3 +94,13 @@ fn the_published_schema_is_the_codes() {
         "docs/study.schema.json is out of date; run this test with USHER_WRITE_SCHEMA=1"
     );
 }
+
+#[test]
+fn the_guides_example_is_right() {
+    let guide = include_str!("../../../docs/study-files.md");
+    let example =
+        guide.split("```toml\n").find(|part| part.starts_with("title")).and_then(|p| p.split("```").next());
+    let study = Study::parse("guide", "guide", example.unwrap()).unwrap_or_else(|e| panic!("{e}"));
+    study.check().unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(study.plan(Mode::Default, &Overrides::default()).unwrap().points.len(), 10);
+}
