@@ -1,27 +1,27 @@
-//! A point as a user types it: `loss=5 %,protocol=diameter`.
+//! A point as a user types it: `loss=5 %; protocol=diameter`.
 
 use usher_observe::Point;
 
 /// The point as text, in the order of its axes. Nothing for a point without axes.
 pub fn of(point: &Point) -> String {
     let pairs: Vec<String> = point.axes().map(|(axis, value)| format!("{axis}={value}")).collect();
-    pairs.join(",")
+    pairs.join("; ")
 }
 
-/// The place of the one point that the text names. The axes may come in any order, spaces around them do
-/// not count, and axes that are not needed to tell the points apart may be left out.
+/// The place of the one point that the text names. The axes may come in any order, divided by semicolons or
+/// commas; axes that are not needed to tell the points apart may be left out.
 ///
 /// # Errors
 /// What is wrong with the text, and what would be right.
 pub fn find<'a>(points: impl IntoIterator<Item = &'a Point>, text: &str) -> Result<usize, String> {
     let points: Vec<&Point> = points.into_iter().collect();
-    let tight = |s: &str| s.split(',').map(str::trim).collect::<Vec<_>>().join(",");
+    let tight = |s: &str| s.split([';', ',']).map(str::trim).collect::<Vec<_>>().join(",");
     // A value may hold commas and equals signs: the whole key is tried first.
     if let Some(place) = points.iter().position(|p| tight(&of(p)) == tight(text)) {
         return Ok(place);
     }
     let mut left: Vec<usize> = (0..points.len()).collect();
-    for pair in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+    for pair in text.split([';', ',']).map(str::trim).filter(|p| !p.is_empty()) {
         let Some((axis, value)) = pair.split_once('=').map(|(a, v)| (a.trim(), v.trim())) else {
             return Err(format!("\"{pair}\" is not axis=value, such as {}", example(&points)));
         };
@@ -83,12 +83,12 @@ mod tests {
     fn what_is_wrong_is_said() {
         let grid = grid();
         for (text, say) in [
-            ("loss", "\"loss\" is not axis=value, such as 'loss=0 %,policy=a'"),
+            ("loss", "\"loss\" is not axis=value, such as 'loss=0 %; policy=a'"),
             ("los=5 %", "the study has no axis \"los\"; its axes are loss, policy"),
             ("loss=7 %", "no point has loss=7 %; values there are 0 %, 5 %"),
             (
                 "loss=5 %",
-                "2 points match; say which, for example 'loss=5 %,policy=a' or 'loss=5 %,policy=b, c=d'",
+                "2 points match; say which, for example 'loss=5 %; policy=a' or 'loss=5 %; policy=b, c=d'",
             ),
         ] {
             assert_eq!(find(&grid, text).unwrap_err(), say);

@@ -12,6 +12,8 @@ mod estimate;
 mod execute;
 mod folder;
 pub mod key;
+mod plan;
+mod report;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,7 @@ mod tests;
 pub use estimate::{Estimated, estimate};
 pub use execute::{Failure, Options, PointResult, Results, Watch, execute};
 pub use folder::{CAPTURES, Folder, FolderError, build};
+pub use report::report;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

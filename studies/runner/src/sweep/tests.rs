@@ -168,10 +168,10 @@ fn a_point_that_fails_or_panics_is_named_and_the_rest_runs() {
     let said: Vec<(String, u32, String)> =
         results.failures.iter().map(|f| (key::of(&f.point), f.replication, f.error.to_string())).collect();
     assert_eq!(said.len(), 2, "{said:?}");
-    assert_eq!(said[0], ("loss=2 %,transport=tcp".into(), 1, "no host is named `x`".into()));
+    assert_eq!(said[0], ("loss=2 %; transport=tcp".into(), 1, "no host is named `x`".into()));
     assert_eq!(
         said[1],
-        ("loss=1 %,transport=udp".into(), 0, "a defect in usher: index out of bounds".into())
+        ("loss=1 %; transport=udp".into(), 0, "a defect in usher: index out of bounds".into())
     );
     let complete = results.points.iter().filter(|p| p.complete).count();
     assert_eq!(complete, 6);

@@ -1,0 +1,188 @@
+//! The house's rules, held by tests. What a rule exempts stands here, each exemption with its reason.
+//!
+//! The tests read the repository's files; they need nothing built.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The floors from the lowest to the highest. A crate uses those below its own.
+pub const FLOORS: [&str; 5] = ["protocols", "services", "networks", "studies", "cli"];
+
+/// Within a floor, who may use whom, and why.
+pub const SIBLINGS: &[(&str, &str, &str)] = &[
+    ("usher-crypto", "usher-core", "bytes, errors and randomness"),
+    ("usher-radius", "usher-core", "the machine shape, codecs, timers"),
+    ("usher-radius", "usher-crypto", "authenticators are MD5 and HMAC-MD5"),
+    ("usher-diameter", "usher-core", "the machine shape, codecs, timers"),
+    ("usher-eap", "usher-core", "the machine shape, codecs, timers"),
+    ("usher-eap", "usher-crypto", "EAP-MD5's digest, EAP-TLS's engine"),
+    ("usher-report", "usher-observe", "a report is made from estimates"),
+    ("usher-runner", "usher-scenario", "a run is of a scenario"),
+    ("usher-runner", "usher-observe", "a run gives rows"),
+    ("usher-runner", "usher-report", "a sweep ends in a report"),
+];
+
+/// Files of the lower floors that may reach for their environment, and why.
+pub const ENVIRONMENT: &[(&str, &str)] =
+    &[("protocols/crypto/src/tls", "the TLS engine adapter: rustls and aws-lc-rs need std")];
+
+/// Protocol crates without a fuzz target of their own, and why.
+pub const UNFUZZED: &[(&str, &str)] = &[
+    ("usher-core", "its codecs are run by every other target"),
+    ("usher-crypto", "it reads no message; EAP's target runs the TLS engine"),
+];
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("this crate is two below the root")
+}
+
+/// One of the project's own text files.
+#[derive(Debug)]
+pub struct Source {
+    /// Its path from the root, with `/`.
+    pub path: String,
+    /// What it says.
+    pub text: String,
+    /// True for a file that is compiled for tests only.
+    pub test: bool,
+}
+
+impl Source {
+    /// The file's name extension.
+    pub fn extension(&self) -> &str {
+        self.path.rsplit_once('.').map_or("", |(_, e)| e)
+    }
+
+    /// Numbered lines that are compiled into the product: those before the test module, without comments.
+    pub fn product(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines: Vec<&str> = self.text.lines().collect();
+        let end = lines
+            .windows(2)
+            .position(|w| w[0].trim() == "#[cfg(test)]" && w[1].contains("mod ") && w[1].ends_with('{'))
+            .unwrap_or(lines.len());
+        let code = |line: &'_ str| -> usize {
+            // A `//` within a text is taken for a comment's beginning: the rules look at code only.
+            line.find("//").unwrap_or(line.len())
+        };
+        lines.into_iter().take(end).enumerate().map(move |(i, line)| (i + 1, &line[..code(line)]))
+    }
+}
+
+/// The project's text files, by path: what is not built, fetched or recorded.
+pub fn sources() -> Vec<Source> {
+    let mut found = Vec::new();
+    walk(&root(), "", &mut found);
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    let modules: Vec<String> = found.iter().flat_map(test_modules).collect();
+    for source in &mut found {
+        let beside = ["/tests/", "/benches/", "/examples/"].iter().any(|f| source.path.contains(f));
+        let within =
+            |m: &String| source.path == format!("{m}.rs") || source.path.starts_with(&format!("{m}/"));
+        source.test = beside || source.path.starts_with("tests/") || modules.iter().any(within);
+    }
+    assert!(found.len() > 50, "the project's files were not found below {}", root().display());
+    found
+}
+
+/// The modules that a file declares for tests only, as paths without `.rs`.
+fn test_modules(source: &Source) -> Vec<String> {
+    let (folder, file) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
+    let own = match file {
+        "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
+        _ => format!("{folder}/{}", file.trim_end_matches(".rs")),
+    };
+    let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
+    let declared = |w: &[&str]| {
+        let name = w[1].trim_start_matches("pub(crate) ").strip_prefix("mod ")?.strip_suffix(';')?;
+        (w[0] == "#[cfg(test)]").then(|| format!("{own}/{name}"))
+    };
+    lines.windows(2).filter_map(declared).collect()
+}
+
+fn walk(folder: &Path, path: &str, found: &mut Vec<Source>) {
+    const PASSED_OVER: [&str; 8] =
+        ["target", "out", ".git", "corpus", "artifacts", "coverage", "vectors", "Cargo.lock"];
+    const TEXTS: [&str; 11] = ["rs", "toml", "md", "sh", "py", "yml", "json", "html", "js", "css", ""];
+    for entry in fs::read_dir(folder).expect("a folder can be read").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if PASSED_OVER.contains(&name.as_str()) {
+            continue;
+        }
+        let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+        let extension = name.rsplit_once('.').map_or("", |(_, e)| e);
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            walk(&entry.path(), &path, found);
+        } else if TEXTS.contains(&extension) || name.starts_with('.') {
+            // What is not UTF-8 is no text.
+            found.extend(fs::read_to_string(entry.path()).ok().map(|text| Source {
+                path,
+                text,
+                test: false,
+            }));
+        }
+    }
+}
+
+/// A crate of the workspace, as its manifest says.
+#[derive(Debug)]
+pub struct Member {
+    /// Its folder from the root.
+    pub path: String,
+    /// Its name.
+    pub name: String,
+    /// Its manifest.
+    pub manifest: toml::Table,
+}
+
+impl Member {
+    /// The place of its floor, from the lowest; `None` for what stands beside the floors.
+    pub fn floor(&self) -> Option<usize> {
+        let first = self.path.split('/').next();
+        FLOORS.iter().position(|f| Some(*f) == first)
+    }
+
+    /// The crates of the workspace that it uses, and whether only its tests do.
+    pub fn uses(&self) -> Vec<(&str, bool)> {
+        let names = |key: &str, tests: bool| {
+            let table = self.manifest.get(key).and_then(|t| t.as_table());
+            let own = |(name, _): (&'_ String, _)| -> bool { name.starts_with("usher-") };
+            table
+                .into_iter()
+                .flatten()
+                .filter(move |entry| own((entry.0, ())))
+                .map(move |(name, _)| (name.as_str(), tests))
+                .collect::<Vec<_>>()
+        };
+        [names("dependencies", false), names("build-dependencies", false), names("dev-dependencies", true)]
+            .concat()
+    }
+}
+
+/// A manifest, read.
+pub fn manifest(path: &Path) -> toml::Table {
+    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The names in a manifest's array.
+pub fn names<'a>(table: &'a toml::Table, path: &[&str]) -> Vec<&'a str> {
+    let at = path.split_last().and_then(|(last, tables)| {
+        tables.iter().try_fold(table, |t, key| t.get(*key)?.as_table())?.get(*last)?.as_array()
+    });
+    at.into_iter().flatten().filter_map(|v| v.as_str()).collect()
+}
+
+/// The workspace's crates.
+pub fn members() -> Vec<Member> {
+    let workspace = manifest(&root().join("Cargo.toml"));
+    let member = |path: &str| {
+        let manifest = manifest(&root().join(path).join("Cargo.toml"));
+        let name = manifest["package"]["name"].as_str().expect("a package has a name").to_owned();
+        Member { path: path.to_owned(), name, manifest }
+    };
+    names(&workspace, &["workspace", "members"]).into_iter().map(member).collect()
+}

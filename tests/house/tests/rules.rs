@@ -1,0 +1,353 @@
+//! The rules. Each failure names the place and what to do.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use usher_house::{ENVIRONMENT, SIBLINGS, Source, UNFUZZED, manifest, members, root, sources};
+
+/// Fails with every breach, one a line.
+#[track_caller]
+fn none(breaches: Vec<String>) {
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+}
+
+/// Lines of these files' code that hold one of the patterns.
+fn lines_with(files: &[&Source], patterns: &[&str], what_to_do: &str) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for file in files {
+        for (number, line) in file.product() {
+            if let Some(pattern) = patterns.iter().find(|p| line.contains(**p)) {
+                breaches.push(format!("{}:{number}: `{pattern}`: {what_to_do}", file.path));
+            }
+        }
+    }
+    breaches
+}
+
+fn code_of<'a>(sources: &'a [Source], floors: &[&str]) -> Vec<&'a Source> {
+    let within = |s: &&Source| floors.iter().any(|f| s.path.starts_with(&format!("{f}/")));
+    let exempt = |s: &&Source| ENVIRONMENT.iter().any(|(path, _)| s.path.starts_with(path));
+    sources.iter().filter(|s| s.extension() == "rs" && !s.test && within(s) && !exempt(s)).collect()
+}
+
+#[test]
+fn dependencies_point_down() {
+    let members = members();
+    let mut breaches = Vec::new();
+    for member in &members {
+        let Some(floor) = member.floor() else { continue };
+        for (used, tests_only) in member.uses() {
+            let Some(other) = members.iter().find(|m| m.name == used) else {
+                breaches.push(format!("{}: {used} is no member of the workspace", member.name));
+                continue;
+            };
+            let sibling = SIBLINGS.iter().any(|(a, b, _)| *a == member.name && *b == used);
+            match other.floor() {
+                Some(below) if below < floor => {}
+                Some(same) if same == floor && (sibling || tests_only) => {}
+                Some(same) if same == floor => breaches.push(format!(
+                    "{} uses its sibling {used}: move what they share one floor down, or, where one protocol \
+                     carries the other, list the pair in tests/house/src/lib.rs with the reason",
+                    member.name
+                )),
+                _ => breaches.push(format!(
+                    "{} uses {used}, which is above it: hand the value in, or move the code up",
+                    member.name
+                )),
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn protocols_and_services_know_no_environment() {
+    let sources = sources();
+    let files = code_of(&sources, &["protocols", "services"]);
+    let patterns = [
+        "std::time",
+        "std::net",
+        "std::thread",
+        "std::fs",
+        "std::env",
+        "std::io",
+        "std::process",
+        "std::sync",
+        "println!",
+        "print!(",
+        "eprint",
+        "SystemTime",
+        "Instant::now",
+        "tokio",
+        "getrandom",
+        "thread_rng",
+    ];
+    none(lines_with(
+        &files,
+        &patterns,
+        "the lower floors are sans-IO: take time, chance and input as arguments, give output back \
+         (addresses are core::net's)",
+    ));
+}
+
+#[test]
+fn protocol_crates_are_no_std() {
+    let mut breaches = Vec::new();
+    for member in members().iter().filter(|m| m.floor() == Some(0)) {
+        let path = format!("{}/src/lib.rs", member.path);
+        let text = std::fs::read_to_string(root().join(&path)).expect("a library has a lib.rs");
+        let no_std = |line: &str| line.starts_with("#![cfg_attr(not(") && line.ends_with(", no_std)]");
+        if !text.lines().any(no_std) {
+            breaches.push(format!("{path}: add #![cfg_attr(not(test), no_std)], and use core and alloc"));
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn protocol_crates_import_nothing_in_a_browser() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut breaches = Vec::new();
+    for member in members().iter().filter(|m| m.floor() == Some(0)) {
+        let tree = Command::new(&cargo)
+            .args([
+                "tree",
+                "--locked",
+                "--offline",
+                "--no-default-features",
+                "--edges",
+                "normal",
+                "--prefix",
+                "none",
+            ])
+            .args(["--target", "wasm32-unknown-unknown", "--format", "{lib}", "--package", &member.name])
+            .current_dir(root())
+            .output()
+            .expect("cargo runs");
+        assert!(tree.status.success(), "cargo tree: {}", String::from_utf8_lossy(&tree.stderr));
+        let used: BTreeSet<String> =
+            String::from_utf8_lossy(&tree.stdout).lines().map(|l| l.trim().to_owned()).collect();
+        assert!(used.contains(&member.name.replace('-', "_")), "cargo tree names the crate itself: {used:?}");
+        for refused in
+            ["wasm_bindgen", "js_sys", "web_sys", "getrandom", "web_time", "wasi", "libc", "rustls"]
+        {
+            if used.contains(refused) {
+                breaches.push(format!(
+                    "{} brings in {refused}, which asks its environment: switch the feature off that wants it",
+                    member.name
+                ));
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn nothing_is_unsafe() {
+    let sources = sources();
+    let rust: Vec<&Source> =
+        sources.iter().filter(|s| s.extension() == "rs" && !s.path.starts_with("tests/house/")).collect();
+    let patterns = [
+        "unsafe {",
+        "unsafe fn",
+        "unsafe impl",
+        "unsafe extern",
+        "unsafe trait",
+        "allow(unsafe_code)",
+        "expect(unsafe_code)",
+    ];
+    none(lines_with(&rust, &patterns, "there is no unsafe code in the house: find the safe way"));
+}
+
+#[test]
+fn hash_maps_below_the_studies_have_a_fixed_hasher() {
+    let sources = sources();
+    let files = code_of(&sources, &["protocols", "services", "networks"]);
+    let mut breaches = Vec::new();
+    for file in files {
+        for (number, line) in file.product() {
+            let of_std = line.contains("std::collections") && (line.contains("Hash") || line.contains('*'));
+            if of_std || line.contains("RandomState") {
+                breaches.push(format!(
+                    "{}:{number}: a map seeded by the system: use usher_core::collections",
+                    file.path
+                ));
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn files_are_one_room() {
+    let too_long = |s: &Source| (s.extension() == "rs").then(|| s.text.lines().count()).filter(|n| *n > 900);
+    let breach = |s: &Source| {
+        too_long(s)
+            .map(|n| format!("{}: {n} lines, at most 900: it is more than one room, so divide it", s.path))
+    };
+    none(sources().iter().filter_map(breach).collect());
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let mut breaches = Vec::new();
+    for file in sources() {
+        if file.path.starts_with("tests/house/")
+            || !matches!(file.extension(), "rs" | "sh" | "py" | "js" | "")
+        {
+            continue;
+        }
+        for (number, line) in file.text.lines().enumerate() {
+            let marks = [
+                "todo!(",
+                "unimplemented!(",
+                "dbg!(",
+                "#[ignore",
+                "allow(dead_code)",
+                "allow(unused",
+                "TODO",
+                "FIXME",
+                "XXX",
+            ];
+            if let Some(mark) = marks.iter().find(|m| line.contains(**m)) {
+                breaches.push(format!("{}:{}: `{mark}`: do it now, or leave it out", file.path, number + 1));
+            }
+        }
+    }
+    none(breaches);
+}
+
+/// Texts that mean something on one machine or to one tracker only.
+#[test]
+fn texts_stand_by_themselves() {
+    let mut breaches = Vec::new();
+    for file in sources() {
+        if file.path.starts_with("tests/house/") || file.path == ".gitignore" {
+            continue;
+        }
+        for (number, line) in file.text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            let numbered = lower.match_indices("issue ").any(|(at, word)| {
+                lower[at + word.len()..].trim_start_matches('#').starts_with(|c: char| c.is_ascii_digit())
+            });
+            if numbered {
+                breaches.push(format!(
+                    "{}:{}: a tracker's number says nothing to a reader: say what it is about",
+                    file.path,
+                    number + 1
+                ));
+            }
+            if let Some(path) = foreign_path(line) {
+                breaches.push(format!(
+                    "{}:{}: {path} is a folder of one machine: name files from the root of the repository",
+                    file.path,
+                    number + 1
+                ));
+            }
+        }
+    }
+    none(breaches);
+}
+
+/// An absolute path on the line that no usual system has.
+fn foreign_path(line: &str) -> Option<&str> {
+    const USUAL: [&str; 10] = ["bin", "boot", "dev", "etc", "lib", "opt", "proc", "sys", "tmp", "usr"];
+    let begins = |at: usize| line[..at].chars().next_back().is_none_or(|c| " \"'`(=".contains(c));
+    line.match_indices('/').filter(|(at, _)| begins(*at)).find_map(|(at, _)| {
+        let rest = &line[at..];
+        let end =
+            rest.find(|c: char| !c.is_ascii_alphanumeric() && !"/._-".contains(c)).unwrap_or(rest.len());
+        let path = &rest[..end];
+        let mut parts = path.split('/').skip(1);
+        let (first, second) = (parts.next()?, parts.next()?);
+        let words = first.starts_with(|c: char| c.is_ascii_lowercase()) && first.len() > 2;
+        let own = root().join(first).exists();
+        (words && !second.is_empty() && !USUAL.contains(&first) && !own).then_some(path)
+    })
+}
+
+#[test]
+fn every_crate_takes_the_workspace_lints() {
+    let own = |m: &usher_house::Member| m.manifest.get("lints").and_then(|l| l.get("workspace")?.as_bool());
+    let breach = |m: &usher_house::Member| {
+        (own(m) != Some(true)).then(|| format!("{}/Cargo.toml: add [lints] workspace = true", m.path))
+    };
+    none(members().iter().filter_map(breach).collect());
+}
+
+#[test]
+fn every_codec_is_fuzzed_from_a_corpus() {
+    let root = root();
+    let fuzz = manifest(&root.join("fuzz/Cargo.toml"));
+    let bins =
+        fuzz.get("bin").and_then(|b| b.as_array()).expect("fuzz/Cargo.toml lists its targets as [[bin]]");
+    let listed: BTreeSet<&str> = bins.iter().filter_map(|b| b.get("name")?.as_str()).collect();
+    let mut breaches = Vec::new();
+    let mut texts = String::new();
+    for entry in std::fs::read_dir(root.join("fuzz/fuzz_targets")).expect("there are fuzz targets").flatten()
+    {
+        let name = entry.file_name().to_string_lossy().trim_end_matches(".rs").to_owned();
+        texts.push_str(&std::fs::read_to_string(entry.path()).expect("a target can be read"));
+        if !listed.contains(name.as_str()) {
+            breaches.push(format!("fuzz/fuzz_targets/{name}.rs: list it as a [[bin]] in fuzz/Cargo.toml"));
+        }
+    }
+    for name in listed {
+        let corpus = root.join("fuzz/corpus").join(name);
+        if !std::fs::read_dir(corpus).is_ok_and(|mut files| files.next().is_some()) {
+            breaches.push(format!("fuzz/corpus/{name}: put some valid inputs there"));
+        }
+    }
+    for member in members() {
+        let codec = member.floor() == Some(0) && !UNFUZZED.iter().any(|(name, _)| *name == member.name);
+        let ident = member.name.replace('-', "_");
+        if codec && !texts.contains(&format!("{ident}::")) {
+            breaches
+                .push(format!("{}: no fuzz target calls it: write one in fuzz/fuzz_targets", member.name));
+        }
+        let Ok(text) = std::fs::read_to_string(root.join(&member.path).join("src/fuzz.rs")) else { continue };
+        for line in text.lines().filter_map(|l| l.strip_prefix("pub fn ")) {
+            let function = line.split('(').next().unwrap_or_default();
+            if !texts.contains(&format!("{ident}::fuzz::{function}")) {
+                breaches.push(format!(
+                    "{ident}::fuzz::{function} is in no fuzz target: write one in fuzz/fuzz_targets"
+                ));
+            }
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn exemptions_are_still_needed() {
+    let members = members();
+    let mut breaches = Vec::new();
+    for (user, used, reason) in SIBLINGS {
+        let uses = |m: &usher_house::Member| m.name == *user && m.uses().iter().any(|(name, _)| name == used);
+        if reason.is_empty() || !members.iter().any(uses) {
+            breaches.push(format!(
+                "tests/house/src/lib.rs: {user} does not use {used} any more: remove the pair"
+            ));
+        }
+    }
+    for (path, reason) in ENVIRONMENT {
+        let there = root().join(path).exists() || root().join(format!("{path}.rs")).exists();
+        if reason.is_empty() || !there {
+            breaches
+                .push(format!("tests/house/src/lib.rs: {path} is not there any more: remove the exemption"));
+        }
+    }
+    none(breaches);
+}
+
+#[test]
+fn the_rules_find_what_they_look_for() {
+    assert_eq!(foreign_path("see /home/someone/notes"), Some("/home/someone/notes"));
+    assert_eq!(foreign_path("/proc/self/status and 10 /s, and/or, `/dev/full`"), None);
+    let source = Source {
+        path: "protocols/x/src/a.rs".to_owned(),
+        test: false,
+        text: "use std::fs; // std::env\n#[cfg(test)]\nmod tests {\n    use std::net;\n}\n".to_owned(),
+    };
+    let found = lines_with(&[&source], &["std::fs", "std::env", "std::net"], "no");
+    assert_eq!(found, ["protocols/x/src/a.rs:1: `std::fs`: no"]);
+}
