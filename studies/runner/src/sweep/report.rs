@@ -1,0 +1,258 @@
+//! From a sweep's rows to its report: the study's figures, a table of all points, and what to know.
+
+use super::Results;
+use std::collections::HashMap;
+use usher_observe::manifest::Manifest;
+use usher_observe::row::number;
+use usher_observe::summary::summarise;
+use usher_observe::{Estimate, Point};
+use usher_report::{Axis, Cell, Column, Figure, Report, Rerun, Section, Series, Table};
+use usher_scenario::model::{self, StudyFile, Value};
+use usher_scenario::units::Quantity;
+use usher_scenario::{Plan, metrics};
+
+/// Estimates by point and metric.
+type Estimates = HashMap<(Point, String), Estimate>;
+
+/// The report of a run. `rerun` gives the command line that runs a point again alone.
+pub fn report(
+    file: &StudyFile,
+    plan: &Plan,
+    results: &Results,
+    manifest: Manifest,
+    rerun: impl Fn(&Point) -> String,
+) -> Report {
+    let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
+    let estimates: Estimates = summarise(&results.rows, level)
+        .into_iter()
+        .map(|s| ((s.point, s.metric.as_ref().to_owned()), s.estimate))
+        .collect();
+    let drawn: Vec<(&model::Figure, Figure)> =
+        plan.figures.iter().map(|f| (f, figure(f, file, plan, &estimates))).collect();
+    let findings = drawn.iter().filter_map(|(_, figure)| finding(figure)).collect();
+    let mut sections: Vec<Section> = drawn
+        .into_iter()
+        .map(|(said, figure)| Section {
+            title: said.title.clone(),
+            text: said.caption.clone(),
+            figures: vec![figure],
+            tables: Vec::new(),
+        })
+        .collect();
+    sections.push(Section {
+        title: "All points".to_owned(),
+        text: format!(
+            "Means with their {} % confidence intervals; in parentheses, replications.",
+            number(level * 100.0)
+        ),
+        figures: Vec::new(),
+        tables: vec![table(file, plan, &estimates)],
+    });
+    Report {
+        title: file.title.clone(),
+        question: file.question.clone(),
+        findings,
+        description: file.description.clone(),
+        partial: partial(results),
+        sections,
+        notes: notes(results),
+        reruns: results
+            .points
+            .iter()
+            .map(|p| Rerun { point: super::key::of(&p.point), command: rerun(&p.point) })
+            .collect(),
+        manifest: Some(manifest),
+    }
+}
+
+fn partial(results: &Results) -> Option<String> {
+    let complete = results.points.iter().filter(|p| p.complete).count();
+    (!results.complete).then(|| {
+        format!("These results are partial: {complete} of {} points are complete.", results.points.len())
+    })
+}
+
+fn notes(results: &Results) -> Vec<String> {
+    let mut notes: Vec<String> = results
+        .failures
+        .iter()
+        .map(|f| {
+            format!("Could not run {} (replication {}): {}", super::key::of(&f.point), f.replication, f.error)
+        })
+        .collect();
+    let wide: Vec<_> = results.points.iter().filter(|p| p.complete && !p.converged).collect();
+    if let Some(first) = wide.first() {
+        notes.push(format!(
+            "{} of {} points came to their limit of replications before the precision asked for ({} was one): \
+             look at their intervals.",
+            wide.len(),
+            results.points.len(),
+            super::key::of(&first.point)
+        ));
+    }
+    notes
+}
+
+/// True where a point's setting is one of the values that the figure holds the axis at.
+fn held(value: &Value, text: &str) -> bool {
+    let same = |written: &str| {
+        let base = |t: &str| Quantity::parse(t).map(|q| (q.dimension, q.base()));
+        written == text || base(written).is_some_and(|b| base(text) == Some(b))
+    };
+    match value {
+        Value::Array(values) => values.iter().any(|v| held(v, text)),
+        other => same(other.to_string().trim()),
+    }
+}
+
+fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Figure {
+    let axis = plan.axes.iter().find(|a| a.name == said.x);
+    let values = axis.map_or(&[][..], |a| &a.values);
+    let label = axis.map_or(said.x.as_str(), |a| a.label.as_str());
+    let numeric = values.iter().all(|v| v.number.is_some());
+    let x = if numeric {
+        Axis::new(label, axis.and_then(|a| a.unit.as_deref()).unwrap_or_default())
+    } else {
+        Axis::categories(label, values.iter().map(|v| v.text.as_str()))
+    };
+    let y = metrics::find(&said.y, &file.hosts, &file.links);
+    let y = Axis::new(y.map_or(said.y.as_str(), |m| m.about), y.map_or("", |m| m.unit));
+    let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
+
+    let mut series: Vec<Series> = Vec::new();
+    for point in &plan.points {
+        let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
+        if said.filter.iter().any(|(axis, value)| !held(value, text(axis))) {
+            continue;
+        }
+        let Some(at) = point.setting(&said.x) else { continue };
+        let place = values.iter().position(|v| v.text == at.text).unwrap_or_default() as f64;
+        let x = if numeric { at.number.unwrap_or(place) } else { place };
+        let Some(estimate) = estimates.get(&(super::plan::point(point), said.y.clone())) else { continue };
+        let names: Vec<&str> = said.series.iter().map(|axis| text(axis)).collect();
+        let name = if names.is_empty() { said.y.clone() } else { names.join(", ") };
+        let drawn = usher_report::Point::measured(x, estimate);
+        match series.iter_mut().find(|s| s.name == name) {
+            Some(known) => known.points.push(drawn),
+            None => series.push(Series { name, points: vec![drawn], ..Series::default() }),
+        }
+    }
+    for s in &mut series {
+        s.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    Figure {
+        name: said.name.clone(),
+        title: said.title.clone(),
+        x: log(x, said.log_x),
+        y: log(y, said.log_y),
+        series,
+    }
+}
+
+/// What a figure says at its right end, in one sentence.
+fn finding(figure: &Figure) -> Option<String> {
+    let last = |s: &Series| s.points.last().map(|p| p.x);
+    let x = figure.series.iter().filter_map(last).max_by(f64::total_cmp)?;
+    let mut there: Vec<(&str, &usher_report::Point)> = figure
+        .series
+        .iter()
+        .filter_map(|s| Some((s.name.as_str(), s.points.iter().find(|p| p.x == x)?)))
+        .filter(|(_, p)| p.mean.is_finite())
+        .collect();
+    there.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+    let at = match figure.x.categories.get(x as usize) {
+        Some(name) => format!("{} {name}", figure.x.title),
+        None => format!("{} {} {}", figure.x.title, number(x), figure.x.unit).trim_end().to_owned(),
+    };
+    let value = |p: &usher_report::Point| {
+        let width = (p.high - p.low) / 2.0;
+        let sure = if width.is_finite() { format!(" ± {}", three(width)) } else { String::new() };
+        format!("{}{sure} {}", three(p.mean), figure.y.unit).trim_end().to_owned()
+    };
+    let title = &figure.y.title;
+    match there[..] {
+        [] => None,
+        [(_, only)] => Some(format!("{at}: {title} {}.", value(only))),
+        [(low, least), .., (high, most)] => {
+            Some(format!("{at}: {title} from {} ({low}) to {} ({high}).", value(least), value(most)))
+        }
+    }
+}
+
+/// Three significant digits.
+fn three(value: f64) -> String {
+    let magnitude = if value == 0.0 { 0.0 } else { libm::floor(libm::log10(value.abs())) };
+    let digits = (2.0 - magnitude).clamp(0.0, 12.0) as usize;
+    format!("{value:.digits$}")
+}
+
+fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Table {
+    let mut shown: Vec<&str> = plan.figures.iter().map(|f| f.y.as_str()).collect();
+    shown.extend(plan.points.first().map(|p| p.scenario.run.replications.metric.as_str()));
+    shown.extend(["delay.p95", "failures"]);
+    let mut names: Vec<&str> = Vec::new();
+    for name in shown {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let axes = plan.axes.iter().map(|a| Column::new(a.label.as_str(), ""));
+    let unit = |name: &str| metrics::find(name, &file.hosts, &file.links).map_or("", |m| m.unit);
+    let columns = axes.chain(names.iter().map(|name| Column::new(*name, unit(name)))).collect();
+    let rows = plan.points.iter().map(|p| {
+        let point = super::plan::point(p);
+        let settings = p.settings.iter().map(|s| Cell::from(s.text.as_str()));
+        let values = names.iter().map(|name| {
+            estimates.get(&(point.clone(), (*name).to_owned())).map_or(Cell::Empty, |e| Cell::from(*e))
+        });
+        settings.chain(values).collect()
+    });
+    Table { title: String::new(), columns, rows: rows.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_hold_axes_by_value_not_by_spelling() {
+        let text = |t: &str| Value::Text(t.to_owned());
+        assert!(held(&text("50ms"), "50 ms"));
+        assert!(held(&text("0.05 s"), "50 ms"));
+        assert!(held(&Value::Array(vec![text("tcp"), text("udp")]), "udp"));
+        assert!(held(&Value::Integer(3), "3"));
+        assert!(!held(&text("50 ms"), "60 ms"));
+        assert!(!held(&text("50 ms"), "50 %"));
+    }
+
+    #[test]
+    fn a_finding_names_the_extremes_at_the_right_end() {
+        let point = |x, mean| usher_report::Point { x, mean, low: mean - 0.01, high: mean + 0.01, n: 5 };
+        let series = |name: &str, means: [f64; 2]| Series {
+            name: name.to_owned(),
+            points: vec![point(0.0, means[0]), point(20.0, means[1])],
+            ..Series::default()
+        };
+        let mut figure = Figure {
+            x: Axis::new("Loss", "%"),
+            y: Axis::new("mean delay", "s"),
+            series: vec![series("tcp", [0.1, 2.0]), series("sctp", [0.1, 1.0]), series("udp", [0.1, 0.5])],
+            ..Figure::default()
+        };
+        let said = "Loss 20 %: mean delay from 0.500 ± 0.0100 s (udp) to 2.00 ± 0.0100 s (tcp).";
+        assert_eq!(finding(&figure).as_deref(), Some(said));
+        figure.series.truncate(1);
+        assert_eq!(finding(&figure).as_deref(), Some("Loss 20 %: mean delay 2.00 ± 0.0100 s."));
+        figure.series.clear();
+        assert_eq!(finding(&figure), None);
+    }
+
+    #[test]
+    fn three_digits() {
+        for (value, text) in
+            [(0.0, "0.00"), (0.012_345, "0.0123"), (123.4, "123"), (-5.0, "-5.00"), (12_345.0, "12345")]
+        {
+            assert_eq!(three(value), text);
+        }
+    }
+}
