@@ -12,7 +12,7 @@ pub mod station;
 mod station_id;
 
 pub use aaa::{
-    AaaConfig, ConfigError, Facts, NasIdentity, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL,
+    AaaConfig, ConfigError, DiameterConfig, Facts, NasIdentity, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL,
     PORT_TYPE_WIRELESS_80211, PORT_TYPE_WIRELESS_80216, RadiusConfig,
 };
 pub use authenticator::Authenticator;

@@ -2,7 +2,12 @@
 
 use crate::users::User;
 use alloc::sync::Arc;
-use usher_radius::attribute::{Attributes, kind};
+use usher_diameter::ResultCode;
+use usher_diameter::avp::{AvpBuf, AvpId};
+use usher_diameter::codes;
+use usher_diameter::eap::Dea;
+use usher_diameter::nasreq::AuthRequestType;
+use usher_radius::attribute::{Attributes, kind, read_vendors};
 use usher_radius::packet::Code;
 
 /// Octets of the State attribute that names a session: its token, and a number that nobody can guess.
@@ -29,6 +34,8 @@ pub(super) fn read_state(state: &[u8]) -> Option<(u64, u64)> {
 pub(super) enum Asker {
     /// The RADIUS server's token.
     Radius(u64),
+    /// The Diameter node's token, and what the request asked for.
+    Diameter(u64, AuthRequestType),
 }
 
 /// What a request is answered.
@@ -42,8 +49,7 @@ pub(super) enum Verdict<'a> {
     Reject { eap: Option<&'a [u8]> },
 }
 
-/// Fills the reply's list and names its code. Session-Timeout in a challenge tells the NAS how long to
-/// wait for the peer (RFC 3579 §2.1 leaves it to the server).
+/// Fills the reply's list and names its code.
 pub(super) fn radius(verdict: &Verdict<'_>, a: &mut Attributes) -> Code {
     a.clear();
     match *verdict {
@@ -69,5 +75,78 @@ pub(super) fn radius(verdict: &Verdict<'_>, a: &mut Attributes) -> Code {
             }
             Code::ACCESS_REJECT
         }
+    }
+}
+
+/// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): the server remembers nobody it let in.
+const NO_STATE_MAINTAINED: u32 = 1;
+
+/// The answer's AVPs and its result code.
+pub(super) fn diameter(verdict: &Verdict<'_>, request_type: AuthRequestType) -> (ResultCode, AvpBuf) {
+    let mut dea = Dea { eap: None, ..Dea::new(request_type, &[]) };
+    let (result, reply) = match *verdict {
+        Verdict::Challenge { eap, ref state } => {
+            (dea.eap, dea.state) = (Some(eap), Some(&state[..]));
+            (ResultCode::MULTI_ROUND_AUTH, None)
+        }
+        Verdict::Accept { eap, msk, user } => {
+            (dea.eap, dea.msk) = (eap, msk.map(|m| &m[..]));
+            (ResultCode::SUCCESS, Some(&user.reply))
+        }
+        Verdict::Reject { eap } => {
+            dea.eap = eap;
+            (ResultCode::AUTHENTICATION_REJECTED, None)
+        }
+    };
+    let mut avps = dea.avps();
+    avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
+    if let Some(reply) = reply {
+        translate(reply, &mut avps);
+    }
+    (result, avps)
+}
+
+/// RADIUS attributes as AVPs: the first 256 AVP codes are the attributes' numbers, their values are
+/// written alike (RFC 6733 §4.1, RFC 7155 §4). Hidden values have no counterpart and are left out.
+fn translate(reply: &Attributes, avps: &mut AvpBuf) {
+    const HIDDEN: [u8; 2] = [kind::USER_PASSWORD, kind::TUNNEL_PASSWORD];
+    for a in reply.iter().filter(|a| a.kind != kind::VENDOR_SPECIFIC && !HIDDEN.contains(&a.kind)) {
+        avps.push(AvpId::must(a.kind.into()), a.value);
+    }
+    for v in read_vendors(reply.iter()) {
+        avps.push(AvpId::of_vendor(v.vendor, v.kind.into(), false), v.value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_diameter::AvpView;
+
+    #[test]
+    fn a_state_comes_back() {
+        let state = write_state(0x0102_0304_0506_0708, u64::MAX - 5);
+        assert_eq!(read_state(&state), Some((0x0102_0304_0506_0708, u64::MAX - 5)));
+        assert_eq!((read_state(&state[1..]), read_state(b"")), (None, None));
+    }
+
+    #[test]
+    fn reply_attributes_become_avps_of_their_number() {
+        let mut user = User::default();
+        user.reply.push_u32(kind::SESSION_TIMEOUT, 600).push_user_password(b"hidden").unwrap();
+        user.reply.push_vendor(9, 1, b"x").unwrap();
+        let user = Arc::new(user);
+        let msk = [7; 64];
+        let verdict = Verdict::Accept { eap: Some(&[3, 1, 0, 4]), msk: Some(&msk), user: &user };
+        let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly);
+        assert_eq!(result, ResultCode::SUCCESS);
+        let dea = Dea::parse(avps.view()).unwrap();
+        assert_eq!(
+            (dea.session_timeout, dea.msk, dea.eap),
+            (Some(600), Some(&msk[..]), Some(&[3, 1, 0, 4][..]))
+        );
+        let vendor: Vec<AvpView<'_>> = avps.view().filter(|a| a.vendor == 9).collect();
+        assert_eq!((vendor.len(), vendor[0].code, vendor[0].data), (1, 1, &b"x"[..]));
+        assert!(avps.view().get(codes::USER_PASSWORD).is_none());
     }
 }

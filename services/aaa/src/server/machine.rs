@@ -10,6 +10,11 @@ use alloc::vec::Vec;
 use usher_core::table::SessionTable;
 use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
 use usher_crypto::digest::equal;
+use usher_diameter::codes::{application, command};
+use usher_diameter::eap::Der;
+use usher_diameter::nasreq::Aar;
+use usher_diameter::node::{self, Node};
+use usher_diameter::{Fault, Message, ResultCode};
 use usher_radius::attribute::kind;
 use usher_radius::packet::Code;
 use usher_radius::server as radius;
@@ -19,6 +24,7 @@ use usher_radius::server as radius;
 pub struct AaaServer {
     config: Config,
     radius: Option<radius::Server>,
+    diameter: Option<Node>,
     sessions: SessionTable<Session>,
     events: VecDeque<Event>,
     work: VecDeque<Work>,
@@ -49,8 +55,11 @@ impl AaaServer {
             Some(c) => Some(radius::Server::new(c, SecureRng::from_seed(rng.array()))?),
             None => None,
         };
+        let diameter =
+            config.diameter.clone().map(|c| Node::new(c, Instant::ZERO, SecureRng::from_seed(rng.array())));
         Ok(Self {
             radius,
+            diameter,
             sessions: SessionTable::new(),
             events: VecDeque::new(),
             work: VecDeque::new(),
@@ -70,6 +79,11 @@ impl AaaServer {
     #[must_use]
     pub fn radius_counters(&self) -> Option<&radius::Counters> {
         self.radius.as_ref().map(radius::Server::counters)
+    }
+    /// The Diameter node's counters.
+    #[must_use]
+    pub fn diameter_counters(&self) -> Option<&node::Counters> {
+        self.diameter.as_ref().map(Node::counters)
     }
     /// Unfinished sessions.
     #[must_use]
@@ -115,6 +129,69 @@ impl AaaServer {
             }
         }
         self.packet = packet;
+    }
+}
+
+impl AaaServer {
+    fn drain_diameter(&mut self, now: Instant) {
+        while let Some(event) = self.diameter.as_mut().and_then(Machine::poll_event) {
+            match event {
+                node::Event::Request { token, message, .. } => {
+                    if let Err(fault) = self.diameter_request(now, token, &message) {
+                        self.counters.unsupported += 1;
+                        self.refuse(now, token, fault);
+                    }
+                }
+                node::Event::PeerUp { peer } => {
+                    self.events.push_back(Event::DiameterPeer { peer, up: true });
+                }
+                node::Event::PeerDown { peer } => {
+                    self.events.push_back(Event::DiameterPeer { peer, up: false });
+                }
+                // This server asks nobody.
+                node::Event::Answer { .. } | node::Event::Failed { .. } => {}
+            }
+        }
+    }
+
+    fn diameter_request(&mut self, now: Instant, token: u64, message: &Message) -> Result<(), Fault> {
+        let avps = message.avps.view();
+        let owner = Owner::Diameter;
+        match (message.header.application, message.header.command) {
+            (application::EAP, command::DIAMETER_EAP) => {
+                let der = Der::parse(avps)?;
+                let asker = Asker::Diameter(token, der.request_type);
+                let name = der.user_name.unwrap_or_default().as_bytes();
+                let ask = Ask { asker, owner, name, mtu: der.nas.framed_mtu };
+                match der.state {
+                    None => self.begin_eap(now, &ask, der.eap),
+                    Some(state) => self.go_on(now, &ask, state, der.eap),
+                }
+            }
+            (application::NASREQ, command::AA) => {
+                let aar = Aar::parse(avps)?;
+                let asker = Asker::Diameter(token, aar.request_type);
+                let name = aar.user_name.unwrap_or_default().as_bytes();
+                let ask = Ask { asker, owner, name, mtu: None };
+                match aar.password {
+                    Some(password) => self.begin_pap(now, &ask, password.to_vec()),
+                    None => {
+                        self.counters.no_proof += 1;
+                        self.answer(now, asker, &Verdict::Reject { eap: None });
+                    }
+                }
+            }
+            _ => return Err(Fault::new(ResultCode::COMMAND_UNSUPPORTED, "not a request for admission")),
+        }
+        Ok(())
+    }
+
+    /// Answers a Diameter request with a fault.
+    fn refuse(&mut self, now: Instant, token: u64, fault: Fault) {
+        if let Some(node) = &mut self.diameter {
+            // The connection that it came by may be gone: then nobody waits for the answer.
+            let _ = node.command(now, node::Command::Reject { token, fault });
+        }
     }
 }
 
@@ -336,6 +413,12 @@ impl AaaServer {
                 // The client may have given this request up for a newer one: then nobody waits.
                 let _ = server.command(now, radius::Command::Respond { token, code, attributes });
             }
+            Asker::Diameter(token, request_type) => {
+                let Some(node) = &mut self.diameter else { return };
+                let (result, avps) = answer::diameter(verdict, request_type);
+                // As above: the connection may be gone.
+                let _ = node.command(now, node::Command::Answer { token, result, avps });
+            }
         }
     }
 
@@ -346,6 +429,10 @@ impl AaaServer {
                     // As above: a request that is gone needs no end.
                     let _ = server.command(now, radius::Command::Discard { token });
                 }
+            }
+            // Diameter has no silence: a request that gets no verdict is told so.
+            Asker::Diameter(token, _) => {
+                self.refuse(now, token, Fault::new(ResultCode::UNABLE_TO_COMPLY, "no answer can be given"));
             }
         }
     }
@@ -371,15 +458,23 @@ impl Machine for AaaServer {
                 Some(server) => server.handle(now, input),
                 None => self.counters.no_front += 1,
             },
-            Input::Stream { .. } | Input::Message { .. } | Input::Frame { .. } => self.counters.no_front += 1,
+            Input::Stream { .. } | Input::Message { .. } => match &mut self.diameter {
+                Some(node) => node.handle(now, input),
+                None => self.counters.no_front += 1,
+            },
+            Input::Frame { .. } => self.counters.no_front += 1,
             Input::Timeout => {
                 if let Some(server) = &mut self.radius {
                     server.handle(now, input);
+                }
+                if let Some(node) = &mut self.diameter {
+                    node.handle(now, input);
                 }
                 self.expire(now);
             }
         }
         self.drain_radius(now);
+        self.drain_diameter(now);
     }
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
@@ -392,17 +487,25 @@ impl Machine for AaaServer {
                 self.found(now, token, user);
                 Ok(())
             }
+            Command::Diameter(command) => match &mut self.diameter {
+                Some(node) => node.command(now, command),
+                None => Err(CommandError::Invalid("this server has no Diameter side")),
+            },
         }
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.radius.as_mut()?.poll_transmit(now, buf)
+        if let Some(transmit) = self.radius.as_mut().and_then(|s| s.poll_transmit(now, buf)) {
+            return Some(transmit);
+        }
+        self.diameter.as_mut()?.poll_transmit(now, buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let idle = self.sessions.oldest().map(|(_, since)| since + self.config.session_timeout);
         let radius = self.radius.as_mut().and_then(Machine::poll_timeout);
-        [idle, radius].into_iter().flatten().min()
+        let diameter = self.diameter.as_mut().and_then(Machine::poll_timeout);
+        [idle, radius, diameter].into_iter().flatten().min()
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -410,6 +513,9 @@ impl Machine for AaaServer {
     }
 
     fn poll_work(&mut self) -> Option<Work> {
-        self.work.pop_front().or_else(|| self.radius.as_mut()?.poll_work())
+        self.work
+            .pop_front()
+            .or_else(|| self.radius.as_mut()?.poll_work())
+            .or_else(|| self.diameter.as_mut()?.poll_work())
     }
 }

@@ -17,6 +17,7 @@ use crate::users::{Method, User, Users};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::Duration;
+use usher_diameter::node::PeerId;
 
 /// Where users are looked up.
 #[derive(Clone, Debug)]
@@ -34,6 +35,9 @@ pub struct Config {
     /// wait between retransmissions: where the verdict is lost and no longer kept when the request comes
     /// again, the session that it ended is unknown, and the answer is a reject.
     pub radius: Option<usher_radius::server::Config>,
+    /// The Diameter side, with EAP (RFC 4072) and NASREQ (RFC 7155) among its applications; `None`:
+    /// streams are dropped.
+    pub diameter: Option<usher_diameter::node::Config>,
     /// Where users are looked up.
     pub users: UserSource,
     /// What is offered, the preferred method first. A peer's Nak chooses among the rest (RFC 3748 §5.3).
@@ -51,6 +55,7 @@ impl Config {
     pub fn new(users: UserSource) -> Self {
         Self {
             radius: None,
+            diameter: None,
             users,
             methods: [Method::EapMd5, Method::Pap].into(),
             session_timeout: Duration::from_secs(30),
@@ -78,6 +83,8 @@ pub enum Command {
         /// The user; `None`: there is none of that name.
         user: Option<Arc<User>>,
     },
+    /// Something for the Diameter node, such as to disconnect a peer.
+    Diameter(usher_diameter::node::Command),
 }
 
 /// Why somebody was turned away.
@@ -116,6 +123,13 @@ pub enum Event {
         name: Vec<u8>,
         /// Why.
         reason: Reason,
+    },
+    /// A Diameter peer came or went.
+    DiameterPeer {
+        /// Which.
+        peer: PeerId,
+        /// It came.
+        up: bool,
     },
 }
 

@@ -1,12 +1,17 @@
 //! Worlds to test in.
 
-use crate::world::{RADIUS_PORT, Who, World, nas_address, server_address};
+use crate::world::{DIAMETER_PORT, RADIUS_PORT, Who, World, nas_address, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{AaaServer, User, UserSource, Users};
 use usher_core::{Instant, Machine, Seed};
+use usher_diameter::codes::application;
+use usher_diameter::node;
+use usher_diameter::peer::capabilities::Application;
 use usher_nas::station::{self, Credentials};
-use usher_nas::{AaaConfig, Authenticator, MacAddress, NasIdentity, RadiusConfig, Station, authenticator};
+use usher_nas::{
+    AaaConfig, Authenticator, DiameterConfig, MacAddress, NasIdentity, RadiusConfig, Station, authenticator,
+};
 use usher_radius::client::{self, Failover, Retransmission, ServerConfig, Target};
 use usher_radius::server::ClientConfig;
 use usher_radius::{Secret, attribute::kind};
@@ -98,4 +103,30 @@ impl World {
         all.sort_by_key(|(i, _)| *i);
         all.into_iter().map(|(_, e)| e).collect()
     }
+}
+
+pub(crate) fn server_name(i: usize) -> String {
+    format!("aaa{i}.example.org")
+}
+
+/// A server that the NAS may connect to.
+pub(crate) fn diameter_server(i: usize, users: Arc<Users>) -> usher_aaa::Config {
+    let mut config = usher_aaa::Config::new(UserSource::Memory(users));
+    let applications = [Application::auth(application::EAP), Application::auth(application::NASREQ)];
+    let mut node = node::Config::new(&server_name(i), "example.org", &applications);
+    node.local.addresses.push(server_address(i));
+    config.diameter = Some(node.accept("switch.example.org"));
+    config
+}
+
+/// A NAS that is connected to `servers` servers, the first preferred.
+pub(crate) fn diameter_nas(servers: usize) -> authenticator::Config {
+    let applications = [Application::auth(application::EAP), Application::auth(application::NASREQ)];
+    let mut node = node::Config::new("switch.example.org", "example.org", &applications);
+    node.local.addresses.push(nas_address(0));
+    for i in 0..servers {
+        node = node.connect_to(&server_name(i), SocketAddr::new(server_address(i), DIAMETER_PORT));
+    }
+    let aaa = AaaConfig::Diameter(DiameterConfig::new(node, "example.org".into()));
+    authenticator::Config::new(NasIdentity::ethernet("switch.example.org"), aaa)
 }

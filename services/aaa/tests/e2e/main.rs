@@ -1,5 +1,6 @@
 //! Stations, access servers and AAA servers in one virtual world.
 
 mod build;
+mod diameter;
 mod radius_md5;
 mod world;

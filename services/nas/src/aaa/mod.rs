@@ -1,7 +1,9 @@
 //! The AAA client inside a NAS: one way to ask, whether RADIUS or Diameter carries the question.
 
+mod diameter;
 mod radius;
 
+pub use diameter::DiameterConfig;
 pub use radius::RadiusConfig;
 
 use crate::station_id::MacAddress;
@@ -9,8 +11,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use diameter::DiameterAaa;
 use radius::RadiusAaa;
 use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_diameter::node::PeerId;
 
 /// NAS-Port-Type Ethernet (RFC 2865 §5.41).
 pub const PORT_TYPE_ETHERNET: u32 = 15;
@@ -20,6 +24,9 @@ pub const PORT_TYPE_WIRELESS_80211: u32 = 19;
 pub const PORT_TYPE_WIRELESS_80216: u32 = 27;
 /// NAS-Port-Type Virtual (RFC 2865 §5.41): an IKEv2 gateway's, for one.
 pub const PORT_TYPE_VIRTUAL: u32 = 5;
+
+/// Service-Type of a station that gets a link (RFC 2865 §5.6, RFC 3580 §3.6).
+const FRAMED: u32 = 2;
 
 /// How a NAS introduces itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +55,8 @@ impl NasIdentity {
 pub enum AaaConfig {
     /// RADIUS.
     Radius(RadiusConfig),
+    /// Diameter with its EAP application.
+    Diameter(DiameterConfig),
 }
 
 /// A NAS was configured in contradiction to itself.
@@ -101,66 +110,93 @@ pub(crate) struct Ask<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) port: u32,
     pub(crate) calling: Option<MacAddress>,
-    pub(crate) state: &'a [u8],
+    /// What the last challenge asked to be told again; the client's own affair.
+    pub(crate) note: &'a [u8],
     pub(crate) eap: &'a [u8],
 }
 
-/// One answer; its EAP packet and State are in the caller's buffers.
+/// One answer; its EAP packet and its note are in the caller's buffers.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    Challenge { token: u64 },
-    Accept { token: u64, msk: Option<[u8; 64]>, facts: Facts },
-    Reject { token: u64 },
-    Failed { token: u64, failure: Failure },
+    Challenge {
+        token: u64,
+    },
+    Accept {
+        token: u64,
+        msk: Option<[u8; 64]>,
+        facts: Facts,
+    },
+    Reject {
+        token: u64,
+    },
+    Failed {
+        token: u64,
+        failure: Failure,
+    },
+    /// Not an answer: a Diameter peer came or went.
+    Peer {
+        peer: PeerId,
+        up: bool,
+    },
 }
 
 /// The machine that asks.
 #[derive(Debug)]
 pub(crate) enum AaaClient {
     Radius(Box<RadiusAaa>),
+    Diameter(Box<DiameterAaa>),
 }
 
 impl AaaClient {
     pub(crate) fn new(config: AaaConfig, rng: SecureRng) -> Result<Self, ConfigError> {
         Ok(match config {
             AaaConfig::Radius(c) => Self::Radius(Box::new(RadiusAaa::new(c, rng)?)),
+            AaaConfig::Diameter(c) => Self::Diameter(Box::new(DiameterAaa::new(c, rng))),
         })
     }
     /// Sends a question; [`AaaClient::poll`] gives exactly one answer for each that was taken.
     pub(crate) fn ask(&mut self, now: Instant, nas: &NasIdentity, ask: &Ask<'_>) -> Result<(), CommandError> {
         match self {
             Self::Radius(r) => r.ask(now, nas, ask),
+            Self::Diameter(d) => d.ask(now, nas, ask),
         }
     }
     /// Wants no answer any more.
     pub(crate) fn cancel(&mut self, now: Instant, token: u64) {
         match self {
             Self::Radius(r) => r.cancel(now, token),
+            // The node has no way to take a request back; its answer will name a token that is gone.
+            Self::Diameter(_) => {}
         }
     }
-    pub(crate) fn poll(&mut self, eap: &mut Vec<u8>, state: &mut Vec<u8>) -> Option<Answer> {
+    pub(crate) fn poll(&mut self, now: Instant, eap: &mut Vec<u8>, note: &mut Vec<u8>) -> Option<Answer> {
         match self {
-            Self::Radius(r) => r.poll(eap, state),
+            Self::Radius(r) => r.poll(eap, note),
+            Self::Diameter(d) => d.poll(now, eap, note),
         }
     }
     pub(crate) fn handle(&mut self, now: Instant, input: Input<'_>) {
         match self {
             Self::Radius(r) => r.client.handle(now, input),
+            Self::Diameter(d) => d.node.handle(now, input),
         }
     }
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         match self {
             Self::Radius(r) => r.client.poll_transmit(now, buf),
+            Self::Diameter(d) => d.node.poll_transmit(now, buf),
         }
     }
     pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
         match self {
             Self::Radius(r) => r.client.poll_timeout(),
+            Self::Diameter(d) => d.node.poll_timeout(),
         }
     }
     pub(crate) fn poll_work(&mut self) -> Option<Work> {
         match self {
             Self::Radius(r) => r.client.poll_work(),
+            Self::Diameter(d) => d.node.poll_work(),
         }
     }
 }

@@ -1,15 +1,12 @@
 //! EAP over RADIUS (RFC 3579), the access server's side.
 
-use super::{Answer, Ask, Facts, Failure, NasIdentity};
+use super::{Answer, Ask, FRAMED, Facts, Failure, NasIdentity};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::{CommandError, Instant, Machine, SecureRng};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::client::{self, Client, Command, ConfigError, Event, Response, Target};
 use usher_radius::packet::Code;
-
-/// Service-Type of a station that gets a link (RFC 2865 §5.6, RFC 3580 §3.6).
-const FRAMED: u32 = 2;
 
 /// How a NAS asks over RADIUS.
 #[derive(Clone, Debug)]
@@ -97,8 +94,8 @@ fn fill(
     if let Some(mac) = ask.calling {
         a.push_bytes(kind::CALLING_STATION_ID, &mac.dashed())?;
     }
-    if !ask.state.is_empty() {
-        a.push_bytes(kind::STATE, ask.state)?;
+    if !ask.note.is_empty() {
+        a.push_bytes(kind::STATE, ask.note)?;
     }
     a.push_eap(ask.eap);
     Ok(())

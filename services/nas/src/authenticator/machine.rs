@@ -30,9 +30,9 @@ pub struct Authenticator {
     events: VecDeque<Event>,
     counters: Counters,
     rng: SecureRng,
-    /// An answer's EAP packet and State on their way through.
+    /// An answer's EAP packet and note on their way through.
     eap: Vec<u8>,
-    state: Vec<u8>,
+    note: Vec<u8>,
 }
 
 impl Authenticator {
@@ -62,7 +62,7 @@ impl Authenticator {
             events: VecDeque::new(),
             counters: Counters::default(),
             eap: Vec::new(),
-            state: Vec::new(),
+            note: Vec::new(),
             config,
             rng,
         })
@@ -77,6 +77,15 @@ impl Authenticator {
     pub fn radius_counters(&self) -> Option<&usher_radius::client::Counters> {
         match &self.aaa {
             AaaClient::Radius(r) => Some(r.client.counters()),
+            AaaClient::Diameter(_) => None,
+        }
+    }
+    /// The Diameter node's counters, where that is how it asks.
+    #[must_use]
+    pub fn diameter_counters(&self) -> Option<&usher_diameter::node::Counters> {
+        match &self.aaa {
+            AaaClient::Radius(_) => None,
+            AaaClient::Diameter(d) => Some(d.node.counters()),
         }
     }
     /// Sessions in progress.
@@ -150,7 +159,7 @@ impl Authenticator {
             name: &session.name,
             port: session.station.nas_port(),
             calling: session.station.mac(),
-            state: &session.state,
+            note: &session.note,
             eap: &self.eap,
         };
         match self.aaa.ask(now, &self.config.nas, &ask) {
@@ -197,11 +206,12 @@ impl Authenticator {
 
     /// Acts on what the AAA client has to say.
     fn drain_aaa(&mut self, now: Instant) {
-        while let Some(answer) = self.aaa.poll(&mut self.eap, &mut self.state) {
+        while let Some(answer) = self.aaa.poll(now, &mut self.eap, &mut self.note) {
             match answer {
                 Answer::Challenge { token } => self.challenged(now, token),
                 Answer::Accept { token, msk, facts } => self.accepted(now, token, msk, facts),
                 Answer::Reject { token } => self.rejected(now, token),
+                Answer::Peer { peer, up } => self.events.push_back(Event::DiameterPeer { peer, up }),
                 Answer::Failed { token, failure } => {
                     if let Some(session) = self.sessions.get_mut(token) {
                         session.asking = false;
@@ -223,7 +233,7 @@ impl Authenticator {
     fn challenged(&mut self, now: Instant, token: u64) {
         let Some(session) = self.sessions.get_mut(token) else { return };
         session.asking = false;
-        core::mem::swap(&mut session.state, &mut self.state);
+        core::mem::swap(&mut session.note, &mut self.note);
         if session.challenge(&mut self.eap) {
             self.sessions.touch(now, token);
             self.send_request(now, token);
@@ -410,6 +420,10 @@ impl Machine for Authenticator {
             Command::Forget { station } => {
                 self.forget(now, station).map(|_| ()).ok_or(CommandError::UnknownToken)
             }
+            Command::Diameter(command) => match &mut self.aaa {
+                AaaClient::Diameter(d) => d.node.command(now, command),
+                AaaClient::Radius(_) => Err(CommandError::Invalid("this NAS asks by RADIUS")),
+            },
         };
         self.drain_aaa(now);
         done

@@ -17,6 +17,7 @@ use crate::aaa::{AaaConfig, Facts, NasIdentity};
 use crate::station_id::{MacAddress, StationId};
 use alloc::vec::Vec;
 use usher_core::Duration;
+use usher_diameter::node::PeerId;
 
 /// What an authenticator is made of.
 #[derive(Clone, Debug)]
@@ -101,6 +102,8 @@ pub enum Command {
         /// Who.
         station: StationId,
     },
+    /// Something for the Diameter node, such as to open or close a connection to a peer.
+    Diameter(usher_diameter::node::Command),
 }
 
 /// Why a session ended without a verdict of the AAA server.
@@ -167,6 +170,13 @@ pub enum Event {
         /// Why.
         cause: EndCause,
     },
+    /// A Diameter peer can be asked, or no longer.
+    DiameterPeer {
+        /// Which.
+        peer: PeerId,
+        /// It can be asked.
+        up: bool,
+    },
 }
 
 impl core::fmt::Debug for Event {
@@ -192,6 +202,9 @@ impl core::fmt::Debug for Event {
             }
             Self::Ended { station, cause } => {
                 f.debug_struct("Ended").field("station", station).field("cause", cause).finish()
+            }
+            Self::DiameterPeer { peer, up } => {
+                f.debug_struct("DiameterPeer").field("peer", peer).field("up", up).finish()
             }
         }
     }

@@ -18,8 +18,8 @@ pub(super) enum Heard {
 pub(super) struct Session {
     pub(super) station: StationId,
     pub(super) name: Vec<u8>,
-    /// The State attribute of the AAA server's last challenge.
-    pub(super) state: Vec<u8>,
+    /// What the AAA client wants to be told with the session's next question.
+    pub(super) note: Vec<u8>,
     pub(super) rounds: u16,
     /// A question to the AAA server is outstanding.
     pub(super) asking: bool,
@@ -35,7 +35,7 @@ impl Session {
         Self {
             station,
             name: Vec::new(),
-            state: Vec::new(),
+            note: Vec::new(),
             rounds: 0,
             asking: false,
             resend_at: None,

@@ -1,0 +1,139 @@
+//! EAP over Diameter.
+
+use crate::build::{PASSWORD, diameter_nas, diameter_server, mac, user_name, users, world};
+use crate::world::{Who, World, nas_address};
+use usher_core::{CloseReason, ConnId, Input, Instant, Machine, PortId, Seed, StreamEvent};
+use usher_diameter::node::PeerId;
+use usher_nas::StationId;
+use usher_nas::authenticator::{self, FailReason};
+use usher_nas::station::{self, Credentials};
+
+const IN: station::Event = station::Event::Success { msk: None };
+
+/// Connections are up by the end of the first second.
+fn connected(stations: usize, servers: usize) -> World {
+    let users = users(Seed::new(1), stations);
+    let configs: Vec<_> = (0..servers).map(|i| diameter_server(i, users.clone())).collect();
+    let mut w = world(stations, diameter_nas(servers), &configs);
+    w.run_until(1);
+    for i in 0..servers {
+        let up = authenticator::Event::DiameterPeer { peer: PeerId(i as u32), up: true };
+        assert!(w.nas_events.iter().any(|(_, _, e)| *e == up), "{:?}", w.nas_events);
+    }
+    w
+}
+
+#[test]
+fn a_password_lets_in_and_wrong_ones_do_not() {
+    let mut w = connected(3, 1);
+    w.ask_in_by_password(0);
+    w.ask_in(1, &user_name(1), Credentials::Password(b"wrong".to_vec()));
+    w.ask_in(2, b"nobody", Credentials::Password(PASSWORD.to_vec()));
+    w.run_until(2);
+    assert_eq!(w.outcomes(), [IN, station::Event::Failure, station::Event::Failure]);
+    let admitted = w.nas_events.iter().find_map(|(_, _, e)| match e {
+        authenticator::Event::Authenticated { station, facts, .. } => Some((*station, *facts)),
+        _ => None,
+    });
+    let (station, facts) = admitted.unwrap();
+    assert_eq!(station, StationId::Frame { port: PortId(0), mac: mac(0) });
+    assert_eq!((facts.rounds, facts.session_timeout.map(|t| t.as_secs())), (2, Some(3600)));
+    let c = w.servers[0].counters();
+    assert_eq!((c.accepted_eap_md5, c.rejected_credentials, c.rejected_unknown_user), (1, 1, 1));
+    assert!(w.work["diameter.request"] > 0 && w.work["diameter.answer"] > 0);
+}
+
+#[test]
+fn a_request_under_way_when_the_connection_is_lost_goes_to_the_other_server() {
+    let mut w = connected(1, 2);
+    // The first server never sees the first request: it dies with it on the way.
+    w.passes = Box::new(|p| p.to != Who::Server(0));
+    w.ask_in_by_password(0);
+    w.run_until(2);
+    w.switch_off(0);
+    w.run_until(3);
+    assert_eq!(w.outcomes(), [IN]);
+    assert_eq!(w.nas[0].diameter_counters().unwrap().retransmitted, 1);
+    assert_eq!(w.servers[1].counters().accepted_eap_md5, 1);
+    let down = authenticator::Event::DiameterPeer { peer: PeerId(0), up: false };
+    assert!(w.nas_events.iter().any(|(_, _, e)| *e == down));
+}
+
+#[test]
+fn a_session_that_loses_its_server_fails_and_the_next_one_finds_another() {
+    let mut w = connected(2, 2);
+    // The second round of the first session is cut off.
+    let mut rounds = 0;
+    w.passes = Box::new(move |p| {
+        rounds += usize::from(p.to == Who::Server(0));
+        p.to != Who::Server(0) || rounds < 2
+    });
+    w.ask_in_by_password(0);
+    w.run_until(2);
+    w.switch_off(0);
+    w.run_until(3);
+    w.ask_in_by_password(1);
+    w.run_until(100);
+    assert_eq!(w.outcomes(), [station::Event::Failure, IN]);
+    let reasons: Vec<_> = w
+        .nas_events
+        .iter()
+        .filter_map(|(_, _, e)| match e {
+            authenticator::Event::Failed { reason, .. } => Some(*reason),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reasons, [FailReason::AaaTimeout]);
+    assert_eq!((w.nas[0].in_progress(), w.servers[1].counters().accepted_eap_md5), (0, 1));
+}
+
+#[test]
+fn without_any_server_a_session_times_out() {
+    let mut w = connected(1, 1);
+    w.switch_off(0);
+    w.ask_in_by_password(0);
+    w.run_until(100);
+    assert_eq!(w.outcomes(), [station::Event::Failure]);
+    assert_eq!(w.nas[0].counters().aaa_timeouts, 1);
+}
+
+#[test]
+fn hundreds_of_sessions_share_one_connection() {
+    let n = 300;
+    let mut w = connected(n, 1);
+    for i in 0..n {
+        if i % 3 == 0 {
+            w.ask_in(i, &user_name(i), Credentials::Password(b"wrong".to_vec()));
+        } else {
+            w.ask_in_by_password(i);
+        }
+    }
+    w.run_until(5);
+    for (i, outcome) in w.outcomes().iter().enumerate() {
+        assert_eq!(*outcome, if i % 3 == 0 { station::Event::Failure } else { IN }, "station {i}");
+    }
+    assert_eq!(w.outcomes().len(), n);
+    assert_eq!((w.nas[0].in_progress(), w.servers[0].half_open()), (0, 0));
+}
+
+#[test]
+fn noise_on_a_connection_is_counted_and_harmless() {
+    let mut w = connected(1, 1);
+    let conn = ConnId::incoming(77);
+    let remote = std::net::SocketAddr::new(nas_address(9), 1);
+    let feed = |w: &mut World, event| w.inject(Who::Server(0), Input::Stream { conn, event });
+    feed(&mut w, StreamEvent::Connected { remote, certificate: None });
+    feed(&mut w, StreamEvent::Data(b"GET / HTTP/1.1\r\n\r\n and then some more"));
+    feed(&mut w, StreamEvent::Closed(CloseReason::Closed));
+    assert_eq!(w.servers[0].diameter_counters().unwrap().unframable, 1);
+    w.ask_in_by_password(0);
+    w.run_until(3);
+    assert_eq!(w.outcomes(), [IN]);
+}
+
+#[test]
+fn a_nas_without_diameter_takes_no_diameter_command() {
+    let mut w = world(0, crate::build::radius_nas(1), &[]);
+    let command = usher_diameter::node::Command::Connect { peer: PeerId(0) };
+    assert!(w.nas[0].command(Instant::ZERO, authenticator::Command::Diameter(command)).is_err());
+}
