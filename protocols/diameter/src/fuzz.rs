@@ -1,16 +1,17 @@
 //! What a fuzz target calls.
 
+use crate::dictionary::Dictionary;
 use crate::message::MessageView;
 use crate::stream::Framer;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Decodes arbitrary bytes, prints, re-encodes and compares; also cuts them as a stream.
+/// Decodes arbitrary bytes, checks, prints, re-encodes and compares; also cuts them as a stream.
 ///
 /// # Panics
 /// When a message that was accepted does not decode to itself once re-encoded, or the framer uses more
 /// bytes than there are: a defect of the codec.
-pub fn message(bytes: &[u8]) {
+pub fn message(dictionary: &Dictionary, bytes: &[u8]) {
     let mut rest = bytes;
     let mut framer = Framer::new(crate::message::MAX_LEN);
     while let Ok(Some(m)) = framer.next(&mut rest) {
@@ -18,6 +19,8 @@ pub fn message(bytes: &[u8]) {
     }
     let Ok(view) = MessageView::parse(bytes) else { return };
     let _ = view.to_string();
+    let _ = dictionary.check(&view);
+    let _ = dictionary.show(&view).to_string();
     for avp in view.avps() {
         let _ = (avp.address(), avp.identity(), avp.u64(), avp.grouped().map(Iterator::count));
     }

@@ -11,6 +11,7 @@ extern crate alloc;
 pub mod avp;
 pub mod codes;
 pub mod data;
+pub mod dictionary;
 pub mod eap;
 pub mod error;
 pub mod fuzz;

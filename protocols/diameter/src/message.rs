@@ -240,7 +240,7 @@ mod tests {
                 let n = (bytes.len() as u32).to_be_bytes();
                 bytes[1..4].copy_from_slice(&n[1..]);
             }
-            crate::fuzz::message(&bytes);
+            crate::fuzz::message(&crate::dictionary::Dictionary::base(), &bytes);
         }
     }
 

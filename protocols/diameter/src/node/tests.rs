@@ -252,6 +252,11 @@ fn two_rounds_of_eap_even_in_single_bytes() {
         assert_eq!(avps.view().next().map(|a| a.code), Some(codes::SESSION_ID.code));
         assert_eq!(w.nodes[0].counters().total() + w.nodes[1].counters().total(), 0);
         assert_eq!(w.nodes[0].pending(), 0);
+        let dictionary = crate::dictionary::Dictionary::base();
+        for (_, bytes) in &w.sent {
+            let view = MessageView::parse(bytes).unwrap();
+            assert_eq!(dictionary.check(&view), Ok(()), "{}", dictionary.show(&view));
+        }
     }
 }
 
