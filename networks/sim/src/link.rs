@@ -3,7 +3,6 @@
 
 use crate::addr::HostId;
 use crate::packet::{Body, PacketRef, Pool};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use usher_core::impair::{Channel, ChannelConfig, Fate};
 use usher_core::{Instant, Rng};
@@ -79,14 +78,6 @@ usher_core::counters! {
     }
 }
 
-/// A packet that will arrive.
-#[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    arrives: Instant,
-    packet: PacketRef,
-    corrupted: bool,
-}
-
 /// One direction of a link.
 #[derive(Debug)]
 pub(crate) struct Direction {
@@ -103,9 +94,9 @@ pub(crate) struct Direction {
     pub(crate) tap_in: Option<u16>,
     /// The time of the one valid arrival event in the event queue; far future for none.
     armed: Instant,
-    /// What arrives first, and in order what arrives after it.
-    first: Option<UnderWay>,
-    more: VecDeque<UnderWay>,
+    /// What arrives first and last of the packets under way: a list in the pool, by time of arrival.
+    first: PacketRef,
+    last: PacketRef,
 }
 
 impl Direction {
@@ -129,8 +120,8 @@ impl Direction {
             tap_out: None,
             tap_in: None,
             armed: Instant::FAR_FUTURE,
-            first: None,
-            more: VecDeque::new(),
+            first: PacketRef::NONE,
+            last: PacketRef::NONE,
         }
     }
 
@@ -138,7 +129,7 @@ impl Direction {
     /// arrival event is to be put in the queue, if one is needed beyond those already there.
     #[inline]
     pub(crate) fn send(&mut self, now: Instant, packet: PacketRef, pool: &mut Pool) -> Option<Instant> {
-        let p = &pool[packet];
+        let p = &pool[packet].packet;
         let frame = matches!(p.body, Body::Frame(_));
         let bytes = p.len + if frame { 0 } else { self.framing.overhead() };
         self.stats.offered += 1;
@@ -147,51 +138,69 @@ impl Direction {
             self.stats.background += 1;
             self.stats.background_bytes += u64::from(bytes);
         }
-        let (arrives, corrupted, again) = match self.channel.offer(now, bytes) {
-            Fate::Delivered { arrives, corrupted, again, .. } => (arrives, corrupted, again),
+        match self.channel.offer(now, bytes) {
+            Fate::Delivered { arrives, corrupted, again, .. } => {
+                self.insert(arrives, corrupted, packet, pool);
+                self.stats.corrupted += u64::from(corrupted);
+                if let Some(arrives) = again {
+                    self.stats.duplicated += 1;
+                    let copy = pool[packet].packet.clone();
+                    let copy = pool.put(copy);
+                    self.insert(arrives, false, copy, pool);
+                }
+                self.arm(pool)
+            }
             Fate::QueueFull => {
                 self.stats.queue_full += 1;
-                pool.take(packet);
-                return None;
+                pool.release(packet);
+                None
             }
             Fate::Lost { .. } => {
                 self.stats.lost += 1;
-                pool.take(packet);
-                return None;
-            }
-        };
-        self.insert(UnderWay { arrives, packet, corrupted });
-        if corrupted {
-            self.stats.corrupted += 1;
-        }
-        if let Some(arrives) = again {
-            self.stats.duplicated += 1;
-            let packet = pool.put(pool[packet].clone());
-            self.insert(UnderWay { arrives, packet, corrupted: false });
-        }
-        self.arm()
-    }
-
-    #[inline]
-    fn insert(&mut self, new: UnderWay) {
-        match &mut self.first {
-            None => self.first = Some(new),
-            Some(first) if new.arrives < first.arrives => {
-                self.more.push_front(std::mem::replace(first, new));
-            }
-            Some(_) if self.more.back().is_none_or(|last| last.arrives <= new.arrives) => {
-                self.more.push_back(new);
-            }
-            Some(_) => {
-                let at = self.more.partition_point(|u| u.arrives <= new.arrives);
-                self.more.insert(at, new);
+                pool.release(packet);
+                None
             }
         }
     }
 
     #[inline]
-    fn arm(&mut self) -> Option<Instant> {
-        let first = self.first?.arrives;
+    fn insert(&mut self, arrives: Instant, damaged: bool, packet: PacketRef, pool: &mut Pool) {
+        let new = &mut pool[packet];
+        (new.arrives, new.damaged, new.next) = (arrives, damaged, PacketRef::NONE);
+        if self.first == PacketRef::NONE {
+            self.first = packet;
+        } else if pool[self.last].arrives <= arrives {
+            pool[self.last].next = packet;
+        } else {
+            self.insert_before(arrives, packet, pool);
+            return;
+        }
+        self.last = packet;
+    }
+
+    /// Lets a packet pass those that arrive after it.
+    #[cold]
+    fn insert_before(&mut self, arrives: Instant, packet: PacketRef, pool: &mut Pool) {
+        let mut before = PacketRef::NONE;
+        let mut after = self.first;
+        while pool[after].arrives <= arrives {
+            before = after;
+            after = pool[after].next;
+        }
+        pool[packet].next = after;
+        if before == PacketRef::NONE {
+            self.first = packet;
+        } else {
+            pool[before].next = packet;
+        }
+    }
+
+    #[inline]
+    fn arm(&mut self, pool: &Pool) -> Option<Instant> {
+        if self.first == PacketRef::NONE {
+            return None;
+        }
+        let first = pool[self.first].arrives;
         if self.armed <= first {
             return None;
         }
@@ -199,16 +208,16 @@ impl Direction {
         Some(first)
     }
 
-    /// Takes the packet that arrives at `now` (with whether it is damaged), and the time of the next
-    /// arrival event to put in the queue. An event that a reordered packet has made stale gives nothing.
+    /// Takes the packet that arrives at `now`, and the time of the next arrival event to put in the queue.
+    /// An event that a reordered packet has made stale gives nothing.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Instant) -> Option<(bool, PacketRef, Option<Instant>)> {
-        if self.armed != now {
+    pub(crate) fn arrive(&mut self, now: Instant, pool: &Pool) -> Option<(PacketRef, Option<Instant>)> {
+        if self.armed != now || self.first == PacketRef::NONE {
             return None;
         }
-        let UnderWay { packet, corrupted, .. } = self.first.take()?;
-        self.first = self.more.pop_front();
+        let packet = self.first;
+        self.first = pool[packet].next;
         self.armed = Instant::FAR_FUTURE;
-        Some((corrupted, packet, self.arm()))
+        Some((packet, self.arm(pool)))
     }
 }

@@ -3,6 +3,7 @@
 use crate::addr::{HostId, IpVersion};
 use crate::tcp::Segment;
 use std::sync::Arc;
+use usher_core::Instant;
 
 /// Application data: how much, and the bytes where somebody cares about them. The plain dialogue
 /// workload and background traffic send lengths only.
@@ -104,43 +105,87 @@ pub(crate) struct Packet {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PacketRef(u32);
 
-/// All packets that are under way, so that hops move a number and not the packet.
-#[derive(Debug, Default)]
+impl PacketRef {
+    /// No packet: the end of a list.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+/// A packet with what the link that it is on knows of it.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    /// When it arrives at the link's end.
+    pub arrives: Instant,
+    /// What arrives after it on the same link.
+    pub next: PacketRef,
+    /// It arrives damaged.
+    pub damaged: bool,
+    pub packet: Packet,
+}
+
+/// All packets that are under way, so that hops move a number and not the packet. Those of one link form a
+/// list, as do the free places.
+#[derive(Debug)]
 pub(crate) struct Pool {
-    packets: Vec<Packet>,
-    free: Vec<PacketRef>,
+    places: Vec<UnderWay>,
+    free: PacketRef,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: PacketRef::NONE }
+    }
 }
 
 impl Pool {
     /// Puts a packet in.
     #[inline]
     pub(crate) fn put(&mut self, packet: Packet) -> PacketRef {
-        match self.free.pop() {
-            Some(at) => {
-                self.packets[at.0 as usize] = packet;
+        let at = self.free;
+        match self.places.get_mut(at.0 as usize) {
+            Some(place) => {
+                self.free = place.next;
+                place.packet = packet;
                 at
             }
             None => {
-                self.packets.push(packet);
-                PacketRef(self.packets.len() as u32 - 1)
+                self.places.push(UnderWay {
+                    arrives: Instant::ZERO,
+                    next: PacketRef::NONE,
+                    damaged: false,
+                    packet,
+                });
+                PacketRef(self.places.len() as u32 - 1)
             }
         }
+    }
+    /// Frees a packet's place; what the packet carries goes when another takes it.
+    #[inline]
+    pub(crate) fn release(&mut self, at: PacketRef) {
+        self.places[at.0 as usize].next = self.free;
+        self.free = at;
     }
     /// Takes a packet out.
     #[inline]
     pub(crate) fn take(&mut self, at: PacketRef) -> Packet {
-        self.free.push(at);
-        let p = &mut self.packets[at.0 as usize];
+        self.release(at);
+        let p = &mut self.places[at.0 as usize].packet;
         let body = std::mem::replace(&mut p.body, Body::Frame(Payload::default()));
         Packet { body, ..*p }
     }
 }
 
 impl std::ops::Index<PacketRef> for Pool {
-    type Output = Packet;
+    type Output = UnderWay;
     #[inline]
-    fn index(&self, at: PacketRef) -> &Packet {
-        &self.packets[at.0 as usize]
+    fn index(&self, at: PacketRef) -> &UnderWay {
+        &self.places[at.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<PacketRef> for Pool {
+    #[inline]
+    fn index_mut(&mut self, at: PacketRef) -> &mut UnderWay {
+        &mut self.places[at.0 as usize]
     }
 }
 

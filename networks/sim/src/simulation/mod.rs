@@ -12,7 +12,7 @@ use crate::app::{Application, Op};
 use crate::capture::Tap;
 use crate::cpu::{Cpu, CpuStats};
 use crate::link::{Direction, LinkId, LinkStats};
-use crate::packet::{Packet, Pool};
+use crate::packet::{PacketRef, Pool};
 use crate::queue::EventQueue;
 use crate::reassembly::Reassembly;
 use crate::tcp;
@@ -207,7 +207,7 @@ pub struct Simulation<A: Application, O> {
     udp_ports: HashMap<(HostId, u16), (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
     reassembly: Reassembly,
-    loopback: VecDeque<Packet>,
+    loopback: VecDeque<PacketRef>,
     stats: HostStats,
     packet_hops: u64,
     events: u64,

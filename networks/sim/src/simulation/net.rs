@@ -4,59 +4,53 @@ use super::{Event, FourTuple, Route, Simulation};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
-use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, UDP_HEADER};
+use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, UDP_HEADER, UnderWay};
 use std::sync::Arc;
 
 impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline]
     pub(super) fn arrive(&mut self, index: u32) {
         let direction = &mut self.directions[index as usize];
-        let Some((corrupted, packet, next)) = direction.arrive(self.now) else { return };
+        let Some((packet, next)) = direction.arrive(self.now, &self.pool) else { return };
+        let (host, port, tap) = (direction.to, direction.to_port, direction.tap_in);
         if let Some(at) = next {
             self.queue.push(at, Event::Arrive(index));
         }
-        let direction = &self.directions[index as usize];
-        let (host, port) = (direction.to, direction.to_port);
         self.packet_hops += 1;
-        if let Some(interface) = direction.tap_in {
-            self.tap(index, interface, false, packet, corrupted);
+        if let Some(interface) = tap {
+            self.tap(index, interface, false, packet);
         }
-        if corrupted {
+        let under_way = &self.pool[packet];
+        if under_way.damaged {
             self.stats.damaged += 1;
-            self.pool.take(packet);
-            return;
-        }
-        if self.pool[packet].dst != host {
+            self.pool.release(packet);
+        } else if under_way.packet.dst != host {
             self.route(host, packet);
-            return;
-        }
-        let packet = self.pool.take(packet);
-        if let Body::Frame(payload) = packet.body {
-            if let Some(app) = self.hosts[host.0 as usize].frames_to {
-                self.deliver(app, Delivery::Frame { port, payload });
-            }
         } else {
-            self.receive(host, packet);
+            self.receive(host, port, packet);
         }
     }
 
     #[cold]
-    fn tap(&mut self, index: u32, interface: u16, outward: bool, packet: PacketRef, corrupted: bool) {
+    fn tap(&mut self, index: u32, interface: u16, outward: bool, packet: PacketRef) {
         let Some(tap) = &mut self.tap else { return };
         let d = &self.directions[index as usize];
         let to = (d.to, d.to_port);
-        ip::serialise(self.version, &self.pool[packet], d.framing, d.from, to, corrupted, &mut self.tap_buf);
+        let UnderWay { packet, damaged, .. } = &self.pool[packet];
+        let damaged = *damaged && !outward;
+        ip::serialise(self.version, packet, d.framing, d.from, to, damaged, &mut self.tap_buf);
         tap.packet(self.now, interface, outward, &self.tap_buf);
     }
 
     /// Sends a packet from `host`.
     #[inline]
     pub(super) fn send(&mut self, host: HostId, packet: Packet) {
-        if packet.dst == host {
+        let to_itself = packet.dst == host;
+        let packet = self.pool.put(packet);
+        if to_itself {
             self.loopback.push_back(packet);
             self.queue.push(self.now, Event::Loopback);
         } else {
-            let packet = self.pool.put(packet);
             self.route(host, packet);
         }
     }
@@ -64,7 +58,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     /// Sends or forwards a packet from `host` on its way to another.
     #[inline]
     fn route(&mut self, host: HostId, packet: PacketRef) {
-        let p = &self.pool[packet];
+        let p = &self.pool[packet].packet;
         let direction = match &self.hosts[host.0 as usize].route {
             Route::Default(d) => *d,
             Route::Table(table) => table.get(p.dst.0 as usize).copied().unwrap_or(super::NONE),
@@ -72,7 +66,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         };
         let Some(link) = self.directions.get(direction as usize) else {
             self.stats.no_route += 1;
-            self.pool.take(packet);
+            self.pool.release(packet);
             return;
         };
         if p.len > link.mtu {
@@ -86,7 +80,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline]
     fn transmit(&mut self, index: u32, packet: PacketRef) {
         if let Some(interface) = self.directions[index as usize].tap_out {
-            self.tap(index, interface, true, packet, false);
+            self.tap(index, interface, true, packet);
         }
         let direction = &mut self.directions[index as usize];
         if let Some(at) = direction.send(self.now, packet, &mut self.pool) {
@@ -134,18 +128,18 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
     }
 
+    /// Takes a packet that came to `host`, by this port of it, from the pool.
     #[inline]
-    pub(super) fn receive(&mut self, host: HostId, packet: Packet) {
+    pub(super) fn receive(&mut self, host: HostId, port: u32, packet: PacketRef) {
+        let p = &self.pool[packet].packet;
+        if let Body::Tcp { src_port, dst_port, conn, from_conn, .. } = p.body {
+            let (remote, local_port, remote_port) = (p.src, dst_port, src_port);
+            let key = FourTuple { local: host, remote, local_port, remote_port };
+            self.receive_segment(key, conn, from_conn, packet);
+            return;
+        }
+        let packet = self.pool.take(packet);
         match packet.body {
-            Body::Tcp { src_port, dst_port, conn, from_conn, segment } => {
-                let key = FourTuple {
-                    local: host,
-                    remote: packet.src,
-                    local_port: dst_port,
-                    remote_port: src_port,
-                };
-                self.receive_segment(key, conn, from_conn, segment);
-            }
             Body::Udp(datagram) => self.receive_datagram(host, packet.src, datagram),
             Body::Fragment(fragment) => {
                 let whole = self.reassembly.insert(self.now, packet.src, host, &fragment);
@@ -154,7 +148,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                     self.receive_datagram(host, packet.src, Datagram::clone(&whole));
                 }
             }
-            Body::Frame(_) => {}
+            Body::Frame(payload) => {
+                if let Some(app) = self.hosts[host.0 as usize].frames_to {
+                    self.deliver(app, Delivery::Frame { port, payload });
+                }
+            }
+            Body::Tcp { .. } => {}
         }
     }
 

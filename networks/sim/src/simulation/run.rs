@@ -26,8 +26,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 Event::Cpu(job) => self.cpu_done(job),
                 Event::Loopback => {
                     if let Some(packet) = self.loopback.pop_front() {
-                        let host = packet.dst;
-                        self.receive(host, packet);
+                        let host = self.pool[packet].packet.dst;
+                        self.receive(host, 0, packet);
                     }
                 }
             }

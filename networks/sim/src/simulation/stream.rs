@@ -3,7 +3,7 @@
 use super::{Conn, Event, FourTuple, Simulation, TcpTotals};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, Observer, StreamDelivery};
-use crate::packet::{Body, Packet, Payload};
+use crate::packet::{Body, Packet, PacketRef, Payload};
 use crate::tcp::{self, Connection, Flags, Segment};
 use usher_core::{CloseReason, ConnId, Duration};
 
@@ -125,23 +125,27 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     #[inline]
-    pub(super) fn receive_segment(&mut self, key: FourTuple, guess: u32, from: u32, segment: Segment) {
+    pub(super) fn receive_segment(&mut self, key: FourTuple, guess: u32, from: u32, packet: PacketRef) {
         let index = match self.conns.get(guess as usize) {
             Some(c) if c.key == key && !c.tcp.is_closed() => guess,
             _ => match self.tuples.get(&key) {
                 Some(&index) => index,
-                None => return self.receive_unmatched(key, segment),
+                None => return self.receive_unmatched(key, packet),
             },
         };
         let conn = &mut self.conns[index as usize];
         conn.peer = from;
-        conn.tcp.handle_segment(self.now, &segment);
+        if let Body::Tcp { segment, .. } = &self.pool[packet].packet.body {
+            conn.tcp.handle_segment(self.now, segment);
+        }
+        self.pool.release(packet);
         self.settle(index);
     }
 
     /// A segment for no connection: a SYN for a listener opens one, anything but a reset is answered with
     /// a reset (RFC 9293 §3.10.7.1).
-    fn receive_unmatched(&mut self, key: FourTuple, segment: Segment) {
+    fn receive_unmatched(&mut self, key: FourTuple, packet: PacketRef) {
+        let Body::Tcp { segment, .. } = self.pool.take(packet).body else { return };
         let listener = self.listeners.get(&(key.local, key.local_port)).copied();
         if let Some(app) = listener.filter(|_| segment.flags == Flags::SYN) {
             let config = self.apps[app as usize].tcp.clone();
