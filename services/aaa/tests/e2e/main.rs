@@ -2,5 +2,6 @@
 
 mod build;
 mod diameter;
+mod password;
 mod radius_md5;
 mod world;

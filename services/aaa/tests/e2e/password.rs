@@ -1,0 +1,195 @@
+//! PAP, and look-ups that the host answers, against a bare RADIUS client.
+
+use crate::build::{PASSWORD, aaa_config, secret, user_name, users};
+use crate::world::{nas_address, server_address};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use usher_aaa::{AaaServer, Command, Event, Method, Reason, User, UserSource};
+use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_radius::attribute::kind;
+use usher_radius::client::{self, Client, ServerConfig, Target};
+use usher_radius::{Attributes, Code};
+
+const NEVER: Instant = Instant::ZERO;
+
+struct Pair {
+    client: Client,
+    server: AaaServer,
+}
+
+impl Pair {
+    fn new(config: usher_aaa::Config) -> Self {
+        let seed = Seed::new(3);
+        let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
+        Self {
+            client: Client::new(client::Config::single(to), seed.secure("client", 0)).unwrap(),
+            server: AaaServer::new(config, seed.secure("aaa", 0)).unwrap(),
+        }
+    }
+    /// Lets everything that waits arrive.
+    fn settle(&mut self, now: Instant) {
+        let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
+        let mut buf = Vec::new();
+        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(now, &mut buf) {
+            let path = Path { socket: SocketId(0), local: far, remote: near };
+            self.server.handle(now, Input::Datagram { path, data: &buf });
+        }
+        while let Some(Transmit::Datagram { .. }) = self.server.poll_transmit(now, &mut buf) {
+            let path = Path { socket: SocketId(0), local: near, remote: far };
+            self.client.handle(now, Input::Datagram { path, data: &buf });
+        }
+    }
+    fn ask(&mut self, token: u64, code: Code, fill: impl FnOnce(&mut Attributes)) {
+        let mut attributes = Attributes::new();
+        fill(&mut attributes);
+        let request = client::Command::Request { token, target: Target::Server(0), code, attributes };
+        self.client.command(NEVER, request).unwrap();
+        self.settle(NEVER);
+    }
+    fn ask_pap(&mut self, token: u64, name: &[u8], password: &[u8]) {
+        self.ask(token, Code::ACCESS_REQUEST, |a| {
+            a.push_bytes(kind::USER_NAME, name).unwrap().push_user_password(password).unwrap();
+        });
+    }
+    fn answer(&mut self) -> Option<(u64, Code, Option<u32>)> {
+        match self.client.poll_event()? {
+            client::Event::Response(r) => {
+                Some((r.token, r.code, r.attributes.get_u32(kind::SESSION_TIMEOUT)))
+            }
+            client::Event::TimedOut { token } => panic!("request {token} timed out"),
+        }
+    }
+}
+
+#[test]
+fn a_password_is_compared_as_it_is() {
+    let mut p = Pair::new(aaa_config(users(Seed::new(1), 1)));
+    p.ask_pap(1, &user_name(0), PASSWORD);
+    assert_eq!(p.answer(), Some((1, Code::ACCESS_ACCEPT, Some(3600))));
+    p.ask_pap(2, &user_name(0), b"open sesame!");
+    assert_eq!(p.answer(), Some((2, Code::ACCESS_REJECT, None)));
+    p.ask_pap(3, b"nobody", PASSWORD);
+    assert_eq!(p.answer(), Some((3, Code::ACCESS_REJECT, None)));
+    let c = p.server.counters();
+    assert_eq!((c.accepted_pap, c.rejected_credentials, c.rejected_unknown_user), (1, 1, 1));
+    let first = p.server.poll_event().unwrap();
+    assert!(matches!(first, Event::Accepted { method: Method::Pap, .. }), "{first:?}");
+    let second = p.server.poll_event().unwrap();
+    assert!(matches!(second, Event::Rejected { reason: Reason::WrongCredentials, .. }), "{second:?}");
+}
+
+#[test]
+fn a_method_that_is_not_offered_admits_nobody() {
+    let mut config = aaa_config(users(Seed::new(1), 1));
+    config.methods = vec![Method::EapMd5];
+    let mut p = Pair::new(config);
+    p.ask_pap(1, &user_name(0), PASSWORD);
+    assert_eq!(p.answer(), Some((1, Code::ACCESS_REJECT, None)));
+    assert_eq!(p.server.counters().rejected_no_method, 1);
+}
+
+#[test]
+fn requests_without_proof_or_of_another_kind_are_counted() {
+    let mut p = Pair::new(aaa_config(users(Seed::new(1), 1)));
+    p.ask(1, Code::ACCESS_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, b"x").unwrap();
+    });
+    assert_eq!(p.answer(), Some((1, Code::ACCESS_REJECT, None)));
+    p.ask(2, Code::ACCOUNTING_REQUEST, |a| {
+        a.push_u32(kind::ACCT_STATUS_TYPE, 1).push_text(kind::ACCT_SESSION_ID, "1").unwrap();
+    });
+    assert_eq!(p.answer(), None);
+    // An EAP packet that is none, a response that belongs to no request, and a State that nobody gave.
+    for (token, eap) in [(3, &[9, 9][..]), (4, &[2, 1, 0, 6, 4, 0][..])] {
+        p.ask(token, Code::ACCESS_REQUEST, |a| {
+            a.push_bytes(kind::USER_NAME, b"x").unwrap().push_eap(eap);
+        });
+        assert_eq!(p.answer(), None);
+    }
+    p.ask(5, Code::ACCESS_REQUEST, |a| {
+        a.push_eap(&[2, 1, 0, 6, 4, 0]).push_bytes(kind::STATE, &[0; 16]).unwrap();
+    });
+    assert_eq!(p.answer(), Some((5, Code::ACCESS_REJECT, None)));
+    p.ask(6, Code::ACCESS_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, b"x").unwrap().push_eap(&[2, 1, 0, 6, 1, b'y']);
+    });
+    assert_eq!(p.answer(), Some((6, Code::ACCESS_REJECT, None)));
+    let c = p.server.counters();
+    assert_eq!((c.no_proof, c.unsupported, c.bad_eap, c.unknown_session), (1, 1, 2, 1));
+    assert_eq!((c.rejected_name_mismatch, p.server.half_open()), (1, 0));
+}
+
+#[test]
+fn an_eap_start_asks_for_the_identity() {
+    let mut p = Pair::new(aaa_config(users(Seed::new(1), 1)));
+    p.ask(1, Code::ACCESS_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, &user_name(0)).unwrap().push_eap(&[]);
+    });
+    let Some(client::Event::Response(r)) = p.client.poll_event() else { panic!("no answer") };
+    let mut eap = Vec::new();
+    assert!(r.code == Code::ACCESS_CHALLENGE && r.attributes.eap(&mut eap));
+    let [1, identifier, 0, 5, 1] = eap[..] else { panic!("{eap:?}") };
+    let state = r.attributes.get(kind::STATE).unwrap().to_vec();
+    let name = user_name(0);
+    let mut identity = vec![2, identifier, 0, 5 + name.len() as u8, 1];
+    identity.extend_from_slice(&name);
+    p.ask(2, Code::ACCESS_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(&identity);
+        a.push_bytes(kind::STATE, &state).unwrap();
+    });
+    assert_eq!(p.answer(), Some((2, Code::ACCESS_CHALLENGE, None)));
+    assert_eq!((p.server.half_open(), p.server.counters().challenges), (1, 2));
+}
+
+#[test]
+fn the_host_answers_look_ups_when_it_can() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host;
+    let mut p = Pair::new(config);
+    p.ask_pap(1, b"ann", PASSWORD);
+    p.ask_pap(2, b"bob", PASSWORD);
+    let lookup = |p: &mut Pair| match p.server.poll_event() {
+        Some(Event::Lookup { token, name }) => (token, name),
+        other => panic!("{other:?}"),
+    };
+    let (ann, bob) = (lookup(&mut p), lookup(&mut p));
+    assert_eq!((&ann.1[..], &bob.1[..], p.server.half_open()), (&b"ann"[..], &b"bob"[..], 2));
+    // In another order than asked.
+    p.server.command(NEVER, Command::Found { token: bob.0, user: None }).unwrap();
+    let user = Some(Arc::new(User::with_password(PASSWORD)));
+    p.server.command(NEVER, Command::Found { token: ann.0, user: user.clone() }).unwrap();
+    p.settle(NEVER);
+    assert_eq!(p.answer(), Some((2, Code::ACCESS_REJECT, None)));
+    assert_eq!(p.answer(), Some((1, Code::ACCESS_ACCEPT, None)));
+    let again = p.server.command(NEVER, Command::Found { token: ann.0, user });
+    assert_eq!(again, Err(CommandError::UnknownToken));
+}
+
+#[test]
+fn a_look_up_that_takes_too_long_is_given_up() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host;
+    let mut p = Pair::new(config);
+    p.ask_pap(1, b"ann", PASSWORD);
+    let end = Instant::ZERO + Duration::from_secs(30);
+    assert!(p.server.poll_timeout().is_some_and(|at| at <= end));
+    p.server.handle(end, Input::Timeout);
+    let Some(Event::Lookup { token, .. }) = p.server.poll_event() else { panic!("no look-up") };
+    assert_eq!((p.server.half_open(), p.server.counters().expired), (0, 1));
+    let late = p.server.command(NEVER, Command::Found { token, user: None });
+    assert_eq!(late, Err(CommandError::UnknownToken));
+    p.settle(NEVER);
+    assert_eq!(p.answer(), None);
+}
+
+#[test]
+fn a_front_that_is_not_there_takes_nothing() {
+    let config = usher_aaa::Config::new(UserSource::Memory(users(Seed::new(1), 0)));
+    let mut server = AaaServer::new(config, Seed::new(1).secure("aaa", 0)).unwrap();
+    let address = SocketAddr::new(nas_address(0), 1);
+    let path = Path { socket: SocketId(0), local: address, remote: address };
+    server.handle(NEVER, Input::Datagram { path, data: &[1, 2, 3] });
+    server.handle(NEVER, Input::Frame { port: usher_core::PortId(0), data: &[1, 2, 3] });
+    assert_eq!(server.counters().no_front, 2);
+    assert!(server.poll_transmit(NEVER, &mut Vec::new()).is_none() && server.poll_timeout().is_none());
+}
