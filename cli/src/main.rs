@@ -1,3 +1,48 @@
-//! The usher program.
+//! The `usher` program: what the user typed, handed to the rooms below, and what they say, printed.
 
-fn main() {}
+mod args;
+mod output;
+mod progress;
+mod study;
+
+use args::{Arguments, Command, StudyCommand};
+use clap::{CommandFactory, Parser};
+use output::{Failure, Output};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(said) => {
+            // Help and version come this way too, with exit code 0. A reader that went away is no fault.
+            let _ = said.print();
+            return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2));
+        }
+    };
+    let output = Output::new(&arguments.common);
+    match dispatch(arguments.command, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.note(&failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
+    match command {
+        Command::Study { command } => match command {
+            StudyCommand::List => study::list(output),
+            StudyCommand::Show { name, toml } => study::show(output, &name, toml),
+            StudyCommand::New { file } => study::new(output, &file),
+            StudyCommand::Check { files } => study::check(output, &files),
+            StudyCommand::Run(run) => study::run(output, &run),
+            StudyCommand::Compare { a, b } => study::compare(output, &a, &b),
+        },
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "usher", &mut script);
+            output.text(&String::from_utf8_lossy(&script))
+        }
+    }
+}

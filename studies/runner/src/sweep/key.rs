@@ -21,7 +21,7 @@ pub fn find<'a>(points: impl IntoIterator<Item = &'a Point>, text: &str) -> Resu
         return Ok(place);
     }
     let mut left: Vec<usize> = (0..points.len()).collect();
-    for pair in text.split([';', ',']).map(str::trim).filter(|p| !p.is_empty()) {
+    for pair in pairs(text) {
         let Some((axis, value)) = pair.split_once('=').map(|(a, v)| (a.trim(), v.trim())) else {
             return Err(format!("\"{pair}\" is not axis=value, such as {}", example(&points)));
         };
@@ -55,6 +55,22 @@ pub fn find<'a>(points: impl IntoIterator<Item = &'a Point>, text: &str) -> Resu
     }
 }
 
+/// The text cut at semicolons, or else at those commas that begin another axis.
+fn pairs(text: &str) -> Vec<String> {
+    let mut pairs: Vec<String> = Vec::new();
+    let mark = if text.contains(';') { ';' } else { ',' };
+    for part in text.split(mark).map(str::trim).filter(|p| !p.is_empty()) {
+        match pairs.last_mut() {
+            Some(before) if mark == ',' && !part.contains('=') => {
+                before.push_str(", ");
+                before.push_str(part);
+            }
+            _ => pairs.push(part.to_owned()),
+        }
+    }
+    pairs
+}
+
 fn example(points: &[&Point]) -> String {
     points.first().map_or_else(String::new, |p| format!("'{}'", of(p)))
 }
@@ -75,6 +91,9 @@ mod tests {
             assert_eq!(find(&grid, &of(point)), Ok(i));
         }
         assert_eq!(find(&grid, " policy = a , loss = 5 % "), Ok(2));
+        assert_eq!(find(&grid[..2], "policy=b, c=d; loss=0 %"), Ok(1));
+        let named = [Point::new([("p", "UDP, RFC 5080")]), Point::new([("p", "TCP")])];
+        assert_eq!(find(&named, "p=UDP, RFC 5080"), Ok(0));
         assert_eq!(find(&grid[..1], ""), Ok(0));
         assert_eq!(find(&[Point::default()], ""), Ok(0));
     }

@@ -1,0 +1,160 @@
+//! What can be typed. The documentation of these items is the program's help.
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+
+/// Network access protocols, studied in simulation: the code that is simulated is the code that is deployed.
+#[derive(Parser, Debug)]
+#[command(
+    name = "usher",
+    version,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage or a faulty study (nothing was run)."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Common {
+    /// Print JSON, for programs.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print no progress bar.
+    #[arg(long, global = true)]
+    pub(crate) plain: bool,
+    /// Say more.
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Studies: list, read, write, check, run and compare them.
+    Study {
+        #[command(subcommand)]
+        command: StudyCommand,
+    },
+    /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  usher completion bash > ~/.local/share/bash-completion/completions/usher"
+    )]
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum StudyCommand {
+    /// List the studies that come with the program.
+    List,
+    /// Show a study: its question, axes, figures and defaults.
+    #[command(
+        after_help = "Examples:\n  usher study show aaa-hol\n  usher study show aaa-hol --toml > mine.toml"
+    )]
+    Show {
+        /// A study's name, or a file.
+        name: String,
+        /// Print the study's file instead.
+        #[arg(long)]
+        toml: bool,
+    },
+    /// Write a commented template to begin a study of your own from.
+    New {
+        /// The file to write; one that is there is kept.
+        file: PathBuf,
+    },
+    /// Check study files without running them: every fault with its line.
+    Check {
+        /// Study files, or names of studies.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+    },
+    /// Run studies; each ends in a folder with rows, figures and a report.
+    #[command(after_help = "Examples:
+  usher study run aaa-hol --quick
+  usher study run mine.toml --set 'loss=1 %,5 %' --replications 10
+  usher study run mine.toml --dry-run
+  usher study run aaa-hol --quick --point 'loss=5 %; protocol=Diameter/TCP; method=eap-md5' --replication 2
+
+The folder holds results.csv, results.parquet, manifest.json, figures/*.svg and report.html. A run that was
+interrupted goes on where it stopped when the same command is given again.")]
+    Run(Run),
+    /// Compare two runs, point by point and metric by metric.
+    #[command(after_help = "Example:\n  usher study compare out/before out/after")]
+    Compare {
+        /// The folder of one run.
+        a: PathBuf,
+        /// The folder of the other; differences are its values less the first's.
+        b: PathBuf,
+    },
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("mode"))]
+pub(crate) struct Run {
+    /// Names of studies, files, or names of groups.
+    #[arg(required = true, value_name = "NAME|FILE|GROUP")]
+    pub(crate) names: Vec<String>,
+    /// For a first look: fewer values, shorter runs.
+    #[arg(long, group = "mode")]
+    pub(crate) quick: bool,
+    /// For publication: more values, longer runs, narrower intervals.
+    #[arg(long, group = "mode")]
+    pub(crate) full: bool,
+    /// The seed, in place of the study's.
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Exactly this many replications of every point.
+    #[arg(long, value_name = "N")]
+    pub(crate) replications: Option<NonZeroU32>,
+    /// How many replications run at once [default: one per core].
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Other values for an axis, or another value for a setting by its path; may be repeated.
+    #[arg(long, value_name = "AXIS=VALUES")]
+    pub(crate) set: Vec<String>,
+    /// Capture every point's first replication: this link, or those that the study names.
+    #[arg(long, value_name = "LINK", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) pcap: Vec<String>,
+    /// The folder for the results [default: out/STUDY-MODE]; with several studies, a folder each in it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Begin anew in a folder that holds an earlier run.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Run nothing: say how many points and replications there are, and about how long they take.
+    #[arg(long, conflicts_with_all = ["pcap", "force", "point"])]
+    pub(crate) dry_run: bool,
+    /// Run one replication of one point, and print its metrics.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["force", "replications", "jobs"])]
+    pub(crate) point: Option<String>,
+    /// Which replication of the point, from 0 [default: 0].
+    #[arg(long, value_name = "N", requires = "point")]
+    pub(crate) replication: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_fit_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_capture_does_not_take_the_study_for_a_link() {
+        let parse = |line: &str| match Arguments::try_parse_from(line.split(' ')).map(|a| a.command) {
+            Ok(Command::Study { command: StudyCommand::Run(run) }) => (run.names, run.pcap),
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(parse("usher study run --pcap s"), (vec!["s".to_owned()], vec![String::new()]));
+        assert_eq!(parse("usher study run s --pcap=core --pcap=lan").1, ["core", "lan"]);
+    }
+}

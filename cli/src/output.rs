@@ -1,0 +1,135 @@
+//! Printing. A reader that goes away (`usher ... | head`) ends no run and is no fault.
+
+use crate::args::Common;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+/// Why a command ends without having done what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// What happened, where, and what to do.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// Something went wrong.
+    pub(crate) fn failed(cause: impl Display) -> Self {
+        Self { code: 1, message: cause.to_string() }
+    }
+    /// What was asked makes no sense; nothing was run.
+    pub(crate) fn usage(cause: impl Display) -> Self {
+        Self { code: 2, message: cause.to_string() }
+    }
+}
+
+/// Where and how to print.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) verbose: bool,
+    /// A bar may be drawn.
+    pub(crate) progress: bool,
+}
+
+impl Output {
+    pub(crate) fn new(common: &Common) -> Self {
+        let progress = !common.plain && !common.json && io::stderr().is_terminal();
+        Self { json: common.json, verbose: common.verbose, progress }
+    }
+
+    /// A result, to standard output.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        match written {
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::failed(format!("cannot write to standard output: {e}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A result for programs, to standard output.
+    pub(crate) fn value(&self, value: &serde_json::Value) -> Result<(), Failure> {
+        self.text(&format!("{value:#}\n"))
+    }
+
+    /// Something to know, to standard error.
+    pub(crate) fn note(&self, text: &str) {
+        // Nobody can be told that standard error is closed.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+/// Lines of columns, each as wide as its widest cell; the last one is left as it is.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(&format!("{cell:width$}  "));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A word of a command line as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// A number for people: three digits more than a glance needs, no more than were computed.
+pub(crate) fn rounded(value: f64) -> String {
+    let text = format!("{value:.4e}");
+    let short: f64 = text.parse().unwrap_or(value);
+    usher_observe::row::number(short)
+}
+
+/// A time for people.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shells_get_their_words_back() {
+        for (word, text) in
+            [("aaa-hol", "aaa-hol"), ("loss=5 %; p=a", "'loss=5 %; p=a'"), ("it's", "'it'\\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(word), text);
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        assert_eq!(columns(&[row(["a", "x"]), row(["äbc", ""])]), "a    x\näbc\n");
+    }
+
+    #[test]
+    fn numbers_and_times_for_people() {
+        assert_eq!(rounded(0.123_456_789), "0.12346");
+        assert_eq!(rounded(123_456.0), "123460");
+        assert_eq!(rounded(-0.0), "-0");
+        assert_eq!([0.31, 75.0, 600.0, 9000.0].map(duration), ["0.3 s", "75 s", "10 min", "2.5 h"]);
+    }
+}

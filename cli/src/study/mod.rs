@@ -1,0 +1,9 @@
+//! `usher study ...`
+
+mod compare;
+mod run;
+mod show;
+
+pub(crate) use compare::compare;
+pub(crate) use run::run;
+pub(crate) use show::{check, list, new, show};

@@ -1,0 +1,377 @@
+//! `usher study run`
+
+use crate::args::Run;
+use crate::output::{Failure, Output, columns, duration, quoted};
+use crate::progress::Bar;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use usher_core::WallTime;
+use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
+use usher_observe::{Point, stats};
+use usher_runner::SimRunner;
+use usher_runner::sweep::{self, Folder, FolderError, Options, Results, Runner, Sweep, Task, key};
+use usher_scenario::{Mode, Overrides, Plan, Study, founding};
+
+/// How long a dry run tries points for.
+const TRIAL: Duration = Duration::from_secs(5);
+/// Failures that are printed in full.
+const SHOWN_FAILURES: usize = 5;
+
+/// One study to run.
+struct Job<'a> {
+    /// What the user called it, for lines that run it again.
+    name: String,
+    study: Study,
+    plan: Plan,
+    run: &'a Run,
+}
+
+/// Runs the studies, one after another.
+pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
+    let jobs = jobs(run)?;
+    if run.point.is_some() {
+        let [job] = &jobs[..] else { return Err(Failure::usage("--point is of one study: name one")) };
+        return job.one(output);
+    }
+    if run.dry_run {
+        return dry_run(output, &jobs);
+    }
+    let mut done = Vec::new();
+    let several = jobs.len() > 1;
+    let ended = jobs.iter().try_for_each(|job| {
+        done.push(job.sweep(output, several)?);
+        Ok(())
+    });
+    if output.json {
+        output.value(&Value::Array(done))?;
+    }
+    ended
+}
+
+/// Loads all studies and makes their plans: if one is faulty, nothing is run.
+fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
+    let mode = match (run.quick, run.full) {
+        (true, _) => Mode::Quick,
+        (_, true) => Mode::Full,
+        _ => Mode::Default,
+    };
+    let mut overrides =
+        Overrides { seed: run.seed, replications: run.replications.map(u32::from), ..Overrides::default() };
+    for set in &run.set {
+        overrides.set(set).map_err(Failure::usage)?;
+    }
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    let mut faults = Vec::new();
+    for name in &run.names {
+        let group = founding::group(name);
+        let members = if group.is_empty() { vec![name.as_str()] } else { group };
+        for name in members {
+            let loaded = Study::open(name).and_then(|study| Ok((study.plan(mode, &overrides)?, study)));
+            match loaded {
+                Err(error) => faults.push(error.to_string()),
+                Ok((plan, study)) => {
+                    if let Some(fault) = unknown_link(run, &plan) {
+                        faults.push(fault);
+                    }
+                    if jobs.iter().any(|j| j.plan.study == plan.study) {
+                        faults
+                            .push(format!("{name}: another study here has the name \"{}\" too", plan.study));
+                    }
+                    jobs.push(Job { name: name.to_owned(), study, plan, run });
+                }
+            }
+        }
+    }
+    if faults.is_empty() { Ok(jobs) } else { Err(Failure::usage(faults.join("\n"))) }
+}
+
+fn unknown_link(run: &Run, plan: &Plan) -> Option<String> {
+    let links = &plan.points.first()?.scenario.links;
+    let wrong = run.pcap.iter().find(|l| !l.is_empty() && links.get(l).is_none())?;
+    let known: Vec<&str> = links.names().collect();
+    Some(format!("--pcap={wrong}: {} has no such link; it has {}", plan.study, known.join(", ")))
+}
+
+fn dry_run(output: &Output, jobs: &[Job<'_>]) -> Result<(), Failure> {
+    let mut values = Vec::new();
+    let mut text = String::new();
+    for job in jobs {
+        let sweep = Sweep::of(&job.plan);
+        let (fewest, most) = sweep.replications();
+        let estimated = sweep::estimate(&sweep, &job.runner(), job.cores(), TRIAL)
+            .map_err(|e| Failure::failed(e.to_string()))?;
+        let replications = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
+        let (low, high) = (duration(estimated.low_s), duration(estimated.high_s));
+        let time = if low == high { low } else { format!("{low} to {high}") };
+        text.push_str(&format!(
+            "{}: {} points, {replications} replications, about {time} with {} jobs ({} a replication, of {} tried)\n",
+            job.plan.study,
+            sweep.goals.len(),
+            job.cores(),
+            duration(estimated.per_replication_s),
+            estimated.tried
+        ));
+        values.push(json!({
+            "study": job.plan.study, "points": sweep.goals.len(), "replications": [fewest, most],
+            "seconds": [estimated.low_s, estimated.high_s], "jobs": job.cores(), "tried": estimated.tried,
+        }));
+    }
+    if output.json { output.value(&Value::Array(values)) } else { output.text(&text) }
+}
+
+impl Job<'_> {
+    fn runner(&self) -> SimRunner<'_> {
+        SimRunner::new(&self.plan, self.run.pcap.iter().filter(|l| !l.is_empty()).cloned().collect())
+    }
+
+    fn cores(&self) -> usize {
+        let available = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.run.jobs.map_or_else(available, usize::from)
+    }
+
+    /// The command that runs this study with these settings, and these further arguments.
+    fn command(&self, more: &[&str]) -> String {
+        let mut words = vec!["usher".to_owned(), "study".to_owned(), "run".to_owned(), quoted(&self.name)];
+        match self.plan.mode {
+            Mode::Default => {}
+            mode => words.push(format!("--{}", mode.name())),
+        }
+        words.extend(self.run.seed.map(|s| format!("--seed {s}")));
+        words.extend(self.run.set.iter().map(|s| format!("--set {}", quoted(s))));
+        words.extend(more.iter().map(|w| quoted(w)));
+        words.join(" ")
+    }
+
+    fn rerun(&self, point: &Point, replication: u32) -> String {
+        self.command(&["--point", &key::of(point), "--replication", &replication.to_string()])
+    }
+
+    /// The command that goes on with a run that did not come to its end.
+    fn resume(&self, folder: &Path) -> String {
+        let mut more: Vec<String> = Vec::new();
+        more.extend(self.run.replications.iter().flat_map(|n| ["--replications".to_owned(), n.to_string()]));
+        more.extend(self.run.jobs.iter().flat_map(|n| ["--jobs".to_owned(), n.to_string()]));
+        more.extend(
+            self.run.pcap.iter().map(|l| if l.is_empty() { "--pcap".into() } else { format!("--pcap={l}") }),
+        );
+        more.extend(["--out".to_owned(), folder.display().to_string()]);
+        self.command(&more.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn folder(&self, several: bool) -> PathBuf {
+        let own = format!("{}-{}", self.plan.study, self.plan.mode.name());
+        match &self.run.out {
+            Some(folder) if several => folder.join(own),
+            Some(folder) => folder.clone(),
+            None => Path::new("out").join(own),
+        }
+    }
+
+    /// Runs one replication of one point and prints its metrics.
+    fn one(&self, output: &Output) -> Result<(), Failure> {
+        let sweep = Sweep::of(&self.plan);
+        let asked = self.run.point.as_deref().unwrap_or_default();
+        let index = key::find(sweep.goals.iter().map(|g| &g.point), asked)
+            .map_err(|e| Failure::usage(format!("--point: {e}")))?;
+        let replication = self.run.replication.unwrap_or(0);
+        let point = &sweep.goals[index].point;
+        let capture = (!self.run.pcap.is_empty()).then(|| {
+            let folder = self.run.out.clone().unwrap_or_default();
+            folder.join(format!("{}-{index:04}-{replication}.pcapng", self.plan.study))
+        });
+        let task = Task { index, point, replication, capture: capture.as_deref() };
+        let outcome = self.runner().run(task).map_err(Failure::failed)?;
+        if output.json {
+            let metrics: serde_json::Map<String, Value> =
+                outcome.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            return output.value(&json!({
+                "study": self.plan.study, "point": key::of(point), "replication": replication,
+                "metrics": metrics, "packet_hops": outcome.facts.packet_hops, "wall_s": outcome.facts.wall_s,
+                "capture": capture.map(|c| c.display().to_string()),
+            }));
+        }
+        let rows: Vec<Vec<String>> = outcome
+            .metrics
+            .iter()
+            .map(|(name, value)| vec![name.clone(), usher_observe::row::number(*value)])
+            .collect();
+        let mut text = columns(&rows);
+        if let Some(capture) = capture {
+            text.push_str(&format!("capture: {}\n", capture.display()));
+        }
+        output.text(&text)
+    }
+
+    /// Runs the whole grid, and writes the folder.
+    fn sweep(&self, output: &Output, several: bool) -> Result<Value, Failure> {
+        let path = self.folder(several);
+        let sweep = Sweep::of(&self.plan);
+        let mut folder =
+            Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
+        let begun = Instant::now();
+        let started = rfc3339(now());
+        let interrupt = interrupt().map_err(|e| Failure::failed(format!("cannot listen for Ctrl-C: {e}")))?;
+        if !output.progress && !output.json {
+            let (fewest, _) = sweep.replications();
+            let points = sweep.goals.len();
+            output.note(&format!("{}: {points} points, at least {fewest} replications", self.plan.study));
+        }
+        let bar = Bar::new(&sweep, output.progress);
+        let captures = (!self.run.pcap.is_empty()).then_some(path.as_path());
+        let options = Options { jobs: self.cores(), interrupt: &interrupt, watch: &bar, captures };
+        let results = sweep::execute(&sweep, &self.runner(), folder.journal(), options);
+        bar.end();
+
+        let manifest = self.manifest(&results, started, begun.elapsed().as_secs_f64());
+        let report = sweep::report(self.study.file(), &self.plan, &results, manifest.clone(), |point| {
+            self.rerun(point, 0)
+        });
+        let written = folder.write(&results, &manifest).and_then(|()| report.write(folder.path()));
+        let report = written.map_err(|e| match &results.broken {
+            Some(broken) => Failure::failed(format!("{broken}\n{e}\n{}", self.go_on(&results, &path))),
+            None => Failure::failed(format!("{e}\n{}", self.go_on(&results, &path))),
+        })?;
+        if !output.json {
+            output.text(&self.summary(&results, begun.elapsed().as_secs_f64(), &report))?;
+        }
+        if !results.complete {
+            return Err(Failure::failed(self.why_partial(&results, &path)));
+        }
+        Ok(json!({
+            "study": self.plan.study, "folder": path.display().to_string(), "report": report.display().to_string(),
+            "points": results.points.len(), "replications": manifest.replications, "complete": results.complete,
+            "seconds": manifest.elapsed_s,
+        }))
+    }
+
+    fn summary(&self, results: &Results, seconds: f64, report: &Path) -> String {
+        let complete = results.points.iter().filter(|p| p.complete).count();
+        let replications: u64 = results.points.iter().map(|p| u64::from(p.replications)).sum();
+        let resumed = match results.resumed {
+            0 => String::new(),
+            n => format!(", {n} of them from before"),
+        };
+        let wide = results.points.iter().filter(|p| p.complete && !p.converged).count();
+        let wide = match wide {
+            0 => String::new(),
+            n => format!("{n} points came to their limit of replications before the precision asked for\n"),
+        };
+        let of = if results.complete { String::new() } else { format!(" of {}", results.points.len()) };
+        let points = if results.complete { results.points.len() } else { complete };
+        format!(
+            "{}: {points}{of} points, {replications} replications{resumed}, {}\n{wide}report: {}\n",
+            self.plan.study,
+            duration(seconds),
+            report.display()
+        )
+    }
+
+    fn why_partial(&self, results: &Results, path: &Path) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for failure in results.failures.iter().take(SHOWN_FAILURES) {
+            lines.push(format!(
+                "failed: {}\n  run it again: {}",
+                failure.error,
+                self.rerun(&failure.point, failure.replication)
+            ));
+        }
+        if results.failures.len() > SHOWN_FAILURES {
+            lines.push(format!("and {} more", results.failures.len() - SHOWN_FAILURES));
+        }
+        lines.extend(results.broken.as_ref().map(ToString::to_string));
+        lines.push(self.go_on(results, path));
+        lines.join("\n")
+    }
+
+    fn go_on(&self, results: &Results, path: &Path) -> String {
+        let complete = results.points.iter().filter(|p| p.complete).count();
+        format!(
+            "{}: {complete} of {} points are complete; go on with: {}",
+            self.plan.study,
+            results.points.len(),
+            self.resume(path)
+        )
+    }
+
+    fn manifest(&self, results: &Results, started: String, elapsed_s: f64) -> Manifest {
+        let mut parameters: BTreeMap<String, String> = self
+            .plan
+            .axes
+            .iter()
+            .map(|a| {
+                let values: Vec<&str> = a.values.iter().map(|v| v.text.as_str()).collect();
+                (a.name.clone(), values.join("; "))
+            })
+            .collect();
+        for set in &self.run.set {
+            if let Some((name, value)) = set.split_once('=') {
+                parameters.entry(name.trim().to_owned()).or_insert_with(|| value.trim().to_owned());
+            }
+        }
+        Manifest {
+            usher_version: env!("CARGO_PKG_VERSION").to_owned(),
+            study: self.plan.study.clone(),
+            seed: self.plan.points.first().map_or(self.study.file().run.seed, |p| p.scenario.run.seed),
+            mode: self.plan.mode.name().to_owned(),
+            parameters,
+            plan_hash: self.plan.hash.clone(),
+            host: Host::detect(),
+            started,
+            elapsed_s,
+            points: results.points.iter().filter(|p| p.replications > 0).count() as u64,
+            replications: results.points.iter().map(|p| u64::from(p.replications)).sum(),
+            complete: results.complete,
+            facts: self.facts(results),
+        }
+    }
+
+    fn facts(&self, results: &Results) -> BTreeMap<String, Fact> {
+        let facts = results.facts;
+        let mut known = vec![
+            ("packet_hops", Fact::from(facts.packet_hops)),
+            ("wall_s", Fact::from(facts.wall_s)),
+            ("packet_hops_per_s", Fact::from(facts.packet_hops as f64 / facts.wall_s)),
+            ("peak_rss_bytes", Fact::from(facts.peak_rss_bytes)),
+            ("jobs", Fact::from(self.cores() as u64)),
+        ];
+        if results.points.len() == 1 {
+            let delays = results.rows.iter().filter(|r| &*r.metric == "delay.mean").map(|r| r.value);
+            known.push(("mean_delay_s", Fact::from(stats::Moments::of(delays).mean())));
+        }
+        known.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
+    }
+}
+
+fn refused(error: FolderError) -> Failure {
+    match error {
+        FolderError::Observe(_) => Failure::failed(error),
+        _ => Failure::usage(error),
+    }
+}
+
+fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_secs(since.as_secs())
+}
+
+/// A flag that Ctrl-C (or a request to terminate) sets; a second one ends the program at once.
+fn interrupt() -> std::io::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::flag;
+    static FLAG: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
+    if let Some(known) = FLAG.get() {
+        known.store(false, Ordering::Relaxed);
+        return Ok(known.clone());
+    }
+    let set = FLAG.get_or_init(Arc::default).clone();
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag down, and sets it.
+        flag::register_conditional_shutdown(signal, 1, set.clone())?;
+        flag::register(signal, set.clone())?;
+    }
+    Ok(set)
+}

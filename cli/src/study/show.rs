@@ -1,0 +1,184 @@
+//! `usher study list | show | new | check`
+
+use crate::output::{Failure, Output, columns};
+use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use usher_scenario::{LoadError, Mode, Overrides, Plan, Study, founding};
+
+const MODES: [Mode; 3] = [Mode::Quick, Mode::Default, Mode::Full];
+
+/// Lists the studies that come with the program.
+pub(crate) fn list(output: &Output) -> Result<(), Failure> {
+    let open = |f: &founding::Founding| Study::open(f.name).map_err(Failure::failed);
+    let studies = founding::all().iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    if output.json {
+        let about = |s: &Study| {
+            let file = s.file();
+            json!({ "name": s.name(), "title": file.title, "question": file.question, "groups": file.groups })
+        };
+        return output.value(&Value::Array(studies.iter().map(about).collect()));
+    }
+    let mut rows = vec![["NAME", "GROUPS", "TITLE"].map(str::to_owned).to_vec()];
+    rows.extend(
+        studies.iter().map(|s| vec![s.name().to_owned(), s.file().groups.join(", "), s.file().title.clone()]),
+    );
+    output.text(&columns(&rows))
+}
+
+/// Shows one study.
+pub(crate) fn show(output: &Output, name: &str, toml: bool) -> Result<(), Failure> {
+    let study = Study::open(name).map_err(Failure::usage)?;
+    if toml {
+        return output.text(study.text());
+    }
+    let plans = MODES.map(|mode| study.plan(mode, &Overrides::default()));
+    let [quick, plan, full] = plans;
+    let (quick, plan, full) =
+        (quick.map_err(Failure::usage)?, plan.map_err(Failure::usage)?, full.map_err(Failure::usage)?);
+    if output.json {
+        return output.value(&as_json(&study, [&quick, &plan, &full]));
+    }
+    output.text(&as_text(&study, [&quick, &plan, &full]))
+}
+
+fn as_json(study: &Study, plans: [&Plan; 3]) -> Value {
+    let file = study.file();
+    let axes = plans[1].axes.iter().map(|a| {
+        let values: Vec<&str> = a.values.iter().map(|v| v.text.as_str()).collect();
+        json!({ "name": a.name, "title": a.label, "unit": a.unit, "values": values })
+    });
+    let figures = file
+        .figures
+        .iter()
+        .map(|f| json!({ "name": f.name, "title": f.title, "x": f.x, "y": f.y, "series": f.series }));
+    let modes = plans.map(|p| {
+        let (fewest, most) = p.runs();
+        json!({ "mode": p.mode.name(), "points": p.points.len(), "replications": [fewest, most] })
+    });
+    json!({
+        "name": study.name(), "title": file.title, "question": file.question, "description": file.description,
+        "groups": file.groups, "seed": file.run.seed, "axes": axes.collect::<Vec<_>>(),
+        "figures": figures.collect::<Vec<_>>(), "modes": modes,
+    })
+}
+
+fn as_text(study: &Study, plans: [&Plan; 3]) -> String {
+    let file = study.file();
+    let mut text = format!("{}: {}\n\n{}\n", study.name(), file.title, file.question);
+    if !file.description.is_empty() {
+        text.push_str(&format!("\n{}\n", file.description.trim_end()));
+    }
+    let mut section = |title: &str, rows: Vec<Vec<String>>| {
+        if !rows.is_empty() {
+            text.push_str(&format!("\n{title}\n"));
+            columns(&rows).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+        }
+    };
+    let axis = |a: &usher_scenario::PlannedAxis| {
+        let values: Vec<&str> = a.values.iter().map(|v| v.text.as_str()).collect();
+        vec![a.name.clone(), a.label.clone(), values.join("; ")]
+    };
+    section("Axes", plans[1].axes.iter().map(axis).collect());
+    let figure = |f: &usher_scenario::model::Figure| {
+        let by = if f.series.is_empty() { String::new() } else { format!(", by {}", f.series.join(", ")) };
+        vec![f.name.clone(), format!("{} over {}{by}", f.y, f.x), f.title.clone()]
+    };
+    section("Figures", file.figures.iter().map(figure).collect());
+    let mode = |p: &&Plan| {
+        let (fewest, most) = p.runs();
+        let runs = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
+        let flag = if p.mode == Mode::Default { String::new() } else { format!("--{}", p.mode.name()) };
+        vec![p.mode.name().to_owned(), format!("{} points, {runs} replications", p.points.len()), flag]
+    };
+    section("Modes", plans.iter().map(mode).collect());
+    let run = &file.run;
+    let rule = &run.replications;
+    section(
+        "Defaults",
+        vec![
+            vec!["duration".to_owned(), format!("{} s", run.duration.get().as_secs_f64())],
+            vec!["warm-up".to_owned(), format!("{} s", run.warmup.get().as_secs_f64())],
+            vec!["seed".to_owned(), run.seed.to_string()],
+            vec![
+                "replications".to_owned(),
+                format!(
+                    "{} to {}, until {} is within {} % (confidence {} %)",
+                    rule.min.get(),
+                    rule.max.get(),
+                    rule.metric,
+                    usher_observe::row::number(rule.precision.get() * 100.0),
+                    usher_observe::row::number(rule.confidence.get() * 100.0)
+                ),
+            ],
+        ],
+    );
+    text.push_str(&format!("\nRun it: usher study run {} --quick\n", study.name()));
+    text
+}
+
+/// Writes the template.
+pub(crate) fn new(output: &Output, file: &Path) -> Result<(), Failure> {
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(file)
+        .and_then(|mut f| f.write_all(usher_scenario::template().as_bytes()));
+    let name = file.display();
+    match written {
+        Ok(()) if output.json => output.value(&json!({ "file": name.to_string() })),
+        Ok(()) => output.text(&format!(
+            "{name} is written: change it, then\n  usher study check {name}\n  usher study run {name} --quick\n"
+        )),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            Err(Failure::usage(format!("{name} is there already: choose another name, or remove it first")))
+        }
+        Err(e) => Err(Failure::failed(format!("cannot write {name}: {e}"))),
+    }
+}
+
+/// Checks studies.
+pub(crate) fn check(output: &Output, files: &[String]) -> Result<(), Failure> {
+    let mut text = String::new();
+    let mut values = Vec::new();
+    let mut faulty = 0;
+    for name in files {
+        let checked = Study::open(name).and_then(|study| {
+            study.check()?;
+            Ok(MODES.map(|mode| study.plan(mode, &Overrides::default()).map_or(0, |p| p.points.len())))
+        });
+        match checked {
+            Ok([quick, points, full]) => {
+                text.push_str(&format!("{name}: right; {points} points ({quick} quick, {full} full)\n"));
+                let modes = json!({ "quick": quick, "default": points, "full": full });
+                values.push(json!({ "study": name, "ok": true, "points": modes, "faults": [] }));
+            }
+            Err(error) => {
+                faulty += 1;
+                output.note(&error.to_string());
+                values.push(json!({ "study": name, "ok": false, "faults": faults(&error) }));
+            }
+        }
+    }
+    if output.json {
+        output.value(&Value::Array(values))?;
+    } else {
+        output.text(&text)?;
+    }
+    if faulty > 0 {
+        return Err(Failure::usage(format!("{faulty} of {} studies are faulty", files.len())));
+    }
+    Ok(())
+}
+
+fn faults(error: &LoadError) -> Vec<Value> {
+    match error {
+        LoadError::Faults(faults) => faults
+            .faults
+            .iter()
+            .map(|f| json!({ "file": faults.file, "line": f.line, "column": f.column, "message": f.message }))
+            .collect(),
+        other => vec![json!({ "message": other.to_string() })],
+    }
+}
