@@ -1,5 +1,41 @@
-//! EAP (RFC 3748, 4137): peer, pass-through authenticator and server automata, EAP-MD5, EAP-TLS, EAPOL.
+//! EAP (RFC 3748): packets, EAPOL, the automata of RFC 4137 and the methods that run in them.
+//!
+//! ```text
+//! peer::Peer ◀─ requests, responses ─▶ authenticator::Authenticator ◀─ AAA ─▶ server::Server
+//!     └─ method::PeerMethod                (pass-through)                        └─ method::ServerMethod
+//! ```
+//! Each automaton belongs to one conversation. It is fed packets and the time, and polled for what it wants
+//! sent, for events and for when it wants to be woken; it knows no port and no AAA protocol. Bad packets are
+//! discarded and say so; nothing here panics on what comes from outside.
 
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+
+mod automaton;
+
+pub mod authenticator;
+pub mod eapol;
+pub mod fuzz;
+pub mod method;
+pub mod packet;
+pub mod peer;
+pub mod server;
+
+use core::fmt;
+
+/// The keys that a method exports (RFC 3748 §7.10).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// Master session key.
+    pub msk: [u8; 64],
+    /// Extended master session key.
+    pub emsk: [u8; 64],
+}
+
+impl fmt::Debug for Keys {
+    /// Without the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys(..)")
+    }
+}

@@ -1,0 +1,385 @@
+//! The pass-through authenticator (RFC 4137 §7, figures 6 and 7): asks who the peer is, then hands packets
+//! between the peer and an AAA server that it neither understands nor needs to.
+
+use crate::automaton::{Arrow, Automaton, diagram};
+use crate::packet::{self, Code, Packet, Type};
+use alloc::vec::Vec;
+use usher_core::{Duration, Instant};
+
+/// When a request to the peer is sent again (RFC 3748 §4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retransmission {
+    /// The first wait; each further one is twice as long.
+    pub initial: Duration,
+    /// The longest wait.
+    pub max: Duration,
+    /// How often one request is sent again at most (MaxRetrans); RFC 3748: 3 to 5.
+    pub count: u32,
+}
+
+impl Default for Retransmission {
+    /// After 3 s, 6 s, 12 s, … up to 20 s; four times.
+    fn default() -> Self {
+        Self { initial: Duration::from_secs(3), max: Duration::from_secs(20), count: 4 }
+    }
+}
+
+/// What an AAA server says to a conversation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer<'a> {
+    /// aaaEapReq: a request for the peer.
+    Request(&'a [u8]),
+    /// aaaEapNoReq: the peer's packet was discarded; wait for another.
+    NoRequest,
+    /// aaaSuccess: with its EAP-Success, or empty where the server sent none: one is made.
+    Success(&'a [u8]),
+    /// aaaFail: with its EAP-Failure, or empty where the server sent none: one is made.
+    Failure(&'a [u8]),
+    /// aaaTimeout: no answer.
+    Timeout,
+}
+
+/// How a conversation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The AAA server lets the peer in; EAP-Success is polled.
+    Success,
+    /// The AAA server turns the peer away; EAP-Failure is polled.
+    Failure,
+    /// The peer fell silent (TIMEOUT_FAILURE, TIMEOUT_FAILURE2).
+    PeerTimeout,
+    /// The AAA server fell silent; EAP-Failure is polled (RFC 3579 §2.6.1).
+    AaaTimeout,
+}
+
+/// The boxes of the diagram. Those of figure 6 that end in 2, the pass-through's own, serve for the Identity
+/// request too, whose method part (PROPOSE_METHOD to METHOD_RESPONSE) is IDENTITY here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Initialize,
+    Identity,
+    SendRequest2,
+    Idle2,
+    Retransmit2,
+    Received2,
+    Discard2,
+    AaaRequest,
+    AaaIdle,
+    AaaResponse,
+    Success2,
+    Failure2,
+    TimeoutFailure2,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Condition {
+    /// currentId != NONE: the peer's Identity is known from another protocol
+    KnowsPeer,
+    /// eapResp
+    Response,
+    /// retransWhile == 0
+    RetransmitDue,
+    /// retransCount > MaxRetrans
+    TooManyRetransmissions,
+    /// rxResp && respId == currentId
+    Answers,
+    /// aaaEapReq
+    AaaAsks,
+    /// aaaEapNoReq
+    AaaAsksNothing,
+    /// aaaSuccess
+    AaaSuccess,
+    /// aaaFail
+    AaaFail,
+    /// aaaTimeout
+    AaaTimeout,
+    /// else, and unconditional transitions
+    Else,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Aaa {
+    Waiting,
+    Request,
+    NoRequest,
+    Success,
+    Failure,
+    Timeout,
+}
+
+/// One conversation of an authenticator.
+#[derive(Clone, Debug)]
+pub struct Authenticator {
+    state: State,
+    now: Instant,
+    policy: Option<Retransmission>,
+    /// How long the peer may be silent where nothing is sent again.
+    patience: Duration,
+    current_id: u8,
+    /// The peer's last response, which the AAA server shall see.
+    response: Vec<u8>,
+    received: bool,
+    known: bool,
+    /// The request that is with the peer.
+    request: Vec<u8>,
+    aaa: Aaa,
+    retransmissions: u32,
+    due: Instant,
+    send: bool,
+    ask: bool,
+    discarded: bool,
+    told: bool,
+}
+
+impl Automaton for Authenticator {
+    type State = State;
+    type Condition = Condition;
+    const DIAGRAM: &'static [Arrow<State, Condition>] = diagram! { State, Condition;
+        Initialize: KnowsPeer => AaaRequest;
+        Initialize: Else => Identity;
+        Identity: Else => SendRequest2;
+        SendRequest2: Else => Idle2;
+        Idle2: Response => Received2;
+        Idle2: RetransmitDue => Retransmit2;
+        Retransmit2: TooManyRetransmissions => TimeoutFailure2;
+        Retransmit2: Else => Idle2;
+        Received2: Answers => AaaRequest;
+        Received2: Else => Discard2;
+        Discard2: Else => Idle2;
+        AaaRequest: Else => AaaIdle;
+        AaaIdle: AaaAsksNothing => Discard2;
+        AaaIdle: AaaAsks => AaaResponse;
+        AaaIdle: AaaTimeout => TimeoutFailure2;
+        AaaIdle: AaaFail => Failure2;
+        AaaIdle: AaaSuccess => Success2;
+        AaaResponse: Else => SendRequest2;
+    };
+
+    fn state(&self) -> State {
+        self.state
+    }
+
+    fn holds(&self, condition: Condition) -> bool {
+        match condition {
+            Condition::KnowsPeer => self.known,
+            Condition::Response => self.received,
+            Condition::RetransmitDue => self.now >= self.due,
+            Condition::TooManyRetransmissions => {
+                self.retransmissions > self.policy.map_or(0, |policy| policy.count)
+            }
+            Condition::Answers => Packet::parse(&self.response).is_ok_and(|p| {
+                p.code() == Code::Response
+                    && p.identifier() == self.current_id
+                    && (self.known || p.kind() == Some(Type::IDENTITY))
+            }),
+            Condition::AaaAsks => self.aaa == Aaa::Request,
+            Condition::AaaAsksNothing => self.aaa == Aaa::NoRequest,
+            Condition::AaaSuccess => self.aaa == Aaa::Success,
+            Condition::AaaFail => self.aaa == Aaa::Failure,
+            Condition::AaaTimeout => self.aaa == Aaa::Timeout,
+            Condition::Else => true,
+        }
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        match state {
+            State::Identity => {
+                self.request.clear();
+                packet::emit(&mut self.request, Code::Request, self.current_id, Type::IDENTITY, &[]);
+            }
+            State::SendRequest2 => {
+                self.retransmissions = 0;
+                self.send = true;
+            }
+            State::Idle2 => {
+                let wait = self.policy.map_or(self.patience, |policy| {
+                    (policy.initial * (1 << self.retransmissions.min(16))).min(policy.max)
+                });
+                self.due = self.now + wait;
+            }
+            State::Retransmit2 => {
+                self.retransmissions += 1;
+                self.send = !self.holds(Condition::TooManyRetransmissions);
+            }
+            State::Received2 => self.received = false,
+            State::Discard2 => self.discarded = true,
+            State::AaaRequest => {
+                self.known = true;
+                self.ask = true;
+            }
+            State::AaaIdle => self.aaa = Aaa::Waiting,
+            State::AaaResponse => {
+                self.current_id = Packet::parse(&self.request).map_or(self.current_id, |p| p.identifier());
+            }
+            State::Success2 | State::Failure2 => self.send = true,
+            State::TimeoutFailure2 if self.aaa == Aaa::Timeout => {
+                self.request.clear();
+                packet::emit_end(&mut self.request, false, self.current_id);
+                self.send = true;
+            }
+            State::Initialize | State::TimeoutFailure2 => {}
+        }
+    }
+}
+
+impl Authenticator {
+    /// A conversation that begins with an Identity request of this identifier. Without a policy nothing is
+    /// sent again, as on links that lose nothing, and a peer silent for `patience` is given up.
+    #[must_use]
+    pub fn new(identifier: u8, policy: Option<Retransmission>, patience: Duration, now: Instant) -> Self {
+        let mut a = Self::blank(identifier, policy, patience, now);
+        a.run();
+        a
+    }
+
+    /// A conversation with a peer whose identity another protocol gave already (RFC 7296 §3.16): the AAA
+    /// server is asked at once.
+    #[must_use]
+    pub fn with_identity(
+        identity: &[u8],
+        identifier: u8,
+        policy: Option<Retransmission>,
+        patience: Duration,
+        now: Instant,
+    ) -> Self {
+        let mut a = Self::blank(identifier, policy, patience, now);
+        packet::emit(&mut a.response, Code::Response, identifier, Type::IDENTITY, identity);
+        a.known = true;
+        a.run();
+        a
+    }
+
+    fn blank(identifier: u8, policy: Option<Retransmission>, patience: Duration, now: Instant) -> Self {
+        Self {
+            state: State::Initialize,
+            now,
+            policy,
+            patience,
+            current_id: identifier,
+            response: Vec::new(),
+            received: false,
+            known: false,
+            request: Vec::new(),
+            aaa: Aaa::Waiting,
+            retransmissions: 0,
+            due: Instant::FAR_FUTURE,
+            send: false,
+            ask: false,
+            discarded: false,
+            told: false,
+        }
+    }
+
+    /// Takes a packet from the peer; false where it was discarded: malformed, no response, not to the
+    /// request that is open, or while the AAA server is being asked.
+    pub fn handle(&mut self, now: Instant, packet: &[u8]) -> bool {
+        self.now = now;
+        if self.state != State::Idle2 {
+            return false;
+        }
+        let keep = core::mem::replace(&mut self.response, packet.to_vec());
+        self.received = true;
+        self.discarded = false;
+        // A discarded packet does not move the retransmission timer.
+        let due = self.due;
+        self.run();
+        if self.discarded {
+            self.due = due;
+            self.response = keep;
+        }
+        !self.discarded
+    }
+
+    /// Takes the AAA server's answer to what [`poll_aaa`](Self::poll_aaa) gave; false where none is open, or
+    /// where the request in it is none: it then counts as [`Answer::NoRequest`].
+    pub fn answer(&mut self, now: Instant, answer: Answer<'_>) -> bool {
+        self.now = now;
+        if self.state != State::AaaIdle {
+            return false;
+        }
+        let mut sound = true;
+        self.aaa = match answer {
+            Answer::Request(packet) if is_a(packet, Code::Request) => {
+                self.request = packet.to_vec();
+                Aaa::Request
+            }
+            Answer::Request(_) => {
+                sound = false;
+                Aaa::NoRequest
+            }
+            Answer::NoRequest => Aaa::NoRequest,
+            Answer::Success(packet) => {
+                self.end(packet, true);
+                Aaa::Success
+            }
+            Answer::Failure(packet) => {
+                self.end(packet, false);
+                Aaa::Failure
+            }
+            Answer::Timeout => Aaa::Timeout,
+        };
+        self.run();
+        sound
+    }
+
+    /// The packet that ends the conversation: the server's, or where it sent none of that kind our own.
+    fn end(&mut self, packet: &[u8], success: bool) {
+        self.request.clear();
+        if is_a(packet, if success { Code::Success } else { Code::Failure }) {
+            self.request.extend_from_slice(packet);
+        } else {
+            packet::emit_end(&mut self.request, success, self.current_id);
+        }
+    }
+
+    /// Tells it that time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.run();
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (self.state == State::Idle2 && self.due != Instant::FAR_FUTURE).then_some(self.due)
+    }
+
+    /// The packet that is to be sent to the peer, once.
+    #[must_use]
+    pub fn poll_transmit(&mut self) -> Option<&[u8]> {
+        core::mem::take(&mut self.send).then_some(&self.request[..])
+    }
+
+    /// The peer's packet that the AAA server is to see, once.
+    #[must_use]
+    pub fn poll_aaa(&mut self) -> Option<&[u8]> {
+        core::mem::take(&mut self.ask).then_some(&self.response[..])
+    }
+
+    /// How often the open request was sent again.
+    #[must_use]
+    pub const fn retransmissions(&self) -> u32 {
+        self.retransmissions
+    }
+
+    /// How the conversation ended, once it has.
+    #[must_use]
+    pub fn poll_end(&mut self) -> Option<End> {
+        let end = match self.state {
+            State::Success2 => End::Success,
+            State::Failure2 => End::Failure,
+            State::TimeoutFailure2 if self.aaa == Aaa::Timeout => End::AaaTimeout,
+            State::TimeoutFailure2 => End::PeerTimeout,
+            _ => return None,
+        };
+        (!core::mem::replace(&mut self.told, true)).then_some(end)
+    }
+}
+
+fn is_a(packet: &[u8], code: Code) -> bool {
+    Packet::parse(packet).is_ok_and(|p| p.code() == code)
+}
+
+#[cfg(test)]
+mod tests;

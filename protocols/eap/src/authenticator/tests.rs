@@ -1,0 +1,121 @@
+//! Each arrow of the pass-through part of RFC 4137's figures 6 and 7.
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn at(secs: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(secs)
+}
+fn begun() -> Authenticator {
+    let mut a = Authenticator::new(7, None, PATIENCE, at(0));
+    assert_eq!(a.poll_transmit(), Some(&[1, 7, 0, 5, 1][..]));
+    assert_eq!(a.poll_transmit(), None);
+    a
+}
+/// A conversation whose identity is with the AAA server.
+fn asking() -> Authenticator {
+    let mut a = begun();
+    assert!(a.handle(at(1), &[2, 7, 0, 6, 1, b'x']));
+    assert_eq!(a.poll_aaa(), Some(&[2, 7, 0, 6, 1, b'x'][..]));
+    assert_eq!(a.poll_aaa(), None);
+    a
+}
+const REQUEST: &[u8] = &[1, 20, 0, 6, 4, 9];
+const RESPONSE: &[u8] = &[2, 20, 0, 6, 4, 8];
+
+#[test]
+fn packets_pass_both_ways_until_success() {
+    let mut a = asking();
+    assert!(a.answer(at(2), Answer::Request(REQUEST)));
+    assert_eq!(a.poll_transmit(), Some(REQUEST));
+    assert!(a.handle(at(3), RESPONSE));
+    assert_eq!(a.poll_aaa(), Some(RESPONSE));
+    assert_eq!(a.poll_end(), None);
+    assert!(a.answer(at(4), Answer::Success(&[3, 20, 0, 4])));
+    assert_eq!(a.poll_transmit(), Some(&[3, 20, 0, 4][..]));
+    assert_eq!((a.poll_end(), a.poll_end()), (Some(End::Success), None));
+    assert_eq!(a.poll_timeout(), None);
+}
+
+#[test]
+fn an_end_without_its_packet_gets_one() {
+    for (answer, packet, end) in [
+        (Answer::Success(&[]), [3, 7, 0, 4], End::Success),
+        (Answer::Failure(&[]), [4, 7, 0, 4], End::Failure),
+        // Not even when the server contradicts itself.
+        (Answer::Failure(&[3, 7, 0, 4]), [4, 7, 0, 4], End::Failure),
+        (Answer::Timeout, [4, 7, 0, 4], End::AaaTimeout),
+    ] {
+        let mut a = asking();
+        assert!(a.answer(at(2), answer));
+        assert_eq!(a.poll_transmit(), Some(&packet[..]));
+        assert_eq!(a.poll_end(), Some(end));
+    }
+}
+
+#[test]
+fn a_known_identity_goes_to_the_server_at_once() {
+    let mut a = Authenticator::with_identity(b"bob", 9, None, PATIENCE, at(0));
+    assert_eq!(a.poll_aaa(), Some(&[2, 9, 0, 8, 1, b'b', b'o', b'b'][..]));
+    assert_eq!(a.poll_transmit(), None);
+    assert!(a.answer(at(1), Answer::Request(REQUEST)));
+    assert_eq!(a.poll_transmit(), Some(REQUEST));
+}
+
+#[test]
+fn what_answers_nothing_is_discarded_and_moves_no_timer() {
+    let mut a = begun();
+    for packet in
+        [&[][..], &[2, 8, 0, 6, 1, b'x'], &[1, 7, 0, 6, 1, b'x'], &[2, 7, 0, 6, 4, 1], &[3, 7, 0, 4]]
+    {
+        assert!(!a.handle(at(5), packet), "{packet:?}");
+        assert_eq!(a.poll_aaa(), None);
+        assert_eq!(a.poll_timeout(), Some(at(30)));
+    }
+    let mut a = asking();
+    assert!(!a.handle(at(2), &[2, 7, 0, 6, 1, b'x']));
+    // An AAA server that discards too, or whose request is none, leaves the peer's turn open.
+    assert!(a.answer(at(3), Answer::NoRequest));
+    assert!(a.handle(at(4), &[2, 7, 0, 6, 1, b'y']));
+    assert!(!a.answer(at(5), Answer::Request(&[2, 7, 0, 6, 1, b'x'])));
+    assert!(a.handle(at(6), &[2, 7, 0, 6, 1, b'z']));
+    assert!(!begun().answer(at(1), Answer::Timeout));
+}
+
+#[test]
+fn requests_are_sent_again_and_then_given_up() {
+    let policy = Retransmission { count: 3, ..Default::default() };
+    let mut a = Authenticator::new(7, Some(policy), PATIENCE, at(0));
+    let mut sent = Vec::new();
+    let mut now = at(0);
+    loop {
+        if a.poll_transmit().is_some() {
+            sent.push(now.since(at(0)).as_secs());
+        }
+        if let Some(end) = a.poll_end() {
+            assert_eq!((end, now), (End::PeerTimeout, at(3 + 6 + 12 + 20)));
+            break;
+        }
+        now = a.poll_timeout().unwrap();
+        a.handle_timeout(now);
+    }
+    assert_eq!(sent, [0, 3, 9, 21]);
+
+    let mut a = Authenticator::new(7, Some(policy), PATIENCE, at(0));
+    a.handle_timeout(at(3));
+    assert_eq!(a.retransmissions(), 1);
+    assert!(a.handle(at(4), &[2, 7, 0, 6, 1, b'x']));
+    assert!(a.answer(at(5), Answer::Request(REQUEST)));
+    assert_eq!((a.retransmissions(), a.poll_timeout()), (0, Some(at(8))));
+}
+
+#[test]
+fn a_silent_peer_is_given_up_where_nothing_is_sent_again() {
+    let mut a = begun();
+    a.handle_timeout(at(29));
+    assert_eq!(a.poll_end(), None);
+    a.handle_timeout(at(30));
+    assert_eq!(a.poll_end(), Some(End::PeerTimeout));
+    assert_eq!(a.poll_transmit(), None);
+}

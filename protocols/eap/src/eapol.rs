@@ -1,0 +1,133 @@
+//! EAP over LANs (IEEE 802.1X-2004 §7): frames that carry EAP between a station and its authenticator.
+
+use alloc::vec::Vec;
+use usher_core::{Reader, Truncated, Writer};
+
+/// EtherType of EAPOL.
+pub const ETHERTYPE: u16 = 0x888e;
+/// The address that bridges do not forward: where a wired station's EAPOL frames go (802.1X §7.8).
+pub const PAE_GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x03];
+/// The protocol version that we write (802.1X-2004); any is read (§7.5.5).
+pub const VERSION: u8 = 2;
+
+/// What an EAPOL frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PacketType {
+    /// It carries an EAP packet.
+    EapPacket,
+    /// A station asks to be authenticated.
+    Start,
+    /// A station leaves.
+    Logoff,
+    /// A key of the link layer.
+    Key,
+    /// A type that this implementation does not know.
+    Other(u8),
+}
+
+impl PacketType {
+    const fn of(octet: u8) -> Self {
+        match octet {
+            0 => Self::EapPacket,
+            1 => Self::Start,
+            2 => Self::Logoff,
+            3 => Self::Key,
+            other => Self::Other(other),
+        }
+    }
+    const fn octet(self) -> u8 {
+        match self {
+            Self::EapPacket => 0,
+            Self::Start => 1,
+            Self::Logoff => 2,
+            Self::Key => 3,
+            Self::Other(other) => other,
+        }
+    }
+}
+
+/// An EAPOL packet, as it follows the EtherType. Octets beyond its length are Ethernet's padding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Eapol<'a> {
+    /// The sender's protocol version.
+    pub version: u8,
+    /// What it is.
+    pub kind: PacketType,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl<'a> Eapol<'a> {
+    /// Checks octets.
+    ///
+    /// # Errors
+    /// They end before the header or the body that it announces.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Truncated> {
+        let mut r = Reader::new(bytes);
+        let (version, kind, length) = (r.u8()?, r.u8()?, r.u16()?);
+        Ok(Self { version, kind: PacketType::of(kind), body: r.bytes(usize::from(length))? })
+    }
+}
+
+/// An Ethernet II frame without frame check sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// Destination address.
+    pub destination: [u8; 6],
+    /// Source address.
+    pub source: [u8; 6],
+    /// What it carries.
+    pub ethertype: u16,
+    /// What follows the EtherType.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Checks octets.
+    ///
+    /// # Errors
+    /// They are fewer than a header.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Truncated> {
+        let mut r = Reader::new(bytes);
+        Ok(Self { destination: r.array()?, source: r.array()?, ethertype: r.u16()?, payload: r.take_rest() })
+    }
+}
+
+/// Appends an Ethernet II frame with an EAPOL packet. A body beyond 65535 octets is cut off; no EAP packet
+/// is longer.
+pub fn emit(out: &mut Vec<u8>, destination: [u8; 6], source: [u8; 6], kind: PacketType, body: &[u8]) {
+    let body = &body[..body.len().min(usize::from(u16::MAX))];
+    let mut w = Writer::new(out);
+    w.bytes(&destination).bytes(&source).u16(ETHERTYPE);
+    w.u8(VERSION).u8(kind.octet()).u16(body.len() as u16).bytes(body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_start_frame_is_as_the_standard_writes_it() {
+        let mut out = Vec::new();
+        emit(&mut out, PAE_GROUP, [2, 0, 0, 0, 0, 1], PacketType::Start, &[]);
+        assert_eq!(out, [1, 0x80, 0xc2, 0, 0, 3, 2, 0, 0, 0, 0, 1, 0x88, 0x8e, 2, 1, 0, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_parsed(to: [u8; 6], from: [u8; 6], kind: u8, body: Vec<u8>, padding in 0usize..50) {
+            let mut out = Vec::new();
+            emit(&mut out, to, from, PacketType::of(kind), &body);
+            out.resize(out.len() + padding, 0);
+            let frame = Frame::parse(&out).unwrap();
+            prop_assert_eq!((frame.destination, frame.source, frame.ethertype), (to, from, ETHERTYPE));
+            let eapol = Eapol::parse(frame.payload).unwrap();
+            prop_assert_eq!((eapol.kind, eapol.body), (PacketType::of(kind), &body[..]));
+        }
+        #[test]
+        fn arbitrary_octets_never_panic(bytes: Vec<u8>) {
+            prop_assert!(crate::fuzz::eapol(&bytes));
+        }
+    }
+}

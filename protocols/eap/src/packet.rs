@@ -1,0 +1,213 @@
+//! EAP packets (RFC 3748 §4): a checked view, and writers into a caller's buffer.
+
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{Reader, Writer};
+
+/// Octets of the header that every packet has.
+pub const HEADER: usize = 4;
+
+/// What a packet is (RFC 3748 §4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Code {
+    /// From authenticator to peer.
+    Request,
+    /// From peer to authenticator.
+    Response,
+    /// The peer is let in.
+    Success,
+    /// The peer is turned away.
+    Failure,
+}
+
+impl Code {
+    const fn octet(self) -> u8 {
+        match self {
+            Self::Request => 1,
+            Self::Response => 2,
+            Self::Success => 3,
+            Self::Failure => 4,
+        }
+    }
+}
+
+/// The type of a request or response (RFC 3748 §5 and the IANA registry).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Type(pub u8);
+
+impl Type {
+    /// Who are you?
+    pub const IDENTITY: Self = Self(1);
+    /// Something to show to the user.
+    pub const NOTIFICATION: Self = Self(2);
+    /// Another method, please.
+    pub const NAK: Self = Self(3);
+    /// EAP-MD5-Challenge.
+    pub const MD5: Self = Self(4);
+    /// EAP-TLS (RFC 5216, RFC 9190).
+    pub const TLS: Self = Self(13);
+    /// A vendor's type in three more octets.
+    pub const EXPANDED: Self = Self(254);
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::IDENTITY => "Identity",
+            Self::NOTIFICATION => "Notification",
+            Self::NAK => "Nak",
+            Self::MD5 => "MD5-Challenge",
+            Self::TLS => "EAP-TLS",
+            Self::EXPANDED => "Expanded",
+            Self(other) => return write!(f, "Type {other}"),
+        })
+    }
+}
+impl fmt::Debug for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why octets are no EAP packet (RFC 3748 §4.1: it is discarded without a word).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PacketError {
+    /// Fewer octets than the header, or than its Length says.
+    #[error("truncated: Length says more than the {0} octets that came")]
+    Truncated(usize),
+    /// A Length too short for the packet's code.
+    #[error("a Length of {0} is too short")]
+    ShortLength(u16),
+    /// A code that is not 1 to 4.
+    #[error("unknown code {0}")]
+    UnknownCode(u8),
+}
+
+/// A packet whose header has been checked. Octets beyond Length are padding and not part of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    code: Code,
+    identifier: u8,
+    /// Type and what follows; empty for Success and Failure.
+    body: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Checks octets.
+    ///
+    /// # Errors
+    /// They are no EAP packet.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        let truncated = |_| PacketError::Truncated(bytes.len());
+        let mut r = Reader::new(bytes);
+        let code = r.u8().map_err(truncated)?;
+        let identifier = r.u8().map_err(truncated)?;
+        let length = r.u16().map_err(truncated)?;
+        let code = match code {
+            1 => Code::Request,
+            2 => Code::Response,
+            3 => Code::Success,
+            4 => Code::Failure,
+            other => return Err(PacketError::UnknownCode(other)),
+        };
+        let needed = if matches!(code, Code::Request | Code::Response) { HEADER + 1 } else { HEADER };
+        let body = usize::from(length)
+            .checked_sub(HEADER)
+            .filter(|_| usize::from(length) >= needed)
+            .ok_or(PacketError::ShortLength(length))?;
+        let body = r.bytes(body).map_err(truncated)?;
+        let body = if needed == HEADER { &[] } else { body };
+        Ok(Self { code, identifier, body })
+    }
+
+    /// What it is.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+    /// Which request it is or answers.
+    pub const fn identifier(&self) -> u8 {
+        self.identifier
+    }
+    /// Its type; `None` for Success and Failure.
+    pub fn kind(&self) -> Option<Type> {
+        self.body.first().copied().map(Type)
+    }
+    /// What follows the type.
+    pub fn data(&self) -> &'a [u8] {
+        self.body.get(1..).unwrap_or_default()
+    }
+    /// The types that a legacy Nak asks for instead (RFC 3748 §5.3.1); empty for "none", and for all other
+    /// packets.
+    pub fn wanted(&self) -> impl Iterator<Item = Type> + 'a {
+        let list = if self.kind() == Some(Type::NAK) { self.data() } else { &[] };
+        list.iter().filter(|t| **t != 0).map(|t| Type(*t))
+    }
+}
+
+impl fmt::Display for Packet<'_> {
+    /// `Request 7 MD5-Challenge, 17 octets`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.code, self.identifier)?;
+        if let Some(kind) = self.kind() {
+            write!(f, " {kind}, {} octets", self.data().len())?;
+        }
+        Ok(())
+    }
+}
+impl fmt::Debug for Packet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Appends a request or response of this type. The data beyond what Length can say is cut off; no method
+/// here comes near.
+pub fn emit(out: &mut Vec<u8>, code: Code, identifier: u8, kind: Type, data: &[u8]) {
+    let data = &data[..data.len().min(usize::from(u16::MAX) - HEADER - 1)];
+    let mut w = Writer::new(out);
+    w.u8(code.octet()).u8(identifier).u16((HEADER + 1 + data.len()) as u16).u8(kind.0).bytes(data);
+}
+
+/// Appends a Success or Failure (RFC 3748 §4.2).
+pub fn emit_end(out: &mut Vec<u8>, success: bool, identifier: u8) {
+    let code = if success { Code::Success } else { Code::Failure };
+    Writer::new(out).u8(code.octet()).u8(identifier).u16(HEADER as u16);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_packet_says_why() {
+        assert_eq!(Packet::parse(&[1, 2, 0]), Err(PacketError::Truncated(3)));
+        assert_eq!(Packet::parse(&[1, 2, 0, 6, 1]), Err(PacketError::Truncated(5)));
+        assert_eq!(Packet::parse(&[1, 2, 0, 4]), Err(PacketError::ShortLength(4)));
+        assert_eq!(Packet::parse(&[3, 2, 0, 3]), Err(PacketError::ShortLength(3)));
+        assert_eq!(Packet::parse(&[9, 2, 0, 4]), Err(PacketError::UnknownCode(9)));
+    }
+
+    #[test]
+    fn padding_is_no_part_of_a_packet() {
+        let p = Packet::parse(&[2, 5, 0, 7, 3, 13, 0, 99, 99]).unwrap();
+        assert_eq!((p.kind(), p.data()), (Some(Type::NAK), &[13, 0][..]));
+        assert_eq!(p.wanted().collect::<Vec<_>>(), [Type::TLS]);
+        assert_eq!(p.to_string(), "Response 5 Nak, 2 octets");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_parsed(request: bool, id: u8, kind: u8, data: Vec<u8>) {
+            let code = if request { Code::Request } else { Code::Response };
+            let mut out = Vec::new();
+            emit(&mut out, code, id, Type(kind), &data);
+            let p = Packet::parse(&out).unwrap();
+            prop_assert_eq!((p.code(), p.identifier(), p.kind(), p.data()), (code, id, Some(Type(kind)), &data[..]));
+        }
+        #[test]
+        fn arbitrary_octets_never_panic(bytes: Vec<u8>) {
+            prop_assert!(crate::fuzz::packet(&bytes));
+        }
+    }
+}

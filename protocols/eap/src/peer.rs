@@ -1,0 +1,367 @@
+//! The peer's automaton (RFC 4137 §4, figure 3).
+
+use crate::Keys;
+use crate::automaton::{Arrow, Automaton, diagram};
+use crate::method::{Context, PeerMethod, PeerOffer, PeerVerdict};
+use crate::packet::{self, Code, Packet, Type};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use usher_core::{Duration, Instant, SecureRng, WallTime, Work};
+
+/// Whom a peer says it is and how it can prove it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Answered to an Identity request.
+    pub identity: Vec<u8>,
+    /// What it can do, the preferred method first: a Nak names them in this order.
+    pub methods: Arc<[Box<dyn PeerOffer>]>,
+    /// ClientTimeout: how long it waits for the next request.
+    pub timeout: Duration,
+    /// The time of day at the conversation's beginning, for certificates.
+    pub wall: WallTime,
+}
+
+/// What a peer has to say, once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Let in, with the keys where the method gives some.
+    Success {
+        /// The method's keys.
+        keys: Option<Keys>,
+    },
+    /// Turned away, or the peer's own method failed.
+    Failure,
+    /// Nothing came for ClientTimeout.
+    Timeout,
+}
+
+/// The boxes of the diagram; DISABLED is the time before the first packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Idle,
+    Received,
+    Method,
+    GetMethod,
+    Identity,
+    Notification,
+    Retransmit,
+    Discard,
+    SendResponse,
+    Success,
+    Failure,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Condition {
+    /// eapReq
+    Request,
+    /// idleWhile == 0 && decision == UNCOND_SUCC
+    IdleAndSure,
+    /// idleWhile == 0 && decision != UNCOND_SUCC
+    IdleAndUnsure,
+    /// rxReq && reqId == lastId
+    Repeated,
+    /// rxReq && selectedMethod == NONE && reqMethod is neither IDENTITY nor NOTIFICATION
+    NewMethod,
+    /// rxReq && reqMethod == selectedMethod && methodState != DONE
+    SelectedMethod,
+    /// rxReq && selectedMethod == NONE && reqMethod == IDENTITY
+    AsksIdentity,
+    /// rxReq && reqMethod == NOTIFICATION && allowNotifications
+    Notifies,
+    /// rxSuccess && reqId == lastId && decision != FAIL
+    Succeeds,
+    /// methodState != CONT && ((rxFailure && decision != UNCOND_SUCC) || (rxSuccess && decision == FAIL)) &&
+    /// reqId == lastId
+    Fails,
+    /// ignore
+    Ignored,
+    /// methodState == DONE && decision == FAIL
+    MethodFailed,
+    /// selectedMethod == reqMethod
+    Acceptable,
+    /// else, and unconditional transitions
+    Else,
+}
+
+/// methodState and decision of RFC 4137 §4.2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Decision {
+    Fail,
+    Conditional,
+    Unconditional,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    None,
+    Continue,
+    MayContinue,
+    Done,
+}
+
+/// A packet as `parseEapReq` sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Incoming {
+    code: Code,
+    identifier: u8,
+    kind: Option<Type>,
+}
+
+/// One conversation of a peer.
+#[derive(Debug)]
+pub struct Peer {
+    config: Config,
+    rng: SecureRng,
+    state: State,
+    /// eapReq with what came; the data of a request.
+    incoming: Option<Incoming>,
+    data: Vec<u8>,
+    last_id: Option<u8>,
+    last_response: Vec<u8>,
+    respond: bool,
+    selected: Option<(Type, Box<dyn PeerMethod>)>,
+    progress: Progress,
+    decision: Decision,
+    ignored: bool,
+    idle_at: Instant,
+    now: Instant,
+    discarded: bool,
+    told: bool,
+}
+
+impl Automaton for Peer {
+    type State = State;
+    type Condition = Condition;
+    const DIAGRAM: &'static [Arrow<State, Condition>] = diagram! { State, Condition;
+        Idle: Request => Received;
+        Idle: IdleAndSure => Success;
+        Idle: IdleAndUnsure => Failure;
+        Received: Repeated => Retransmit;
+        Received: NewMethod => GetMethod;
+        Received: SelectedMethod => Method;
+        Received: AsksIdentity => Identity;
+        Received: Notifies => Notification;
+        Received: Succeeds => Success;
+        Received: Fails => Failure;
+        Received: Else => Discard;
+        Method: Ignored => Discard;
+        Method: MethodFailed => Failure;
+        Method: Else => SendResponse;
+        GetMethod: Acceptable => Method;
+        GetMethod: Else => SendResponse;
+        Identity: Else => SendResponse;
+        Notification: Else => SendResponse;
+        Retransmit: Else => SendResponse;
+        SendResponse: Else => Idle;
+        Discard: Else => Idle;
+    };
+
+    fn state(&self) -> State {
+        self.state
+    }
+
+    fn holds(&self, condition: Condition) -> bool {
+        let idle = self.now >= self.idle_at;
+        match condition {
+            Condition::Else => return true,
+            Condition::Request => return self.incoming.is_some(),
+            Condition::IdleAndSure => return idle && self.decision == Decision::Unconditional,
+            Condition::IdleAndUnsure => return idle && self.decision != Decision::Unconditional,
+            Condition::Ignored => return self.ignored,
+            Condition::MethodFailed => {
+                return self.progress == Progress::Done && self.decision == Decision::Fail;
+            }
+            _ => {}
+        }
+        let Some(Incoming { code, identifier, kind }) = self.incoming else { return false };
+        let request = code == Code::Request;
+        let selected = self.selected.as_ref().map(|(kind, _)| *kind);
+        let last = self.last_id == Some(identifier);
+        match condition {
+            Condition::Repeated => request && last,
+            Condition::NewMethod => {
+                request && selected.is_none() && !matches!(kind, Some(Type::IDENTITY | Type::NOTIFICATION))
+            }
+            Condition::SelectedMethod => {
+                request && selected.is_some() && kind == selected && self.progress != Progress::Done
+            }
+            Condition::AsksIdentity => request && selected.is_none() && kind == Some(Type::IDENTITY),
+            Condition::Notifies => {
+                request && kind == Some(Type::NOTIFICATION) && self.progress != Progress::Done
+            }
+            Condition::Succeeds => code == Code::Success && last && self.decision != Decision::Fail,
+            Condition::Fails => {
+                last && self.progress != Progress::Continue
+                    && (code == Code::Failure && self.decision != Decision::Unconditional
+                        || code == Code::Success && self.decision == Decision::Fail)
+            }
+            Condition::Acceptable => selected.is_some() && kind == selected,
+            _ => false,
+        }
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        let (id, kind) = match self.incoming {
+            Some(i) => (i.identifier, i.kind.unwrap_or(Type(0))),
+            None => (0, Type(0)),
+        };
+        match state {
+            State::Method => self.run_method(id),
+            State::GetMethod => self.select_method(id, kind),
+            State::Identity => {
+                self.last_response.clear();
+                packet::emit(
+                    &mut self.last_response,
+                    Code::Response,
+                    id,
+                    Type::IDENTITY,
+                    &self.config.identity,
+                );
+            }
+            State::Notification => {
+                self.last_response.clear();
+                packet::emit(&mut self.last_response, Code::Response, id, Type::NOTIFICATION, &[]);
+            }
+            State::SendResponse => {
+                self.last_id = Some(id);
+                self.incoming = None;
+                self.respond = true;
+                self.idle_at = self.now + self.config.timeout;
+            }
+            State::Discard => {
+                self.incoming = None;
+                self.discarded = true;
+            }
+            State::Idle | State::Received | State::Retransmit | State::Success | State::Failure => {}
+        }
+    }
+}
+
+impl Peer {
+    /// A peer that waits for its first request.
+    #[must_use]
+    pub fn new(config: Config, rng: SecureRng, now: Instant) -> Self {
+        let idle_at = now + config.timeout;
+        Self {
+            config,
+            rng,
+            state: State::Idle,
+            incoming: None,
+            data: Vec::new(),
+            last_id: None,
+            last_response: Vec::new(),
+            respond: false,
+            selected: None,
+            progress: Progress::None,
+            decision: Decision::Fail,
+            ignored: false,
+            idle_at,
+            now,
+            discarded: false,
+            told: false,
+        }
+    }
+
+    /// Takes a packet from the authenticator; false where it was discarded.
+    pub fn handle(&mut self, now: Instant, packet: &[u8]) -> bool {
+        self.now = now;
+        let Ok(p) = Packet::parse(packet) else { return false };
+        if p.code() == Code::Response || matches!(self.state, State::Success | State::Failure) {
+            return false;
+        }
+        self.incoming = Some(Incoming { code: p.code(), identifier: p.identifier(), kind: p.kind() });
+        self.data.clear();
+        self.data.extend_from_slice(p.data());
+        self.discarded = false;
+        self.run();
+        !self.discarded
+    }
+
+    /// Tells it that time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.run();
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (self.state == State::Idle).then_some(self.idle_at)
+    }
+
+    /// Puts the response that is to be sent into `out`, which is cleared; false when there is none.
+    #[must_use]
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        if !core::mem::take(&mut self.respond) {
+            return false;
+        }
+        out.extend_from_slice(&self.last_response);
+        true
+    }
+
+    /// How the conversation ended, once it has.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.told || !matches!(self.state, State::Success | State::Failure) {
+            return None;
+        }
+        self.told = true;
+        Some(match self.state {
+            State::Success => {
+                Event::Success { keys: self.selected.as_ref().and_then(|(_, method)| method.keys()) }
+            }
+            _ if self.incoming.is_none() => Event::Timeout,
+            _ => Event::Failure,
+        })
+    }
+
+    /// The next piece of work done since the last poll.
+    #[must_use]
+    pub fn poll_work(&mut self) -> Option<Work> {
+        self.selected.as_mut()?.1.poll_work()
+    }
+
+    fn run_method(&mut self, identifier: u8) {
+        let Some((kind, method)) = &mut self.selected else {
+            self.ignored = true;
+            return;
+        };
+        let mut data = Vec::new();
+        let verdict = method.request(identifier, &self.data, &mut data);
+        self.ignored = verdict == PeerVerdict::Ignore;
+        (self.progress, self.decision) = match verdict {
+            PeerVerdict::Ignore => return,
+            PeerVerdict::Continue => (Progress::Continue, Decision::Fail),
+            PeerVerdict::MayEnd => (Progress::MayContinue, Decision::Conditional),
+            PeerVerdict::Done => (Progress::Done, Decision::Unconditional),
+            // A method that failed may still have an alert to send before it hears Failure.
+            PeerVerdict::Failed if !data.is_empty() => (Progress::MayContinue, Decision::Fail),
+            PeerVerdict::Failed => (Progress::Done, Decision::Fail),
+        };
+        self.last_response.clear();
+        packet::emit(&mut self.last_response, Code::Response, identifier, *kind, &data);
+    }
+
+    /// GET_METHOD: begins the method that is asked for, or asks for others by Nak (RFC 3748 §5.3.1; an
+    /// expanded method is answered likewise, which §5.3.2 allows only for want of expanded methods).
+    fn select_method(&mut self, identifier: u8, wanted: Type) {
+        if let Some(offer) = self.config.methods.iter().find(|m| m.kind() == wanted) {
+            let context = Context { rng: &mut self.rng, wall: self.config.wall };
+            self.selected = Some((wanted, offer.begin(context)));
+            return;
+        }
+        let mut list: Vec<u8> = self.config.methods.iter().map(|m| m.kind().0).collect();
+        if list.is_empty() {
+            list.push(0);
+        }
+        self.last_response.clear();
+        packet::emit(&mut self.last_response, Code::Response, identifier, Type::NAK, &list);
+    }
+}
+
+#[cfg(test)]
+mod tests;

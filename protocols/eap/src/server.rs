@@ -1,0 +1,282 @@
+//! The backend authenticator (RFC 4137 §6, figure 5): the automaton that an AAA server runs for each
+//! conversation. It has no timer: its AAA client repeats what is lost.
+
+use crate::Keys;
+use crate::automaton::{Arrow, Automaton, diagram};
+use crate::method::{Context, ServerMethod, ServerOffer, ServerVerdict};
+use crate::packet::{self, Code, Packet, Type};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use usher_core::{SecureRng, WallTime, Work};
+
+/// How a conversation ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The peer is who it says; the packet to send is a Success.
+    Success {
+        /// How it proved that.
+        method: Type,
+        /// The method's keys.
+        keys: Option<Keys>,
+    },
+    /// It is not, or no method is left; the packet to send is a Failure.
+    Failure {
+        /// The method that it failed by; `None` where there was none in common.
+        method: Option<Type>,
+    },
+}
+
+/// The boxes of the diagram; INITIALIZE is the constructor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Idle,
+    Received,
+    IntegrityCheck,
+    MethodResponse,
+    Nak,
+    Discard,
+    SelectAction,
+    ProposeMethod,
+    MethodRequest,
+    SendRequest,
+    Success,
+    Failure,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Condition {
+    /// aaaEapResp
+    Response,
+    /// rxResp && respId == currentId && respMethod is a Nak && methodState == PROPOSED
+    Naks,
+    /// rxResp && respId == currentId && respMethod == currentMethod
+    Answers,
+    /// ignore
+    Ignored,
+    /// methodState == END
+    Ended,
+    /// decision == FAILURE
+    DecidesFailure,
+    /// decision == SUCCESS
+    DecidesSuccess,
+    /// else, and unconditional transitions
+    Else,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Proposed,
+    Continue,
+    End(bool),
+}
+
+/// One conversation of a server.
+#[derive(Debug)]
+pub struct Server {
+    state: State,
+    /// Methods that are still to be proposed, the next one last.
+    offers: Vec<Box<dyn ServerOffer>>,
+    current: Option<(Type, Box<dyn ServerMethod>)>,
+    progress: Progress,
+    current_id: u8,
+    /// What came: identifier, type and data of a response.
+    incoming: Option<(u8, Type)>,
+    data: Vec<u8>,
+    out: Vec<u8>,
+    send: bool,
+    verdict: ServerVerdict,
+    discarded: bool,
+    told: bool,
+    rng: SecureRng,
+    wall: WallTime,
+}
+
+impl Automaton for Server {
+    type State = State;
+    type Condition = Condition;
+    const DIAGRAM: &'static [Arrow<State, Condition>] = diagram! { State, Condition;
+        Idle: Response => Received;
+        Received: Naks => Nak;
+        Received: Answers => IntegrityCheck;
+        Received: Else => Discard;
+        IntegrityCheck: Ignored => Discard;
+        IntegrityCheck: Else => MethodResponse;
+        MethodResponse: Ended => SelectAction;
+        MethodResponse: Else => MethodRequest;
+        Nak: Else => SelectAction;
+        Discard: Else => Idle;
+        SelectAction: DecidesFailure => Failure;
+        SelectAction: DecidesSuccess => Success;
+        SelectAction: Else => ProposeMethod;
+        ProposeMethod: Else => MethodRequest;
+        MethodRequest: Else => SendRequest;
+        SendRequest: Else => Idle;
+    };
+
+    fn state(&self) -> State {
+        self.state
+    }
+
+    fn holds(&self, condition: Condition) -> bool {
+        let response = self.incoming.filter(|(id, _)| *id == self.current_id);
+        match condition {
+            Condition::Response => self.incoming.is_some(),
+            Condition::Naks => {
+                self.progress == Progress::Proposed && response.is_some_and(|(_, kind)| kind == Type::NAK)
+            }
+            Condition::Answers => {
+                response.is_some_and(|(_, kind)| self.current.as_ref().is_some_and(|(c, _)| *c == kind))
+            }
+            Condition::Ignored => self.verdict == ServerVerdict::Ignore,
+            Condition::Ended => matches!(self.progress, Progress::End(_)),
+            Condition::DecidesFailure => match self.progress {
+                Progress::End(success) => !success,
+                Progress::Proposed | Progress::Continue => self.offers.is_empty(),
+            },
+            Condition::DecidesSuccess => self.progress == Progress::End(true),
+            Condition::Else => true,
+        }
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        match state {
+            State::IntegrityCheck => {
+                self.verdict = match &mut self.current {
+                    Some((_, method)) => method.response(self.current_id, &self.data),
+                    None => ServerVerdict::Ignore,
+                };
+            }
+            State::MethodResponse => {
+                self.progress = match self.verdict {
+                    ServerVerdict::Success => Progress::End(true),
+                    ServerVerdict::Failure => Progress::End(false),
+                    ServerVerdict::Continue | ServerVerdict::Ignore => Progress::Continue,
+                };
+            }
+            State::Nak => {
+                // The peer's wishes, in its order, decide among what is left.
+                let wishes = core::mem::take(&mut self.data);
+                self.offers.retain(|o| wishes.contains(&o.kind().0));
+                let place = |o: &dyn ServerOffer| wishes.iter().position(|w| *w == o.kind().0);
+                self.offers.sort_by_key(|o| core::cmp::Reverse(place(&**o)));
+                self.current = None;
+            }
+            State::Discard => {
+                self.incoming = None;
+                self.discarded = true;
+            }
+            State::ProposeMethod => {
+                if let Some(offer) = self.offers.pop() {
+                    let context = Context { rng: &mut self.rng, wall: self.wall };
+                    self.current = Some((offer.kind(), offer.begin(context)));
+                    self.progress = Progress::Proposed;
+                }
+            }
+            State::MethodRequest => {
+                self.current_id = self.current_id.wrapping_add(1);
+                if let Some((kind, method)) = &mut self.current {
+                    let mut data = core::mem::take(&mut self.data);
+                    data.clear();
+                    method.build(self.current_id, &mut data);
+                    self.out.clear();
+                    packet::emit(&mut self.out, Code::Request, self.current_id, *kind, &data);
+                    self.data = data;
+                }
+            }
+            State::SendRequest => {
+                self.incoming = None;
+                self.send = true;
+            }
+            State::Success | State::Failure => {
+                self.out.clear();
+                packet::emit_end(&mut self.out, state == State::Success, self.current_id);
+                self.incoming = None;
+                self.send = true;
+            }
+            State::Idle | State::Received | State::SelectAction => {}
+        }
+    }
+}
+
+impl Server {
+    /// A conversation that begins with the peer's response to an Identity request of this identifier, which
+    /// the caller has read. The first of `offers` is proposed at once: poll for it.
+    #[must_use]
+    pub fn new(
+        mut offers: Vec<Box<dyn ServerOffer>>,
+        identifier: u8,
+        rng: SecureRng,
+        wall: WallTime,
+    ) -> Self {
+        offers.reverse();
+        let mut server = Self {
+            state: State::SelectAction,
+            offers,
+            current: None,
+            progress: Progress::Continue,
+            current_id: identifier,
+            incoming: None,
+            data: Vec::new(),
+            out: Vec::new(),
+            send: false,
+            verdict: ServerVerdict::Ignore,
+            discarded: false,
+            told: false,
+            rng,
+            wall,
+        };
+        server.run();
+        server
+    }
+
+    /// Takes a packet from the peer; false where it was discarded.
+    pub fn handle(&mut self, packet: &[u8]) -> bool {
+        let Ok(p) = Packet::parse(packet) else { return false };
+        let (Code::Response, Some(kind), State::Idle) = (p.code(), p.kind(), self.state) else {
+            return false;
+        };
+        self.incoming = Some((p.identifier(), kind));
+        self.data.clear();
+        self.data.extend_from_slice(p.data());
+        self.discarded = false;
+        self.run();
+        !self.discarded
+    }
+
+    /// Puts the packet that is to be sent into `out`, which is cleared; false when there is none.
+    #[must_use]
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        if !core::mem::take(&mut self.send) {
+            return false;
+        }
+        out.extend_from_slice(&self.out);
+        true
+    }
+
+    /// How the conversation ended, once it has.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if core::mem::replace(&mut self.told, matches!(self.state, State::Success | State::Failure)) {
+            return None;
+        }
+        let method = self.current.as_ref().map(|(kind, _)| *kind);
+        match (self.state, &self.current) {
+            (State::Success, Some((kind, method))) => {
+                Some(Event::Success { method: *kind, keys: method.keys() })
+            }
+            (State::Failure, _) => Some(Event::Failure { method }),
+            _ => None,
+        }
+    }
+
+    /// The next piece of work done since the last poll.
+    #[must_use]
+    pub fn poll_work(&mut self) -> Option<Work> {
+        self.current.as_mut()?.1.poll_work()
+    }
+}
+
+#[cfg(test)]
+mod tests;
