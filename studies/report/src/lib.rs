@@ -1,1 +1,86 @@
 //! Figures, tables and the self-contained HTML report.
+//!
+//! A caller fills a [`Report`] with what rows and closed forms gave and writes it into a run's folder:
+//! `report.html`, one file that opens offline and asks nothing of any network, and each figure as
+//! `figures/NAME.svg`. The same report gives the same bytes.
+
+mod figure;
+mod format;
+mod html;
+mod scale;
+mod svg;
+mod table;
+
+pub use figure::{Axis, Figure, Kind, Point, Series};
+pub use table::{Cell, Column, Table};
+
+use std::path::{Path, PathBuf};
+use usher_observe::manifest::Manifest;
+use usher_observe::{Error, file};
+
+/// A whole report. Texts are plain; a blank line divides paragraphs.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Report {
+    /// The study's title.
+    pub title: String,
+    /// What the study asks, in a sentence.
+    pub question: String,
+    /// The answer in a few sentences, each with its numbers; shown right under the question.
+    pub findings: Vec<String>,
+    /// What was set up and measured.
+    pub description: String,
+    /// Why the results are not all there ("interrupted after 12 of 40 points"); shown as a banner.
+    pub partial: Option<String>,
+    /// Figures and tables, in reading order.
+    pub sections: Vec<Section>,
+    /// What the reader should know besides: assumptions, warnings, points that did not converge.
+    pub notes: Vec<String>,
+    /// How to run each point again alone.
+    pub reruns: Vec<Rerun>,
+    /// What was run, where and how long.
+    pub manifest: Option<Manifest>,
+}
+
+/// A part of a report.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// What stands under the heading; may be empty.
+    pub text: String,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+    /// Its tables, after the figures.
+    pub tables: Vec<Table>,
+}
+
+/// The command that runs one point again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rerun {
+    /// The point, such as "loss=0.05 transport=tcp".
+    pub point: String,
+    /// The whole command line.
+    pub command: String,
+}
+
+impl Report {
+    /// The text of `report.html`.
+    pub fn html(&self) -> String {
+        html::page(self)
+    }
+
+    /// Writes `report.html` and `figures/*.svg` into this folder and gives the report's path. Each file is
+    /// whole or as it was before.
+    ///
+    /// # Errors
+    /// [`Error::Io`], with path and cause.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
+        for figure in self.sections.iter().flat_map(|s| &s.figures) {
+            let path = folder.join("figures").join(format!("{}.svg", figure.file_stem()));
+            file::write(&path, |out| out.write_all(figure.svg().as_bytes()))?;
+        }
+        let path = folder.join("report.html");
+        file::write(&path, |out| out.write_all(self.html().as_bytes()))?;
+        Ok(path)
+    }
+}

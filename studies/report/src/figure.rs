@@ -1,0 +1,192 @@
+//! What a figure shows.
+
+use crate::svg;
+use usher_observe::Estimate;
+use usher_observe::row::number;
+
+/// A figure: series of points over a common horizontal axis.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Figure {
+    /// Its short name, from which the file's name is made.
+    pub name: String,
+    /// Its title: what is seen, over what.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// The series, in the order of their colours.
+    pub series: Vec<Series>,
+}
+
+/// An axis of a figure.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Axis {
+    /// What it measures: "Packet loss".
+    pub title: String,
+    /// The unit of the numbers as given: "%", "s"; empty for none.
+    pub unit: String,
+    /// True for a logarithmic scale (linear all the same where a value is not positive).
+    pub log: bool,
+    /// Names of the values 0, 1, 2 ... where they are not quantities; empty otherwise. For `x` only.
+    pub categories: Vec<String>,
+}
+
+impl Axis {
+    /// A linear axis.
+    pub fn new(title: impl Into<String>, unit: impl Into<String>) -> Self {
+        Self { title: title.into(), unit: unit.into(), ..Self::default() }
+    }
+
+    /// An axis of named values: a point's `x` is the name's place, from 0.
+    pub fn categories<T: Into<String>>(title: impl Into<String>, names: impl IntoIterator<Item = T>) -> Self {
+        let categories = names.into_iter().map(Into::into).collect();
+        Self { title: title.into(), categories, ..Self::default() }
+    }
+
+    /// The same axis with a logarithmic scale.
+    #[must_use]
+    pub fn logarithmic(mut self) -> Self {
+        self.log = true;
+        self
+    }
+
+    /// Title and unit: "Packet loss (%)".
+    pub(crate) fn label(&self) -> String {
+        match (self.title.as_str(), self.unit.as_str()) {
+            (title, "") => title.to_owned(),
+            ("", unit) => unit.to_owned(),
+            (title, unit) => format!("{title} ({unit})"),
+        }
+    }
+}
+
+/// Where a series comes from, which decides how it is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// From runs: markers with intervals, joined by a line.
+    #[default]
+    Measured,
+    /// From a closed form: a dashed curve without markers.
+    Analytic,
+}
+
+/// One series of a figure.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// Where it comes from.
+    pub kind: Kind,
+    /// Its points by ascending x.
+    pub points: Vec<Point>,
+}
+
+/// One point of a series.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Point {
+    /// The place on the horizontal axis.
+    pub x: f64,
+    /// The mean, or the closed form's value.
+    pub mean: f64,
+    /// The interval's lower end; not finite where unknown.
+    pub low: f64,
+    /// The interval's upper end; not finite where unknown.
+    pub high: f64,
+    /// How many replications it rests on; 0 for a closed form.
+    pub n: u32,
+}
+
+impl Point {
+    /// A measured point.
+    pub fn measured(x: f64, estimate: &Estimate) -> Self {
+        Self { x, mean: estimate.mean, low: estimate.low(), high: estimate.high(), n: estimate.n }
+    }
+
+    /// A point of a closed form.
+    pub fn exact(x: f64, value: f64) -> Self {
+        Self { x, mean: value, low: value, high: value, n: 0 }
+    }
+
+    /// The ends of the interval, where it is known and has a width.
+    pub(crate) fn interval(&self) -> Option<(f64, f64)> {
+        (self.low.is_finite() && self.high.is_finite() && self.low < self.high)
+            .then_some((self.low, self.high))
+    }
+}
+
+impl Figure {
+    /// The figure as a file of its own: a static SVG on white, with title and legend.
+    pub fn svg(&self) -> String {
+        svg::file(self)
+    }
+
+    /// The name as a file's: letters, digits, `-` and `_`, anything else a `-`.
+    pub fn file_stem(&self) -> String {
+        let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+        let stem: String = self.name.chars().map(safe).collect();
+        if stem.is_empty() { "figure".to_owned() } else { stem }
+    }
+
+    /// The points as CSV: series, x, mean, low, high, n.
+    pub fn csv(&self) -> String {
+        let mut out = "series,x,mean,low,high,n\n".to_owned();
+        for series in &self.series {
+            for p in &series.points {
+                let x = self.x_text(p.x);
+                let numbers = [p.mean, p.low, p.high].map(number).join(",");
+                out.push_str(&format!("{},{},{numbers},{}\n", quoted(&series.name), quoted(&x), p.n));
+            }
+        }
+        out
+    }
+
+    /// A place on the horizontal axis, in words.
+    pub(crate) fn x_text(&self, x: f64) -> String {
+        match self.x.categories.get(x as usize) {
+            Some(name) => name.clone(),
+            None => number(x),
+        }
+    }
+
+    /// The finite points of each series, in its order.
+    pub(crate) fn finite(&self) -> impl Iterator<Item = (&Series, &Point)> {
+        let points = self.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
+        points.filter(|(_, p)| p.x.is_finite() && p.mean.is_finite())
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_as_csv() {
+        let figure = Figure {
+            x: Axis::categories("Method", ["EAP-MD5", "EAP-TLS, 1.3"]),
+            series: vec![Series {
+                name: "a \"b\"".into(),
+                kind: Kind::Measured,
+                points: vec![Point::measured(1.0, &Estimate { mean: 2.0, half_width: 0.5, n: 9 })],
+            }],
+            ..Figure::default()
+        };
+        let expected = "series,x,mean,low,high,n\n\"a \"\"b\"\"\",\"EAP-TLS, 1.3\",2,1.5,2.5,9\n";
+        assert_eq!(figure.csv(), expected);
+    }
+
+    #[test]
+    fn names_are_safe_as_files() {
+        let stem = |name: &str| Figure { name: name.into(), ..Figure::default() }.file_stem();
+        assert_eq!(stem("../../delay by loss"), "------delay-by-loss");
+        assert_eq!(stem(""), "figure");
+    }
+}

@@ -1,0 +1,128 @@
+//! Series' names beside the ends of their curves.
+
+use crate::figure::{Kind, Series};
+
+/// The distance of two lines of a label.
+pub(super) const LINE: f64 = 15.0;
+const GAP: f64 = 7.0;
+const LONGEST: f64 = 170.0;
+
+/// One series' name and its place.
+#[derive(Debug)]
+pub(super) struct Label {
+    pub(super) kind: Kind,
+    pub(super) lines: Vec<String>,
+    /// The end of the curve.
+    pub(super) anchor: Option<(f64, f64)>,
+    /// Its upper edge.
+    pub(super) y: f64,
+}
+
+impl Label {
+    pub(super) fn width(&self) -> f64 {
+        self.lines.iter().map(|l| text_width(l, 12.5)).fold(0.0, f64::max)
+    }
+    pub(super) fn height(&self) -> f64 {
+        LINE * self.lines.len() as f64
+    }
+}
+
+/// Labels broken at spaces into lines of bearable length; a word that is longer is cut.
+pub(super) fn wrapped(series: &[Series]) -> Vec<Label> {
+    series.iter().map(|s| Label { kind: s.kind, lines: lines(&s.name), anchor: None, y: 0.0 }).collect()
+}
+
+fn lines(name: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in name.split_whitespace() {
+        let mut word = word.to_owned();
+        if text_width(&word, 12.5) > LONGEST {
+            while text_width(&word, 12.5) > LONGEST {
+                word.pop();
+            }
+            word.push('…');
+        }
+        match lines.last_mut() {
+            Some(line) if text_width(&format!("{line} {word}"), 12.5) <= LONGEST => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    if lines.is_empty() {
+        lines.push("(unnamed)".to_owned());
+    }
+    lines
+}
+
+/// Places the labels at their curves' ends, moved apart until none lies on another, and within
+/// `top..=bottom` where they fit. Gives the lower edge of the lowest.
+pub(super) fn spread(labels: &mut [Label], top: f64, bottom: f64) -> f64 {
+    let wish = |l: &Label| l.anchor.map_or(bottom, |(_, y)| y);
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by(|&a, &b| wish(&labels[a]).total_cmp(&wish(&labels[b])));
+    let mut free = top - 6.0;
+    for &i in &order {
+        labels[i].y = (wish(&labels[i]) - labels[i].height() / 2.0).max(free);
+        free = labels[i].y + labels[i].height() + GAP;
+    }
+    let mut limit = bottom + 6.0;
+    for &i in order.iter().rev() {
+        labels[i].y = labels[i].y.min(limit - labels[i].height());
+        limit = labels[i].y - GAP;
+    }
+    // More than fit: from the top down, the figure grows.
+    let mut free = top - 6.0;
+    for &i in &order {
+        labels[i].y = labels[i].y.max(free);
+        free = labels[i].y + labels[i].height() + GAP;
+    }
+    free - GAP
+}
+
+/// About how wide a text is in a common sans-serif face of this size; never far too small.
+pub(super) fn text_width(text: &str, size: f64) -> f64 {
+    let ems = |c: char| match c {
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.32,
+        ' ' | 'f' | 't' | 'r' | '(' | ')' | '/' | '-' => 0.4,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 0.98,
+        'A'..='Z' => 0.72,
+        c if c.is_ascii() => 0.62,
+        c if (c as u32) < 0x1100 => 0.66,
+        _ => 1.05,
+    };
+    text.chars().map(ems).sum::<f64>() * size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(name: &str, y: f64) -> Label {
+        Label { kind: Kind::Measured, lines: lines(name), anchor: Some((0.0, y)), y: 0.0 }
+    }
+
+    fn none_overlap(labels: &[Label]) -> bool {
+        let mut spans: Vec<(f64, f64)> = labels.iter().map(|l| (l.y, l.y + l.height())).collect();
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        spans.windows(2).all(|s| s[0].1 <= s[1].0)
+    }
+
+    #[test]
+    fn long_names_are_broken() {
+        assert_eq!(lines("Diameter/TCP"), ["Diameter/TCP"]);
+        assert_eq!(lines("RADIUS/UDP with exponential retransmission").len(), 2);
+        assert!(lines(&"x".repeat(500))[0].ends_with('…'));
+        assert_eq!(lines(""), ["(unnamed)"]);
+    }
+
+    #[test]
+    fn labels_keep_apart_and_within() {
+        let mut labels = [label("a", 300.0), label("b", 299.0), label("c", 50.0), label("d", 301.0)];
+        let lowest = spread(&mut labels, 40.0, 300.0);
+        assert!(none_overlap(&labels) && lowest <= 306.0, "{labels:?}");
+        let mut many: Vec<Label> = (0..40).map(|i| label("many", f64::from(i))).collect();
+        assert!(spread(&mut many, 40.0, 300.0) > 300.0 && none_overlap(&many));
+    }
+}

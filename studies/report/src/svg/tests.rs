@@ -1,0 +1,120 @@
+use super::*;
+use crate::figure::Axis;
+use usher_observe::Estimate;
+
+fn point(x: f64, mean: f64, half_width: f64) -> Point {
+    Point::measured(x, &Estimate { mean, half_width, n: 10 })
+}
+
+fn small() -> Figure {
+    Figure {
+        name: "delay".into(),
+        title: "Delay over loss".into(),
+        x: Axis::new("Loss", "%"),
+        y: Axis::new("Delay", "s"),
+        series: vec![
+            Series {
+                name: "RADIUS/UDP".into(),
+                kind: Kind::Measured,
+                points: vec![point(0.0, 0.1, 0.01), point(10.0, 0.3, f64::INFINITY)],
+            },
+            Series {
+                name: "closed form".into(),
+                kind: Kind::Analytic,
+                points: vec![Point::exact(0.0, 0.1), Point::exact(10.0, 0.29)],
+            },
+        ],
+    }
+}
+
+/// Well-formed enough for an XML parser: tags nest, attributes are quoted.
+fn nests(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').expect("a tag ends");
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !tag.ends_with('/') && !tag.starts_with('?') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn a_small_figure_is_as_before() {
+    let svg = file(&small());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/delay.svg");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(path, &svg).unwrap();
+    }
+    let expected = std::fs::read_to_string(path).unwrap();
+    assert!(svg == expected, "delay.svg changed: look at it, then run again with UPDATE_SNAPSHOTS=1");
+    nests(&svg);
+}
+
+#[test]
+fn hostile_texts_stay_texts() {
+    let mut figure = small();
+    let hostile = "</title><script>alert(1)</script>\" onload=\"x";
+    figure.title = hostile.into();
+    figure.x.title = hostile.into();
+    figure.y.unit = hostile.into();
+    figure.series[0].name = hostile.into();
+    figure.name = hostile.into();
+    let svg = file(&figure);
+    assert!(!svg.contains("<script"));
+    nests(&svg);
+}
+
+#[test]
+fn an_unknown_interval_has_no_bar_and_a_known_one_has() {
+    assert_eq!(file(&small()).matches("class=\"interval\"").count(), 1);
+}
+
+#[test]
+fn odd_data_draw_something() {
+    let mut figure = small();
+    for points in [
+        vec![],
+        vec![point(f64::NAN, 1.0, 0.1)],
+        vec![point(1.0, f64::NAN, f64::NAN)],
+        vec![point(0.0, 0.0, 0.0)],
+        vec![point(1.0, -5.0, 7.0), point(2.0, 1e300, 1.0)],
+        vec![point(-1e300, 1e-300, 0.0), point(1e300, 2.0, 0.0)],
+    ] {
+        figure.series[0].points = points;
+        for log in [false, true] {
+            let svg = drawing(&figure, Variant { log_x: log, log_y: log }, true);
+            nests(&svg);
+            assert!(!svg.contains("NaN ") && !svg.contains("inf"), "{svg}");
+        }
+    }
+    figure.series.clear();
+    nests(&file(&figure));
+}
+
+#[test]
+fn categories_stand_side_by_side() {
+    let mut figure = small();
+    figure.x = Axis::categories("Method", ["EAP-MD5", "EAP-TLS"]);
+    figure.series[1] = figure.series[0].clone();
+    for (series, shift) in figure.series.iter_mut().zip([0.0, 0.1]) {
+        series.points = vec![point(0.0, 1.0 + shift, 0.1), point(1.0, 2.0 + shift, 0.1)];
+    }
+    let svg = file(&figure);
+    assert!(svg.contains(">EAP-MD5</text>") && svg.contains("Method: EAP-TLS"));
+    assert_eq!(svg.matches("class=\"line\" d=\"M").count(), 2, "only the legend has lines");
+}
+
+#[test]
+fn a_logarithm_is_offered_where_it_means_something() {
+    let mut figure = small();
+    assert!(suits_log_y(&figure) && !suits_log_x(&figure));
+    figure.series[0].points[0].mean = 0.0;
+    assert!(!suits_log_y(&figure));
+    figure.y.log = true;
+    assert!(!Variant::of(&figure).log_y);
+}

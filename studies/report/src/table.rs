@@ -1,0 +1,64 @@
+//! What a table shows.
+
+use usher_observe::Estimate;
+
+/// A table.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    /// Its title.
+    pub title: String,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Its rows, each with a cell for every column; missing cells are empty.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A column of a table.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Column {
+    /// Its heading.
+    pub title: String,
+    /// The unit of its numbers; empty for none.
+    pub unit: String,
+}
+
+impl Column {
+    /// A column.
+    pub fn new(title: impl Into<String>, unit: impl Into<String>) -> Self {
+        Self { title: title.into(), unit: unit.into() }
+    }
+}
+
+/// A cell of a table.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Cell {
+    /// A text; one that reads as a number sorts as one.
+    Text(String),
+    /// A number without an interval.
+    Number(f64),
+    /// A mean with its interval and count: "12.34 ± 0.05 (10)".
+    Estimate(Estimate),
+    /// Nothing measured.
+    Empty,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+impl From<f64> for Cell {
+    fn from(value: f64) -> Self {
+        Self::Number(value)
+    }
+}
+impl From<Estimate> for Cell {
+    fn from(estimate: Estimate) -> Self {
+        Self::Estimate(estimate)
+    }
+}
