@@ -1,3 +1,9 @@
 //! Digests, key derivation and the TLS engine behind one seam.
 
+#![cfg_attr(not(any(test, feature = "tls")), no_std)]
+
+extern crate alloc;
+
 pub mod digest;
+#[cfg(feature = "tls")]
+pub mod tls;

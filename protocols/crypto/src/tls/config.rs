@@ -1,0 +1,327 @@
+//! What an engine is made from: made once, shared by every session.
+
+use super::store::{ClientStore, ServerStore};
+use super::{KeyLog, TlsError, Version, count};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Tls12Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use usher_core::WallTime;
+
+/// Wall time as the engines see it, for the validity of certificates and sessions. Clones share it; it
+/// moves when it is [`set`](Self::set), to whole seconds.
+#[derive(Clone, Debug)]
+pub struct WallClock(Arc<AtomicU64>);
+
+impl WallClock {
+    /// A clock that stands at `time`.
+    #[must_use]
+    pub fn at(time: WallTime) -> Self {
+        Self(Arc::new(AtomicU64::new(time.unix_secs())))
+    }
+    /// Moves it to `time`.
+    pub fn set(&self, time: WallTime) {
+        self.0.store(time.unix_secs(), Ordering::Relaxed);
+    }
+    /// What it shows.
+    #[must_use]
+    pub fn now(&self) -> WallTime {
+        WallTime::from_unix_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl rustls::time_provider::TimeProvider for WallClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(core::time::Duration::from_secs(self.now().unix_secs())))
+    }
+}
+
+/// A certificate chain and the private key of its leaf.
+#[derive(Debug)]
+pub struct Credentials {
+    chain: Vec<CertificateDer<'static>>,
+    /// PKCS #8, PKCS #1 or SEC 1.
+    key: Vec<u8>,
+}
+
+impl Credentials {
+    /// From DER: the certificates in the order in which they are sent, the leaf first, and its private key
+    /// (PKCS #8, PKCS #1 or SEC 1). They are checked when a configuration is made.
+    #[must_use]
+    pub fn from_der<'a>(chain: impl IntoIterator<Item = &'a [u8]>, key: &[u8]) -> Self {
+        let chain = chain.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
+        Self { chain, key: key.to_vec() }
+    }
+
+    /// From PEM: the certificates of one text, the leaf first, and the first private key of the other.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] if a block does not decode, or no certificate or no key is there.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let chain = certificates(chain)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| config("private key", e))?;
+        Ok(Self { chain, key: key.secret_der().to_vec() })
+    }
+
+    /// Certificates sent.
+    #[must_use]
+    pub fn chain_len(&self) -> usize {
+        self.chain.len()
+    }
+
+    fn into_parts(self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let key = PrivateKeyDer::try_from(self.key).map_err(|e| config("private key", e))?;
+        Ok((self.chain, key))
+    }
+}
+
+/// The certificates of a PEM text in DER, for roots and chains; other blocks are passed over.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| config("certificate", e))?;
+    if certificates.is_empty() {
+        return Err(TlsError::Config("no certificate in the PEM text".into()));
+    }
+    Ok(certificates)
+}
+
+/// The authorities whose certificates are trusted.
+#[derive(Clone, Debug, Default)]
+pub struct Roots(Vec<CertificateDer<'static>>);
+
+impl Roots {
+    /// From DER; checked when a configuration is made.
+    #[must_use]
+    pub fn from_der<'a>(roots: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self(roots.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect())
+    }
+
+    /// From the certificates of a PEM text.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] if a block does not decode or no certificate is there.
+    pub fn from_pem(text: &[u8]) -> Result<Self, TlsError> {
+        Ok(Self(certificates(text)?))
+    }
+
+    fn store(self) -> Result<RootCertStore, TlsError> {
+        let mut store = RootCertStore::empty();
+        for root in self.0 {
+            store.add(root).map_err(|e| config("root certificate", e))?;
+        }
+        if store.is_empty() {
+            return Err(TlsError::Config("no root certificate".into()));
+        }
+        Ok(store)
+    }
+}
+
+/// Taking up earlier sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resumption {
+    /// Most sessions kept by one configuration (a server's sessions, a client's holders); then the oldest
+    /// is forgotten.
+    pub sessions: usize,
+    /// Tickets that a TLS 1.3 server gives after each handshake; each resumes one session once. A client
+    /// does not use it.
+    pub tickets: u8,
+}
+
+impl Default for Resumption {
+    /// 4096 sessions, one ticket.
+    fn default() -> Self {
+        Self { sessions: 4096, tickets: 1 }
+    }
+}
+
+/// What a [`ClientConfig`] is made from.
+#[derive(Debug)]
+pub struct ClientOptions {
+    /// The only version offered.
+    pub version: Version,
+    /// What the client shows when asked; with none it stays anonymous.
+    pub credentials: Option<Credentials>,
+    /// Whom it trusts.
+    pub roots: Roots,
+    /// The DNS name or address that the server's certificate must bear; with none any name will do, and the
+    /// chain alone decides.
+    pub server_name: Option<String>,
+    /// Whether sessions are taken up again.
+    pub resumption: Option<Resumption>,
+    /// Wall time.
+    pub clock: WallClock,
+    /// Where the secrets go, for decrypting captures.
+    pub key_log: Option<KeyLog>,
+}
+
+/// What a [`ServerConfig`] is made from.
+#[derive(Debug)]
+pub struct ServerOptions {
+    /// The only version accepted.
+    pub version: Version,
+    /// What the server shows.
+    pub credentials: Credentials,
+    /// With these, a client must show a certificate that ends below one of them; with none, clients are not
+    /// asked.
+    pub client_roots: Option<Roots>,
+    /// Whether sessions are taken up again.
+    pub resumption: Option<Resumption>,
+    /// Wall time.
+    pub clock: WallClock,
+    /// Where the secrets go, for decrypting captures.
+    pub key_log: Option<KeyLog>,
+}
+
+/// A client's configuration. Clones are cheap and share sessions kept for resumption.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    pub(super) inner: Arc<rustls::ClientConfig>,
+    pub(super) version: Version,
+}
+
+impl ClientConfig {
+    /// Checks the options and prepares the keys.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] names the part that cannot be used.
+    pub fn new(options: ClientOptions) -> Result<Self, TlsError> {
+        let ClientOptions { version, credentials, roots, server_name, resumption, clock, key_log } = options;
+        let provider = count::PROVIDER.clone();
+        let name = server_name
+            .map(|name| ServerName::try_from(name).map_err(|e| config("server name", e)))
+            .transpose()?;
+        let verifier = Arc::new(ChainVerifier { roots: roots.store()?, name, provider: provider.clone() });
+        let builder = rustls::ClientConfig::builder_with_details(provider, Arc::new(clock))
+            .with_protocol_versions(&[protocol(version)])
+            .map_err(|e| config("version", e))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut inner = match credentials {
+            Some(credentials) => {
+                let (chain, key) = credentials.into_parts()?;
+                builder.with_client_auth_cert(chain, key).map_err(|e| config("credentials", e))?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        inner.enable_sni = false;
+        inner.resumption = match resumption {
+            None => rustls::client::Resumption::disabled(),
+            Some(r) => rustls::client::Resumption::store(Arc::new(ClientStore::new(r.sessions)))
+                .tls12_resumption(Tls12Resumption::SessionIdOnly),
+        };
+        if let Some(log) = key_log {
+            inner.key_log = Arc::new(log);
+        }
+        Ok(Self { inner: Arc::new(inner), version })
+    }
+}
+
+/// A server's configuration. Clones are cheap and share sessions kept for resumption.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    pub(super) inner: Arc<rustls::ServerConfig>,
+}
+
+impl ServerConfig {
+    /// Checks the options and prepares the keys.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] names the part that cannot be used.
+    pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
+        let ServerOptions { version, credentials, client_roots, resumption, clock, key_log } = options;
+        let provider = count::PROVIDER.clone();
+        let builder = rustls::ServerConfig::builder_with_details(provider.clone(), Arc::new(clock))
+            .with_protocol_versions(&[protocol(version)])
+            .map_err(|e| config("version", e))?;
+        let builder = match client_roots {
+            None => builder.with_no_client_auth(),
+            Some(roots) => builder.with_client_cert_verifier(
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots.store()?), provider)
+                    .build()
+                    .map_err(|e| config("client roots", e))?,
+            ),
+        };
+        let (chain, key) = credentials.into_parts()?;
+        let mut inner = builder.with_single_cert(chain, key).map_err(|e| config("credentials", e))?;
+        match resumption {
+            None => {
+                inner.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+                inner.send_tls13_tickets = 0;
+            }
+            Some(r) => {
+                inner.session_storage = Arc::new(ServerStore::new(r.sessions));
+                inner.send_tls13_tickets = usize::from(r.tickets);
+            }
+        }
+        if let Some(log) = key_log {
+            inner.key_log = Arc::new(log);
+        }
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+fn config(what: &str, error: impl core::fmt::Display) -> TlsError {
+    TlsError::Config(format!("{what}: {error}"))
+}
+
+fn protocol(version: Version) -> &'static rustls::SupportedProtocolVersion {
+    match version {
+        Version::Tls12 => &rustls::version::TLS12,
+        Version::Tls13 => &rustls::version::TLS13,
+    }
+}
+
+/// Trusts what ends below the roots, and checks the configured name instead of the connection's: EAP runs
+/// where there is no name to connect to (RFC 5216 section 5.2).
+#[derive(Debug)]
+struct ChainVerifier {
+    roots: RootCertStore,
+    name: Option<ServerName<'static>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for ChainVerifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let parsed = ParsedCertificate::try_from(leaf)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
+        if let Some(name) = &self.name {
+            verify_server_name(&parsed, name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

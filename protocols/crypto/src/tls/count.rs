@@ -1,0 +1,148 @@
+//! The cryptography provider: one suite for each version, one group, and every public-key operation counted.
+//!
+//! Configurations are shared by all sessions, so an operation cannot know its session. It runs, however,
+//! within the call that feeds that session: a count for each thread, read before and after, tells.
+
+use super::TlsWork;
+use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
+use rustls::crypto::{
+    ActiveKeyExchange, CryptoProvider, KeyProvider, SharedSecret, SupportedKxGroup, WebPkiSupportedAlgorithms,
+};
+use rustls::pki_types::{
+    AlgorithmIdentifier, InvalidSignature, PrivateKeyDer, SignatureVerificationAlgorithm,
+    SubjectPublicKeyInfoDer,
+};
+use rustls::sign::{Signer, SigningKey};
+use rustls::{Error, NamedGroup, SignatureAlgorithm, SignatureScheme};
+use std::cell::Cell;
+use std::sync::{Arc, LazyLock};
+
+std::thread_local! {
+    static DONE: Cell<TlsWork> = const { Cell::new(TlsWork { sign: 0, verify: 0, key_exchange: 0 }) };
+}
+
+fn done(sign: u32, verify: u32, key_exchange: u32) {
+    DONE.with(|cell| {
+        let mut sum = cell.get();
+        sum += TlsWork { sign, verify, key_exchange };
+        cell.set(sum);
+    });
+}
+
+/// The operations counted on this thread since the last call.
+pub(super) fn take() -> TlsWork {
+    DONE.with(Cell::take)
+}
+
+/// The provider that all configurations share.
+pub(super) static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+    let base = aws_lc_rs::default_provider();
+    Arc::new(CryptoProvider {
+        cipher_suites: vec![
+            cipher_suite::TLS13_AES_128_GCM_SHA256,
+            cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        ],
+        kx_groups: vec![&X25519],
+        signature_verification_algorithms: counted_algorithms(base.signature_verification_algorithms),
+        secure_random: base.secure_random,
+        key_provider: &Keys,
+    })
+});
+
+// The library wants these lists for the program's whole life; they are made once.
+fn counted_algorithms(base: WebPkiSupportedAlgorithms) -> WebPkiSupportedAlgorithms {
+    type List = &'static [&'static dyn SignatureVerificationAlgorithm];
+    fn list(algorithms: List) -> List {
+        let counted = |algorithm: &&'static dyn SignatureVerificationAlgorithm| {
+            &*Box::leak(Box::new(Verifier(*algorithm))) as &'static dyn SignatureVerificationAlgorithm
+        };
+        Box::leak(algorithms.iter().map(counted).collect())
+    }
+    let mapping = base.mapping.iter().map(|(scheme, algorithms)| (*scheme, list(algorithms))).collect();
+    WebPkiSupportedAlgorithms { all: list(base.all), mapping: Box::leak(mapping) }
+}
+
+#[derive(Debug)]
+struct Verifier(&'static dyn SignatureVerificationAlgorithm);
+
+impl SignatureVerificationAlgorithm for Verifier {
+    fn verify_signature(&self, key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
+        done(0, 1, 0);
+        self.0.verify_signature(key, message, signature)
+    }
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        self.0.public_key_alg_id()
+    }
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        self.0.signature_alg_id()
+    }
+    fn fips(&self) -> bool {
+        self.0.fips()
+    }
+}
+
+static X25519: Group = Group;
+
+#[derive(Debug)]
+struct Group;
+
+impl SupportedKxGroup for Group {
+    fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
+        Ok(Box::new(Exchange(kx_group::X25519.start()?)))
+    }
+    fn name(&self) -> NamedGroup {
+        kx_group::X25519.name()
+    }
+}
+
+struct Exchange(Box<dyn ActiveKeyExchange>);
+
+impl ActiveKeyExchange for Exchange {
+    fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
+        done(0, 0, 1);
+        self.0.complete(peer)
+    }
+    fn pub_key(&self) -> &[u8] {
+        self.0.pub_key()
+    }
+    fn group(&self) -> NamedGroup {
+        self.0.group()
+    }
+}
+
+#[derive(Debug)]
+struct Keys;
+
+impl KeyProvider for Keys {
+    fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
+        Ok(Arc::new(Key(aws_lc_rs::sign::any_supported_type(&key)?)))
+    }
+}
+
+#[derive(Debug)]
+struct Key(Arc<dyn SigningKey>);
+
+impl SigningKey for Key {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        Some(Box::new(Signing(self.0.choose_scheme(offered)?)))
+    }
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        self.0.public_key()
+    }
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.0.algorithm()
+    }
+}
+
+#[derive(Debug)]
+struct Signing(Box<dyn Signer>);
+
+impl Signer for Signing {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        done(1, 0, 0);
+        self.0.sign(message)
+    }
+    fn scheme(&self) -> SignatureScheme {
+        self.0.scheme()
+    }
+}

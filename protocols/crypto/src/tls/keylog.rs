@@ -1,0 +1,47 @@
+//! Secrets in the text form that packet analysers read.
+
+use core::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A buffer that collects connections' secrets as NSS key log text (draft-ietf-tls-keylogfile), with which
+/// Wireshark decrypts a capture. Clones share the buffer; it grows until [`take`](Self::take) empties it.
+#[derive(Clone, Default)]
+pub struct KeyLog(Arc<Mutex<String>>);
+
+impl KeyLog {
+    /// With nothing collected yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// What was collected so far, a line for each secret: label, client random and secret in hexadecimal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// What was collected so far, which is then forgotten.
+    #[must_use]
+    pub fn take(&self) -> String {
+        core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl core::fmt::Debug for KeyLog {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("KeyLog(..)")
+    }
+}
+
+impl rustls::KeyLog for KeyLog {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(label);
+        for bytes in [client_random, secret] {
+            text.push(' ');
+            for byte in bytes {
+                let _ = write!(text, "{byte:02x}");
+            }
+        }
+        text.push('\n');
+    }
+}

@@ -1,0 +1,137 @@
+//! The TLS engine without input or output: what EAP-TLS, RadSec and Diameter over TLS run on.
+//!
+//! A [`TlsEngine`] takes the octets that the peer sent and gives the octets to send, both as slices of TLS
+//! records. Two kinds exist: [`Client`] and [`Server`] do the cryptography (rustls on AWS-LC), and
+//! [`RecordedTls`] replays the lengths of a handshake that [`record`] ran once, which costs next to nothing.
+//!
+//! TLS draws its keys from the system, so octets differ from run to run. Lengths, order and work done do
+//! not: one cipher suite for each version, X25519 alone, RSA signatures of a fixed length, a fixed number
+//! of tickets and wall time given in.
+
+mod config;
+mod count;
+pub mod fixtures;
+mod keylog;
+mod recorded;
+mod session;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use config::{
+    ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, WallClock,
+};
+pub use keylog::KeyLog;
+pub use recorded::{Flight, RecordedTls, Recording, Side, record};
+pub use session::{Client, Server};
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+/// A version of TLS; for each the cipher suite is fixed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Version {
+    /// TLS 1.2 (RFC 5246) with `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`.
+    Tls12,
+    /// TLS 1.3 (RFC 8446) with `TLS_AES_128_GCM_SHA256`.
+    Tls13,
+}
+
+/// Why an engine, or making one, failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The configuration cannot work: a certificate, key, root or name that is not one.
+    #[error("TLS configuration: {0}")]
+    Config(String),
+    /// The peer ended the handshake or the connection with this alert (RFC 8446 section 6.2).
+    #[error("the peer sent TLS alert {0}")]
+    AlertReceived(u8),
+    /// This side ended the handshake or the connection; its alert can still be taken and sent.
+    #[error("TLS: {0}")]
+    Failed(String),
+    /// Asked before the handshake is complete.
+    #[error("the TLS handshake is not complete")]
+    Handshaking,
+    /// The exporter refuses this label, context or length (RFC 5705, RFC 8446 section 7.5).
+    #[error("TLS exporter: {0}")]
+    Export(String),
+}
+
+/// Public-key operations that an engine did: the costly part of a handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TlsWork {
+    /// Signatures made.
+    pub sign: u32,
+    /// Signatures checked: those of the certificates and that of the handshake.
+    pub verify: u32,
+    /// Diffie-Hellman exchanges completed (a new key pair and a shared secret).
+    pub key_exchange: u32,
+}
+
+impl TlsWork {
+    /// As pieces of [`usher_core::Work`], labelled `tls.sign`, `tls.verify` and `tls.key_exchange`; kinds
+    /// that were not done are left out.
+    pub fn labelled(self) -> impl Iterator<Item = usher_core::Work> {
+        [("tls.sign", self.sign), ("tls.verify", self.verify), ("tls.key_exchange", self.key_exchange)]
+            .into_iter()
+            .filter(|(_, units)| *units > 0)
+            .map(|(label, units)| usher_core::Work { label, units })
+    }
+}
+
+impl core::ops::AddAssign for TlsWork {
+    fn add_assign(&mut self, other: Self) {
+        self.sign += other.sign;
+        self.verify += other.verify;
+        self.key_exchange += other.key_exchange;
+    }
+}
+
+/// One end of a TLS connection.
+pub trait TlsEngine: Send + Debug {
+    /// Reads octets from the peer, in order and in pieces of any length. Afterwards [`take`](Self::take).
+    ///
+    /// # Errors
+    /// The connection is over: [`TlsError::AlertReceived`] or [`TlsError::Failed`]. An alert for the peer may
+    /// wait in [`take`](Self::take). Every later call gives the same error.
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), TlsError>;
+
+    /// Appends to `out` what is to be sent, if anything. A client has its first flight from the start.
+    fn take(&mut self, out: &mut Vec<u8>);
+
+    /// Whether the handshake is still going on; true for good once it has failed.
+    fn is_handshaking(&self) -> bool;
+
+    /// Fills `out` with keying material that both ends share (RFC 5705; RFC 8446 section 7.5 for TLS 1.3).
+    /// In TLS 1.2 no context and an empty one give different material.
+    ///
+    /// # Errors
+    /// [`TlsError::Handshaking`] before the handshake is complete, [`TlsError::Export`] when refused.
+    fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), TlsError>;
+
+    /// Encrypts application data, to be had from [`take`](Self::take): EAP-TLS's one octet of zero that says
+    /// that the handshake is over (RFC 9190 section 2.1.1), a RADIUS packet of RadSec.
+    ///
+    /// # Errors
+    /// [`TlsError::Handshaking`] before the handshake is complete, otherwise why the connection is over.
+    fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError>;
+
+    /// Appends to `out` the application data that the peer sent.
+    fn take_application(&mut self, out: &mut Vec<u8>);
+
+    /// The peer's own certificate in DER, once the handshake is complete and if it showed one.
+    fn peer_certificate(&self) -> Option<&[u8]>;
+
+    /// The version agreed on, once it is.
+    fn version(&self) -> Option<Version>;
+
+    /// Whether the handshake took up an earlier session instead of showing certificates.
+    fn resumed(&self) -> bool;
+
+    /// Why the connection is over, if it is.
+    fn error(&self) -> Option<&TlsError>;
+
+    /// The public-key operations done since this was last asked.
+    fn work(&mut self) -> TlsWork;
+}

@@ -1,0 +1,388 @@
+//! Handshakes replayed by their lengths: what sweeps of many thousand logins run on.
+
+use super::{Client, ClientConfig, Server, ServerConfig, TlsEngine, TlsError, TlsWork, Version};
+use std::sync::Arc;
+
+/// Which end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    /// The client.
+    Client,
+    /// The server.
+    Server,
+}
+
+impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// What one end sends before it waits for the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flight {
+    /// Who sends it.
+    from: Side,
+    /// Record headers as recorded, filler for the rest.
+    bytes: Vec<u8>,
+    /// What the receiver does on reading it.
+    work: TlsWork,
+    /// Whether the receiver's handshake is complete with it, or why the receiver gives up.
+    after: Result<bool, TlsError>,
+}
+
+impl Flight {
+    /// Who sends it.
+    #[must_use]
+    pub fn from(&self) -> Side {
+        self.from
+    }
+    /// Its octets, with the record headers.
+    #[must_use]
+    pub fn octets(&self) -> usize {
+        self.bytes.len()
+    }
+    /// The public-key operations that its receiver does on reading it.
+    #[must_use]
+    pub fn work(&self) -> TlsWork {
+        self.work
+    }
+    /// Why its receiver gives up on reading it, if it does.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&TlsError> {
+        self.after.as_ref().err()
+    }
+}
+
+/// A handshake as it was: its flights in order, up to the last tickets or the last alert.
+///
+/// Application data is no part of it, since its length follows from the version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recording {
+    version: Version,
+    resumed: bool,
+    flights: Vec<Flight>,
+    client_certificate: Option<Vec<u8>>,
+    server_certificate: Option<Vec<u8>>,
+}
+
+impl Recording {
+    /// The flights in order.
+    #[must_use]
+    pub fn flights(&self) -> &[Flight] {
+        &self.flights
+    }
+    /// The version agreed on, or, of a handshake that failed before, the one offered.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+    /// Whether an earlier session was taken up.
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        self.resumed
+    }
+    /// Whether both ends completed the handshake.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.flights.iter().all(|flight| flight.after.is_ok())
+    }
+}
+
+/// Most flights of a handshake: TLS 1.2's four, tickets, alerts, and some more.
+const MAX_FLIGHTS: usize = 16;
+
+/// Octets of a record's header (RFC 8446 section 5.1).
+const HEADER: usize = 5;
+
+/// Runs a handshake in memory and keeps its lengths, a handshake that fails up to the alert included. With
+/// resumption on, the first handshake of the two configurations is a full one and the next takes it up.
+///
+/// # Errors
+/// [`TlsError::Failed`] if the engines do not start, or do not come to an end.
+pub fn record(client: &ClientConfig, server: &ServerConfig) -> Result<Recording, TlsError> {
+    let offered = client.version;
+    let mut client = Client::new(client)?;
+    let mut server = Server::new(server)?;
+    let mut flights = Vec::new();
+    let mut from = Side::Client;
+    loop {
+        let (sender, receiver): (&mut dyn TlsEngine, &mut dyn TlsEngine) = match from {
+            Side::Client => (&mut client, &mut server),
+            Side::Server => (&mut server, &mut client),
+        };
+        let mut bytes = Vec::new();
+        sender.take(&mut bytes);
+        if bytes.is_empty() {
+            break;
+        }
+        if flights.len() == MAX_FLIGHTS {
+            return Err(TlsError::Failed("the handshake does not end".into()));
+        }
+        let after = receiver.feed(&bytes).map(|()| !receiver.is_handshaking());
+        fill(&mut bytes, flights.len());
+        flights.push(Flight { from, bytes, work: receiver.work(), after });
+        from = from.other();
+    }
+    Ok(Recording {
+        version: server.version().unwrap_or(offered),
+        resumed: server.resumed(),
+        flights,
+        client_certificate: server.peer_certificate().map(<[u8]>::to_vec),
+        server_certificate: client.peer_certificate().map(<[u8]>::to_vec),
+    })
+}
+
+/// Replaces all but the record headers by filler that depends on the position alone.
+fn fill(flight: &mut [u8], number: usize) {
+    let mut rest = flight;
+    let mut state = 0x9e37_79b9_u32 ^ (number as u32);
+    while rest.len() > HEADER {
+        let length = usize::from(u16::from_be_bytes([rest[3], rest[4]]));
+        let (record, after) = rest.split_at_mut((HEADER + length).min(rest.len()));
+        for byte in &mut record[HEADER..] {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *byte = (state >> 24) as u8;
+        }
+        rest = after;
+    }
+}
+
+/// One end of a recorded handshake: flights of the recorded lengths and the recorded counts of work, without
+/// cryptography.
+///
+/// It accepts exactly the other end's octets; any others end the handshake with an alert, as they would end
+/// a real one. Work counts when a flight is complete. Nothing is secret: keying material depends on the label,
+/// the context and the recording's version alone, and application data is sent as it is.
+#[derive(Clone)]
+pub struct RecordedTls {
+    recording: Arc<Recording>,
+    side: Side,
+    /// The flight being received or, beyond the last, none.
+    next: usize,
+    /// Octets of it already received.
+    received: usize,
+    /// Octets of an application record that is not complete.
+    partial: Vec<u8>,
+    out: Vec<u8>,
+    application: Vec<u8>,
+    complete: bool,
+    error: Option<TlsError>,
+    work: TlsWork,
+}
+
+const ALERT: u8 = 21;
+const APPLICATION_DATA: u8 = 23;
+const BAD_RECORD_MAC: u8 = 20;
+const FATAL: u8 = 2;
+
+/// Most application data in a record (RFC 8446 section 5.1).
+const MAX_PLAINTEXT: usize = 1 << 14;
+
+/// Most application data kept until it is taken, as with a real engine.
+const MAX_APPLICATION: usize = 1 << 20;
+
+impl RecordedTls {
+    /// The client of a recorded handshake.
+    #[must_use]
+    pub fn client(recording: Arc<Recording>) -> Self {
+        Self::new(recording, Side::Client)
+    }
+
+    /// The server of a recorded handshake.
+    #[must_use]
+    pub fn server(recording: Arc<Recording>) -> Self {
+        Self::new(recording, Side::Server)
+    }
+
+    fn new(recording: Arc<Recording>, side: Side) -> Self {
+        let mut this = Self {
+            recording,
+            side,
+            next: 0,
+            received: 0,
+            partial: Vec::new(),
+            out: Vec::new(),
+            application: Vec::new(),
+            complete: false,
+            error: None,
+            work: TlsWork::default(),
+        };
+        this.send();
+        this
+    }
+
+    /// Sends the flights that are this side's turn.
+    fn send(&mut self) {
+        while let Some(flight) = self.recording.flights.get(self.next)
+            && flight.from == self.side
+        {
+            self.out.extend_from_slice(&flight.bytes);
+            self.next += 1;
+        }
+    }
+
+    fn refuse(&mut self, why: &str) -> TlsError {
+        self.out.extend_from_slice(&[ALERT, 3, 3, 0, 2, FATAL, BAD_RECORD_MAC]);
+        TlsError::Failed(why.into())
+    }
+
+    fn read(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
+        let recording = self.recording.clone();
+        while let Some(flight) = recording.flights.get(self.next)
+            && !bytes.is_empty()
+        {
+            let wanted = &flight.bytes[self.received..];
+            let (now, later) = bytes.split_at(bytes.len().min(wanted.len()));
+            if now != &wanted[..now.len()] {
+                if let [ALERT, _, _, 0, 2, FATAL, alert] = *bytes {
+                    return Err(TlsError::AlertReceived(alert));
+                }
+                return Err(self.refuse("the flight is not the recorded one"));
+            }
+            bytes = later;
+            self.received += now.len();
+            if self.received < flight.bytes.len() {
+                break;
+            }
+            self.received = 0;
+            self.next += 1;
+            self.work += flight.work;
+            let after = flight.after.clone();
+            self.send();
+            self.complete |= after?;
+        }
+        self.read_application(bytes)
+    }
+
+    fn read_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+        self.partial.extend_from_slice(bytes);
+        let partial = core::mem::take(&mut self.partial);
+        let (before, after) = overhead(self.recording.version);
+        let mut rest = partial.as_slice();
+        while let [kind, _, _, high, low, ..] = *rest {
+            let length = usize::from(u16::from_be_bytes([high, low]));
+            if length > MAX_PLAINTEXT + before + after {
+                return Err(self.refuse("a record is longer than allowed"));
+            }
+            let Some(payload) = rest.get(HEADER..HEADER + length) else { break };
+            match (kind, payload) {
+                (ALERT, [_, alert]) => return Err(TlsError::AlertReceived(*alert)),
+                (APPLICATION_DATA, _) if length >= before + after && self.complete => {
+                    self.application.extend_from_slice(&payload[before..length - after]);
+                    if self.application.len() > MAX_APPLICATION {
+                        return Err(self.refuse("application data beyond the limit"));
+                    }
+                }
+                _ => return Err(self.refuse("not application data")),
+            }
+            rest = &rest[HEADER + length..];
+        }
+        self.partial.extend_from_slice(rest);
+        Ok(())
+    }
+}
+
+/// Octets that AES-128-GCM puts before and after the data of a record: the explicit nonce and the tag of
+/// TLS 1.2 (RFC 5288 section 3); the content type and the tag of TLS 1.3 (RFC 8446 section 5.2).
+fn overhead(version: Version) -> (usize, usize) {
+    match version {
+        Version::Tls12 => (8, 16),
+        Version::Tls13 => (0, 17),
+    }
+}
+
+impl core::fmt::Debug for RecordedTls {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("RecordedTls")
+            .field("side", &self.side)
+            .field("flight", &self.next)
+            .field("complete", &self.complete)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TlsEngine for RecordedTls {
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        let result = self.read(bytes);
+        if let Err(error) = &result {
+            self.error = Some(error.clone());
+        }
+        result
+    }
+
+    fn take(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.out);
+    }
+
+    fn is_handshaking(&self) -> bool {
+        !self.complete
+    }
+
+    fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), TlsError> {
+        if !self.complete {
+            return Err(TlsError::Handshaking);
+        }
+        let (given, context) = (u8::from(context.is_some()), context.unwrap_or_default());
+        for (number, block) in (0_u64..).zip(out.chunks_mut(crate::digest::MD5_LEN)) {
+            let parts = [&number.to_be_bytes()[..], &[self.recording.version as u8, given], label.as_bytes()];
+            let digest = crate::digest::md5(&[parts[0], parts[1], parts[2], &[0], context]);
+            block.copy_from_slice(&digest[..block.len()]);
+        }
+        Ok(())
+    }
+
+    fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        if !self.complete {
+            return Err(TlsError::Handshaking);
+        }
+        let (before, after) = overhead(self.recording.version);
+        for plain in bytes.chunks(MAX_PLAINTEXT) {
+            let length = (before + plain.len() + after) as u16;
+            self.out.extend_from_slice(&[APPLICATION_DATA, 3, 3]);
+            self.out.extend_from_slice(&length.to_be_bytes());
+            self.out.resize(self.out.len() + before, 0);
+            self.out.extend_from_slice(plain);
+            self.out.resize(self.out.len() + after, 0);
+        }
+        Ok(())
+    }
+
+    fn take_application(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.application);
+    }
+
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        let certificate = match self.side {
+            Side::Client => &self.recording.server_certificate,
+            Side::Server => &self.recording.client_certificate,
+        };
+        certificate.as_deref().filter(|_| self.complete)
+    }
+
+    fn version(&self) -> Option<Version> {
+        (self.next > 0).then_some(self.recording.version)
+    }
+
+    fn resumed(&self) -> bool {
+        self.recording.resumed && self.complete
+    }
+
+    fn error(&self) -> Option<&TlsError> {
+        self.error.as_ref()
+    }
+
+    fn work(&mut self) -> TlsWork {
+        core::mem::take(&mut self.work)
+    }
+}

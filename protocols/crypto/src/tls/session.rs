@@ -1,0 +1,207 @@
+//! The engines that do the cryptography.
+
+use super::{ClientConfig, ServerConfig, TlsEngine, TlsError, TlsWork, Version, count};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, Error, HandshakeKind, ProtocolVersion, ServerConnection};
+use std::io::{Read, Write};
+
+/// Most application data kept until it is taken, in octets: more is the caller's negligence or the peer's
+/// flood, and ends the connection.
+const MAX_APPLICATION: usize = 1 << 20;
+
+/// One end of a connection.
+struct Session {
+    connection: Connection,
+    application: Vec<u8>,
+    error: Option<TlsError>,
+    work: TlsWork,
+}
+
+impl Session {
+    fn new(connection: Connection, work: TlsWork) -> Self {
+        Self { connection, application: Vec::new(), error: None, work }
+    }
+
+    fn alive(&self) -> Result<(), TlsError> {
+        match &self.error {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn read(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
+        while !bytes.is_empty() {
+            let read = self.connection.read_tls(&mut bytes).map_err(|e| TlsError::Failed(e.to_string()))?;
+            let state = self.connection.process_new_packets().map_err(|error| match error {
+                Error::AlertReceived(alert) => TlsError::AlertReceived(alert.into()),
+                other => TlsError::Failed(other.to_string()),
+            })?;
+            let waiting = state.plaintext_bytes_to_read();
+            if self.application.len() + waiting > MAX_APPLICATION {
+                return Err(TlsError::Failed("application data beyond the limit".into()));
+            }
+            let start = self.application.len();
+            self.application.resize(start + waiting, 0);
+            let filled = self.connection.reader().read(&mut self.application[start..]).unwrap_or(0);
+            self.application.truncate(start + filled);
+            // A peer that has closed is not read further.
+            if read == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+        self.alive()?;
+        count::take();
+        let result = self.read(bytes);
+        self.work += count::take();
+        if let Err(error) = &result {
+            self.error = Some(error.clone());
+        }
+        result
+    }
+
+    fn take(&mut self, out: &mut Vec<u8>) {
+        while self.connection.wants_write() {
+            // A vector takes everything.
+            if self.connection.write_tls(out).unwrap_or(0) == 0 {
+                break;
+            }
+        }
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), TlsError> {
+        if self.is_handshaking() {
+            return Err(TlsError::Handshaking);
+        }
+        self.connection
+            .export_keying_material(out, label.as_bytes(), context)
+            .map(|_| ())
+            .map_err(|e| TlsError::Export(e.to_string()))
+    }
+
+    fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+        self.alive()?;
+        if self.is_handshaking() {
+            return Err(TlsError::Handshaking);
+        }
+        self.connection.writer().write_all(bytes).map_err(|e| TlsError::Failed(e.to_string()))
+    }
+
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        if self.is_handshaking() {
+            return None;
+        }
+        Some(self.connection.peer_certificates()?.first()?.as_ref())
+    }
+
+    fn version(&self) -> Option<Version> {
+        match self.connection.protocol_version()? {
+            ProtocolVersion::TLSv1_2 => Some(Version::Tls12),
+            ProtocolVersion::TLSv1_3 => Some(Version::Tls13),
+            _ => None,
+        }
+    }
+}
+
+/// A client that does the cryptography.
+pub struct Client(Session);
+
+impl Client {
+    /// Starts a connection; the first flight waits in [`TlsEngine::take`]. All clients made so from one
+    /// configuration are one holder of sessions for resumption.
+    ///
+    /// # Errors
+    /// [`TlsError::Failed`] if the system gives no random numbers.
+    pub fn new(config: &ClientConfig) -> Result<Self, TlsError> {
+        Self::for_holder(config, 0)
+    }
+
+    /// As [`new`](Self::new), for one of many holders, such as a station: each takes up its own sessions only.
+    ///
+    /// # Errors
+    /// [`TlsError::Failed`] if the system gives no random numbers.
+    pub fn for_holder(config: &ClientConfig, holder: u64) -> Result<Self, TlsError> {
+        // The name is never sent nor checked: it is the key under which sessions are kept.
+        let failed = |e: &dyn core::fmt::Display| TlsError::Failed(e.to_string());
+        let name = ServerName::try_from(format!("h{holder}.invalid")).map_err(|e| failed(&e))?;
+        count::take();
+        let connection = ClientConnection::new(config.inner.clone(), name).map_err(|e| failed(&e))?;
+        Ok(Self(Session::new(connection.into(), count::take())))
+    }
+}
+
+/// A server that does the cryptography.
+pub struct Server(Session);
+
+impl Server {
+    /// Waits for a client's first flight.
+    ///
+    /// # Errors
+    /// [`TlsError::Failed`] if the system gives no random numbers.
+    pub fn new(config: &ServerConfig) -> Result<Self, TlsError> {
+        count::take();
+        let connection =
+            ServerConnection::new(config.inner.clone()).map_err(|e| TlsError::Failed(e.to_string()))?;
+        Ok(Self(Session::new(connection.into(), count::take())))
+    }
+}
+
+macro_rules! engine {
+    ($name:ident) => {
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("handshaking", &self.0.is_handshaking())
+                    .field("version", &self.0.version())
+                    .field("error", &self.0.error)
+                    .finish_non_exhaustive()
+            }
+        }
+
+        impl TlsEngine for $name {
+            fn feed(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+                self.0.feed(bytes)
+            }
+            fn take(&mut self, out: &mut Vec<u8>) {
+                self.0.take(out);
+            }
+            fn is_handshaking(&self) -> bool {
+                self.0.is_handshaking()
+            }
+            fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), TlsError> {
+                self.0.export(label, context, out)
+            }
+            fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+                self.0.write_application(bytes)
+            }
+            fn take_application(&mut self, out: &mut Vec<u8>) {
+                out.append(&mut self.0.application);
+            }
+            fn peer_certificate(&self) -> Option<&[u8]> {
+                self.0.peer_certificate()
+            }
+            fn version(&self) -> Option<Version> {
+                self.0.version()
+            }
+            fn resumed(&self) -> bool {
+                self.0.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+            }
+            fn error(&self) -> Option<&TlsError> {
+                self.0.error.as_ref()
+            }
+            fn work(&mut self) -> TlsWork {
+                core::mem::take(&mut self.0.work)
+            }
+        }
+    };
+}
+
+engine!(Client);
+engine!(Server);

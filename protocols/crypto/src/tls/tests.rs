@@ -1,0 +1,1 @@
+//! Real and recorded handshakes against each other.
