@@ -42,7 +42,7 @@ impl rustls::time_provider::TimeProvider for WallClock {
 }
 
 /// A certificate chain and the private key of its leaf.
-#[derive(Debug)]
+#[derive(Clone)]
 pub struct Credentials {
     chain: Vec<CertificateDer<'static>>,
     /// PKCS #8, PKCS #1 or SEC 1.
@@ -68,6 +68,18 @@ impl Credentials {
         Ok(Self { chain, key: key.secret_der().to_vec() })
     }
 
+    /// The leaf certificate in DER; empty if there is none.
+    #[must_use]
+    pub fn leaf(&self) -> &[u8] {
+        self.chain.first().map_or(&[], |leaf| leaf.as_ref())
+    }
+
+    /// The private key in DER.
+    #[cfg(test)]
+    pub(super) fn key_der(&self) -> &[u8] {
+        &self.key
+    }
+
     /// Certificates sent.
     #[must_use]
     pub fn chain_len(&self) -> usize {
@@ -77,6 +89,12 @@ impl Credentials {
     fn into_parts(self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let key = PrivateKeyDer::try_from(self.key).map_err(|e| config("private key", e))?;
         Ok((self.chain, key))
+    }
+}
+
+impl core::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Credentials").field("chain_len", &self.chain.len()).finish_non_exhaustive()
     }
 }
 
