@@ -210,7 +210,7 @@ impl ClientConfig {
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ClientOptions) -> Result<Self, TlsError> {
         let ClientOptions { version, credentials, roots, server_name, resumption, clock, key_log } = options;
-        let provider = count::PROVIDER.clone();
+        let provider = count::provider(version);
         let name = server_name
             .map(|name| ServerName::try_from(name).map_err(|e| config("server name", e)))
             .transpose()?;
@@ -253,7 +253,7 @@ impl ServerConfig {
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
         let ServerOptions { version, credentials, client_roots, resumption, clock, key_log } = options;
-        let provider = count::PROVIDER.clone();
+        let provider = count::provider(version);
         let builder = rustls::ServerConfig::builder_with_details(provider.clone(), Arc::new(clock))
             .with_protocol_versions(&[protocol(version)])
             .map_err(|e| config("version", e))?;

@@ -3,7 +3,7 @@
 //! Configurations are shared by all sessions, so an operation cannot know its session. It runs, however,
 //! within the call that feeds that session: a count for each thread, read before and after, tells.
 
-use super::TlsWork;
+use super::{TlsWork, Version};
 use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::crypto::{
     ActiveKeyExchange, CryptoProvider, KeyProvider, SharedSecret, SupportedKxGroup, WebPkiSupportedAlgorithms,
@@ -13,7 +13,7 @@ use rustls::pki_types::{
     SubjectPublicKeyInfoDer,
 };
 use rustls::sign::{Signer, SigningKey};
-use rustls::{Error, NamedGroup, SignatureAlgorithm, SignatureScheme};
+use rustls::{Error, NamedGroup, SignatureAlgorithm, SignatureScheme, SupportedCipherSuite};
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
 
@@ -34,20 +34,29 @@ pub(super) fn take() -> TlsWork {
     DONE.with(Cell::take)
 }
 
-/// The provider that all configurations share.
-pub(super) static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
-    let base = aws_lc_rs::default_provider();
-    Arc::new(CryptoProvider {
-        cipher_suites: vec![
-            cipher_suite::TLS13_AES_128_GCM_SHA256,
-            cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-        ],
-        kx_groups: vec![&X25519],
-        signature_verification_algorithms: counted_algorithms(base.signature_verification_algorithms),
-        secure_random: base.secure_random,
-        key_provider: &Keys,
-    })
-});
+/// The provider that all configurations of a version share. A client offers all suites of its provider,
+/// whatever its versions, so each version has its own.
+pub(super) fn provider(version: Version) -> Arc<CryptoProvider> {
+    static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
+        LazyLock::new(|| counted_algorithms(aws_lc_rs::default_provider().signature_verification_algorithms));
+    static TLS12: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| with_suite(cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256));
+    static TLS13: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| with_suite(cipher_suite::TLS13_AES_128_GCM_SHA256));
+    fn with_suite(suite: SupportedCipherSuite) -> Arc<CryptoProvider> {
+        Arc::new(CryptoProvider {
+            cipher_suites: vec![suite],
+            kx_groups: vec![&X25519],
+            signature_verification_algorithms: *ALGORITHMS,
+            key_provider: &Keys,
+            ..aws_lc_rs::default_provider()
+        })
+    }
+    match version {
+        Version::Tls12 => TLS12.clone(),
+        Version::Tls13 => TLS13.clone(),
+    }
+}
 
 // The library wants these lists for the program's whole life; they are made once.
 fn counted_algorithms(base: WebPkiSupportedAlgorithms) -> WebPkiSupportedAlgorithms {

@@ -29,6 +29,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
+/// Most application data kept until it is taken, in octets: more is the caller's negligence or the peer's
+/// flood, and ends the connection.
+const MAX_APPLICATION: usize = 1 << 20;
+
 /// A version of TLS; for each the cipher suite is fixed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Version {

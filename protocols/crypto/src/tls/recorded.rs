@@ -1,6 +1,8 @@
 //! Handshakes replayed by their lengths: what sweeps of many thousand logins run on.
 
-use super::{Client, ClientConfig, Server, ServerConfig, TlsEngine, TlsError, TlsWork, Version};
+use super::{
+    Client, ClientConfig, MAX_APPLICATION, Server, ServerConfig, TlsEngine, TlsError, TlsWork, Version,
+};
 use std::sync::Arc;
 
 /// Which end.
@@ -181,9 +183,6 @@ const FATAL: u8 = 2;
 
 /// Most application data in a record (RFC 8446 section 5.1).
 const MAX_PLAINTEXT: usize = 1 << 14;
-
-/// Most application data kept until it is taken, as with a real engine.
-const MAX_APPLICATION: usize = 1 << 20;
 
 impl RecordedTls {
     /// The client of a recorded handshake.
@@ -371,7 +370,12 @@ impl TlsEngine for RecordedTls {
     }
 
     fn version(&self) -> Option<Version> {
-        (self.next > 0).then_some(self.recording.version)
+        // Agreed on by the server's first flight, which comes after the client's.
+        let known = match self.side {
+            Side::Client => self.next > 1,
+            Side::Server => self.next > 0,
+        };
+        known.then_some(self.recording.version)
     }
 
     fn resumed(&self) -> bool {

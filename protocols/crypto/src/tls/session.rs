@@ -1,13 +1,9 @@
 //! The engines that do the cryptography.
 
-use super::{ClientConfig, ServerConfig, TlsEngine, TlsError, TlsWork, Version, count};
+use super::{ClientConfig, MAX_APPLICATION, ServerConfig, TlsEngine, TlsError, TlsWork, Version, count};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, Error, HandshakeKind, ProtocolVersion, ServerConnection};
 use std::io::{Read, Write};
-
-/// Most application data kept until it is taken, in octets: more is the caller's negligence or the peer's
-/// flood, and ends the connection.
-const MAX_APPLICATION: usize = 1 << 20;
 
 /// One end of a connection.
 struct Session {
@@ -18,7 +14,9 @@ struct Session {
 }
 
 impl Session {
-    fn new(connection: Connection, work: TlsWork) -> Self {
+    fn new(mut connection: Connection, work: TlsWork) -> Self {
+        // What is to be sent is the caller's own data: it decides when to stop.
+        connection.set_buffer_limit(None);
         Self { connection, application: Vec::new(), error: None, work }
     }
 

@@ -125,6 +125,52 @@ fn both_sides_export_the_same_keys_and_know_each_other() {
 }
 
 #[test]
+fn a_client_offers_one_suite_and_one_group() {
+    for (version, wanted) in [
+        // With TLS 1.2 goes the signalling value that it can renegotiate safely (RFC 5746 section 3.3).
+        (Version::Tls12, &[0xc0, 0x2f, 0x00, 0xff][..]),
+        (Version::Tls13, &[0x13, 0x01][..]),
+    ] {
+        let (mut client, _) = real(Setup::new(version, 2));
+        let mut hello = Vec::new();
+        client.take(&mut hello);
+        // Headers of record and handshake, legacy version, random, session identifier, suites.
+        let at = 5 + 4 + 2 + 32;
+        let at = at + 1 + usize::from(hello[at]);
+        let length = usize::from(hello[at + 1]);
+        assert_eq!(&hello[at + 2..at + 2 + length], wanted);
+        // supported_groups with X25519 alone (RFC 8446 section 4.2.7).
+        let groups = [0, 10, 0, 4, 0, 2, 0, 29];
+        assert!(hello.windows(groups.len()).any(|w| w == groups), "{hello:02x?}");
+    }
+}
+
+#[test]
+fn much_data_waits_until_it_is_taken_and_a_flood_ends_the_connection() {
+    let (client, server) = Setup::new(Version::Tls13, 1).configs();
+    let recording = Arc::new(record(&client, &server).expect("a recording"));
+    let pairs: [(Box<dyn TlsEngine>, Box<dyn TlsEngine>); 2] = [
+        (Box::new(Client::new(&client).expect("client")), Box::new(Server::new(&server).expect("server"))),
+        (Box::new(RecordedTls::client(recording.clone())), Box::new(RecordedTls::server(recording))),
+    ];
+    for (mut client, mut server) in pairs {
+        assert_eq!((client.version(), server.version()), (None, None));
+        run(&mut *client, &mut *server);
+        let mut bytes = Vec::new();
+        client.write_application(&vec![1; MAX_APPLICATION]).expect("complete");
+        client.take(&mut bytes);
+        server.feed(&bytes).expect("as much as may wait");
+        bytes.clear();
+        client.write_application(&[1]).expect("complete");
+        client.take(&mut bytes);
+        assert!(matches!(server.feed(&bytes), Err(TlsError::Failed(_))));
+        let mut data = Vec::new();
+        server.take_application(&mut data);
+        assert!(data.len() >= MAX_APPLICATION);
+    }
+}
+
+#[test]
 fn hundreds_of_real_handshakes_have_the_recorded_lengths_and_work() {
     for (version, chain) in each() {
         let (client, server) = Setup::new(version, chain).configs();
