@@ -103,7 +103,7 @@ fn station(i: usize) -> Station {
     Station::new(config, Seed::new(1).secure("station", i as u64))
 }
 fn ask_in(now: Instant, station: &mut Station, i: usize) {
-    let credentials = Credentials::Password(b"open sesame".to_vec());
+    let credentials = Credentials::password(b"open sesame");
     let command = station::Command::Authenticate { identity: name(i), credentials };
     station.command(now, command).expect("a station can always ask");
 }

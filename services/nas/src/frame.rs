@@ -1,13 +1,10 @@
-//! EAPOL in Ethernet frames (IEEE 802.1X).
+//! EAPOL in Ethernet frames (IEEE 802.1X), as this crate's machines hear it.
 
 use crate::station_id::MacAddress;
-use alloc::vec::Vec;
-use usher_core::Reader;
+use usher_eap::eapol::{ETHERTYPE, Eapol, Frame, PacketType};
 
-/// The PAE group address, which bridges do not forward (IEEE 802.1X Table 11-1).
-pub const PAE_GROUP: MacAddress = MacAddress([0x01, 0x80, 0xc2, 0, 0, 0x03]);
-/// The EtherType of EAPOL.
-pub const ETHERTYPE_EAPOL: u16 = 0x888e;
+/// The PAE group address, which bridges do not forward (IEEE 802.1X-2004 §7.8).
+pub const PAE_GROUP: MacAddress = MacAddress(usher_eap::eapol::PAE_GROUP);
 
 /// Octets of a frame around an EAPOL body.
 pub(crate) const OVERHEAD: usize = 18;
@@ -19,15 +16,6 @@ pub(crate) struct Received<'a> {
     pub(crate) body: &'a [u8],
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PacketType(u8);
-#[allow(non_upper_case_globals)]
-impl PacketType {
-    pub(crate) const Eap: Self = Self(0);
-    pub(crate) const Start: Self = Self(1);
-    pub(crate) const Logoff: Self = Self(2);
-}
-
 /// Why a frame is not heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unheard {
@@ -35,27 +23,24 @@ pub(crate) enum Unheard {
     Malformed,
 }
 
-pub(crate) fn parse(frame: &[u8]) -> Result<Received<'_>, Unheard> {
-    let mut r = Reader::new(frame);
-    let short = |_| Unheard::Malformed;
-    let destination = MacAddress(r.array().map_err(short)?);
-    let source = MacAddress(r.array().map_err(short)?);
-    if r.u16().map_err(short)? != ETHERTYPE_EAPOL {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Received<'_>, Unheard> {
+    let frame = Frame::parse(bytes).map_err(|_| Unheard::Malformed)?;
+    if frame.ethertype != ETHERTYPE {
         return Err(Unheard::NotEapol);
     }
-    let _version = r.u8().map_err(short)?;
-    let kind = PacketType(r.u8().map_err(short)?);
-    let n = r.u16().map_err(short)?;
-    let body = r.bytes(n.into()).map_err(short)?;
+    let Eapol { kind, body, .. } = Eapol::parse(frame.payload).map_err(|_| Unheard::Malformed)?;
+    let (destination, source) = (MacAddress(frame.destination), MacAddress(frame.source));
     Ok(Received { destination, source, kind, body })
 }
 
-pub(crate) fn emit(buf: &mut Vec<u8>, to: MacAddress, from: MacAddress, kind: PacketType, body: &[u8]) {
+/// Fills a buffer with a frame.
+pub(crate) fn emit(
+    buf: &mut alloc::vec::Vec<u8>,
+    to: MacAddress,
+    from: MacAddress,
+    kind: PacketType,
+    body: &[u8],
+) {
     buf.clear();
-    buf.extend_from_slice(&to.0);
-    buf.extend_from_slice(&from.0);
-    buf.extend_from_slice(&ETHERTYPE_EAPOL.to_be_bytes());
-    buf.extend_from_slice(&[2, kind.0]);
-    buf.extend_from_slice(&(body.len() as u16).to_be_bytes());
-    buf.extend_from_slice(body);
+    usher_eap::eapol::emit(buf, to.0, from.0, kind, body);
 }

@@ -16,6 +16,6 @@ pub use aaa::{
     PORT_TYPE_WIRELESS_80211, PORT_TYPE_WIRELESS_80216, RadiusConfig,
 };
 pub use authenticator::Authenticator;
-pub use frame::{ETHERTYPE_EAPOL, PAE_GROUP};
+pub use frame::PAE_GROUP;
 pub use station::Station;
 pub use station_id::{MacAddress, StationId};

@@ -1,9 +1,10 @@
 //! The server's machine.
 
 use super::answer::{self, Asker, Verdict, read_state, write_state};
-use super::session::{self, Backend, Msk, Owner, Proof, Session, Stage, Step};
+use super::session::{self, Msk, Owner, Proof, Session, Stage, Step};
 use super::{Command, Config, ConfigError, Counters, Event, Reason, UserSource};
 use crate::users::{Method, User};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,6 +16,8 @@ use usher_diameter::eap::Der;
 use usher_diameter::nasreq::Aar;
 use usher_diameter::node::{self, Node};
 use usher_diameter::{Fault, Message, ResultCode};
+use usher_eap::packet::{self, Type};
+use usher_eap::server::Server;
 use usher_radius::attribute::kind;
 use usher_radius::packet::Code;
 use usher_radius::server as radius;
@@ -41,8 +44,6 @@ struct Ask<'a> {
     owner: Owner,
     /// The user's name as the request has it.
     name: &'a [u8],
-    /// The longest EAP packet that the way to the peer carries.
-    mtu: Option<u32>,
 }
 
 impl AaaServer {
@@ -107,9 +108,8 @@ impl AaaServer {
         packet.clear();
         let a = &request.attributes;
         let owner = Owner::Radius(request.client);
-        let mtu = a.get_u32(kind::FRAMED_MTU);
         let name = a.get(kind::USER_NAME).unwrap_or_default();
-        let ask = Ask { asker, owner, name, mtu };
+        let ask = Ask { asker, owner, name };
         if a.eap(&mut packet) {
             match a.get(kind::STATE) {
                 None => self.begin_eap(now, &ask, &packet),
@@ -162,7 +162,7 @@ impl AaaServer {
                 let der = Der::parse(avps)?;
                 let asker = Asker::Diameter(token, der.request_type);
                 let name = der.user_name.unwrap_or_default().as_bytes();
-                let ask = Ask { asker, owner, name, mtu: der.nas.framed_mtu };
+                let ask = Ask { asker, owner, name };
                 match der.state {
                     None => self.begin_eap(now, &ask, der.eap),
                     Some(state) => self.go_on(now, &ask, state, der.eap),
@@ -172,7 +172,7 @@ impl AaaServer {
                 let aar = Aar::parse(avps)?;
                 let asker = Asker::Diameter(token, aar.request_type);
                 let name = aar.user_name.unwrap_or_default().as_bytes();
-                let ask = Ask { asker, owner, name, mtu: None };
+                let ask = Ask { asker, owner, name };
                 match aar.password {
                     Some(password) => self.begin_pap(now, &ask, password.to_vec()),
                     None => {
@@ -205,7 +205,7 @@ impl AaaServer {
         }
         self.counters.sessions += 1;
         let nonce = self.rng.next_u64();
-        self.sessions.insert(now, Session::new(ask.owner, ask.asker, nonce, name, ask.mtu, stage))
+        self.sessions.insert(now, Session::new(ask.owner, ask.asker, nonce, name, stage))
     }
 
     /// Forgets a session that led to nothing; whoever waits for its answer gets none.
@@ -222,18 +222,18 @@ impl AaaServer {
             let identifier = self.rng.next_u32() as u8;
             let token = self.open(now, ask, &[], Stage::Identity { identifier });
             self.out.clear();
-            session::identity_request(identifier, &mut self.out);
+            packet::emit(&mut self.out, packet::Code::Request, identifier, Type::IDENTITY, &[]);
             return self.challenge(now, token);
         }
-        let Some(name) = session::identity(packet) else {
+        let Some((name, identifier)) = session::identity(packet) else {
             self.counters.bad_eap += 1;
             return self.discard(now, ask.asker);
         };
         if name != ask.name {
-            let token = self.open(now, ask, name, Stage::Looking(Proof::Eap(Vec::new())));
-            return self.reject(now, token, Reason::NameMismatch, Some(packet[1]));
+            let token = self.open(now, ask, name, Stage::Looking(Proof::Eap(identifier)));
+            return self.reject(now, token, Reason::NameMismatch, Some(identifier));
         }
-        let token = self.open(now, ask, name, Stage::Looking(Proof::Eap(packet.to_vec())));
+        let token = self.open(now, ask, name, Stage::Looking(Proof::Eap(identifier)));
         self.look_up(now, token);
     }
 
@@ -268,14 +268,15 @@ impl AaaServer {
                 self.discard(now, ask.asker);
             }
             Stage::Identity { identifier } => {
-                let name = session::identity(packet).filter(|_| packet[1] == *identifier);
-                let Some(name) = name else {
+                let asked = *identifier;
+                let answer = session::identity(packet).filter(|(_, answered)| *answered == asked);
+                let Some((name, identifier)) = answer else {
                     self.counters.bad_eap += 1;
                     return self.discard(now, ask.asker);
                 };
                 session.name = name.to_vec();
                 session.asker = Some(ask.asker);
-                session.stage = Stage::Looking(Proof::Eap(packet.to_vec()));
+                session.stage = Stage::Looking(Proof::Eap(identifier));
                 self.sessions.touch(now, token);
                 self.look_up(now, token);
             }
@@ -308,7 +309,7 @@ impl AaaServer {
         let Stage::Looking(proof) = &mut session.stage else { return };
         let proof = core::mem::replace(proof, Proof::Pap(Vec::new()));
         let identifier = match &proof {
-            Proof::Eap(packet) => packet.get(1).copied(),
+            Proof::Eap(identifier) => Some(*identifier),
             Proof::Pap(_) => None,
         };
         let Some(user) = user else {
@@ -327,14 +328,18 @@ impl AaaServer {
                     self.reject(now, token, Reason::WrongCredentials, None);
                 }
             }
-            Proof::Eap(packet) => {
-                let backend = Backend::new(&self.config, &user, session.mtu, &mut self.rng);
-                let Some(backend) = backend else {
-                    return self.reject(now, token, Reason::NoMethod, identifier);
-                };
+            Proof::Eap(identifier) => {
+                let offers = session::offers(&self.config, &user);
+                if offers.is_empty() {
+                    return self.reject(now, token, Reason::NoMethod, Some(identifier));
+                }
+                let rng = SecureRng::from_seed(self.rng.array());
+                let wall = self.config.epoch + now.since(Instant::ZERO);
+                let mut eap = Box::new(Server::new(offers, identifier, rng, wall));
+                let step = session::step(&mut eap, &mut self.work, &mut self.out);
                 session.user = Some(user);
-                session.stage = Stage::Eap(backend);
-                self.advance(now, token, &packet);
+                session.stage = Stage::Eap(eap);
+                self.take_step(now, token, step, identifier);
             }
         }
     }
@@ -342,18 +347,24 @@ impl AaaServer {
     /// Gives the session's EAP server what its peer said.
     fn advance(&mut self, now: Instant, token: u64, packet: &[u8]) {
         let Some(session) = self.sessions.get_mut(token) else { return };
-        let Stage::Eap(backend) = &mut session.stage else { return };
-        self.out.clear();
-        match backend.receive(now, packet, &mut self.rng, &mut self.work, &mut self.out) {
+        let Stage::Eap(eap) = &mut session.stage else { return };
+        let step = if eap.handle(packet) {
+            session::step(eap, &mut self.work, &mut self.out)
+        } else {
+            Step::Ignored
+        };
+        self.take_step(now, token, step, packet.get(1).copied().unwrap_or_default());
+    }
+
+    /// Does what a session's EAP server said; `identifier` is that of the response that it was given.
+    fn take_step(&mut self, now: Instant, token: u64, step: Step, identifier: u8) {
+        match step {
             Step::Request => self.challenge(now, token),
             Step::Success(method, msk) => self.accept(now, token, method, Some(()), msk),
-            Step::Failure(reason) => {
-                let identifier = packet.get(1).copied();
-                self.reject(now, token, reason, identifier);
-            }
+            Step::Failure(reason) => self.reject(now, token, reason, Some(identifier)),
             Step::Ignored => {
                 self.counters.bad_eap += 1;
-                if let Some(asker) = session.asker.take() {
+                if let Some(asker) = self.sessions.get_mut(token).and_then(|s| s.asker.take()) {
                     self.discard(now, asker);
                 }
             }

@@ -16,8 +16,9 @@ pub use machine::AaaServer;
 use crate::users::{Method, User, Users};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::Duration;
+use usher_core::{Duration, WallTime};
 use usher_diameter::node::PeerId;
+use usher_eap::method::ServerOffer;
 
 /// Where users are looked up.
 #[derive(Clone, Debug)]
@@ -42,15 +43,20 @@ pub struct Config {
     pub users: UserSource,
     /// What is offered, the preferred method first. A peer's Nak chooses among the rest (RFC 3748 §5.3).
     pub methods: Vec<Method>,
+    /// The server's side of EAP-TLS, one for all sessions; without it that method is not offered.
+    pub tls: Option<Arc<dyn ServerOffer>>,
     /// How long an unfinished session may idle: its peer answers, or its user is found, within this.
     pub session_timeout: Duration,
+    /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
+    pub epoch: WallTime,
     /// How many unfinished sessions there may be; a new one beyond it pushes the one that idled longest
     /// out.
     pub max_half_open: usize,
 }
 
 impl Config {
-    /// Neither front, EAP-MD5 and PAP for these users, 30 s and 100,000 unfinished sessions.
+    /// Neither front, EAP-MD5 and PAP for these users, 30 s and 100,000 unfinished sessions, on the
+    /// first of January 2026.
     #[must_use]
     pub fn new(users: UserSource) -> Self {
         Self {
@@ -58,7 +64,9 @@ impl Config {
             diameter: None,
             users,
             methods: [Method::EapMd5, Method::Pap].into(),
+            tls: None,
             session_timeout: Duration::from_secs(30),
+            epoch: WallTime::from_unix_secs(1_767_225_600),
             max_half_open: 100_000,
         }
     }

@@ -7,7 +7,11 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{Instant, SecureRng, Work};
+use usher_core::Work;
+use usher_eap::method::md5::Password;
+use usher_eap::method::{Context, ServerMethod, ServerOffer};
+use usher_eap::packet::{Code, Packet, Type};
+use usher_eap::server::{Event, Server};
 
 pub(super) type Msk = [u8; 64];
 
@@ -25,8 +29,8 @@ pub(super) enum Owner {
 pub(super) enum Proof {
     /// The password.
     Pap(Vec<u8>),
-    /// The EAP-Response/Identity, with which the EAP server will begin.
-    Eap(Vec<u8>),
+    /// An EAP-Response/Identity of this identifier.
+    Eap(u8),
 }
 
 #[derive(Debug)]
@@ -36,7 +40,7 @@ pub(super) enum Stage {
     /// The user is being looked up.
     Looking(Proof),
     /// A method is under way.
-    Eap(Box<Backend>),
+    Eap(Box<Server>),
 }
 
 #[derive(Debug)]
@@ -47,99 +51,85 @@ pub(super) struct Session {
     /// What makes the session's State unguessable.
     pub(super) nonce: u64,
     pub(super) name: Vec<u8>,
-    pub(super) mtu: Option<u32>,
     pub(super) user: Option<Arc<User>>,
     pub(super) stage: Stage,
 }
 
 impl Session {
-    pub(super) fn new(
-        owner: Owner,
-        asker: Asker,
-        nonce: u64,
-        name: &[u8],
-        mtu: Option<u32>,
-        stage: Stage,
-    ) -> Self {
-        Self { owner, asker: Some(asker), nonce, name: name.to_vec(), mtu, user: None, stage }
+    pub(super) fn new(owner: Owner, asker: Asker, nonce: u64, name: &[u8], stage: Stage) -> Self {
+        Self { owner, asker: Some(asker), nonce, name: name.to_vec(), user: None, stage }
     }
 }
 
 /// Where a conversation stands after a packet.
 #[derive(Debug)]
 pub(super) enum Step {
+    /// It goes on with the request that was written.
     Request,
+    /// The peer is who it says; a Success was written.
     Success(Method, Option<Msk>),
+    /// It is not, or cannot show it.
     Failure(Reason),
+    /// The packet was none, or answers nothing that was asked.
     Ignored,
 }
 
+/// An offer that all sessions share.
 #[derive(Debug)]
-pub(super) struct Backend {
-    password: Vec<u8>,
-    challenge: [u8; 16],
-    identifier: Option<u8>,
+struct Shared(Arc<dyn ServerOffer>);
+
+impl ServerOffer for Shared {
+    fn kind(&self) -> Type {
+        self.0.kind()
+    }
+    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
+        self.0.begin(context)
+    }
 }
 
-impl Backend {
-    pub(super) fn new(
-        _config: &Config,
-        user: &User,
-        _mtu: Option<u32>,
-        rng: &mut SecureRng,
-    ) -> Option<Box<Self>> {
-        user.may_use(Method::EapMd5).then(|| {
-            Box::new(Self {
-                password: user.password.clone().unwrap_or_default(),
-                challenge: rng.array(),
-                identifier: None,
-            })
-        })
-    }
-    pub(super) fn receive(
-        &mut self,
-        _now: Instant,
-        packet: &[u8],
-        _rng: &mut SecureRng,
-        work: &mut VecDeque<Work>,
-        out: &mut Vec<u8>,
-    ) -> Step {
-        match self.identifier {
-            None => {
-                let id = packet[1].wrapping_add(1);
-                self.identifier = Some(id);
-                out.extend_from_slice(&[1, id, 0, 22, 4, 16]);
-                out.extend_from_slice(&self.challenge);
-                Step::Request
-            }
-            Some(id) => {
-                if packet.len() != 22 || packet[1] != id {
-                    return Step::Ignored;
-                }
-                work.push_back(Work { label: "eap.md5", units: 1 });
-                if usher_crypto::digest::md5(&[&[id], &self.password, &self.challenge]) == packet[6..] {
-                    out.extend_from_slice(&[3, id, 0, 4]);
-                    Step::Success(Method::EapMd5, None)
-                } else {
-                    Step::Failure(Reason::WrongCredentials)
+/// What of a server's offer may admit a user, the preferred method first.
+pub(super) fn offers(config: &Config, user: &User) -> Vec<Box<dyn ServerOffer>> {
+    let mut offers: Vec<Box<dyn ServerOffer>> = Vec::with_capacity(config.methods.len());
+    for &method in config.methods.iter().filter(|&&m| user.may_use(m)) {
+        match (method, &user.password) {
+            (Method::EapMd5, Some(password)) => offers.push(Box::new(Password::new(password))),
+            (Method::EapTls, _) => {
+                if let Some(tls) = &config.tls {
+                    offers.push(Box::new(Shared(tls.clone())));
                 }
             }
+            (Method::Pap | Method::EapMd5, _) => {}
         }
     }
+    offers
 }
 
-/// The identity that an EAP-Response/Identity gives (RFC 3748 §5.1).
-pub(super) fn identity(packet: &[u8]) -> Option<&[u8]> {
-    match packet {
-        [2, _, _, _, 1, name @ ..] => Some(name),
-        _ => None,
+/// What a server's automaton says after it was given something; its packet goes to `out`.
+pub(super) fn step(eap: &mut Server, work: &mut VecDeque<Work>, out: &mut Vec<u8>) -> Step {
+    while let Some(done) = eap.poll_work() {
+        work.push_back(done);
+    }
+    let sends = eap.poll_transmit(out);
+    match eap.poll_event() {
+        Some(Event::Success { method, keys }) => Step::Success(by_type(method), keys.map(|k| k.msk)),
+        Some(Event::Failure { method: None }) => Step::Failure(Reason::NoMethod),
+        Some(Event::Failure { method: Some(_) }) => Step::Failure(Reason::WrongCredentials),
+        None if sends => Step::Request,
+        None => Step::Ignored,
     }
 }
-/// An EAP-Request/Identity.
-pub(super) fn identity_request(identifier: u8, out: &mut Vec<u8>) {
-    out.extend_from_slice(&[1, identifier, 0, 5, 1]);
+
+fn by_type(kind: Type) -> Method {
+    if kind == Type::TLS { Method::EapTls } else { Method::EapMd5 }
 }
+
+/// The name that an EAP-Response/Identity gives (RFC 3748 §5.1), and its identifier.
+pub(super) fn identity(packet: &[u8]) -> Option<(&[u8], u8)> {
+    let p = Packet::parse(packet).ok()?;
+    (p.code() == Code::Response && p.kind() == Some(Type::IDENTITY)).then(|| (p.data(), p.identifier()))
+}
+
 /// An EAP-Failure in answer to the response of this identifier.
-pub(super) fn failure(identifier: u8) -> [u8; 4] {
+pub(super) const fn failure(identifier: u8) -> [u8; 4] {
     [4, identifier, 0, 4]
 }

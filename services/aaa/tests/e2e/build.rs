@@ -95,7 +95,7 @@ impl World {
         self.drain(Who::Station(i));
     }
     pub(crate) fn ask_in_by_password(&mut self, i: usize) {
-        self.ask_in(i, &user_name(i), Credentials::Password(PASSWORD.to_vec()));
+        self.ask_in(i, &user_name(i), Credentials::password(PASSWORD));
     }
     /// How each attempt ended, in the order of the stations.
     pub(crate) fn outcomes(&self) -> Vec<station::Event> {

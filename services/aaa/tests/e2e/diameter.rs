@@ -27,8 +27,8 @@ fn connected(stations: usize, servers: usize) -> World {
 fn a_password_lets_in_and_wrong_ones_do_not() {
     let mut w = connected(3, 1);
     w.ask_in_by_password(0);
-    w.ask_in(1, &user_name(1), Credentials::Password(b"wrong".to_vec()));
-    w.ask_in(2, b"nobody", Credentials::Password(PASSWORD.to_vec()));
+    w.ask_in(1, &user_name(1), Credentials::password(b"wrong"));
+    w.ask_in(2, b"nobody", Credentials::password(PASSWORD));
     w.run_until(2);
     assert_eq!(w.outcomes(), [IN, station::Event::Failure, station::Event::Failure]);
     let admitted = w.nas_events.iter().find_map(|(_, _, e)| match e {
@@ -103,7 +103,7 @@ fn hundreds_of_sessions_share_one_connection() {
     let mut w = connected(n, 1);
     for i in 0..n {
         if i % 3 == 0 {
-            w.ask_in(i, &user_name(i), Credentials::Password(b"wrong".to_vec()));
+            w.ask_in(i, &user_name(i), Credentials::password(b"wrong"));
         } else {
             w.ask_in_by_password(i);
         }

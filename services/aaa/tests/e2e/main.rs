@@ -2,6 +2,7 @@
 
 mod build;
 mod diameter;
+mod keyed;
 mod password;
 mod radius_md5;
 mod world;

@@ -28,15 +28,14 @@ enum What {
 
 /// What a test may see of a packet before it is delivered.
 #[derive(Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct Seen {
     pub(crate) from: Who,
     pub(crate) to: Who,
     /// Its number among all datagrams, frames or stream writes of this run, from 0.
     pub(crate) number: usize,
-    pub(crate) bytes: &'a [u8],
 }
 
-type Filter = Box<dyn FnMut(&Seen<'_>) -> bool>;
+type Filter = Box<dyn FnMut(&Seen) -> bool>;
 
 pub(crate) struct World {
     pub(crate) now: Instant,
@@ -109,11 +108,7 @@ impl World {
         self.queue.insert((self.now + self.delay, self.order), (to, what));
     }
     fn offer(&mut self, from: Who, to: Who, what: What) {
-        let bytes: &[u8] = match &what {
-            What::Datagram(_, b) | What::Frame(b) | What::Data(_, b) => b,
-            What::Connected(..) | What::Closed(..) => &[],
-        };
-        let seen = Seen { from, to, number: self.sent, bytes };
+        let seen = Seen { from, to, number: self.sent };
         self.sent += 1;
         if (self.passes)(&seen) && !self.is_off(to) {
             self.post(to, what);

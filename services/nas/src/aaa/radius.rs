@@ -40,6 +40,9 @@ impl RadiusAaa {
     }
 
     pub(crate) fn ask(&mut self, now: Instant, nas: &NasIdentity, ask: &Ask<'_>) -> Result<(), CommandError> {
+        if ask.name.is_empty() {
+            return Err(CommandError::Invalid("a User-Name has at least one octet"));
+        }
         let mut attributes = core::mem::take(&mut self.spare);
         attributes.clear();
         let filled = fill(&mut attributes, nas, ask);

@@ -1,17 +1,19 @@
 //! The authenticator's machine.
 
 use super::ports::{Ports, Status};
-use super::session::{Heard, Session};
+use super::session::{Session, identity};
 use super::{Command, Config, Counters, EndCause, Event, FailReason};
 use crate::aaa::{AaaClient, Answer, Ask, ConfigError, Facts, Failure};
-use crate::frame::{self, PacketType};
+use crate::frame;
 use crate::station_id::StationId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::collections::hash_state;
 use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
-use usher_core::{CommandError, Input, Instant, Machine, PortId, SecureRng, Transmit, Work};
+use usher_core::{CommandError, Duration, Input, Instant, Machine, PortId, SecureRng, Transmit, Work};
+use usher_eap::authenticator::{Answer as Verdict, Authenticator as Conversation, End};
+use usher_eap::eapol::PacketType;
 
 /// How many frame buffers are kept for reuse.
 const SPARE: usize = 32;
@@ -117,21 +119,22 @@ impl Authenticator {
         }
         self.counters.sessions += 1;
         let first = self.rng.next_u32() as u8;
-        let token = self.sessions.insert(now, Session::new(station, first));
-        self.ports.set(station, Status::Running(token));
-        match identity {
+        let policy = self.config.retransmission;
+        // Without retransmission the sessions' order of age keeps the station's time.
+        let patience = Duration::MAX;
+        let session = match identity {
             None => {
-                let Some(session) = self.sessions.get_mut(token) else { return Ok(()) };
-                session.begin();
-                self.send_request(now, token);
+                let eap = Conversation::new(first, policy, patience, now);
+                Session::new(station, Vec::new(), eap)
             }
             Some(name) => {
-                let Some(session) = self.sessions.get_mut(token) else { return Ok(()) };
-                self.eap.clear();
-                session.begin_as(&name, &mut self.eap);
-                self.ask(now, token);
+                let eap = Conversation::with_identity(&name, first, policy, patience, now);
+                Session::new(station, name, eap)
             }
-        }
+        };
+        let token = self.sessions.insert(now, session);
+        self.ports.set(station, Status::Running(token));
+        self.pump(now, token);
         Ok(())
     }
 
@@ -147,43 +150,45 @@ impl Authenticator {
         Some(session)
     }
 
-    /// Asks the AAA server what to do with the packet in `self.eap`.
-    fn ask(&mut self, now: Instant, token: u64) {
+    /// Takes out what a session's automaton wants: a question asked, a packet sent, its timer armed.
+    fn pump(&mut self, now: Instant, token: u64) {
         let Some(session) = self.sessions.get_mut(token) else { return };
-        session.asking = true;
-        if let Some(at) = session.resend_at.take() {
-            self.resend.remove(at, token);
+        let mut refused = false;
+        if let Some(response) = session.eap.poll_aaa() {
+            if session.rounds == 0 && session.name.is_empty() {
+                session.name = identity(response);
+            }
+            let ask = Ask {
+                token,
+                name: &session.name,
+                port: session.station.nas_port(),
+                calling: session.station.mac(),
+                note: &session.note,
+                eap: response,
+            };
+            session.asking = self.aaa.ask(now, &self.config.nas, &ask).is_ok();
+            session.rounds = session.rounds.saturating_add(1);
+            refused = !session.asking;
         }
-        let ask = Ask {
-            token,
-            name: &session.name,
-            port: session.station.nas_port(),
-            calling: session.station.mac(),
-            note: &session.note,
-            eap: &self.eap,
-        };
-        match self.aaa.ask(now, &self.config.nas, &ask) {
-            Ok(()) => session.rounds = session.rounds.saturating_add(1),
-            Err(_) => {
-                session.asking = false;
-                self.fail(now, token, FailReason::AaaUnavailable);
+        if let Some(packet) = session.eap.poll_transmit() {
+            let station = session.station;
+            send(&mut self.frames, &mut self.spare, &mut self.events, &self.config, station, packet);
+        }
+        if self.config.retransmission.is_some() {
+            let due = session.eap.poll_timeout();
+            if due != session.resend_at {
+                if let Some(at) = session.resend_at {
+                    self.resend.remove(at, token);
+                }
+                if let Some(at) = due {
+                    self.resend.insert(at, token);
+                }
+                session.resend_at = due;
             }
         }
-    }
-
-    /// Sends the session's current request to its station, and arms its retransmission.
-    fn send_request(&mut self, now: Instant, token: u64) {
-        let Some(session) = self.sessions.get_mut(token) else { return };
-        if let Some(policy) = self.config.retransmission {
-            let at = now + session.next_wait(&policy);
-            if let Some(before) = session.resend_at.replace(at) {
-                self.resend.remove(before, token);
-            }
-            self.resend.insert(at, token);
+        if refused {
+            self.fail(now, token, FailReason::AaaUnavailable);
         }
-        let station = session.station;
-        let packet = session.request();
-        send(&mut self.frames, &mut self.spare, &mut self.events, &self.config, station, packet);
     }
 
     fn hear(&mut self, now: Instant, station: StationId, packet: &[u8]) -> Result<(), CommandError> {
@@ -192,14 +197,11 @@ impl Authenticator {
             return Err(CommandError::UnknownToken);
         };
         let Some(session) = self.sessions.get_mut(token) else { return Ok(()) };
-        match session.hear(packet) {
-            Heard::Nothing => self.counters.bad_eap += 1,
-            Heard::Answer => {
-                self.sessions.touch(now, token);
-                self.eap.clear();
-                self.eap.extend_from_slice(packet);
-                self.ask(now, token);
-            }
+        if session.eap.handle(now, packet) {
+            self.sessions.touch(now, token);
+            self.pump(now, token);
+        } else {
+            self.counters.bad_eap += 1;
         }
         Ok(())
     }
@@ -234,18 +236,26 @@ impl Authenticator {
         let Some(session) = self.sessions.get_mut(token) else { return };
         session.asking = false;
         core::mem::swap(&mut session.note, &mut self.note);
-        if session.challenge(&mut self.eap) {
+        if session.challenge(now, &self.eap) {
             self.sessions.touch(now, token);
-            self.send_request(now, token);
+            self.pump(now, token);
         } else {
             self.fail(now, token, FailReason::AaaProtocol);
         }
     }
 
+    /// Gives a session the AAA server's verdict, sends the station what follows from it, and ends it.
+    fn conclude(&mut self, now: Instant, token: u64, success: bool) -> Option<Session> {
+        let session = self.sessions.get_mut(token)?;
+        session.asking = false;
+        let verdict = if success { Verdict::Success(&self.eap) } else { Verdict::Failure(&self.eap) };
+        session.eap.answer(now, verdict);
+        self.pump(now, token);
+        self.sessions.remove(token)
+    }
+
     fn accepted(&mut self, now: Instant, token: u64, msk: Option<[u8; 64]>, facts: Facts) {
-        let Some(mut session) = self.sessions.remove(token) else { return };
-        session.conclude(true, &mut self.eap);
-        self.send_verdict(&session);
+        let Some(session) = self.conclude(now, token, true) else { return };
         self.counters.authenticated += 1;
         let until = facts.session_timeout.map(|t| now + t);
         self.remember(session.station, Status::In(until));
@@ -258,19 +268,17 @@ impl Authenticator {
     }
 
     fn rejected(&mut self, now: Instant, token: u64) {
-        let Some(mut session) = self.sessions.remove(token) else { return };
-        session.conclude(false, &mut self.eap);
-        self.send_verdict(&session);
+        let Some(session) = self.conclude(now, token, false) else { return };
         self.counters.rejected += 1;
         self.turned_away(now, session.station);
         self.events.push_back(Event::Rejected { station: session.station, name: session.name });
     }
 
     fn fail(&mut self, now: Instant, token: u64, reason: FailReason) {
-        let Some(mut session) = self.drop_session(now, token) else { return };
-        self.eap.clear();
-        session.conclude(false, &mut self.eap);
-        self.send_verdict(&session);
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        session.give_up(now, reason);
+        self.pump(now, token);
+        let Some(session) = self.drop_session(now, token) else { return };
         let count = match reason {
             FailReason::StationTimeout => &mut self.counters.station_timeouts,
             FailReason::AaaTimeout => &mut self.counters.aaa_timeouts,
@@ -280,10 +288,6 @@ impl Authenticator {
         *count += 1;
         self.turned_away(now, session.station);
         self.events.push_back(Event::Failed { station: session.station, reason });
-    }
-
-    fn send_verdict(&mut self, session: &Session) {
-        send(&mut self.frames, &mut self.spare, &mut self.events, &self.config, session.station, &self.eap);
     }
 
     fn turned_away(&mut self, now: Instant, station: StationId) {
@@ -329,7 +333,7 @@ impl Authenticator {
         let station = StationId::Frame { port, mac: received.source };
         // What is refused here is counted there.
         let _ = match received.kind {
-            PacketType::Eap => self.hear(now, station, received.body),
+            PacketType::EapPacket => self.hear(now, station, received.body),
             PacketType::Start => self.begin(now, station, None),
             PacketType::Logoff => {
                 if let Some(Status::In(_)) = self.forget(now, station) {
@@ -348,13 +352,13 @@ impl Authenticator {
         while let Some((_, token)) = self.resend.pop_due(now) {
             let Some(session) = self.sessions.get_mut(token) else { continue };
             session.resend_at = None;
-            let Some(policy) = self.config.retransmission else { continue };
-            if session.resent >= policy.count {
+            let before = session.eap.retransmissions();
+            session.eap.handle_timeout(now);
+            if session.eap.poll_end() == Some(End::PeerTimeout) {
                 self.fail(now, token, FailReason::StationTimeout);
             } else {
-                session.resent += 1;
-                self.counters.retransmissions += 1;
-                self.send_request(now, token);
+                self.counters.retransmissions += u64::from(session.eap.retransmissions() > before);
+                self.pump(now, token);
             }
         }
         while let Some((token, since)) = self.sessions.oldest() {
@@ -389,7 +393,7 @@ fn send(
         StationId::Host(_) => events.push_back(Event::EapToStation { station, packet: packet.to_vec() }),
         StationId::Frame { port, mac } => {
             let mut buf = spare.pop().unwrap_or_default();
-            frame::emit(&mut buf, mac, config.mac, PacketType::Eap, packet);
+            frame::emit(&mut buf, mac, config.mac, PacketType::EapPacket, packet);
             frames.push_back((port, buf));
         }
     }

@@ -12,6 +12,7 @@ mod ports;
 mod session;
 
 pub use machine::Authenticator;
+pub use usher_eap::authenticator::Retransmission;
 
 use crate::aaa::{AaaConfig, Facts, NasIdentity};
 use crate::station_id::{MacAddress, StationId};
@@ -40,24 +41,6 @@ pub struct Config {
     pub max_sessions: usize,
     /// Stations reached by frames that are remembered after their session, let in or turned away.
     pub max_remembered: usize,
-}
-
-/// When a request to a station is sent again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retransmission {
-    /// The first wait; each further one is twice as long.
-    pub initial: Duration,
-    /// The longest wait.
-    pub max: Duration,
-    /// How often one request is sent again at most; then the station is given up. RFC 3748 §4.3: 3 to 5.
-    pub count: u32,
-}
-
-impl Default for Retransmission {
-    /// After 3 s, 6 s, 12 s, … up to 20 s; four times.
-    fn default() -> Self {
-        Self { initial: Duration::from_secs(3), max: Duration::from_secs(20), count: 4 }
-    }
 }
 
 impl Config {

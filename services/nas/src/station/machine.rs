@@ -1,11 +1,13 @@
 //! The station's machine.
 
-use super::peer::{Peer, Step};
 use super::{Command, Config, Counters, Credentials, Event};
-use crate::frame::{self, PacketType};
+use crate::frame;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_eap::eapol::PacketType;
+use usher_eap::peer::{self, Peer};
 
 /// Where an attempt stands.
 #[derive(Debug)]
@@ -13,9 +15,9 @@ enum State {
     /// There is none.
     Idle,
     /// EAPOL-Start was said this often; nobody has answered.
-    Connecting { said: u32, peer: Peer },
+    Connecting { said: u32, peer: Box<Peer> },
     /// In conversation.
-    Talking(Peer),
+    Talking(Box<Peer>),
 }
 
 /// A station; see the [module](super).
@@ -64,7 +66,14 @@ impl Station {
     }
 
     fn authenticate(&mut self, now: Instant, identity: Vec<u8>, credentials: Credentials) {
-        let peer = Peer::new(identity, credentials, &mut self.rng);
+        let config = peer::Config {
+            identity,
+            methods: credentials.0,
+            // The station keeps its own time.
+            timeout: Duration::MAX,
+            wall: self.config.epoch + now.since(Instant::ZERO),
+        };
+        let peer = Box::new(Peer::new(config, SecureRng::from_seed(self.rng.array()), now));
         self.counters.attempts += 1;
         self.state = State::Connecting { said: 1, peer };
         self.say(PacketType::Start, &[]);
@@ -92,7 +101,7 @@ impl Station {
             self.counters.not_for_us += 1;
             return;
         }
-        if received.kind != PacketType::Eap {
+        if received.kind != PacketType::EapPacket {
             self.counters.unknown_eapol += 1;
             return;
         }
@@ -104,23 +113,33 @@ impl Station {
             self.counters.bad_eap += 1;
             return;
         };
+        if !peer.handle(now, packet) {
+            self.counters.bad_eap += 1;
+            return;
+        }
+        while let Some(work) = peer.poll_work() {
+            self.work.push_back(work);
+        }
         let mut out = core::mem::take(&mut self.out);
-        out.clear();
-        match peer.receive(now, packet, &mut self.work, &mut out) {
-            Step::Ignored => self.counters.bad_eap += 1,
-            step @ (Step::Respond | Step::Repeat) => {
-                self.counters.repeated_requests += u64::from(step == Step::Repeat);
-                self.state = match core::mem::replace(&mut self.state, State::Idle) {
-                    State::Connecting { peer, .. } => State::Talking(peer),
-                    talking => talking,
-                };
-                self.say(PacketType::Eap, &out);
-                self.wait(now, self.config.auth_timeout);
-            }
-            Step::Success(msk) => self.end(Event::Success { msk }),
-            Step::Failure => self.end(Event::Failure),
+        let responds = peer.poll_transmit(&mut out);
+        let end = peer.poll_event();
+        if responds {
+            self.state = match core::mem::replace(&mut self.state, State::Idle) {
+                State::Connecting { peer, .. } => State::Talking(peer),
+                other => other,
+            };
+            self.say(PacketType::EapPacket, &out);
+            self.wait(now, self.config.auth_timeout);
         }
         self.out = out;
+        match end {
+            None => {}
+            Some(peer::Event::Success { keys }) => {
+                self.end(Event::Success { msk: keys.map(|k| k.msk) });
+            }
+            Some(peer::Event::Failure) => self.end(Event::Failure),
+            Some(peer::Event::Timeout) => self.end(Event::Timeout),
+        }
     }
 
     fn expire(&mut self, now: Instant) {

@@ -1,14 +1,17 @@
 //! The station (supplicant, IEEE 802.1X; peer, RFC 3748, RFC 4137 §4): asks to be let in over EAPOL.
 
 mod machine;
-mod peer;
 
 pub use machine::Station;
 
 use crate::frame::PAE_GROUP;
 use crate::station_id::MacAddress;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{Duration, PortId};
+use usher_core::{Duration, PortId, WallTime};
+use usher_eap::method::PeerOffer;
+use usher_eap::method::md5::Password;
 
 /// What a station is made of.
 #[derive(Clone, Debug)]
@@ -25,11 +28,13 @@ pub struct Config {
     pub max_start: u32,
     /// How long it waits for the next packet once a conversation has begun.
     pub auth_timeout: Duration,
+    /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
+    pub epoch: WallTime,
 }
 
 impl Config {
     /// A station on a wire: EAPOL-Start every 30 s, three times; 60 s of patience with an authenticator
-    /// that fell silent.
+    /// that fell silent; on the first of January 2026.
     #[must_use]
     pub const fn new(mac: MacAddress) -> Self {
         Self {
@@ -39,23 +44,26 @@ impl Config {
             start_period: Duration::from_secs(30),
             max_start: 3,
             auth_timeout: Duration::from_secs(60),
+            epoch: WallTime::from_unix_secs(1_767_225_600),
         }
     }
 }
 
-/// What a station proves itself with.
-#[derive(Clone)]
-pub enum Credentials {
-    /// A password, by EAP-MD5.
-    Password(Vec<u8>),
-}
+/// What a station proves itself with: the methods it can do, the preferred one first. Clones share one
+/// copy.
+#[derive(Clone, Debug)]
+pub struct Credentials(pub Arc<[Box<dyn PeerOffer>]>);
 
-impl core::fmt::Debug for Credentials {
-    /// Their kind.
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Password(_) => "Password(..)",
-        })
+impl Credentials {
+    /// A password, by EAP-MD5.
+    #[must_use]
+    pub fn password(password: &[u8]) -> Self {
+        Self::method(Password::new(password))
+    }
+    /// One method.
+    #[must_use]
+    pub fn method(offer: impl PeerOffer + 'static) -> Self {
+        Self(Arc::new([Box::new(offer)]))
     }
 }
 
@@ -111,8 +119,6 @@ usher_core::counters! {
         timeouts,
         /// EAPOL-Start sent again.
         starts_repeated,
-        /// EAP requests that came again, and were answered as before.
-        repeated_requests,
         /// Dropped: frames too short for Ethernet or EAPOL, or for what they say.
         malformed,
         /// Dropped: frames that are not EAPOL, or not for this station.
