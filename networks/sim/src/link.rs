@@ -127,7 +127,7 @@ impl Direction {
 
     /// Sends a packet, which is gone from the pool if it will not arrive; answers the time for which an
     /// arrival event is to be put in the queue, if one is needed beyond those already there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, now: Instant, packet: PacketRef, pool: &mut Pool) -> Option<Instant> {
         let p = &pool[packet].packet;
         let frame = matches!(p.body, Body::Frame(_));

@@ -116,11 +116,13 @@ impl<T: Copy> EventQueue<T> {
                 self.split(level, digit);
                 continue;
             }
-            if bucket.len() == 1 {
-                bucket.clear();
-                self.vacate(level, digit);
-            } else {
+            if first + 1 < bucket.len() {
                 bucket.remove(first);
+            } else {
+                bucket.pop();
+                if bucket.is_empty() {
+                    self.vacate(level, digit);
+                }
             }
             self.len -= 1;
             return Some((Instant::from_nanos(at), event));

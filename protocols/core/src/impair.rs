@@ -211,6 +211,7 @@ impl Channel {
     }
 
     /// Queues a packet behind those that wait; false when there is no room.
+    #[inline(never)]
     fn wait(&mut self, now: Instant, bytes: u32) -> bool {
         if self.limit == QueueLimit::Unlimited {
             return true;
@@ -232,7 +233,7 @@ impl Channel {
 
     /// Offers a packet of `bytes` (all headers that take time on the medium included) at `now`.
     /// Times of successive calls must not go back.
-    #[inline]
+    #[inline(always)]
     pub fn offer(&mut self, now: Instant, bytes: u32) -> Fate {
         let departs = if matches!(self.pace, Pace::Instant) {
             now

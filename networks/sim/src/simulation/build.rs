@@ -10,6 +10,7 @@ use crate::packet::Pool;
 use crate::queue::EventQueue;
 use crate::tcp;
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::impair::ChannelConfig;
@@ -113,12 +114,13 @@ impl<A: Application> Builder<A> {
             app,
             host,
             tcp: tcp.unwrap_or_else(|| self.default_tcp.clone()),
+            queues: self.hosts[host.0 as usize].cpu.is_some(),
             read_rate: None,
             sockets: Vec::new(),
             outgoing: Default::default(),
             incoming: Default::default(),
-            deadline: None,
-            armed: None,
+            deadline: Instant::FAR_FUTURE,
+            armed: Instant::FAR_FUTURE,
         });
         (self.apps.len() - 1) as u32
     }
@@ -154,7 +156,7 @@ impl<A: Application> Builder<A> {
 
     /// Makes an application a slow reader of its connections, at this many bytes per second each.
     pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64) {
-        self.apps[app as usize].read_rate = Some(bytes_per_second.max(1));
+        self.apps[app as usize].read_rate = NonZeroU64::new(bytes_per_second.max(1));
     }
 
     /// Gives an application the frames that arrive at its host.

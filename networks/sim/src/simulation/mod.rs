@@ -17,6 +17,7 @@ use crate::queue::EventQueue;
 use crate::reassembly::Reassembly;
 use crate::tcp;
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use usher_core::collections::HashMap;
 use usher_core::{ConnId, Instant, Rng, Work};
@@ -66,14 +67,18 @@ struct AppSlot<A> {
     app: A,
     host: HostId,
     tcp: Arc<tcp::Config>,
+    /// Its host has a processor.
+    queues: bool,
     /// Bytes per second that it reads of each connection; `None` reads all at once.
-    read_rate: Option<u64>,
+    read_rate: Option<NonZeroU64>,
     /// Local port of each socket; 0 is not bound.
     sockets: Vec<u16>,
     outgoing: ConnTable,
     incoming: ConnTable,
-    deadline: Option<Instant>,
-    armed: Option<Instant>,
+    /// When its timer is due, and the time of the one valid event for it in the event queue, which may be
+    /// earlier; far future for none.
+    deadline: Instant,
+    armed: Instant,
 }
 
 const NONE: u32 = u32::MAX;
@@ -133,7 +138,8 @@ struct Conn {
     key: FourTuple,
     /// Where the other end was when a segment last came from it: a guess that saves a look-up.
     peer: u32,
-    armed: Option<Instant>,
+    /// The time of the one valid timer event in the event queue; far future for none.
+    armed: Instant,
     /// The application knows of it and has not been told that it is over.
     attached: bool,
     /// Bytes that a slow application is reading.

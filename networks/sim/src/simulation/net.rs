@@ -43,7 +43,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     /// Sends a packet from `host`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send(&mut self, host: HostId, packet: Packet) {
         let to_itself = packet.dst == host;
         let packet = self.pool.put(packet);
@@ -56,7 +56,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     /// Sends or forwards a packet from `host` on its way to another.
-    #[inline]
+    #[inline(never)]
     fn route(&mut self, host: HostId, packet: PacketRef) {
         let p = &self.pool[packet].packet;
         let direction = match &self.hosts[host.0 as usize].route {
@@ -77,7 +77,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn transmit(&mut self, index: u32, packet: PacketRef) {
         if let Some(interface) = self.directions[index as usize].tap_out {
             self.tap(index, interface, true, packet);

@@ -41,39 +41,43 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline]
     fn app_timer(&mut self, app: u32) {
         let slot = &mut self.apps[app as usize];
-        if slot.armed != Some(self.now) {
+        if slot.armed != self.now {
             return;
         }
-        slot.armed = None;
-        match slot.deadline {
-            Some(at) if at <= self.now => {
-                slot.deadline = None;
-                self.deliver(app, Delivery::Timer);
-            }
-            Some(at) => {
-                slot.armed = Some(at);
-                self.queue.push(at, Event::App(app));
-            }
-            None => {}
+        if slot.deadline <= self.now {
+            slot.armed = Instant::FAR_FUTURE;
+            slot.deadline = Instant::FAR_FUTURE;
+            self.deliver(app, Delivery::Timer);
+            return;
+        }
+        slot.armed = slot.deadline;
+        if slot.deadline != Instant::FAR_FUTURE {
+            self.queue.push(slot.deadline, Event::App(app));
         }
     }
 
     /// Hands something to an application: at once, or when its host's processor gets to it.
     pub(super) fn deliver(&mut self, app: u32, delivery: Delivery) {
-        let host = self.apps[app as usize].host;
-        if let Some(cpu) = &mut self.hosts[host.0 as usize].cpu {
-            if !cpu.has_free_core() {
-                cpu.enqueue(self.now, app, delivery);
-                return;
-            }
-            self.process(host, app, delivery);
+        let slot = &mut self.apps[app as usize];
+        if slot.queues {
+            self.deliver_to_processor(app, delivery);
             return;
         }
         let mut ops = self.spare_ops.pop().unwrap_or_default();
         let mut ctx = Context { now: self.now, ops: &mut ops, work: &mut self.work };
-        self.apps[app as usize].app.handle(&mut ctx, delivery);
+        slot.app.handle(&mut ctx, delivery);
         self.work.clear();
         self.execute_all(app, ops);
+    }
+
+    fn deliver_to_processor(&mut self, app: u32, delivery: Delivery) {
+        let host = self.apps[app as usize].host;
+        let Some(cpu) = &mut self.hosts[host.0 as usize].cpu else { return };
+        if cpu.has_free_core() {
+            self.process(host, app, delivery);
+        } else {
+            cpu.enqueue(self.now, app, delivery);
+        }
     }
 
     /// Lets a free core of the host handle a delivery; the outputs wait until its work is done.
@@ -121,7 +125,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn execute_all(&mut self, app: u32, mut ops: Vec<Op<A::Report>>) {
         for op in ops.drain(..) {
             self.execute(app, op);
@@ -129,7 +133,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         self.spare_ops.push(ops);
     }
 
-    #[inline]
+    #[inline(always)]
     fn execute(&mut self, app: u32, op: Op<A::Report>) {
         match op {
             Op::Datagram { socket, to, port, payload } => self.send_datagram(app, socket, to, port, payload),
@@ -147,11 +151,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline]
     fn set_timer(&mut self, app: u32, at: Option<Instant>) {
         let slot = &mut self.apps[app as usize];
-        slot.deadline = at;
-        if let Some(at) = at.map(|at| at.max(self.now))
-            && slot.armed.is_none_or(|armed| at < armed)
-        {
-            slot.armed = Some(at);
+        slot.deadline = at.unwrap_or(Instant::FAR_FUTURE);
+        let at = slot.deadline.max(self.now);
+        if at < slot.armed {
+            slot.armed = at;
             self.queue.push(at, Event::App(app));
         }
     }

@@ -5,7 +5,7 @@ use crate::addr::HostId;
 use crate::app::{Application, Delivery, Observer, StreamDelivery};
 use crate::packet::{Body, Packet, PacketRef, Payload};
 use crate::tcp::{self, Connection, Flags, Segment};
-use usher_core::{CloseReason, ConnId, Duration};
+use usher_core::{CloseReason, ConnId, Duration, Instant};
 
 impl TcpTotals {
     pub(super) fn add(&mut self, c: &Connection) {
@@ -34,7 +34,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             id,
             key,
             peer: super::NONE,
-            armed: None,
+            armed: Instant::FAR_FUTURE,
             attached: true,
             reading: 0,
         });
@@ -112,10 +112,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline]
     pub(super) fn tcp_timer(&mut self, index: u32) {
         let conn = &mut self.conns[index as usize];
-        if conn.armed != Some(self.now) {
+        if conn.armed != self.now {
             return;
         }
-        conn.armed = None;
+        conn.armed = Instant::FAR_FUTURE;
         if conn.tcp.poll_timeout().is_some_and(|at| at <= self.now) {
             conn.tcp.handle_timeout(self.now);
             self.settle(index);
@@ -159,7 +159,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 id,
                 key,
                 peer: super::NONE,
-                armed: None,
+                armed: Instant::FAR_FUTURE,
                 attached: true,
                 reading: 0,
             });
@@ -203,9 +203,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
         self.flush(index);
         let conn = &mut self.conns[index as usize];
-        if let Some(rate) = self.apps[conn.app as usize].read_rate
+        if conn.tcp.bytes_unread() > 0
             && conn.reading == 0
-            && conn.tcp.bytes_unread() > 0
+            && let Some(rate) = self.apps[conn.app as usize].read_rate
         {
             conn.reading = conn.tcp.bytes_unread().min(conn.tcp.mss());
             let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / rate);
@@ -235,7 +235,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
         self.closed_totals.add(&conn.tcp);
         self.tuples.remove(&conn.key);
-        conn.armed = None;
+        conn.armed = Instant::FAR_FUTURE;
         if std::mem::take(&mut conn.attached) {
             let (app, id) = (conn.app, conn.id);
             self.apps[app as usize].set_conn(id, super::NONE);
@@ -243,15 +243,21 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         self.free_conns.push(index);
     }
 
-    #[inline]
+    #[inline(always)]
     fn flush(&mut self, index: u32) {
+        if self.conns[index as usize].tcp.has_output() {
+            self.send_segments(index);
+        }
+    }
+
+    fn send_segments(&mut self, index: u32) {
         while let Some(segment) = self.conns[index as usize].tcp.poll_transmit(self.now) {
             let Conn { key, peer, .. } = self.conns[index as usize];
             self.send_segment(key, peer, index, segment);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_segment(&mut self, key: FourTuple, conn: u32, from_conn: u32, segment: Segment) {
         let len = self.version.header_len() + segment.header_len() + segment.len;
         let ident = self.next_ident(key.local);
@@ -264,9 +270,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     fn arm_tcp(&mut self, index: u32) {
         let conn = &mut self.conns[index as usize];
         if let Some(at) = conn.tcp.poll_timeout().map(|at| at.max(self.now))
-            && conn.armed.is_none_or(|armed| at < armed)
+            && at < conn.armed
         {
-            conn.armed = Some(at);
+            conn.armed = at;
             self.queue.push(at, Event::Tcp(index));
         }
     }

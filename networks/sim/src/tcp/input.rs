@@ -302,7 +302,7 @@ impl Connection {
     }
 
     /// Puts in-order data where the application reads it.
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         if data.is_some() || self.chunks.is_some() {
             self.keep_chunk(len, data);
@@ -310,6 +310,7 @@ impl Connection {
         self.unread += len;
     }
 
+    #[cold]
     fn keep_chunk(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         let unread = self.unread;
         let chunks = self.chunks.get_or_insert_with(|| {

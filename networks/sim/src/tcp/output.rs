@@ -7,6 +7,13 @@ use super::{Recovery, seq};
 use usher_core::Instant;
 
 impl Connection {
+    /// False where [`poll_transmit`](Self::poll_transmit) has nothing to give; the cheaper question.
+    #[inline]
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.wake
+    }
+
     /// The next segment to send; poll until `None`.
     #[inline]
     #[must_use]

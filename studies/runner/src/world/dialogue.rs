@@ -27,7 +27,8 @@ pub(super) type Script = Rc<RefCell<BTreeMap<HostId, VecDeque<u32>>>>;
 #[derive(Debug)]
 pub(super) struct Rules {
     transport: DialogueTransport,
-    connection: Connection,
+    /// Dialogues share one connection, which is TCP.
+    persistent: bool,
     /// Request and answer bytes of each round, repetitions written out.
     rounds: Vec<(u32, u32)>,
     uniform: bool,
@@ -46,7 +47,7 @@ impl Rules {
         let rounds = once.repeat(d.repeat.get() as usize);
         Rc::new(Self {
             transport: d.transport,
-            connection: d.connection,
+            persistent: d.transport == DialogueTransport::Tcp && d.connection == Connection::Persistent,
             uniform: rounds.windows(2).all(|w| w[0] == w[1]),
             rounds,
             turnaround: d.turnaround.clone(),
@@ -62,7 +63,7 @@ impl Rules {
     }
 
     fn scripted(&self) -> bool {
-        !self.uniform && self.connection == Connection::Persistent
+        !self.uniform && self.persistent
     }
 }
 
@@ -141,7 +142,7 @@ impl Client {
     }
 
     fn persistent(&self) -> bool {
-        self.rules.transport == DialogueTransport::Tcp && self.rules.connection == Connection::Persistent
+        self.rules.persistent
     }
 
     fn get(&mut self, id: u64) -> Option<&mut Dialogue> {
@@ -170,7 +171,11 @@ impl Client {
             // The front is the oldest that has not ended: what has ended leaves the front at once.
             self.dialogues.front()?.as_ref().map(|d| d.began + after)
         });
-        [self.arrivals.next(), self.due.next(), give_up, self.reconnect_at].into_iter().flatten().min()
+        let or = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        or(or(self.arrivals.next(), self.due.next()), or(give_up, self.reconnect_at))
     }
 
     fn timer(&mut self, ctx: &mut Context<'_, Report>) {
@@ -217,10 +222,8 @@ impl Client {
 
     /// Sends the request of a dialogue's present round.
     fn request(&mut self, ctx: &mut Context<'_, Report>, id: u64) {
-        let rules = self.rules.clone();
-        let persistent = self.persistent();
-        let (server, connected, connections) = (self.server, self.connected, self.connections);
-        let Some(d) = self.get(id) else { return };
+        let rules = &*self.rules;
+        let Some(Some(d)) = self.dialogues.get_mut(id.wrapping_sub(self.first) as usize) else { return };
         d.due = None;
         let (bytes, answer) = rules.rounds[d.round as usize];
         let round = d.round;
@@ -240,11 +243,11 @@ impl Client {
                     d.due = Some(at);
                     self.due.insert(at, id);
                 }
-                ctx.send_datagram(0, server, PORT, header(id, round, bytes));
+                ctx.send_datagram(0, self.server, PORT, header(id, round, bytes));
             }
-            DialogueTransport::Tcp if persistent => {
+            DialogueTransport::Tcp if rules.persistent => {
                 // Without a connection it waits for the next one.
-                if !connected {
+                if !self.connected {
                     return;
                 }
                 d.sent = 1;
@@ -254,17 +257,17 @@ impl Client {
                 {
                     script.push_back(round);
                 }
-                ctx.write(ConnId::outgoing(connections), Payload::counted(bytes));
+                ctx.write(ConnId::outgoing(self.connections), Payload::counted(bytes));
             }
             DialogueTransport::Tcp => {
                 let conn = match d.conn {
                     Some(conn) => conn,
                     None => {
-                        let conn = ConnId::outgoing(connections);
+                        let conn = ConnId::outgoing(self.connections);
                         d.conn = Some(conn);
                         self.connections += 1;
                         self.own.insert(conn, (id, 0));
-                        ctx.connect(conn, server, PORT);
+                        ctx.connect(conn, self.server, PORT);
                         conn
                     }
                 };
@@ -442,14 +445,14 @@ impl Server {
                             None => return,
                         }
                     } else {
-                        served.round % self.rules.rounds.len() as u32
+                        served.round
                     };
                     let (request, bytes) = self.rules.rounds[round as usize];
                     if served.received < request {
                         return;
                     }
                     served.received -= request;
-                    served.round = round + 1;
+                    served.round = if round + 1 == self.rules.rounds.len() as u32 { 0 } else { round + 1 };
                     if self.rules.scripted()
                         && let Some(script) = self.rules.script.borrow_mut().get_mut(&served.client)
                     {
