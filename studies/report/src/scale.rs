@@ -81,9 +81,9 @@ impl Scale {
         if self.log { self.log_ticks() } else { self.linear_ticks() }
     }
 
-    /// A step of 1, 2 or 5 times a power of ten, about one for each 70 pixels.
+    /// A step of 1, 2 or 5 times a power of ten, about one for each 60 pixels.
     fn step(&self) -> f64 {
-        let wanted = ((self.to - self.from).abs() / 70.0).clamp(2.0, 10.0);
+        let wanted = ((self.to - self.from).abs() / 60.0).clamp(2.0, 10.0);
         let raw = (self.high - self.low) / wanted;
         let power = libm::pow(10.0, f64::from(exponent(raw)));
         let lead = raw / power;

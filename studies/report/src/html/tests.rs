@@ -1,0 +1,132 @@
+use super::*;
+use crate::{Axis, Cell, Column, Figure, Kind, Point, Section, Series, Table};
+use usher_observe::Estimate;
+use usher_observe::manifest::Host;
+
+fn estimate(mean: f64) -> Estimate {
+    Estimate { mean, half_width: mean / 20.0, n: 10 }
+}
+
+fn sample(text: &str) -> Report {
+    let points = (1..4).map(|i| Point::measured(f64::from(i), &estimate(0.1 * f64::from(i)))).collect();
+    let series = Series { name: text.into(), kind: Kind::Measured, points };
+    let figure = Figure {
+        name: "delay".into(),
+        title: text.into(),
+        x: Axis::new(text, text),
+        y: Axis::new(text, text),
+        series: vec![series],
+    };
+    let table = Table {
+        title: text.into(),
+        columns: vec![Column::new(text, text), Column::new("Delay", "s")],
+        rows: vec![vec![text.into(), estimate(0.25).into()], vec![Cell::Empty]],
+    };
+    Report {
+        title: text.into(),
+        question: text.into(),
+        findings: vec![text.into()],
+        description: text.into(),
+        partial: Some(text.into()),
+        sections: vec![Section {
+            title: text.into(),
+            text: text.into(),
+            figures: vec![figure.clone(), figure],
+            tables: vec![table],
+        }],
+        notes: vec![text.into()],
+        reruns: vec![Rerun { point: text.into(), command: text.into() }],
+        manifest: Some(Manifest {
+            usher_version: text.into(),
+            study: text.into(),
+            seed: 1,
+            mode: text.into(),
+            parameters: [(text.to_owned(), text.to_owned())].into(),
+            plan_hash: text.into(),
+            host: Host { kernel: text.into(), cpu: text.into(), cores: 2 },
+            started: text.into(),
+            elapsed_s: 75.4,
+            points: 4,
+            replications: 40,
+            complete: false,
+            facts: [(text.to_owned(), Fact::from(text))].into(),
+        }),
+    }
+}
+
+#[test]
+fn hostile_texts_stay_texts() {
+    let hostile =
+        "</script></style></title>--><script>alert(1)</script><img src=x onerror='alert(1)'>\" onclick=\"x";
+    let page = sample(hostile).html();
+    assert_eq!(page.matches("<script").count(), 2);
+    assert_eq!(page.matches("</script").count(), 2);
+    assert_eq!(page.matches("</style").count(), 1);
+    assert!(!page.contains("<img") && !page.contains("\" onclick"));
+    assert!(!page.contains("onerror='"));
+}
+
+#[test]
+fn nothing_is_fetched() {
+    let page = sample("plain").html();
+    // The only addresses are names of XML vocabularies, which nothing fetches.
+    let namespace = "http://www.w3.org/2000/svg";
+    assert_eq!(page.matches("http://").count(), page.matches(namespace).count());
+    for fetching in ["https://", "src=", "href=", "@import", "url(h", "url(/", "fetch(", "<link", "<iframe"] {
+        assert!(!page.contains(fetching), "{fetching}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn the_question_and_the_answer_come_first() {
+    let mut report = sample("plain");
+    report.question = "What does loss cost?".into();
+    report.findings = vec!["Twice as much.".into()];
+    let page = report.html();
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(at("What does loss cost?") < at("Twice as much."));
+    assert!(at("Twice as much.") < at("<figure"));
+    assert!(at("<figure") < at("How this was made"));
+    assert!(at("Partial results.") < at("Twice as much."));
+    report.partial = None;
+    assert!(!report.html().contains("Partial results."));
+}
+
+#[test]
+fn two_figures_of_one_name_share_no_identifier() {
+    let page = sample("plain").html();
+    let ids: Vec<&str> = page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let distinct: std::collections::HashSet<_> = ids.iter().collect();
+    assert_eq!(ids.len(), distinct.len(), "{ids:?}");
+}
+
+#[test]
+fn numbers_carry_interval_count_and_sorting_key() {
+    let page = sample("plain").html();
+    assert!(
+        page.contains("data-key=\"0.25\">0.250 ± 0.013 <small title=\"replications\">(10)</small>"),
+        "{page}"
+    );
+    assert!(page.contains("1 min 15 s of computing"));
+}
+
+#[test]
+fn the_same_report_gives_the_same_bytes() {
+    assert_eq!(sample("plain").html(), sample("plain").html());
+}
+
+#[test]
+fn an_empty_report_is_a_page() {
+    let page = Report::default().html();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+}
+
+#[test]
+fn all_files_are_written() {
+    let folder = std::env::temp_dir().join(format!("usher-report-{}", std::process::id()));
+    let path = sample("plain").write(&folder).unwrap();
+    assert_eq!(path, folder.join("report.html"));
+    assert!(std::fs::read_to_string(folder.join("figures/delay.svg")).unwrap().starts_with("<?xml"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
