@@ -13,7 +13,7 @@ use usher_core::WallTime;
 use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
 use usher_observe::{Point, stats};
 use usher_runner::SimRunner;
-use usher_runner::sweep::{self, Folder, FolderError, Options, Results, Runner, Sweep, Task, key};
+use usher_runner::sweep::{self, Folder, FolderError, Options, Results, Sweep, Task, key};
 use usher_scenario::{Mode, Overrides, Plan, Study, founding};
 
 /// How long a dry run tries points for.
@@ -184,7 +184,7 @@ impl Job<'_> {
             folder.join(format!("{}-{index:04}-{replication}.pcapng", self.plan.study))
         });
         let task = Task { index, point, replication, capture: capture.as_deref() };
-        let outcome = self.runner().run(task).map_err(Failure::failed)?;
+        let outcome = sweep::attempt(&self.runner(), task).map_err(Failure::failed)?;
         if output.json {
             let metrics: serde_json::Map<String, Value> =
                 outcome.metrics.iter().map(|(name, value)| (name.clone(), json!(value))).collect();

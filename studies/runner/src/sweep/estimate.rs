@@ -1,6 +1,6 @@
 //! About how long a sweep takes, from a few replications run beforehand.
 
-use super::{RunError, Runner, Sweep, Task};
+use super::{RunError, Runner, Sweep, Task, attempt, key};
 use std::time::{Duration, Instant};
 
 /// What trying some points showed.
@@ -31,7 +31,8 @@ pub fn estimate(
     let mut tried = 0;
     for index in spread(sweep.goals.len()) {
         let point = &sweep.goals[index].point;
-        runner.run(Task { index, point, replication: 0, capture: None })?;
+        let task = Task { index, point, replication: 0, capture: None };
+        attempt(runner, task).map_err(|e| RunError(format!("{}: {e}", key::of(point))))?;
         tried += 1;
         if begun.elapsed() >= budget {
             break;

@@ -171,13 +171,21 @@ fn work(
         let file = capture(sweep, index, replication, options);
         let point = &sweep.goals[index].point;
         let task = Task { index, point, replication, capture: file.as_deref() };
-        let outcome = catch_unwind(AssertUnwindSafe(|| runner.run(task)))
-            .unwrap_or_else(|panic| Err(RunError(format!("a defect in usher: {}", message(&*panic)))));
+        let outcome = attempt(runner, task);
         state = shared.lock().unwrap_or_else(PoisonError::into_inner);
         state.running -= 1;
         settle(&mut state, sweep, index, replication, outcome, options.watch);
         wake.notify_all();
     }
+}
+
+/// Runs one replication; a panic becomes an error.
+///
+/// # Errors
+/// The runner's.
+pub fn attempt(runner: &dyn Runner, task: Task<'_>) -> Result<Outcome, RunError> {
+    catch_unwind(AssertUnwindSafe(|| runner.run(task)))
+        .unwrap_or_else(|panic| Err(RunError(format!("a defect in usher: {}", message(&*panic)))))
 }
 
 /// Puts what a worker brought into journal and schedule.

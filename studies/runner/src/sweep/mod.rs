@@ -19,7 +19,7 @@ mod schedule;
 mod tests;
 
 pub use estimate::{Estimated, estimate};
-pub use execute::{Failure, Options, PointResult, Results, Watch, execute};
+pub use execute::{Failure, Options, PointResult, Results, Watch, attempt, execute};
 pub use folder::{CAPTURES, Folder, FolderError, build};
 pub use report::report;
 

@@ -1,0 +1,5 @@
+//! The program as a user sees it: what it prints, what it writes, with which code it ends.
+
+mod place;
+mod run;
+mod study;

@@ -1,0 +1,140 @@
+//! What the tests of the program share.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The program.
+pub(crate) const USHER: &str = env!("CARGO_BIN_EXE_usher");
+
+/// A folder of a test's own, in which the program is run; removed at its end.
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("usher-cli-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// The program with these arguments, not yet begun.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(USHER);
+        command.args(arguments).current_dir(&self.0);
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn usher(&self, arguments: &[&str]) -> Said {
+        Said::of(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs a line in a shell in which `usher` is the program.
+    pub(crate) fn shell(&self, line: &str) -> Said {
+        let folder = Path::new(USHER).parent().unwrap();
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+        Said::of(
+            Command::new("bash").args(["-c", line]).env("PATH", path).current_dir(&self.0).output().unwrap(),
+        )
+    }
+
+    /// The bytes of a run's rows, as CSV and as Parquet.
+    pub(crate) fn rows(&self, folder: &str) -> [Vec<u8>; 2] {
+        ["results.csv", "results.parquet"].map(|name| std::fs::read(self.path(folder).join(name)).unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// What the program said at its end.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Said {
+    pub(crate) fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Its standard output, after it ended with this code.
+    #[track_caller]
+    pub(crate) fn with_code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    /// Its standard output as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+}
+
+/// A small study: four points, a few milliseconds each.
+pub(crate) const STUDY: &str = r#"
+title = "A small study"
+question = "What does loss cost a dialogue?"
+
+[run]
+duration = "20 s"
+drain = "20 s"
+
+[run.replications]
+min = 3
+max = 12
+precision = "2 %"
+
+[hosts.client]
+[hosts.server]
+
+[links.line]
+between = ["client", "server"]
+rate = "1 Mb/s"
+delay = "5 ms"
+loss = "0 %"
+
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+transport = "tcp"
+rounds = [{ request = "200 B", answer = "300 B" }]
+arrivals = { kind = "poisson", rate = "50 /s" }
+
+[[axes]]
+name = "loss"
+set = "links.line.loss"
+values = ["0 %", "5 %"]
+quick = ["0 %"]
+
+[[axes]]
+name = "protocol"
+[axes.cases."TCP, plain"]
+"workload.transport" = "tcp"
+[axes.cases.UDP]
+"workload.transport" = "udp"
+
+[[figures]]
+name = "delay"
+title = "Delay by loss"
+x = "loss"
+y = "delay.mean"
+series = ["protocol"]
+"#;

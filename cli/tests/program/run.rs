@@ -1,0 +1,163 @@
+//! `usher study run`
+
+use crate::place::{Place, STUDY, Said};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[test]
+fn the_same_bytes_with_one_job_and_with_two() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    let one = place.usher(&["study", "run", "mine.toml", "--jobs", "1", "--out", "one"]).with_code(0);
+    place.usher(&["study", "run", "mine.toml", "--jobs", "2"]).with_code(0);
+    assert!(place.rows("one") == place.rows("out/mine-default"));
+    assert_eq!(one.out.lines().last(), Some("report: one/report.html"));
+    for file in ["report.html", "manifest.json", "figures/delay.svg"] {
+        assert!(place.path("one").join(file).exists(), "{file}");
+    }
+    let report = std::fs::read_to_string(place.path("one/report.html")).unwrap();
+    assert!(report.contains("What does loss cost a dialogue?") && !report.contains("partial:"));
+    let manifest = std::fs::read_to_string(place.path("one/manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!((&manifest["complete"], &manifest["points"]), (&true.into(), &4.into()));
+    assert!(manifest["packet_hops"].as_u64().unwrap() > 1000);
+    place.usher(&["study", "run", "mine.toml", "--seed", "2", "--out", "two"]).with_code(0);
+    assert!(place.rows("one") != place.rows("two"), "another seed is other chance");
+}
+
+#[test]
+fn a_row_is_run_again_alone_by_the_line_that_the_report_prints() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    place
+        .usher(&["study", "run", "mine.toml", "--seed", "7", "--set", "loss=3 %", "--out", "r"])
+        .with_code(0);
+    let report = std::fs::read_to_string(place.path("r/report.html")).unwrap();
+    let line = "usher study run mine.toml --seed 7 --set 'loss=3 %' --point 'loss=3 %; protocol=TCP, plain' --replication ";
+    let escaped = line.replace('\'', "&#39;");
+    assert!(report.contains(line) || report.contains(&escaped), "the report prints {line}");
+    let alone = place.shell(&format!("{line}2")).with_code(0);
+    let csv = std::fs::read_to_string(place.path("r/results.csv")).unwrap();
+    let row = csv.lines().find(|l| l.starts_with("mine,3 %,\"TCP, plain\",2,delay.mean,")).unwrap();
+    let value = row.rsplit(',').next().unwrap();
+    assert!(
+        alone.out.lines().any(|l| l.split_whitespace().eq(["delay.mean", value])),
+        "{row}: {}",
+        alone.out
+    );
+    let json = place.shell(&format!("{line}2 --json")).with_code(0).json();
+    assert_eq!(json["metrics"]["delay.mean"].as_f64().unwrap().to_string(), value);
+}
+
+/// Begins a long run and ends it by Ctrl-C when some replications are done.
+fn interrupted(place: &Place, arguments: &[&str], journal: &str) -> Said {
+    let mut command = place.command(arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let lines = || std::fs::read_to_string(place.path(journal)).map_or(0, |text| text.lines().count());
+    while lines() < 5 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the run does not come on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    place.shell(&format!("kill -INT {}", child.id())).with_code(0);
+    Said::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    let many = ["--replications", "80"];
+    let run = [&["study", "run", "mine.toml", "--jobs", "2", "--out", "parts"][..], &many].concat();
+    let part = interrupted(&place, &run, "parts/journal").with_code(1);
+    assert!(part.out.contains("report: parts/report.html"), "{part:?}");
+    let report = std::fs::read_to_string(place.path("parts/report.html")).unwrap();
+    assert!(report.contains("These results are partial"));
+    let manifest = std::fs::read_to_string(place.path("parts/manifest.json")).unwrap();
+    assert!(manifest.contains("\"complete\": false"));
+    let resume = part.err.lines().last().unwrap().split_once("go on with: ").unwrap().1;
+    let rest = place.shell(resume).with_code(0);
+    assert!(rest.out.contains("from before"), "{}", rest.out);
+    let whole = [&["study", "run", "mine.toml", "--jobs", "1", "--out", "whole"][..], &many].concat();
+    place.usher(&whole).with_code(0);
+    assert!(place.rows("parts") == place.rows("whole"));
+}
+
+#[test]
+fn folders_are_not_overwritten_unasked() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    place.usher(&["study", "run", "mine.toml", "--quick", "--out", "r"]).with_code(0);
+    let rows = place.rows("r");
+    let other = ["study", "run", "mine.toml", "--quick", "--seed", "9", "--out", "r"];
+    let refused = place.usher(&other).with_code(2);
+    assert!(refused.err.contains("another plan") && refused.err.contains("--force"), "{}", refused.err);
+    assert!(place.rows("r") == rows);
+    place.usher(&[&other[..], &["--force"]].concat()).with_code(0);
+    assert!(place.rows("r") != rows);
+    std::fs::create_dir(place.path("thesis")).unwrap();
+    place.write("thesis/chapter.tex", "mine");
+    let foreign = place.usher(&["study", "run", "mine.toml", "--out", "thesis", "--force"]).with_code(2);
+    assert!(foreign.err.contains("chapter.tex"), "{}", foreign.err);
+    let file = place.usher(&["study", "run", "mine.toml", "--out", "mine.toml"]).with_code(1);
+    assert!(file.err.contains("mine.toml"), "{}", file.err);
+}
+
+/// A limit on the size of files stands for a full disk.
+#[test]
+fn a_full_disk_is_said_and_what_was_done_is_kept() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    let run = "usher study run mine.toml --replications 20 --jobs 2 --out r";
+    let full = place.shell(&format!("trap '' XFSZ; ulimit -f 4; {run}")).with_code(1);
+    assert!(full.err.contains("cannot write r/journal"), "{}", full.err);
+    assert!(full.err.contains("go on with: usher study run mine.toml"), "{}", full.err);
+    assert!(!full.err.contains("panicked"), "{}", full.err);
+    let journal = std::fs::read_to_string(place.path("r/journal")).unwrap();
+    assert!(journal.lines().count() > 3 && journal.ends_with('\n'));
+    let rest = place.shell(run).with_code(0);
+    assert!(rest.out.contains("from before"), "{}", rest.out);
+}
+
+#[test]
+fn a_dry_run_counts_and_runs_nothing_for_good() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    let text = place.usher(&["study", "run", "mine.toml", "--dry-run", "--jobs", "2"]).with_code(0).out;
+    assert!(text.starts_with("mine: 4 points, 12 to 48 replications, about "), "{text}");
+    let json = place.usher(&["study", "run", "mine.toml", "--dry-run", "--json"]).with_code(0).json();
+    assert_eq!((&json[0]["points"], &json[0]["replications"][1]), (&4.into(), &48.into()));
+    assert!(json[0]["seconds"][0].as_f64().unwrap() > 0.0);
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn captures_are_written_where_they_are_asked_for() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    place.usher(&["study", "run", "mine.toml", "--quick", "--pcap=line"]).with_code(0);
+    let captures = std::fs::read_dir(place.path("out/mine-quick/captures")).unwrap().flatten();
+    let sizes: Vec<u64> = captures.map(|c| c.metadata().unwrap().len()).collect();
+    assert_eq!(sizes.len(), 2);
+    assert!(sizes.iter().all(|s| *s > 10_000), "{sizes:?}");
+    let alone = place
+        .usher(&["study", "run", "mine.toml", "--point", "loss=5 %, protocol=UDP", "--pcap"])
+        .with_code(0);
+    assert!(alone.out.ends_with("capture: mine-0003-0.pcapng\n"), "{}", alone.out);
+    assert!(place.path("mine-0003-0.pcapng").exists());
+}
+
+#[test]
+fn a_group_runs_each_study_into_its_own_folder() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    place.write("other.toml", STUDY);
+    let run = ["study", "run", "mine.toml", "other.toml", "--quick", "--out", "both", "--json"];
+    let json = place.usher(&run).with_code(0).json();
+    assert_eq!(json[1]["report"], "both/other-quick/report.html");
+    assert!(place.path("both/mine-quick/results.csv").exists());
+    let twice = place.usher(&["study", "run", "mine.toml", "./mine.toml"]).with_code(2);
+    assert!(twice.err.contains("has the name \"mine\" too"), "{}", twice.err);
+    let dry = place.usher(&["study", "run", "dialogue", "--quick", "--dry-run"]).with_code(0).out;
+    assert!(dry.lines().count() >= 2, "a group's name stands for its studies: {dry}");
+}

@@ -1,0 +1,138 @@
+//! `usher study list | show | new | check | compare`, and wrong usage.
+
+use crate::place::{Place, STUDY};
+
+#[test]
+fn studies_are_listed_and_shown() {
+    let place = Place::new();
+    let list = place.usher(&["study", "list"]).with_code(0).out;
+    assert!(list.lines().next().unwrap().starts_with("NAME"), "{list}");
+    assert!(list.lines().any(|l| l.starts_with("aaa-hol ") && l.contains("  aaa ")), "{list}");
+    let names = place.usher(&["study", "list", "--json"]).with_code(0).json();
+    assert!(names.as_array().unwrap().iter().any(|s| s["name"] == "aaa-hol"));
+
+    place.write("mine.toml", STUDY);
+    let shown = place.usher(&["study", "show", "mine.toml"]).with_code(0).out;
+    for part in [
+        "What does loss cost a dialogue?",
+        "0 %; 5 %",
+        "4 points, 12 to 48 replications",
+        "delay.mean over loss, by protocol",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_eq!(place.usher(&["study", "show", "mine.toml", "--toml"]).with_code(0).out, STUDY);
+    let json = place.usher(&["--json", "study", "show", "mine.toml"]).with_code(0).json();
+    assert_eq!(json["axes"][1]["values"][0], "TCP, plain");
+    assert_eq!(json["modes"][0]["points"], 2);
+}
+
+#[test]
+fn a_new_study_is_right_and_keeps_what_is_there() {
+    let place = Place::new();
+    place.usher(&["study", "new", "mine.toml"]).with_code(0);
+    place.usher(&["study", "check", "mine.toml"]).with_code(0);
+    let text = std::fs::read_to_string(place.path("mine.toml")).unwrap();
+    let again = place.usher(&["study", "new", "mine.toml"]).with_code(2);
+    assert!(again.err.contains("mine.toml is there already"), "{}", again.err);
+    assert_eq!(std::fs::read_to_string(place.path("mine.toml")).unwrap(), text);
+    let nowhere = place.usher(&["study", "new", "nowhere/mine.toml"]).with_code(1);
+    assert!(nowhere.err.contains("cannot write nowhere/mine.toml"), "{}", nowhere.err);
+}
+
+#[test]
+fn every_fault_is_named_with_its_line_and_nothing_is_run() {
+    let place = Place::new();
+    let faulty = STUDY.replace("rate = \"1 Mb/s\"", "rat = \"1 Mb/s\"").replace("\"5 ms\"", "\"5\"");
+    place.write("faulty.toml", &faulty);
+    place.write("mine.toml", STUDY);
+    let line = |text: &str| faulty.lines().position(|l| l.contains(text)).unwrap() + 1;
+    let rate = format!("faulty.toml:{}:1: unknown key \"rat\"", line("rat ="));
+    let delay = format!("faulty.toml:{}:9: ", line("delay ="));
+    for command in
+        [&["study", "check", "mine.toml", "faulty.toml"][..], &["study", "run", "mine.toml", "faulty.toml"]]
+    {
+        let said = place.usher(command).with_code(2);
+        assert!(said.err.contains(&rate) && said.err.contains("did you mean \"rate\"?"), "{}", said.err);
+        assert!(said.err.contains(&delay) && said.err.contains("lacks its unit"), "{}", said.err);
+    }
+    assert!(!place.path("out").exists(), "nothing was run");
+    let json = place.usher(&["study", "check", "mine.toml", "faulty.toml", "--json"]).with_code(2).json();
+    assert_eq!(json[0]["ok"], true);
+    assert_eq!(json[1]["faults"][0]["line"], line("rat ="));
+}
+
+#[test]
+fn wrong_usage_is_said_with_code_2() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    for (arguments, say) in [
+        (&["study", "run"][..], "required"),
+        (&["study", "run", "mine.toml", "--quick", "--full"], "cannot be used with"),
+        (&["study", "run", "mine.toml", "--jobs", "0"], "--jobs"),
+        (&["study", "run", "mine.toml", "--replication", "1"], "--point"),
+        (&["study", "run", "mine"], "\"mine\" is neither a study's name nor a file"),
+        (&["study", "run", "aaa-hoi"], "did you mean \"aaa-hol\"?"),
+        (
+            &["study", "run", "mine.toml", "--set", "los=1 %"],
+            "there is no axis \"los\"; did you mean \"loss\"?",
+        ),
+        (&["study", "run", "mine.toml", "--set", "loss"], "write axis=value"),
+        (&["study", "run", "mine.toml", "--set", "loss=x"], "loss"),
+        (&["study", "run", "mine.toml", "--pcap=lien"], "has no such link; it has line"),
+        (
+            &["study", "run", "mine.toml", "--point", "loss=9 %"],
+            "no point has loss=9 %; values there are 0 %, 5 %",
+        ),
+        (&["study", "runn", "mine.toml"], "run"),
+    ] {
+        let said = place.usher(arguments).with_code(2);
+        assert!(said.err.contains(say), "{arguments:?}: {}", said.err);
+        assert!(said.out.is_empty() && !place.path("out").exists());
+    }
+}
+
+#[test]
+fn help_has_examples_and_completion_is_a_script() {
+    let place = Place::new();
+    let help = place.usher(&["study", "run", "--help"]).with_code(0).out;
+    assert!(help.contains("usher study run aaa-hol --quick"), "{help}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.usher(&["completion", shell]).with_code(0).out;
+        assert!(script.contains("usher") && script.contains("study"), "{shell}");
+    }
+    place.shell("eval \"$(usher completion bash)\" && complete -p usher").with_code(0);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let place = Place::new();
+    for line in ["usher study show aaa-hol --toml", "usher study list", "usher study --help"] {
+        let said = place.shell(&format!("{line} | true; exit ${{PIPESTATUS[0]}}")).with_code(0);
+        assert!(said.err.is_empty(), "{line}: {}", said.err);
+    }
+}
+
+#[test]
+fn two_runs_are_compared() {
+    let place = Place::new();
+    place.write("mine.toml", STUDY);
+    let run = |out: &str, set: &str| {
+        place.usher(&["study", "run", "mine.toml", "--quick", "--set", set, "--out", out]).with_code(0)
+    };
+    run("a", "links.line.delay=5 ms");
+    run("b", "links.line.delay=9 ms");
+    let text = place.usher(&["study", "compare", "a", "b"]).with_code(0).out;
+    let delay = text.lines().find(|l| l.contains("protocol=UDP") && l.contains("delay.mean")).unwrap();
+    assert!(delay.ends_with('*') && delay.contains("0.008"), "{text}");
+    let json = place.usher(&["study", "compare", "a", "b", "--json"]).with_code(0).json();
+    let udp = json["both"].as_array().unwrap().iter();
+    let udp = udp
+        .into_iter()
+        .find(|c| c["point"] == "loss=0 %; protocol=UDP" && c["metric"] == "delay.mean")
+        .unwrap();
+    assert!((udp["difference"]["mean"].as_f64().unwrap() - 0.008).abs() < 1e-9, "{udp}");
+    assert_eq!(udp["paired"], true);
+    let missing = place.usher(&["study", "compare", "a", "c"]).with_code(1);
+    assert!(missing.err.contains("results.csv"), "{}", missing.err);
+}
