@@ -127,6 +127,6 @@ pub(crate) fn diameter_nas(servers: usize) -> authenticator::Config {
     for i in 0..servers {
         node = node.connect_to(&server_name(i), SocketAddr::new(server_address(i), DIAMETER_PORT));
     }
-    let aaa = AaaConfig::Diameter(DiameterConfig::new(node, "example.org".into()));
+    let aaa = AaaConfig::Diameter(Box::new(DiameterConfig::new(node, "example.org".into())));
     authenticator::Config::new(NasIdentity::ethernet("switch.example.org"), aaa)
 }

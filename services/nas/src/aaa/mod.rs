@@ -56,7 +56,7 @@ pub enum AaaConfig {
     /// RADIUS.
     Radius(RadiusConfig),
     /// Diameter with its EAP application.
-    Diameter(DiameterConfig),
+    Diameter(Box<DiameterConfig>),
 }
 
 /// A NAS was configured in contradiction to itself.
@@ -151,7 +151,7 @@ impl AaaClient {
     pub(crate) fn new(config: AaaConfig, rng: SecureRng) -> Result<Self, ConfigError> {
         Ok(match config {
             AaaConfig::Radius(c) => Self::Radius(Box::new(RadiusAaa::new(c, rng)?)),
-            AaaConfig::Diameter(c) => Self::Diameter(Box::new(DiameterAaa::new(c, rng))),
+            AaaConfig::Diameter(c) => Self::Diameter(Box::new(DiameterAaa::new(*c, rng))),
         })
     }
     /// Sends a question; [`AaaClient::poll`] gives exactly one answer for each that was taken.
