@@ -3,6 +3,7 @@
 mod build;
 mod diameter;
 mod keyed;
+mod noise;
 mod password;
 mod radius_md5;
 mod world;
