@@ -33,7 +33,7 @@ pub fn report(
     let mut sections: Vec<Section> = drawn
         .into_iter()
         .map(|(said, figure)| Section {
-            title: said.title.clone(),
+            title: String::new(),
             text: said.caption.clone(),
             figures: vec![figure],
             tables: Vec::new(),
@@ -164,26 +164,27 @@ fn finding(figure: &Figure) -> Option<String> {
         Some(name) => format!("{} {name}", figure.x.title),
         None => format!("{} {} {}", figure.x.title, number(x), figure.x.unit).trim_end().to_owned(),
     };
-    let value = |p: &usher_report::Point| {
-        let width = (p.high - p.low) / 2.0;
-        let sure = if width.is_finite() { format!(" ± {}", three(width)) } else { String::new() };
-        format!("{}{sure} {}", three(p.mean), figure.y.unit).trim_end().to_owned()
-    };
+    let value =
+        |p: &usher_report::Point| format!("{} {}", sure(p.mean, (p.high - p.low) / 2.0), figure.y.unit);
     let title = &figure.y.title;
     match there[..] {
         [] => None,
-        [(_, only)] => Some(format!("{at}: {title} {}.", value(only))),
-        [(low, least), .., (high, most)] => {
-            Some(format!("{at}: {title} from {} ({low}) to {} ({high}).", value(least), value(most)))
-        }
+        [(_, only)] => Some(format!("At {at}: {title} {}.", value(only).trim_end())),
+        [(low, least), .., (high, most)] => Some(format!(
+            "At {at}: {title} from {} ({low}) to {} ({high}).",
+            value(least).trim_end(),
+            value(most).trim_end()
+        )),
     }
 }
 
-/// Three significant digits.
-fn three(value: f64) -> String {
-    let magnitude = if value == 0.0 { 0.0 } else { libm::floor(libm::log10(value.abs())) };
-    let digits = (2.0 - magnitude).clamp(0.0, 12.0) as usize;
-    format!("{value:.digits$}")
+/// A value with as many digits as it is sure of: two of the interval's half-width, or three of its own.
+fn sure(value: f64, half_width: f64) -> String {
+    let known = half_width.is_finite() && half_width > 0.0;
+    let (scale, digits) = if known { (half_width, 1.0) } else { (value.abs(), 2.0) };
+    let magnitude = if scale > 0.0 { libm::floor(libm::log10(scale)) } else { 0.0 };
+    let places = (digits - magnitude).clamp(0.0, 12.0) as usize;
+    if known { format!("{value:.places$} ± {half_width:.places$}") } else { format!("{value:.places$}") }
 }
 
 fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Table {
@@ -239,20 +240,26 @@ mod tests {
             series: vec![series("tcp", [0.1, 2.0]), series("sctp", [0.1, 1.0]), series("udp", [0.1, 0.5])],
             ..Figure::default()
         };
-        let said = "Loss 20 %: mean delay from 0.500 ± 0.0100 s (udp) to 2.00 ± 0.0100 s (tcp).";
+        let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp).";
         assert_eq!(finding(&figure).as_deref(), Some(said));
         figure.series.truncate(1);
-        assert_eq!(finding(&figure).as_deref(), Some("Loss 20 %: mean delay 2.00 ± 0.0100 s."));
+        assert_eq!(finding(&figure).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
         figure.series.clear();
         assert_eq!(finding(&figure), None);
     }
 
     #[test]
-    fn three_digits() {
-        for (value, text) in
-            [(0.0, "0.00"), (0.012_345, "0.0123"), (123.4, "123"), (-5.0, "-5.00"), (12_345.0, "12345")]
-        {
-            assert_eq!(three(value), text);
+    fn a_value_has_the_digits_that_it_is_sure_of() {
+        for (value, half_width, text) in [
+            (0.014_632, 0.000_048, "0.014632 ± 0.000048"),
+            (2.541_7, 0.826, "2.54 ± 0.83"),
+            (12_345.6, 678.9, "12346 ± 679"),
+            (0.012_345, 0.0, "0.0123"),
+            (123.4, f64::INFINITY, "123"),
+            (0.0, 0.0, "0.00"),
+            (-5.0, f64::NAN, "-5.00"),
+        ] {
+            assert_eq!(sure(value, half_width), text);
         }
     }
 }
