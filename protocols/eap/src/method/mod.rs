@@ -1,6 +1,8 @@
 //! EAP methods: what runs inside the automata of peer and server, behind two small traits.
 
 pub mod md5;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 use crate::Keys;
 use crate::packet::Type;

@@ -1,0 +1,81 @@
+//! The server's side of EAP-TLS.
+
+use super::super::{ServerMethod, ServerVerdict};
+use super::{Link, Piece, START};
+use crate::Keys;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use usher_core::Work;
+use usher_crypto::tls::TlsEngine;
+
+/// One run of EAP-TLS in a server.
+#[derive(Debug)]
+pub struct Server {
+    /// Without an engine (its configuration was refused) every run fails.
+    link: Option<Link>,
+    started: bool,
+    failed: bool,
+    committed: bool,
+}
+
+impl Server {
+    pub(super) fn new(engine: Option<Box<dyn TlsEngine>>, fragment: usize) -> Self {
+        let link = engine.map(|e| Link::new(e, fragment));
+        Self { link, started: false, failed: false, committed: false }
+    }
+}
+
+impl ServerMethod for Server {
+    fn build(&mut self, _: u8, out: &mut Vec<u8>) {
+        match &mut self.link {
+            Some(link) if self.started => link.build(out),
+            _ => {
+                self.started = true;
+                out.push(START);
+            }
+        }
+    }
+
+    fn response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
+        match link.read(data) {
+            Piece::Nothing if link.sending() => ServerVerdict::Continue,
+            // What was sent is acknowledged, and nothing is left to say: an alert, or the handshake's end.
+            Piece::Nothing if self.failed => ServerVerdict::Failure,
+            Piece::Nothing if !link.engine.is_handshaking() => ServerVerdict::Success,
+            Piece::More if !link.sending() => {
+                link.out.clear();
+                link.sent = 0;
+                ServerVerdict::Continue
+            }
+            // A peer that answers an alert with one of its own has failed all the same.
+            Piece::Whole if self.failed => ServerVerdict::Failure,
+            Piece::Whole if !link.sending() => {
+                self.failed = !link.digest();
+                if !self.failed && !self.committed && link.is_13() && !link.engine.is_handshaking() {
+                    // RFC 9190 §2.1.1: one octet of zero says that no handshake message follows.
+                    self.committed = true;
+                    self.failed = link.engine.write_application(&[0]).is_err();
+                    link.engine.take(&mut link.out);
+                }
+                match (link.sending(), self.failed) {
+                    (true, _) => ServerVerdict::Continue,
+                    (false, true) => ServerVerdict::Failure,
+                    // A resumed TLS 1.2 session ends with the peer's message.
+                    (false, false) if !link.engine.is_handshaking() => ServerVerdict::Success,
+                    (false, false) => ServerVerdict::Failure,
+                }
+            }
+            Piece::Bad => ServerVerdict::Failure,
+            Piece::Start | Piece::Nothing | Piece::More | Piece::Whole => ServerVerdict::Ignore,
+        }
+    }
+
+    fn keys(&self) -> Option<Keys> {
+        self.link.as_ref().filter(|_| !self.failed)?.keys()
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        self.link.as_mut()?.poll_work()
+    }
+}

@@ -1,0 +1,207 @@
+//! Peer and server in memory: versions, chains, fragments, refusals, recordings.
+
+use super::*;
+use crate::packet::Packet;
+use crate::{peer, server};
+use usher_core::{Duration, Instant, Seed};
+use usher_crypto::tls::{
+    ClientOptions, Credentials, Resumption, Roots, ServerOptions, WallClock, fixtures, record,
+};
+
+fn client_config(version: Version, credentials: Credentials, resumption: bool) -> ClientConfig {
+    ClientConfig::new(ClientOptions {
+        version,
+        credentials: Some(credentials),
+        roots: Roots::from_der([fixtures::root()]),
+        server_name: None,
+        resumption: resumption.then(Resumption::default),
+        clock: WallClock::at(fixtures::WALL_TIME),
+        key_log: None,
+    })
+    .unwrap()
+}
+
+fn server_config(version: Version, chain: u8, resumption: bool) -> ServerConfig {
+    ServerConfig::new(ServerOptions {
+        version,
+        credentials: fixtures::server(chain),
+        client_roots: Some(Roots::from_der([fixtures::root()])),
+        resumption: resumption.then(Resumption::default),
+        clock: WallClock::at(fixtures::WALL_TIME),
+        key_log: None,
+    })
+    .unwrap()
+}
+
+struct Run {
+    /// Lengths of the packets: requests, and responses as negative numbers.
+    lengths: Vec<i64>,
+    peer: peer::Event,
+    server: server::Event,
+    signatures: u32,
+}
+
+/// Runs a conversation in memory. `disturb` may repeat or drop a response by its ordinal: (repeat, drop).
+fn run(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> Run {
+    let wall = fixtures::WALL_TIME;
+    let seed = Seed::new(5);
+    let config = peer::Config {
+        identity: b"bob".to_vec(),
+        methods: [Box::new(PeerMethodTls { tls: peer_tls, fragment }) as Box<dyn PeerOffer>].into(),
+        timeout: Duration::from_secs(60),
+        wall,
+    };
+    let offers = [Box::new(ServerMethodTls { tls: server_tls, fragment }) as Box<dyn ServerOffer>];
+    let mut peer = peer::Peer::new(config, seed.secure("peer", 0), Instant::ZERO);
+    let mut server = server::Server::new(offers.into(), 1, seed.secure("server", 0), wall);
+    let (mut lengths, mut signatures) = (Vec::new(), 0);
+    let mut buf = Vec::new();
+    let mut last = Vec::new();
+    loop {
+        assert!(server.poll_transmit(&mut buf));
+        assert!(buf.len() <= fragment.max(MIN_FRAGMENT), "{} octets", buf.len());
+        lengths.push(buf.len() as i64);
+        let request = buf.clone();
+        assert!(peer.handle(Instant::ZERO, &request), "{:?}", Packet::parse(&request));
+        while let Some(work) = server.poll_work().or_else(|| peer.poll_work()) {
+            signatures += if work.label == "tls.sign" { work.units } else { 0 };
+        }
+        if !peer.poll_transmit(&mut buf) {
+            break;
+        }
+        lengths.push(-(buf.len() as i64));
+        // A repeated request gets the same response; an old response changes nothing.
+        let response = buf.clone();
+        assert!(peer.handle(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response);
+        assert!(!server.handle(&last));
+        assert!(server.handle(&response));
+        last = response;
+    }
+    Run { lengths, peer: peer.poll_event().unwrap(), server: server.poll_event().unwrap(), signatures }
+}
+
+fn keys(run: &Run) -> Keys {
+    match (&run.peer, &run.server) {
+        (peer::Event::Success { keys: Some(a) }, server::Event::Success { keys: Some(b), method }) => {
+            assert_eq!((a, *method), (b, Type::TLS));
+            a.clone()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+const VERSIONS: [Version; 2] = [Version::Tls12, Version::Tls13];
+
+#[test]
+fn both_ends_get_the_same_keys_whatever_the_chain_and_the_fragment() {
+    for version in VERSIONS {
+        for (chain, fragment) in [(2, 1024), (3, 1400), (4, 1024), (2, 256), (2, 65_000), (4, 100)] {
+            let peer = PeerTls::Real(client_config(version, fixtures::client(chain), false), 0);
+            let server = ServerTls::Real(server_config(version, chain, false));
+            let done = run(peer, server, fragment);
+            let Keys { msk, emsk } = keys(&done);
+            assert_ne!(msk, emsk);
+            assert_eq!(done.signatures, 2);
+        }
+    }
+}
+
+#[test]
+fn rounds_are_as_many_as_the_flights_need() {
+    // TLS 1.2, chains of 2: flights of 114, 2275, 2193 and 51 octets. In packets of 1024 (of which 10 octets
+    // of header with the first fragment, 6 with the others) the long ones need three fragments each.
+    let tls = |version| {
+        let peer = PeerTls::Real(client_config(version, fixtures::client(2), false), 0);
+        run(peer, ServerTls::Real(server_config(version, 2, false)), 1024).lengths
+    };
+    let first = 2275 - 1014 - 1018 + 6;
+    let second = 2193 - 1014 - 1018 + 6;
+    let expected = [6, -(114 + 6), 1024, -6, 1024, -6, first, -1024, 6, -1024, 6, -second, 51 + 6, -6, 4];
+    assert_eq!(tls(Version::Tls12), expected);
+    // TLS 1.3: 198, 2393 and 2159 octets, then the commitment message: an octet, its type and
+    // 21 of record header and tag (RFC 9190 figure 1).
+    let first = 2393 - 1014 - 1018 + 6;
+    let second = 2159 - 1014 - 1018 + 6;
+    let expected = [6, -(198 + 6), 1024, -6, 1024, -6, first, -1024, 6, -1024, 6, -second, 23 + 6, -6, 4];
+    assert_eq!(tls(Version::Tls13), expected);
+}
+
+#[test]
+fn a_recorded_handshake_has_the_real_ones_packets() {
+    for version in VERSIONS {
+        for chain in [2, 3, 4] {
+            let client = client_config(version, fixtures::client(chain), false);
+            let server = server_config(version, chain, false);
+            let recording = Arc::new(record(&client, &server).unwrap());
+            let real = run(PeerTls::Real(client, 0), ServerTls::Real(server), 1024);
+            let replayed = run(PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording), 1024);
+            assert_eq!(real.lengths, replayed.lengths);
+            assert_eq!(real.signatures, replayed.signatures);
+            keys(&replayed);
+        }
+    }
+}
+
+#[test]
+fn a_client_of_another_authority_is_refused_by_alert() {
+    for version in VERSIONS {
+        let client = client_config(version, fixtures::foreign_client(), false);
+        let server = server_config(version, 2, false);
+        let recording = Arc::new(record(&client, &server).unwrap());
+        let real = run(PeerTls::Real(client, 0), ServerTls::Real(server), 1024);
+        let replayed = run(PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording), 1024);
+        assert_eq!(real.lengths, replayed.lengths);
+        for done in [real, replayed] {
+            assert_eq!(done.peer, peer::Event::Failure);
+            assert_eq!(done.server, server::Event::Failure { method: Some(Type::TLS) });
+        }
+    }
+}
+
+#[test]
+fn a_resumed_session_is_shorter_and_has_new_keys() {
+    for version in VERSIONS {
+        let client = client_config(version, fixtures::client(2), true);
+        let server = server_config(version, 2, true);
+        let full = run(PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()), 1024);
+        let resumed = run(PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()), 1024);
+        let other = run(PeerTls::Real(client, 8), ServerTls::Real(server), 1024);
+        assert!(resumed.lengths.len() < full.lengths.len(), "{:?}", resumed.lengths);
+        assert_eq!((full.signatures, resumed.signatures, other.signatures), (2, 0, 2));
+        assert_ne!(keys(&full).msk, keys(&resumed).msk);
+    }
+}
+
+#[test]
+fn noise_never_panics_and_never_succeeds() {
+    let mut rng = Seed::new(3).stream("noise", 0);
+    let client = client_config(Version::Tls13, fixtures::client(2), false);
+    let server = server_config(Version::Tls13, 2, false);
+    for _ in 0..200 {
+        let mut peer =
+            Peer::new(Client::for_holder(&client, 0).ok().map(|c| Box::new(c) as Box<dyn TlsEngine>), 1024);
+        let mut server =
+            Server::new(TlsServer::new(&server).ok().map(|s| Box::new(s) as Box<dyn TlsEngine>), 1024);
+        for _ in 0..20 {
+            let bytes: Vec<u8> = (0..rng.below(40)).map(|_| rng.next_u64() as u8).collect();
+            let mut out = Vec::new();
+            assert_ne!(peer.request(1, &bytes, &mut out), super::super::PeerVerdict::Done);
+            server.build(1, &mut Vec::new());
+            assert_ne!(server.response(1, &bytes), super::super::ServerVerdict::Success);
+        }
+    }
+}
+
+#[test]
+fn lengths_that_lie_end_the_run() {
+    let mut link =
+        Link::new(Box::new(TlsServer::new(&server_config(Version::Tls12, 2, false)).unwrap()), 1024);
+    // More than is put together; another total amid fragments; more than announced; less than announced.
+    assert_eq!(link.read(&[0x80, 0, 1, 0, 1, 9]), Piece::Bad);
+    assert_eq!(link.read(&[0xc0, 0, 0, 0, 9, 1, 2]), Piece::More);
+    assert_eq!(link.read(&[0xc0, 0, 0, 0, 8, 1, 2]), Piece::Bad);
+    assert_eq!(link.read(&[0x40, 1, 2, 3, 4, 5, 6, 7, 8]), Piece::Bad);
+    assert_eq!(link.read(&[0, 1]), Piece::Bad);
+    assert_eq!(link.read(&[]), Piece::Bad);
+    assert_eq!(link.read(&[0x80, 0, 0]), Piece::Bad);
+}
