@@ -1,0 +1,135 @@
+//! What the tests of this crate share: studies written in place, run on the simulator, their captures read
+//! by tshark and by a small reader of pcapng.
+
+mod pcapng;
+mod tshark;
+
+pub use pcapng::{Captured, Udp, udp};
+pub use tshark::{DAMAGE, FLAWS};
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use usher_runner::capture::{self, Packets};
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides, Plan, Study};
+
+/// A folder of a test's own, removed at its end.
+#[derive(Debug)]
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    /// A new, empty one.
+    ///
+    /// # Panics
+    /// It cannot be created.
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("usher-wire-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Default for Temporary {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What is left behind in the system's folder for such files does no harm.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The plan of a study whose text lacks only its title and question.
+///
+/// # Panics
+/// Something is wrong with the text; the faults say what.
+pub fn plan(text: &str) -> Plan {
+    let text = format!("title = \"T\"\nquestion = \"Q?\"\n{text}");
+    let study = Study::parse("wire", "wire.toml", &text).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+    study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+/// What one run gave.
+#[derive(Debug)]
+pub struct Run {
+    metrics: Vec<(String, f64)>,
+    folder: Temporary,
+}
+
+impl Run {
+    /// Runs replication 0 of a study's first point, its links captured as the study's `[capture]` says.
+    ///
+    /// # Panics
+    /// The study is wrong, or its capture cannot be written.
+    pub fn new(text: &str) -> Self {
+        let plan = plan(text);
+        let point = &plan.points[0];
+        let tap = Box::<Packets>::default();
+        let links = &point.scenario.capture.links;
+        let world = World::new(&point.scenario, point.seed(0), links, Some(tap)).unwrap();
+        let result = world.run();
+        let folder = Temporary::new();
+        capture::write(result.capture.unwrap(), &folder.path().join("capture.pcapng")).unwrap();
+        Self { metrics: result.metrics, folder }
+    }
+
+    /// A metric.
+    ///
+    /// # Panics
+    /// The run has none of this name.
+    pub fn metric(&self, name: &str) -> f64 {
+        let found = self.metrics.iter().find(|(n, _)| n == name);
+        found.unwrap_or_else(|| panic!("no metric {name} in {:?}", self.metrics)).1
+    }
+
+    /// The file of its capture.
+    pub fn capture(&self) -> PathBuf {
+        self.folder.path().join("capture.pcapng")
+    }
+
+    /// The captured packets, in the order of the capture.
+    ///
+    /// # Panics
+    /// The file is not a capture as [`usher_observe`] writes it.
+    pub fn packets(&self) -> Vec<Captured> {
+        pcapng::read(&std::fs::read(self.capture()).unwrap())
+    }
+
+    /// What tshark makes of the frames that match `filter`: one line of fields per frame. Several values of
+    /// a field are joined by commas.
+    ///
+    /// # Panics
+    /// tshark is missing, or it refuses the filter, a field or the capture.
+    pub fn fields(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
+        tshark::fields(&self.capture(), filter, fields)
+    }
+
+    /// How many frames match.
+    ///
+    /// # Panics
+    /// As [`Run::fields`].
+    pub fn count(&self, filter: &str) -> usize {
+        self.fields(filter, &["frame.number"]).len()
+    }
+
+    /// Asserts that tshark finds nothing wrong in any frame.
+    ///
+    /// # Panics
+    /// It does; the message shows the first such frames.
+    #[track_caller]
+    pub fn assert_clean(&self) {
+        let flawed =
+            self.fields(FLAWS, &["frame.number", "_ws.col.Protocol", "_ws.col.Info", "_ws.expert.message"]);
+        assert!(flawed.is_empty(), "{} flawed frames: {:#?}", flawed.len(), &flawed[..flawed.len().min(5)]);
+    }
+}
