@@ -1,0 +1,146 @@
+//! How time and memory grow with the number of stations at constant utilisation: `bench-tcp-100` with a
+//! hundred to a hundred thousand clients, whose shared link and queues grow with them.
+
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use usher_benches::{Run, main as bench, median};
+use usher_report::{Axis, Figure, Point, Series};
+
+const STUDY: &str = "bench-tcp-100";
+const SIZES: [u64; 4] = [100, 1_000, 10_000, 100_000];
+/// Dialogues of a timed run, over all stations.
+const DIALOGUES: u64 = 2_000_000;
+/// From 10² stations to this many, the time of a packet-hop may grow by this factor.
+const GROWTH: [(u64, f64); 2] = [(10_000, 1.5), (100_000, 3.0)];
+/// What an idle connection may take, both ends and its share of the tables, bytes.
+const CONNECTION: f64 = 1024.0;
+/// The fewest stations at which memory per station is not lost in pages.
+const ENOUGH: u64 = 10_000;
+/// Where the figure goes.
+const FIGURE: &str = "growth.svg";
+
+struct Size {
+    stations: u64,
+    /// Of a packet-hop.
+    nanoseconds: f64,
+    /// Of a station with its host, link, application and idle connection.
+    station: f64,
+    /// Of an idle connection.
+    connection: f64,
+}
+
+/// The network for so many stations.
+fn network(stations: u64) -> Vec<String> {
+    vec![
+        format!("hosts.client.count={stations}"),
+        format!("links.shared.rate={} kb/s", stations * 100),
+        format!("links.shared.queue={} packets", stations * 10),
+        format!("workload.arrivals.stagger={} ns", 100_000_000 / stations),
+    ]
+}
+
+/// Settings for a timed run.
+fn busy(stations: u64) -> Vec<String> {
+    let each = DIALOGUES / stations;
+    let mut set = network(stations);
+    set.push(format!("workload.arrivals.count={each}"));
+    set.push(format!("run.duration={} ms", 2_000 + 100 * each));
+    set
+}
+
+/// Settings for a run in which every client opens its connection and then waits: it ends when the first one
+/// begins.
+fn idle(stations: u64, transport: &str) -> Vec<String> {
+    let mut set = network(stations);
+    set.push(format!("workload.transport={transport}"));
+    set.push("workload.arrivals.start=5 s".into());
+    set.push("run.duration=5000000001 ns".into());
+    set
+}
+
+fn measure(stations: u64, runs: usize) -> Result<Size, String> {
+    let timed = (0..runs).map(|_| Run::of(STUDY, &busy(stations))).collect::<Result<Vec<_>, _>>()?;
+    let memory = |stations, transport: &str| -> Result<f64, String> {
+        Ok(Run::of(STUDY, &idle(stations, transport))?.peak_rss_bytes as f64)
+    };
+    let with = memory(stations, "tcp")?;
+    let without = memory(stations, "udp")?;
+    let program = memory(1, "udp")?;
+    Ok(Size {
+        stations,
+        nanoseconds: median(timed.iter().map(|r| 1e9 / r.rate())),
+        station: (with - program) / stations as f64,
+        connection: (with - without) / stations as f64,
+    })
+}
+
+fn figure(sizes: &[Size]) -> Figure {
+    let points = sizes.iter().map(|s| Point::exact(s.stations as f64, s.nanoseconds)).collect();
+    Figure {
+        name: "growth".into(),
+        title: "Time of a packet-hop over the number of stations, at constant utilisation".into(),
+        x: Axis::new("Stations", "").logarithmic(),
+        y: Axis::new("Time of a packet-hop", "ns"),
+        series: vec![Series { name: STUDY.into(), points, ..Series::default() }],
+    }
+}
+
+fn limits(sizes: &[Size]) -> Vec<String> {
+    let mut missed = Vec::new();
+    let time = |stations| sizes.iter().find(|s| s.stations == stations).map_or(f64::NAN, |s| s.nanoseconds);
+    for (stations, limit) in GROWTH {
+        let ratio = time(stations) / time(SIZES[0]);
+        if !(ratio <= limit) {
+            missed.push(format!(
+                "{stations} stations: a packet-hop takes {ratio:.2} times as long as with {}, of at most {limit}",
+                SIZES[0]
+            ));
+        }
+    }
+    for s in sizes.iter().filter(|s| s.stations >= ENOUGH && s.connection > CONNECTION) {
+        missed.push(format!(
+            "{} stations: {:.0} bytes for an idle connection of at most {CONNECTION}",
+            s.stations, s.connection
+        ));
+    }
+    missed
+}
+
+fn main() -> ExitCode {
+    bench(3, |arguments| {
+        if !arguments.json {
+            println!("stations  ns per packet-hop  times 10²  bytes per station  bytes per idle connection");
+        }
+        let mut sizes: Vec<Size> = Vec::new();
+        for stations in SIZES {
+            let size = measure(stations, arguments.runs)?;
+            if !arguments.json {
+                let ratio = size.nanoseconds / sizes.first().map_or(size.nanoseconds, |s| s.nanoseconds);
+                let memory = if stations >= ENOUGH {
+                    format!("{:17.0}  {:25.0}", size.station, size.connection)
+                } else {
+                    format!("{:>17}  {:>25}", "-", "-")
+                };
+                println!("{stations:8}  {:17.1}  {ratio:9.2}  {memory}", size.nanoseconds);
+            }
+            sizes.push(size);
+        }
+        std::fs::write(FIGURE, figure(&sizes).svg()).map_err(|e| format!("cannot write {FIGURE}: {e}"))?;
+        if !arguments.json {
+            println!("The figure is {FIGURE}.");
+        }
+        let rows: Vec<Value> = sizes
+            .iter()
+            .map(|s| {
+                let of_enough = |bytes: f64| (s.stations >= ENOUGH).then_some(bytes);
+                json!({
+                    "stations": s.stations,
+                    "ns_per_packet_hop": s.nanoseconds,
+                    "bytes_per_station": of_enough(s.station),
+                    "bytes_per_idle_connection": of_enough(s.connection),
+                })
+            })
+            .collect();
+        Ok((json!(rows), limits(&sizes)))
+    })
+}

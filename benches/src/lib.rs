@@ -1,0 +1,161 @@
+//! What the benches have in common: founding studies run in child processes of their own, so that one
+//! run's memory is not another's, and limits whose breach ends a bench with status 1.
+
+use serde_json::{Value, json};
+use std::process::{Command, ExitCode};
+use usher_core::Seed;
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides, Scenario, Study};
+
+/// What a bench was asked for on its command line.
+#[derive(Debug)]
+pub struct Arguments {
+    /// The result as JSON on standard output instead of text.
+    pub json: bool,
+    /// How often each measurement is repeated; the median counts.
+    pub runs: usize,
+    /// The one run that a child process is to do: study and settings.
+    child: Option<(String, Vec<String>)>,
+}
+
+impl Arguments {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence.
+    pub fn read(runs: usize) -> Result<Self, String> {
+        let mut arguments = Self { json: false, runs, child: None };
+        let mut rest = std::env::args().skip(1);
+        while let Some(argument) = rest.next() {
+            match argument.as_str() {
+                "--json" => arguments.json = true,
+                "--runs" => {
+                    let n = rest.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+                    arguments.runs = n.ok_or("--runs: write a number above 0")?;
+                }
+                "--child" => {
+                    let study = rest.next().ok_or("--child: write a study")?;
+                    arguments.child = Some((study, rest.by_ref().collect()));
+                }
+                // What `cargo bench` adds.
+                "--bench" => {}
+                other => return Err(format!("{other}: known are --json and --runs N")),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+/// Runs a bench: in a child process its one run, otherwise `bench`, which answers the result as JSON and
+/// the limits that were missed.
+pub fn main(runs: usize, bench: impl FnOnce(&Arguments) -> Result<(Value, Vec<String>), String>) -> ExitCode {
+    let done = Arguments::read(runs).and_then(|arguments| {
+        if let Some((study, set)) = &arguments.child {
+            println!("{}", Run::here(study, set)?.to_json());
+            return Ok(Vec::new());
+        }
+        let (result, missed) = bench(&arguments)?;
+        if arguments.json {
+            println!("{}", json!({ "result": result, "missed": missed }));
+        }
+        Ok(missed)
+    });
+    match done {
+        Ok(missed) if missed.is_empty() => ExitCode::SUCCESS,
+        Ok(missed) => {
+            for limit in missed {
+                eprintln!("MISSED: {limit}");
+            }
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What one run of a study measured.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Packets that links handed to hosts.
+    pub packet_hops: u64,
+    /// Wall-clock seconds of the event loop.
+    pub wall_s: f64,
+    /// Largest resident set of the process, bytes.
+    pub peak_rss_bytes: u64,
+    /// Mean delay of the dialogues, seconds; not a number where none ended.
+    pub delay_mean_s: f64,
+}
+
+impl Run {
+    /// Runs the first point of a founding study in this process.
+    fn here(study: &str, set: &[String]) -> Result<Self, String> {
+        let (scenario, seed) = scenario(study, set)?;
+        let result = World::new(&scenario, seed, &[], None).map_err(|e| e.to_string())?.run();
+        let mean = result.metrics.iter().find(|(name, _)| name == "delay.mean");
+        Ok(Self {
+            packet_hops: result.packet_hops,
+            wall_s: result.wall_s,
+            peak_rss_bytes: result.peak_rss_bytes,
+            delay_mean_s: mean.map_or(f64::NAN, |(_, value)| *value),
+        })
+    }
+
+    /// Runs the first point of a founding study, with these settings (`workload.arrivals.count=10`), in a
+    /// process of its own.
+    ///
+    /// # Errors
+    /// The study's faults, or why there is no process.
+    pub fn of(study: &str, set: &[String]) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|e| e.to_string())?;
+        let output = Command::new(program).arg("--child").arg(study).args(set).output();
+        let output = output.map_err(|e| format!("cannot start a child process: {e}"))?;
+        let said: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        said.as_ref().and_then(Self::from_json).ok_or_else(|| {
+            format!("{study} {}: {}", set.join(" "), String::from_utf8_lossy(&output.stderr).trim())
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "packet_hops": self.packet_hops,
+            "wall_s": self.wall_s,
+            "peak_rss_bytes": self.peak_rss_bytes,
+            "delay_mean_s": self.delay_mean_s,
+        })
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            packet_hops: value.get("packet_hops")?.as_u64()?,
+            wall_s: value.get("wall_s")?.as_f64()?,
+            peak_rss_bytes: value.get("peak_rss_bytes")?.as_u64()?,
+            // JSON has no word for it.
+            delay_mean_s: value.get("delay_mean_s")?.as_f64().unwrap_or(f64::NAN),
+        })
+    }
+
+    /// Packet-hops per second of wall-clock time.
+    pub fn rate(&self) -> f64 {
+        self.packet_hops as f64 / self.wall_s
+    }
+}
+
+fn scenario(study: &str, set: &[String]) -> Result<(Scenario, Seed), String> {
+    let mut overrides = Overrides::default();
+    for setting in set {
+        overrides.set(setting)?;
+    }
+    let study = Study::open(study).map_err(|e| e.to_string())?;
+    let plan = study.plan(Mode::Default, &overrides).map_err(|e| e.to_string())?;
+    let point = plan.points.first().ok_or("the study has no points")?;
+    Ok((point.scenario.clone(), point.seed(0)))
+}
+
+/// The middle of some values (of an even number of them the upper one); not a number for none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
