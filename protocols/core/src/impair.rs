@@ -116,7 +116,6 @@ pub struct Channel {
     busy_until: Instant,
     delay: Duration,
     pace: Pace,
-    limit: QueueLimit,
     waiting: Option<Box<Waiting>>,
     chance: Option<Box<Chance>>,
     config: Arc<ChannelConfig>,
@@ -175,7 +174,6 @@ impl Channel {
                 Some(rate) if 8_000_000_000 % rate == 0 => Pace::PerByte(8_000_000_000 / rate),
                 Some(rate) => Pace::BitsPerSecond(rate),
             },
-            limit: config.queue,
             waiting: None,
             chance: (!clean).then(|| {
                 Box::new(Chance { rng, last_arrival: Instant::ZERO, in_bad_state: false, offered: 0 })
@@ -213,13 +211,14 @@ impl Channel {
     /// Queues a packet behind those that wait; false when there is no room.
     #[inline(never)]
     fn wait(&mut self, now: Instant, bytes: u32) -> bool {
-        if self.limit == QueueLimit::Unlimited {
+        let limit = self.config.queue;
+        if limit == QueueLimit::Unlimited {
             return true;
         }
         let starts = self.busy_until;
         let waiting = self.waiting.get_or_insert_default();
         waiting.forget_started(now);
-        let room = match self.limit {
+        let room = match limit {
             QueueLimit::Unlimited => true,
             QueueLimit::Packets(n) => waiting.packets.len() < n,
             QueueLimit::Bytes(n) => waiting.bytes + u64::from(bytes) <= n,
