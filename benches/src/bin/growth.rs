@@ -90,7 +90,7 @@ fn limits(sizes: &[Size]) -> Vec<String> {
     let time = |stations| sizes.iter().find(|s| s.stations == stations).map_or(f64::NAN, |s| s.nanoseconds);
     for (stations, limit) in GROWTH {
         let ratio = time(stations) / time(SIZES[0]);
-        if !(ratio <= limit) {
+        if ratio.is_nan() || ratio > limit {
             missed.push(format!(
                 "{stations} stations: a packet-hop takes {ratio:.2} times as long as with {}, of at most {limit}",
                 SIZES[0]
