@@ -32,7 +32,7 @@ fn keys(secret: &[u8], nonce: &[u8]) -> Keys {
 
 /// The method, of either side.
 #[derive(Clone, Debug)]
-pub(crate) struct Keyed(pub(crate) &'static [u8]);
+struct Keyed(&'static [u8]);
 
 #[derive(Debug)]
 struct KeyedServer {
@@ -100,7 +100,7 @@ fn with_keyed(mut config: usher_aaa::Config) -> usher_aaa::Config {
 }
 
 /// Each station's key and the key that the NAS got for it, in the stations' order.
-fn pairs_of_keys(w: &World) -> Vec<([u8; 64], [u8; 64])> {
+pub(crate) fn pairs_of_keys(w: &World) -> Vec<([u8; 64], [u8; 64])> {
     let at_nas = |i: usize| {
         w.nas_events.iter().find_map(|(_, _, e)| match e {
             Event::Authenticated { station, msk, .. } if station.nas_port() == i as u32 => *msk,

@@ -6,4 +6,5 @@ mod keyed;
 mod noise;
 mod password;
 mod radius_md5;
+mod tls;
 mod world;

@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     pub(crate) to: Who,
     /// Its number among all datagrams, frames or stream writes of this run, from 0.
     pub(crate) number: usize,
+    /// How long it is.
+    pub(crate) octets: usize,
 }
 
 type Filter = Box<dyn FnMut(&Seen) -> bool>;
@@ -108,7 +110,11 @@ impl World {
         self.queue.insert((self.now + self.delay, self.order), (to, what));
     }
     fn offer(&mut self, from: Who, to: Who, what: What) {
-        let seen = Seen { from, to, number: self.sent };
+        let octets = match &what {
+            What::Datagram(_, b) | What::Frame(b) | What::Data(_, b) => b.len(),
+            What::Connected(..) | What::Closed(..) => 0,
+        };
+        let seen = Seen { from, to, number: self.sent, octets };
         self.sent += 1;
         if (self.passes)(&seen) && !self.is_off(to) {
             self.post(to, what);
