@@ -6,6 +6,7 @@
 //! simulator's stand-in for the framing that a real protocol would have.
 
 use super::arrivals::ArrivalProcess;
+use super::short::Short;
 use super::{End, Report};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -101,7 +102,7 @@ pub(super) struct Client {
     arrivals: ArrivalProcess,
     rng: Rng,
     /// Dialogues by number, from `first` on; `None` has ended.
-    dialogues: VecDeque<Option<Dialogue>>,
+    dialogues: Short<Option<Dialogue>>,
     first: u64,
     due: TimerQueue<u64>,
     /// The persistent connection, its number, and whether it is open or opening.
@@ -109,7 +110,7 @@ pub(super) struct Client {
     connected: bool,
     reconnect_at: Option<Instant>,
     /// Dialogues whose answers are outstanding on the persistent connection, and their sizes, in order.
-    expected: VecDeque<(u64, u32)>,
+    expected: Short<(u64, u32)>,
     received: u32,
     /// Bytes of answer received on a dialogue's own connection.
     own: BTreeMap<ConnId, (u64, u32)>,
@@ -129,13 +130,13 @@ impl Client {
             server,
             arrivals,
             rng,
-            dialogues: VecDeque::new(),
+            dialogues: Short::default(),
             first: 0,
             due: TimerQueue::new(),
             connections: 0,
             connected: false,
             reconnect_at: None,
-            expected: VecDeque::new(),
+            expected: Short::default(),
             received: 0,
             own: BTreeMap::new(),
         }
@@ -212,7 +213,7 @@ impl Client {
         ctx.connect(ConnId::outgoing(self.connections), self.server, PORT);
         let unsent = |d: &Dialogue| d.sent == 0 && d.due.is_none();
         let waiting: Vec<u64> = (self.first..)
-            .zip(&self.dialogues)
+            .zip(self.dialogues.iter())
             .filter_map(|(id, d)| d.as_ref().is_some_and(unsent).then_some(id))
             .collect();
         for id in waiting {

@@ -6,6 +6,7 @@ mod dialogue;
 mod eap;
 mod machine;
 mod measure;
+mod short;
 mod topology;
 
 use measure::Measure;

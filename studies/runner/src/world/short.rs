@@ -1,0 +1,91 @@
+//! A queue that is nearly always empty or of one.
+
+use std::collections::VecDeque;
+
+/// A queue whose first entry needs no second place in memory.
+#[derive(Debug)]
+pub(super) struct Short<T> {
+    first: Option<T>,
+    /// Empty while there is no first.
+    more: VecDeque<T>,
+}
+
+impl<T> Default for Short<T> {
+    fn default() -> Self {
+        Self { first: None, more: VecDeque::new() }
+    }
+}
+
+impl<T> Short<T> {
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+    #[inline]
+    pub(super) fn front(&self) -> Option<&T> {
+        self.first.as_ref()
+    }
+    pub(super) fn get(&self, i: usize) -> Option<&T> {
+        if i == 0 { self.first.as_ref() } else { self.more.get(i - 1) }
+    }
+    #[inline]
+    pub(super) fn get_mut(&mut self, i: usize) -> Option<&mut T> {
+        if i == 0 { self.first.as_mut() } else { self.more.get_mut(i - 1) }
+    }
+    #[inline]
+    pub(super) fn push_back(&mut self, entry: T) {
+        if self.first.is_none() {
+            self.first = Some(entry);
+        } else {
+            self.more.push_back(entry);
+        }
+    }
+    #[inline]
+    pub(super) fn pop_front(&mut self) -> Option<T> {
+        let next = if self.more.is_empty() { None } else { self.more.pop_front() };
+        std::mem::replace(&mut self.first, next)
+    }
+    pub(super) fn clear(&mut self) {
+        self.first = None;
+        self.more.clear();
+    }
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(&self.more)
+    }
+}
+
+impl<T> IntoIterator for Short<T> {
+    type Item = T;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::collections::vec_deque::IntoIter<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_queue(steps in proptest::collection::vec(proptest::option::of(0u8..255), 0..60)) {
+            let (mut short, mut model) = (Short::default(), VecDeque::new());
+            for step in steps {
+                match step {
+                    Some(n) => {
+                        short.push_back(n);
+                        model.push_back(n);
+                    }
+                    None => prop_assert_eq!(short.pop_front(), model.pop_front()),
+                }
+                prop_assert_eq!(short.len(), model.len());
+                prop_assert_eq!(short.front(), model.front());
+                prop_assert!((0..model.len() + 1).all(|i| short.get(i) == model.get(i)));
+                prop_assert!((0..model.len() + 1).all(|i| short.get_mut(i) == model.get_mut(i)));
+                prop_assert!(short.iter().eq(&model));
+            }
+            prop_assert!(short.into_iter().eq(model));
+        }
+    }
+}
