@@ -17,16 +17,25 @@ pub enum Framing {
     /// Nothing: IP packets as they are.
     #[default]
     None,
-    /// 14 bytes of Ethernet II header (no preamble, no FCS).
+    /// Ethernet II: 14 bytes of header and 4 of frame check sequence, which captures leave out. Preamble and
+    /// gap are not counted.
     Ethernet,
 }
 
 impl Framing {
-    /// Bytes that the framing adds to an IP packet.
+    /// Bytes that the framing adds to an IP packet on the link.
     pub const fn overhead(self) -> u32 {
         match self {
             Self::None => 0,
-            Self::Ethernet => 14,
+            Self::Ethernet => 18,
+        }
+    }
+
+    /// Bytes that it adds to a frame, which brings its header.
+    const fn trailer(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Ethernet => 4,
         }
     }
 }
@@ -131,7 +140,7 @@ impl Direction {
     pub(crate) fn send(&mut self, now: Instant, packet: PacketRef, pool: &mut Pool) -> Option<Instant> {
         let p = &pool[packet].packet;
         let frame = matches!(p.body, Body::Frame(_));
-        let bytes = p.len + if frame { 0 } else { self.framing.overhead() };
+        let bytes = p.len + if frame { self.framing.trailer() } else { self.framing.overhead() };
         self.stats.offered += 1;
         self.stats.offered_bytes += u64::from(bytes);
         if p.is_background() {

@@ -186,6 +186,8 @@ fn frames_go_one_hop_and_are_captured_as_they_are() {
     assert_eq!(sim.observer().0, [(Instant::ZERO, 1, b"frame".to_vec())]);
     let packets = sim.take_tap().unwrap().into_any().downcast::<Packets>().unwrap();
     assert_eq!(packets.0, [(false, b"frame".to_vec())]);
+    // On the link it is longer by its check sequence.
+    assert_eq!(sim.link_stats(l)[0].offered_bytes, 5 + 4);
 }
 
 fn upload(seed: u64, loss: f64, slow: bool) -> Simulation<App, Log> {
