@@ -1,0 +1,114 @@
+//! Diameter over TCP as tshark sees it.
+
+use usher_wire_tests::Run;
+
+/// Four stations at one NAS, which keeps one connection to the server over a link of these properties.
+fn study(ip: &str, core: &str) -> String {
+    format!(
+        r#"
+[run]
+duration = "40 s"
+drain = "120 s"
+ip = "{ip}"
+[run.replications]
+min = 1
+max = 1
+[hosts.station]
+count = 4
+[hosts.nas]
+[hosts.server]
+[links.access]
+between = ["station", "nas"]
+rate = "10 Mb/s"
+[links.core]
+between = ["nas", "server"]
+rate = "1.5 Mb/s"
+delay = "10 ms"
+{core}
+[workload]
+kind = "eap"
+stations = "station"
+nas = "nas"
+server = "server"
+method = "eap-md5"
+aaa = "diameter"
+arrivals = {{ kind = "closed", start = "1 s", pause = {{ kind = "exponential", mean = "2 s" }} }}
+[workload.diameter]
+watchdog = "6 s"
+[capture]
+links = ["core"]
+"#
+    )
+}
+
+/// The Hop-by-Hop Identifiers of all messages of a command and direction, in order.
+fn hops(run: &Run, command: u32, request: bool) -> Vec<String> {
+    let rows = run.fields(
+        &format!("diameter.cmd.code == {command}"),
+        &["diameter.cmd.code", "diameter.flags.request", "diameter.hopbyhopid"],
+    );
+    // A frame may hold several messages.
+    let messages = rows.iter().flat_map(|row| {
+        let split = |i: usize| row[i].split(',').map(str::to_owned).collect::<Vec<_>>();
+        let (codes, requests, hops) = (split(0), split(1), split(2));
+        assert!(codes.len() == requests.len() && codes.len() == hops.len(), "{row:?}");
+        codes.into_iter().zip(requests).zip(hops)
+    });
+    let wanted = |((code, r), hop): ((String, String), String)| {
+        (code == command.to_string() && (r == "1") == request).then_some(hop)
+    };
+    messages.filter_map(wanted).collect()
+}
+
+#[test]
+fn tshark_knows_every_command_and_finds_every_answer() {
+    for ip in ["v4", "v6"] {
+        let run = Run::new(&study(ip, ""));
+        run.assert_clean();
+        let begun = run.metric("completed") as usize;
+        assert!(begun > 20 && run.metric("started") as usize == begun, "{begun}");
+        // Capabilities-Exchange (257), Device-Watchdog (280) and Diameter-EAP (268).
+        for (command, requests) in [(257, Some(1)), (268, Some(2 * begun)), (280, None)] {
+            let asked = hops(&run, command, true);
+            let answered = hops(&run, command, false);
+            assert!(requests.map_or(!asked.is_empty(), |n| n == asked.len()), "{command}: {}", asked.len());
+            assert_eq!(asked, answered, "{command}");
+        }
+        // By name, with nothing that its dictionary does not know.
+        assert_eq!(run.count("diameter.cmd.code == 268 && eap.type == 4"), 2 * begun);
+        assert_eq!(
+            run.count("diameter.avp.unknown || diameter.avp.invalid-data || diameter.avp.invalid-len"),
+            0
+        );
+        let infos = run.fields("diameter", &["_ws.col.Info"]);
+        for name in ["Capabilities-Exchange Request", "Diameter-EAP Answer", "Device-Watchdog Request"] {
+            assert!(infos.iter().any(|i| i[0].contains(name)), "{name}");
+        }
+        let unanswered = run.count("diameter.flags.request == 1 && !diameter.answer_in");
+        let strays = run.count("diameter.flags.request == 0 && !diameter.answer_to");
+        assert_eq!((unanswered, strays), (0, 0));
+        assert_eq!(run.count("tcp.analysis.retransmission || tcp.analysis.lost_segment"), 0);
+        // Every segment is captured, and nothing else is.
+        assert_eq!(run.count("tcp"), run.count(""));
+        assert_eq!((run.metric("packets.core") * begun as f64).round() as usize, run.count("tcp"));
+    }
+}
+
+#[test]
+fn tshark_sees_retransmissions_under_loss_and_nothing_wrong() {
+    let core = "loss = \"10 %\"\nduplicate = \"5 %\"\nreorder = \"10 %\"\nreorder_delay = \"30 ms\"";
+    let run = Run::new(&study("v4", core));
+    run.assert_clean();
+    let again = "tcp.analysis.retransmission || tcp.analysis.fast_retransmission || tcp.analysis.spurious_retransmission";
+    assert!(run.count(again) > 5);
+    assert!(run.metric("tcp.retransmissions") > 0.0);
+    assert!(run.metric("completed") > 10.0);
+}
+
+#[test]
+fn tshark_flags_damaged_segments() {
+    let run = Run::new(&study("v4", "corrupt = \"30 %\""));
+    let damaged = run.count("tcp.checksum.status == \"Bad\"");
+    assert!(damaged > 10, "{damaged}");
+    assert_eq!(run.count("tcp.checksum.status == \"Bad\" && ip.src != ip.dst && tcp.dstport == 3868"), 0);
+}

@@ -1,0 +1,144 @@
+//! Sweeps on the simulator give the same bytes however they are run.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use usher_observe::journal::Journal;
+use usher_observe::{csv, parquet};
+use usher_runner::SimRunner;
+use usher_runner::sweep::{Options, Outcome, Results, RunError, Runner, Sweep, Task, execute};
+use usher_scenario::Plan;
+use usher_wire_tests::{Temporary, plan};
+
+/// Loss by protocol, so often until the mean is known to a tenth.
+fn study(run: &str, method: &str, tables: &str) -> Plan {
+    plan(&format!(
+        r#"
+[run]
+{run}
+warmup = "1 s"
+[run.replications]
+min = 2
+max = 6
+precision = "10 %"
+[hosts.station]
+count = 4
+[hosts.nas]
+[hosts.server]
+[links.access]
+between = ["station", "nas"]
+rate = "10 Mb/s"
+delay = "1 ms"
+[links.core]
+between = ["nas", "server"]
+rate = "1.5 Mb/s"
+delay = "10 ms"
+impaired_from = "1 s"
+[workload]
+kind = "eap"
+stations = "station"
+nas = "nas"
+server = "server"
+method = "{method}"
+aaa = "radius"
+arrivals = {{ kind = "poisson", rate = "2 /s", start = "1 s" }}
+[[axes]]
+name = "loss"
+set = "links.core.loss"
+values = ["0 %", "10 %"]
+{tables}
+"#
+    ))
+}
+
+const PROTOCOLS: &str =
+    "[[axes]]\nname = \"aaa\"\nset = \"workload.aaa\"\nvalues = [\"radius\", \"diameter\"]";
+
+/// Runs replications until so many are done, then sets the interrupt.
+struct Until<'a> {
+    runner: SimRunner<'a>,
+    left: AtomicU32,
+    interrupt: &'a AtomicBool,
+}
+
+impl Runner for Until<'_> {
+    fn run(&self, task: Task<'_>) -> Result<Outcome, RunError> {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.interrupt.store(true, Ordering::Relaxed);
+        }
+        self.runner.run(task)
+    }
+}
+
+fn execute_in(
+    folder: &Path,
+    plan: &Plan,
+    runner: &dyn Runner,
+    jobs: usize,
+    interrupt: &AtomicBool,
+) -> Results {
+    let mut journal = Journal::open(&folder.join("journal"), &plan.hash).unwrap();
+    let options = Options { jobs, interrupt, watch: &(), captures: None };
+    execute(&Sweep::of(plan), runner, &mut journal, options)
+}
+
+/// The files of the results: CSV and Parquet.
+fn files(folder: &Path, results: &Results) -> (String, Vec<u8>) {
+    assert!(results.complete, "{:?}", results.failures);
+    let (as_csv, as_parquet) = (folder.join("results.csv"), folder.join("results.parquet"));
+    csv::write(&as_csv, &results.rows).unwrap();
+    parquet::write(&as_parquet, &results.rows).unwrap();
+    (std::fs::read_to_string(as_csv).unwrap(), std::fs::read(as_parquet).unwrap())
+}
+
+fn run(plan: &Plan, jobs: usize) -> (String, Vec<u8>) {
+    let folder = Temporary::new();
+    let runner = SimRunner::new(plan, Vec::new());
+    let results = execute_in(folder.path(), plan, &runner, jobs, &AtomicBool::new(false));
+    files(folder.path(), &results)
+}
+
+#[test]
+fn one_job_two_jobs_and_a_resumed_sweep_give_the_same_bytes() {
+    let plan = study("duration = \"20 s\"", "eap-md5", PROTOCOLS);
+    assert_eq!(plan.points.len(), 4);
+    let once = run(&plan, 1);
+    assert!(once.0.lines().count() > 100, "{}", once.0);
+    assert!(once.0.contains("diameter") && once.0.contains("radius"));
+    assert_eq!(run(&plan, 1), once);
+    assert_eq!(run(&plan, 2), once);
+
+    let folder = Temporary::new();
+    let interrupt = AtomicBool::new(false);
+    let until =
+        Until { runner: SimRunner::new(&plan, Vec::new()), left: AtomicU32::new(3), interrupt: &interrupt };
+    let first = execute_in(folder.path(), &plan, &until, 2, &interrupt);
+    assert!(!first.complete);
+    // The power fails while a line is written.
+    let journal = folder.path().join("journal");
+    let bytes = std::fs::read(&journal).unwrap();
+    std::fs::write(&journal, &bytes[..bytes.len() - 7]).unwrap();
+    let runner = SimRunner::new(&plan, Vec::new());
+    let second = execute_in(folder.path(), &plan, &runner, 2, &AtomicBool::new(false));
+    assert!((2..=3).contains(&second.resumed), "{}", second.resumed);
+    assert_eq!(files(folder.path(), &second), once);
+}
+
+#[test]
+fn another_seed_gives_other_rows() {
+    let rows = |seed: &str| run(&study(&format!("duration = \"10 s\"\n{seed}"), "eap-md5", ""), 2).0;
+    assert_eq!(rows(""), rows("seed = 1"));
+    assert_ne!(rows(""), rows("seed = 2"));
+}
+
+/// Recorded handshakes have the sizes and numbers of packets of real ones, and so the same delays.
+#[test]
+fn recorded_and_real_handshakes_give_the_same_rows() {
+    for version in ["1.2", "1.3"] {
+        let rows = |handshake: &str| {
+            let tables = format!("[workload.eap_tls]\nversion = \"{version}\"\nhandshake = \"{handshake}\"");
+            let plan = study("duration = \"5 s\"", "eap-tls", &tables);
+            run(&plan, 2).0
+        };
+        assert_eq!(rows("real"), rows("recorded"), "TLS {version}");
+    }
+}
