@@ -2,7 +2,8 @@
 
 use usher_wire_tests::Run;
 
-/// Four stations at one NAS, which keeps one connection to the server over a link of these properties.
+/// Four stations at one NAS, which keeps one connection to the server over a link of these properties. When
+/// all authentications are over, the watchdog speaks.
 fn study(ip: &str, core: &str) -> String {
     format!(
         r#"
@@ -32,7 +33,7 @@ nas = "nas"
 server = "server"
 method = "eap-md5"
 aaa = "diameter"
-arrivals = {{ kind = "closed", start = "1 s", pause = {{ kind = "exponential", mean = "2 s" }} }}
+arrivals = {{ kind = "closed", start = "1 s", pause = {{ kind = "exponential", mean = "2 s" }}, limit = 24 }}
 [workload.diameter]
 watchdog = "6 s"
 [capture]
@@ -66,7 +67,7 @@ fn tshark_knows_every_command_and_finds_every_answer() {
         let run = Run::new(&study(ip, ""));
         run.assert_clean();
         let begun = run.metric("completed") as usize;
-        assert!(begun > 20 && run.metric("started") as usize == begun, "{begun}");
+        assert!(begun == 24 && run.metric("started") as usize == begun, "{begun}");
         // Capabilities-Exchange (257), Device-Watchdog (280) and Diameter-EAP (268).
         for (command, requests) in [(257, Some(1)), (268, Some(2 * begun)), (280, None)] {
             let asked = hops(&run, command, true);
@@ -110,5 +111,5 @@ fn tshark_flags_damaged_segments() {
     let run = Run::new(&study("v4", "corrupt = \"30 %\""));
     let damaged = run.count("tcp.checksum.status == \"Bad\"");
     assert!(damaged > 10, "{damaged}");
-    assert_eq!(run.count("tcp.checksum.status == \"Bad\" && ip.src != ip.dst && tcp.dstport == 3868"), 0);
+    assert_eq!(run.count("tcp.checksum.status == \"Bad\" && tcp.dstport == 3868"), 0);
 }

@@ -105,6 +105,12 @@ fn one_job_two_jobs_and_a_resumed_sweep_give_the_same_bytes() {
     assert!(once.0.lines().count() > 100, "{}", once.0);
     assert!(once.0.contains("diameter") && once.0.contains("radius"));
     assert_eq!(run(&plan, 1), once);
+    // Neither protocol stood still.
+    let completed =
+        |line: &&str| line.contains(",completed,") && !line.ends_with(",0") && !line.ends_with(",0.0");
+    for aaa in ["radius", "diameter"] {
+        assert!(once.0.lines().filter(|l| l.contains(aaa)).filter(completed).count() >= 4, "{}", once.0);
+    }
     assert_eq!(run(&plan, 2), once);
 
     let folder = Temporary::new();
