@@ -13,6 +13,7 @@ use measure::Measure;
 use std::sync::Arc;
 use topology::Topology;
 use usher_core::{Instant, Seed};
+use usher_crypto::tls::KeyLog;
 use usher_scenario::model::{Direction, Scenario, Workload};
 use usher_sim::{
     Application, Builder, Context, DISCARD_PORT, Delivery, HostId, IpVersion, LinkStats, SimError,
@@ -124,7 +125,7 @@ pub struct World {
     topology: Topology,
     scenario: Scenario,
     interfaces: Vec<(String, bool)>,
-    key_log: eap::KeyLog,
+    key_log: KeyLog,
 }
 
 /// What is built before the simulation itself.
@@ -176,7 +177,7 @@ impl World {
                 interfaces.push((name.clone(), *ethernet));
             }
         }
-        let key_log = eap::KeyLog::default();
+        let key_log = KeyLog::new();
         match &scenario.workload {
             Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
             Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,

@@ -6,21 +6,30 @@ use super::super::topology::Topology;
 use super::super::{Plan, Role, WorldError};
 use super::nas::NasRole;
 use super::server::ServerRole;
-use super::station::{Proof, StationRole, Supplicant};
-use super::tls::{KeyLog, Tls};
+use super::station::{GivenUp, Proof, StationRole, Supplicant};
+use super::tls::Tls;
 use super::{Agenda, PASSWORD, SECRET, WRONG_PASSWORD, identity};
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_aaa::{AaaServer, Method, User, UserSource, Users};
 use usher_core::Duration;
+use usher_crypto::tls::KeyLog;
+use usher_diameter::codes::application::EAP;
+use usher_diameter::node;
+use usher_diameter::peer::capabilities::Application;
 use usher_nas::authenticator::{self, Authenticator};
 use usher_nas::station::{self, Credentials, Station};
-use usher_nas::{AaaConfig, MacAddress, NasIdentity, RadiusConfig};
+use usher_nas::{AaaConfig, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::auth::Secret;
 use usher_radius::client::{self, Retransmission};
 use usher_scenario::model::{Aaa, Eap, EapMethod, RadiusRetransmission};
 use usher_sim::HostId;
 
+/// Diameter over TCP (RFC 6733 §11.4).
+const DIAMETER_PORT: u16 = 3868;
+/// Replies are kept at least as long as RFC 5080's client repeats its request (MRD), so that none of them is
+/// taken for a new one; RFC 5080 §2.2.2 allows up to 30 s.
+const DUPLICATES_KEPT: Duration = Duration::from_secs(30);
 /// RADIUS authentication (RFC 2865 §3).
 const RADIUS_PORT: u16 = 1812;
 
@@ -33,7 +42,7 @@ pub(in super::super) fn build(
 ) -> Result<(), WorldError> {
     let tls = match eap.method {
         EapMethod::EapMd5 => None,
-        EapMethod::EapTls => Some(Tls::new(&eap.eap_tls, key_log)?),
+        EapMethod::EapTls => Some(Tls::new(eap, key_log)?),
     };
     let stations = topology.group(&eap.stations)?;
     let nases = topology.group(&eap.nas)?;
@@ -42,13 +51,11 @@ pub(in super::super) fn build(
         server(plan, eap, tls.as_ref(), stations.len(), i as u64, host)?;
     }
 
-    let proof = Rc::new(match &tls {
-        None => Proof {
-            right: Credentials::Password(PASSWORD.to_vec()),
-            wrong: Credentials::Password(WRONG_PASSWORD.to_vec()),
-        },
-        Some(_) => unreachable!(),
+    let by_password = Rc::new(Proof {
+        right: Credentials::password(PASSWORD),
+        wrong: Credentials::password(WRONG_PASSWORD),
     });
+    let given_up = GivenUp::default();
     let local = eap.stations == eap.nas;
     let shared = budget(&eap.arrivals);
     let supplicant = |plan: &Plan<'_>, index: u64, host: HostId| {
@@ -61,22 +68,30 @@ pub(in super::super) fn build(
             plan.seed.stream("arrivals", index),
         );
         let chance = plan.seed.stream("credentials", index);
-        let mut config = station::Config::new(MacAddress(host.mac(0)));
+        let mac = MacAddress(host.mac(0));
+        let mut config = station::Config::new(mac);
         config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
         Supplicant {
             station: Station::new(config, plan.seed.secure("station", index)),
             agenda: Agenda::new(arrivals, chance, eap.wrong_credentials.get()),
             identity: identity(index, &eap.realm),
-            proof: proof.clone(),
+            mac,
+            given_up: given_up.clone(),
+            proof: match &tls {
+                None => by_password.clone(),
+                Some(tls) => Rc::new(Proof {
+                    right: tls.credentials(true, index),
+                    wrong: tls.credentials(false, index),
+                }),
+            },
         }
     };
     for (i, &host) in nases.iter().enumerate() {
         let index = i as u64;
-        let server = servers[i % servers.len()];
-        let nas = authenticator(plan, eap, index, host, server)?;
+        let nas = authenticator(plan, eap, index, host, (i % servers.len(), servers))?;
         let place = Place { host, version: plan.version };
         let station = local.then(|| supplicant(plan, index, host));
-        let app = plan.role(host, Role::Nas(Box::new(NasRole::new(place, nas, station))));
+        let app = plan.role(host, Role::Nas(Box::new(NasRole::new(place, nas, station, given_up.clone()))));
         plan.builder.take_frames(app);
     }
     if !local {
@@ -108,6 +123,7 @@ fn server(
         EapMethod::EapMd5 => Method::EapMd5,
         EapMethod::EapTls => Method::EapTls,
     }];
+    config.tls = tls.map(Tls::server);
     let any = match plan.version {
         usher_sim::IpVersion::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
         usher_sim::IpVersion::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -115,16 +131,25 @@ fn server(
     match eap.aaa {
         Aaa::Radius => {
             let client = usher_radius::server::ClientConfig::new(any, 0, Secret::new(SECRET.as_bytes()));
-            config.radius = Some(usher_radius::server::Config::new(vec![client]));
+            let mut radius = usher_radius::server::Config::new(vec![client]);
+            radius.retain = DUPLICATES_KEPT;
+            config.radius = Some(radius);
         }
-        Aaa::Diameter => todo!(),
+        Aaa::Diameter => {
+            let mut node =
+                node::Config::new(&server_name(index, &eap.realm), &eap.realm, &[Application::auth(EAP)]);
+            node.local.addresses = vec![host.ip(plan.version)];
+            node.accept_unknown = true;
+            timing(&mut node, eap, plan.scenario.transport.tcp.reconnect.get());
+            config.diameter = Some(node);
+        }
     }
     let place = Place { host, version: plan.version };
     let server = AaaServer::new(config, rng).map_err(|e| WorldError::Role(e.to_string()))?;
     let app = plan.role(host, Role::AaaServer(Box::new(ServerRole::new(place, server))));
     match eap.aaa {
         Aaa::Radius => plan.builder.bind_udp(app, 0, RADIUS_PORT)?,
-        Aaa::Diameter => todo!(),
+        Aaa::Diameter => plan.builder.listen(app, DIAMETER_PORT)?,
     }
     Ok(())
 }
@@ -134,20 +159,28 @@ fn authenticator(
     eap: &Eap,
     index: u64,
     host: HostId,
-    server: HostId,
+    (server, hosts): (usize, &[HostId]),
 ) -> Result<Authenticator, WorldError> {
     let place = Place { host, version: plan.version };
     let mut identity = NasIdentity::ethernet(&format!("nas-{index}"));
     identity.address = Some(host.ip(plan.version));
     let aaa = match eap.aaa {
         Aaa::Radius => {
-            let address = place.address(server, RADIUS_PORT);
+            let address = place.address(hosts[server], RADIUS_PORT);
             let mut config =
                 client::Config::single(client::ServerConfig::new(address, Secret::new(SECRET.as_bytes())));
             config.retransmission = retransmission(&eap.radius.retransmission);
             AaaConfig::Radius(RadiusConfig::new(config))
         }
-        Aaa::Diameter => todo!(),
+        Aaa::Diameter => {
+            let name = format!("nas-{index}.{}", eap.realm);
+            let address = place.address(hosts[server], DIAMETER_PORT);
+            let mut node = node::Config::new(&name, &eap.realm, &[Application::auth(EAP)])
+                .connect_to(&server_name(server as u64, &eap.realm), address);
+            node.local.addresses = vec![host.ip(plan.version)];
+            timing(&mut node, eap, plan.scenario.transport.tcp.reconnect.get());
+            AaaConfig::Diameter(Box::new(DiameterConfig::new(node, eap.realm.clone())))
+        }
     };
     let mut config = authenticator::Config::new(identity, aaa);
     config.mac = MacAddress(host.mac(0));
@@ -159,6 +192,16 @@ fn authenticator(
         ..Default::default()
     });
     Authenticator::new(config, plan.seed.secure("nas", index)).map_err(|e| WorldError::Role(e.to_string()))
+}
+
+fn server_name(index: u64, realm: &str) -> String {
+    format!("aaa-{index}.{realm}")
+}
+
+fn timing(node: &mut node::Config, eap: &Eap, reconnect: Duration) {
+    node.watchdog = Some(eap.diameter.watchdog.get());
+    node.request_timeout = Some(eap.diameter.timeout.get());
+    node.reconnect = reconnect;
 }
 
 fn retransmission(policy: &RadiusRetransmission) -> Retransmission {

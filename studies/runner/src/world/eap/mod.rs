@@ -10,7 +10,6 @@ pub(super) use build::build;
 pub(super) use nas::NasRole;
 pub(super) use server::ServerRole;
 pub(super) use station::StationRole;
-pub(super) use tls::KeyLog;
 
 use std::collections::VecDeque;
 use usher_core::{Instant, Rng};

@@ -2,9 +2,10 @@
 
 use super::super::Report;
 use super::super::machine::Place;
-use super::station::Supplicant;
+use super::station::{GivenUp, Supplicant};
 use usher_core::{Input, Machine, PortId, Transmit};
-use usher_nas::authenticator::Authenticator;
+use usher_nas::StationId;
+use usher_nas::authenticator::{Authenticator, Event};
 use usher_sim::{Context, Delivery};
 
 /// The authenticator and where it lives.
@@ -14,13 +15,19 @@ pub(in super::super) struct NasRole {
     nas: Authenticator,
     /// The station in the NAS's own host, joined with it by frames in memory.
     local: Option<Supplicant>,
+    given_up: GivenUp,
     repeated: u64,
     buf: Vec<u8>,
 }
 
 impl NasRole {
-    pub(super) fn new(place: Place, nas: Authenticator, local: Option<Supplicant>) -> Self {
-        Self { place, nas, local, repeated: 0, buf: Vec::new() }
+    pub(super) fn new(
+        place: Place,
+        nas: Authenticator,
+        local: Option<Supplicant>,
+        given_up: GivenUp,
+    ) -> Self {
+        Self { place, nas, local, given_up, repeated: 0, buf: Vec::new() }
     }
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
@@ -31,8 +38,12 @@ impl NasRole {
             local.station.handle(ctx.now(), Input::Timeout);
         }
         loop {
-            // Verdicts show at the stations.
-            while self.nas.poll_event().is_some() {}
+            while let Some(event) = self.nas.poll_event() {
+                // Verdicts show at the stations; that there was none does not.
+                if let Event::Failed { station: StationId::Frame { mac, .. }, .. } = event {
+                    self.given_up.borrow_mut().insert(mac);
+                }
+            }
             if let Some(local) = &mut self.local {
                 local.attend(ctx);
                 if let Some(Transmit::Frame { .. }) = local.station.poll_transmit(ctx.now(), &mut self.buf) {

@@ -3,8 +3,11 @@
 use super::super::machine::Place;
 use super::super::{End, Report};
 use super::Agenda;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use usher_core::{Instant, Machine};
+use usher_nas::MacAddress;
 use usher_nas::station::{Command, Credentials, Event, Station};
 use usher_sim::{Context, Delivery};
 
@@ -15,6 +18,9 @@ pub(super) struct Proof {
     pub(super) wrong: Credentials,
 }
 
+/// Stations whose NAS has given up asking the AAA server: they hear an EAP-Failure that is no reject.
+pub(super) type GivenUp = Rc<RefCell<BTreeSet<MacAddress>>>;
+
 /// A station and what it has to do.
 #[derive(Debug)]
 pub(super) struct Supplicant {
@@ -22,6 +28,8 @@ pub(super) struct Supplicant {
     pub(super) agenda: Agenda,
     pub(super) identity: Vec<u8>,
     pub(super) proof: Rc<Proof>,
+    pub(super) mac: MacAddress,
+    pub(super) given_up: GivenUp,
 }
 
 impl Supplicant {
@@ -33,6 +41,7 @@ impl Supplicant {
                     ctx,
                     match event {
                         Event::Success { .. } => End::Completed,
+                        Event::Failure if self.given_up.borrow_mut().remove(&self.mac) => End::Failed,
                         Event::Failure => End::Rejected,
                         Event::Timeout => End::Failed,
                     },
