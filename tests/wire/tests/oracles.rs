@@ -278,6 +278,6 @@ fn the_same_study_gives_the_same_packets() {
     let (a, b) = (Run::new(&text), Run::new(&text));
     assert_eq!(std::fs::read(a.capture()).unwrap(), std::fs::read(b.capture()).unwrap());
     assert!(!plan(&text).points.is_empty());
-    let other = Run::new(&format!("{text}").replace("duration = \"60 s\"", "duration = \"60 s\"\nseed = 2"));
+    let other = Run::new(&text.replace("duration = \"60 s\"", "duration = \"60 s\"\nseed = 2"));
     assert_ne!(std::fs::read(a.capture()).unwrap(), std::fs::read(other.capture()).unwrap());
 }
