@@ -1,7 +1,10 @@
 //! EAP-TLS as tshark decrypts it with the capture's own keys.
 
-use std::collections::BTreeSet;
-use usher_wire_tests::Run;
+use std::collections::{BTreeMap, BTreeSet};
+use usher_eap::packet::{Packet as EapPacket, Type};
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::Packet as RadiusPacket;
+use usher_wire_tests::{Run, udp};
 
 /// One station in its NAS, which authenticates once over RADIUS. tshark puts EAP-TLS messages together by
 /// pairs of address and port, so that one conversation at a time is all that it can follow.
@@ -91,4 +94,74 @@ fn without_its_keys_a_capture_of_tls_1_3_stays_closed() {
     std::fs::write(run.capture(), file).unwrap();
     let seen = handshake(&run);
     assert!(seen.contains(&1) && !seen.contains(&11) && !seen.contains(&8), "{seen:?}");
+}
+
+/// A TLS record: whether the server sent it, its content type and its length.
+type Record = (bool, u8, u16);
+
+/// The TLS records of each user's conversation, in order, put together from the EAP-TLS fragments in a
+/// capture of RADIUS. Requests name their user, replies belong to the request whose identifier they have.
+fn conversations(run: &Run) -> BTreeMap<String, Vec<Record>> {
+    let mut users = BTreeMap::new();
+    let mut pieces: BTreeMap<(String, bool), Vec<u8>> = BTreeMap::new();
+    let mut records: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+    let packets = run.packets();
+    for datagram in packets.iter().filter_map(udp) {
+        let packet = RadiusPacket::parse(datagram.data).unwrap();
+        let attributes = Attributes::from_wire(packet.attribute_bytes()).unwrap();
+        let from_server = datagram.from.1 == 1812;
+        let client = if from_server { datagram.to.1 } else { datagram.from.1 };
+        if let Some(name) = attributes.get_text(kind::USER_NAME).filter(|_| !from_server) {
+            users.insert((client, packet.identifier()), name.to_owned());
+        }
+        let user = users[&(client, packet.identifier())].clone();
+        let mut eap = Vec::new();
+        assert!(attributes.eap(&mut eap));
+        let eap = EapPacket::parse(&eap).unwrap();
+        let [flags, data @ ..] = eap.data() else { continue };
+        if eap.kind() != Some(Type::TLS) {
+            continue;
+        }
+        // RFC 5216, 3.1: the length is included, more fragments follow.
+        let data = if flags & 0x80 != 0 { &data[4..] } else { data };
+        let message = pieces.entry((user.clone(), from_server)).or_default();
+        message.extend_from_slice(data);
+        if flags & 0x40 == 0 {
+            let message = std::mem::take(message);
+            let mut rest = &message[..];
+            while let [content, _, _, hi, lo, body @ ..] = rest {
+                let length = u16::from_be_bytes([*hi, *lo]);
+                records.entry(user.clone()).or_default().push((from_server, *content, length));
+                rest = &body[usize::from(length)..];
+            }
+            assert!(rest.is_empty());
+        }
+    }
+    assert!(pieces.values().all(Vec::is_empty), "a message lacks its end");
+    records
+}
+
+#[test]
+fn interleaved_handshakes_have_the_records_of_one_alone() {
+    for version in ["1.2", "1.3"] {
+        let alone = Run::new(&study(version, "radius"));
+        let alone = conversations(&alone);
+        assert_eq!(alone.len(), 1);
+        let alone = &alone["station-00000@example.org"];
+        assert!(alone.len() >= 6, "{alone:?}");
+
+        let text = study(version, "radius")
+            .replace("[hosts.station]", "[hosts.station]\ncount = 8")
+            .replace("start = \"1 s\"", "start = \"1 s\", stagger = \"7 ms\"");
+        let together = Run::new(&text);
+        assert_eq!(together.metric("completed"), 8.0);
+        let all = conversations(&together);
+        assert_eq!(all.len(), 8);
+        for (user, records) in &all {
+            assert_eq!(records, alone, "{user}, TLS {version}");
+        }
+        // They do overlap: the last begins before the first has ended.
+        let ends = together.fields("radius.code == 2", &["frame.time_epoch"]);
+        assert!(ends.iter().all(|t| t[0].parse::<f64>().unwrap() > 1.0 + 7.0 * 0.007), "{ends:?}");
+    }
 }
