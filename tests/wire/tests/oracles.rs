@@ -114,16 +114,13 @@ fn a_dialogue_over_a_connection_of_its_own_takes_a_round_trip_more() {
     let lengths = run.fields("frame.interface_id == 0 && tcp.flags.syn == 1", &["frame.len"]);
     assert_eq!(lengths.len(), 20);
     // With the option of the segment size a SYN is 20 + 24 = 44 B, 35.2 us and 352 us, and so is its answer,
-    // with 22 ms on the way: 22.7744 ms. The acknowledgement that ends the handshake goes before the request
-    // (40 B: 32 us and 320 us, of which the request waits for the core link's: it arrives there 192 us after
-    // it, while the acknowledgement takes 320 us), so 128 us for the wait, then as on an open connection,
-    // after 32 us of access link.
+    // with 22 ms on the way: 22.7744 ms. The request ends the handshake, so that from then on it is as on an
+    // open connection.
     assert!(lengths.iter().all(|l| l[0] == "44"), "{lengths:?}");
     let handshake = 22_000_000 + 2 * (35_200 + 352_000);
     let sizes = run.fields("tcp.stream == 0 && frame.interface_id == 0", &["frame.len"]);
-    let acknowledged_alone = sizes[2][0] == "40";
-    let wait = if acknowledged_alone { 32_000 + 128_000 } else { 0 };
-    assert_each_takes(&run, handshake + wait + 25_344_000);
+    assert_eq!([&sizes[2][0], &sizes[3][0]], ["240", "140"]);
+    assert_each_takes(&run, handshake + 25_344_000);
     run.assert_clean();
 }
 
