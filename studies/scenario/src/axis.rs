@@ -1,5 +1,6 @@
 //! The values of an axis: as text for keys and rows, as numbers for figures.
 
+use crate::analytic;
 use crate::check::{Finding, keys, repeated};
 use crate::fault::hint;
 use crate::metrics;
@@ -116,6 +117,9 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
         }
         if let Some(message) = metrics::unknown(&figure.y, &file.hosts, &file.links) {
             findings.push((keys!["figures", i, "y"], message));
+        }
+        if let Some(message) = figure.analytic.as_deref().and_then(analytic::unknown) {
+            findings.push((keys!["figures", i, "analytic"], message));
         }
         for (j, series) in figure.series.iter().enumerate() {
             if axis(series).is_none() {

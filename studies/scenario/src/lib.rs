@@ -4,6 +4,7 @@
 //! varied (axes) and what is drawn (figures). Every quantity carries its unit, every key is known, every
 //! fault is reported with its line. The format is described in `docs/study-files.md`.
 
+pub mod analytic;
 mod axis;
 mod check;
 mod de;

@@ -6,10 +6,10 @@ use usher_observe::manifest::Manifest;
 use usher_observe::row::number;
 use usher_observe::summary::summarise;
 use usher_observe::{Estimate, Point};
-use usher_report::{Axis, Cell, Column, Figure, Report, Rerun, Section, Series, Table};
+use usher_report::{Axis, Cell, Column, Figure, Kind, Report, Rerun, Section, Series, Table};
 use usher_scenario::model::{self, StudyFile, Value};
 use usher_scenario::units::Quantity;
-use usher_scenario::{Plan, metrics};
+use usher_scenario::{Plan, analytic, metrics};
 
 /// Estimates by point and metric.
 type Estimates = HashMap<(Point, String), Estimate>;
@@ -131,6 +131,15 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
         let Some(estimate) = estimates.get(&(super::plan::point(point), said.y.clone())) else { continue };
         let names: Vec<&str> = said.series.iter().map(|axis| text(axis)).collect();
         let name = if names.is_empty() { said.y.clone() } else { names.join(", ") };
+        if let Some(exact) = said.analytic.as_deref().and_then(|form| analytic::value(form, &point.scenario))
+        {
+            let name = format!("{name} (closed form)");
+            let drawn = usher_report::Point::exact(x, exact);
+            match series.iter_mut().find(|s| s.name == name) {
+                Some(known) => known.points.push(drawn),
+                None => series.push(Series { name, kind: Kind::Analytic, points: vec![drawn] }),
+            }
+        }
         let drawn = usher_report::Point::measured(x, estimate);
         match series.iter_mut().find(|s| s.name == name) {
             Some(known) => known.points.push(drawn),
@@ -156,6 +165,7 @@ fn finding(figure: &Figure) -> Option<String> {
     let mut there: Vec<(&str, &usher_report::Point)> = figure
         .series
         .iter()
+        .filter(|s| s.kind == Kind::Measured)
         .filter_map(|s| Some((s.name.as_str(), s.points.iter().find(|p| p.x == x)?)))
         .filter(|(_, p)| p.mean.is_finite())
         .collect();

@@ -15,8 +15,7 @@ pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replication
 pub use transport::{Congestion, Tcp, Transport};
 pub use workload::{
     Aaa, Arrivals, Connection, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap, EapMethod,
-    EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round, Sockets, TimeLaw, TlsVersion,
-    Workload,
+    EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round, TimeLaw, TlsVersion, Workload,
 };
 
 use crate::ordered::Ordered;

@@ -46,8 +46,6 @@ pub struct Tcp {
     pub window_scale: bool,
     /// Receive buffer; without the window scale option at most 65535 B are offered.
     pub receive_buffer: Size,
-    /// Silly-window avoidance on both sides (RFC 9293, 3.8.6.2).
-    pub silly_window_avoidance: bool,
     /// How fast applications read what has arrived.
     pub read_rate: Bound<BitRate>,
     /// How long after the loss of a persistent connection another is opened.
@@ -72,7 +70,6 @@ impl Default for Tcp {
             timestamps: false,
             window_scale: false,
             receive_buffer: Size::of(65_535),
-            silly_window_avoidance: true,
             read_rate: Bound::Unlimited,
             reconnect: Time::secs(1),
         }

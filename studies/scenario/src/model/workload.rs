@@ -141,7 +141,8 @@ pub enum TlsVersion {
 pub enum Handshake {
     /// Each handshake is computed.
     Real,
-    /// One handshake is computed, its messages stand for all: the same sizes, charged CPU time.
+    /// One handshake is computed, its messages stand for all: the same sizes, charged CPU time. Where
+    /// credentials may be wrong or sessions are resumed, handshakes differ and each is computed all the same.
     Recorded,
 }
 
@@ -156,13 +157,20 @@ pub enum Aaa {
 }
 
 /// Settings of RADIUS.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Radius {
     /// When an unanswered request is sent again.
     pub retransmission: RadiusRetransmission,
-    /// Whose requests share a socket.
-    pub sockets: Sockets,
+    /// How long the server keeps a reply for the request to come again (RFC 5080, 2.2.2). A request that
+    /// comes later is taken for a new one.
+    pub duplicate_cache: Time,
+}
+
+impl Default for Radius {
+    fn default() -> Self {
+        Self { retransmission: RadiusRetransmission::default(), duplicate_cache: Time::secs(30) }
+    }
 }
 
 /// When an unanswered request is sent again.
@@ -219,25 +227,12 @@ impl Default for RadiusRetransmission {
     }
 }
 
-/// Whose requests share a UDP socket of a NAS.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sockets {
-    /// All of a NAS's; another is opened when 256 identifiers are outstanding.
-    #[default]
-    Shared,
-    /// Each station has its own.
-    PerStation,
-}
-
 /// Settings of Diameter.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Diameter {
     /// What carries it.
     pub transport: DiameterTransport,
-    /// Connections between a NAS and the server, used in turn.
-    pub connections: Count,
     /// The watchdog's interval Tw, varied by two seconds either way (RFC 3539).
     pub watchdog: Time,
     /// How long a request may go unanswered before it counts as failed.
@@ -246,12 +241,7 @@ pub struct Diameter {
 
 impl Default for Diameter {
     fn default() -> Self {
-        Self {
-            transport: DiameterTransport::Tcp,
-            connections: Count::ONE,
-            watchdog: Time::secs(30),
-            timeout: Time::secs(30),
-        }
+        Self { transport: DiameterTransport::Tcp, watchdog: Time::secs(30), timeout: Time::secs(30) }
     }
 }
 

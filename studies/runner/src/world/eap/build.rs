@@ -27,9 +27,6 @@ use usher_sim::HostId;
 
 /// Diameter over TCP (RFC 6733 §11.4).
 const DIAMETER_PORT: u16 = 3868;
-/// Replies are kept at least as long as RFC 5080's client repeats its request (MRD), so that none of them is
-/// taken for a new one; RFC 5080 §2.2.2 allows up to 30 s.
-const DUPLICATES_KEPT: Duration = Duration::from_secs(30);
 /// RADIUS authentication (RFC 2865 §3).
 const RADIUS_PORT: u16 = 1812;
 
@@ -132,7 +129,7 @@ fn server(
         Aaa::Radius => {
             let client = usher_radius::server::ClientConfig::new(any, 0, Secret::new(SECRET.as_bytes()));
             let mut radius = usher_radius::server::Config::new(vec![client]);
-            radius.retain = DUPLICATES_KEPT;
+            radius.retain = eap.radius.duplicate_cache.get();
             config.radius = Some(radius);
         }
         Aaa::Diameter => {

@@ -1,0 +1,162 @@
+//! Closed forms that a figure can draw beside its results, by the name in its `analytic`.
+
+use crate::fault::hint;
+use crate::model::{Aaa, Direction, Eap, EapMethod, Link, RadiusRetransmission, Scenario, Workload};
+use std::collections::VecDeque;
+use usher_core::impair::Loss;
+
+/// A closed form.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// Its name in study files.
+    pub name: &'static str,
+    /// What it gives, and under which assumptions.
+    pub about: &'static str,
+    eval: fn(&Scenario) -> Option<f64>,
+}
+
+/// All closed forms.
+pub const FORMS: &[Form] = &[Form {
+    name: "radius-delay",
+    about: "mean delay in seconds of an EAP-MD5 authentication over RADIUS/UDP that completes: each of two \
+            requests is repeated by its policy until it and its reply both survive independent loss; \
+            propagation delays alone, without transmission times, queues and jitter's effect on the longest \
+            wait",
+    eval: radius_delay,
+}];
+
+/// The value of a closed form for a scenario; `None` where it does not apply, or has no such name.
+pub fn value(name: &str, scenario: &Scenario) -> Option<f64> {
+    (FORMS.iter().find(|f| f.name == name)?.eval)(scenario)
+}
+
+/// What is wrong with the name of a closed form.
+pub(crate) fn unknown(name: &str) -> Option<String> {
+    if FORMS.iter().any(|f| f.name == name) {
+        return None;
+    }
+    let known = FORMS.iter().map(|f| f.name);
+    Some(format!("there is no closed form \"{name}\"{}", hint(name, known)))
+}
+
+fn radius_delay(scenario: &Scenario) -> Option<f64> {
+    let Workload::Eap(eap) = &scenario.workload else { return None };
+    if eap.aaa != Aaa::Radius || eap.method != EapMethod::EapMd5 {
+        return None;
+    }
+    // An attempt succeeds when request and reply both survive; attempt k begins `times[k]` after the first.
+    let (delay, survives) = round_trip(scenario, &eap.nas, &eap.server)?;
+    let access = if eap.stations == eap.nas { 0.0 } else { one_way(scenario, eap)? };
+    let times = attempts(&eap.radius.retransmission);
+    let mut waits = 0.0;
+    let mut completes = 0.0;
+    let mut fails_so_far = 1.0;
+    for at in times {
+        waits += at * survives * fails_so_far;
+        completes += survives * fails_so_far;
+        fails_so_far *= 1.0 - survives;
+    }
+    // Start, Identity and its answer, the challenge and its answer, Success: six times over the access link.
+    (completes > 0.0).then(|| 2.0 * (delay + waits / completes) + 6.0 * access)
+}
+
+/// When a request is sent, in seconds after its first transmission, jitter at its mean of none.
+fn attempts(policy: &RadiusRetransmission) -> Vec<f64> {
+    match policy {
+        RadiusRetransmission::Fixed { interval, count } => {
+            (0..count.get()).map(|k| f64::from(k) * interval.get().as_secs_f64()).collect()
+        }
+        RadiusRetransmission::Rfc5080 { initial, max, count, duration, .. } => {
+            let (max, duration) = (max.get().as_secs_f64(), duration.get().as_secs_f64());
+            let mut wait = initial.get().as_secs_f64();
+            let mut times = vec![0.0];
+            // Without either limit the series is endless; what comes after a day changes no digit.
+            let last = if duration > 0.0 { duration } else { 86_400.0 };
+            while *count == 0 || times.len() < *count as usize {
+                let next = times[times.len() - 1] + wait;
+                if next >= last {
+                    break;
+                }
+                times.push(next);
+                wait = if max > 0.0 { (2.0 * wait).min(max) } else { 2.0 * wait };
+            }
+            times
+        }
+    }
+}
+
+fn one_way(scenario: &Scenario, eap: &Eap) -> Option<f64> {
+    round_trip(scenario, &eap.stations, &eap.nas).map(|(delay, _)| delay / 2.0)
+}
+
+/// Propagation there and back, and the chance that both ways are survived, along the fewest links; `None`
+/// where there is no path or its losses are not independent.
+fn round_trip(scenario: &Scenario, from: &str, to: &str) -> Option<(f64, f64)> {
+    let mut reached = vec![(from, 0.0, 1.0)];
+    let mut queue = VecDeque::from([0]);
+    while let Some(at) = queue.pop_front() {
+        let (here, delay, survives) = reached[at];
+        if here == to {
+            return Some((delay, survives));
+        }
+        for (_, link) in scenario.links.iter() {
+            let [a, b] = &link.between;
+            let next = match (a == here, b == here) {
+                (true, _) => b,
+                (_, true) => a,
+                _ => continue,
+            };
+            if reached.iter().all(|(name, ..)| name != next) {
+                let (d, s) = both_ways(link)?;
+                reached.push((next, delay + d, survives * s));
+                queue.push_back(reached.len() - 1);
+            }
+        }
+    }
+    None
+}
+
+fn both_ways(link: &Link) -> Option<(f64, f64)> {
+    [Direction::Up, Direction::Down].into_iter().try_fold((0.0, 1.0), |(delay, survives), direction| {
+        let channel = link.channel(direction);
+        let loss = match channel.loss {
+            Loss::None => 0.0,
+            Loss::Bernoulli(p) => p,
+            Loss::GilbertElliott { .. } | Loss::Script(_) => return None,
+        };
+        Some((delay + channel.delay.as_secs_f64(), survives * (1.0 - loss)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mode, Overrides, Study};
+
+    fn at(protocol: &str, loss: &str) -> Option<f64> {
+        let study = Study::open("aaa-hol").unwrap();
+        let mut overrides = Overrides::default();
+        for setting in [format!("protocol={protocol}"), format!("loss={loss}"), "method=eap-md5".into()] {
+            overrides.set(&setting).unwrap();
+        }
+        let plan = study.plan(Mode::Quick, &overrides).unwrap();
+        value("radius-delay", &plan.points[0].scenario)
+    }
+
+    #[test]
+    fn the_delay_over_radius_is_what_hand_arithmetic_gives() {
+        // Two round trips of 20 ms and six times 1 ms of access.
+        assert!((at("RADIUS/UDP, RFC 5080", "0 %").unwrap() - 0.046).abs() < 1e-12);
+        // At 50 % each way an attempt survives with 1/4. Sent at 0, 2, 6, 14 s:
+        // (0·64 + 2·48 + 6·36 + 14·27) / (64 + 48 + 36 + 27) = 690/175 s of waiting each round.
+        let expected = 0.046 + 2.0 * 690.0 / 175.0;
+        assert!((at("RADIUS/UDP, RFC 5080", "50 %").unwrap() - expected).abs() < 1e-9);
+        assert_eq!(at("Diameter/TCP", "0 %"), None);
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_from_a_known_one() {
+        assert_eq!(unknown("radius-delay"), None);
+        assert!(unknown("radius-dely").unwrap().contains("did you mean \"radius-delay\""));
+    }
+}
