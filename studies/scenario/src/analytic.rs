@@ -20,8 +20,7 @@ pub const FORMS: &[Form] = &[Form {
     name: "radius-delay",
     about: "mean delay in seconds of an EAP-MD5 authentication over RADIUS/UDP that completes: each of two \
             requests is repeated by its policy until it and its reply both survive independent loss; \
-            propagation delays alone, without transmission times, queues and jitter's effect on the longest \
-            wait",
+            propagation delays alone, without transmission times and queues",
     eval: radius_delay,
 }];
 
@@ -51,33 +50,37 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
     let mut waits = 0.0;
     let mut completes = 0.0;
     let mut fails_so_far = 1.0;
-    for at in times {
-        waits += at * survives * fails_so_far;
-        completes += survives * fails_so_far;
-        fails_so_far *= 1.0 - survives;
+    for (at, chance) in times {
+        waits += at * survives * chance * fails_so_far;
+        completes += survives * chance * fails_so_far;
+        fails_so_far *= 1.0 - survives * chance;
     }
     // Start, Identity and its answer, the challenge and its answer, Success: six times over the access link.
     (completes > 0.0).then(|| 2.0 * (delay + waits / completes) + 6.0 * access)
 }
 
-/// When a request is sent, in seconds after its first transmission, jitter at its mean of none.
-fn attempts(policy: &RadiusRetransmission) -> Vec<f64> {
+/// When a request is sent, in seconds after its first transmission, and the chance that it is. Jitter is at
+/// its mean of none, but for a transmission due just when the request is given up: it makes half of them.
+fn attempts(policy: &RadiusRetransmission) -> Vec<(f64, f64)> {
     match policy {
         RadiusRetransmission::Fixed { interval, count } => {
-            (0..count.get()).map(|k| f64::from(k) * interval.get().as_secs_f64()).collect()
+            (0..count.get()).map(|k| (f64::from(k) * interval.get().as_secs_f64(), 1.0)).collect()
         }
-        RadiusRetransmission::Rfc5080 { initial, max, count, duration, .. } => {
+        RadiusRetransmission::Rfc5080 { initial, max, count, duration, jitter } => {
             let (max, duration) = (max.get().as_secs_f64(), duration.get().as_secs_f64());
             let mut wait = initial.get().as_secs_f64();
-            let mut times = vec![0.0];
+            let mut times = vec![(0.0, 1.0)];
             // Without either limit the series is endless; what comes after a day changes no digit.
             let last = if duration > 0.0 { duration } else { 86_400.0 };
             while *count == 0 || times.len() < *count as usize {
-                let next = times[times.len() - 1] + wait;
+                let next = times[times.len() - 1].0 + wait;
                 if next >= last {
+                    if next == last && jitter.get() > 0.0 {
+                        times.push((next, 0.5));
+                    }
                     break;
                 }
-                times.push(next);
+                times.push((next, 1.0));
                 wait = if max > 0.0 { (2.0 * wait).min(max) } else { 2.0 * wait };
             }
             times
@@ -147,9 +150,11 @@ mod tests {
     fn the_delay_over_radius_is_what_hand_arithmetic_gives() {
         // Two round trips of 20 ms and six times 1 ms of access.
         assert!((at("RADIUS/UDP, RFC 5080", "0 %").unwrap() - 0.046).abs() < 1e-12);
-        // At 50 % each way an attempt survives with 1/4. Sent at 0, 2, 6, 14 s:
-        // (0·64 + 2·48 + 6·36 + 14·27) / (64 + 48 + 36 + 27) = 690/175 s of waiting each round.
-        let expected = 0.046 + 2.0 * 690.0 / 175.0;
+        // At 50 % each way an attempt survives with 1/4. Sent at 0, 2, 6, 14 s and, by jitter, half the time
+        // at 30 s: chances of 64, 48, 36, 27 and 81/8 in 256.
+        let (last, others) = (81.0 / 8.0, 64.0 + 48.0 + 36.0 + 27.0);
+        let wait = (2.0 * 48.0 + 6.0 * 36.0 + 14.0 * 27.0 + 30.0 * last) / (others + last);
+        let expected = 0.046 + 2.0 * wait;
         assert!((at("RADIUS/UDP, RFC 5080", "50 %").unwrap() - expected).abs() < 1e-9);
         assert_eq!(at("Diameter/TCP", "0 %"), None);
     }

@@ -140,7 +140,9 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
                 None => series.push(Series { name, kind: Kind::Analytic, points: vec![drawn] }),
             }
         }
-        let drawn = usher_report::Point::measured(x, estimate);
+        let mut drawn = usher_report::Point::measured(x, estimate);
+        // No metric is negative: an interval is drawn only as far as its metric can go.
+        drawn.low = drawn.low.max(0.0);
         match series.iter_mut().find(|s| s.name == name) {
             Some(known) => known.points.push(drawn),
             None => series.push(Series { name, points: vec![drawn], ..Series::default() }),
