@@ -82,23 +82,63 @@ pub fn check_message_authenticator(
     secret: &Secret,
 ) -> MessageAuthenticator {
     let bytes = packet.as_bytes();
-    let (mut at, mut found) = (HEADER_LEN, None);
+    match locate(packet) {
+        Place::Nowhere => MessageAuthenticator::Absent,
+        Place::Wrong => MessageAuthenticator::Bad,
+        Place::At(at) => judge(&compute(bytes, at, covered, secret), bytes, at),
+    }
+}
+
+/// Where a packet's Message-Authenticator has its value.
+enum Place {
+    Nowhere,
+    At(usize),
+    /// There are several, or it is of a wrong length.
+    Wrong,
+}
+
+fn locate(packet: &Packet<'_>) -> Place {
+    let (mut at, mut place) = (HEADER_LEN, Place::Nowhere);
     for a in packet.attributes() {
         if a.kind == MESSAGE_AUTHENTICATOR {
-            if found.is_some() || a.value.len() != 16 {
-                return MessageAuthenticator::Bad;
+            if !matches!(place, Place::Nowhere) || a.value.len() != 16 {
+                return Place::Wrong;
             }
-            found = Some(at + 2);
+            place = Place::At(at + 2);
         }
         at += a.value.len() + 2;
     }
-    match found {
-        None => MessageAuthenticator::Absent,
-        Some(at) if equal(&compute(bytes, at, covered, secret), &bytes[at..at + 16]) => {
-            MessageAuthenticator::Good
+    place
+}
+
+fn judge(right: &[u8; 16], bytes: &[u8], at: usize) -> MessageAuthenticator {
+    if equal(right, &bytes[at..at + 16]) { MessageAuthenticator::Good } else { MessageAuthenticator::Bad }
+}
+
+/// Checks a reply's Response Authenticator and its Message-Authenticator, side by side and in constant time:
+/// whether the first is right, and what the second is worth.
+#[must_use]
+pub fn check_reply(
+    reply: &Packet<'_>,
+    request_authenticator: &[u8; 16],
+    secret: &Secret,
+) -> (bool, MessageAuthenticator) {
+    let bytes = reply.as_bytes();
+    let at = match locate(reply) {
+        Place::Nowhere => {
+            return (check_response(reply, request_authenticator, secret), MessageAuthenticator::Absent);
         }
-        Some(_) => MessageAuthenticator::Bad,
-    }
+        Place::Wrong => {
+            return (check_response(reply, request_authenticator, secret), MessageAuthenticator::Bad);
+        }
+        Place::At(at) => at,
+    };
+    let covered = covered_authenticator(reply.code(), reply.authenticator(), Some(request_authenticator));
+    let (mac, response) = secret.0.hmac.mac_beside_md5(
+        &[&bytes[..4], &covered, &bytes[HEADER_LEN..at], &[0; 16], &bytes[at + 16..]],
+        &[&bytes[..4], request_authenticator, &bytes[HEADER_LEN..], secret.as_bytes()],
+    );
+    (equal(&response, reply.authenticator()), judge(&mac, bytes, at))
 }
 
 /// The Response Authenticator of a reply (RFC 2865 §3): `reply` with its length final, whatever stands

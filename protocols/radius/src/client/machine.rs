@@ -3,7 +3,7 @@
 use super::identifier::{Identifiers, Slot};
 use super::{Command, Config, ConfigError, Counters, Event, Response, Target};
 use crate::attribute::{Attributes, kind};
-use crate::auth::{self, MessageAuthenticator, check_message_authenticator, check_response, sign_request};
+use crate::auth::{self, MessageAuthenticator, check_reply, sign_request};
 use crate::packet::{self, Code, HEADER_LEN, Packet, TooLong};
 use crate::work::WorkMeter;
 use alloc::boxed::Box;
@@ -302,11 +302,12 @@ impl Client {
             self.counters.wrong_code += 1;
             return;
         }
-        if !check_response(&reply, &request_authenticator, &server.secret) {
+        let (genuine, message_authenticator) = check_reply(&reply, &request_authenticator, &server.secret);
+        if !genuine {
             self.counters.bad_authenticator += 1;
             return;
         }
-        match check_message_authenticator(&reply, &request_authenticator, &server.secret) {
+        match message_authenticator {
             MessageAuthenticator::Good => {}
             MessageAuthenticator::Bad => {
                 self.counters.bad_message_authenticator += 1;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Secret;
+use crate::auth::check_message_authenticator;
 use crate::client::{Failover, Retransmission, ServerConfig};
 use crate::server::{self, Server};
 use crate::testing::*;

@@ -1,0 +1,254 @@
+//! MD5's compression function (RFC 1321 §3.4) and the blocks that it is given.
+//!
+//! Each of its 64 steps waits for the one before, which leaves most of a processor idle. Two messages that
+//! do not depend on each other therefore go through it side by side in the time of one.
+
+/// The chaining variables A to D.
+pub(super) type State = [u32; 4];
+/// Octets of a block.
+pub(super) const BLOCK: usize = 64;
+/// Octets of a block that may hold data beside the message's length.
+const ROOM: usize = BLOCK - 8;
+
+/// Their first values.
+pub(super) const INITIAL: State = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+
+/// The integer parts of 2³² · |sin i|, i from 1.
+const SINES: [u32; 64] = [
+    0xd76a_a478,
+    0xe8c7_b756,
+    0x2420_70db,
+    0xc1bd_ceee,
+    0xf57c_0faf,
+    0x4787_c62a,
+    0xa830_4613,
+    0xfd46_9501,
+    0x6980_98d8,
+    0x8b44_f7af,
+    0xffff_5bb1,
+    0x895c_d7be,
+    0x6b90_1122,
+    0xfd98_7193,
+    0xa679_438e,
+    0x49b4_0821,
+    0xf61e_2562,
+    0xc040_b340,
+    0x265e_5a51,
+    0xe9b6_c7aa,
+    0xd62f_105d,
+    0x0244_1453,
+    0xd8a1_e681,
+    0xe7d3_fbc8,
+    0x21e1_cde6,
+    0xc337_07d6,
+    0xf4d5_0d87,
+    0x455a_14ed,
+    0xa9e3_e905,
+    0xfcef_a3f8,
+    0x676f_02d9,
+    0x8d2a_4c8a,
+    0xfffa_3942,
+    0x8771_f681,
+    0x6d9d_6122,
+    0xfde5_380c,
+    0xa4be_ea44,
+    0x4bde_cfa9,
+    0xf6bb_4b60,
+    0xbebf_bc70,
+    0x289b_7ec6,
+    0xeaa1_27fa,
+    0xd4ef_3085,
+    0x0488_1d05,
+    0xd9d4_d039,
+    0xe6db_99e5,
+    0x1fa2_7cf8,
+    0xc4ac_5665,
+    0xf429_2244,
+    0x432a_ff97,
+    0xab94_23a7,
+    0xfc93_a039,
+    0x655b_59c3,
+    0x8f0c_cc92,
+    0xffef_f47d,
+    0x8584_5dd1,
+    0x6fa8_7e4f,
+    0xfe2c_e6e0,
+    0xa301_4314,
+    0x4e08_11a1,
+    0xf753_7e82,
+    0xbd3a_f235,
+    0x2ad7_d2bb,
+    0xeb86_d391,
+];
+/// How far the steps of each round rotate.
+const ROTATIONS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+
+/// Which word of the block a step takes in.
+const fn word(step: usize) -> usize {
+    match step / 16 {
+        0 => step,
+        1 => (5 * step + 1) % 16,
+        2 => (3 * step + 5) % 16,
+        _ => (7 * step) % 16,
+    }
+}
+
+/// One step. What does not wait for the step before, `b`, is added up first.
+#[inline(always)]
+fn step<const I: usize>([a, b, c, d]: State, words: &[u32; 16]) -> State {
+    let early = a.wrapping_add(SINES[I]).wrapping_add(words[word(I)]);
+    let sum = match I / 16 {
+        0 => early.wrapping_add(d ^ (b & (c ^ d))),
+        1 => early.wrapping_add(c & !d).wrapping_add(b & d),
+        2 => early.wrapping_add(b ^ (c ^ d)),
+        _ => early.wrapping_add(c ^ (b | !d)),
+    };
+    [d, sum.rotate_left(ROTATIONS[I / 16][I % 4]).wrapping_add(b), b, c]
+}
+
+/// Takes one block into each of `L` independent states.
+#[inline(never)]
+pub(super) fn compress<const L: usize>(states: [&mut State; L], blocks: &[[u8; BLOCK]; L]) {
+    let words = blocks.each_ref().map(|block| {
+        let mut words = [0; 16];
+        for (word, octets) in words.iter_mut().zip(block.as_chunks().0) {
+            *word = u32::from_le_bytes(*octets);
+        }
+        words
+    });
+    let mut s = states.each_ref().map(|state| **state);
+    macro_rules! steps {
+        ($($i:literal)*) => { $(for (s, words) in s.iter_mut().zip(&words) { *s = step::<$i>(*s, words); })* };
+    }
+    steps!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+    steps!(32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+    for (state, s) in states.into_iter().zip(s) {
+        for (variable, change) in state.iter_mut().zip(s) {
+            *variable = variable.wrapping_add(change);
+        }
+    }
+}
+
+/// The digest that a state is.
+pub(super) fn digest(state: State) -> [u8; 16] {
+    let mut out = [0; 16];
+    for (octets, variable) in out.as_chunks_mut().0.iter_mut().zip(state) {
+        *octets = variable.to_le_bytes();
+    }
+    out
+}
+
+/// What a message's next block is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Data,
+    /// All data are in; the length found no room beside them.
+    Length,
+    Done,
+}
+
+/// A message on its way through the compression function: the pieces that are left of it.
+pub(super) struct Message<'a> {
+    pub(super) state: State,
+    parts: &'a [&'a [u8]],
+    /// Octets of the first part that are in.
+    taken: usize,
+    /// Octets of the message so far.
+    length: u64,
+    next: Next,
+    /// HMAC: the state after the outer key, which the digest goes into.
+    outer: Option<State>,
+}
+
+impl<'a> Message<'a> {
+    pub(super) const fn plain(parts: &'a [&'a [u8]]) -> Self {
+        Self { state: INITIAL, parts, taken: 0, length: 0, next: Next::Data, outer: None }
+    }
+    /// With the states after one block each of the inner and the outer key.
+    pub(super) const fn keyed(inner: State, outer: State, parts: &'a [&'a [u8]]) -> Self {
+        Self { state: inner, parts, taken: 0, length: BLOCK as u64, next: Next::Data, outer: Some(outer) }
+    }
+
+    /// Fills the next block, which the caller is to compress into the state; false where there is none.
+    #[inline]
+    fn fill(&mut self, block: &mut [u8; BLOCK]) -> bool {
+        match self.next {
+            Next::Data => {
+                let at = self.gather(block);
+                self.length += at as u64;
+                if at < BLOCK {
+                    block[at] = 0x80;
+                    block[at + 1..].fill(0);
+                    self.next = Next::Length;
+                }
+                if at < ROOM {
+                    self.end(block);
+                }
+            }
+            Next::Length => {
+                block.fill(0);
+                self.end(block);
+            }
+            Next::Done => {
+                let Some(outer) = self.outer.take() else { return false };
+                block[..16].copy_from_slice(&digest(self.state));
+                block[16..].fill(0);
+                block[16] = 0x80;
+                self.length = BLOCK as u64 + 16;
+                self.end(block);
+                self.state = outer;
+            }
+        }
+        true
+    }
+
+    /// Puts as much data into a block as there are and fit; answers how much.
+    #[inline]
+    fn gather(&mut self, block: &mut [u8; BLOCK]) -> usize {
+        let mut at = 0;
+        while let Some((part, rest)) = self.parts.split_first() {
+            let left = &part[self.taken..];
+            let room = &mut block[at..];
+            if left.len() > room.len() {
+                let (now, _) = left.split_at(room.len());
+                room.copy_from_slice(now);
+                self.taken += now.len();
+                return BLOCK;
+            }
+            room[..left.len()].copy_from_slice(left);
+            at += left.len();
+            (self.parts, self.taken) = (rest, 0);
+        }
+        at
+    }
+
+    #[inline]
+    fn end(&mut self, block: &mut [u8; BLOCK]) {
+        block[ROOM..].copy_from_slice(&(self.length * 8).to_le_bytes());
+        self.next = Next::Done;
+    }
+
+    /// The digest.
+    #[inline]
+    pub(super) fn run(mut self) -> [u8; 16] {
+        let mut blocks = [[0; BLOCK]];
+        while self.fill(&mut blocks[0]) {
+            compress([&mut self.state], &blocks);
+        }
+        digest(self.state)
+    }
+}
+
+/// The digests of two messages, side by side.
+pub(super) fn run_both(mut a: Message<'_>, mut b: Message<'_>) -> ([u8; 16], [u8; 16]) {
+    let mut blocks = [[0; BLOCK]; 2];
+    loop {
+        let [first, second] = &mut blocks;
+        match (a.fill(first), b.fill(second)) {
+            (true, true) => compress([&mut a.state, &mut b.state], &blocks),
+            (true, false) => compress([&mut a.state], &[blocks[0]]),
+            (false, true) => compress([&mut b.state], &[blocks[1]]),
+            (false, false) => return (digest(a.state), digest(b.state)),
+        }
+    }
+}
