@@ -70,7 +70,11 @@ impl core::fmt::Debug for HmacMd5Key {
 #[must_use]
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
     use subtle::ConstantTimeEq;
-    a.ct_eq(b).into()
+    // By words: an octet at a time, the comparison costs a tenth of the digest.
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks(), b.as_chunks());
+    let rest = a_rest.ct_eq(b_rest);
+    let words = a.iter().zip(b).map(|(a, b)| u64::from_ne_bytes(*a).ct_eq(&u64::from_ne_bytes(*b)));
+    a.len() == b.len() && words.fold(rest, |all, same| all & same).into()
 }
 
 #[cfg(test)]
@@ -142,5 +146,16 @@ mod tests {
     #[test]
     fn unequal_lengths_differ() {
         assert!(equal(b"ab", b"ab") && !equal(b"ab", b"ac") && !equal(b"ab", b"abc"));
+        let octets: Vec<u8> = (0..40).collect();
+        for length in 0..=octets.len() {
+            let (head, tail) = octets.split_at(length);
+            assert!(equal(head, &octets.clone()[..length]));
+            assert!(tail.is_empty() || !equal(head, &octets) && !equal(&octets, head));
+            for i in 0..length {
+                let mut other = head.to_vec();
+                other[i] ^= 0x80;
+                assert!(!equal(head, &other), "octet {i} of {length}");
+            }
+        }
     }
 }

@@ -301,7 +301,8 @@ impl Authenticator {
         let mut sound = true;
         self.aaa = match answer {
             Answer::Request(packet) if is_a(packet, Code::Request) => {
-                self.request = packet.to_vec();
+                self.request.clear();
+                self.request.extend_from_slice(packet);
                 Aaa::Request
             }
             Answer::Request(_) => {

@@ -1,7 +1,7 @@
 //! EAP over LANs (IEEE 802.1X-2004 §7): frames that carry EAP between a station and its authenticator.
 
 use alloc::vec::Vec;
-use usher_core::{Reader, Truncated, Writer};
+use usher_core::{Reader, Truncated};
 
 /// EtherType of EAPOL.
 pub const ETHERTYPE: u16 = 0x888e;
@@ -9,6 +9,8 @@ pub const ETHERTYPE: u16 = 0x888e;
 pub const PAE_GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x03];
 /// The protocol version that we write (802.1X-2004); any is read (§7.5.5).
 pub const VERSION: u8 = 2;
+/// Octets of the Ethernet header and the EAPOL header.
+const HEADERS: usize = 18;
 
 /// What an EAPOL frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -97,9 +99,15 @@ impl<'a> Frame<'a> {
 /// is longer.
 pub fn emit(out: &mut Vec<u8>, destination: [u8; 6], source: [u8; 6], kind: PacketType, body: &[u8]) {
     let body = &body[..body.len().min(usize::from(u16::MAX))];
-    let mut w = Writer::new(out);
-    w.bytes(&destination).bytes(&source).u16(ETHERTYPE);
-    w.u8(VERSION).u8(kind.octet()).u16(body.len() as u16).bytes(body);
+    let mut header = [0; HEADERS];
+    header[..6].copy_from_slice(&destination);
+    header[6..12].copy_from_slice(&source);
+    header[12..14].copy_from_slice(&ETHERTYPE.to_be_bytes());
+    (header[14], header[15]) = (VERSION, kind.octet());
+    header[16..].copy_from_slice(&(body.len() as u16).to_be_bytes());
+    out.reserve(HEADERS + body.len());
+    out.extend_from_slice(&header);
+    out.extend_from_slice(body);
 }
 
 #[cfg(test)]

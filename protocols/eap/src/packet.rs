@@ -2,10 +2,12 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Reader, Writer};
 
 /// Octets of the header that every packet has.
 pub const HEADER: usize = 4;
+
+/// Octets that hold most packets of short methods, so that a buffer which serves them all grows once.
+const USUAL: usize = 32;
 
 /// What a packet is (RFC 3748 §4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -98,11 +100,11 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// They are no EAP packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
-        let truncated = |_| PacketError::Truncated(bytes.len());
-        let mut r = Reader::new(bytes);
-        let code = r.u8().map_err(truncated)?;
-        let identifier = r.u8().map_err(truncated)?;
-        let length = r.u16().map_err(truncated)?;
+        let truncated = PacketError::Truncated(bytes.len());
+        let Some((&[code, identifier, high, low], rest)) = bytes.split_first_chunk() else {
+            return Err(truncated);
+        };
+        let length = u16::from_be_bytes([high, low]);
         let code = match code {
             1 => Code::Request,
             2 => Code::Response,
@@ -115,7 +117,7 @@ impl<'a> Packet<'a> {
             .checked_sub(HEADER)
             .filter(|_| usize::from(length) >= needed)
             .ok_or(PacketError::ShortLength(length))?;
-        let body = r.bytes(body).map_err(truncated)?;
+        let body = rest.get(..body).ok_or(truncated)?;
         let body = if needed == HEADER { &[] } else { body };
         Ok(Self { code, identifier, body })
     }
@@ -164,14 +166,16 @@ impl fmt::Debug for Packet<'_> {
 /// here comes near.
 pub fn emit(out: &mut Vec<u8>, code: Code, identifier: u8, kind: Type, data: &[u8]) {
     let data = &data[..data.len().min(usize::from(u16::MAX) - HEADER - 1)];
-    let mut w = Writer::new(out);
-    w.u8(code.octet()).u8(identifier).u16((HEADER + 1 + data.len()) as u16).u8(kind.0).bytes(data);
+    let [high, low] = ((HEADER + 1 + data.len()) as u16).to_be_bytes();
+    out.reserve((HEADER + 1 + data.len()).max(USUAL));
+    out.extend_from_slice(&[code.octet(), identifier, high, low, kind.0]);
+    out.extend_from_slice(data);
 }
 
 /// Appends a Success or Failure (RFC 3748 §4.2).
 pub fn emit_end(out: &mut Vec<u8>, success: bool, identifier: u8) {
     let code = if success { Code::Success } else { Code::Failure };
-    Writer::new(out).u8(code.octet()).u8(identifier).u16(HEADER as u16);
+    out.extend_from_slice(&[code.octet(), identifier, 0, HEADER as u8]);
 }
 
 #[cfg(test)]

@@ -87,7 +87,8 @@ pub struct Server {
     verdict: ServerVerdict,
     discarded: bool,
     told: bool,
-    rng: SecureRng,
+    /// Of the chance of methods that are proposed later.
+    seed: [u8; 32],
     wall: WallTime,
 }
 
@@ -167,11 +168,7 @@ impl Automaton for Server {
                 self.discarded = true;
             }
             State::ProposeMethod => {
-                if let Some(offer) = self.offers.pop() {
-                    let context = Context { rng: &mut self.rng, wall: self.wall };
-                    self.current = Some((offer.kind(), offer.begin(context)));
-                    self.progress = Progress::Proposed;
-                }
+                self.propose(&mut SecureRng::from_seed(self.seed));
             }
             State::MethodRequest => {
                 self.current_id = self.current_id.wrapping_add(1);
@@ -201,12 +198,13 @@ impl Automaton for Server {
 
 impl Server {
     /// A conversation that begins with the peer's response to an Identity request of this identifier, which
-    /// the caller has read. The first of `offers` is proposed at once: poll for it.
+    /// the caller has read. The first of `offers` is proposed at once: poll for it. What the methods draw
+    /// comes from `rng`.
     #[must_use]
     pub fn new(
         mut offers: Vec<Box<dyn ServerOffer>>,
         identifier: u8,
-        rng: SecureRng,
+        rng: &mut SecureRng,
         wall: WallTime,
     ) -> Self {
         offers.reverse();
@@ -223,11 +221,29 @@ impl Server {
             verdict: ServerVerdict::Ignore,
             discarded: false,
             told: false,
-            rng,
+            seed: [0; 32],
             wall,
         };
-        server.run();
+        if server.offers.len() > 1 {
+            server.seed = rng.array();
+        }
+        if server.offers.is_empty() {
+            server.run();
+        } else {
+            // The first arrow, taken here, where the caller's stream is at hand.
+            server.state = State::ProposeMethod;
+            server.propose(rng);
+            server.run();
+        }
         server
+    }
+
+    /// Begins the next method.
+    fn propose(&mut self, rng: &mut SecureRng) {
+        if let Some(offer) = self.offers.pop() {
+            self.current = Some((offer.kind(), offer.begin(Context { rng, wall: self.wall })));
+            self.progress = Progress::Proposed;
+        }
     }
 
     /// Takes a packet from the peer; false where it was discarded.

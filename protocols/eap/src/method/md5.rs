@@ -68,6 +68,7 @@ struct Md5Peer {
 impl PeerMethod for Md5Peer {
     fn request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
         let Some(challenge) = value(data) else { return PeerVerdict::Ignore };
+        out.reserve(1 + VALUE);
         out.push(VALUE as u8);
         out.extend_from_slice(&md5(&[&[identifier], &self.password.0, challenge]));
         self.worked += 1;
@@ -89,6 +90,7 @@ struct Md5Server {
 
 impl ServerMethod for Md5Server {
     fn build(&mut self, _: u8, out: &mut Vec<u8>) {
+        out.reserve(1 + VALUE);
         out.push(VALUE as u8);
         out.extend_from_slice(&self.challenge);
     }

@@ -35,7 +35,7 @@ impl ServerMethod for Told {
 
 fn server(kinds: &[u8]) -> Server {
     let offers = kinds.iter().map(|k| Box::new(Told(Type(*k))) as Box<dyn ServerOffer>).collect();
-    Server::new(offers, 10, Seed::new(1).secure("server", 0), WallTime::from_unix_secs(0))
+    Server::new(offers, 10, &mut Seed::new(1).secure("server", 0), WallTime::from_unix_secs(0))
 }
 fn response(id: u8, kind: u8, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -115,7 +115,7 @@ fn without_a_method_in_common_the_peer_is_turned_away() {
 #[test]
 fn md5_is_spoken_as_the_rfc_writes_it() {
     let offers = vec![Box::new(Password::new(b"pencil")) as Box<dyn ServerOffer>];
-    let mut s = Server::new(offers, 0, Seed::new(1).secure("server", 0), WallTime::from_unix_secs(0));
+    let mut s = Server::new(offers, 0, &mut Seed::new(1).secure("server", 0), WallTime::from_unix_secs(0));
     let mut out = Vec::new();
     assert!(s.poll_transmit(&mut out));
     let request = Packet::parse(&out).unwrap();

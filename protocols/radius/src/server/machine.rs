@@ -273,7 +273,8 @@ impl Server {
         Ok(())
     }
 
-    fn recycle(&mut self, mut list: Attributes) {
+    /// Takes a request's list back, for [`attributes`](Self::attributes) to give out again.
+    pub fn recycle(&mut self, mut list: Attributes) {
         if self.spare_lists.len() < SPARE {
             list.clear();
             self.spare_lists.push(list);
@@ -326,6 +327,8 @@ fn encode(
     proxy_state: &[u8],
     secret: &Secret,
 ) -> Result<(), TooLong> {
+    let room = packet::HEADER_LEN + auth::MESSAGE_AUTHENTICATOR_LEN + attributes.len() + proxy_state.len();
+    out.reserve(room);
     packet::begin(out, reply.code, reply.identifier, reply.request_authenticator);
     if reply.message_authenticator {
         auth::reserve(out);

@@ -129,6 +129,9 @@ impl AaaServer {
             }
         }
         self.packet = packet;
+        if let Some(server) = &mut self.radius {
+            server.recycle(request.attributes);
+        }
     }
 }
 
@@ -333,9 +336,8 @@ impl AaaServer {
                 if offers.is_empty() {
                     return self.reject(now, token, Reason::NoMethod, Some(identifier));
                 }
-                let rng = SecureRng::from_seed(self.rng.array());
                 let wall = self.config.epoch + now.since(Instant::ZERO);
-                let mut eap = Box::new(Server::new(offers, identifier, rng, wall));
+                let mut eap = Box::new(Server::new(offers, identifier, &mut self.rng, wall));
                 let step = session::step(&mut eap, &mut self.work, &mut self.out);
                 session.user = Some(user);
                 session.stage = Stage::Eap(eap);

@@ -53,7 +53,7 @@ fn run(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> Run {
     };
     let offers = [Box::new(ServerMethodTls { tls: server_tls, fragment }) as Box<dyn ServerOffer>];
     let mut peer = peer::Peer::new(config, seed.secure("peer", 0), Instant::ZERO);
-    let mut server = server::Server::new(offers.into(), 1, seed.secure("server", 0), wall);
+    let mut server = server::Server::new(offers.into(), 1, &mut seed.secure("server", 0), wall);
     let (mut lengths, mut signatures) = (Vec::new(), 0);
     let mut buf = Vec::new();
     let mut last = Vec::new();
