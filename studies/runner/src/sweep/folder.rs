@@ -2,6 +2,7 @@
 
 use super::Results;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use usher_observe::journal::Journal;
 use usher_observe::manifest::Manifest;
@@ -147,12 +148,23 @@ fn clear(path: &Path) -> Result<(), Error> {
 /// What tells this program's build from others: the checksum of its file, or its version where that cannot
 /// be read.
 pub fn build() -> String {
-    let program = std::env::current_exe().and_then(fs::read);
-    let checksum = |bytes: Vec<u8>| {
-        // FNV-1a over words: only accidents are to be told apart.
-        let word = |c: &[u8]| c.iter().fold(0u64, |w, b| w << 8 | u64::from(*b));
-        let mix = |h: u64, c: &[u8]| (h ^ word(c)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-        bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, mix)
-    };
-    program.map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |bytes| format!("{:016x}", checksum(bytes)))
+    checksum().map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |sum| format!("{sum:016x}"))
+}
+
+/// FNV-1a over the words of the program's file, a piece at a time: the file is larger than all that a small
+/// run needs. Only accidents are to be told apart.
+fn checksum() -> std::io::Result<u64> {
+    let mut file = fs::File::open(std::env::current_exe()?)?;
+    let mut piece = [0; 1 << 16];
+    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    loop {
+        let n = file.read(&mut piece)?;
+        if n == 0 {
+            return Ok(sum);
+        }
+        for c in piece[..n].chunks(8) {
+            let word = c.iter().fold(0u64, |w, b| w << 8 | u64::from(*b));
+            sum = (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        }
+    }
 }

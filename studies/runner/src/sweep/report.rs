@@ -194,7 +194,8 @@ fn finding(figure: &Figure) -> Option<String> {
 fn sure(value: f64, half_width: f64) -> String {
     let known = half_width.is_finite() && half_width > 0.0;
     let (scale, digits) = if known { (half_width, 1.0) } else { (value.abs(), 2.0) };
-    let magnitude = if scale > 0.0 { libm::floor(libm::log10(scale)) } else { 0.0 };
+    // A half-width of 0.01 that rounding left just below it has the digits of 0.01.
+    let magnitude = if scale > 0.0 { libm::floor(libm::log10(scale) + 1e-9) } else { 0.0 };
     let places = (digits - magnitude).clamp(0.0, 12.0) as usize;
     if known { format!("{value:.places$} ± {half_width:.places$}") } else { format!("{value:.places$}") }
 }

@@ -1,0 +1,262 @@
+//! Scenarios on the simulator, from TOML to metrics.
+
+use std::collections::BTreeMap;
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides, Study};
+
+/// Runs the one point of a study; its metrics by name.
+fn run(text: &str) -> BTreeMap<String, f64> {
+    let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
+    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+    assert_eq!(plan.points.len(), 1);
+    let point = &plan.points[0];
+    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+    world.run().metrics.into_iter().collect()
+}
+
+const DIALOGUE: &str = r#"
+title = "t"
+question = "q"
+[run]
+duration = "100 s"
+[hosts.client]
+count = 4
+[hosts.router]
+[hosts.server]
+[links.access]
+between = ["client", "router"]
+delay = "1 ms"
+[links.core]
+between = ["router", "server"]
+delay = "9 ms"
+"#;
+
+fn dialogue(links: &str, workload: &str) -> BTreeMap<String, f64> {
+    run(&format!(
+        "{DIALOGUE}{links}\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"server\"\n{workload}"
+    ))
+}
+
+const EVERY_SECOND: &str = r#"arrivals = { kind = "constant", interval = "1 s", start = "1 s", count = 20 }"#;
+
+fn close(value: f64, expected: f64) {
+    assert!((value - expected).abs() < 1e-9, "{value} for {expected}");
+}
+
+#[test]
+fn rounds_of_different_sizes_share_a_connection() {
+    // Eight dialogues of a client are under way at once: each takes 3 rounds of 20 ms and 2 x 3 s to think.
+    let m = dialogue(
+        "",
+        &format!(
+            "transport = \"tcp\"\nthink = \"3 s\"\n{EVERY_SECOND}\nrounds = [\n\
+             {{ request = \"300 B\", answer = \"10 B\" }},\n\
+             {{ request = \"7 B\", answer = \"900 B\" }},\n\
+             {{ request = \"40 B\", answer = \"41 B\" }}]"
+        ),
+    );
+    assert_eq!((m["started"], m["completed"]), (80.0, 80.0));
+    close(m["delay.mean"], 6.060);
+}
+
+#[test]
+fn a_dialogue_with_its_own_connection_pays_for_opening_it() {
+    let rounds = r#"rounds = [{ request = "200 B", answer = "200 B" }]"#;
+    let own = format!("transport = \"tcp\"\nconnection = \"per-dialogue\"\n{rounds}\n{EVERY_SECOND}");
+    let shared = format!("transport = \"tcp\"\n{rounds}\n{EVERY_SECOND}");
+    close(dialogue("", &own)["delay.mean"], 0.040);
+    close(dialogue("", &shared)["delay.mean"], 0.020);
+}
+
+#[test]
+fn the_servers_turnaround_counts_into_the_delay() {
+    let m = dialogue(
+        "",
+        &format!(
+            "transport = \"udp\"\nturnaround = \"200 ms\"\nrepeat = 2\n{EVERY_SECOND}\n\
+             rounds = [{{ request = \"20 B\", answer = \"20 B\" }}]"
+        ),
+    );
+    close(m["delay.mean"], 0.440);
+    assert_eq!(m["packets.core"], 4.0);
+}
+
+#[test]
+fn an_unanswered_request_is_sent_again_and_given_up() {
+    let m = dialogue(
+        "loss = \"100 %\"",
+        &format!(
+            "transport = \"udp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
+             retransmission = {{ kind = \"fixed\", interval = \"1 s\", count = 3 }}"
+        ),
+    );
+    assert_eq!((m["started"], m["completed"], m["failures"]), (80.0, 0.0, 1.0));
+    assert!(!m.contains_key("delay.mean"));
+    // Half of the packets are lost; the 1 s timer brings all of them through in the end.
+    let m = dialogue(
+        "loss = \"50 %\"",
+        &format!(
+            "transport = \"udp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
+             retransmission = {{ kind = \"fixed\", interval = \"1 s\", count = 60 }}"
+        ),
+    );
+    assert_eq!(m["completed"], 80.0);
+    // An attempt survives with 1/4: three more on average.
+    assert!((2.0..4.2).contains(&m["retransmissions"]), "{}", m["retransmissions"]);
+}
+
+#[test]
+fn a_closed_loop_begins_anew_after_its_pause() {
+    let m = dialogue(
+        "",
+        "transport = \"udp\"\nrounds = [{ request = \"20 B\", answer = \"20 B\" }]\n\
+         arrivals = { kind = \"closed\", pause = \"980 ms\", limit = 40 }",
+    );
+    // A cycle is 980 + 20 ms; four clients make 40 in 10 s and stop there.
+    assert_eq!((m["started"], m["completed"]), (40.0, 40.0));
+}
+
+#[test]
+fn a_poisson_stream_has_its_rate_whatever_the_number_of_clients() {
+    let m = dialogue(
+        "",
+        "transport = \"udp\"\nrounds = [{ request = \"20 B\", answer = \"20 B\" }]\n\
+         arrivals = { kind = \"poisson\", rate = \"50 /s\" }",
+    );
+    // 5000 are expected; four standard deviations either way.
+    assert!((m["started"] - 5000.0).abs() < 4.0 * 71.0, "{}", m["started"]);
+}
+
+#[test]
+fn a_lost_connection_is_opened_again() {
+    // From 10 s on nothing gets through; TCP gives up after two retransmissions, and the next one likewise.
+    let m = dialogue(
+        "loss = \"100 %\"\nimpaired_from = \"10 s\"\n[transport.tcp]\nretransmissions = 2\nsyn_retransmissions = 1",
+        &format!(
+            "transport = \"tcp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
+             give_up = \"5 s\""
+        ),
+    );
+    assert_eq!((m["started"], m["completed"]), (80.0, 36.0));
+    assert_eq!(m["failures"], 44.0 / 80.0);
+}
+
+#[test]
+fn a_slow_reader_fills_the_window_and_gets_everything() {
+    // 100 kB at 80 kb/s take 10 s to read, which the sender learns through the window.
+    let m = dialogue(
+        "[transport.tcp]\nread_rate = \"80 kb/s\"\nreceive_buffer = \"8 kB\"",
+        "transport = \"tcp\"\nrounds = [{ request = \"100 kB\", answer = \"1 B\" }]\n\
+         arrivals = { kind = \"constant\", interval = \"50 s\", start = \"1 s\", count = 1 }\n\
+         give_up = \"unlimited\"",
+    );
+    assert_eq!(m["completed"], 4.0);
+    assert!((10.0..10.6).contains(&m["delay.mean"]), "{}", m["delay.mean"]);
+}
+
+#[test]
+fn background_traffic_loads_a_link_and_is_no_dialogues_packet() {
+    let m = dialogue(
+        "rate = \"1 Mb/s\"\n[[background]]\nfrom = \"router\"\nto = \"server\"\nrate = \"850 kb/s\"\npacket = \"1000 B\"",
+        &format!(
+            "transport = \"udp\"\n{EVERY_SECOND}\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]"
+        ),
+    );
+    assert!((m["load.core"] - 0.85).abs() < 0.01, "{}", m["load.core"]);
+    assert_eq!(m["packets.core"], 2.0);
+}
+
+const EAP: &str = r#"
+title = "t"
+question = "q"
+[run]
+duration = "200 s"
+[hosts.station]
+count = 20
+[hosts.nas]
+[hosts.server]
+cpu = { cores = 1, service = { "radius.request" = "10 ms", "diameter.request" = "10 ms" } }
+[links.access]
+between = ["station", "nas"]
+delay = "1 ms"
+[links.core]
+between = ["nas", "server"]
+delay = "10 ms"
+[workload]
+kind = "eap"
+stations = "station"
+nas = "nas"
+server = "server"
+arrivals = { kind = "poisson", rate = "5 /s" }
+"#;
+
+#[test]
+fn wrong_credentials_are_rejected_with_every_method_and_protocol() {
+    for method in ["eap-md5", "eap-tls"] {
+        for aaa in ["radius", "diameter"] {
+            let settings = format!("method = \"{method}\"\naaa = \"{aaa}\"\nwrong_credentials = \"30 %\"\n");
+            let text = EAP.replace("duration = \"200 s\"", "duration = \"20 s\"");
+            let m = run(&format!("{text}{settings}"));
+            assert_eq!(m["failures"], 0.0, "{method} over {aaa}");
+            assert_eq!(m["completed"] + m["rejected"], m["started"]);
+            let share = m["rejected"] / m["started"];
+            assert!((0.1..0.5).contains(&share), "{share} with {method} over {aaa}");
+        }
+    }
+}
+
+#[test]
+fn a_busy_server_makes_everybody_wait() {
+    // Two requests of 10 ms each at 5 /s: a tenth of the core. At 40 /s it is four fifths, and they queue.
+    let settings = "method = \"eap-md5\"\naaa = \"radius\"\n";
+    let calm = run(&format!("{EAP}{settings}"));
+    let busy = run(&format!("{}{settings}", EAP.replace("\"5 /s\"", "\"40 /s\"")));
+    assert!((calm["busy.server"] - 0.1).abs() < 0.02, "{}", calm["busy.server"]);
+    assert!((busy["busy.server"] - 0.8).abs() < 0.04, "{}", busy["busy.server"]);
+    // Without a queue: two round trips and two services, six times over the access link.
+    let alone = 2.0 * 0.020 + 2.0 * 0.010 + 6.0 * 0.001;
+    assert!((alone..alone + 0.004).contains(&calm["delay.mean"]), "{}", calm["delay.mean"]);
+    // Twenty stations are a closed loop in the end: at most twenty requests wait.
+    assert!((alone + 0.008..alone + 0.4).contains(&busy["delay.mean"]), "{}", busy["delay.mean"]);
+}
+
+#[test]
+fn a_silent_server_is_a_failure_and_no_reject() {
+    for aaa in ["radius", "diameter"] {
+        let text =
+            EAP.replace("delay = \"10 ms\"", "delay = \"10 ms\"\nloss = \"100 %\"\nimpaired_from = \"5 s\"");
+        let text =
+            text.replace("duration = \"200 s\"", "warmup = \"10 s\"\nduration = \"20 s\"\ndrain = \"200 s\"");
+        let m = run(&format!("{text}method = \"eap-md5\"\naaa = \"{aaa}\"\n"));
+        assert!(m["started"] > 0.0);
+        assert_eq!((m["completed"], m["rejected"], m["failures"]), (0.0, 0.0, 1.0), "{aaa}");
+    }
+}
+
+#[test]
+fn the_delay_over_radius_is_that_of_the_closed_form() {
+    let base = EAP.replace(
+        "cpu = { cores = 1, service = { \"radius.request\" = \"10 ms\", \"diameter.request\" = \"10 ms\" } }",
+        "",
+    );
+    let base = base.replace("delay = \"10 ms\"", "delay = \"10 ms\"\nloss = \"15 %\"");
+    let base = base.replace("count = 20", "count = 1000").replace("\"200 s\"", "\"2000 s\"");
+    for policy in ["\"rfc5080\"", "{ kind = \"fixed\", interval = \"1 s\", count = 30 }"] {
+        let text = format!(
+            "{base}method = \"eap-md5\"\naaa = \"radius\"\n[workload.radius]\nretransmission = {policy}\n"
+        );
+        let study = Study::parse("test", "test.toml", &text).unwrap_or_else(|faults| panic!("{faults}"));
+        let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+        let point = &plan.points[0];
+        let expected = usher_scenario::analytic::value("radius-delay", &point.scenario).unwrap();
+        let means: Vec<f64> = (0..8)
+            .map(|r| {
+                let world = World::new(&point.scenario, point.seed(r), &[], None).unwrap();
+                world.run().metrics.iter().find(|(name, _)| name == "delay.mean").unwrap().1
+            })
+            .collect();
+        let estimate = usher_observe::stats::Moments::of(means).estimate(0.999);
+        assert!(estimate.contains(expected), "{expected} outside {estimate:?} with {policy}");
+        assert!(estimate.half_width < 0.05 * expected, "{estimate:?} says little");
+    }
+}
