@@ -87,7 +87,7 @@ fn without_its_keys_a_capture_of_tls_1_3_stays_closed() {
     let run = Run::new(&study("1.3", "radius"));
     let mut file = std::fs::read(run.capture()).unwrap();
     // Other labels: tshark takes the lines for keys of something else.
-    let (from, to) = (b"TRAFFIC_SECRET", b"TRAFFIC_XXXXXX");
+    let (from, to) = (b"TRAFFIC_SECRET", b"TRAFFIC_SPOILT");
     let places: Vec<usize> =
         file.windows(from.len()).enumerate().filter(|(_, w)| w == from).map(|(i, _)| i).collect();
     assert!(places.len() >= 4, "two of the handshake, two of what follows");

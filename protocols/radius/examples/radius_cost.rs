@@ -1,7 +1,7 @@
 //! What RADIUS costs: EAP-MD5 shaped exchanges between a client and a server in memory, printed as
 //! nanoseconds per request and reply, both sides together.
 //!
-//! `cargo run --release -p usher-radius --example cost`
+//! `cargo run --release -p usher-radius --example radius_cost`
 
 use std::net::{Ipv4Addr, SocketAddr};
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
