@@ -1,6 +1,6 @@
 //! Putting a simulation together.
 
-use super::{AppSlot, Host, HostStats, Route, Simulation, TcpTotals};
+use super::{AppSlot, Host, HostStats, Route, Simulation, TcpTotals, udp_key};
 use crate::addr::{HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
 use crate::capture::Tap;
@@ -40,7 +40,7 @@ pub struct Builder<A: Application> {
     hosts: Vec<Host<A::Report>>,
     directions: Vec<Direction>,
     apps: Vec<AppSlot<A>>,
-    udp_ports: HashMap<(HostId, u16), (u32, u32)>,
+    udp_ports: HashMap<u64, (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
     default_tcp: Arc<tcp::Config>,
     channels: Vec<Arc<ChannelConfig>>,
@@ -132,7 +132,7 @@ impl<A: Application> Builder<A> {
     pub fn bind_udp(&mut self, app: u32, socket: u32, port: u16) -> Result<(), SimError> {
         let slot = &mut self.apps[app as usize];
         let host = slot.host;
-        if self.udp_ports.insert((host, port), (app, socket)).is_some() {
+        if self.udp_ports.insert(udp_key(host, port), (app, socket)).is_some() {
             return Err(SimError::PortTaken { host: host.0, port });
         }
         if slot.sockets.len() <= socket as usize {

@@ -83,6 +83,11 @@ struct AppSlot<A> {
 
 const NONE: u32 = u32::MAX;
 
+/// A host's UDP port as one word, which hashes faster than two.
+fn udp_key(host: HostId, port: u16) -> u64 {
+    u64::from(host.0) << 16 | u64::from(port)
+}
+
 /// Where an application's connections are; most have one, which needs no second place in memory.
 #[derive(Debug)]
 struct ConnTable {
@@ -210,7 +215,7 @@ pub struct Simulation<A: Application, O> {
     free_conns: Vec<u32>,
     closed_totals: TcpTotals,
     tuples: HashMap<FourTuple, u32>,
-    udp_ports: HashMap<(HostId, u16), (u32, u32)>,
+    udp_ports: HashMap<u64, (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
     reassembly: Reassembly,
     loopback: VecDeque<PacketRef>,

@@ -1,6 +1,6 @@
 //! IP: sending, forwarding, fragmenting, receiving; UDP; frames.
 
-use super::{Event, FourTuple, Route, Simulation};
+use super::{Event, FourTuple, Route, Simulation, udp_key};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
@@ -158,7 +158,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     fn receive_datagram(&mut self, host: HostId, from: HostId, d: Datagram) {
-        match self.udp_ports.get(&(host, d.dst_port)) {
+        match self.udp_ports.get(&udp_key(host, d.dst_port)) {
             Some(&(app, socket)) => {
                 let (from_port, payload) = (d.src_port, d.payload);
                 self.deliver(app, Delivery::Datagram { socket, from, from_port, payload });
@@ -174,13 +174,13 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let src_port = if bound != 0 {
             bound
         } else {
-            let fresh = self.ephemeral_port(from, |sim, p| !sim.udp_ports.contains_key(&(from, p)));
+            let fresh = self.ephemeral_port(from, |sim, p| !sim.udp_ports.contains_key(&udp_key(from, p)));
             let slot = &mut self.apps[app as usize];
             if slot.sockets.len() <= socket as usize {
                 slot.sockets.resize(socket as usize + 1, 0);
             }
             slot.sockets[socket as usize] = fresh;
-            self.udp_ports.insert((from, fresh), (app, socket));
+            self.udp_ports.insert(udp_key(from, fresh), (app, socket));
             fresh
         };
         let ident = self.next_ident(from);
