@@ -236,7 +236,7 @@ pub enum Transmit {
 /// how long one unit takes; a label that it does not name costs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Work {
-    /// What was done, `protocol.action`: `radius.request`, `eap-tls.sign`.
+    /// What was done, `protocol.action`: `radius.request`, `tls.sign`.
     pub label: &'static str,
     /// How many times.
     pub units: u32,

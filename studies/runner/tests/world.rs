@@ -260,3 +260,11 @@ fn the_delay_over_radius_is_that_of_the_closed_form() {
         assert!(estimate.half_width < 0.05 * expected, "{estimate:?} says little");
     }
 }
+
+#[test]
+fn a_kind_of_work_that_nobody_does_is_a_fault() {
+    let text =
+        format!("{EAP}method = \"eap-md5\"\naaa = \"radius\"\n").replace("radius.request", "radius.requests");
+    let faults = Study::parse("test", "test.toml", &text).unwrap_err().to_string();
+    assert!(faults.contains("did you mean \"radius.request\"?"), "{faults}");
+}

@@ -5,7 +5,7 @@ use crate::fault::hint;
 use crate::metrics;
 use crate::model::{
     Arrivals, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
-    Scenario, TimeLaw, Workload,
+    Scenario, TimeLaw, WORK, Workload,
 };
 use crate::units::{Bound, Queue, Time};
 use std::collections::BTreeMap;
@@ -89,6 +89,17 @@ impl Check<'_> {
             self.fault(keys!["hosts"], format!("{total} hosts, and at most {MAX_HOSTS} can be simulated"));
         } else {
             self.members = (0..total as u32).collect();
+        }
+        let unknown = self.scenario.hosts.iter().flat_map(|(name, host)| {
+            let labels = host.cpu.iter().flat_map(|cpu| cpu.service.names());
+            labels.filter(|label| !WORK.contains(label)).map(move |label| (name.to_owned(), label.to_owned()))
+        });
+        for (name, label) in unknown.collect::<Vec<_>>() {
+            let near = hint(&label, WORK);
+            self.fault(
+                keys!["hosts", name, "cpu", "service", label],
+                format!("there is no kind of work \"{label}\"{near}"),
+            );
         }
     }
 

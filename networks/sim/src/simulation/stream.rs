@@ -28,7 +28,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let iss = self.rng.next_u64() as u32;
         let tcp = Connection::connect(config, iss, self.now);
         let key = FourTuple { local, remote, local_port, remote_port };
-        let conn = self.add_conn(Conn {
+        self.open(tcp, app, id, key);
+    }
+
+    /// Takes a connection in, tells its application's table, and lets it speak.
+    fn open(&mut self, tcp: Connection, app: u32, id: ConnId, key: FourTuple) {
+        let mut conn = Conn {
             tcp,
             app,
             id,
@@ -37,14 +42,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             armed: Instant::FAR_FUTURE,
             attached: true,
             reading: 0,
-        });
-        self.apps[app as usize].set_conn(id, conn);
-        self.settle(conn);
-    }
-
-    fn add_conn(&mut self, mut conn: Conn) -> u32 {
-        let key = conn.key;
-        if self.apps[conn.app as usize].read_rate.is_some() {
+        };
+        if self.apps[app as usize].read_rate.is_some() {
             conn.tcp.set_auto_read(false);
         }
         let index = match self.free_conns.pop() {
@@ -62,7 +61,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             }
         };
         self.tuples.insert(key, index);
-        index
+        self.apps[app as usize].set_conn(id, index);
+        self.settle(index);
     }
 
     #[inline]
@@ -153,18 +153,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
             let id = ConnId::incoming(slot.incoming.len);
-            let conn = self.add_conn(Conn {
-                tcp,
-                app,
-                id,
-                key,
-                peer: super::NONE,
-                armed: Instant::FAR_FUTURE,
-                attached: true,
-                reading: 0,
-            });
-            self.apps[app as usize].set_conn(id, conn);
-            self.settle(conn);
+            self.open(tcp, app, id, key);
             return;
         }
         self.stats.tcp_no_connection += 1;

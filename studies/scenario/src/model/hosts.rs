@@ -22,6 +22,21 @@ const fn one() -> Count {
     Count::ONE
 }
 
+/// The kinds of work that a processor can be charged for, one unit a message, digest or public-key operation.
+pub const WORK: [&str; 11] = [
+    "radius.request",
+    "radius.response",
+    "diameter.request",
+    "diameter.answer",
+    "diameter.base",
+    "eap.md5",
+    "tls.sign",
+    "tls.verify",
+    "tls.key_exchange",
+    "dialogue.request",
+    "dialogue.answer",
+];
+
 /// A processor: messages wait for a free core and keep it for their service time.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

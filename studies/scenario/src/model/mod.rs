@@ -10,7 +10,7 @@ mod transport;
 mod workload;
 
 pub use axes::{Axis, Case, Figure, Paths, Value};
-pub use hosts::{Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss};
+pub use hosts::{Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, WORK};
 pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{Congestion, Tcp, Transport};
 pub use workload::{
