@@ -1,0 +1,238 @@
+//! Attributes: a type, a length, a value.
+
+use crate::message::MessageError;
+use core::fmt;
+use usher_core::{Reader, Writer};
+
+/// Octets that a value may have: as many as the dissector believes.
+pub const MAX_VALUE: usize = 64_000;
+/// Attributes that a message, or a compound attribute, may have.
+pub const MAX_ATTRIBUTES: usize = 64;
+
+/// The type of an attribute.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttributeType(pub u8);
+
+/// What is known of a value's length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shape {
+    /// Any length.
+    Free,
+    /// This many octets.
+    Fixed(usize),
+    /// Attributes again.
+    Compound,
+}
+
+/// Declares the attribute types: number, name in print, shape.
+macro_rules! attributes {
+    ($($(#[$doc:meta])* $name:ident = $octet:literal $print:literal $shape:tt,)*) => {
+        impl AttributeType {
+            $($(#[$doc])* pub const $name: Self = Self($octet);)*
+            const fn known(self) -> Option<(&'static str, Shape)> {
+                match self.0 { $($octet => Some(($print, attributes!(@ $shape))),)* _ => None }
+            }
+        }
+    };
+    (@ free) => { Shape::Free };
+    (@ compound) => { Shape::Compound };
+    (@ $octets:literal) => { Shape::Fixed($octets) };
+}
+
+attributes! {
+    /// Text for people.
+    DISPLAY_STRING = 6 "Display-String" free,
+    /// An authorization key, encrypted.
+    AUTH_KEY = 7 "Auth-Key" free,
+    /// A traffic key, encrypted.
+    TEK = 8 "TEK" free,
+    /// Seconds that a key lives, 32 bits.
+    KEY_LIFETIME = 9 "Key-Lifetime" 4,
+    /// Which key, 8 bits.
+    KEY_SEQUENCE_NUMBER = 10 "Key-Sequence-Number" 1,
+    /// HMAC-SHA1 over the message.
+    HMAC_DIGEST = 11 "HMAC-Digest" 20,
+    /// Which security association, 16 bits.
+    SAID = 12 "SAID" 2,
+    /// A traffic key with what belongs to it.
+    TEK_PARAMETERS = 13 "TEK-Parameters" compound,
+    /// Initialization vector of a traffic key.
+    CBC_IV = 15 "CBC-IV" free,
+    /// Why something is refused.
+    ERROR_CODE = 16 "Error-Code" 1,
+    /// X.509 certificate of the station's maker.
+    CA_CERTIFICATE = 17 "CA-Certificate" free,
+    /// X.509 certificate of the station.
+    SS_CERTIFICATE = 18 "SS-Certificate" free,
+    /// What a station can do.
+    SECURITY_CAPABILITIES = 19 "Security-Capabilities" compound,
+    /// Data encryption, data authentication and key encryption: one octet each.
+    CRYPTOGRAPHIC_SUITE = 20 "Cryptographic-Suite" 3,
+    /// Cryptographic suites.
+    CRYPTOGRAPHIC_SUITE_LIST = 21 "Cryptographic-Suite-List" free,
+    /// PKM's version.
+    VERSION = 22 "Version" 1,
+    /// A security association.
+    SA_DESCRIPTOR = 23 "SA-Descriptor" compound,
+    /// Primary, static or dynamic.
+    SA_TYPE = 24 "SA-Type" 1,
+    /// What both sides will use.
+    SECURITY_NEGOTIATION_PARAMETERS = 25 "Security-Negotiation-Parameters" compound,
+    /// Timers of the station's key management.
+    PKM_CONFIGURATION_SETTINGS = 27 "PKM-Configuration-Settings" compound,
+    /// An EAP packet.
+    EAP_PAYLOAD = 28 "EAP-Payload" free,
+    /// A number used once, 64 bits.
+    NONCE = 29 "Nonce" 8,
+    /// How RSA authorization ended.
+    AUTH_RESULT_CODE = 30 "Auth-Result-Code" 1,
+    /// Unicast, group or multicast.
+    SA_SERVICE_TYPE = 31 "SA-Service-Type" 1,
+    /// From which frame on a key holds, 24 bits.
+    FRAME_NUMBER = 32 "Frame-Number" 3,
+    /// The station's random number, 64 bits.
+    SS_RANDOM = 33 "SS-Random" 8,
+    /// The base station's random number, 64 bits.
+    BS_RANDOM = 34 "BS-Random" 8,
+    /// A primary authorization key to be, encrypted.
+    PRE_PAK = 35 "Pre-PAK" free,
+    /// Which primary or authorization key.
+    PAK_AK_SEQUENCE_NUMBER = 36 "PAK-AK-Sequence-Number" 1,
+    /// X.509 certificate of the base station.
+    BS_CERTIFICATE = 37 "BS-Certificate" free,
+    /// RSA signature of the base station.
+    SIG_BS = 38 "SigBS" free,
+    /// The station's address.
+    MS_MAC_ADDRESS = 39 "MS-MAC-Address" 6,
+    /// Packet number, 32 bits, and AES-CMAC over the message, 64 bits.
+    CMAC_DIGEST = 40 "CMAC-Digest" 12,
+    /// Which group key is pushed.
+    KEY_PUSH_MODES = 41 "Key-Push-Modes" 1,
+    /// Counts pushed keys.
+    KEY_PUSH_COUNTER = 42 "Key-Push-Counter" 2,
+    /// A group key encryption key, encrypted.
+    GKEK = 43 "GKEK" free,
+    /// RSA signature of the station.
+    SIG_SS = 44 "SigSS" free,
+    /// Which authorization key, 64 bits.
+    AKID = 45 "AKID" 8,
+    /// Which group key encryption key.
+    ASSOCIATED_GKEK_SEQUENCE_NUMBER = 46 "Associated-GKEK-Sequence-Number" 1,
+    /// A group key encryption key with what belongs to it.
+    GKEK_PARAMETERS = 47 "GKEK-Parameters" compound,
+}
+
+impl fmt::Display for AttributeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.known() {
+            Some((name, _)) => f.write_str(name),
+            None => write!(f, "Attribute {}", self.0),
+        }
+    }
+}
+impl fmt::Debug for AttributeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An attribute of a checked message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attribute<'a> {
+    /// Its type.
+    pub kind: AttributeType,
+    /// Its value; never empty.
+    pub value: &'a [u8],
+}
+
+impl<'a> Attribute<'a> {
+    /// The attributes within a compound one; none in any other.
+    #[must_use]
+    pub fn nested(&self) -> Attributes<'a> {
+        let compound = matches!(self.kind.known(), Some((_, Shape::Compound)));
+        Attributes { rest: Reader::new(if compound { self.value } else { &[] }) }
+    }
+}
+
+/// The attributes of a checked message, or of a compound attribute, in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    rest: Reader<'a>,
+}
+
+impl<'a> Attributes<'a> {
+    /// Octets that have been checked.
+    pub(crate) const fn of(checked: &'a [u8]) -> Self {
+        Self { rest: Reader::new(checked) }
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Attribute<'a>;
+
+    fn next(&mut self) -> Option<Attribute<'a>> {
+        read(&mut self.rest).ok()
+    }
+}
+
+/// The next attribute.
+fn read<'a>(r: &mut Reader<'a>) -> Result<Attribute<'a>, MessageError> {
+    let kind = AttributeType(r.u8()?);
+    let length = match r.u8()? {
+        short @ 0..=0x7f => usize::from(short),
+        long => {
+            let octets = usize::from(long & 0x7f);
+            if !(1..=4).contains(&octets) {
+                return Err(MessageError::LengthOfLength(octets));
+            }
+            r.bytes(octets)?.iter().fold(0, |n, octet| n << 8 | usize::from(*octet))
+        }
+    };
+    match length {
+        0 => Err(MessageError::Empty(kind)),
+        1..=MAX_VALUE => Ok(Attribute { kind, value: r.bytes(length)? }),
+        _ => Err(MessageError::TooLong(kind, length)),
+    }
+}
+
+/// Checks all attributes of a message.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), MessageError> {
+    checked(bytes, |attribute| {
+        let Attribute { kind, value } = attribute;
+        match kind.known() {
+            Some((_, Shape::Fixed(length))) if length != value.len() => {
+                Err(MessageError::WrongLength(kind, value.len()))
+            }
+            // Types within a compound attribute are that attribute's own, so their lengths are not judged.
+            Some((_, Shape::Compound)) => checked(value, |_| Ok(())),
+            _ => Ok(()),
+        }
+    })
+}
+
+fn checked(
+    bytes: &[u8],
+    judge: impl Fn(Attribute<'_>) -> Result<(), MessageError>,
+) -> Result<(), MessageError> {
+    let mut r = Reader::new(bytes);
+    for _ in 0..MAX_ATTRIBUTES {
+        if r.is_empty() {
+            return Ok(());
+        }
+        judge(read(&mut r)?)?;
+    }
+    if r.is_empty() { Ok(()) } else { Err(MessageError::TooMany) }
+}
+
+/// Appends an attribute, with the shortest length there is. One without value, which cannot be said, is left out; a
+/// value is cut off at [`MAX_VALUE`].
+pub(crate) fn emit(w: &mut Writer<'_>, kind: AttributeType, value: &[u8]) {
+    let value = &value[..value.len().min(MAX_VALUE)];
+    match value.len() {
+        0 => return,
+        short @ 1..=0x7f => w.u8(kind.0).u8(short as u8),
+        middle @ 0x80..=0xff => w.u8(kind.0).u8(0x81).u8(middle as u8),
+        long => w.u8(kind.0).u8(0x82).u16(long as u16),
+    };
+    w.bytes(value);
+}

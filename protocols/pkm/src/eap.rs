@@ -1,0 +1,228 @@
+//! EAP over PKMv2: each EAP packet in an EAP-Transfer of its own.
+//!
+//! # Identifiers
+//! As descriptions of PKM have it: a station takes the next PKM identifier (modulo 256) for each new PKM-REQ and keeps
+//! it for a repetition; the base station's PKM-RSP has the identifier of the PKM-REQ that it answers; a station drops a
+//! PKM-RSP with any other, except zero, which marks a message that answers nothing. Assumed here, since EAP lets the
+//! base station ask and PKM lets the station ask:
+//! - An EAP request answers the PKM-REQ heard last, be it EAP-Start or the EAP response before it. So does the same
+//!   request when the base station repeats it.
+//! - A base station that has heard nothing yet says zero, and a station's count begins at one and passes zero over.
+//! - An EAP response that repeats the one before is a repetition, and keeps its identifier.
+
+use crate::attribute::AttributeType;
+use crate::code::{Code, Direction};
+use crate::message::{self, Message, MessageError};
+use alloc::vec::Vec;
+
+/// Identifier of what answers nothing.
+pub const UNSOLICITED: u8 = 0;
+
+/// Why a message gave no EAP packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unheard {
+    /// It is no PKM message.
+    #[error(transparent)]
+    Malformed(#[from] MessageError),
+    /// It came from the wrong side: an echo, or a neighbour of one's own kind.
+    #[error("a {0} from this side")]
+    WrongSide(Direction),
+    /// It answers another request than the latest.
+    #[error("answers request {0}, not the latest, {1}")]
+    Stale(u8, u8),
+    /// A message that carries no EAP. What Authenticated-EAP-Transfer carries is protected by a key that nobody here
+    /// has, so it is one of them.
+    #[error("{0} carries no EAP")]
+    NotEap(Code),
+}
+
+/// What a base station hears.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FromStation<'a> {
+    /// A station asks for EAP.
+    Start,
+    /// An EAP packet.
+    Eap(&'a [u8]),
+}
+
+/// The station's side of EAP over PKMv2.
+#[derive(Clone, Debug, Default)]
+pub struct StationSide {
+    /// Of the latest PKM-REQ.
+    identifier: u8,
+    /// Its EAP packet, by which a repetition is known; empty after EAP-Start.
+    last: Vec<u8>,
+}
+
+impl StationSide {
+    /// A station that has said nothing yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { identifier: UNSOLICITED, last: Vec::new() }
+    }
+    fn advance(&mut self) {
+        self.identifier = self.identifier.checked_add(1).unwrap_or(1);
+    }
+    /// Appends a new EAP-Start.
+    pub fn start(&mut self, out: &mut Vec<u8>) {
+        self.advance();
+        self.last.clear();
+        self.start_again(out);
+    }
+    /// Appends the EAP-Start once more, unchanged.
+    pub fn start_again(&self, out: &mut Vec<u8>) {
+        message::emit(out, (Direction::Request, Code::EapStart, self.identifier), None);
+    }
+    /// Appends an EAP packet in an EAP-Transfer.
+    pub fn wrap(&mut self, out: &mut Vec<u8>, eap: &[u8]) {
+        if self.last.is_empty() || self.last != eap {
+            self.advance();
+            self.last.clear();
+            self.last.extend_from_slice(eap);
+        }
+        let header = (Direction::Request, Code::EapTransfer, self.identifier);
+        message::emit(out, header, Some((AttributeType::EAP_PAYLOAD, eap)));
+    }
+    /// The EAP packet in a message of the base station.
+    ///
+    /// # Errors
+    /// There is none for us; the message is dropped.
+    pub fn unwrap<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Unheard> {
+        let message = Message::parse(bytes)?;
+        if message.direction() != Direction::Response {
+            return Err(Unheard::WrongSide(message.direction()));
+        }
+        if ![UNSOLICITED, self.identifier].contains(&message.identifier()) {
+            return Err(Unheard::Stale(message.identifier(), self.identifier));
+        }
+        carried(&message)
+    }
+}
+
+/// The base station's side of EAP over PKMv2, for one station.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BaseSide {
+    /// Of the PKM-REQ heard last.
+    identifier: u8,
+}
+
+impl BaseSide {
+    /// A base station that has heard nothing from its station yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { identifier: UNSOLICITED }
+    }
+    /// What a message of the station says. Its identifier is that of answers from now on.
+    ///
+    /// # Errors
+    /// Nothing about EAP; the message is dropped.
+    pub fn unwrap<'a>(&mut self, bytes: &'a [u8]) -> Result<FromStation<'a>, Unheard> {
+        let message = Message::parse(bytes)?;
+        if message.direction() != Direction::Request {
+            return Err(Unheard::WrongSide(message.direction()));
+        }
+        let said = match message.code() {
+            Code::EapStart => FromStation::Start,
+            _ => FromStation::Eap(carried(&message)?),
+        };
+        self.identifier = message.identifier();
+        Ok(said)
+    }
+    /// Appends an EAP packet in an EAP-Transfer.
+    pub fn wrap(&self, out: &mut Vec<u8>, eap: &[u8]) {
+        let header = (Direction::Response, Code::EapTransfer, self.identifier);
+        message::emit(out, header, Some((AttributeType::EAP_PAYLOAD, eap)));
+    }
+}
+
+fn carried<'a>(message: &Message<'a>) -> Result<&'a [u8], Unheard> {
+    let plain = message.code() == Code::EapTransfer;
+    message.eap().filter(|_| plain).ok_or(Unheard::NotEap(message.code()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn made(emit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        emit(&mut out);
+        out
+    }
+
+    #[test]
+    fn answers_have_the_identifier_of_what_they_answer() {
+        let (mut station, mut base) = (StationSide::new(), BaseSide::new());
+        let start = made(|out| station.start(out));
+        assert_eq!(start, [9, 17, 1]);
+        assert_eq!(base.unwrap(&start), Ok(FromStation::Start));
+        let request = made(|out| base.wrap(out, b"who?"));
+        assert_eq!(&request[..3], [10, 18, 1]);
+        assert_eq!(station.unwrap(&request), Ok(&b"who?"[..]));
+        let response = made(|out| station.wrap(out, b"me"));
+        assert_eq!(&response[..3], [9, 18, 2]);
+        assert_eq!(base.unwrap(&response), Ok(FromStation::Eap(b"me")));
+        assert_eq!(made(|out| base.wrap(out, b"prove it"))[2], 2);
+    }
+
+    #[test]
+    fn a_repetition_keeps_its_identifier() {
+        let mut station = StationSide::new();
+        let start = made(|out| station.start(out));
+        assert_eq!(made(|out| station.start_again(out)), start);
+        let response = made(|out| station.wrap(out, b"me"));
+        assert_eq!(made(|out| station.wrap(out, b"me")), response);
+        assert_eq!(made(|out| station.wrap(out, b"my proof"))[2], 3);
+        // The same words in another conversation are a new message.
+        station.start(&mut Vec::new());
+        assert_eq!(made(|out| station.wrap(out, b"my proof"))[2], 5);
+    }
+
+    #[test]
+    fn what_answers_an_older_request_is_not_heard() {
+        let (mut station, mut base) = (StationSide::new(), BaseSide::new());
+        let unasked = made(|out| base.wrap(out, b"who?"));
+        assert_eq!(station.unwrap(&unasked), Ok(&b"who?"[..]), "nobody has asked anything yet");
+        base.unwrap(&made(|out| station.start(out))).unwrap();
+        let old = made(|out| base.wrap(out, b"who?"));
+        station.wrap(&mut Vec::new(), b"me");
+        assert_eq!(station.unwrap(&old), Err(Unheard::Stale(1, 2)));
+        assert_eq!(station.unwrap(&unasked), Ok(&b"who?"[..]));
+    }
+
+    #[test]
+    fn identifiers_pass_zero_over() {
+        let mut station = StationSide::new();
+        let seen: Vec<u8> = (0..256).map(|_| made(|out| station.start(out))[2]).collect();
+        assert_eq!((seen[0], seen[254], seen[255]), (1, 255, 1));
+    }
+
+    #[test]
+    fn what_is_not_for_us_says_why() {
+        let (mut station, mut base) = (StationSide::new(), BaseSide::new());
+        let start = made(|out| station.start(out));
+        assert_eq!(station.unwrap(&start), Err(Unheard::WrongSide(Direction::Request)));
+        let response = made(|out| base.wrap(out, b"x"));
+        assert_eq!(base.unwrap(&response), Err(Unheard::WrongSide(Direction::Response)));
+        assert_eq!(base.unwrap(&[9, 12, 1]), Err(Unheard::NotEap(Code::AuthInfo)));
+        assert_eq!(
+            base.unwrap(&[9, 19, 1, 28, 1, 1]),
+            Err(Unheard::NotEap(Code::AuthenticatedEapTransfer)),
+            "nobody here can check its digest"
+        );
+        assert_eq!(base.unwrap(&[9, 99, 1]), Err(Unheard::Malformed(MessageError::ReservedCode(99))));
+        assert_eq!(base, BaseSide::new(), "a dropped message leaves no trace");
+    }
+
+    proptest! {
+        #[test]
+        fn packets_arrive_as_they_were(eap in prop::collection::vec(any::<u8>(), 1..3000)) {
+            let (mut station, mut base) = (StationSide::new(), BaseSide::new());
+            let up = made(|out| station.wrap(out, &eap));
+            prop_assert_eq!(base.unwrap(&up), Ok(FromStation::Eap(&eap)));
+            let down = made(|out| base.wrap(out, &eap));
+            prop_assert_eq!(station.unwrap(&down), Ok(&eap[..]));
+        }
+    }
+}
