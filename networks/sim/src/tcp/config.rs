@@ -15,6 +15,16 @@ pub enum Recovery {
     Sack,
 }
 
+/// How the congestion window grows and how far a loss reduces it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum CongestionControl {
+    /// A segment a round trip, and half of it at a loss (RFC 5681 §3.1).
+    #[default]
+    Reno,
+    /// A cubic function of the time since the last loss, at which 0.7 is kept (RFC 9438).
+    Cubic,
+}
+
 /// The congestion window after the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum InitialWindow {
@@ -74,6 +84,8 @@ pub struct Config {
     pub default_peer_mss: u16,
     /// Loss recovery; NewReno.
     pub recovery: Recovery,
+    /// Congestion control; Reno.
+    pub congestion: CongestionControl,
     /// Initial congestion window; RFC 3390.
     pub initial_window: InitialWindow,
     /// Initial slow-start threshold in bytes; without bound (RFC 5681 §3.1: "arbitrarily high").
@@ -124,6 +136,7 @@ impl Default for Config {
             mss: 1460,
             default_peer_mss: 536,
             recovery: Recovery::default(),
+            congestion: CongestionControl::default(),
             initial_window: InitialWindow::default(),
             initial_ssthresh: u32::MAX,
             dup_threshold: 3,

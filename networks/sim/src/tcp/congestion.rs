@@ -1,8 +1,9 @@
-//! How the congestion window grows and shrinks (RFC 5681 §3.1).
+//! How the congestion window grows and shrinks: Reno (RFC 5681 §3.1), or what takes its place.
 //!
-//! Another law (CUBIC) is another variant behind these methods; loss recovery does not know which it is.
+//! Loss recovery does not know which it is.
 
-use super::config::Config;
+use super::config::{Config, CongestionControl};
+use super::cubic::{self, Cubic};
 
 /// The largest congestion window, half the sequence space's comparable range.
 const MAX_CWND: u32 = 1 << 30;
@@ -14,16 +15,24 @@ pub(super) struct Congestion {
     pub(super) ssthresh: u32,
     /// Bytes acknowledged in congestion avoidance since the window last grew.
     acked: u32,
+    /// What CUBIC remembers; Reno has nothing more.
+    cubic: Option<Box<Cubic>>,
 }
 
 impl Congestion {
     pub(super) fn new(config: &Config) -> Self {
-        Self { cwnd: 0, ssthresh: config.initial_ssthresh, acked: 0 }
+        let cubic = (config.congestion == CongestionControl::Cubic).then(Box::default);
+        Self { cwnd: 0, ssthresh: config.initial_ssthresh, acked: 0, cubic }
     }
     /// Sets the initial window once the segment size is known.
     pub(super) fn open(&mut self, cwnd: u32) {
         self.cwnd = cwnd.min(MAX_CWND);
         self.acked = 0;
+    }
+    /// The window is Reno's, so that [`on_ack`](Self::on_ack) is to be told of acknowledgements.
+    #[inline]
+    pub(super) fn is_reno(&self) -> bool {
+        self.cubic.is_none()
     }
     /// New data was acknowledged outside of recovery.
     #[inline]
@@ -38,15 +47,33 @@ impl Congestion {
             }
         }
     }
-    /// A loss was seen with this much in flight: halves the threshold (equation 4).
+    /// The same for another control than Reno.
+    #[cold]
+    pub(super) fn on_ack_timed(&mut self, ack: cubic::Acked) {
+        if let Some(cubic) = &mut self.cubic {
+            let grown = cubic.on_ack(self.cwnd, self.ssthresh, ack);
+            self.cwnd = self.cwnd.saturating_add(grown).min(MAX_CWND);
+        }
+    }
+    /// A loss was seen with this much in flight: the threshold is half of it (equation 4), or CUBIC's share.
     pub(super) fn on_loss(&mut self, flight: u32, mss: u32) {
-        self.ssthresh = (flight / 2).max(2 * mss);
+        let kept = match &mut self.cubic {
+            None => flight / 2,
+            Some(cubic) => {
+                cubic.on_loss(self.cwnd, mss);
+                cubic::reduced(flight)
+            }
+        };
+        self.ssthresh = kept.max(2 * mss);
         self.acked = 0;
     }
     /// The retransmission timer expired: the loss window of one segment.
     pub(super) fn on_timeout(&mut self, mss: u32) {
         self.cwnd = mss;
         self.acked = 0;
+        if let Some(cubic) = &mut self.cubic {
+            cubic.on_timeout();
+        }
     }
     /// Lets recovery inflate or set the window.
     pub(super) fn set_cwnd(&mut self, cwnd: u32) {

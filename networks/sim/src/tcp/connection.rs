@@ -164,7 +164,8 @@ pub struct Connection {
     pub(super) ack_at: Instant,
     pub(super) timed_at: Instant,
     pub(super) last_data_at: Instant,
-    pub(super) challenged_at: Option<Instant>,
+    /// When the last challenge acknowledgement was sent; `FAR_FUTURE` before the first.
+    pub(super) challenged_at: Instant,
     pub(super) rtt: Rtt,
     pub(super) congestion: Congestion,
 
@@ -243,7 +244,7 @@ impl Connection {
             ack_at: Instant::FAR_FUTURE,
             timed_at: Instant::FAR_FUTURE,
             last_data_at: Instant::ZERO,
-            challenged_at: None,
+            challenged_at: Instant::FAR_FUTURE,
             rtt,
             congestion,
             iss,

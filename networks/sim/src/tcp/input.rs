@@ -219,9 +219,10 @@ impl Connection {
 
     /// A challenge acknowledgement, unless one has just been sent (RFC 5961 §7).
     pub(super) fn challenge(&mut self, now: Instant) {
-        let recent = self.challenged_at.is_some_and(|at| now - at < self.config.challenge_ack_interval);
+        let recent = self.challenged_at != Instant::FAR_FUTURE
+            && now - self.challenged_at < self.config.challenge_ack_interval;
         if !recent {
-            self.challenged_at = Some(now);
+            self.challenged_at = now;
             self.stats.challenge_acks += 1;
             self.ack_now = true;
             self.wake = true;

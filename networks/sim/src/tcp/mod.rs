@@ -18,6 +18,7 @@ mod codec;
 mod config;
 mod congestion;
 mod connection;
+mod cubic;
 mod input;
 mod output;
 mod receive_buffer;
@@ -33,6 +34,6 @@ mod timers;
 mod tests;
 
 pub use codec::{ParseError, round_trip};
-pub use config::{AckEvery, Config, DelayedAck, InitialWindow, Recovery};
+pub use config::{AckEvery, Config, CongestionControl, DelayedAck, InitialWindow, Recovery};
 pub use connection::{Connection, Data, Event, State, Stats};
 pub use segment::{Flags, Options, SackBlocks, Segment};

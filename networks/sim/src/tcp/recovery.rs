@@ -2,6 +2,7 @@
 
 use super::config::Recovery;
 use super::connection::{Connection, State, Timer};
+use super::cubic::Acked;
 use super::scoreboard::LossRule;
 use super::segment::{Flags, Segment};
 use super::seq;
@@ -87,8 +88,11 @@ impl Connection {
         }
         let restart = if self.in_recovery {
             self.recovery_ack(acked)
-        } else {
+        } else if self.congestion.is_reno() {
             self.congestion.on_ack(acked, self.mss);
+            true
+        } else {
+            self.on_ack_timed(now, acked);
             true
         };
         if !self.in_recovery && seq::lt(self.recover, ack) {
@@ -107,6 +111,17 @@ impl Connection {
         if self.fin_sent && self.una == self.end.wrapping_add(1) {
             self.fin_acknowledged(now);
         }
+    }
+
+    #[cold]
+    fn on_ack_timed(&mut self, now: Instant, bytes: u32) {
+        self.congestion.on_ack_timed(Acked {
+            now,
+            bytes,
+            flight: self.max.wrapping_sub(self.una).saturating_add(bytes),
+            mss: self.mss,
+            srtt: self.rtt.srtt().unwrap_or_default(),
+        });
     }
 
     fn fin_acknowledged(&mut self, now: Instant) {

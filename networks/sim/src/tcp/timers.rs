@@ -46,6 +46,10 @@ impl Connection {
             // A segment that is lost again halves nothing again.
             if self.retries == 1 {
                 let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
+                if self.in_recovery {
+                    // What fast recovery inflated the window by was never in use.
+                    self.congestion.set_cwnd(self.congestion.ssthresh);
+                }
                 self.congestion.on_loss(flight, self.mss);
             }
             self.congestion.on_timeout(self.mss);

@@ -7,6 +7,7 @@
 mod acknowledging;
 mod closing;
 mod codec;
+mod cubic;
 mod handshake;
 mod loss;
 mod sack;
