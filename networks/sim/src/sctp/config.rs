@@ -1,0 +1,116 @@
+//! What can be set about an association, with the standard that gives each default.
+
+use usher_core::Duration;
+
+/// The congestion window of a path before data is sent on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum InitialWindow {
+    /// min(4·PMDCS, max(2·PMDCS, 4404 bytes)): RFC 9260 §7.2.1.
+    #[default]
+    Rfc9260,
+    /// This many full-sized packets.
+    Packets(u32),
+}
+
+impl InitialWindow {
+    /// The window in bytes where a packet takes at most `pmdcs` bytes of chunks.
+    pub fn bytes(self, pmdcs: u32) -> u32 {
+        match self {
+            Self::Rfc9260 => pmdcs.saturating_mul(4).min(pmdcs.saturating_mul(2).max(4404)),
+            Self::Packets(n) => n.max(1).saturating_mul(pmdcs),
+        }
+    }
+}
+
+/// The settings of an association; many associations share one by [`Arc`](std::sync::Arc).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Retransmission timeout before the first measurement, and of the set-up; 1 s (RFC 9260 §16
+    /// RTO.Initial).
+    pub rto_initial: Duration,
+    /// Its lower bound; 1 s (RTO.Min).
+    pub rto_min: Duration,
+    /// Its upper bound; 60 s (RTO.Max).
+    pub rto_max: Duration,
+    /// The longest an acknowledgement waits for data to ride on; 200 ms (RFC 9260 §6.2; the standard's
+    /// bound is 500 ms). `None` acknowledges every packet at once.
+    pub sack_delay: Option<Duration>,
+    /// Packets with data that may come before an acknowledgement no longer waits; 2 (RFC 9260 §6.2).
+    pub sack_frequency: u32,
+    /// Initial congestion window of each path; RFC 9260's.
+    pub initial_window: InitialWindow,
+    /// Hold data that does not fill a packet back while data is unacknowledged; off. RFC 9260 §6.1 allows
+    /// it, most stacks do it unless the application says otherwise. Pieces of a fragmented message never
+    /// wait.
+    pub nagle: bool,
+    /// Outbound streams asked for; 10. What is negotiated is told by [`Event::Up`](super::Event::Up).
+    pub outbound_streams: u16,
+    /// Inbound streams granted at most; 2048.
+    pub max_inbound_streams: u16,
+    /// The largest SCTP packet in bytes, from the common header on: the path MTU less the IP header. 1480,
+    /// that is Ethernet's 1500 less 20 bytes of IPv4 header. At least 508 is used.
+    pub max_packet: u32,
+    /// New data packets that one occasion to send may let out; 4 (RFC 9260 §6.1 Max.Burst). `None` leaves
+    /// it to the congestion window.
+    pub max_burst: Option<u32>,
+    /// Retransmissions in a row, over all paths, before the association is given up; 10
+    /// (Association.Max.Retrans). `None` never gives up.
+    pub max_association_retransmissions: Option<u32>,
+    /// Retransmissions in a row on one path before it is held for failed; 5 (Path.Max.Retrans).
+    pub max_path_retransmissions: u32,
+    /// Retransmissions of INIT, and of COOKIE ECHO, before the set-up is given up; 8
+    /// (Max.Init.Retransmits). `None` never gives up.
+    pub max_init_retransmissions: Option<u32>,
+    /// A path that is idle for this long and one RTO is probed by a heartbeat; 30 s (HB.interval). `None`
+    /// sends no heartbeats: a path that failed then stays so until data that was sent on it is
+    /// acknowledged.
+    pub heartbeat_interval: Option<Duration>,
+    /// Receive buffer in bytes of user data, which the window announces; 131072. At least 1500 is used
+    /// (RFC 9260 §3.3.2). A message must fit into it.
+    pub receive_buffer: u32,
+    /// How long a cookie may be echoed; 60 s (Valid.Cookie.Life).
+    pub cookie_life: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            rto_initial: Duration::from_secs(1),
+            rto_min: Duration::from_secs(1),
+            rto_max: Duration::from_secs(60),
+            sack_delay: Some(Duration::from_millis(200)),
+            sack_frequency: 2,
+            initial_window: InitialWindow::default(),
+            nagle: false,
+            outbound_streams: 10,
+            max_inbound_streams: 2048,
+            max_packet: 1480,
+            max_burst: Some(4),
+            max_association_retransmissions: Some(10),
+            max_path_retransmissions: 5,
+            max_init_retransmissions: Some(8),
+            heartbeat_interval: Some(Duration::from_secs(30)),
+            receive_buffer: 131_072,
+            cookie_life: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Config {
+    /// The largest packet that is sent: a whole number of words.
+    pub(super) fn packet_size(&self) -> u32 {
+        self.max_packet.clamp(508, 65_532) & !3
+    }
+    /// PMDCS: what chunks may take of a packet, in bytes (RFC 9260 §1.6).
+    pub(super) fn pmdcs(&self) -> u32 {
+        self.packet_size() - super::COMMON_HEADER
+    }
+    /// User data in one DATA chunk at most, in bytes.
+    pub(super) fn max_data(&self) -> u32 {
+        self.pmdcs() - super::DATA_HEADER
+    }
+    /// The receive buffer, no smaller than the standard wants it.
+    pub(super) fn buffer(&self) -> u32 {
+        self.receive_buffer.max(super::MIN_WINDOW)
+    }
+}

@@ -1,0 +1,38 @@
+//! SCTP as a machine without input or output of its own (RFC 9260): one [`Association`] each side.
+//!
+//! A host feeds an association with [`Association::handle_packet`], [`Association::handle_timeout`] and the
+//! application's calls, then drains
+//!
+//! 1. [`Association::poll_event`], giving the application its turn (what it sends now, an acknowledgement
+//!    rides on);
+//! 2. [`Association::poll_transmit`] until `None`, sending each packet;
+//! 3. and arms a timer for [`Association::poll_timeout`].
+//!
+//! A packet that belongs to no association goes to [`listen`] where somebody accepts associations, and to
+//! [`out_of_the_blue`] where nobody does. The listening side keeps nothing until a cookie comes back.
+//!
+//! A path is a pair of addresses that the host knows by its index; 0 is the primary. A message is given to
+//! the primary while that is active, else to the first active path. Left out: path verification (all paths
+//! are taken for confirmed), jitter of heartbeats, dynamic addresses, partial delivery, stream resets,
+//! interleaving, partial reliability, ECN and path MTU discovery.
+
+mod association;
+mod chunk;
+mod config;
+
+pub use association::{Association, Event, Message, State, Stats, Transmit};
+pub use chunk::{Cause, Chunk, Data, Init, Packet, Parameter, Sack};
+pub use config::{Config, InitialWindow};
+pub use listen::{Answer, Initial, listen, out_of_the_blue};
+
+mod codec;
+mod listen;
+
+pub use codec::{ParseError, round_trip};
+
+/// Bytes of the common header (RFC 9260 §3.1).
+const COMMON_HEADER: u32 = 12;
+/// Bytes of a DATA chunk's header (RFC 9260 §3.3.1).
+const DATA_HEADER: u32 = 16;
+/// The smallest window that a set-up may announce (RFC 9260 §3.3.2).
+const MIN_WINDOW: u32 = 1500;
