@@ -62,7 +62,9 @@ impl ConnId {
     }
 }
 
-/// A message-oriented association (SCTP) of the machine; numbered as [`ConnId`] is.
+/// A message-oriented association (SCTP) of the machine; numbered as [`ConnId`] is, and with it: a machine
+/// counts the streams and the associations that it opens by one counter, a host those that it accepts for
+/// one machine, so that no association has the number of a stream.
 pub type AssocId = ConnId;
 
 /// A port that carries link-layer frames (an Ethernet port, a radio).

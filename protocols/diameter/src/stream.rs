@@ -94,10 +94,13 @@ impl Framed<'_> {
     }
 }
 
-/// The payload protocol identifier of Diameter over SCTP (RFC 6733 §2.1.1).
+/// The payload protocol identifier of Diameter in clear over SCTP (RFC 6733 §2.1.1).
 pub const SCTP_PPID: u32 = 46;
+/// What nodes put there before Diameter had an identifier of its own (RFC 3588); taken, never sent.
+pub const SCTP_PPID_UNSPECIFIED: u32 = 0;
 
-/// Which SCTP stream a message goes by.
+/// Which SCTP stream a message goes by. RFC 6733 §2.1.1 recommends [`StreamPolicy::Unordered`], allows any
+/// other way around head-of-line blocking, and lets an answer go by another stream than its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StreamPolicy {
     /// All on stream 0, in order.
@@ -110,7 +113,7 @@ pub enum StreamPolicy {
 }
 
 impl StreamPolicy {
-    /// Stream and unordered flag for a message of this Session-Id (base messages have none and go in
+    /// Stream and unordered flag for a request of this Session-Id (base messages have none and go in
     /// order on stream 0) over `streams` streams.
     pub fn choose(self, session: Option<&[u8]>, streams: u16) -> (u16, bool) {
         match (self, session) {
@@ -123,6 +126,17 @@ impl StreamPolicy {
             }
             (Self::Unordered, Some(_)) => (0, true),
             _ => (0, false),
+        }
+    }
+
+    /// Stream and unordered flag for the answer to a request of a session that came by stream `came_by`:
+    /// with [`StreamPolicy::BySession`] the same one, so that the asking side's map holds both ways; modulo
+    /// the number of our streams, where we have fewer.
+    pub fn answer(self, came_by: u16, streams: u16) -> (u16, bool) {
+        match self {
+            Self::One => (0, false),
+            Self::BySession => (came_by % streams.max(1), false),
+            Self::Unordered => (0, true),
         }
     }
 }
@@ -172,5 +186,12 @@ mod tests {
         let streams: Vec<u16> = (0..100u8).map(|i| StreamPolicy::BySession.choose(Some(&[i]), 4).0).collect();
         assert!((0..4).all(|s| streams.contains(&s)) && streams.iter().all(|&s| s < 4));
         assert_eq!(StreamPolicy::BySession.choose(Some(b"x"), 0), (0, false));
+        assert_eq!(
+            [7, 9, 0].map(|s| StreamPolicy::BySession.answer(s, 8)),
+            [(7, false), (1, false), (0, false)]
+        );
+        assert_eq!(StreamPolicy::BySession.answer(3, 0), (0, false));
+        assert_eq!(StreamPolicy::One.answer(7, 8), (0, false));
+        assert_eq!(StreamPolicy::Unordered.answer(7, 8), (0, true));
     }
 }

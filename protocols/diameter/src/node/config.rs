@@ -1,10 +1,26 @@
 //! What a node is told when it is made.
 
 use crate::peer::capabilities::{Application, Capabilities};
+use crate::stream::StreamPolicy;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_core::Duration;
+
+/// What carries the messages to a peer that we connect to (RFC 6733 §2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transport {
+    /// A byte stream: TCP, TLS.
+    #[default]
+    Stream,
+    /// A message-oriented association: SCTP.
+    Message {
+        /// Outbound streams to ask for, at least one; what is negotiated bounds the choice.
+        streams: u16,
+        /// By which of them a message goes.
+        policy: StreamPolicy,
+    },
+}
 
 /// A peer that the node knows from the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +29,8 @@ pub struct PeerConfig {
     pub host: String,
     /// Where to connect to; `None` if only it connects to us.
     pub address: Option<SocketAddr>,
+    /// By what; of no meaning if only it connects to us, which may be either way.
+    pub transport: Transport,
 }
 
 /// A line of the realm routing table (RFC 6733 §2.7).
@@ -37,6 +55,10 @@ pub struct Config {
     pub peers: Vec<PeerConfig>,
     /// Whether peers that are not in the list may connect (else 3010).
     pub accept_unknown: bool,
+    /// By which streams of an accepted association messages go. [`StreamPolicy::BySession`] answers by the
+    /// stream that a request came by, and so mirrors a peer that uses one stream or many; a peer that sends
+    /// without order should be answered so by [`StreamPolicy::Unordered`].
+    pub accept_policy: StreamPolicy,
     /// How many peers may be known at once, configured ones included.
     pub max_peers: usize,
     /// The first line that fits is taken; when empty, all configured peers in their order serve any realm.
@@ -82,6 +104,7 @@ impl Config {
             realms: Vec::new(),
             peers: Vec::new(),
             accept_unknown: false,
+            accept_policy: StreamPolicy::BySession,
             max_peers: 100_000,
             routes: Vec::new(),
             watchdog: Some(Duration::from_secs(30)),
@@ -96,16 +119,22 @@ impl Config {
             duplicates: 4_096,
         }
     }
+    /// Adds a peer to connect to by a byte stream.
+    #[must_use]
+    pub fn connect_to(self, host: &str, address: SocketAddr) -> Self {
+        self.connect_over(host, address, Transport::Stream)
+    }
     /// Adds a peer to connect to.
     #[must_use]
-    pub fn connect_to(mut self, host: &str, address: SocketAddr) -> Self {
-        self.peers.push(PeerConfig { host: host.to_string(), address: Some(address) });
+    pub fn connect_over(mut self, host: &str, address: SocketAddr, transport: Transport) -> Self {
+        self.peers.push(PeerConfig { host: host.to_string(), address: Some(address), transport });
         self
     }
     /// Adds a peer that will connect to us.
     #[must_use]
     pub fn accept(mut self, host: &str) -> Self {
-        self.peers.push(PeerConfig { host: host.to_string(), address: None });
+        let transport = Transport::Stream;
+        self.peers.push(PeerConfig { host: host.to_string(), address: None, transport });
         self
     }
 }

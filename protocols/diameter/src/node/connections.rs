@@ -1,6 +1,9 @@
 //! Connections, the peer automaton's actions, and watchdogs.
 
-use super::{CommandError, Conn, DisconnectCause, Event, Node, PeerId, Timer, server};
+use super::config::Transport;
+use super::links::{Conn, End, Lane, Link, Via};
+use super::peers::Peer;
+use super::{CommandError, DisconnectCause, Event, Node, PeerId, Timer, server};
 use crate::avp::AvpBuf;
 use crate::codes::{self, command};
 use crate::error::{Fault, ResultCode};
@@ -8,9 +11,9 @@ use crate::message::{Flags, Header, MessageView};
 use crate::peer::automaton::{self, Action, State};
 use crate::peer::capabilities::Capabilities;
 use crate::peer::watchdog;
-use crate::stream::Framer;
+use crate::stream::{Framer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
 use alloc::vec::Vec;
-use usher_core::{ConnId, Instant, StreamOp};
+use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 
 /// A CER on a new connection.
 pub(super) struct Cer {
@@ -20,21 +23,40 @@ pub(super) struct Cer {
 }
 
 impl Node {
+    /// The host accepted a connection.
+    pub(super) fn on_accepted(&mut self, now: Instant, conn: ConnId, link: Link) {
+        let deadline = now + self.config.establish_timeout;
+        self.timers.insert(deadline, Timer::Accepted(conn));
+        self.conns.insert(conn, Conn { peer: None, link, deadline: Some(deadline) });
+    }
+
+    /// Our connection is up.
     pub(super) fn on_connected(&mut self, now: Instant, conn: ConnId) {
-        if conn.is_incoming() {
-            let deadline = now + self.config.establish_timeout;
-            let framer = Framer::new(self.config.max_message);
-            self.timers.insert(deadline, Timer::Accepted(conn));
-            self.conns.insert(conn, Conn { peer: None, framer, deadline: Some(deadline) });
-        } else if let Some(p) = self.conns.get(&conn).and_then(|c| c.peer) {
+        if let Some(p) = self.conns.get(&conn).and_then(|c| c.peer) {
             self.peer_event(now, p, automaton::Event::IRcvConnAck, None);
         }
     }
 
+    /// An association is up, ours or an accepted one.
+    pub(super) fn on_up(&mut self, now: Instant, assoc: ConnId, negotiated: u16) {
+        if assoc.is_incoming() {
+            let policy = self.config.accept_policy;
+            let link = Link::Association { streams: negotiated, policy, settled: false };
+            return self.on_accepted(now, assoc, link);
+        }
+        match self.conns.get_mut(&assoc) {
+            Some(Conn { link: Link::Association { streams, .. }, .. }) => {
+                *streams = negotiated.min(*streams);
+                self.on_connected(now, assoc);
+            }
+            _ => self.counters.out_of_state += 1,
+        }
+    }
+
     pub(super) fn on_closed(&mut self, now: Instant, conn: ConnId) {
-        let Some(c) = self.forget(conn) else { return };
+        let Some(c) = self.forget_conn(conn) else { return };
         let Some(p) = c.peer else { return };
-        let event = match (conn.is_incoming(), self.peers[p as usize].state) {
+        let event = match (conn.is_incoming(), self.peers[p].state) {
             (true, _) => automaton::Event::RPeerDisc,
             (false, State::WaitConnAck | State::WaitConnAckElect) => {
                 self.counters.connect_failed += 1;
@@ -45,37 +67,16 @@ impl Node {
         self.peer_event(now, p, event, None);
     }
 
-    fn forget(&mut self, conn: ConnId) -> Option<Conn> {
-        let c = self.conns.remove(&conn)?;
-        if let Some(at) = c.deadline {
-            self.timers.remove(at, Timer::Accepted(conn));
-        }
-        Some(c)
-    }
-
-    /// Ends a connection from our side, if it still is there.
-    fn drop_conn(&mut self, conn: Option<ConnId>, op: StreamOp) {
-        if let Some(conn) = conn
-            && self.forget(conn).is_some()
-        {
-            self.out.push_back((conn, op, Vec::new()));
-        }
-    }
-
-    /// Resets a connection that misbehaved, as if the peer had closed it.
-    fn abort(&mut self, now: Instant, conn: ConnId) {
-        if self.conns.contains_key(&conn) {
-            self.out.push_back((conn, StreamOp::Abort, Vec::new()));
-            self.on_closed(now, conn);
-        }
-    }
-
     pub(super) fn on_data(&mut self, now: Instant, conn: ConnId, mut data: &[u8]) {
         let Some(c) = self.conns.get_mut(&conn) else { return };
-        let mut framer = core::mem::replace(&mut c.framer, Framer::new(0));
+        let Link::Stream(kept) = &mut c.link else {
+            self.counters.out_of_state += 1;
+            return;
+        };
+        let mut framer = core::mem::replace(kept, Framer::new(0));
         loop {
             match framer.next(&mut data) {
-                Ok(Some(message)) => self.on_message(now, conn, message.bytes()),
+                Ok(Some(message)) => self.on_message(now, Via { conn, stream: 0 }, message.bytes()),
                 Ok(None) => break,
                 Err(_) => {
                     self.counters.unframable += 1;
@@ -88,22 +89,48 @@ impl Node {
             }
         }
         if let Some(c) = self.conns.get_mut(&conn) {
-            c.framer = framer;
+            c.link = Link::Stream(framer);
         }
     }
 
-    fn on_message(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
+    /// One user message of an association. One that cannot be read spoils no other, so that the association
+    /// stays whatever comes.
+    pub(super) fn on_user_message(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        stream: u16,
+        ppid: u32,
+        data: &[u8],
+    ) {
+        match self.conns.get(&conn) {
+            Some(Conn { link: Link::Association { .. }, .. }) => {}
+            Some(_) => return self.counters.out_of_state += 1,
+            None => return,
+        }
+        if !matches!(ppid, SCTP_PPID | SCTP_PPID_UNSPECIFIED) {
+            self.counters.foreign_payload += 1;
+        } else if data.len() > self.config.max_message {
+            self.counters.malformed += 1;
+        } else {
+            self.on_message(now, Via { conn, stream }, data);
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, via: Via, bytes: &[u8]) {
+        let conn = via.conn;
         let peer = self.conns.get(&conn).and_then(|c| c.peer);
         let view = match MessageView::parse(bytes) {
             Ok(view) => view,
-            Err(fault) => return self.on_malformed(now, conn, peer, bytes, &fault),
+            Err(fault) => return self.on_malformed(now, via, peer, bytes, &fault),
         };
         let Some(p) = peer else { return self.on_cer(now, conn, &view) };
         let h = view.header();
         let ours = !conn.is_incoming();
         use automaton::Event as E;
-        let (request, state) = (h.flags.is_request(), self.peers[p as usize].state);
-        if state.is_open() && self.peers[p as usize].conn() == Some(conn) {
+        let (request, state) = (h.flags.is_request(), self.peers[p].state);
+        if state.is_open() && self.peers[p].conn() == Some(conn) {
+            self.settle(conn);
             let dwa = h.command == command::DEVICE_WATCHDOG && !request;
             self.watchdog(
                 now,
@@ -126,7 +153,7 @@ impl Node {
                 let cause = view.avps().get(codes::DISCONNECT_CAUSE).and_then(|a| a.u32().ok());
                 // RFC 6733 §5.4: after BUSY or DO_NOT_WANT_TO_TALK_TO_YOU, no reconnection unasked.
                 if matches!(cause, Some(1 | 2)) {
-                    self.peers[p as usize].reconnect = false;
+                    self.peers[p].reconnect = false;
                 }
                 self.peer_event(now, p, of(E::IRcvDpr, E::RRcvDpr), Some(Received::Request(h)));
             }
@@ -134,18 +161,19 @@ impl Node {
             _ if automaton::step(state, of(E::IRcvMessage, E::RRcvMessage)).is_none() => {
                 self.counters.out_of_state += 1;
             }
-            (_, true) => self.on_request(p, conn, &view),
+            (_, true) => self.on_request(p, via, &view),
             (_, false) => self.on_answer(p, &view),
         }
     }
 
-    fn on_malformed(&mut self, now: Instant, conn: ConnId, peer: Option<u32>, bytes: &[u8], fault: &Fault) {
+    fn on_malformed(&mut self, now: Instant, via: Via, peer: Option<u32>, bytes: &[u8], fault: &Fault) {
         self.counters.malformed += 1;
-        let open = peer.is_some_and(|p| self.peers[p as usize].conn() == Some(conn));
+        let open = peer.is_some_and(|p| self.peers[p].conn() == Some(via.conn));
+        let framed = matches!(self.conns.get(&via.conn), Some(Conn { link: Link::Association { .. }, .. }));
         match MessageView::header_of(bytes) {
-            Some(h) if open && h.flags.is_request() => self.answer_fault(conn, h, &[], fault),
-            _ if open => {}
-            _ => self.abort(now, conn),
+            Some(h) if open && h.flags.is_request() => self.answer_fault(via, h, &[], fault),
+            _ if open || framed => {}
+            _ => self.abort(now, via.conn),
         }
     }
 
@@ -162,21 +190,22 @@ impl Node {
                 self.peer_event(now, p, automaton::Event::RConnCer, Some(Received::Cer(cer)));
             }
             Err(fault) => {
-                self.answer_fault(conn, h, &[], &fault);
-                self.drop_conn(Some(conn), StreamOp::Shutdown);
+                self.answer_fault(Via { conn, stream: 0 }, h, &[], &fault);
+                self.drop_conn(Some(conn), End::Shutdown);
             }
         }
     }
 
     fn check_cer(&mut self, view: &MessageView<'_>) -> Result<(u32, Capabilities), Fault> {
         let theirs = Capabilities::parse(view.avps()).inspect_err(|_| self.counters.bad_capabilities += 1)?;
-        let known = self.by_host.get(&theirs.host.to_ascii_lowercase()).copied();
+        let known = self.peers.find(&theirs.host);
         if known.is_none() && (!self.config.accept_unknown || self.peers.len() >= self.config.max_peers) {
             self.counters.unknown_peer += 1;
             return Err(Fault::new(ResultCode::UNKNOWN_PEER, "not a peer of this node"));
         }
         self.config.local.check_common(&theirs).inspect_err(|_| self.counters.no_common_application += 1)?;
-        let p = known.unwrap_or_else(|| self.add_peer(&theirs.host, None));
+        let p = known
+            .unwrap_or_else(|| self.peers.admit(Peer::new(theirs.host.clone(), None, Transport::Stream)));
         Ok((p, theirs))
     }
 
@@ -184,14 +213,12 @@ impl Node {
         let result = view.avps().get(codes::RESULT_CODE).and_then(|a| a.u32().ok()).map(ResultCode);
         let theirs = Capabilities::parse(view.avps());
         match (result, theirs) {
-            (Some(ResultCode::SUCCESS), Ok(c))
-                if c.host.eq_ignore_ascii_case(&self.peers[p as usize].host) =>
-            {
+            (Some(ResultCode::SUCCESS), Ok(c)) if c.host.eq_ignore_ascii_case(&self.peers[p].host) => {
                 if self.config.local.check_common(&c).is_err() {
                     self.counters.no_common_application += 1;
                     return self.non_cea(now, p);
                 }
-                self.peers[p as usize].remote = Some(c);
+                self.peers[p].remote = Some(c);
                 self.peer_event(now, p, automaton::Event::IRcvCea, None);
             }
             (Some(ResultCode::SUCCESS), Ok(_)) | (Some(ResultCode::UNKNOWN_PEER), _) => {
@@ -212,7 +239,7 @@ impl Node {
     /// Our connection brought no good CEA. The table knows this only without an election under way;
     /// in one, our connection is given up as if the peer had closed it.
     fn non_cea(&mut self, now: Instant, p: u32) {
-        match (self.peers[p as usize].state, self.peers[p as usize].ours) {
+        match (self.peers[p].state, self.peers[p].ours) {
             (State::WaitReturns, Some(conn)) => self.abort(now, conn),
             _ => self.peer_event(now, p, automaton::Event::IRcvNonCea, None),
         }
@@ -226,12 +253,11 @@ impl Node {
         event: automaton::Event,
         got: Option<Received>,
     ) {
-        let i = p as usize;
-        let before = self.peers[i].state;
+        let before = self.peers[p].state;
         let Some(row) = automaton::step(before, event) else {
             self.counters.out_of_state += 1;
             if let Some(Received::Cer(cer)) = got {
-                self.drop_conn(Some(cer.conn), StreamOp::Shutdown);
+                self.drop_conn(Some(cer.conn), End::Shutdown);
             }
             return;
         };
@@ -239,7 +265,10 @@ impl Node {
         for action in row.actions {
             self.act(p, *action, got.as_ref(), &mut elect);
         }
-        self.peers[i].state = row.next;
+        self.peers[p].state = row.next;
+        if row.next == State::Closed && self.peers.is_guest(p) {
+            self.leaving.push(p);
+        }
         if row.next != before {
             self.set_state_deadline(now, p);
             if row.next.is_open() {
@@ -248,19 +277,18 @@ impl Node {
                 self.peer_down(now, p);
             }
         }
-        let host = &self.peers[i].host;
+        let host = &self.peers[p].host;
         if elect && automaton::wins_election(&self.config.local.host, host) {
             self.peer_event(now, p, automaton::Event::WinElection, None);
         }
     }
 
     fn act(&mut self, p: u32, action: Action, got: Option<&Received>, elect: &mut bool) {
-        let i = p as usize;
-        let (ours, theirs) = (self.peers[i].ours, self.peers[i].theirs);
+        let (ours, theirs) = (self.peers[p].ours, self.peers[p].theirs);
         match (action, got) {
             (Action::ISndConnReq, _) => self.connect(p),
             (Action::RAccept, Some(Received::Cer(cer))) => {
-                self.peers[i].theirs = Some(cer.conn);
+                self.peers[p].theirs = Some(cer.conn);
                 if let Some(c) = self.conns.get_mut(&cer.conn) {
                     c.peer = Some(p);
                     if let Some(at) = c.deadline.take() {
@@ -270,18 +298,18 @@ impl Node {
             }
             (Action::RReject, Some(Received::Cer(cer))) => {
                 self.counters.connection_rejected += 1;
-                self.drop_conn(Some(cer.conn), StreamOp::Shutdown);
+                self.drop_conn(Some(cer.conn), End::Shutdown);
             }
             (Action::ProcessCer, Some(Received::Cer(cer))) => {
-                self.peers[i].cer = Some(cer.header);
-                self.peers[i].remote = Some(cer.capabilities.clone());
+                self.peers[p].cer = Some(cer.header);
+                self.peers[p].remote = Some(cer.capabilities.clone());
             }
             (Action::RSndCea, _) => {
-                if let (Some(conn), Some(header)) = (theirs, self.peers[i].cer.take()) {
+                if let (Some(conn), Some(header)) = (theirs, self.peers[p].cer.take()) {
                     let mut avps = AvpBuf::new();
                     avps.push_u32(codes::RESULT_CODE, ResultCode::SUCCESS.0);
                     self.config.local.emit(&mut avps);
-                    self.send_base(conn, header.answer(ResultCode::SUCCESS), &avps);
+                    self.send_base(conn, Lane::Base, header.answer(ResultCode::SUCCESS), &avps);
                 }
             }
             (Action::ISndCer, _) => {
@@ -290,17 +318,17 @@ impl Node {
                 self.send_request(ours, command::CAPABILITIES_EXCHANGE, &avps);
             }
             (Action::Cleanup | Action::IDisc, _) => {
-                self.drop_conn(ours, StreamOp::Shutdown);
-                self.peers[i].ours = None;
+                self.drop_conn(ours, End::Shutdown);
+                self.peers[p].ours = None;
             }
             (Action::RDisc, _) => {
-                self.drop_conn(theirs, StreamOp::Shutdown);
-                self.peers[i].theirs = None;
+                self.drop_conn(theirs, End::Shutdown);
+                self.peers[p].theirs = None;
             }
             (Action::Error, _) => {
-                self.drop_conn(ours, StreamOp::Abort);
-                self.drop_conn(theirs, StreamOp::Abort);
-                (self.peers[i].ours, self.peers[i].theirs) = (None, None);
+                self.drop_conn(ours, End::Abort);
+                self.drop_conn(theirs, End::Abort);
+                (self.peers[p].ours, self.peers[p].theirs) = (None, None);
             }
             (Action::Elect, _) => *elect = true,
             (Action::ISndDwa | Action::ISndDpa, Some(Received::Request(h))) => self.answer_base(ours, *h),
@@ -317,18 +345,30 @@ impl Node {
     }
 
     fn connect(&mut self, p: u32) {
-        let peer = &mut self.peers[p as usize];
+        let peer = &mut self.peers[p];
         let Some(remote) = peer.address else { return };
         let conn = ConnId::outgoing(self.next_conn);
         self.next_conn = self.next_conn.wrapping_add(1);
         peer.ours = Some(conn);
-        let framer = Framer::new(self.config.max_message);
-        self.conns.insert(conn, Conn { peer: Some(p), framer, deadline: None });
-        self.out.push_back((conn, StreamOp::Connect { remote }, Vec::new()));
+        let (link, transmit) = match peer.transport {
+            Transport::Stream => (
+                Link::Stream(Framer::new(self.config.max_message)),
+                Transmit::Stream { conn, op: StreamOp::Connect { remote } },
+            ),
+            Transport::Message { streams, policy } => {
+                let streams = streams.max(1);
+                (
+                    Link::Association { streams, policy, settled: false },
+                    Transmit::Message { assoc: conn, op: MessageOp::Connect { remote, streams } },
+                )
+            }
+        };
+        self.conns.insert(conn, Conn { peer: Some(p), link, deadline: None });
+        self.out.push_back((transmit, Vec::new()));
     }
 
     fn set_state_deadline(&mut self, now: Instant, p: u32) {
-        let peer = &mut self.peers[p as usize];
+        let peer = &mut self.peers[p];
         if let Some(at) = peer.state_deadline.take() {
             self.timers.remove(at, Timer::State(p));
         }
@@ -340,9 +380,15 @@ impl Node {
     }
 
     fn peer_up(&mut self, now: Instant, p: u32) {
-        let peer = &mut self.peers[p as usize];
+        let peer = &mut self.peers[p];
         if self.config.watchdog.is_none() {
             peer.watchdog = watchdog::Watchdog::default();
+        }
+        // The CEA came by it.
+        if peer.state == State::IOpen
+            && let Some(conn) = peer.ours
+        {
+            self.settle(conn);
         }
         self.events.push_back(Event::PeerUp { peer: PeerId(p) });
         self.watchdog(now, p, watchdog::Event::ConnectionUp);
@@ -355,13 +401,29 @@ impl Node {
         self.connection_lost(p);
     }
 
+    /// Forgets the peers that were not configured and have no connection any more. Not where the connection
+    /// ends: what handles that still speaks of its peer.
+    pub(super) fn forget_peers(&mut self) {
+        while let Some(p) = self.leaving.pop() {
+            let gone = |peer: &Peer| peer.state == State::Closed && (peer.ours, peer.theirs) == (None, None);
+            if !self.peers.is_guest(p) || !gone(&self.peers[p]) {
+                continue;
+            }
+            self.set_watchdog(p, None);
+            if let Some(at) = self.peers[p].state_deadline.take() {
+                self.timers.remove(at, Timer::State(p));
+            }
+            self.peers.dismiss(p);
+        }
+    }
+
     pub(super) fn disconnect(
         &mut self,
         now: Instant,
         peer: PeerId,
         cause: DisconnectCause,
     ) -> Result<(), CommandError> {
-        let p = self.peers.get_mut(peer.0 as usize).ok_or(CommandError::UnknownToken)?;
+        let p = self.peers.get_mut(peer.0).ok_or(CommandError::UnknownToken)?;
         if !p.state.is_open() {
             return Err(CommandError::WrongState("the peer is not open"));
         }
@@ -372,17 +434,16 @@ impl Node {
 
     /// Steps the peer's watchdog and does what the line says. In INITIAL and DOWN the timer is Tc.
     pub(super) fn watchdog(&mut self, now: Instant, p: u32, event: watchdog::Event) {
-        let i = p as usize;
         if self.config.watchdog.is_none() && event == watchdog::Event::ReceiveDwa {
             return;
         }
-        let actions = self.peers[i].watchdog.step(event);
+        let actions = self.peers[p].watchdog.step(event);
         for action in actions {
             match action {
                 watchdog::Action::SetWatchdog => self.restart_watchdog(now, p),
                 watchdog::Action::SendWatchdog => {
                     let avps = self.origin();
-                    let conn = self.peers[i].conn();
+                    let conn = self.peers[p].conn();
                     self.send_request(conn, command::DEVICE_WATCHDOG, &avps);
                 }
                 watchdog::Action::Failover => {
@@ -393,12 +454,12 @@ impl Node {
                 }
                 watchdog::Action::Failback => self.dispatch_waiting(),
                 watchdog::Action::CloseConnection => {
-                    if let Some(conn) = self.peers[i].conn() {
+                    if let Some(conn) = self.peers[p].conn() {
                         self.abort(now, conn);
                     }
                 }
                 watchdog::Action::AttemptOpen => {
-                    if self.peers[i].reconnect && self.peers[i].state == State::Closed {
+                    if self.peers[p].reconnect && self.peers[p].state == State::Closed {
                         self.peer_event(now, p, automaton::Event::Start, None);
                     }
                 }
@@ -409,7 +470,7 @@ impl Node {
     }
 
     pub(super) fn restart_watchdog(&mut self, now: Instant, p: u32) {
-        let peer = &self.peers[p as usize];
+        let peer = &self.peers[p];
         let after = match peer.watchdog.state() {
             watchdog::State::Initial | watchdog::State::Down => {
                 peer.reconnect.then_some(self.config.reconnect)
@@ -425,7 +486,7 @@ impl Node {
     /// Moves the deadline; the timer itself moves only to an earlier time, since messages push the deadline
     /// back far more often than it comes.
     pub(super) fn set_watchdog(&mut self, p: u32, due: Option<Instant>) {
-        let peer = &mut self.peers[p as usize];
+        let peer = &mut self.peers[p];
         peer.watchdog_due = due;
         match (due, peer.watchdog_armed) {
             (Some(due), Some(armed)) if armed <= due => {}
@@ -455,16 +516,16 @@ impl Node {
         let mut avps = AvpBuf::with_capacity(128);
         avps.push_u32(codes::RESULT_CODE, ResultCode::SUCCESS.0).extend(&self.origin());
         if let Some(conn) = conn {
-            self.send_base(conn, request.answer(ResultCode::SUCCESS), &avps);
+            self.send_base(conn, Lane::Base, request.answer(ResultCode::SUCCESS), &avps);
         }
     }
 
     /// Answers with a fault; `prefix` is a Session-Id and Proxy-Info to give back.
-    pub(super) fn answer_fault(&mut self, conn: ConnId, request: Header, prefix: &[u8], fault: &Fault) {
+    pub(super) fn answer_fault(&mut self, via: Via, request: Header, prefix: &[u8], fault: &Fault) {
         let mut avps = AvpBuf::from_checked(prefix.into());
         avps.push_u32(codes::RESULT_CODE, fault.code.0).extend(&self.origin());
         server::write_fault(&mut avps, fault);
-        self.send_base(conn, request.answer(fault.code), &avps);
+        self.send_base(via.conn, Lane::Answer(via.stream), request.answer(fault.code), &avps);
     }
 
     fn send_request(&mut self, conn: Option<ConnId>, command: u32, avps: &AvpBuf) {
@@ -476,16 +537,16 @@ impl Node {
             hop_by_hop: self.next_hop_by_hop(),
             end_to_end: self.next_end_to_end(),
         };
-        self.send_base(conn, header, avps);
+        self.send_base(conn, Lane::Base, header, avps);
     }
 
-    fn send_base(&mut self, conn: ConnId, header: Header, avps: &AvpBuf) {
+    fn send_base(&mut self, conn: ConnId, lane: Lane<'_>, header: Header, avps: &AvpBuf) {
         self.did("diameter.base");
         let mut buf = self.buffer();
         header.begin(&mut buf);
         buf.extend_from_slice(avps.bytes());
         Header::finish(&mut buf, 0);
-        self.out.push_back((conn, StreamOp::Data, buf));
+        self.send_on(conn, Some(lane), buf);
     }
 
     pub(super) fn next_hop_by_hop(&mut self) -> u32 {

@@ -1,4 +1,4 @@
-//! A Diameter node: client, server, or both, over byte streams.
+//! A Diameter node: client, server, or both, over byte streams (TCP, TLS) and associations (SCTP).
 //!
 //! Drive it as any [`Machine`]. It connects to its configured peers at the first [`Input::Timeout`]
 //! (which [`Machine::poll_timeout`] asks for at once) and again Tc after each loss. Every message is a
@@ -9,17 +9,29 @@
 //! token. The node itself writes Session-Id, application, Origin-* and Destination-* AVPs, copies
 //! Proxy-Info, and keeps capabilities, watchdogs, disconnections, failover and duplicates to itself.
 //!
+//! Over SCTP each message is one user message of payload protocol 46. Capabilities, watchdogs and
+//! disconnections go in order by stream 0; a request goes the way of its association's
+//! [`StreamPolicy`](crate::stream::StreamPolicy), an answer likewise, on [`StreamPolicy::answer`]'s stream.
+//! Nothing overtakes anything before the other side is known to be open, which the initiator knows by the
+//! CEA and the responder by the first message after it (RFC 6733 §2.1.1).
+//!
+//! [`StreamPolicy::answer`]: crate::stream::StreamPolicy::answer
+//!
+//! A peer that is not configured is forgotten when its connection has ended.
+//!
 //! Work labels: `diameter.request` (a request sent or taken), `diameter.answer`, `diameter.base`
 //! (capabilities, watchdogs, disconnections).
 
 mod config;
 mod connections;
+mod links;
+mod peers;
 mod requests;
 mod server;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, PeerConfig, Route};
+pub use config::{Config, PeerConfig, Route, Transport};
 
 use crate::avp::AvpBuf;
 use crate::error::{Fault, ResultCode};
@@ -27,16 +39,18 @@ use crate::message::Message;
 use crate::peer::{automaton, capabilities::Capabilities, watchdog};
 use crate::stream::Framer;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use links::{Conn, End, Link};
+use peers::{Peer, Peers};
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, ConnId, Input, Instant, Machine, SecureRng, StreamEvent, StreamOp, Transmit, Work,
+    CommandError, ConnId, Input, Instant, Machine, MessageEvent, SecureRng, StreamEvent, Transmit, Work,
 };
 
-/// A peer: index in [`Config::peers`], then those that connected unasked, in their order.
+/// A peer: index in [`Config::peers`]; those that connected unasked have the numbers behind, each its own
+/// for as long as it is connected, and a new one when it comes again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerId(pub u32);
 
@@ -90,6 +104,12 @@ pub enum Command {
         token: u64,
         /// What was wrong.
         fault: Fault,
+    },
+    /// Whoever made this request wants no answer any more: it is not sent again, and an answer that comes
+    /// is counted as one that matches no request. Of several requests with this token, the last is meant.
+    Forget {
+        /// The request's token.
+        token: u64,
     },
     /// Disconnect a peer in good order (DPR) and do not reconnect until told.
     Disconnect {
@@ -161,8 +181,10 @@ pub enum Event {
 usher_core::counters! {
     /// What a node counted: drops by kind, and what else is rare enough to be worth a number.
     pub struct Counters {
-        /// Messages whose header, length or AVPs are wrong.
+        /// Messages whose header, length or AVPs are wrong, and user messages that hold not exactly one.
         malformed,
+        /// User messages of a payload protocol other than Diameter's.
+        foreign_payload,
         /// Streams closed because no message could be cut out of them.
         unframable,
         /// Something other than a CER on a new connection.
@@ -214,66 +236,14 @@ enum Timer {
     Request(u32),
 }
 
-#[derive(Debug)]
-struct Conn {
-    peer: Option<u32>,
-    framer: Framer,
-    /// Deadline for its CER.
-    deadline: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Peer {
-    host: String,
-    address: Option<SocketAddr>,
-    reconnect: bool,
-    state: automaton::State,
-    watchdog: watchdog::Watchdog,
-    /// When the watchdog is due; its timer may be armed earlier and is then set again.
-    watchdog_due: Option<Instant>,
-    watchdog_armed: Option<Instant>,
-    state_deadline: Option<Instant>,
-    ours: Option<ConnId>,
-    theirs: Option<ConnId>,
-    remote: Option<Capabilities>,
-    /// The CER that waits for its CEA.
-    cer: Option<crate::message::Header>,
-}
-
-impl Peer {
-    fn new(host: String, address: Option<SocketAddr>) -> Self {
-        Self {
-            host,
-            address,
-            reconnect: address.is_some(),
-            state: automaton::State::Closed,
-            watchdog: watchdog::Watchdog::default(),
-            watchdog_due: None,
-            watchdog_armed: None,
-            state_deadline: None,
-            ours: None,
-            theirs: None,
-            remote: None,
-            cer: None,
-        }
-    }
-    /// The connection that messages go by.
-    fn conn(&self) -> Option<ConnId> {
-        match self.state {
-            automaton::State::IOpen => self.ours,
-            automaton::State::ROpen => self.theirs,
-            _ => None,
-        }
-    }
-}
-
 /// A Diameter endpoint; see the [module](self).
 #[derive(Debug)]
 pub struct Node {
     config: Config,
     rng: SecureRng,
-    peers: Vec<Peer>,
-    by_host: HashMap<String, u32>,
+    peers: Peers,
+    /// Peers that were not configured and whose connection may have ended.
+    leaving: Vec<u32>,
     conns: HashMap<ConnId, Conn>,
     next_conn: u32,
     hop_by_hop: u32,
@@ -281,7 +251,7 @@ pub struct Node {
     client: requests::Requests,
     server: server::Server,
     timers: TimerQueue<Timer>,
-    out: VecDeque<(ConnId, StreamOp, Vec<u8>)>,
+    out: VecDeque<(Transmit, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     events: VecDeque<Event>,
     work: VecDeque<Work>,
@@ -296,8 +266,8 @@ impl Node {
     pub fn new(config: Config, start: Instant, mut rng: SecureRng) -> Self {
         let state = hash_state(&mut rng);
         let mut node = Self {
-            peers: Vec::new(),
-            by_host: HashMap::with_hasher(state.clone()),
+            peers: Peers::new(state.clone()),
+            leaving: Vec::new(),
             conns: HashMap::with_hasher(state.clone()),
             next_conn: 0,
             hop_by_hop: rng.next_u32(),
@@ -314,8 +284,8 @@ impl Node {
             rng,
         };
         for i in 0..node.config.peers.len() {
-            let PeerConfig { host, address } = node.config.peers[i].clone();
-            let p = node.add_peer(&host, address);
+            let PeerConfig { host, address, transport } = node.config.peers[i].clone();
+            let p = node.peers.configure(Peer::new(host, address, transport));
             if address.is_some() {
                 node.set_watchdog(p, Some(start));
             }
@@ -328,27 +298,29 @@ impl Node {
     }
     /// The state of a peer's automaton, if there is such a peer.
     pub fn peer_state(&self, peer: PeerId) -> Option<automaton::State> {
-        self.peers.get(peer.0 as usize).map(|p| p.state)
+        self.peers.get(peer.0).map(|p| p.state)
     }
     /// The state of a peer's watchdog, if there is such a peer.
     pub fn watchdog_state(&self, peer: PeerId) -> Option<watchdog::State> {
-        self.peers.get(peer.0 as usize).map(|p| p.watchdog.state())
+        self.peers.get(peer.0).map(|p| p.watchdog.state())
     }
     /// What a peer said of itself when it was last open.
     pub fn remote(&self, peer: PeerId) -> Option<&Capabilities> {
-        self.peers.get(peer.0 as usize)?.remote.as_ref()
+        self.peers.get(peer.0)?.remote.as_ref()
     }
     /// Requests that wait for a connection or an answer.
     pub fn pending(&self) -> usize {
         self.client.len()
     }
-
-    fn add_peer(&mut self, host: &str, address: Option<SocketAddr>) -> u32 {
-        let p = self.peers.len() as u32;
-        self.peers.push(Peer::new(host.to_string(), address));
-        self.by_host.insert(host.to_ascii_lowercase(), p);
-        p
+    /// Peers known now, the configured ones included.
+    pub fn known_peers(&self) -> usize {
+        self.peers.len()
     }
+    /// Connections and associations that are up, being opened, or waiting for the end of a disconnection.
+    pub fn connections(&self) -> usize {
+        self.conns.len()
+    }
+
     fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -368,7 +340,7 @@ impl Node {
     fn on_timer(&mut self, now: Instant, timer: Timer) {
         match timer {
             Timer::Watchdog(p) => {
-                let peer = &mut self.peers[p as usize];
+                let peer = &mut self.peers[p];
                 peer.watchdog_armed = None;
                 match peer.watchdog_due {
                     Some(due) if due <= now => {
@@ -379,16 +351,41 @@ impl Node {
                 }
             }
             Timer::State(p) => {
-                self.peers[p as usize].state_deadline = None;
+                self.peers[p].state_deadline = None;
                 self.counters.connect_failed += 1;
                 self.peer_event(now, p, automaton::Event::Timeout, None);
             }
             Timer::Accepted(conn) => {
                 self.counters.not_a_cer += 1;
-                self.conns.remove(&conn);
-                self.out.push_back((conn, StreamOp::Abort, Vec::new()));
+                self.drop_conn(Some(conn), End::Abort);
             }
             Timer::Request(slot) => self.request_timed_out(slot),
+        }
+    }
+
+    fn obey(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Request(request) => self.request(now, request),
+            Command::Answer { token, result, avps } => self.answer(token, result, &avps),
+            Command::Reject { token, fault } => {
+                let mut avps = AvpBuf::new();
+                server::write_fault(&mut avps, &fault);
+                self.answer(token, fault.code, &avps)
+            }
+            Command::Forget { token } => self.forget_request(token),
+            Command::Disconnect { peer, cause } => self.disconnect(now, peer, cause),
+            Command::Connect { peer } => {
+                let p = self.peers.get_mut(peer.0).ok_or(CommandError::UnknownToken)?;
+                if p.address.is_none() {
+                    return Err(CommandError::Invalid("the peer has no address to connect to"));
+                }
+                p.reconnect = true;
+                if p.state == automaton::State::Closed {
+                    self.restart_watchdog(now, peer.0);
+                    self.peer_event(now, peer.0, automaton::Event::Start, None);
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -405,50 +402,41 @@ impl Machine for Node {
                 }
             }
             Input::Stream { conn, event } => match event {
+                StreamEvent::Connected { .. } if conn.is_incoming() => {
+                    let framer = Framer::new(self.config.max_message);
+                    self.on_accepted(now, conn, Link::Stream(framer));
+                }
                 StreamEvent::Connected { .. } => self.on_connected(now, conn),
                 StreamEvent::Data(data) => self.on_data(now, conn, data),
                 StreamEvent::Writable => {}
                 StreamEvent::Closed(_) => self.on_closed(now, conn),
             },
-            Input::Datagram { .. } | Input::Message { .. } | Input::Frame { .. } => {
-                self.counters.out_of_state += 1;
-            }
+            Input::Message { assoc, event } => match event {
+                MessageEvent::Up { streams, .. } => self.on_up(now, assoc, streams),
+                MessageEvent::Data { stream, ppid, data } => {
+                    self.on_user_message(now, assoc, stream, ppid, data);
+                }
+                MessageEvent::Down(_) => self.on_closed(now, assoc),
+            },
+            Input::Datagram { .. } | Input::Frame { .. } => self.counters.out_of_state += 1,
         }
+        self.forget_peers();
     }
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        match command {
-            Command::Request(request) => self.request(now, request),
-            Command::Answer { token, result, avps } => self.answer(token, result, &avps),
-            Command::Reject { token, fault } => {
-                let mut avps = AvpBuf::new();
-                server::write_fault(&mut avps, &fault);
-                self.answer(token, fault.code, &avps)
-            }
-            Command::Disconnect { peer, cause } => self.disconnect(now, peer, cause),
-            Command::Connect { peer } => {
-                let p = self.peers.get_mut(peer.0 as usize).ok_or(CommandError::UnknownToken)?;
-                if p.address.is_none() {
-                    return Err(CommandError::Invalid("the peer has no address to connect to"));
-                }
-                p.reconnect = true;
-                if p.state == automaton::State::Closed {
-                    self.restart_watchdog(now, peer.0);
-                    self.peer_event(now, peer.0, automaton::Event::Start, None);
-                }
-                Ok(())
-            }
-        }
+        let done = self.obey(now, command);
+        self.forget_peers();
+        done
     }
 
     fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
-        let (conn, op, mut bytes) = self.out.pop_front()?;
-        if matches!(op, StreamOp::Data) {
+        let (transmit, mut bytes) = self.out.pop_front()?;
+        if !bytes.is_empty() {
             core::mem::swap(buf, &mut bytes);
             self.recycle(bytes);
         }
-        Some(Transmit::Stream { conn, op })
+        Some(transmit)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {

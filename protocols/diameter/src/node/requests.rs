@@ -6,10 +6,11 @@ use crate::codes::{self, command};
 use crate::error::ResultCode;
 use crate::message::{Flags, HEADER_LEN, Header, MAX_LEN, MessageView};
 use crate::peer::watchdog;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use usher_core::Instant;
 use usher_core::collections::{HashMap, HashState};
-use usher_core::{Instant, StreamOp};
 
 #[derive(Debug)]
 struct Pending {
@@ -27,14 +28,16 @@ struct Pending {
     deadline: Option<Instant>,
 }
 
-/// Requests under way.
+/// Requests under way. Whatever is done to one of them costs no more with the number of the others than a
+/// search tree does.
 #[derive(Debug)]
 pub(super) struct Requests {
     slots: Vec<Option<Pending>>,
     free: Vec<u32>,
     by_hop: HashMap<u32, u32>,
-    /// Slots that wait for a peer, in order.
-    waiting: Vec<u32>,
+    by_token: HashMap<u64, u32>,
+    /// Slots by the peer where they are under way, in order of arrival; `None`: those that wait for one.
+    by_peer: BTreeMap<(Option<u32>, u64), u32>,
     sequence: u64,
 }
 
@@ -43,25 +46,26 @@ impl Requests {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            by_hop: HashMap::with_hasher(state),
-            waiting: Vec::new(),
+            by_hop: HashMap::with_hasher(state.clone()),
+            by_token: HashMap::with_hasher(state),
+            by_peer: BTreeMap::new(),
             sequence: 0,
         }
     }
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
+    /// Adds a request, which waits.
     fn insert(&mut self, pending: Pending) -> u32 {
-        match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = Some(pending);
-                slot
-            }
-            None => {
-                self.slots.push(Some(pending));
-                self.slots.len() as u32 - 1
-            }
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        self.by_token.insert(pending.token, slot);
+        self.by_peer.insert((None, pending.sequence), slot);
+        if slot as usize == self.slots.len() {
+            self.slots.push(Some(pending));
+        } else {
+            self.slots[slot as usize] = Some(pending);
         }
+        slot
     }
     fn get(&self, slot: u32) -> Option<&Pending> {
         self.slots.get(slot as usize)?.as_ref()
@@ -70,28 +74,32 @@ impl Requests {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
     fn remove(&mut self, slot: u32) -> Option<Pending> {
+        self.place_at(slot, None);
         let pending = self.slots.get_mut(slot as usize)?.take()?;
-        self.free.push(slot);
-        match pending.at {
-            Some((_, hop)) => {
-                self.by_hop.remove(&hop);
-            }
-            None => self.waiting.retain(|s| *s != slot),
+        self.by_peer.remove(&(None, pending.sequence));
+        if self.by_token.get(&pending.token) == Some(&slot) {
+            self.by_token.remove(&pending.token);
         }
+        self.free.push(slot);
         Some(pending)
     }
-    /// Slots under way at this peer, oldest first.
-    fn at_peer(&self, p: u32) -> Vec<u32> {
-        let mut found: Vec<(u64, u32)> = self
-            .slots
-            .iter()
-            .enumerate()
-            .filter_map(|(i, s)| s.as_ref().map(|s| (i as u32, s)))
-            .filter(|(_, s)| s.at.is_some_and(|(at, _)| at == p))
-            .map(|(i, s)| (s.sequence, i))
-            .collect();
-        found.sort_unstable();
-        found.into_iter().map(|(_, i)| i).collect()
+    /// Notes where a request is under way, with its hop-by-hop identifier there; `None`: it waits.
+    fn place_at(&mut self, slot: u32, at: Option<(u32, u32)>) {
+        let Some(pending) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        let before = core::mem::replace(&mut pending.at, at);
+        let peer = |at: Option<(u32, u32)>| at.map(|(p, _)| p);
+        self.by_peer.remove(&(peer(before), pending.sequence));
+        self.by_peer.insert((peer(at), pending.sequence), slot);
+        if let Some((_, hop)) = before {
+            self.by_hop.remove(&hop);
+        }
+        if let Some((_, hop)) = at {
+            self.by_hop.insert(hop, slot);
+        }
+    }
+    /// Slots under way at this peer, or waiting for one, oldest first.
+    fn at(&self, peer: Option<u32>) -> Vec<u32> {
+        self.by_peer.range((peer, 0)..=(peer, u64::MAX)).map(|(_, slot)| *slot).collect()
     }
 }
 
@@ -160,14 +168,14 @@ impl Node {
     fn place(&mut self, slot: u32) {
         match self.choose(slot) {
             Choice::Peer(p) => self.send(slot, p),
-            Choice::Wait => self.client.waiting.push(slot),
+            Choice::Wait => {}
             Choice::None => self.fail(slot, FailReason::NoRoute),
         }
     }
 
     /// The peers that may take a request, in order of preference.
     fn candidates(&self, realm: &str, host: Option<&str>, application: u32) -> Vec<u32> {
-        if let Some(&p) = host.and_then(|h| self.by_host.get(&h.to_ascii_lowercase())) {
+        if let Some(p) = host.and_then(|h| self.peers.find(h)) {
             return [p].into();
         }
         let fits = |r: &&super::Route| {
@@ -188,7 +196,7 @@ impl Node {
         let mut proving = None;
         let mut may_come = false;
         for p in candidates {
-            let peer = &self.peers[p as usize];
+            let peer = &self.peers[p];
             if peer.conn().is_none() {
                 may_come = true;
                 continue;
@@ -211,7 +219,7 @@ impl Node {
     }
 
     fn send(&mut self, slot: u32, p: u32) {
-        let Some(conn) = self.peers[p as usize].conn() else { return };
+        let Some(conn) = self.peers[p].conn() else { return };
         let hop = self.next_hop_by_hop();
         let mut buf = self.buffer();
         let Some(r) = self.client.get_mut(slot) else { return };
@@ -222,16 +230,13 @@ impl Node {
         }
         r.sent_before = true;
         buf.extend_from_slice(&r.wire);
-        if let Some((_, old)) = r.at.replace((p, hop)) {
-            self.client.by_hop.remove(&old);
-        }
-        self.client.by_hop.insert(hop, slot);
-        self.out.push_back((conn, StreamOp::Data, buf));
+        self.client.place_at(slot, Some((p, hop)));
+        self.send_on(conn, None, buf);
     }
 
     /// Sends what waits and can go.
     pub(super) fn dispatch_waiting(&mut self) {
-        for slot in core::mem::take(&mut self.client.waiting) {
+        for slot in self.client.at(None) {
             self.place(slot);
         }
     }
@@ -239,7 +244,7 @@ impl Node {
     /// Sends the unanswered requests of a suspect peer to alternates; those without one stay, since the peer
     /// may yet answer (RFC 6733 §5.5.4).
     pub(super) fn failover(&mut self, p: u32) {
-        for slot in self.client.at_peer(p) {
+        for slot in self.client.at(Some(p)) {
             if let Choice::Peer(other) = self.choose(slot)
                 && other != p
             {
@@ -250,7 +255,7 @@ impl Node {
 
     /// Finds a new place for the unanswered requests of a peer whose connection is gone.
     pub(super) fn connection_lost(&mut self, p: u32) {
-        for slot in self.client.at_peer(p) {
+        for slot in self.client.at(Some(p)) {
             if let Choice::Peer(other) = self.choose(slot) {
                 self.send(slot, other);
                 continue;
@@ -259,10 +264,7 @@ impl Node {
                 self.fail(slot, FailReason::ConnectionLost);
                 continue;
             }
-            if let Some((_, hop)) = self.client.get_mut(slot).and_then(|r| r.at.take()) {
-                self.client.by_hop.remove(&hop);
-            }
-            self.client.waiting.push(slot);
+            self.client.place_at(slot, None);
         }
     }
 
@@ -279,6 +281,12 @@ impl Node {
         if let Some(token) = self.finish(slot) {
             self.events.push_back(Event::Failed { token, reason });
         }
+    }
+
+    pub(super) fn forget_request(&mut self, token: u64) -> Result<(), CommandError> {
+        let slot = self.client.by_token.get(&token).copied().ok_or(CommandError::UnknownToken)?;
+        self.finish(slot);
+        Ok(())
     }
 
     pub(super) fn request_timed_out(&mut self, slot: u32) {

@@ -1,5 +1,6 @@
 //! The server side: requests to the service, its answers, duplicates.
 
+use super::links::{Lane, Via};
 use super::requests::application_id;
 use super::{CommandError, Event, Node, PeerId};
 use crate::avp::AvpBuf;
@@ -10,14 +11,13 @@ use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use usher_core::collections::{HashMap, HashState};
-use usher_core::{ConnId, StreamOp};
 
 /// Origin-Host and end-to-end identifier: what makes two requests the same (RFC 6733 §3).
 type DuplicateKey = (String, u32);
 
 #[derive(Debug)]
 struct Inbound {
-    conn: ConnId,
+    via: Via,
     header: Header,
     session: AvpBuf,
     proxies: AvpBuf,
@@ -63,7 +63,7 @@ impl Server {
 }
 
 impl Node {
-    pub(super) fn on_request(&mut self, p: u32, conn: ConnId, view: &MessageView<'_>) {
+    pub(super) fn on_request(&mut self, p: u32, via: Via, view: &MessageView<'_>) {
         let h = view.header();
         let avps = view.avps();
         let mut session = AvpBuf::new();
@@ -77,27 +77,27 @@ impl Node {
         self.did("diameter.request");
         if let Err(fault) = self.check_request(view) {
             session.extend(&proxies);
-            return self.answer_fault(conn, h, session.bytes(), &fault);
+            return self.answer_fault(via, h, session.bytes(), &fault);
         }
         let key = (self.config.duplicates > 0)
             .then(|| avps.get(codes::ORIGIN_HOST).and_then(|a| a.identity().ok()))
             .flatten()
             .map(|host| (host.to_string(), h.end_to_end));
-        if h.flags.is_retransmitted() && self.repeat(conn, h, key.as_ref()) {
+        if h.flags.is_retransmitted() && self.repeat(via, h, key.as_ref()) {
             return;
         }
         if self.server.inbound.len() >= self.config.max_inbound {
             self.counters.too_busy += 1;
             session.extend(&proxies);
             let fault = Fault::new(ResultCode::TOO_BUSY, "too many unanswered requests");
-            return self.answer_fault(conn, h, session.bytes(), &fault);
+            return self.answer_fault(via, h, session.bytes(), &fault);
         }
         let token = self.server.next_token;
         self.server.next_token += 1;
         if let Some(key) = &key {
             self.server.remember(key.clone(), token, self.config.duplicates);
         }
-        self.server.inbound.insert(token, Inbound { conn, header: h, session, proxies, key });
+        self.server.inbound.insert(token, Inbound { via, header: h, session, proxies, key });
         self.events.push_back(Event::Request { token, peer: PeerId(p), message: view.to_owned() });
     }
 
@@ -136,14 +136,14 @@ impl Node {
     }
 
     /// Handles a request that was here before; true if it was.
-    fn repeat(&mut self, conn: ConnId, h: Header, key: Option<&DuplicateKey>) -> bool {
+    fn repeat(&mut self, via: Via, h: Header, key: Option<&DuplicateKey>) -> bool {
         let Some(seen) = key.and_then(|k| self.server.seen.get(k)) else { return false };
         self.counters.duplicate_request += 1;
         match seen {
             Seen::UnderWay(token) => {
                 // The answer goes where the request came from last.
                 if let Some(inbound) = self.server.inbound.get_mut(token) {
-                    inbound.conn = conn;
+                    inbound.via = via;
                     inbound.header = h;
                 }
             }
@@ -151,7 +151,7 @@ impl Node {
                 let mut buf = self.spare.pop().unwrap_or_default();
                 buf.extend_from_slice(answer);
                 buf[12..16].copy_from_slice(&h.hop_by_hop.to_be_bytes());
-                self.out.push_back((conn, StreamOp::Data, buf));
+                self.send_on(via.conn, Some(Lane::Answer(via.stream)), buf);
                 self.did("diameter.answer");
             }
         }
@@ -191,8 +191,8 @@ impl Node {
         if let Some(seen) = inbound.key.as_ref().and_then(|k| self.server.seen.get_mut(k)) {
             *seen = Seen::Answered(buf.clone());
         }
-        if self.conns.contains_key(&inbound.conn) {
-            self.out.push_back((inbound.conn, StreamOp::Data, buf));
+        if self.conns.contains_key(&inbound.via.conn) {
+            self.send_on(inbound.via.conn, Some(Lane::Answer(inbound.via.stream)), buf);
         } else {
             self.counters.answer_undeliverable += 1;
             self.recycle(buf);

@@ -1,0 +1,139 @@
+//! What a connection is made of, a byte stream or an association, and which way a message takes on it.
+
+use super::{Node, Timer};
+use crate::avp::Avps;
+use crate::codes;
+use crate::message::HEADER_LEN;
+use crate::stream::{Framer, SCTP_PPID, StreamPolicy};
+use alloc::vec::Vec;
+use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
+
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub(super) peer: Option<u32>,
+    pub(super) link: Link,
+    /// Deadline for its CER.
+    pub(super) deadline: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(super) enum Link {
+    Stream(Framer),
+    Association {
+        /// Outbound streams, as negotiated.
+        streams: u16,
+        policy: StreamPolicy,
+        /// The other side is known to be open. Until then a message that overtakes the CEA would meet a
+        /// peer that does not expect it (RFC 6733 §2.1.1), so all go in order.
+        settled: bool,
+    },
+}
+
+/// What a message is, as far as its way matters.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lane<'a> {
+    /// Of the base protocol.
+    Base,
+    /// A request of this session.
+    Session(&'a [u8]),
+    /// The answer to what came by this stream.
+    Answer(u16),
+}
+
+/// Where a message came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Via {
+    pub(super) conn: ConnId,
+    /// 0 for a byte stream.
+    pub(super) stream: u16,
+}
+
+/// How a connection is ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Shutdown,
+    Abort,
+}
+
+impl Link {
+    /// Stream and unordered flag. Watchdogs and disconnections go in order by stream 0, so that a DPR does
+    /// not overtake the base messages before it.
+    fn way(&self, lane: Lane<'_>) -> (u16, bool) {
+        match (self, lane) {
+            (Self::Association { settled: true, streams, policy, .. }, Lane::Session(session)) => {
+                policy.choose(Some(session), *streams)
+            }
+            (Self::Association { settled: true, streams, policy, .. }, Lane::Answer(came_by)) => {
+                policy.answer(came_by, *streams)
+            }
+            _ => (0, false),
+        }
+    }
+
+    fn end(&self, conn: ConnId, how: End) -> Transmit {
+        match (self, how) {
+            (Self::Stream(_), End::Shutdown) => Transmit::Stream { conn, op: StreamOp::Shutdown },
+            (Self::Stream(_), End::Abort) => Transmit::Stream { conn, op: StreamOp::Abort },
+            (Self::Association { .. }, End::Shutdown) => {
+                Transmit::Message { assoc: conn, op: MessageOp::Shutdown }
+            }
+            (Self::Association { .. }, End::Abort) => Transmit::Message { assoc: conn, op: MessageOp::Abort },
+        }
+    }
+}
+
+/// The Session-Id of an encoded message of ours, where it is the first AVP as RFC 6733 §8.8 has it.
+pub(super) fn session_of(wire: &[u8]) -> &[u8] {
+    let avps = wire.get(HEADER_LEN..).unwrap_or_default();
+    Avps::checked(avps).next().filter(|a| a.is(codes::SESSION_ID)).map_or(&[], |a| a.data)
+}
+
+impl Node {
+    /// Queues a whole message for a connection, if it still is there.
+    pub(super) fn send_on(&mut self, conn: ConnId, lane: Option<Lane<'_>>, message: Vec<u8>) {
+        let Some(c) = self.conns.get(&conn) else { return self.recycle(message) };
+        let transmit = match &c.link {
+            Link::Stream(_) => Transmit::Stream { conn, op: StreamOp::Data },
+            link => {
+                let (stream, unordered) =
+                    link.way(lane.unwrap_or_else(|| Lane::Session(session_of(&message))));
+                let op = MessageOp::Data { stream, ppid: SCTP_PPID, unordered };
+                Transmit::Message { assoc: conn, op }
+            }
+        };
+        self.out.push_back((transmit, message));
+    }
+
+    /// Takes a connection out of the books without a word to the other side.
+    pub(super) fn forget_conn(&mut self, conn: ConnId) -> Option<Conn> {
+        let c = self.conns.remove(&conn)?;
+        if let Some(at) = c.deadline {
+            self.timers.remove(at, Timer::Accepted(conn));
+        }
+        Some(c)
+    }
+
+    /// Ends a connection from our side, if it still is there.
+    pub(super) fn drop_conn(&mut self, conn: Option<ConnId>, how: End) {
+        if let Some(conn) = conn
+            && let Some(c) = self.forget_conn(conn)
+        {
+            self.out.push_back((c.link.end(conn, how), Vec::new()));
+        }
+    }
+
+    /// Resets a connection that misbehaved, as if the peer had closed it.
+    pub(super) fn abort(&mut self, now: Instant, conn: ConnId) {
+        if let Some(c) = self.conns.get(&conn) {
+            self.out.push_back((c.link.end(conn, End::Abort), Vec::new()));
+            self.on_closed(now, conn);
+        }
+    }
+
+    /// The other side of this association is open: from now on messages may overtake each other.
+    pub(super) fn settle(&mut self, conn: ConnId) {
+        if let Some(Conn { link: Link::Association { settled, .. }, .. }) = self.conns.get_mut(&conn) {
+            *settled = true;
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The peers that a node knows: the configured ones for good, others for as long as they are connected.
+
+use super::config::Transport;
+use crate::peer::{automaton, capabilities::Capabilities, watchdog};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::ops::{Index, IndexMut};
+use usher_core::collections::{HashMap, HashState};
+use usher_core::{ConnId, Instant};
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) host: String,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) transport: Transport,
+    pub(super) reconnect: bool,
+    pub(super) state: automaton::State,
+    pub(super) watchdog: watchdog::Watchdog,
+    /// When the watchdog is due; its timer may be armed earlier and is then set again.
+    pub(super) watchdog_due: Option<Instant>,
+    pub(super) watchdog_armed: Option<Instant>,
+    pub(super) state_deadline: Option<Instant>,
+    pub(super) ours: Option<ConnId>,
+    pub(super) theirs: Option<ConnId>,
+    pub(super) remote: Option<Capabilities>,
+    /// The CER that waits for its CEA.
+    pub(super) cer: Option<crate::message::Header>,
+}
+
+impl Peer {
+    pub(super) fn new(host: String, address: Option<SocketAddr>, transport: Transport) -> Self {
+        Self {
+            host,
+            address,
+            transport,
+            reconnect: address.is_some(),
+            state: automaton::State::Closed,
+            watchdog: watchdog::Watchdog::default(),
+            watchdog_due: None,
+            watchdog_armed: None,
+            state_deadline: None,
+            ours: None,
+            theirs: None,
+            remote: None,
+            cer: None,
+        }
+    }
+    /// The connection that messages go by.
+    pub(super) fn conn(&self) -> Option<ConnId> {
+        match self.state {
+            automaton::State::IOpen => self.ours,
+            automaton::State::ROpen => self.theirs,
+            _ => None,
+        }
+    }
+}
+
+/// Peers by number. A number is given to one peer only, so that an event names its peer even after that
+/// has been forgotten.
+#[derive(Debug)]
+pub(super) struct Peers {
+    configured: Vec<Peer>,
+    guests: HashMap<u32, Peer>,
+    by_host: HashMap<String, u32>,
+    next: u32,
+}
+
+impl Peers {
+    pub(super) fn new(state: HashState) -> Self {
+        let (guests, by_host) = (HashMap::with_hasher(state.clone()), HashMap::with_hasher(state));
+        Self { configured: Vec::new(), guests, by_host, next: 0 }
+    }
+    pub(super) fn len(&self) -> usize {
+        self.configured.len() + self.guests.len()
+    }
+    pub(super) fn get(&self, p: u32) -> Option<&Peer> {
+        self.configured.get(p as usize).or_else(|| self.guests.get(&p))
+    }
+    pub(super) fn get_mut(&mut self, p: u32) -> Option<&mut Peer> {
+        match self.configured.get_mut(p as usize) {
+            Some(peer) => Some(peer),
+            None => self.guests.get_mut(&p),
+        }
+    }
+    pub(super) fn find(&self, host: &str) -> Option<u32> {
+        self.by_host.get(&host.to_ascii_lowercase()).copied()
+    }
+    /// Adds one that stays.
+    pub(super) fn configure(&mut self, peer: Peer) -> u32 {
+        let p = self.configured.len() as u32;
+        self.by_host.insert(peer.host.to_ascii_lowercase(), p);
+        self.configured.push(peer);
+        self.next = p + 1;
+        p
+    }
+    /// Adds one that connected unasked.
+    pub(super) fn admit(&mut self, peer: Peer) -> u32 {
+        while self.get(self.next).is_some() {
+            self.next = self.next.wrapping_add(1);
+        }
+        let p = self.next;
+        self.next = p.wrapping_add(1);
+        self.by_host.insert(peer.host.to_ascii_lowercase(), p);
+        self.guests.insert(p, peer);
+        p
+    }
+    pub(super) fn is_guest(&self, p: u32) -> bool {
+        self.guests.contains_key(&p)
+    }
+    /// Takes one out that was not configured.
+    pub(super) fn dismiss(&mut self, p: u32) -> Option<Peer> {
+        let peer = self.guests.remove(&p)?;
+        self.by_host.remove(&peer.host.to_ascii_lowercase());
+        Some(peer)
+    }
+}
+
+/// For numbers of peers that are known: those of connections and timers, which end before their peer does.
+impl Index<u32> for Peers {
+    type Output = Peer;
+    fn index(&self, p: u32) -> &Peer {
+        self.configured.get(p as usize).unwrap_or_else(|| &self.guests[&p])
+    }
+}
+
+impl IndexMut<u32> for Peers {
+    fn index_mut(&mut self, p: u32) -> &mut Peer {
+        self.get_mut(p).expect("a peer outlives its connections and timers")
+    }
+}

@@ -1,0 +1,119 @@
+//! What is forgotten: requests that nobody waits for, and peers that came unasked.
+
+use super::world::*;
+use crate::node::*;
+use usher_core::Duration;
+
+#[test]
+fn a_forgotten_request_is_not_sent_again() {
+    let client = config("c.example").connect_to("s1.example", addr(1)).connect_to("s2.example", addr(2));
+    let servers = ["s1.example", "s2.example"].map(|s| config(s).accept("c.example"));
+    let mut w = World::new([vec![client], servers.to_vec()].concat());
+    w.run_secs(1);
+    for i in 0..3 {
+        w.command(0, der(i, b"x"));
+    }
+    w.command(0, Command::Forget { token: 1 });
+    assert_eq!(w.nodes[0].pending(), 2);
+    let twice = w.nodes[0].command(w.now, Command::Forget { token: 1 });
+    assert_eq!(twice, Err(CommandError::UnknownToken));
+    w.run_secs(2);
+    w.cut(1);
+    assert_eq!(w.nodes[0].counters().retransmitted, 2);
+    w.run_secs(3);
+    assert_eq!(answer_all(&mut w, 2, ResultCode::SUCCESS), 2);
+    w.run_secs(100);
+    assert_eq!(answers(&w.take(0)), [(0, ResultCode::SUCCESS), (2, ResultCode::SUCCESS)]);
+    assert_eq!(w.nodes[0].pending(), 0);
+}
+
+#[test]
+fn a_forgotten_request_that_waits_never_leaves_and_frees_its_place() {
+    let mut w = World::new(vec![
+        config("c.example").connect_to("s.example", addr(1)),
+        config("s.example").accept("c.example"),
+    ]);
+    w.nodes[0].config.max_pending = 2;
+    w.command(0, der(1, b"x"));
+    w.command(0, der(2, b"x"));
+    w.command(0, Command::Forget { token: 1 });
+    w.command(0, der(3, b"x"));
+    w.run_secs(1);
+    assert_eq!(w.sent_by(0, 268).len(), 2);
+    assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 2);
+    w.run_secs(2);
+    assert_eq!(answers(&w.take(0)), [(2, ResultCode::SUCCESS), (3, ResultCode::SUCCESS)]);
+}
+
+#[test]
+fn the_late_answer_to_a_forgotten_request_matches_nothing() {
+    let mut w = World::new(vec![
+        config("c.example").connect_to("s.example", addr(1)),
+        config("s.example").accept("c.example"),
+    ]);
+    w.run_secs(1);
+    w.command(0, der(1, b"x"));
+    w.run_secs(2);
+    w.command(0, Command::Forget { token: 1 });
+    // Its token may be used again at once.
+    w.command(0, der(1, b"y"));
+    assert_eq!(answer_all(&mut w, 1, ResultCode::TOO_BUSY), 1);
+    w.run_secs(3);
+    assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
+    w.run_secs(4);
+    assert_eq!(answers(&w.take(0)), [(1, ResultCode::SUCCESS)]);
+    assert_eq!(w.nodes[0].counters().unmatched_answer, 1);
+}
+
+#[test]
+fn peers_that_came_unasked_are_forgotten_once_gone() {
+    let mut server = config("s.example").accept("known.example");
+    server.accept_unknown = true;
+    server.max_peers = 3;
+    let client = |i| config(&format!("c{i}.example")).connect_to("s.example", addr(0));
+    let mut w = World::new([vec![server], (0..2).map(client).collect()].concat());
+    w.run_secs(1);
+    assert_eq!((w.nodes[0].known_peers(), w.nodes[0].connections()), (3, 2));
+    // More than there is room for, one after the other; some leave in good order and some do not.
+    for round in 0..200u64 {
+        w.run(Duration::from_secs(1 + round));
+        for i in [1, 2] {
+            if round % 3 == 0 {
+                w.cut(i);
+            } else {
+                let cause = DisconnectCause::DoNotWantToTalkToYou;
+                w.command(i, Command::Disconnect { peer: PeerId(0), cause });
+            }
+        }
+        w.run(Duration::from_millis(1000 * (1 + round) + 500));
+        assert_eq!((w.nodes[0].known_peers(), w.nodes[0].connections()), (1, 0));
+        for i in [1, 2] {
+            w.command(i, Command::Connect { peer: PeerId(0) });
+        }
+    }
+    w.run_secs(201);
+    assert_eq!(w.nodes[0].known_peers(), 3);
+    assert_eq!(w.nodes[0].counters().unknown_peer, 0);
+    // Each visit has a number of its own.
+    let mut ups: Vec<_> = w.events[0]
+        .iter()
+        .filter_map(|e| if let Event::PeerUp { peer } = e { Some(*peer) } else { None })
+        .collect();
+    assert_eq!(ups.len(), 402);
+    ups.sort_unstable();
+    ups.dedup();
+    assert_eq!((ups.len(), w.nodes[0].peer_state(ups[0])), (402, None));
+    assert_eq!(ups.first(), Some(&PeerId(1)));
+}
+
+#[test]
+fn a_peer_that_is_forgotten_leaves_no_timer_behind() {
+    let mut server = config("s.example");
+    server.accept_unknown = true;
+    let mut w = World::new(vec![server, config("c.example").connect_to("s.example", addr(0))]);
+    w.run_secs(100);
+    let cause = DisconnectCause::DoNotWantToTalkToYou;
+    w.command(1, Command::Disconnect { peer: PeerId(0), cause });
+    w.run_secs(101);
+    assert_eq!((w.nodes[0].poll_timeout(), w.nodes[1].poll_timeout()), (None, None));
+}

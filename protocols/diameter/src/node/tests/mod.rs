@@ -1,0 +1,6 @@
+//! Nodes talking to nodes.
+
+mod forget;
+mod message;
+mod stream;
+mod world;
