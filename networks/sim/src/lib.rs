@@ -5,6 +5,7 @@
 //! sans-IO machines of their own ([`tcp`]); what runs on hosts is an [`Application`], usually an enum of
 //! protocol machines and traffic sources.
 
+pub mod radio;
 pub mod sctp;
 pub mod tcp;
 

@@ -1,0 +1,3 @@
+//! Shared media: cells whose stations take turns.
+
+pub mod wimax;

@@ -1,0 +1,148 @@
+//! What is in a burst: packets, whole or in pieces, each in a PDU.
+
+use super::config::Modulation;
+use std::collections::VecDeque;
+
+/// Generic MAC header and CRC.
+pub(super) const PDU: u32 = 6 + 4;
+/// Fragmentation subheader.
+pub(super) const FRAGMENT: u32 = 2;
+/// Grant management subheader: a request on a burst.
+pub(super) const GRANT_MANAGEMENT: u32 = 2;
+/// The longest PDU: its length has 11 bits.
+const LONGEST: u32 = 2047;
+
+/// The fewest slots that carry anything: one octet of a packet, with a request.
+pub(super) const fn least(modulation: Modulation) -> u32 {
+    (PDU + FRAGMENT + GRANT_MANAGEMENT + 1).div_ceil(modulation.octets_per_slot())
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    handle: u32,
+    /// Octets not sent yet.
+    left: u32,
+    /// Some are.
+    begun: bool,
+}
+
+/// Packets of one station and direction, first come first served.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    packets: VecDeque<Packet>,
+    /// Octets not sent yet, of all.
+    left: u64,
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+    pub(super) fn push(&mut self, handle: u32, octets: u32) {
+        self.packets.push_back(Packet { handle, left: octets, begun: false });
+        self.left += u64::from(octets);
+    }
+    /// Octets of the PDUs that would take all of it.
+    pub(super) fn need(&self) -> u64 {
+        let begun = self.packets.front().is_some_and(|p| p.begun);
+        self.left + u64::from(PDU) * self.packets.len() as u64 + u64::from(FRAGMENT * u32::from(begun))
+    }
+    /// Takes everything out.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = u32> {
+        self.left = 0;
+        std::mem::take(&mut self.packets).into_iter().map(|p| p.handle)
+    }
+
+    /// Fills a burst of `room` octets, of which `used` are taken; tells of each packet that ends in it, with the octet
+    /// after its last. Answers the octets used.
+    pub(super) fn fill(&mut self, room: u32, mut used: u32, mut done: impl FnMut(u32, u32)) -> u32 {
+        while let Some(p) = self.packets.front_mut() {
+            let header = PDU + FRAGMENT * u32::from(p.begun);
+            let free = room - used;
+            if p.left <= (LONGEST - header).min(free.saturating_sub(header)) && header <= free {
+                used += header + p.left;
+                self.left -= u64::from(p.left);
+                done(p.handle, used);
+                self.packets.pop_front();
+                continue;
+            }
+            let piece = free.min(LONGEST).saturating_sub(PDU + FRAGMENT).min(p.left.saturating_sub(1));
+            if piece == 0 {
+                break;
+            }
+            p.begun = true;
+            p.left -= piece;
+            self.left -= u64::from(piece);
+            used += PDU + FRAGMENT + piece;
+        }
+        used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn filled(queue: &mut Queue, room: u32) -> (u32, Vec<(u32, u32)>) {
+        let mut done = Vec::new();
+        let used = queue.fill(room, 0, |handle, end| done.push((handle, end)));
+        (used, done)
+    }
+
+    #[test]
+    fn a_packet_that_does_not_fit_goes_in_pieces() {
+        let mut queue = Queue::default();
+        queue.push(7, 100);
+        queue.push(8, 20);
+        assert_eq!(queue.need(), 140);
+        assert_eq!(filled(&mut queue, 62), (62, vec![]));
+        assert_eq!(queue.need(), 50 + 10 + 2 + 20 + 10);
+        assert_eq!(filled(&mut queue, 92), (92, vec![(7, 62), (8, 92)]));
+        assert!(queue.is_empty() && queue.need() == 0);
+    }
+
+    #[test]
+    fn what_cannot_hold_an_octet_stays_empty() {
+        let mut queue = Queue::default();
+        queue.push(1, 40);
+        assert_eq!(filled(&mut queue, 12), (0, vec![]));
+        assert_eq!(filled(&mut queue, 13).0, 13);
+    }
+
+    #[test]
+    fn a_pdu_has_2047_octets_at_most() {
+        let mut queue = Queue::default();
+        queue.push(1, 5000);
+        // 2035 octets twice, then the rest of 930.
+        assert_eq!(filled(&mut queue, 6000), (5000 + 3 * 12, vec![(1, 5036)]));
+    }
+
+    proptest! {
+        #[test]
+        fn every_packet_ends_once_and_in_order(
+            packets in prop::collection::vec(1u32..4000, 1..30), rooms in prop::collection::vec(0u32..3000, 1..10),
+        ) {
+            let mut queue = Queue::default();
+            for (i, octets) in packets.iter().enumerate() {
+                queue.push(i as u32, *octets);
+            }
+            let mut ended = Vec::new();
+            for room in rooms.iter().cycle().take(100_000) {
+                // What is asked for is enough, unless a packet is longer than a PDU.
+                let enough = u64::from(*room) >= queue.need() && packets.iter().all(|p| *p < 2000);
+                let (used, done) = filled(&mut queue, (*room).max(40));
+                prop_assert!(used <= (*room).max(40));
+                prop_assert!(!enough || queue.is_empty());
+                ended.extend(done.into_iter().map(|(handle, _)| handle));
+                if queue.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(ended, (0..packets.len() as u32).collect::<Vec<_>>());
+        }
+    }
+}

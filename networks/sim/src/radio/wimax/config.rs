@@ -1,0 +1,225 @@
+//! What a cell is made of.
+
+use super::contention::Backoff;
+use usher_core::Duration;
+
+/// Octets of a slot with one bit on each of its 48 data carriers.
+const SLOT: u32 = 6;
+/// Symbols of a downlink slot.
+pub(super) const DOWN_SLOT: u32 = 2;
+/// Symbols of an uplink slot.
+pub(super) const UP_SLOT: u32 = 3;
+
+/// Modulation and coding: how much a slot holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Modulation {
+    /// QPSK, code rate 1/2: 6 octets a slot.
+    #[default]
+    Qpsk12,
+    /// QPSK, 3/4: 9 octets.
+    Qpsk34,
+    /// 16-QAM, 1/2: 12 octets.
+    Qam16R12,
+    /// 16-QAM, 3/4: 18 octets.
+    Qam16R34,
+    /// 64-QAM, 1/2: 18 octets.
+    Qam64R12,
+    /// 64-QAM, 2/3: 24 octets.
+    Qam64R23,
+    /// 64-QAM, 3/4: 27 octets.
+    Qam64R34,
+}
+
+impl Modulation {
+    /// All of them, from the most robust.
+    pub const ALL: [Self; 7] = [
+        Self::Qpsk12,
+        Self::Qpsk34,
+        Self::Qam16R12,
+        Self::Qam16R34,
+        Self::Qam64R12,
+        Self::Qam64R23,
+        Self::Qam64R34,
+    ];
+    /// Octets that a slot holds.
+    #[must_use]
+    pub const fn octets_per_slot(self) -> u32 {
+        match self {
+            Self::Qpsk12 => SLOT,
+            Self::Qpsk34 => SLOT * 3 / 2,
+            Self::Qam16R12 => SLOT * 2,
+            Self::Qam16R34 | Self::Qam64R12 => SLOT * 3,
+            Self::Qam64R23 => SLOT * 4,
+            Self::Qam64R34 => SLOT * 9 / 2,
+        }
+    }
+}
+
+/// Why a cell cannot be as asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Symbols and gaps are longer than the frame.
+    #[error("symbols and gaps take {0:?}, longer than the frame")]
+    FrameTooShort(Duration),
+    /// A subframe has no room for a burst.
+    #[error("the {0} has no room for a burst")]
+    NoRoom(&'static str),
+    /// A frame has no opportunity for ranging or for requests.
+    #[error("a frame without an opportunity for {0}")]
+    NoOpportunity(&'static str),
+    /// Back-off windows that shrink, or are larger than 2^15.
+    #[error("back-off exponents from {0} to {1}")]
+    Exponents(u8, u8),
+    /// A probability that is none.
+    #[error("loss is a probability")]
+    Loss,
+}
+
+/// A cell's settings.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WimaxConfig {
+    /// From one frame's beginning to the next.
+    pub frame: Duration,
+    /// An OFDMA symbol with its cyclic prefix.
+    pub symbol: Duration,
+    /// Symbols of the downlink, the preamble's included.
+    pub downlink_symbols: u32,
+    /// Subchannels of the downlink.
+    pub downlink_subchannels: u32,
+    /// Between downlink and uplink (TTG).
+    pub transmit_gap: Duration,
+    /// Symbols of the uplink.
+    pub uplink_symbols: u32,
+    /// Subchannels of the uplink.
+    pub uplink_subchannels: u32,
+    /// Between uplink and downlink (RTG), at least.
+    pub receive_gap: Duration,
+    /// Symbols at the uplink's beginning for ranging and requests.
+    pub contention_symbols: u32,
+    /// Ranging opportunities in a frame.
+    pub ranging_opportunities: u32,
+    /// Opportunities for bandwidth requests in a frame.
+    pub request_opportunities: u32,
+    /// Slots of the frame control header.
+    pub fch_slots: u32,
+    /// How often the maps' slots are repeated.
+    pub map_repetition: u32,
+    /// The UL-MAP of frame n grants bursts in the uplink of frame n + this.
+    pub uplink_lead: u32,
+    /// Stations begin outside, and range before their first packet.
+    pub network_entry: bool,
+    /// Frames from a heard RNG-REQ until packets go: RNG-RSP, SBC-REQ, SBC-RSP.
+    pub entry_frames: u32,
+    /// Back-off of initial ranging.
+    pub ranging: Backoff,
+    /// How long a station waits for RNG-RSP (T3).
+    pub ranging_timeout: Duration,
+    /// Back-off of bandwidth requests.
+    pub request: Backoff,
+    /// How long a station waits for a grant (T16).
+    pub request_timeout: Duration,
+    /// Packets that may wait, for each station and direction.
+    pub queue: usize,
+    /// Probability that a packet is lost.
+    pub loss: f64,
+    /// The stations' modulation, down and up, unless each has its own.
+    pub modulation: (Modulation, Modulation),
+}
+
+impl Default for WimaxConfig {
+    /// Mobile WiMAX on 10 MHz: frames of 5 ms with 47 symbols of 102.857 µs, 29 of them down (one is the preamble) and 18 up,
+    /// gaps of 105.714 and 60 µs; 30 and 35 subchannels, so 420 slots down and 175 up beside 3 symbols of contention.
+    /// Assumed, since base stations choose them: 8 opportunities a frame of each kind, windows of 2³ to 2¹⁰, 16 tries,
+    /// T3 of 200 ms, T16 of 50 ms, maps repeated 4 times, grants for the next frame's uplink, 3 frames of network entry,
+    /// 100 packets queued, nothing lost, QPSK 1/2 both ways.
+    fn default() -> Self {
+        Self {
+            frame: Duration::from_millis(5),
+            symbol: Duration::from_nanos(102_857),
+            downlink_symbols: 29,
+            downlink_subchannels: 30,
+            transmit_gap: Duration::from_nanos(105_714),
+            uplink_symbols: 18,
+            uplink_subchannels: 35,
+            receive_gap: Duration::from_micros(60),
+            contention_symbols: 3,
+            ranging_opportunities: 8,
+            request_opportunities: 8,
+            fch_slots: 4,
+            map_repetition: 4,
+            uplink_lead: 1,
+            network_entry: true,
+            entry_frames: 3,
+            ranging: Backoff { start: 3, end: 10, tries: 16 },
+            ranging_timeout: Duration::from_millis(200),
+            request: Backoff { start: 3, end: 10, tries: 16 },
+            request_timeout: Duration::from_millis(50),
+            queue: 100,
+            loss: 0.0,
+            modulation: (Modulation::Qpsk12, Modulation::Qpsk12),
+        }
+    }
+}
+
+impl WimaxConfig {
+    /// Checks what a cell relies on.
+    ///
+    /// # Errors
+    /// The first setting that cannot be.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let symbols = u64::from(self.downlink_symbols) + u64::from(self.uplink_symbols);
+        let symbols = Duration::from_nanos(self.symbol.as_nanos().saturating_mul(symbols));
+        let gaps = self.transmit_gap.as_nanos().saturating_add(self.receive_gap.as_nanos());
+        let taken = symbols.as_nanos().saturating_add(gaps);
+        if taken > self.frame.as_nanos() || self.frame.is_zero() {
+            return Err(ConfigError::FrameTooShort(Duration::from_nanos(taken)));
+        }
+        for (kind, opportunities) in
+            [("ranging", self.ranging_opportunities), ("requests", self.request_opportunities)]
+        {
+            if opportunities == 0 {
+                return Err(ConfigError::NoOpportunity(kind));
+            }
+        }
+        for b in [self.ranging, self.request] {
+            if b.start > b.end || b.end > 15 {
+                return Err(ConfigError::Exponents(b.start, b.end));
+            }
+        }
+        if !(0.0..=1.0).contains(&self.loss) {
+            return Err(ConfigError::Loss);
+        }
+        if self.downlink_slots() < self.overhead(1, 1) + super::burst::least(Modulation::Qpsk12) {
+            return Err(ConfigError::NoRoom("downlink"));
+        }
+        if self.uplink_slots() < super::burst::least(Modulation::Qpsk12) {
+            return Err(ConfigError::NoRoom("uplink"));
+        }
+        Ok(())
+    }
+
+    /// Slots of the downlink after the preamble.
+    pub(super) const fn downlink_slots(&self) -> u32 {
+        (self.downlink_symbols.saturating_sub(1) / DOWN_SLOT).saturating_mul(self.downlink_subchannels)
+    }
+    /// Slots of the uplink after the contention part.
+    pub(super) const fn uplink_slots(&self) -> u32 {
+        (self.uplink_symbols.saturating_sub(self.contention_symbols) / UP_SLOT)
+            .saturating_mul(self.uplink_subchannels)
+    }
+    /// Slots of frame control header and maps that announce so many bursts down and up.
+    pub(super) fn overhead(&self, down: u32, up: u32) -> u32 {
+        const PDU: u64 = 80;
+        let slots = |bits: u64| (bits * u64::from(self.map_repetition)).div_ceil(8 * u64::from(SLOT));
+        let maps = slots(PDU + 104 + 60 * u64::from(down)) + slots(PDU + 64 + 104 + 32 * u64::from(up));
+        u32::try_from(maps).unwrap_or(u32::MAX).saturating_add(self.fch_slots)
+    }
+    /// From a frame's beginning to its uplink's.
+    pub(super) fn uplink_offset(&self) -> Duration {
+        self.symbols(self.downlink_symbols) + self.transmit_gap
+    }
+    /// How long so many symbols take.
+    pub(super) fn symbols(&self, n: u32) -> Duration {
+        Duration::from_nanos(self.symbol.as_nanos() * u64::from(n))
+    }
+}

@@ -1,0 +1,70 @@
+//! Round robin: who gets how many slots of a frame.
+
+use std::collections::VecDeque;
+
+/// A share of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Share {
+    pub(super) station: u32,
+    pub(super) slots: u32,
+    /// Slots that would have met all its need.
+    pub(super) wanted: u32,
+}
+
+/// Takes the first `bursts` stations from the round and divides `slots` among them: an equal part each, and what some
+/// leave over to those that want more, in order. `need` says a station's slots, and the fewest that are of use to it.
+pub(super) fn divide(
+    round: &mut VecDeque<u32>,
+    bursts: u32,
+    mut slots: u32,
+    need: impl Fn(u32) -> (u32, u32),
+    shares: &mut Vec<Share>,
+) {
+    shares.clear();
+    let bursts = bursts.min(round.len() as u32);
+    let part = slots.checked_div(bursts).unwrap_or(0);
+    for _ in 0..bursts {
+        let Some(&station) = round.front() else { break };
+        let (wanted, least) = need(station);
+        let given = wanted.min(part.max(least));
+        if given > slots {
+            break;
+        }
+        round.pop_front();
+        slots -= given;
+        shares.push(Share { station, slots: given, wanted });
+    }
+    for share in shares {
+        let more = (share.wanted - share.slots).min(slots);
+        share.slots += more;
+        slots -= more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn divided(wants: &[u32], bursts: u32, slots: u32) -> (Vec<u32>, usize) {
+        let mut round: VecDeque<u32> = (0..wants.len() as u32).collect();
+        let mut shares = Vec::new();
+        divide(&mut round, bursts, slots, |s| (wants[s as usize], 3), &mut shares);
+        assert!(shares.iter().zip(0..).all(|(share, i)| share.station == i));
+        (shares.iter().map(|s| s.slots).collect(), round.len())
+    }
+
+    #[test]
+    fn parts_are_equal_and_leavings_go_round() {
+        assert_eq!(divided(&[10, 10, 10], 3, 100), (vec![10, 10, 10], 0));
+        assert_eq!(divided(&[5, 50, 50], 3, 60), (vec![5, 35, 20], 0));
+        assert_eq!(divided(&[90, 90], 2, 60), (vec![30, 30], 0));
+        assert_eq!(divided(&[90, 90], 1, 60), (vec![60], 1));
+        assert_eq!(divided(&[], 4, 60), (vec![], 0));
+    }
+
+    #[test]
+    fn nobody_gets_less_than_is_of_use() {
+        assert_eq!(divided(&[9; 10], 10, 10), (vec![4, 3, 3], 7));
+        assert_eq!(divided(&[9; 10], 10, 2), (vec![], 10));
+    }
+}
