@@ -1,0 +1,202 @@
+//! Figure 2: head-of-line blocking, and RADIUS beside it. Read from `aaa-hol`.
+
+use super::{Found, count, curve, difference, finite, on, others, tested};
+use crate::data::Claim;
+use crate::judge::{Finding, Gone, Verdict, deviation, digits, percent, with_interval};
+use crate::measure::{Curve, Side, Values, bend, contrast, crossing, mean, rise, saving, side};
+use crate::results::{View, at};
+use usher_observe::Estimate;
+
+const STUDY: &str = "aaa-hol";
+const LOSS: &str = "loss";
+pub(super) const TCP: &str = "Diameter/TCP";
+pub(super) const SCTP: &str = "Diameter/SCTP, many streams";
+pub(super) const UDP: &str = "RADIUS/UDP, RFC 5080";
+/// The loss up to which it is called low, in per cent: that of the first point that the document describes.
+const LOW: f64 = 5.0;
+/// From this share of failed authentications on, a reason says that delays are of the others.
+const TELLING_FAILURES: f64 = 0.01;
+
+fn delays(view: &View<'_>, protocol: &str) -> Result<Curve, Gone> {
+    curve(view, STUDY, "delay.mean", LOSS, "protocol", protocol)
+}
+
+/// TCP's delay and SCTP's at one loss.
+fn both(view: &View<'_>, loss: f64) -> Result<(Values, Values), Gone> {
+    let (tcp, sctp) = (delays(view, TCP)?, delays(view, SCTP)?);
+    Ok((at(&tcp, STUDY, LOSS, loss)?.clone(), at(&sctp, STUDY, LOSS, loss)?.clone()))
+}
+
+/// A sentence where many authentications fail, since they have no delay.
+fn failing(view: &View<'_>, protocols: &[&str], loss: f64) -> String {
+    let share = |protocol: &&&str| {
+        let failures = curve(view, STUDY, "failures", LOSS, "protocol", protocol).ok()?;
+        let share = mean(failures.at(loss)?).mean;
+        (share >= TELLING_FAILURES).then(|| format!("{} over {protocol}", percent(share)))
+    };
+    let telling: Vec<String> = protocols.iter().filter_map(|p| share(&p)).collect();
+    if telling.is_empty() {
+        return String::new();
+    }
+    format!(
+        " At {} % loss {} of the authentications fail; delays are of the others.",
+        digits(loss),
+        telling.join(" and ")
+    )
+}
+
+pub(super) fn gap_5(claim: &Claim, view: &View<'_>) -> Found {
+    let (tcp, sctp) = both(view, 5.0)?;
+    let gap = difference(&tcp, &sctp, "The difference")?;
+    let (verdict, off) = deviation(&gap, claim.number(), &claim.unit);
+    let reason = format!(
+        "At 5 % loss TCP takes {} longer than SCTP with many streams, {off} ({} s and {} s, {} replications).{}",
+        with_interval(&gap, "s"),
+        digits(mean(&tcp).mean),
+        digits(mean(&sctp).mean),
+        gap.n,
+        failing(view, &[TCP, SCTP], 5.0)
+    );
+    Ok(Finding::number(&gap, verdict, reason))
+}
+
+pub(super) fn gap_19(claim: &Claim, view: &View<'_>) -> Found {
+    let (tcp, sctp) = both(view, 19.0)?;
+    let gap = difference(&tcp, &sctp, "The difference")?;
+    let (verdict, off) = deviation(&gap, claim.number(), &claim.unit);
+    let mut reason = format!(
+        "At 19 % loss TCP takes {} longer than SCTP with many streams, {off} (read as: it widens to 1.25 s).",
+        with_interval(&gap, "s")
+    );
+    let published =
+        claim.readings.iter().find(|r| r.name == "increases by").map_or(claim.number(), |r| r.published);
+    if let Ok((tcp_5, sctp_5)) = both(view, 5.0) {
+        let more = contrast(&[(1.0, &tcp), (-1.0, &sctp), (-1.0, &tcp_5), (1.0, &sctp_5)]);
+        let more = finite(mean(&more), "The increase")?;
+        let (other, off) = deviation(&more, published, &claim.unit);
+        reason.push_str(&format!(
+            " Read as an increase from 5 % loss on, it is {}, {off}: {}.",
+            with_interval(&more, "s"),
+            other.name()
+        ));
+    }
+    reason.push_str(&failing(view, &[TCP, SCTP], 19.0));
+    Ok(Finding::number(&gap, verdict, reason))
+}
+
+/// The largest saving of SCTP with many streams over TCP, with the loss where it is.
+pub(super) fn best_saving(view: &View<'_>) -> Result<(Estimate, f64), Gone> {
+    let (tcp, sctp) = (delays(view, TCP)?, delays(view, SCTP)?);
+    let savings = tcp.0.iter().filter_map(|(loss, tcp)| Some((saving(sctp.at(*loss)?, tcp), *loss)));
+    let known = savings.filter(|(s, _)| s.mean.is_finite());
+    known
+        .max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean))
+        .ok_or_else(|| Gone::NotComparable("TCP and SCTP have no point in common.".to_owned()))
+}
+
+pub(super) fn best(claim: &Claim, view: &View<'_>) -> Found {
+    let (best, loss) = best_saving(view)?;
+    let (verdict, off) = deviation(&best, claim.number(), "");
+    let reason = format!(
+        "SCTP with many streams saves the most at {} % loss: {} of TCP's delay, {off}. The interval is of that \
+         point alone.{}",
+        digits(loss),
+        with_interval(&best, ""),
+        failing(view, &[TCP, SCTP], loss)
+    );
+    Ok(Finding::number(&best, verdict, reason))
+}
+
+pub(super) fn widens(_: &Claim, view: &View<'_>) -> Found {
+    let gap = delays(view, TCP)?.minus(&delays(view, SCTP)?);
+    let gap = tested(gap, 2, "TCP less SCTP over loss")?;
+    let Some(rise) = rise(&gap) else { return Err(Gone::NotComparable("One point only.".to_owned())) };
+    let of = gap.0.len() - 1;
+    let (first, last) = (&gap.0[0], &gap.0[of]);
+    let ours = format!("grows at {}", count(rise.steps.above, of, "steps"));
+    let reason = format!(
+        "From {} % to {} % loss the difference goes from {} to {}. Of {of} steps {} surely grow, {} surely shrink and \
+         {} are too small to tell.",
+        digits(first.0),
+        digits(last.0),
+        with_interval(&mean(&first.1), "s"),
+        with_interval(&mean(&last.1), "s"),
+        rise.steps.above,
+        rise.steps.below,
+        rise.steps.open
+    );
+    Ok(Finding::words(ours, rise.verdict(), reason))
+}
+
+pub(super) fn udp_low_loss(_: &Claim, view: &View<'_>) -> Found {
+    let udp = delays(view, UDP)?;
+    let mut held = 0;
+    let mut of = 0;
+    let mut said = Vec::new();
+    for other in [TCP, SCTP] {
+        let mut slower = delays(view, other)?.minus(&udp);
+        slower.0.retain(|(loss, _)| *loss <= LOW);
+        let estimates = tested(slower, 1, "Low loss")?.estimates();
+        let there = on(&estimates, Side::Above);
+        held += there;
+        of += estimates.len();
+        let (least, most) = ends(&estimates);
+        let mut text = format!(
+            "{other} is slower at {} (by {} to {} s)",
+            count(there, estimates.len(), "points"),
+            digits(least),
+            digits(most)
+        );
+        if there < estimates.len() {
+            text.push_str(&format!(", not surely at {} loss", others(&estimates, Side::Above, " %")));
+        }
+        said.push(text);
+    }
+    let reason = format!("Up to {} % loss, against RADIUS/UDP: {}.", digits(LOW), said.join("; "));
+    Ok(Finding::words(format!("below at {}", count(held, of, "points")), Verdict::on_count(held, of), reason))
+}
+
+/// The least and the largest of the means.
+fn ends(estimates: &[(f64, Estimate)]) -> (f64, f64) {
+    let means = estimates.iter().map(|(_, e)| e.mean);
+    means.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), m| (low.min(m), high.max(m)))
+}
+
+pub(super) fn udp_high_loss(_: &Claim, view: &View<'_>) -> Found {
+    let udp = tested(delays(view, UDP)?, 3, "The delay of RADIUS/UDP over loss")?;
+    let Some(bend) = bend(&udp) else { return Err(Gone::NotComparable("Too few points.".to_owned())) };
+    let mut parts = vec![bend.verdict()];
+    let mut said = vec![format!(
+        "A per cent of loss more adds {} over the lower half of the axis and {} over the upper half",
+        with_interval(&bend.lower, "s"),
+        with_interval(&bend.upper, "s")
+    )];
+    let mut crossed = 0;
+    for (other, name) in [(TCP, "TCP"), (SCTP, "SCTP")] {
+        let ahead = udp.minus(&delays(view, other)?);
+        let estimates = ahead.estimates();
+        let Some((end, last)) = estimates.last() else { continue };
+        let below = estimates.iter().any(|(_, e)| side(e) == Side::Below);
+        let verdict = match (below, side(last)) {
+            (true, Side::Above) => Verdict::Reproduced,
+            (true, Side::Open) if last.mean > 0.0 => Verdict::Partly,
+            _ => Verdict::Differs,
+        };
+        crossed += usize::from(verdict == Verdict::Reproduced);
+        let at_end = format!("at {} % UDP less {name} is {}", digits(*end), with_interval(last, "s"));
+        said.push(match (below, crossing(&ahead)) {
+            (true, Some(loss)) => format!("it crosses {name} at about {} % loss ({at_end})", digits(loss)),
+            (true, None) => format!("it stays below {name} ({at_end})"),
+            (false, _) => format!("it is nowhere surely below {name} ({at_end})"),
+        });
+        parts.push(verdict);
+    }
+    let form = match parts[0] {
+        Verdict::Reproduced => "faster than linearly",
+        Verdict::Partly => "perhaps faster than linearly",
+        _ => "not faster than linearly",
+    };
+    let end = udp.0.last().map_or(0.0, |(loss, _)| *loss);
+    let reason = format!("{}.{}", said.join("; "), failing(view, &[UDP, TCP, SCTP], end));
+    Ok(Finding::words(format!("grows {form}, crosses {crossed} of 2"), Verdict::of_parts(&parts), reason))
+}

@@ -1,0 +1,266 @@
+//! Figures 3 to 6: Nagle's algorithm and delayed acknowledgement. Read from `aaa-nagle`, `aaa-delack`, `aaa-packets`
+//! and `aaa-congestion`.
+
+use super::{Found, count, curve, finite, on, others, tested};
+use crate::data::Claim;
+use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, percent, with_interval};
+use crate::measure::{ALIKE, Curve, Side, crossing, level, mean, ratio, rise, saving, turn};
+use crate::results::{View, at};
+use usher_observe::Estimate;
+
+const NODES: &str = "nodes";
+const DELAY: &str = "delay.mean";
+const PACKETS: &str = "packets.core";
+const NAGLE: &str = "aaa-nagle";
+const DELACK: &str = "aaa-delack";
+const AVOIDANCE: &str = "aaa-packets";
+const CONGESTION: &str = "aaa-congestion";
+
+fn nagle(view: &View<'_>, metric: &str, value: &str) -> Result<Curve, Gone> {
+    curve(view, NAGLE, metric, NODES, "nagle", value)
+}
+
+/// The curves with delayed acknowledgement and with immediate acknowledgement, at common points.
+fn acks(view: &View<'_>, study: &str, metric: &str) -> Result<(Curve, Curve), Gone> {
+    let delayed = curve(view, study, metric, NODES, "delack", "delayed ACK")?;
+    let immediate = curve(view, study, metric, NODES, "delack", "immediate ACK")?;
+    Ok((delayed.common(&immediate), immediate.common(&delayed)))
+}
+
+pub(super) fn nagle_delay(_: &Claim, view: &View<'_>) -> Found {
+    let with = tested(nagle(view, DELAY, "with Nagle")?, 2, "The delay with Nagle's algorithm")?;
+    let slower = with.minus(&nagle(view, DELAY, "without Nagle")?);
+    let Some(rise) = rise(&with) else { return Err(Gone::NotComparable("One point only.".to_owned())) };
+    let estimates = tested(slower, 1, "With Nagle less without")?.estimates();
+    let lower = on(&estimates, Side::Above);
+    let (steps, of) = (with.0.len() - 1, estimates.len());
+    let verdict = Verdict::of_parts(&[rise.verdict(), Verdict::on_count(lower, of)]);
+    let (first, last) = (&with.0[0], &with.0[steps]);
+    let mut reason = format!(
+        "With Nagle's algorithm the delay goes from {} at {} nodes to {} at {}: of {steps} steps {} surely rise and {} \
+         surely fall. Without it the delay is shorter at {}",
+        with_interval(&mean(&first.1), "s"),
+        digits(first.0),
+        with_interval(&mean(&last.1), "s"),
+        digits(last.0),
+        rise.steps.above,
+        rise.steps.below,
+        count(lower, of, "numbers of nodes")
+    );
+    if lower < of {
+        reason.push_str(&format!(", not surely at {}", others(&estimates, Side::Above, "")));
+    }
+    if let Some((nodes, most)) = estimates.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) {
+        reason.push_str(&format!(" (most at {} nodes: {})", digits(*nodes), with_interval(most, "s")));
+    }
+    reason.push('.');
+    let rises = match rise.verdict() {
+        Verdict::Reproduced => "rises",
+        Verdict::Partly => "rises in the main",
+        _ => "does not rise",
+    };
+    Ok(Finding::words(format!("{rises}; lower without at {}", count(lower, of, "points")), verdict, reason))
+}
+
+pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
+    let with = nagle(view, PACKETS, "with Nagle")?;
+    let mut parts = Vec::new();
+    for (name, nodes) in [("nodes_9", 9.0), ("nodes_37", 37.0)] {
+        let ours = finite(mean(at(&with, NAGLE, NODES, nodes)?), "The number of packets")?;
+        let (verdict, off) = deviation(&ours, claim.named(name), &claim.unit);
+        let off = off.replace(&format!(" {}", claim.unit), "");
+        parts.push((
+            name,
+            ours,
+            verdict,
+            format!("{} at {} nodes, {off}", with_interval(&ours, "packets"), digits(nodes)),
+        ));
+    }
+    let named = |get: fn(&Estimate) -> f64| {
+        Value::Named(parts.iter().map(|(name, e, ..)| ((*name).to_owned(), get(e))).collect())
+    };
+    let fall = nagle_fall(view)?;
+    let said: Vec<&str> = parts.iter().map(|(.., text)| text.as_str()).collect();
+    let reason = format!(
+        "An authentication needs {}. From 9 to 37 nodes that is {} fewer; published are 38 %.",
+        said.join("; "),
+        with_interval(&fall, "")
+    );
+    Ok(Finding {
+        ours: named(|e| e.mean),
+        interval: Some((named(Estimate::low), named(Estimate::high))),
+        verdict: Verdict::worst(&parts.iter().map(|(_, _, verdict, _)| *verdict).collect::<Vec<_>>()),
+        reason,
+    })
+}
+
+/// By how much the packets fall from 9 nodes to 37 with Nagle's algorithm.
+pub(super) fn nagle_fall(view: &View<'_>) -> Result<Estimate, Gone> {
+    let with = nagle(view, PACKETS, "with Nagle")?;
+    let fall = saving(at(&with, NAGLE, NODES, 37.0)?, at(&with, NAGLE, NODES, 9.0)?);
+    finite(fall, "The fall of the packets")
+}
+
+/// Alike: the whole interval of the paired difference is within 5 % of the delay with immediate acknowledgement.
+pub(super) fn delack_delay(_: &Claim, view: &View<'_>) -> Found {
+    let (delayed, immediate) = acks(view, DELACK, DELAY)?;
+    let immediate = tested(immediate, 1, "The delay with immediate acknowledgement")?;
+    let changes: Vec<(f64, Estimate)> = delayed
+        .0
+        .iter()
+        .filter_map(|(x, d)| {
+            let r = ratio(d, immediate.at(*x)?);
+            Some((*x, Estimate { mean: r.mean - 1.0, ..r }))
+        })
+        .collect();
+    let alike = |e: &Estimate| e.low() >= -ALIKE && e.high() <= ALIKE;
+    let held = changes.iter().filter(|(_, e)| alike(e)).count();
+    let of = changes.len();
+    let worst = changes.iter().max_by(|a, b| a.1.mean.abs().total_cmp(&b.1.mean.abs()));
+    let Some((nodes, worst)) = worst else {
+        return Err(Gone::NotComparable("Both settings have no point in common.".to_owned()));
+    };
+    let way = if worst.mean > 0.0 { "slower" } else { "faster" };
+    let reason = format!(
+        "At {} the delay with delayed acknowledgement is surely within {} of that with immediate acknowledgement. The \
+         largest change is at {} nodes: {} ({way} with delayed acknowledgement); {} with immediate acknowledgement.",
+        count(held, of, "numbers of nodes"),
+        percent(ALIKE),
+        digits(*nodes),
+        with_interval(worst, ""),
+        immediate.at(*nodes).map_or_else(String::new, |v| format!("{} s", digits(mean(v).mean)))
+    );
+    Ok(Finding::words(
+        format!("unchanged at {}", count(held, of, "points")),
+        Verdict::on_count(held, of),
+        reason,
+    ))
+}
+
+/// Packets with this avoidance and with none, each averaged over the numbers of nodes that both have.
+fn avoidance(view: &View<'_>, value: &str) -> Result<Estimate, Gone> {
+    let of = |value| curve(view, AVOIDANCE, PACKETS, NODES, "avoidance", value);
+    let (with, without) = (of(value)?, of("none")?);
+    let left = ratio(&with.common(&without).average(), &without.common(&with).average());
+    finite(left, "The share of the packets")
+}
+
+/// What delayed acknowledgement saves of the packets without any avoidance.
+pub(super) fn delack_saving(view: &View<'_>) -> Result<Estimate, Gone> {
+    let left = avoidance(view, "delayed ACK")?;
+    Ok(Estimate { mean: 1.0 - left.mean, ..left })
+}
+
+pub(super) fn delack_packets(claim: &Claim, view: &View<'_>) -> Found {
+    let left = avoidance(view, "delayed ACK")?;
+    let fewer = delack_saving(view)?;
+    let (verdict, off) = deviation(&left, claim.number(), "");
+    let mut reason = format!(
+        "Over all numbers of nodes, {} of the packets are left with delayed acknowledgement, {off}.",
+        with_interval(&left, "")
+    );
+    for reading in claim.readings.iter().skip(1) {
+        let (other, off) = deviation(&fewer, reading.published, "");
+        reason.push_str(&format!(
+            " Read as \"{}\": {} fewer, {off}: {}.",
+            reading.name,
+            percent(fewer.mean),
+            other.name()
+        ));
+    }
+    Ok(Finding::number(&left, verdict, reason))
+}
+
+pub(super) fn congestion_crossover(claim: &Claim, view: &View<'_>) -> Found {
+    let (delayed, immediate) = acks(view, CONGESTION, DELAY)?;
+    let slower = tested(immediate.minus(&delayed), 2, "Immediate less delayed acknowledgement")?;
+    let estimates = slower.estimates();
+    let against = on(&estimates, Side::Below);
+    let detail = |reason: &mut String| {
+        if against > 0 {
+            reason.push_str(&format!(
+                " At {} delayed acknowledgement is surely slower.",
+                count(against, estimates.len(), "numbers of nodes")
+            ));
+        }
+    };
+    let Some(turn) = turn(&slower) else {
+        let Some((nodes, last)) = estimates.last() else {
+            return Err(Gone::NotComparable("No point.".to_owned()));
+        };
+        let faster = on(&estimates, Side::Above);
+        let mut reason = format!(
+            "At {} nodes, the most, immediate acknowledgement takes {} longer, so delayed acknowledgement is not surely \
+             faster there. It is at {}.",
+            digits(*nodes),
+            with_interval(last, "s"),
+            count(faster, estimates.len(), "numbers of nodes")
+        );
+        detail(&mut reason);
+        return Ok(Finding::words("no crossover", Verdict::Differs, reason));
+    };
+    let Some(before) = turn.before else {
+        let mut reason = format!(
+            "Delayed acknowledgement is surely faster at every number of nodes, from {} on, so there is no number up \
+             to which the delays are alike.",
+            digits(turn.after)
+        );
+        detail(&mut reason);
+        return Ok(Finding::words("faster from the first point", Verdict::Differs, reason));
+    };
+    let published = claim.number();
+    let verdict = Verdict::on_value(before, published, false);
+    let gain = |x| slower.at(x).map_or_else(String::new, |v| with_interval(&mean(v), "s"));
+    let mut reason = format!(
+        "Delayed acknowledgement is not surely faster up to {} nodes (by {} there) and surely faster from {} on (by {}); \
+         published is {}.",
+        digits(before),
+        gain(before),
+        digits(turn.after),
+        gain(turn.after),
+        digits(published)
+    );
+    if let Some(place) = crossing(&slower) {
+        reason.push_str(&format!(" The means cross at about {} nodes.", digits(place)));
+    }
+    detail(&mut reason);
+    Ok(Finding {
+        ours: Value::Number(before),
+        interval: Some((Value::Number(before), Value::Number(turn.after))),
+        verdict,
+        reason,
+    })
+}
+
+pub(super) fn congestion_segments(_: &Claim, view: &View<'_>) -> Found {
+    let (delayed, immediate) = acks(view, CONGESTION, PACKETS)?;
+    let mut parts = Vec::new();
+    let mut said = Vec::new();
+    for (curve, name) in [(&immediate, "immediate"), (&delayed, "delayed")] {
+        let Some(level) = level(curve) else {
+            return Err(Gone::NotComparable(
+                "Whether packets are constant takes two numbers of nodes.".to_owned(),
+            ));
+        };
+        parts.push(level.verdict());
+        said.push(format!(
+            "with {name} acknowledgement {} packets on average, at {} within {} of it and at most {} off (at {} nodes)",
+            digits(level.mean),
+            count(level.within, level.of, "numbers of nodes"),
+            percent(ALIKE),
+            percent(level.worst),
+            digits(level.at)
+        ));
+    }
+    let fewer = finite(saving(&delayed.average(), &immediate.average()), "The saving of packets")?;
+    let (verdict, off) = deviation(&fewer, 0.23, "");
+    parts.push(verdict);
+    let constant = parts[..2].iter().filter(|p| **p == Verdict::Reproduced).count();
+    let reason = format!(
+        "An authentication takes {}. Delayed acknowledgement needs {} fewer, {off}.",
+        said.join(", and "),
+        with_interval(&fewer, "")
+    );
+    let ours = format!("constant in {constant} of 2; {} fewer with delayed ACK", percent(fewer.mean));
+    Ok(Finding::words(ours, Verdict::of_parts(&parts), reason))
+}

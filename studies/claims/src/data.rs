@@ -1,0 +1,157 @@
+//! The statements as data: `claims.toml`.
+
+use crate::judge::Verdict;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// A published document.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// Its short name; its claims' names begin with it.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// Who wrote it.
+    pub authors: String,
+    /// Other versions of it and what they add.
+    #[serde(default)]
+    pub also: String,
+}
+
+/// How a result is held against a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A number with a unit.
+    Value,
+    /// A number without one.
+    Ratio,
+    /// One thing is less than another, or alike, at every point.
+    Order,
+    /// A curve's form: a named test per claim.
+    Shape,
+    /// Equality.
+    Exact,
+    /// What was configured.
+    Setup,
+    /// What is to be studied.
+    Scope,
+}
+
+/// What a document says.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Published {
+    /// A number, in the claim's unit.
+    Number(f64),
+    /// Several, each with its name.
+    Named(Vec<Named>),
+    /// A few words.
+    Text(String),
+}
+
+/// A number with its name.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// The number.
+    pub value: f64,
+}
+
+/// One way to read a statement.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reading {
+    /// Its name.
+    pub name: String,
+    /// The number in this reading.
+    pub published: f64,
+    /// Where it comes from and what it says.
+    pub text: String,
+}
+
+/// One statement.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Its name, which begins with its document's.
+    pub id: String,
+    /// The document's name.
+    pub document: String,
+    /// The figure, table or section.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// How a result is held against it.
+    pub kind: Kind,
+    /// The studies that the judgement reads.
+    pub studies: Vec<String>,
+    /// What it says.
+    pub published: Published,
+    /// The unit of its numbers; empty for none.
+    #[serde(default)]
+    pub unit: String,
+    /// The statement in our own words.
+    pub text: String,
+    /// The ways to read it, where there are several; the first gives the verdict.
+    #[serde(default)]
+    pub readings: Vec<Reading>,
+    /// Explanations by the verdict that they belong to.
+    #[serde(default)]
+    pub causes: BTreeMap<Verdict, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    document: Vec<Document>,
+    claim: Vec<Claim>,
+}
+
+fn data() -> &'static Data {
+    static DATA: OnceLock<Data> = OnceLock::new();
+    DATA.get_or_init(|| {
+        toml::from_str(include_str!("../claims.toml")).expect("claims.toml is held by a test")
+    })
+}
+
+/// The documents.
+pub fn documents() -> &'static [Document] {
+    &data().document
+}
+
+/// All statements, in the order of their documents.
+pub fn claims() -> &'static [Claim] {
+    &data().claim
+}
+
+/// The statement of this name.
+pub fn find(id: &str) -> Option<&'static Claim> {
+    claims().iter().find(|c| c.id == id)
+}
+
+impl Claim {
+    /// The number of a statement that is one number; NaN where it is none.
+    pub fn number(&self) -> f64 {
+        match &self.published {
+            Published::Number(value) => *value,
+            Published::Named(_) | Published::Text(_) => f64::NAN,
+        }
+    }
+
+    /// The number of this name; NaN where there is none.
+    pub fn named(&self, name: &str) -> f64 {
+        match &self.published {
+            Published::Named(values) => values.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value),
+            Published::Number(_) | Published::Text(_) => f64::NAN,
+        }
+    }
+
+    /// True where the statement's number is a time, for which 0.05 s are allowed whatever its size.
+    pub fn is_delay(&self) -> bool {
+        self.unit == "s"
+    }
+}

@@ -1,0 +1,351 @@
+//! Verdicts, and the rules by which numbers become one.
+
+use crate::data::{Claim, Published};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use usher_observe::Estimate;
+use usher_observe::row::number;
+
+/// How far a figure may be off to be reproduced, and to be partly so.
+const REPRODUCED: f64 = 0.10;
+const PARTLY: f64 = 0.30;
+/// How far a delay may be off in any case, in seconds.
+const DELAY_S: f64 = 0.05;
+/// A deviation that is at a limit but for rounding is within it.
+const ROUNDING: f64 = 1e-9;
+
+/// What comes of holding our result against a statement.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Our result is as stated.
+    #[serde(rename = "reproduced")]
+    Reproduced,
+    /// Our result is so in part, or somewhat off.
+    #[serde(rename = "partly")]
+    Partly,
+    /// Our result is not as stated.
+    #[serde(rename = "differs")]
+    Differs,
+    /// There are results, and yet nothing follows from them; the reason says why.
+    #[serde(rename = "not comparable")]
+    NotComparable,
+    /// The results that it needs are not there; the reason says what to run.
+    #[serde(rename = "not run")]
+    NotRun,
+}
+
+impl Verdict {
+    /// Its name, as tables and files have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reproduced => "reproduced",
+            Self::Partly => "partly",
+            Self::Differs => "differs",
+            Self::NotComparable => "not comparable",
+            Self::NotRun => "not run",
+        }
+    }
+
+    /// The verdict on a figure: within 10 % reproduced, within 30 % partly; delays are allowed 0.05 s in any
+    /// case.
+    pub fn on_value(ours: f64, published: f64, delay: bool) -> Self {
+        let off = (ours - published).abs() - ROUNDING * published.abs();
+        let least = if delay { DELAY_S } else { 0.0 };
+        let within = |share: f64| off <= (share * published.abs()).max(least);
+        if within(REPRODUCED) {
+            Self::Reproduced
+        } else if within(PARTLY) {
+            Self::Partly
+        } else {
+            Self::Differs
+        }
+    }
+
+    /// The verdict on what must hold at every point: at all of them reproduced, at two thirds partly.
+    pub const fn on_count(held: usize, of: usize) -> Self {
+        if held == of {
+            Self::Reproduced
+        } else if 3 * held >= 2 * of {
+            Self::Partly
+        } else {
+            Self::Differs
+        }
+    }
+
+    /// The verdict on several figures that one statement gives: the worst of theirs.
+    pub fn worst(parts: &[Self]) -> Self {
+        parts.iter().copied().max().unwrap_or(Self::NotComparable)
+    }
+
+    /// The verdict on a statement of several parts: all reproduced; partly where at least half of the parts
+    /// are reproduced or partly so.
+    pub fn of_parts(parts: &[Self]) -> Self {
+        let held = parts.iter().filter(|p| **p <= Self::Partly).count();
+        if parts.iter().all(|p| *p == Self::Reproduced) {
+            Self::Reproduced
+        } else if 2 * held >= parts.len() {
+            Self::Partly
+        } else {
+            Self::Differs
+        }
+    }
+}
+
+/// What stands beside a statement's figure: the like of [`Published`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// A number, in the claim's unit.
+    Number(f64),
+    /// Several, by name.
+    Named(Vec<(String, f64)>),
+    /// A few words.
+    Text(String),
+}
+
+impl Value {
+    /// For people, without the unit.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Number(value) => digits(*value),
+            Self::Named(values) => {
+                let each =
+                    |(name, value): &(String, f64)| format!("{}: {}", name.replace('_', " "), digits(*value));
+                values.iter().map(each).collect::<Vec<_>>().join("; ")
+            }
+            Self::Text(text) => text.clone(),
+        }
+    }
+
+    /// No number that a file could not hold.
+    fn finite(self) -> Option<Self> {
+        let finite = match &self {
+            Self::Number(value) => value.is_finite(),
+            Self::Named(values) => values.iter().all(|(_, v)| v.is_finite()),
+            Self::Text(_) => true,
+        };
+        finite.then_some(self)
+    }
+}
+
+impl From<&Published> for Value {
+    fn from(published: &Published) -> Self {
+        match published {
+            Published::Number(value) => Self::Number(*value),
+            Published::Named(values) => {
+                Self::Named(values.iter().map(|n| (n.name.clone(), n.value)).collect())
+            }
+            Published::Text(text) => Self::Text(text.clone()),
+        }
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(value) => serializer.serialize_f64(*value),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Named(values) => {
+                let mut map = serializer.serialize_map(Some(values.len()))?;
+                for (name, value) in values {
+                    map.serialize_entry(name, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+/// A statement with what we found. Serialised, it is one object of `claims.json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Judgement {
+    /// The claim's name.
+    pub id: String,
+    /// What the document says.
+    pub published: Value,
+    /// What we found: numbers in the claim's unit where the statement has numbers, else a few words; nothing
+    /// where there is nothing.
+    pub ours: Option<Value>,
+    /// The lower end of the 95 % interval of our numbers, where it is known.
+    pub low: Option<Value>,
+    /// The upper end.
+    pub high: Option<Value>,
+    /// What follows.
+    pub verdict: Verdict,
+    /// Why, with numbers.
+    pub reason: String,
+}
+
+impl Judgement {
+    pub(crate) fn new(claim: &Claim, found: Result<Finding, Gone>, changed: Option<String>) -> Self {
+        let published = Value::from(&claim.published);
+        let id = claim.id.clone();
+        let finding = match found {
+            Ok(finding) => finding,
+            Err(gone) => {
+                let (verdict, reason) = match gone {
+                    Gone::NotRun(reason) => (Verdict::NotRun, reason),
+                    Gone::NotComparable(reason) => (Verdict::NotComparable, reason),
+                };
+                return Self { id, published, ours: None, low: None, high: None, verdict, reason };
+            }
+        };
+        let ours = finding.ours.finite();
+        let (low, high) = match finding.interval.map(|(low, high)| (low.finite(), high.finite())) {
+            Some((Some(low), Some(high))) => (Some(low), Some(high)),
+            _ => (None, None),
+        };
+        let verdict = finding.verdict;
+        let mut reason = finding.reason;
+        if let Some(cause) = claim.causes.get(&verdict) {
+            let text = |value: &Option<Value>| value.as_ref().map_or_else(String::new, Value::text);
+            let filled = cause
+                .replace("{ours}", &text(&ours))
+                .replace("{low}", &text(&low))
+                .replace("{high}", &text(&high))
+                .replace("{published}", &published.text());
+            reason = format!("{reason} {filled}");
+        }
+        if let Some(changed) = changed {
+            reason = format!("{reason} {changed}");
+        }
+        Self { id, published, ours, low, high, verdict, reason }
+    }
+}
+
+/// What an evaluation found.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Finding {
+    pub(crate) ours: Value,
+    pub(crate) interval: Option<(Value, Value)>,
+    pub(crate) verdict: Verdict,
+    pub(crate) reason: String,
+}
+
+impl Finding {
+    /// A finding in words.
+    pub(crate) fn words(ours: impl Into<String>, verdict: Verdict, reason: String) -> Self {
+        Self { ours: Value::Text(ours.into()), interval: None, verdict, reason }
+    }
+
+    /// A number with its interval.
+    pub(crate) fn number(ours: &Estimate, verdict: Verdict, reason: String) -> Self {
+        let interval = Some((Value::Number(ours.low()), Value::Number(ours.high())));
+        Self { ours: Value::Number(ours.mean), interval, verdict, reason }
+    }
+}
+
+/// Why nothing was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Gone {
+    /// The results are not there; the text says what to run.
+    NotRun(String),
+    /// They are there, and say nothing; the text says why.
+    NotComparable(String),
+}
+
+/// A number to three digits, or whole.
+pub(crate) fn digits(value: f64) -> String {
+    let short = if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.2e}") };
+    number(short.parse().unwrap_or(value) + 0.0)
+}
+
+/// A share in per cent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", digits(share * 100.0))
+}
+
+/// `0.48 s (0.44 to 0.52 s)`; shares in per cent where there is no unit.
+pub(crate) fn with_interval(e: &Estimate, unit: &str) -> String {
+    let text = |v: f64| if unit.is_empty() { digits(v * 100.0) } else { digits(v) };
+    let unit = if unit.is_empty() { "%" } else { unit };
+    if e.half_width.is_finite() {
+        format!("{} {unit} ({} to {} {unit})", text(e.mean), text(e.low()), text(e.high()))
+    } else {
+        format!("{} {unit} (no interval: {} replication)", text(e.mean), e.n)
+    }
+}
+
+/// How far our figure is from the published one, and what that is worth.
+pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict, String) {
+    let delay = unit == "s";
+    let verdict = Verdict::on_value(ours.mean, published, delay);
+    let theirs = if unit.is_empty() { percent(published) } else { format!("{} {unit}", digits(published)) };
+    let off = ours.mean - published;
+    let by_share = (off / published).abs();
+    let side = if off < 0.0 { "below" } else { "above" };
+    let mut text = if delay && off.abs() <= DELAY_S && by_share > REPRODUCED {
+        format!("{} s {side} the published {theirs}, within the 0.05 s allowed", digits(off.abs()))
+    } else {
+        format!("{} {side} the published {theirs}", percent(by_share))
+    };
+    let at = |v: f64| Verdict::on_value(v, published, delay);
+    if ours.half_width.is_finite() && (at(ours.low()) != verdict || at(ours.high()) != verdict) {
+        text.push_str("; the interval reaches beyond this verdict's limits");
+    }
+    (verdict, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_their_limits() {
+        use Verdict::{Differs, Partly, Reproduced};
+        for (ours, published, delay, verdict) in [
+            (0.55, 0.5, true, Reproduced),
+            (0.449, 0.5, true, Partly),
+            (0.65, 0.5, true, Partly),
+            (0.651, 0.5, true, Differs),
+            (0.15, 0.10, true, Reproduced),
+            (0.15, 0.10, false, Differs),
+            (0.16, 0.10, true, Differs),
+            (1.375, 1.25, true, Reproduced),
+            (15.3, 17.0, false, Reproduced),
+            (25.0, 17.0, false, Differs),
+            (-0.5, 0.5, false, Differs),
+            (f64::NAN, 0.5, false, Differs),
+        ] {
+            assert_eq!(Verdict::on_value(ours, published, delay), verdict, "{ours} against {published}");
+        }
+    }
+
+    #[test]
+    fn counts_and_parts_have_theirs() {
+        use Verdict::{Differs, Partly, Reproduced};
+        assert_eq!(
+            [(9, 9), (6, 9), (5, 9)].map(|(held, of)| Verdict::on_count(held, of)),
+            [Reproduced, Partly, Differs]
+        );
+        assert_eq!(Verdict::of_parts(&[Reproduced, Reproduced]), Reproduced);
+        assert_eq!(Verdict::of_parts(&[Reproduced, Differs]), Partly);
+        assert_eq!(Verdict::of_parts(&[Partly, Differs, Differs]), Differs);
+        assert_eq!(Verdict::worst(&[Reproduced, Partly]), Partly);
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([0.123_45, 12_345.6, 0.0, -0.0, 100.0].map(digits), ["0.123", "12346", "0", "0", "100"]);
+        let e = Estimate { mean: 0.48, half_width: 0.04, n: 5 };
+        assert_eq!(with_interval(&e, "s"), "0.48 s (0.44 to 0.52 s)");
+        assert_eq!(with_interval(&e, ""), "48 % (44 to 52 %)");
+        let one = Estimate { mean: 0.48, half_width: f64::INFINITY, n: 1 };
+        assert_eq!(with_interval(&one, "s"), "0.48 s (no interval: 1 replication)");
+    }
+
+    #[test]
+    fn a_deviation_says_how_far_and_which_way() {
+        let e = |mean, half_width| Estimate { mean, half_width, n: 5 };
+        assert_eq!(
+            deviation(&e(0.6, 0.01), 0.5, "s"),
+            (Verdict::Partly, "20 % above the published 0.5 s".into())
+        );
+        assert_eq!(
+            deviation(&e(0.14, 0.001), 0.1, "s"),
+            (Verdict::Reproduced, "0.04 s above the published 0.1 s, within the 0.05 s allowed".into())
+        );
+        let (verdict, text) = deviation(&e(0.36, 0.05), 0.375, "");
+        assert_eq!(verdict, Verdict::Reproduced);
+        assert_eq!(text, "4 % below the published 37.5 %; the interval reaches beyond this verdict's limits");
+    }
+}

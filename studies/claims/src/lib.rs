@@ -1,0 +1,45 @@
+//! Published statements, and how our results bear them out.
+//!
+//! The statements are data ([`data`], `claims.toml`); each is judged by a function of its own from the rows of
+//! runs ([`evaluate`]). A verdict follows from rules that were fixed before the first comparison
+//! (`docs/claims.md`), and every reason is computed: it says with numbers why the verdict is what it is.
+
+mod aaa;
+mod judge;
+mod measure;
+mod results;
+mod setup;
+mod shown;
+#[cfg(test)]
+mod tests;
+
+pub mod data;
+
+pub use judge::{Judgement, Value, Verdict};
+pub use results::{DEFAULT_VARIANT, Results, VARIANT};
+pub use setup::Setup;
+pub use shown::{beside, json, map, section, table};
+
+use data::Claim;
+use results::View;
+
+/// Judges every claim of which the results hold a study, at one variant ([`DEFAULT_VARIANT`] for the verdicts
+/// that count), in the order of the data.
+pub fn evaluate(results: &Results, variant: &str) -> Vec<Judgement> {
+    let concerned = |c: &&Claim| c.studies.iter().any(|s| results.has(s));
+    data::claims().iter().filter(concerned).map(|c| judge(c, results, variant)).collect()
+}
+
+/// Judges every claim of the data; those of which the results hold no study are "not run".
+pub fn evaluate_all(results: &Results, variant: &str) -> Vec<Judgement> {
+    data::claims().iter().map(|c| judge(c, results, variant)).collect()
+}
+
+fn judge(claim: &Claim, results: &Results, variant: &str) -> Judgement {
+    let view = View::new(results, variant);
+    let found = match aaa::function(&claim.id) {
+        Some(function) => function(claim, &view),
+        None => Err(judge::Gone::NotComparable("Nothing is measured for it yet.".to_owned())),
+    };
+    judge::Judgement::new(claim, found, results.changed(claim))
+}

@@ -1,0 +1,366 @@
+//! What claims are judged by: paired differences, ratios, the forms of curves.
+//!
+//! Replications of the same index share their chance at every point of a study, so everything is computed for
+//! each replication first and the interval is Student's over the replications that all points have.
+
+use crate::judge::Verdict;
+use std::collections::BTreeMap;
+use usher_observe::Estimate;
+use usher_observe::stats;
+
+/// The level of every interval.
+pub(crate) const LEVEL: f64 = 0.95;
+/// How far from their mean values may be that are called constant, or from each other to be called alike.
+pub(crate) const ALIKE: f64 = 0.05;
+
+/// A metric's values by replication.
+pub(crate) type Values = BTreeMap<u32, f64>;
+
+/// The mean with its interval.
+pub(crate) fn mean(values: &Values) -> Estimate {
+    Estimate::of(&values.values().copied().collect::<Vec<_>>(), LEVEL)
+}
+
+/// The sum of these values with these weights, by the replications that all have.
+pub(crate) fn contrast(terms: &[(f64, &Values)]) -> Values {
+    let Some(((_, first), rest)) = terms.split_first() else { return Values::new() };
+    let common = first.keys().filter(|r| rest.iter().all(|(_, v)| v.contains_key(r)));
+    common.map(|&r| (r, terms.iter().map(|(w, v)| w * v[&r]).sum())).collect()
+}
+
+/// `a - b`, by replication.
+pub(crate) fn minus(a: &Values, b: &Values) -> Values {
+    contrast(&[(1.0, a), (-1.0, b)])
+}
+
+/// The ratio of means `a / b` over common replications, with its interval by the delta method.
+pub(crate) fn ratio(a: &Values, b: &Values) -> Estimate {
+    let pairs = a.iter().filter_map(|(r, va)| b.get(r).map(|vb| (*va, *vb)));
+    let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    stats::ratio(&b, &a, LEVEL)
+}
+
+/// `1 - a / b`: what `a` saves of `b`.
+pub(crate) fn saving(a: &Values, b: &Values) -> Estimate {
+    let ratio = ratio(a, b);
+    Estimate { mean: 1.0 - ratio.mean, ..ratio }
+}
+
+/// Which side of zero an interval lies on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Below,
+    Open,
+    Above,
+}
+
+/// The side of zero on which all of the interval lies.
+pub(crate) fn side(e: &Estimate) -> Side {
+    if e.low() > 0.0 {
+        Side::Above
+    } else if e.high() < 0.0 {
+        Side::Below
+    } else {
+        Side::Open
+    }
+}
+
+/// A metric over an axis, by ascending place on it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Curve(pub(crate) Vec<(f64, Values)>);
+
+impl Curve {
+    pub(crate) fn at(&self, x: f64) -> Option<&Values> {
+        self.0.iter().find(|(at, _)| (at - x).abs() < 1e-9).map(|(_, v)| v)
+    }
+
+    /// `self - other`, where both have a point.
+    pub(crate) fn minus(&self, other: &Self) -> Self {
+        let both = self.0.iter().filter_map(|(x, a)| Some((*x, minus(a, other.at(*x)?))));
+        Self(both.collect())
+    }
+
+    /// The points that `other` has too.
+    pub(crate) fn common(&self, other: &Self) -> Self {
+        Self(self.0.iter().filter(|(x, _)| other.at(*x).is_some()).cloned().collect())
+    }
+
+    /// Each point's estimate.
+    pub(crate) fn estimates(&self) -> Vec<(f64, Estimate)> {
+        self.0.iter().map(|(x, v)| (*x, mean(v))).collect()
+    }
+
+    /// The mean over the points, by replication.
+    pub(crate) fn average(&self) -> Values {
+        let share = 1.0 / self.0.len() as f64;
+        contrast(&self.0.iter().map(|(_, v)| (share, v)).collect::<Vec<_>>())
+    }
+
+    /// True where some point has an interval.
+    pub(crate) fn has_intervals(&self) -> bool {
+        self.0.iter().any(|(_, v)| v.len() > 1)
+    }
+}
+
+/// On which side of zero a curve's points lie.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sides {
+    pub(crate) above: usize,
+    pub(crate) open: usize,
+    pub(crate) below: usize,
+}
+
+/// Counts the sides on which these lie.
+pub(crate) fn sides<'a>(estimates: impl IntoIterator<Item = &'a Estimate>) -> Sides {
+    let mut sides = Sides::default();
+    for e in estimates {
+        match side(e) {
+            Side::Above => sides.above += 1,
+            Side::Open => sides.open += 1,
+            Side::Below => sides.below += 1,
+        }
+    }
+    sides
+}
+
+/// Whether a curve rises.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Rise {
+    /// How the steps from point to point lie.
+    pub(crate) steps: Sides,
+    /// From the first point to the last.
+    pub(crate) whole: Estimate,
+}
+
+/// The steps of a curve and its whole rise; `None` with fewer than two points.
+pub(crate) fn rise(curve: &Curve) -> Option<Rise> {
+    let [(_, first), .., (_, last)] = &curve.0[..] else { return None };
+    let steps: Vec<Estimate> = curve.0.windows(2).map(|w| mean(&minus(&w[1].1, &w[0].1))).collect();
+    Some(Rise { steps: sides(&steps), whole: mean(&minus(last, first)) })
+}
+
+impl Rise {
+    /// Monotone: the whole rises, and no step falls. Partly: the whole rises, and of the steps that are
+    /// sure at least two thirds do.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let sure = self.steps.above + self.steps.below;
+        match side(&self.whole) {
+            Side::Above if self.steps.below == 0 => Verdict::Reproduced,
+            Side::Above if 3 * self.steps.above >= 2 * sure => Verdict::Partly,
+            _ => Verdict::Differs,
+        }
+    }
+}
+
+/// Whether a curve bends upwards.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Bend {
+    /// The least-squares slope over the lower half of the points, for each unit of the axis.
+    pub(crate) lower: Estimate,
+    /// The same over the upper half; with an odd number, the middle point belongs to both.
+    pub(crate) upper: Estimate,
+    /// The upper less the lower.
+    pub(crate) change: Estimate,
+}
+
+/// Compares the slopes of a curve's halves; `None` with fewer than three points.
+pub(crate) fn bend(curve: &Curve) -> Option<Bend> {
+    let n = curve.0.len();
+    if n < 3 {
+        return None;
+    }
+    let half = n.div_ceil(2);
+    let (lower, upper) = (slope(&curve.0[..half]), slope(&curve.0[n - half..]));
+    Some(Bend { change: mean(&minus(&upper, &lower)), lower: mean(&lower), upper: mean(&upper) })
+}
+
+/// The least-squares slope, by replication.
+fn slope(points: &[(f64, Values)]) -> Values {
+    let centre = points.iter().map(|(x, _)| x).sum::<f64>() / points.len() as f64;
+    let spread: f64 = points.iter().map(|(x, _)| (x - centre) * (x - centre)).sum();
+    contrast(&points.iter().map(|(x, v)| ((x - centre) / spread, v)).collect::<Vec<_>>())
+}
+
+impl Bend {
+    /// Convex and rising: the upper half is surely steeper, and rises. Partly where it is steeper in the mean.
+    pub(crate) fn verdict(&self) -> Verdict {
+        if self.upper.mean <= 0.0 || self.change.mean <= 0.0 {
+            Verdict::Differs
+        } else if side(&self.change) == Side::Above {
+            Verdict::Reproduced
+        } else {
+            Verdict::Partly
+        }
+    }
+}
+
+/// How far a curve's points are from their mean.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Level {
+    /// The mean of the points.
+    pub(crate) mean: f64,
+    /// The largest share by which a point's mean is off, with its place.
+    pub(crate) worst: f64,
+    pub(crate) at: f64,
+    /// How many points are within [`ALIKE`] of the mean.
+    pub(crate) within: usize,
+    pub(crate) of: usize,
+}
+
+/// Holds a curve against its own mean; `None` with fewer than two points.
+pub(crate) fn level(curve: &Curve) -> Option<Level> {
+    let means: Vec<(f64, f64)> = curve.estimates().iter().map(|(x, e)| (*x, e.mean)).collect();
+    if means.len() < 2 {
+        return None;
+    }
+    let mean = means.iter().map(|(_, m)| m).sum::<f64>() / means.len() as f64;
+    let mut level = Level { mean, worst: 0.0, at: means[0].0, within: 0, of: means.len() };
+    for (x, m) in means {
+        let off = (m - mean).abs() / mean.abs();
+        level.within += usize::from(off <= ALIKE);
+        if off > level.worst {
+            (level.worst, level.at) = (off, x);
+        }
+    }
+    Some(level)
+}
+
+impl Level {
+    /// Constant: every point within 5 % of the mean; partly, two thirds of them.
+    pub(crate) fn verdict(&self) -> Verdict {
+        Verdict::on_count(self.within, self.of)
+    }
+}
+
+/// Where a difference turns from not above zero to surely above it, for good.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Turn {
+    /// The last point before; `None` where the first point is above already.
+    pub(crate) before: Option<f64>,
+    /// The first point from which on all are above.
+    pub(crate) after: f64,
+}
+
+/// The turn of a difference: `None` where its last point is not above zero.
+pub(crate) fn turn(difference: &Curve) -> Option<Turn> {
+    let estimates = difference.estimates();
+    let first = estimates.iter().rposition(|(_, e)| side(e) != Side::Above).map_or(0, |last| last + 1);
+    let after = estimates.get(first)?.0;
+    Some(Turn { before: first.checked_sub(1).map(|i| estimates[i].0), after })
+}
+
+/// Where the mean of a difference passes through zero for the last time, upwards: between the points on both
+/// sides, by a straight line.
+pub(crate) fn crossing(difference: &Curve) -> Option<f64> {
+    let estimates = difference.estimates();
+    estimates.windows(2).rev().find_map(|w| {
+        let ((x0, a), (x1, b)) = (w[0], w[1]);
+        (a.mean <= 0.0 && b.mean > 0.0).then(|| x0 + (x1 - x0) * -a.mean / (b.mean - a.mean))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(list: &[f64]) -> Values {
+        (0..).zip(list.iter().copied()).collect()
+    }
+
+    fn curve(points: &[(f64, &[f64])]) -> Curve {
+        Curve(points.iter().map(|(x, v)| (*x, values(v))).collect())
+    }
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() < 1e-9, "{a} is not {b}");
+    }
+
+    /// Differences 0.4, 0.6, 0.5: mean 0.5, deviation 0.1, t(2) = 4.30265, so ± 4.30265 · 0.1 / √3.
+    #[test]
+    fn a_difference_is_of_common_replications() {
+        let mut a = values(&[1.4, 5.6, 9.5]);
+        a.insert(7, 100.0);
+        let d = mean(&minus(&a, &values(&[1.0, 5.0, 9.0, 20.0])));
+        close(d.mean, 0.5);
+        assert!((d.half_width - 0.248_414).abs() < 1e-5, "{}", d.half_width);
+        assert_eq!((d.n, side(&d)), (3, Side::Above));
+    }
+
+    /// Ratio of means 6 / 10 with residuals a - 0.6 b = 0.4, 0, -0.4: deviation 0.4, t(2) as above, so
+    /// ± 4.30265 · 0.4 / √3 / 10.
+    #[test]
+    fn a_saving_is_of_means_with_the_delta_methods_interval() {
+        let s = saving(&values(&[5.2, 6.0, 6.8]), &values(&[8.0, 10.0, 12.0]));
+        close(s.mean, 0.4);
+        assert!((s.half_width - 0.099_365_5).abs() < 1e-6, "{}", s.half_width);
+    }
+
+    #[test]
+    fn a_rise_may_pause_but_not_fall() {
+        let rising = curve(&[(0.0, &[1.0, 1.1]), (1.0, &[1.1, 1.0]), (2.0, &[2.0, 2.1])]);
+        let seen = rise(&rising).unwrap();
+        assert_eq!(seen.steps, Sides { above: 0, open: 2, below: 0 });
+        close(seen.whole.mean, 1.0);
+        assert_eq!(seen.verdict(), Verdict::Reproduced);
+        let dip = curve(&[(0.0, &[1.0, 1.1]), (1.0, &[2.0, 2.1]), (2.0, &[3.0, 3.1]), (3.0, &[2.5, 2.6])]);
+        let seen = rise(&dip).unwrap();
+        assert_eq!(seen.steps, Sides { above: 2, open: 0, below: 1 });
+        assert_eq!(seen.verdict(), Verdict::Partly);
+        let falling = curve(&[(0.0, &[2.0, 2.1]), (1.0, &[1.0, 1.1])]);
+        assert_eq!(rise(&falling).unwrap().verdict(), Verdict::Differs);
+        assert_eq!(rise(&curve(&[(0.0, &[1.0])])), None);
+    }
+
+    /// x² at 0..4: slopes 2 over 0, 1, 2 (line through 0, 1, 4) and 6 over 2, 3, 4.
+    #[test]
+    fn a_bend_compares_the_halves() {
+        let parabola = curve(&[
+            (0.0, &[0.0, 0.1]),
+            (1.0, &[1.0, 1.1]),
+            (2.0, &[4.0, 4.1]),
+            (3.0, &[9.0, 9.1]),
+            (4.0, &[16.0, 16.1]),
+        ]);
+        let seen = bend(&parabola).unwrap();
+        close(seen.lower.mean, 2.0);
+        close(seen.upper.mean, 6.0);
+        close(seen.change.mean, 4.0);
+        assert_eq!(seen.verdict(), Verdict::Reproduced);
+        let root = curve(&[(0.0, &[0.0, 0.1]), (1.0, &[1.0, 1.1]), (4.0, &[2.0, 2.1])]);
+        assert_eq!(bend(&root).unwrap().verdict(), Verdict::Differs);
+        let noisy = curve(&[(0.0, &[0.0, 1.0]), (1.0, &[1.0, 1.1]), (2.0, &[3.0, 2.0])]);
+        assert_eq!(bend(&noisy).unwrap().verdict(), Verdict::Partly);
+        assert_eq!(bend(&curve(&[(0.0, &[0.0]), (1.0, &[1.0])])), None);
+    }
+
+    /// Means 96, 100, 104: 4 % off at most. With 110 in place of 104 the mean is 102, which 96 is 5.88 % off
+    /// and 110 7.84 %.
+    #[test]
+    fn a_level_is_within_five_per_cent() {
+        let flat = level(&curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[104.0])])).unwrap();
+        close(flat.worst, 0.04);
+        assert_eq!((flat.at, flat.verdict()), (1.0, Verdict::Reproduced));
+        let bent = level(&curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[110.0])])).unwrap();
+        close(bent.worst, 8.0 / 102.0);
+        assert_eq!((bent.at, bent.within, bent.verdict()), (3.0, 1, Verdict::Differs));
+    }
+
+    #[test]
+    fn a_turn_lies_between_two_points() {
+        let difference =
+            curve(&[(1.0, &[0.0, 0.1]), (9.0, &[0.1, -0.1]), (17.0, &[1.0, 1.01]), (25.0, &[2.0, 2.01])]);
+        assert_eq!(turn(&difference), Some(Turn { before: Some(9.0), after: 17.0 }));
+        let always = curve(&[(1.0, &[1.0, 1.01])]);
+        assert_eq!(turn(&always), Some(Turn { before: None, after: 1.0 }));
+        let never = curve(&[(1.0, &[1.0, 1.01]), (9.0, &[-1.0, -1.01])]);
+        assert_eq!((turn(&never), turn(&Curve::default())), (None, None));
+    }
+
+    /// From -1 at 2 to 3 at 6: through zero at 3.
+    #[test]
+    fn a_crossing_is_on_the_line_between_two_points() {
+        let difference = curve(&[(0.0, &[-2.0]), (2.0, &[-1.0]), (6.0, &[3.0])]);
+        close(crossing(&difference).unwrap(), 3.0);
+        assert_eq!(crossing(&curve(&[(0.0, &[1.0]), (2.0, &[2.0])])), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! The rows of runs as claims read them.
+
+use crate::data::Claim;
+use crate::judge::Gone;
+use crate::measure::{Curve, LEVEL, Values};
+use crate::setup::Setup;
+use std::collections::BTreeMap;
+use usher_observe::summary::{Summary, summarise};
+use usher_observe::{Point, Row};
+
+/// The axis whose values are other choices than the documented defaults.
+pub const VARIANT: &str = "variant";
+/// The variant of the documented defaults; also that of rows without the axis.
+pub const DEFAULT_VARIANT: &str = "default";
+
+/// What runs gave, of one study or of several.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Results {
+    summaries: Vec<Summary>,
+    setups: BTreeMap<String, Setup>,
+    changed: BTreeMap<String, String>,
+}
+
+impl Results {
+    /// Gathers rows, in any order.
+    pub fn new(rows: &[Row]) -> Self {
+        Self { summaries: summarise(rows, LEVEL), ..Self::default() }
+    }
+
+    /// Says how a study is set up.
+    pub fn set_up(&mut self, study: &str, setup: Setup) {
+        self.setups.insert(study.to_owned(), setup);
+    }
+
+    /// Says that a study was run with other settings than its own ("workload.arrivals.rate=9 /s"): the reasons of
+    /// its claims will say so.
+    pub fn change(&mut self, study: &str, settings: &str) {
+        self.changed.insert(study.to_owned(), settings.to_owned());
+    }
+
+    /// True where there are rows of this study.
+    pub fn has(&self, study: &str) -> bool {
+        self.summaries.iter().any(|s| &*s.study == study)
+    }
+
+    /// The variants that rows have, in order of first appearance, the default left out.
+    pub fn variants(&self) -> Vec<String> {
+        let mut variants: Vec<String> = Vec::new();
+        for name in self.summaries.iter().filter_map(|s| s.point.get(VARIANT)) {
+            if name != DEFAULT_VARIANT && !variants.iter().any(|v| v == name) {
+                variants.push(name.to_owned());
+            }
+        }
+        variants
+    }
+
+    /// A sentence for a claim whose studies were run with other settings than their own.
+    pub(crate) fn changed(&self, claim: &Claim) -> Option<String> {
+        let of = |study: &String| self.changed.get(study).map(|settings| format!("{study} with {settings}"));
+        let changed: Vec<String> = claim.studies.iter().filter_map(of).collect();
+        (!changed.is_empty())
+            .then(|| format!("This is not at the default parameters: {} was run.", changed.join(", ")))
+    }
+}
+
+/// Results at one variant.
+pub(crate) struct View<'a> {
+    results: &'a Results,
+    variant: &'a str,
+}
+
+/// Which points belong to a curve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice<'a> {
+    pub(crate) study: &'a str,
+    pub(crate) metric: &'a str,
+    /// The axis that the curve runs along; its values begin with a number.
+    pub(crate) x: &'a str,
+    /// An axis and the value that it must have.
+    pub(crate) axis: (&'a str, &'a str),
+}
+
+/// An axis that is held at its default, where a study has it.
+const HELD: [(&str, &str); 1] = [("method", "eap-md5")];
+
+impl<'a> View<'a> {
+    pub(crate) fn new(results: &'a Results, variant: &'a str) -> Self {
+        Self { results, variant }
+    }
+
+    fn at_variant(&self, point: &Point) -> bool {
+        point.get(VARIANT).unwrap_or(DEFAULT_VARIANT) == self.variant
+    }
+
+    /// True where there are rows of this study at this variant.
+    pub(crate) fn has(&self, study: &str) -> bool {
+        self.results.summaries.iter().any(|s| &*s.study == study && self.at_variant(&s.point))
+    }
+
+    /// How a study is set up.
+    pub(crate) fn setup(&self, study: &str) -> Option<&'a Setup> {
+        self.results.setups.get(study)
+    }
+
+    /// The curve of these points. Where several points have the same place (a study with a further axis), the
+    /// first in the order of the rows is taken: an axis's first value is its default.
+    pub(crate) fn curve(&self, choice: Choice<'_>) -> Result<Curve, Gone> {
+        let Choice { study, metric, x, axis } = choice;
+        if !self.has(study) {
+            return Err(self.missing(study));
+        }
+        let mut points: Vec<(f64, Values)> = Vec::new();
+        let own = |s: &&Summary| &*s.study == study && &*s.metric == metric && self.at_variant(&s.point);
+        for summary in self.results.summaries.iter().filter(own) {
+            let point = &summary.point;
+            let held = HELD.iter().all(|(a, v)| point.get(a).is_none_or(|text| text == *v));
+            if !held || point.get(axis.0) != Some(axis.1) {
+                continue;
+            }
+            let Some(place) = point.get(x).and_then(leading) else { continue };
+            if points.iter().all(|(known, _)| *known != place) {
+                points.push((place, summary.values.iter().copied().collect()));
+            }
+        }
+        if points.is_empty() {
+            return Err(Gone::NotRun(format!(
+                "{study} has no {metric} at {} = {}{}: run it whole, usher study run {study}.",
+                axis.0,
+                axis.1,
+                self.in_variant()
+            )));
+        }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(Curve(points))
+    }
+
+    /// Why there is nothing of a study.
+    pub(crate) fn missing(&self, study: &str) -> Gone {
+        Gone::NotRun(format!("{study}{} was not run: usher study run {study}.", self.in_variant()))
+    }
+
+    fn in_variant(&self) -> String {
+        if self.variant == DEFAULT_VARIANT { String::new() } else { format!(" (variant {})", self.variant) }
+    }
+}
+
+/// The values at one place of a curve.
+pub(crate) fn at<'c>(curve: &'c Curve, study: &str, x: &str, place: f64) -> Result<&'c Values, Gone> {
+    curve.at(place).ok_or_else(|| {
+        let known: Vec<String> = curve.0.iter().map(|(x, _)| usher_observe::row::number(*x)).collect();
+        Gone::NotRun(format!(
+            "{study} has no point at {x} {place}, only at {}: run it without --quick, or add the point with --set.",
+            known.join(", ")
+        ))
+    })
+}
+
+/// The number that a value begins with: 5 of `5 %`.
+fn leading(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.trim_end_matches('%').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_begin_with_their_number() {
+        assert_eq!(
+            ["5 %", "5%", "37", "0.5 s", "with Nagle", ""].map(leading),
+            [Some(5.0), Some(5.0), Some(37.0), Some(0.5), None, None]
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! How a study is set up, as far as claims ask.
+
+use crate::results::{DEFAULT_VARIANT, VARIANT};
+use std::collections::VecDeque;
+use toml::Value;
+use usher_scenario::model::{Scenario, Workload};
+use usher_scenario::{Mode, Overrides, Study};
+
+/// The words by which a study file names 802.16.
+const RADIO: [&str; 2] = ["wimax", "802.16"];
+
+/// What a study configures at its default parameters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setup {
+    /// The most stations that any point has.
+    pub stations: u32,
+    /// True where the stations are on an 802.16 base station.
+    pub radio: bool,
+    /// The links from the NAS to the AAA server.
+    pub hops: usize,
+    /// The rate of the slowest of them in bit/s.
+    pub rate: u64,
+    /// The propagation delay over all of them, in seconds.
+    pub delay_s: f64,
+}
+
+impl Setup {
+    /// Reads it from a study's default plan; `None` where the study is not of EAP authentications at a server
+    /// that the NAS reaches.
+    pub fn of(study: &Study) -> Option<Self> {
+        let plan = study.plan(Mode::Default, &Overrides::default()).ok()?;
+        let table: toml::Table = study.text().parse().ok()?;
+        let varied = ["axes", "figures", "title", "question", "description", "quick", "full"];
+        let radio = table.iter().any(|(key, value)| !varied.contains(&key.as_str()) && named(key, value));
+        let default =
+            |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT_VARIANT);
+        let points = plan.points.iter().filter(default);
+        points
+            .filter_map(|p| Self::of_scenario(&p.scenario, radio))
+            .reduce(|a, b| Self { stations: a.stations.max(b.stations), ..a })
+    }
+
+    fn of_scenario(scenario: &Scenario, radio: bool) -> Option<Self> {
+        let Workload::Eap(eap) = &scenario.workload else { return None };
+        let stations = scenario.hosts.get(&eap.stations)?.count.get();
+        let path = path(scenario, &eap.nas, &eap.server)?;
+        let links = || path.iter().filter_map(|name| scenario.links.get(name));
+        let rate = links().filter_map(|l| l.rate.get()).map(|r| r.bits_per_second()).min()?;
+        Some(Self {
+            stations,
+            radio,
+            hops: path.len(),
+            rate,
+            delay_s: links().map(|l| l.delay.get().as_secs_f64()).sum(),
+        })
+    }
+
+    /// What is not as stated: up to 100 stations on an 802.16 base station, a server two hops away, 1.5 Mb/s and
+    /// 10 ms.
+    pub(crate) fn deviations(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if self.stations > 100 {
+            wrong.push(format!("{} stations, not up to 100", self.stations));
+        }
+        if !self.radio {
+            wrong.push("the stations' access is wired, not 802.16".to_owned());
+        }
+        if self.hops != 2 {
+            wrong.push(format!("links from NAS to server: {}, not two", self.hops));
+        }
+        if self.rate != 1_500_000 {
+            wrong.push(format!("the path has {} Mb/s, not 1.5", self.rate as f64 / 1e6));
+        }
+        if (self.delay_s - 0.01).abs() > 1e-9 {
+            wrong.push(format!("its delay is {} ms, not 10", self.delay_s * 1e3));
+        }
+        wrong
+    }
+}
+
+/// True where a key or a text in this value names 802.16.
+fn named(key: &str, value: &Value) -> bool {
+    let names = |text: &str| RADIO.iter().any(|word| text.to_ascii_lowercase().contains(word));
+    names(key)
+        || match value {
+            Value::String(text) => names(text),
+            Value::Array(values) => values.iter().any(|v| named("", v)),
+            Value::Table(table) => table.iter().any(|(k, v)| named(k, v)),
+            _ => false,
+        }
+}
+
+/// The links of the shortest path between two hosts, by name.
+fn path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
+    let mut seen = vec![from];
+    let mut queue: VecDeque<(&str, Vec<&str>)> = VecDeque::from([(from, Vec::new())]);
+    while let Some((host, path)) = queue.pop_front() {
+        if host == to {
+            return Some(path);
+        }
+        for (name, link) in scenario.links.iter() {
+            let [a, b] = &link.between;
+            let next = if a == host { b } else { a };
+            if (a == host || b == host) && !seen.contains(&next.as_str()) {
+                seen.push(next);
+                queue.push_back((next, [&path[..], &[name]].concat()));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_founding_study_is_read() {
+        let study = Study::open("aaa-hol").unwrap();
+        let setup = Setup::of(&study).unwrap();
+        assert_eq!((setup.hops, setup.rate), (2, 1_500_000));
+        assert!((setup.delay_s - 0.01).abs() < 1e-9 && setup.stations <= 100);
+        assert_eq!(Setup::of(&Study::open("dialogue-queue").unwrap()), None);
+    }
+
+    #[test]
+    fn every_deviation_is_named() {
+        let stated = Setup { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
+        assert_eq!(stated.deviations(), Vec::<String>::new());
+        let other = Setup { stations: 200, radio: false, hops: 1, rate: 2_000_000, delay_s: 0.02 };
+        assert_eq!(
+            other.deviations(),
+            [
+                "200 stations, not up to 100",
+                "the stations' access is wired, not 802.16",
+                "links from NAS to server: 1, not two",
+                "the path has 2 Mb/s, not 1.5",
+                "its delay is 20 ms, not 10"
+            ]
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! What is shown of judgements: `claims.json`, tables, the parts of a report.
+
+use crate::data::{self, Kind};
+use crate::judge::{Judgement, Value, Verdict};
+use crate::results::{DEFAULT_VARIANT, Results};
+use usher_report::{Cell, Column, Section, Table};
+
+/// The text of `claims.json`: a list of objects with `id`, `published`, `ours`, `low`, `high`, `verdict` and
+/// `reason`. The same judgements give the same bytes.
+pub fn json(judgements: &[Judgement]) -> String {
+    // Judgements hold texts and finite numbers only, which JSON can say.
+    let text = serde_json::to_string_pretty(judgements).unwrap_or_default();
+    text + "\n"
+}
+
+impl Judgement {
+    fn with_unit(&self, text: String) -> String {
+        match data::find(&self.id).map_or("", |c| c.unit.as_str()) {
+            "" => text,
+            unit => format!("{text} {unit}"),
+        }
+    }
+
+    /// What the document says, with its unit.
+    pub fn published_text(&self) -> String {
+        match &self.published {
+            Value::Text(text) => text.clone(),
+            value => self.with_unit(value.text()),
+        }
+    }
+
+    /// What we found, with its unit; empty for nothing.
+    pub fn ours_text(&self) -> String {
+        match &self.ours {
+            None => String::new(),
+            Some(Value::Text(text)) => text.clone(),
+            Some(value) => self.with_unit(value.text()),
+        }
+    }
+
+    /// The interval of what we found; empty where there is none.
+    pub fn interval_text(&self) -> String {
+        match (&self.low, &self.high) {
+            (Some(Value::Named(low)), Some(Value::Named(high))) => {
+                let each = low.iter().zip(high).map(|((_, l), (_, h))| range(*l, *h));
+                each.collect::<Vec<_>>().join("; ")
+            }
+            (Some(Value::Number(low)), Some(Value::Number(high))) => range(*low, *high),
+            _ => String::new(),
+        }
+    }
+}
+
+fn range(low: f64, high: f64) -> String {
+    format!("{} to {}", crate::judge::digits(low), crate::judge::digits(high))
+}
+
+/// A verdict that is found again at a glance.
+fn marked(verdict: Verdict) -> String {
+    let mark = match verdict {
+        Verdict::Reproduced => "●",
+        Verdict::Partly => "◐",
+        Verdict::Differs => "○",
+        Verdict::NotComparable | Verdict::NotRun => "–",
+    };
+    format!("{mark} {}", verdict.name())
+}
+
+/// The judgements as a table: theirs, ours, interval, verdict, why.
+pub fn table(judgements: &[Judgement]) -> Table {
+    let titles = ["Claim", "Published", "Ours", "95 % interval", "Verdict", "Why"];
+    let row = |j: &Judgement| {
+        let interval = j.interval_text();
+        vec![
+            Cell::from(j.id.as_str()),
+            Cell::from(j.published_text()),
+            Cell::from(j.ours_text()),
+            if interval.is_empty() { Cell::Empty } else { Cell::from(interval) },
+            Cell::from(marked(j.verdict)),
+            Cell::from(j.reason.as_str()),
+        ]
+    };
+    Table {
+        title: String::new(),
+        columns: titles.map(|t| Column::new(t, "")).into(),
+        rows: judgements.iter().map(row).collect(),
+    }
+}
+
+/// Puts a table of its claims beside each figure. `figures` gives for the name of a figure its claims.
+pub fn beside<'a>(
+    sections: &mut [Section],
+    figures: impl IntoIterator<Item = (&'a str, &'a [String])>,
+    judgements: &[Judgement],
+) {
+    for (name, claims) in figures {
+        let own: Vec<Judgement> = judgements.iter().filter(|j| claims.contains(&j.id)).cloned().collect();
+        let section = sections.iter_mut().find(|s| s.figures.iter().any(|f| f.name == name));
+        if let (Some(section), false) = (section, own.is_empty()) {
+            let mut table = table(&own);
+            table.title = "What was published of this, and what we find".to_owned();
+            section.tables.push(table);
+        }
+    }
+}
+
+/// All judgements, as a part of a report.
+pub fn section(judgements: &[Judgement]) -> Section {
+    let count = |verdict: Verdict| judgements.iter().filter(|j| j.verdict == verdict).count();
+    let all =
+        [Verdict::Reproduced, Verdict::Partly, Verdict::Differs, Verdict::NotComparable, Verdict::NotRun];
+    let counts: Vec<String> =
+        all.into_iter().filter(|v| count(*v) > 0).map(|v| format!("{} {}", count(v), v.name())).collect();
+    Section {
+        title: "Published statements".to_owned(),
+        text: format!(
+            "Of {} statements: {}. A figure is reproduced within 10 % (a delay within 0.05 s in any case) and partly so \
+             within 30 %. An order or a form must hold at every point, and partly at two thirds.",
+            judgements.len(),
+            counts.join(", ")
+        ),
+        figures: Vec::new(),
+        tables: vec![table(judgements)],
+    }
+}
+
+/// The sensitivity map, as a part of a report: which claims hold under which choices. `None` where nothing but
+/// the default was run.
+pub fn map(results: &Results) -> Option<Section> {
+    let variants = results.variants();
+    if variants.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = [DEFAULT_VARIANT].into_iter().chain(variants.iter().map(String::as_str)).collect();
+    let judged: Vec<Vec<Judgement>> = names.iter().map(|v| crate::evaluate(results, v)).collect();
+    // A claim on the setting, or of a study without variants, would be an empty column.
+    let of_results = |id: &str| data::find(id).is_some_and(|c| !matches!(c.kind, Kind::Setup | Kind::Scope));
+    let varied =
+        |i: &usize| of_results(&judged[0][*i].id) && judged[1..].iter().any(|row| row[*i].ours.is_some());
+    let shown: Vec<usize> = (0..judged[0].len()).filter(varied).collect();
+    let count =
+        |row: &[Judgement], verdict: Verdict| shown.iter().filter(|i| row[**i].verdict == verdict).count();
+
+    let mut columns = vec![Column::new("Choice", "")];
+    columns.extend([Verdict::Reproduced, Verdict::Partly].map(|v| Column::new(v.name(), "claims")));
+    columns.extend(shown.iter().map(|i| Column::new(short(&judged[0][*i].id), "")));
+    let cell = |j: &Judgement| match j.verdict {
+        Verdict::NotRun => Cell::Empty,
+        verdict => {
+            Cell::from(format!("{}, {}", j.ours_text(), marked(verdict)).trim_start_matches(", ").to_owned())
+        }
+    };
+    let row = |(name, row): (&&str, &Vec<Judgement>)| {
+        let mut cells = vec![Cell::from(*name)];
+        cells.extend([Verdict::Reproduced, Verdict::Partly].map(|v| Cell::from(count(row, v) as f64)));
+        cells.extend(shown.iter().map(|i| cell(&row[*i])));
+        cells
+    };
+    let rows = names.iter().zip(&judged).map(row).collect();
+
+    let best = names.iter().zip(&judged).map(|(name, row)| (count(row, Verdict::Reproduced), *name));
+    let (most, at) = best.fold((0, ""), |best, next| if next.0 > best.0 { next } else { best });
+    let best = match most {
+        0 => "no choice reproduces any of them".to_owned(),
+        n if n == shown.len() => format!("the choice \"{at}\" reproduces all of them"),
+        n => format!("no choice reproduces all of them, and the most that one does is {n} (\"{at}\")"),
+    };
+    Some(Section {
+        title: "Which claims hold under which choices".to_owned(),
+        text: format!(
+            "Each row is one choice that differs from the documented defaults, judged by the same code; verdicts are \
+             taken at the defaults alone. Of {} claims that the choices bear on, {best}. An empty cell was not run.",
+            shown.len()
+        ),
+        figures: Vec::new(),
+        tables: vec![Table { title: String::new(), columns, rows }],
+    })
+}
+
+/// A claim's name without its document's.
+fn short(id: &str) -> &str {
+    id.split_once('.').map_or(id, |(_, rest)| rest)
+}

@@ -1,0 +1,464 @@
+//! Each claim from made-up rows, to each of its verdicts.
+
+use crate::data::{self, Kind, Published};
+use crate::*;
+use std::collections::BTreeSet;
+use usher_observe::{Point, Row};
+
+const TCP: &str = "Diameter/TCP";
+const SCTP: &str = "Diameter/SCTP, many streams";
+const UDP: &str = "RADIUS/UDP, RFC 5080";
+
+/// Rows of one point: three replications around a mean. `own` is what this curve's replications do not share with
+/// others of the same index.
+fn point(study: &str, axes: &[(&str, &str)], metric: &str, mean: f64, own: f64) -> Vec<Row> {
+    let shared = [-0.02, 0.0, 0.02];
+    let alone = [own, -2.0 * own, own];
+    let row = |i: usize| Row {
+        study: study.into(),
+        point: Point::new(axes.iter().copied()),
+        replication: i as u32,
+        metric: metric.into(),
+        value: mean + shared[i] + alone[i],
+    };
+    (0..3).map(row).collect()
+}
+
+/// A curve over one axis at one value of another.
+fn line(study: &str, x: &str, axis: (&str, &str), metric: &str, points: &[(&str, f64)]) -> Vec<Row> {
+    points.iter().flat_map(|(at, mean)| point(study, &[(x, at), axis], metric, *mean, 0.001)).collect()
+}
+
+fn hol(protocol: &str, points: &[(&str, f64)]) -> Vec<Row> {
+    points
+        .iter()
+        .flat_map(|(loss, mean)| {
+            let own = 0.001 * protocol.len() as f64 / 10.0;
+            point(
+                "aaa-hol",
+                &[("loss", loss), ("protocol", protocol), ("method", "eap-md5")],
+                "delay.mean",
+                *mean,
+                own,
+            )
+        })
+        .collect()
+}
+
+/// Figure 2 as published, at four losses.
+fn figure_2() -> Vec<Row> {
+    [
+        hol(TCP, &[("0 %", 0.3), ("5 %", 1.5), ("10 %", 2.2), ("19 %", 3.3334)]),
+        hol(SCTP, &[("0 %", 0.28), ("5 %", 1.0), ("10 %", 1.5), ("19 %", 2.0834)]),
+        hol(UDP, &[("0 %", 0.1), ("5 %", 0.2), ("10 %", 1.2), ("19 %", 6.0)]),
+    ]
+    .concat()
+}
+
+fn one(rows: &[Row], id: &str) -> Judgement {
+    evaluate_all(&Results::new(rows), DEFAULT_VARIANT).into_iter().find(|j| j.id == id).unwrap()
+}
+
+#[track_caller]
+fn verdict(rows: &[Row], id: &str, expected: Verdict, reason: &[&str]) -> Judgement {
+    let judged = one(rows, id);
+    assert_eq!(judged.verdict, expected, "{judged:?}");
+    for part in reason {
+        assert!(judged.reason.contains(part), "{part:?} is not in {:?}", judged.reason);
+    }
+    judged
+}
+
+use Verdict::{Differs, NotComparable, NotRun, Partly, Reproduced};
+
+#[test]
+fn the_data_is_consistent() {
+    let ids: Vec<&str> = data::claims().iter().map(|c| c.id.as_str()).collect();
+    let distinct: BTreeSet<&str> = ids.iter().copied().collect();
+    assert_eq!(distinct.len(), ids.len(), "an id is there twice");
+    assert_eq!(distinct, crate::aaa::ids().collect(), "each claim has a function, and each function a claim");
+    for claim in data::claims() {
+        let id = &claim.id;
+        assert!(data::documents().iter().any(|d| d.id == claim.document), "{id}: unknown document");
+        assert!(
+            id.starts_with(&format!("{}.", claim.document)),
+            "{id}: does not begin with its document's id"
+        );
+        assert!(!claim.studies.is_empty() && !claim.text.is_empty() && !claim.place.is_empty(), "{id}");
+        let number = !matches!(claim.published, Published::Text(_));
+        assert_eq!(number, matches!(claim.kind, Kind::Value | Kind::Ratio), "{id}: a figure has a number");
+        assert!(claim.kind != Kind::Value || !claim.unit.is_empty(), "{id}: a value has a unit");
+        if let Some(first) = claim.readings.first() {
+            assert_eq!(
+                Published::Number(first.published),
+                claim.published,
+                "{id}: the first reading is the claim's"
+            );
+        }
+        assert!(!claim.causes.contains_key(&NotRun), "{id}: what was not run has no cause");
+    }
+    for document in data::documents() {
+        assert!(data::claims().iter().any(|c| c.document == document.id), "{}: without a claim", document.id);
+    }
+}
+
+#[test]
+fn figures_name_claims_that_are_there() {
+    for founding in usher_scenario::founding::all() {
+        let study = usher_scenario::Study::open(founding.name).unwrap();
+        for figure in &study.file().figures {
+            for id in &figure.claims {
+                let claim = data::find(id).unwrap_or_else(|| panic!("{}: no claim {id}", founding.name));
+                assert!(
+                    claim.studies.iter().any(|s| s == founding.name),
+                    "{id} is not read from {}",
+                    founding.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_judged_from_nothing() {
+    let judged = evaluate_all(&Results::default(), DEFAULT_VARIANT);
+    assert_eq!(judged.len(), data::claims().len());
+    for judgement in &judged {
+        assert_eq!((judgement.verdict, &judgement.ours), (NotRun, &None), "{judgement:?}");
+        assert!(judgement.reason.contains("usher study run aaa-"), "{judgement:?}");
+    }
+    assert_eq!(evaluate(&Results::default(), DEFAULT_VARIANT), []);
+    let some = evaluate(&Results::new(&figure_2()), DEFAULT_VARIANT);
+    assert!(some.iter().any(|j| j.id == "aaa.hol.best") && some.iter().all(|j| j.id != "aaa.surge"));
+}
+
+#[test]
+fn the_gap_at_five_per_cent() {
+    let judged =
+        verdict(&figure_2(), "aaa.hol.gap-5", Reproduced, &["At 5 % loss TCP takes 0.5 s", "3 replications"]);
+    let Some(Value::Number(ours)) = judged.ours else { panic!("{judged:?}") };
+    assert!((ours - 0.5).abs() < 1e-9);
+    let (Some(Value::Number(low)), Some(Value::Number(high))) = (&judged.low, &judged.high) else { panic!() };
+    assert!(*low < ours && ours < *high && high - low < 0.05, "pairs cancel what they share");
+    let with = |tcp| [hol(TCP, &[("5 %", tcp)]), hol(SCTP, &[("5 %", 1.0)])].concat();
+    verdict(&with(1.64), "aaa.hol.gap-5", Partly, &["28 % above the published 0.5 s"]);
+    verdict(&with(1.2), "aaa.hol.gap-5", Differs, &["60 % below the published 0.5 s"]);
+    verdict(
+        &hol(TCP, &[("5 %", 1.0)]),
+        "aaa.hol.gap-5",
+        NotRun,
+        &["no delay.mean at protocol = Diameter/SCTP"],
+    );
+    let elsewhere = [hol(TCP, &[("4 %", 1.0)]), hol(SCTP, &[("4 %", 1.0)])].concat();
+    verdict(&elsewhere, "aaa.hol.gap-5", NotRun, &["no point at loss 5, only at 4"]);
+    let mut apart = with(1.5);
+    apart.iter_mut().take(3).for_each(|r| r.replication += 10);
+    verdict(&apart, "aaa.hol.gap-5", NotComparable, &["nothing in common"]);
+}
+
+#[test]
+fn failures_beside_a_delay_are_said() {
+    let mut rows = figure_2();
+    let axes = [("loss", "5 %"), ("protocol", TCP), ("method", "eap-md5")];
+    rows.extend(point("aaa-hol", &axes, "failures", 0.12, 0.0));
+    verdict(
+        &rows,
+        "aaa.hol.gap-5",
+        Reproduced,
+        &["At 5 % loss 12 % over Diameter/TCP of the authentications fail"],
+    );
+}
+
+#[test]
+fn the_gap_at_nineteen_per_cent_in_both_readings() {
+    let said =
+        ["takes 1.25 s", "Read as an increase from 5 % loss on, it is 0.75 s", "40 % below", "differs."];
+    verdict(&figure_2(), "aaa.hol.gap-19", Reproduced, &said);
+    let with =
+        |tcp| [hol(TCP, &[("5 %", 1.5), ("19 %", tcp)]), hol(SCTP, &[("5 %", 1.0), ("19 %", 2.0)])].concat();
+    verdict(&with(3.75), "aaa.hol.gap-19", Differs, &["it is 1.25 s", ": reproduced."]);
+    verdict(&with(3.5), "aaa.hol.gap-19", Partly, &["20 % above"]);
+}
+
+#[test]
+fn the_best_saving() {
+    verdict(&figure_2(), "aaa.hol.best", Reproduced, &["at 19 % loss: 37.5 %"]);
+    let with = |sctp| [hol(TCP, &[("5 %", 2.0)]), hol(SCTP, &[("5 %", sctp)])].concat();
+    verdict(&with(1.4), "aaa.hol.best", Partly, &["20 % below the published 37.5 %"]);
+    verdict(&with(1.9), "aaa.hol.best", Differs, &["5 % (", "below the published 37.5 %"]);
+}
+
+#[test]
+fn the_gap_widens() {
+    let said = ["From 0 % to 19 % loss the difference goes from 0.02 s", "3 surely grow"];
+    verdict(&figure_2(), "aaa.hol.widens", Reproduced, &said);
+    let with = |tcp: [f64; 4]| {
+        let at = ["0 %", "5 %", "10 %", "19 %"];
+        let tcp: Vec<(&str, f64)> = at.into_iter().zip(tcp).collect();
+        [hol(TCP, &tcp), hol(SCTP, &at.map(|l| (l, 0.1)))].concat()
+    };
+    verdict(&with([0.1, 0.5, 0.9, 0.8]), "aaa.hol.widens", Partly, &["1 surely shrink"]);
+    verdict(&with([0.9, 0.5, 0.3, 0.2]), "aaa.hol.widens", Differs, &["3 surely shrink"]);
+    let single = [hol(TCP, &[("5 %", 1.0)]), hol(SCTP, &[("5 %", 1.0)])].concat();
+    verdict(&single, "aaa.hol.widens", NotComparable, &["1 point(s)"]);
+}
+
+#[test]
+fn udp_at_low_loss() {
+    let said =
+        ["Diameter/TCP is slower at all 2 points", "Diameter/SCTP, many streams is slower at all 2 points"];
+    verdict(&figure_2(), "aaa.udp.low-loss", Reproduced, &said);
+    let with = |udp: [f64; 3]| {
+        let at = ["0 %", "3 %", "5 %"];
+        let udp: Vec<(&str, f64)> = at.into_iter().zip(udp).collect();
+        [hol(UDP, &udp), hol(TCP, &at.map(|l| (l, 0.5))), hol(SCTP, &at.map(|l| (l, 0.4)))].concat()
+    };
+    verdict(&with([0.1, 0.2, 0.45]), "aaa.udp.low-loss", Partly, &["not surely at 5 % loss"]);
+    verdict(&with([0.6, 0.7, 0.8]), "aaa.udp.low-loss", Differs, &["0 of 3 points"]);
+    let mut single = with([0.1, 0.2, 0.45]);
+    single.retain(|r| r.replication == 0);
+    verdict(&single, "aaa.udp.low-loss", NotComparable, &["one replication"]);
+}
+
+#[test]
+fn udp_at_high_loss() {
+    let judged = verdict(
+        &figure_2(),
+        "aaa.udp.high-loss",
+        Reproduced,
+        &["it crosses TCP at about 1", "it crosses SCTP"],
+    );
+    assert_eq!(judged.ours, Some(Value::Text("grows faster than linearly, crosses 2 of 2".to_owned())));
+    let others = [
+        hol(TCP, &[("0 %", 0.5), ("10 %", 9.0), ("20 %", 9.0)]),
+        hol(SCTP, &[("0 %", 0.5), ("10 %", 0.6), ("20 %", 0.7)]),
+    ]
+    .concat();
+    let with = |udp: [f64; 3]| {
+        let udp: Vec<(&str, f64)> = ["0 %", "10 %", "20 %"].into_iter().zip(udp).collect();
+        [others.clone(), hol(UDP, &udp)].concat()
+    };
+    verdict(&with([0.1, 0.5, 4.0]), "aaa.udp.high-loss", Partly, &["it stays below TCP"]);
+    verdict(&with([0.1, 0.3, 0.4]), "aaa.udp.high-loss", Differs, &["it stays below SCTP"]);
+    let above = verdict(&with([0.9, 10.0, 11.0]), "aaa.udp.high-loss", Differs, &["nowhere surely below"]);
+    assert_eq!(above.ours, Some(Value::Text("grows not faster than linearly, crosses 0 of 2".to_owned())));
+}
+
+fn nagle(metric: &str, with: &[(&str, f64)], without: &[(&str, f64)]) -> Vec<Row> {
+    let with = line("aaa-nagle", "nodes", ("nagle", "with Nagle"), metric, with);
+    [with, line("aaa-nagle", "nodes", ("nagle", "without Nagle"), metric, without)].concat()
+}
+
+#[test]
+fn nagle_and_the_delay() {
+    let at = ["1", "9", "37", "100"];
+    let rows = |with: [f64; 4], without: f64| {
+        let with: Vec<(&str, f64)> = at.into_iter().zip(with).collect();
+        nagle("delay.mean", &with, &at.map(|n| (n, without)))
+    };
+    let rising = rows([0.3, 0.4, 0.5, 0.6], 0.2);
+    verdict(&rising, "aaa.nagle.delay", Reproduced, &["3 surely rise", "all 4 numbers of nodes"]);
+    let falling = rows([0.6, 0.5, 0.4, 0.3], 0.2);
+    verdict(&falling, "aaa.nagle.delay", Partly, &["3 surely fall"]);
+    verdict(&rows([0.6, 0.5, 0.4, 0.3], 0.7), "aaa.nagle.delay", Differs, &["not surely at 1, 9, 37, 100"]);
+}
+
+#[test]
+fn nagle_and_the_packets() {
+    let rows = |nine, thirty_seven| {
+        nagle("packets.core", &[("9", nine), ("37", thirty_seven), ("50", 1.0)], &[("9", 21.0)])
+    };
+    let judged =
+        verdict(&rows(21.0, 13.0), "aaa.nagle.segments", Reproduced, &["38.1 %", "published are 38 %"]);
+    assert_eq!(judged.published, Value::Named(vec![("nodes_9".into(), 21.0), ("nodes_37".into(), 13.0)]));
+    verdict(&rows(21.0, 16.0), "aaa.nagle.segments", Partly, &["23.1 % above the published 13"]);
+    verdict(&rows(21.0, 20.0), "aaa.nagle.segments", Differs, &["53.8 % above"]);
+}
+
+fn acks(study: &str, metric: &str, nodes: &[&str], immediate: &[f64], delayed: &[f64]) -> Vec<Row> {
+    let points = |means: &[f64]| nodes.iter().copied().zip(means.iter().copied()).collect::<Vec<_>>();
+    let immediate = line(study, "nodes", ("delack", "immediate ACK"), metric, &points(immediate));
+    let delayed = points(delayed)
+        .into_iter()
+        .flat_map(|(n, mean)| point(study, &[("nodes", n), ("delack", "delayed ACK")], metric, mean, 0.002));
+    [immediate, delayed.collect()].concat()
+}
+
+#[test]
+fn delayed_acknowledgement_and_the_delay() {
+    let rows =
+        |delayed: [f64; 3]| acks("aaa-delack", "delay.mean", &["1", "50", "100"], &[1.0, 1.0, 1.0], &delayed);
+    verdict(&rows([1.0, 1.01, 0.99]), "aaa.delack.delay", Reproduced, &["At all 3 numbers of nodes"]);
+    verdict(&rows([1.0, 1.01, 1.2]), "aaa.delack.delay", Partly, &["at 100 nodes: 20 %", "slower"]);
+    verdict(&rows([0.5, 0.6, 0.7]), "aaa.delack.delay", Differs, &["at 1 nodes: -50 %", "faster"]);
+}
+
+fn packets(delayed: f64) -> Vec<Row> {
+    let of = |value, mean| {
+        line("aaa-packets", "nodes", ("avoidance", value), "packets.core", &[("1", mean), ("9", mean)])
+    };
+    [of("none", 20.0), of("delayed ACK", delayed)].concat()
+}
+
+#[test]
+fn delayed_acknowledgement_and_the_packets_in_each_reading() {
+    let left =
+        ["30 % (", "\"23 % fewer\": 70 % fewer", "204 % above the published 23 %: differs", "\"30 % fewer\""];
+    verdict(&packets(6.0), "aaa.delack.packets", Reproduced, &left);
+    let fewer =
+        ["77 % (", "\"23 % fewer\": 23 % fewer", ": reproduced", "\"30 % fewer\": 23 % fewer", ": partly"];
+    verdict(&packets(15.4), "aaa.delack.packets", Differs, &fewer);
+    verdict(&packets(7.2), "aaa.delack.packets", Partly, &["20 % above the published 30 %"]);
+}
+
+#[test]
+fn delayed_acknowledgement_under_congestion() {
+    let nodes = ["1", "9", "17", "25", "37"];
+    let rows = |delayed: [f64; 5]| acks("aaa-congestion", "delay.mean", &nodes, &[1.0; 5], &delayed);
+    let said = ["up to 17 nodes", "surely faster from 25 on"];
+    let judged = verdict(&rows([1.0, 1.0, 1.0, 0.8, 0.7]), "aaa.congestion.crossover", Reproduced, &said);
+    assert_eq!((judged.low, judged.high), (Some(Value::Number(17.0)), Some(Value::Number(25.0))));
+    verdict(&rows([1.0, 1.0, 1.0, 1.0, 0.7]), "aaa.congestion.crossover", Differs, &["up to 25 nodes"]);
+    let slower =
+        ["not surely faster there", "At 1 of 5 numbers of nodes delayed acknowledgement is surely slower"];
+    verdict(&rows([1.0, 1.0, 1.0, 0.8, 1.2]), "aaa.congestion.crossover", Differs, &slower);
+    verdict(&rows([0.9; 5]), "aaa.congestion.crossover", Differs, &["at every number of nodes, from 1 on"]);
+    let near = acks("aaa-congestion", "delay.mean", &["1", "14", "20"], &[1.0; 3], &[1.0, 1.0, 0.5]);
+    verdict(&near, "aaa.congestion.crossover", Partly, &["up to 14 nodes"]);
+}
+
+#[test]
+fn packets_under_congestion() {
+    let rows = |immediate: [f64; 3], delayed: [f64; 3]| {
+        acks("aaa-congestion", "packets.core", &["1", "17", "50"], &immediate, &delayed)
+    };
+    let flat = rows([20.0, 20.4, 19.8], [15.4, 15.6, 15.2]);
+    verdict(&flat, "aaa.congestion.segments", Reproduced, &["all 3 numbers of nodes within 5 %", "23.3 %"]);
+    let half = rows([20.0, 20.4, 19.8], [30.0, 20.0, 10.0]);
+    verdict(&half, "aaa.congestion.segments", Differs, &["of it and at most 50 % off (at 1 nodes)"]);
+    let less = rows([20.0, 20.4, 19.8], [19.0, 19.0, 19.0]);
+    verdict(&less, "aaa.congestion.segments", Partly, &["below the published 23 %"]);
+}
+
+#[test]
+fn the_average_is_of_the_three_savings() {
+    let nagle = nagle("packets.core", &[("9", 21.0), ("37", 13.0)], &[("9", 21.0)]);
+    let rows = [figure_2(), nagle.clone(), packets(15.4)].concat();
+    let said = [
+        "32.9 %",
+        "37.5 % (delay, streams; published 37.5 %)",
+        "38.1 % (packets, Nagle; 38 %)",
+        "23 % (packets",
+    ];
+    verdict(&rows, "aaa.average", Reproduced, &said);
+    let less = [figure_2(), nagle.clone(), packets(20.0)].concat();
+    verdict(&less, "aaa.average", Partly, &["25.2 %"]);
+    let none = [hol(TCP, &[("5 %", 1.0)]), hol(SCTP, &[("5 %", 1.0)]), nagle, packets(20.0)].concat();
+    verdict(&none, "aaa.average", Differs, &["0 % (delay"]);
+    verdict(&figure_2(), "aaa.average", NotRun, &["aaa-nagle was not run: usher study run aaa-nagle"]);
+}
+
+#[test]
+fn the_causes_left_open() {
+    let of = |study: &str| point(study, &[], "delay.mean", 1.0, 0.0);
+    let both = [of("aaa-many-nas"), of("aaa-recovery")].concat();
+    assert_eq!(verdict(&both, "aaa.surge", Reproduced, &[]).ours, Some(Value::Text("done".into())));
+    verdict(&of("aaa-many-nas"), "aaa.surge", Partly, &["usher study run aaa-recovery"]);
+}
+
+#[test]
+fn the_setting_is_held_against_the_statement() {
+    let stated = Setup { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
+    let judged = |setup: Option<Setup>| {
+        let mut results = Results::new(&figure_2());
+        setup.into_iter().for_each(|s| results.set_up("aaa-hol", s));
+        let judged = evaluate(&results, DEFAULT_VARIANT);
+        (judged[0].verdict, judged[0].ours.clone().unwrap().text(), judged[0].reason.clone())
+    };
+    assert_eq!(judged(Some(stated.clone())).0, Reproduced);
+    assert_eq!(judged(Some(stated.clone())).1, "configured as stated");
+    let wired = judged(Some(Setup { radio: false, ..stated.clone() }));
+    assert_eq!((wired.0, wired.1.as_str()), (Partly, "as stated in 0 of 1 studies"));
+    assert!(wired.2.contains("aaa-hol: the stations' access is wired"), "{}", wired.2);
+    let other = Setup { stations: 200, radio: false, hops: 1, ..stated };
+    assert_eq!(judged(Some(other)).0, Differs);
+    assert!(judged(None).2.contains("not known"));
+}
+
+#[test]
+fn other_settings_are_said() {
+    let mut results = Results::new(&figure_2());
+    results.change("aaa-hol", "workload.arrivals.rate=9 /s");
+    let judged = evaluate(&results, DEFAULT_VARIANT);
+    let best = judged.iter().find(|j| j.id == "aaa.hol.best").unwrap();
+    let said = "This is not at the default parameters: aaa-hol with workload.arrivals.rate=9 /s was run.";
+    assert!(best.reason.ends_with(said), "{}", best.reason);
+}
+
+#[test]
+fn variants_are_judged_apart() {
+    let mut rows = figure_2();
+    assert_eq!(map(&Results::new(&rows)), None);
+    for mut row in figure_2() {
+        let axes: Vec<(String, String)> = row.point.axes().map(|(a, v)| (a.into(), v.into())).collect();
+        let slow = row.point.get("protocol") == Some(TCP);
+        row.point = Point::new(axes.into_iter().chain([("variant".into(), "long RTO".into())]));
+        row.value += if slow { 1.0 } else { 0.0 };
+        rows.push(row);
+    }
+    let results = Results::new(&rows);
+    assert_eq!(results.variants(), ["long RTO"]);
+    assert_eq!(one(&rows, "aaa.hol.gap-5").verdict, Reproduced);
+    let other = evaluate(&results, "long RTO");
+    assert_eq!(other.iter().find(|j| j.id == "aaa.hol.gap-5").unwrap().verdict, Differs);
+    let map = map(&results).unwrap();
+    let table = &map.tables[0];
+    assert_eq!(table.rows.len(), 2);
+    let heads: Vec<&str> = table.columns.iter().map(|c| c.title.as_str()).collect();
+    assert_eq!(heads[..4], ["Choice", "reproduced", "partly", "hol.gap-5"]);
+    assert!(!heads.contains(&"surge") && !heads.contains(&"average"), "{heads:?}");
+    assert_eq!(table.rows[0][3], "0.5 s, ● reproduced".into());
+    assert_eq!(table.rows[1][3], "1.5 s, ○ differs".into());
+    assert!(map.text.contains("the choice \"default\" reproduces all of them"), "{}", map.text);
+}
+
+#[test]
+fn the_list_for_programs_has_seven_keys() {
+    let judged = evaluate_all(&Results::new(&figure_2()), DEFAULT_VARIANT);
+    let text = json(&judged);
+    assert!(text.starts_with("[\n  {\n    \"id\": \"aaa.setup\",\n    \"published\": "), "{text}");
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let keys = BTreeSet::from(["id", "published", "ours", "low", "high", "verdict", "reason"]);
+    let list = read.as_array().unwrap();
+    assert_eq!(list.len(), data::claims().len());
+    for object in list {
+        let object = object.as_object().unwrap();
+        assert_eq!(object.keys().map(String::as_str).collect::<BTreeSet<_>>(), keys);
+    }
+    let gap = &list[1];
+    assert_eq!(
+        (&gap["id"], &gap["published"], &gap["verdict"]),
+        (&"aaa.hol.gap-5".into(), &0.5.into(), &"reproduced".into())
+    );
+    assert!(gap["low"].as_f64() < gap["ours"].as_f64() && gap["ours"].as_f64() < gap["high"].as_f64());
+    let mut reordered = figure_2();
+    reordered.reverse();
+    assert_eq!(
+        json(&evaluate_all(&Results::new(&reordered), DEFAULT_VARIANT)),
+        text,
+        "the rows' order is nothing"
+    );
+}
+
+#[test]
+fn a_report_shows_claims_beside_their_figures() {
+    let judged = evaluate(&Results::new(&figure_2()), DEFAULT_VARIANT);
+    let figure = usher_report::Figure { name: "delay".to_owned(), ..usher_report::Figure::default() };
+    let mut sections = [usher_report::Section { figures: vec![figure], ..usher_report::Section::default() }];
+    let claims = ["aaa.hol.gap-5".to_owned(), "aaa.hol.best".to_owned()];
+    beside(&mut sections, [("delay", &claims[..]), ("packets", &[][..])], &judged);
+    assert_eq!(sections[0].tables[0].rows.len(), 2);
+    let all = section(&judged);
+    assert_eq!(all.tables[0].rows.len(), judged.len());
+    assert!(all.text.contains(" reproduced, "), "{}", all.text);
+}
