@@ -106,6 +106,9 @@ pub(crate) struct Run {
     /// For publication: more values, longer runs, narrower intervals.
     #[arg(long, group = "mode")]
     pub(crate) full: bool,
+    /// Each choice of the study that its source leaves open, in turn, at the points that tell most.
+    #[arg(long, group = "mode")]
+    pub(crate) sensitivity: bool,
     /// The seed, in place of the study's.
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,

@@ -54,9 +54,10 @@ pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
 
 /// Loads all studies and makes their plans: if one is faulty, nothing is run.
 fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
-    let mode = match (run.quick, run.full) {
-        (true, _) => Mode::Quick,
-        (_, true) => Mode::Full,
+    let mode = match run {
+        Run { quick: true, .. } => Mode::Quick,
+        Run { full: true, .. } => Mode::Full,
+        Run { sensitivity: true, .. } => Mode::Sensitivity,
         _ => Mode::Default,
     };
     let mut overrides =

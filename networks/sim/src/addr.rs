@@ -40,6 +40,19 @@ impl HostId {
         }
     }
 
+    /// The host's further address number `path`, for a multihomed host: 100.0.0.0/8 and the /8s above it, or
+    /// fd00:path::/64; number 0 is [`HostId::ip`].
+    pub fn ip_of_path(self, version: IpVersion, path: u8) -> IpAddr {
+        let (n, path) = (self.0 + 1, u32::from(path));
+        match version {
+            _ if path == 0 => self.ip(version),
+            IpVersion::V4 => IpAddr::V4(Ipv4Addr::from_bits((100 + path % 100) << 24 | n)),
+            IpVersion::V6 => {
+                IpAddr::V6(Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(path) << 96 | u128::from(n)))
+            }
+        }
+    }
+
     /// The host that has this address, if any could.
     pub fn of_ip(ip: IpAddr) -> Option<Self> {
         let n = match ip {

@@ -2,7 +2,8 @@
 
 use crate::addr::HostId;
 use crate::packet::Payload;
-use usher_core::{CloseReason, ConnId, Instant, Work};
+use crate::sctp::Message;
+use usher_core::{AssocId, CloseReason, ConnId, Instant, Work};
 
 /// What the simulator delivers to an application.
 #[derive(Clone, Debug)]
@@ -29,6 +30,13 @@ pub enum Delivery {
         /// What happened.
         event: StreamDelivery,
     },
+    /// Something happened on an SCTP association.
+    Message {
+        /// Which of the application's associations.
+        assoc: AssocId,
+        /// What happened.
+        event: MessageDelivery,
+    },
     /// A frame arrived.
     Frame {
         /// By this port of the host (links in the order of their creation).
@@ -54,12 +62,39 @@ pub enum StreamDelivery {
     Closed(CloseReason),
 }
 
+/// What happens on an SCTP association.
+#[derive(Clone, Debug)]
+pub enum MessageDelivery {
+    /// It is up.
+    Up {
+        /// The other side.
+        remote: HostId,
+        /// Its port.
+        remote_port: u16,
+        /// Outbound streams that were negotiated.
+        streams: u16,
+    },
+    /// One whole user message.
+    Data {
+        /// The stream that it came on.
+        stream: u16,
+        /// Its payload protocol identifier.
+        ppid: u32,
+        /// The message.
+        payload: Payload,
+    },
+    /// It is over.
+    Down(CloseReason),
+}
+
 /// What an application asked for while it handled a delivery; done when its CPU time has passed.
 #[derive(Debug)]
 pub(crate) enum Op<R> {
     Datagram { socket: u32, to: HostId, port: u16, payload: Payload },
     Connect { conn: ConnId, to: HostId, port: u16 },
     Write { conn: ConnId, payload: Payload },
+    Associate { assoc: AssocId, to: HostId, port: u16, streams: u16 },
+    Send { assoc: AssocId, message: Message },
     Credit { conn: ConnId, bytes: u32 },
     Shutdown { conn: ConnId },
     Abort { conn: ConnId },
@@ -95,16 +130,25 @@ impl<R> Context<'_, R> {
     pub fn write(&mut self, conn: ConnId, payload: Payload) {
         self.ops.push(Op::Write { conn, payload });
     }
+    /// Opens an SCTP association under an id of the application's choice, which is none of its TCP connections'
+    /// either, asking for so many outbound streams.
+    pub fn associate(&mut self, assoc: AssocId, to: HostId, port: u16, streams: u16) {
+        self.ops.push(Op::Associate { assoc, to, port, streams });
+    }
+    /// Sends a user message on an SCTP association.
+    pub fn send_message(&mut self, assoc: AssocId, message: Message) {
+        self.ops.push(Op::Send { assoc, message });
+    }
     /// Takes this many more bytes of a connection whose reading it governs itself; the first call makes
     /// the application a slow reader, which it is not by default.
     pub fn credit(&mut self, conn: ConnId, bytes: u32) {
         self.ops.push(Op::Credit { conn, bytes });
     }
-    /// Closes a TCP connection in good order.
+    /// Closes a TCP connection or an SCTP association in good order.
     pub fn shutdown(&mut self, conn: ConnId) {
         self.ops.push(Op::Shutdown { conn });
     }
-    /// Resets a TCP connection.
+    /// Resets a TCP connection or aborts an SCTP association.
     pub fn abort(&mut self, conn: ConnId) {
         self.ops.push(Op::Abort { conn });
     }

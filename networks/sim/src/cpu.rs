@@ -90,6 +90,14 @@ impl<R> Cpu<R> {
         }
     }
 
+    /// Forgets what waits and what the work under way was to send.
+    pub(crate) fn fail(&mut self) {
+        self.queue.clear();
+        for (_, ops) in self.jobs.iter_mut().flatten() {
+            ops.clear();
+        }
+    }
+
     /// The job's work is done; its application and outputs.
     pub(crate) fn finish(&mut self, job: u32) -> Option<(u32, Vec<Op<R>>)> {
         let held = self.jobs.get_mut(job as usize)?.take()?;

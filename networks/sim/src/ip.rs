@@ -9,6 +9,7 @@ use usher_core::Writer;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_V6_FRAGMENT: u8 = 44;
+const PROTOCOL_SCTP: u8 = 132;
 /// Bytes of an IPv6 fragment header.
 pub(crate) const V6_FRAGMENT_HEADER: u32 = 8;
 
@@ -94,6 +95,7 @@ pub(crate) fn serialise(
 fn write_ip(version: IpVersion, packet: &Packet, out: &mut Vec<u8>) {
     let (src, dst) = (packet.src, packet.dst);
     let mut fragment = None;
+    let mut path = 0;
     let (protocol, transport) = match &packet.body {
         Body::Udp(d) => (PROTOCOL_UDP, udp_bytes(version, src, dst, d)),
         Body::Fragment(f) => {
@@ -109,22 +111,29 @@ fn write_ip(version: IpVersion, packet: &Packet, out: &mut Vec<u8>) {
             put_checksum(&mut bytes, 16, pseudo, false);
             (PROTOCOL_TCP, bytes)
         }
+        Body::Sctp { src_port, dst_port, path: p, packet } => {
+            let mut bytes = Vec::new();
+            packet.emit(*src_port, *dst_port, &mut bytes);
+            path = *p;
+            (PROTOCOL_SCTP, bytes)
+        }
         Body::Frame(_) => return,
     };
+    let (source, destination) = (src.ip_of_path(version, path), dst.ip_of_path(version, path));
     let mut w = Writer::new(out);
     match version {
         IpVersion::V4 => {
             let start = w.len();
             let flags = match fragment {
-                // Only TCP asks not to be fragmented, as stacks with path MTU discovery do.
-                None => u16::from(protocol == PROTOCOL_TCP) << 14,
+                // TCP and SCTP ask not to be fragmented, as stacks with path MTU discovery do.
+                None => u16::from(protocol != PROTOCOL_UDP) << 14,
                 Some((_, offset, more)) => u16::from(more) << 13 | (offset / 8) as u16,
             };
             let ident = fragment.map_or(packet.ident, |(id, ..)| id as u16);
             w.u8(0x45).u8(0).u16(packet.len as u16).u16(ident).u16(flags);
             w.u8(64).u8(protocol).u16(0);
-            put_address(&mut w, src.ip(version));
-            put_address(&mut w, dst.ip(version));
+            put_address(&mut w, source);
+            put_address(&mut w, destination);
             let checksum = fold(sum(&w.written()[start..], 0));
             w.patch(start + 10, &checksum.to_be_bytes());
         }
@@ -132,8 +141,8 @@ fn write_ip(version: IpVersion, packet: &Packet, out: &mut Vec<u8>) {
             let next = if fragment.is_some() { PROTOCOL_V6_FRAGMENT } else { protocol };
             let payload_len = packet.len - version.header_len();
             w.u32(6 << 28).u16(payload_len as u16).u8(next).u8(64);
-            put_address(&mut w, src.ip(version));
-            put_address(&mut w, dst.ip(version));
+            put_address(&mut w, source);
+            put_address(&mut w, destination);
             if let Some((id, offset, more)) = fragment {
                 w.u8(protocol).u8(0).u16(offset as u16 | u16::from(more)).u32(id);
             }

@@ -21,10 +21,10 @@ mod reassembly;
 mod simulation;
 
 pub use addr::{HostId, IpVersion, MAX_HOSTS};
-pub use app::{Application, Context, Delivery, Observer, StreamDelivery};
+pub use app::{Application, Context, Delivery, MessageDelivery, Observer, StreamDelivery};
 pub use capture::Tap;
 pub use cpu::{CpuConfig, CpuStats};
 pub use link::{Framing, LinkConfig, LinkId, LinkStats};
 pub use packet::{DISCARD_PORT, Payload, UDP_HEADER};
 pub use queue::EventQueue;
-pub use simulation::{Builder, HostStats, SimError, Simulation, TcpTotals};
+pub use simulation::{Builder, HostStats, SctpTotals, SimError, Simulation, TcpTotals, Transports};

@@ -1,6 +1,7 @@
 //! Packets as the simulator's inner loop moves them: a few words each, by value.
 
 use crate::addr::{HostId, IpVersion};
+use crate::sctp;
 use crate::tcp::Segment;
 use std::sync::Arc;
 use usher_core::Instant;
@@ -81,6 +82,17 @@ pub(crate) enum Body {
         from_conn: u32,
         /// The segment.
         segment: Segment,
+    },
+    /// SCTP.
+    Sctp {
+        /// Source port.
+        src_port: u16,
+        /// Destination port.
+        dst_port: u16,
+        /// Which pair of addresses of a multihomed association it goes between; 0 is the first.
+        path: u8,
+        /// The packet.
+        packet: sctp::Packet,
     },
     /// A link-layer frame (Ethernet II without FCS) that is not forwarded.
     Frame(Payload),

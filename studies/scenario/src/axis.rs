@@ -58,8 +58,17 @@ pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
             (false, true) if axis.values.is_empty() => fault("set", format!("axis \"{name}\" lacks values")),
             _ => {}
         }
-        let lists =
-            [("values", Some(&axis.values)), ("quick", axis.quick.as_ref()), ("full", axis.full.as_ref())];
+        if let Some(relax) = &axis.relax
+            && number(&relax.from, unit(axis).as_deref()).is_none()
+        {
+            fault("relax", format!("axis \"{name}\" has no order: {} is no number", text(&relax.from)));
+        }
+        let lists = [
+            ("values", Some(&axis.values)),
+            ("quick", axis.quick.as_ref()),
+            ("full", axis.full.as_ref()),
+            ("sensitivity", axis.sensitivity.as_ref()),
+        ];
         for (key, values) in lists {
             let Some(values) = values else { continue };
             if key != "values" && values.is_empty() {
@@ -92,8 +101,20 @@ pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
             }
         }
     }
+    choices(file, &mut findings);
     figures(file, &mut findings);
     findings
+}
+
+fn choices(file: &StudyFile, findings: &mut Vec<Finding>) {
+    for (i, name) in repeated(file.choices.iter().map(|c| c.name.as_str())) {
+        findings.push((keys!["choices", i, "name"], format!("there is another choice \"{name}\"")));
+    }
+    for (i, choice) in file.choices.iter().enumerate() {
+        if choice.cases.is_empty() {
+            findings.push((keys!["choices", i, "cases"], format!("choice \"{}\" lacks cases", choice.name)));
+        }
+    }
 }
 
 fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {

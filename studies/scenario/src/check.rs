@@ -4,8 +4,8 @@
 use crate::fault::hint;
 use crate::metrics;
 use crate::model::{
-    Arrivals, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss, RadiusRetransmission, Repeats,
-    Scenario, TimeLaw, WORK, Workload,
+    Arrivals, Connections, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss, RadiusRetransmission,
+    Repeats, Scenario, TimeLaw, WORK, Workload,
 };
 use crate::units::{Bound, Queue, Time};
 use std::collections::BTreeMap;
@@ -31,6 +31,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Finding> {
     check.transport();
     check.workload();
     check.background();
+    check.outages();
     check.findings
 }
 
@@ -214,6 +215,58 @@ impl Check<'_> {
             at("receive_buffer"),
             format!("{buffer} B is not between 1 B and 1 GiB"),
         );
+        self.sctp();
+    }
+
+    fn sctp(&mut self) {
+        let sctp = &self.scenario.transport.sctp;
+        let at = |key: &str| keys!["transport", "sctp", key];
+        for (time, key) in
+            [(sctp.rto_initial, "rto_initial"), (sctp.rto_min, "rto_min"), (sctp.reconnect, "reconnect")]
+        {
+            self.positive(time, at(key));
+        }
+        let (min, max) = (sctp.rto_min.get(), sctp.rto_max.get());
+        self.require(min <= max, at("rto_min"), format!("{min} is above rto_max, {max}"));
+        if let Some(packet) = sctp.packet {
+            let bytes = packet.bytes();
+            self.require(
+                (512..=65_495).contains(&bytes),
+                at("packet"),
+                format!("{bytes} B is not between 512 B and 65495 B"),
+            );
+        }
+        let buffer = sctp.receive_buffer.bytes();
+        self.require(
+            (1500..=1 << 30).contains(&buffer),
+            at("receive_buffer"),
+            format!("{buffer} B is not between RFC 9260's 1500 B and 1 GiB"),
+        );
+        for (time, key) in [(sctp.sack_delay, "sack_delay"), (sctp.heartbeat, "heartbeat")] {
+            if let Some(time) = time.get() {
+                self.positive(time, at(key));
+            }
+        }
+        if let Some(delay) = sctp.sack_delay.get() {
+            let delay = delay.get();
+            self.require(
+                delay.as_millis() <= 500,
+                at("sack_delay"),
+                format!("{delay} is above the 500 ms that RFC 9260 allows"),
+            );
+        }
+    }
+
+    fn outages(&mut self) {
+        for (i, outage) in self.scenario.outages.iter().enumerate() {
+            self.host(&outage.host, keys!["outages", i, "host"]);
+            let (from, until) = (outage.from.get(), outage.until.get());
+            self.require(
+                from < until,
+                keys!["outages", i, "until"],
+                format!("{until} is not after from, {from}"),
+            );
+        }
     }
 
     fn workload(&mut self) {
@@ -297,6 +350,22 @@ impl Check<'_> {
             format!("{watchdog} is less than RFC 3539's 6 s"),
         );
         self.positive(eap.diameter.timeout, keys!["workload", "diameter", "timeout"]);
+        let streams = eap.diameter.streams.get();
+        self.require(
+            streams <= 65_535,
+            keys!["workload", "diameter", "streams"],
+            format!("{streams} streams, and an SCTP association has at most 65535"),
+        );
+        if let Connections::Shared(n) = eap.diameter.connections {
+            self.require(
+                n.get() <= 1000,
+                keys!["workload", "diameter", "connections"],
+                format!("{} connections of one NAS; at most 1000 are supported", n.get()),
+            );
+        }
+        if let Some(time) = eap.retry.get() {
+            self.positive(time, at("retry"));
+        }
     }
 
     fn dialogue(&mut self, dialogue: &Dialogue) {

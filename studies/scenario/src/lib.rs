@@ -23,7 +23,7 @@ pub mod units;
 pub use fault::{Fault, Faults};
 pub use model::{Scenario, StudyFile};
 pub use ordered::Ordered;
-pub use plan::{Mode, Overrides, Plan, PlannedAxis, Point, Setting};
+pub use plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT};
 pub use schema::json_schema;
 pub use study::{LoadError, MAX_POINTS, Study};
 pub use template::template;

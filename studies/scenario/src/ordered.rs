@@ -27,6 +27,13 @@ impl<T> Ordered<T> {
     pub fn position(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|(n, _)| n == name)
     }
+    /// Adds one, or changes the one of this name.
+    pub fn insert(&mut self, name: String, value: T) {
+        match self.0.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -13,15 +13,21 @@ pub enum Mode {
     Default,
     /// For publication: `[full]` and the axes' full values.
     Full,
+    /// Every choice of the study in turn: `[sensitivity]` and the axes' sensitivity values.
+    Sensitivity,
 }
 
 impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Quick, Self::Default, Self::Full, Self::Sensitivity];
+
     /// Its name, which is also its table's in a study file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
             Self::Default => "default",
             Self::Full => "full",
+            Self::Sensitivity => "sensitivity",
         }
     }
 }
@@ -54,6 +60,12 @@ impl Overrides {
         }
     }
 }
+
+/// The axis that a plan of [`Mode::Sensitivity`] has beside the file's, and its value with every choice at its
+/// default.
+pub const VARIANT: &str = "variant";
+/// See [`VARIANT`].
+pub const DEFAULT: &str = "default";
 
 /// Every run of a study.
 #[derive(Clone, PartialEq, Debug)]

@@ -6,7 +6,7 @@ use crate::de;
 use crate::fault::{Collector, Faults, Span, hint};
 use crate::founding;
 use crate::model::{Axis, Scenario, StudyFile, Value};
-use crate::plan::{Mode, Overrides, Plan, PlannedAxis, Point, Setting, key};
+use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
 use crate::tree::{self, Node};
 use crate::units::{Count, Quantity};
 use sha2::{Digest, Sha256};
@@ -119,7 +119,7 @@ impl Study {
 
     /// Puts each value of each axis into the file alone, to see whether it fits its setting.
     fn check_each(&self, faults: &mut Collector<'_>) {
-        for mode in [Mode::Default, Mode::Quick, Mode::Full] {
+        for mode in Mode::ALL {
             let Some(base) = self.base(mode, &Overrides::default(), faults) else { continue };
             for axis in 0..self.file.axes.len() {
                 for choice in self.choices(axis, mode, None, faults) {
@@ -174,7 +174,7 @@ impl Study {
     /// Everything that is wrong with any point.
     pub fn check(&self) -> Result<(), Faults> {
         let mut faults = Collector::new(&self.origin, &self.text);
-        for mode in [Mode::Default, Mode::Quick, Mode::Full] {
+        for mode in Mode::ALL {
             self.make_plan(mode, &Overrides::default(), &mut faults);
         }
         faults.finish(Some(()))
@@ -198,8 +198,10 @@ impl Study {
         let axes = &self.file.axes;
         let choices: Vec<Vec<Choice>> =
             (0..axes.len()).map(|i| self.choices(i, mode, values_of(overrides, &axes[i]), faults)).collect();
-        let count =
-            choices.iter().try_fold(1usize, |n, c| n.checked_mul(c.len()).filter(|&n| n <= MAX_POINTS));
+        let variants = self.variants(mode);
+        let count = choices
+            .iter()
+            .try_fold(variants.len(), |n, c| n.checked_mul(c.len()).filter(|&n| n <= MAX_POINTS));
         let Some(count) = count else {
             faults.add(
                 base.place(&[tree::Step::Key("axes".to_owned())]),
@@ -219,6 +221,9 @@ impl Study {
                 chosen.push(&choices[rest % choices.len()]);
                 rest /= choices.len();
             }
+            if mode == Mode::Sensitivity {
+                chosen.push(&variants[rest]);
+            }
             chosen.reverse();
             points.extend(self.point(index, &base, &chosen, overrides, faults));
         }
@@ -228,12 +233,22 @@ impl Study {
             unit: axis::unit(axis),
             values: choices.iter().map(|c| c.setting.clone()).collect(),
         });
+        let mut planned: Vec<PlannedAxis> = planned.collect();
+        let mut figures = self.file.figures.clone();
+        if mode == Mode::Sensitivity {
+            let values = variants.iter().map(|v| v.setting.clone()).collect();
+            let (name, label) = (VARIANT.to_owned(), "Choice".to_owned());
+            planned.insert(0, PlannedAxis { name, label, unit: None, values });
+            for figure in &mut figures {
+                figure.filter.insert(VARIANT.to_owned(), Value::Text(DEFAULT.to_owned()));
+            }
+        }
         Some(Plan {
             study: self.name.clone(),
             mode,
-            axes: planned.collect(),
+            axes: planned,
             points,
-            figures: self.file.figures.clone(),
+            figures,
             hash: self.hash(mode, overrides),
         })
     }
@@ -257,6 +272,18 @@ impl Study {
         for (path, message) in check::scenario(&scenario) {
             report(&tree, path, message, faults);
         }
+        for (axis, choice) in
+            self.file.axes.iter().zip(chosen.iter().skip(chosen.len() - self.file.axes.len()))
+        {
+            let Some(relax) = &axis.relax else { continue };
+            let from = axis::number(&relax.from, axis::unit(axis).as_deref());
+            if choice.setting.number.zip(from).is_some_and(|(at, from)| at >= from) {
+                let precision = &mut scenario.run.replications.precision;
+                if *precision < relax.precision {
+                    *precision = relax.precision;
+                }
+            }
+        }
         if let Some(n) = overrides.replications {
             scenario.run.replications.min = Count::of(n);
             scenario.run.replications.max = Count::of(n);
@@ -266,8 +293,8 @@ impl Study {
         }
         let settings: Vec<Setting> = chosen.iter().map(|c| c.setting.clone()).collect();
         let mut seed = Seed::new(scenario.run.seed);
-        for (axis, setting) in self.file.axes.iter().zip(&settings).filter(|(a, _)| !a.common_random_numbers)
-        {
+        let by_axis = settings.iter().skip(settings.len() - self.file.axes.len());
+        for (axis, setting) in self.file.axes.iter().zip(by_axis).filter(|(a, _)| !a.common_random_numbers) {
             seed = seed.derive(&format!("{}={}", axis.name, setting.text), 0);
         }
         Some(Point { index, key: key(&settings), settings, scenario, seed })
@@ -333,6 +360,7 @@ impl Study {
             Mode::Default => None,
             Mode::Quick => axis.quick.as_ref(),
             Mode::Full => axis.full.as_ref(),
+            Mode::Sensitivity => axis.sensitivity.as_ref(),
         };
         // Where each value stands in the file, if it does.
         let place = |list: &str, i: usize| {
@@ -373,6 +401,23 @@ impl Study {
         choices
     }
 
+    /// The default of all choices and every other value of each, for [`Mode::Sensitivity`]; for other modes the
+    /// default alone.
+    fn variants(&self, mode: Mode) -> Vec<Choice> {
+        let setting = |text| Setting { axis: VARIANT.to_owned(), text, number: None };
+        let mut variants = vec![Choice { setting: setting(DEFAULT.to_owned()), puts: Vec::new() }];
+        if mode != Mode::Sensitivity {
+            return variants;
+        }
+        for (i, choice) in self.file.choices.iter().enumerate() {
+            for case in choice.cases.names() {
+                let puts = self.entries(&check::keys!["choices", i, "cases", case]);
+                variants.push(Choice { setting: setting(format!("{}: {case}", choice.name)), puts });
+            }
+        }
+        variants
+    }
+
     fn value_puts(&self, axis: usize, value: &Value, span: &Span) -> Vec<Put> {
         let puts = self.file.axes[axis].set.0.iter().enumerate().map(|(i, path)| {
             let keys = check::keys!["axes", axis, "set", i];
@@ -383,8 +428,12 @@ impl Study {
     }
 
     fn case_puts(&self, axis: usize, case: &str) -> Vec<Put> {
-        let keys = check::keys!["axes", axis, "cases", case];
-        let node = self.tree.steps(&keys).iter().try_fold(&self.tree, |node, step| node.child(step));
+        self.entries(&check::keys!["axes", axis, "cases", case])
+    }
+
+    /// The settings that a table of paths and values gives.
+    fn entries(&self, keys: &[String]) -> Vec<Put> {
+        let node = self.tree.steps(keys).iter().try_fold(&self.tree, |node, step| node.child(step));
         let entries = node.map(Node::entries).unwrap_or_default();
         entries.iter().map(|e| put(e.key.clone(), &e.node, Some(&e.key_span))).collect()
     }
@@ -449,7 +498,7 @@ fn bare(text: &str) -> Value {
 /// The values of `--set axis=…`, cut at commas, except within a value of the file that has one.
 fn given_values(axis: &Axis, given: &str, unit: Option<&str>) -> Vec<Value> {
     let written: Vec<Value> = match axis.cases.is_empty() {
-        true => [Some(&axis.values), axis.quick.as_ref(), axis.full.as_ref()]
+        true => [Some(&axis.values), axis.quick.as_ref(), axis.full.as_ref(), axis.sensitivity.as_ref()]
             .into_iter()
             .flatten()
             .flatten()

@@ -160,3 +160,31 @@ fn a_plan_beyond_all_measure_is_refused() {
     let faults = study.plan(Mode::Default, &Overrides::default()).unwrap_err();
     assert!(faults.to_string().ends_with("more than 100000 points"), "{faults}");
 }
+
+#[test]
+fn sensitivity_takes_each_choice_in_turn_and_relaxes_where_the_axis_says() {
+    let text = template().replace(
+        "[[axes]]\nname = \"loss\"",
+        "[sensitivity]\nduration = \"30 s\"\n\n[[choices]]\nname = \"delay\"\ndefault = \"as the template\"\n\
+         [choices.cases]\n\"none\" = { \"links.core.delay\" = \"0 ms\" }\n\"long\" = { \"links.core.delay\" = \"100 ms\" }\n\n\
+         [[axes]]\nsensitivity = [\"5 %\"]\nrelax = { from = \"5 %\", precision = \"50 %\" }\nname = \"loss\"",
+    );
+    let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|e| panic!("{e}"));
+    let plan = study.plan(Mode::Sensitivity, &Overrides::default()).unwrap_or_else(|e| panic!("{e}"));
+    let variants: Vec<&str> =
+        plan.points.iter().map(|p| p.setting("variant").unwrap().text.as_str()).collect();
+    let expected = [["default"; 2], ["delay: none"; 2], ["delay: long"; 2]].concat();
+    assert_eq!(variants, expected);
+    let delays = plan.points.iter().map(|p| {
+        assert_eq!(p.scenario.run.duration.get().as_secs(), 30);
+        assert_eq!(p.scenario.run.replications.precision.get(), 0.5);
+        p.scenario.links.get("core").unwrap().channel(Direction::Up).delay.as_millis()
+    });
+    assert_eq!(delays.skip(2).collect::<Vec<_>>(), [0, 0, 100, 100]);
+    // The same chance for all: what differs is due to the choice.
+    assert!(plan.points.iter().all(|p| p.seed(3) == plan.points[0].seed(3)));
+    // Other modes know nothing of it, and a precision below the axis's bound stays.
+    let plain = study.plan(Mode::Default, &Overrides::default()).unwrap();
+    assert!(plain.points.iter().all(|p| p.setting("variant").is_none()));
+    assert!(plain.points[0].scenario.run.replications.precision.get() < 0.5);
+}

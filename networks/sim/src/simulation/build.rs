@@ -1,6 +1,8 @@
 //! Putting a simulation together.
 
-use super::{AppSlot, Host, HostStats, Route, Simulation, TcpTotals, udp_key};
+use super::message::Associations;
+use super::outage::Outage;
+use super::{AppSlot, Host, HostStats, Route, Simulation, TcpTotals, Transports, udp_key};
 use crate::addr::{HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
 use crate::capture::Tap;
@@ -8,7 +10,6 @@ use crate::cpu::{Cpu, CpuConfig};
 use crate::link::{Direction, LinkConfig, LinkId};
 use crate::packet::Pool;
 use crate::queue::EventQueue;
-use crate::tcp;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -42,7 +43,9 @@ pub struct Builder<A: Application> {
     apps: Vec<AppSlot<A>>,
     udp_ports: HashMap<u64, (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
-    default_tcp: Arc<tcp::Config>,
+    transports: Arc<Transports>,
+    sctp_listeners: HashMap<(HostId, u16), u32>,
+    outages: Vec<Outage>,
     channels: Vec<Arc<ChannelConfig>>,
 }
 
@@ -57,7 +60,9 @@ impl<A: Application> Builder<A> {
             apps: Vec::new(),
             udp_ports: HashMap::with_hasher(HashState::with_seed(0)),
             listeners: HashMap::with_hasher(HashState::with_seed(0)),
-            default_tcp: Arc::new(tcp::Config::default()),
+            transports: Arc::default(),
+            sctp_listeners: HashMap::with_hasher(HashState::with_seed(0)),
+            outages: Vec::new(),
             channels: Vec::new(),
         }
     }
@@ -73,11 +78,13 @@ impl<A: Application> Builder<A> {
         }
         self.hosts.push(Host {
             ports: Vec::new(),
+            paths: Vec::new(),
             route: Route::None,
             ident: 0,
             next_port: 49_152,
             frames_to: None,
             cpu: cpu.map(|c| Box::new(Cpu::new(c))),
+            down: false,
         });
         Ok(HostId(id))
     }
@@ -108,12 +115,12 @@ impl<A: Application> Builder<A> {
         }
     }
 
-    /// Puts an application on a host, with the TCP configuration of its connections.
-    pub fn app(&mut self, host: HostId, app: A, tcp: Option<Arc<tcp::Config>>) -> u32 {
+    /// Puts an application on a host, with the settings of its connections and associations.
+    pub fn app(&mut self, host: HostId, app: A, transports: Option<Arc<Transports>>) -> u32 {
         self.apps.push(AppSlot {
             app,
             host,
-            tcp: tcp.unwrap_or_else(|| self.default_tcp.clone()),
+            transports: transports.unwrap_or_else(|| self.transports.clone()),
             queues: self.hosts[host.0 as usize].cpu.is_some(),
             read_rate: None,
             sockets: Vec::new(),
@@ -154,6 +161,28 @@ impl<A: Application> Builder<A> {
         }
     }
 
+    /// Lets an application accept SCTP associations on a port of its host.
+    ///
+    /// # Errors
+    /// [`SimError::PortTaken`].
+    pub fn listen_sctp(&mut self, app: u32, port: u16) -> Result<(), SimError> {
+        let host = self.apps[app as usize].host;
+        match self.sctp_listeners.insert((host, port), app) {
+            None => Ok(()),
+            Some(_) => Err(SimError::PortTaken { host: host.0, port }),
+        }
+    }
+
+    /// Makes a host multihomed for SCTP: its path k leaves it by the k-th of these links, whatever its routes
+    /// say, with an address of its own. An association between two multihomed hosts has as many paths as the
+    /// host with fewer; path 0 is the primary at first. Links that do not end at the host are left out.
+    pub fn multihome(&mut self, host: HostId, links: &[LinkId]) {
+        let ports = &self.hosts[host.0 as usize].ports;
+        let out = |l: &LinkId| [l.0 * 2, l.0 * 2 + 1].into_iter().find(|d| ports.contains(d));
+        let paths = links.iter().filter_map(out).collect();
+        self.hosts[host.0 as usize].paths = paths;
+    }
+
     /// Makes an application a slow reader of its connections, at this many bytes per second each.
     pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64) {
         self.apps[app as usize].read_rate = NonZeroU64::new(bytes_per_second.max(1));
@@ -163,6 +192,13 @@ impl<A: Application> Builder<A> {
     pub fn take_frames(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
         self.hosts[host.0 as usize].frames_to = Some(app);
+    }
+
+    /// Lets a host fail and come back, as by a loss of power: meanwhile it neither sends nor receives nor
+    /// forwards, its connections and what its processor had to do are gone without a word to anybody, and
+    /// when it is back its applications get a [`Delivery::Start`](crate::Delivery::Start) again.
+    pub fn outage(&mut self, host: HostId, from: Instant, until: Instant) {
+        self.outages.push(Outage { host, from, until: until.max(from) });
     }
 
     /// Captures a link at the port of its first host (`first`) or its second: what leaves there is seen
@@ -210,6 +246,7 @@ impl<A: Application> Builder<A> {
     /// The finished simulation, at time zero.
     pub fn build<O>(mut self, observer: O, tap: Option<Box<dyn Tap>>) -> Simulation<A, O> {
         self.routes();
+        let sctp = Associations::new(self.seed, self.sctp_listeners);
         Simulation {
             version: self.version,
             now: Instant::ZERO,
@@ -226,10 +263,13 @@ impl<A: Application> Builder<A> {
             free_conns: Vec::new(),
             closed_totals: TcpTotals::default(),
             tuples: HashMap::with_hasher(HashState::with_seed(0)),
+            sctp,
             udp_ports: self.udp_ports,
             listeners: self.listeners,
             reassembly: Default::default(),
             loopback: VecDeque::new(),
+            outages: self.outages,
+            down: 0,
             stats: HostStats::default(),
             packet_hops: 0,
             events: 0,

@@ -1,7 +1,9 @@
 //! The simulation: hosts, links, transports and applications, driven by one event queue.
 
 mod build;
+mod message;
 mod net;
+mod outage;
 mod run;
 mod stream;
 
@@ -15,12 +17,21 @@ use crate::link::{Direction, LinkId, LinkStats};
 use crate::packet::{PacketRef, Pool};
 use crate::queue::EventQueue;
 use crate::reassembly::Reassembly;
-use crate::tcp;
+use crate::{sctp, tcp};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use usher_core::collections::HashMap;
-use usher_core::{ConnId, Instant, Rng, Work};
+use usher_core::{AssocId, ConnId, Instant, Rng, Work};
+
+/// The transport settings of an application's connections and associations.
+#[derive(Clone, Debug, Default)]
+pub struct Transports {
+    /// TCP's.
+    pub tcp: Arc<tcp::Config>,
+    /// SCTP's.
+    pub sctp: Arc<sctp::Config>,
+}
 
 /// What the event queue holds.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +42,16 @@ enum Event {
     App(u32),
     /// A TCP connection's timer, unless it was moved.
     Tcp(u32),
+    /// An SCTP association's timer, unless it was moved.
+    Sctp(u32),
     /// A job of a host's processor is done.
     Cpu(u32),
     /// A slow application has read what it was reading of a connection.
     Read(u32),
     /// A packet from a host to itself.
     Loopback,
+    /// A host fails, or comes back.
+    Outage(u32),
 }
 
 /// How a host finds the next hop.
@@ -54,19 +69,23 @@ enum Route {
 struct Host<R> {
     /// Outgoing directions of its links, in the order of their creation.
     ports: Vec<u32>,
+    /// Of a multihomed host, the outgoing direction by which each of its paths leaves.
+    paths: Vec<u32>,
     route: Route,
     ident: u16,
     next_port: u16,
     /// The application that gets its frames.
     frames_to: Option<u32>,
     cpu: Option<Box<Cpu<R>>>,
+    /// It has failed and is not back.
+    down: bool,
 }
 
 #[derive(Debug)]
 struct AppSlot<A> {
     app: A,
     host: HostId,
-    tcp: Arc<tcp::Config>,
+    transports: Arc<Transports>,
     /// Its host has a processor.
     queues: bool,
     /// Bytes per second that it reads of each connection; `None` reads all at once.
@@ -82,6 +101,8 @@ struct AppSlot<A> {
 }
 
 const NONE: u32 = u32::MAX;
+/// In a [`ConnTable`], from here on the numbers are those of associations.
+const ASSOC: u32 = 1 << 31;
 
 /// A host's UDP port as one word, which hashes faster than two.
 fn udp_key(host: HostId, port: u16) -> u64 {
@@ -124,10 +145,18 @@ impl ConnTable {
 }
 
 impl<A> AppSlot<A> {
+    fn place(&self, id: ConnId) -> u32 {
+        let table = if id.is_incoming() { &self.incoming } else { &self.outgoing };
+        table.get(id.index())
+    }
+    /// Where its TCP connection of this id is.
     #[inline]
     fn conn(&self, id: ConnId) -> Option<u32> {
-        let table = if id.is_incoming() { &self.incoming } else { &self.outgoing };
-        Some(table.get(id.index())).filter(|c| *c != NONE)
+        Some(self.place(id)).filter(|c| *c < ASSOC)
+    }
+    /// Where its SCTP association of this id is.
+    fn assoc(&self, id: ConnId) -> Option<u32> {
+        Some(self.place(id)).filter(|c| (ASSOC..NONE).contains(c)).map(|c| c - ASSOC)
     }
     fn set_conn(&mut self, id: ConnId, to: u32) {
         let table = if id.is_incoming() { &mut self.incoming } else { &mut self.outgoing };
@@ -151,6 +180,17 @@ struct Conn {
     reading: u32,
 }
 
+#[derive(Debug)]
+struct Assoc {
+    sctp: Box<sctp::Association>,
+    app: u32,
+    id: AssocId,
+    key: FourTuple,
+    armed: Instant,
+    /// The application knows of it and has not been told that it is over.
+    attached: bool,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct FourTuple {
     local: HostId,
@@ -168,6 +208,10 @@ usher_core::counters! {
         udp_no_port,
         /// Segments for no connection (answered with a reset, unless they were one).
         tcp_no_connection,
+        /// SCTP packets for no association (answered with an ABORT where RFC 9260 §8.4 says so).
+        sctp_no_association,
+        /// Packets that came to a host that was out of order.
+        host_down,
         /// Packets without a route.
         no_route,
         /// Packets over the MTU that may not be fragmented.
@@ -196,6 +240,21 @@ pub struct TcpTotals {
     pub pure_acks: u64,
 }
 
+/// SCTP figures summed over all associations of a run, open and closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SctpTotals {
+    /// Packets sent.
+    pub packets: u64,
+    /// DATA chunks sent again.
+    pub retransmitted: u64,
+    /// Expiries of T3-rtx.
+    pub timeouts: u64,
+    /// Fast retransmissions.
+    pub fast_retransmits: u64,
+    /// Packets that carry no data, most of them acknowledgements.
+    pub control: u64,
+}
+
 /// A simulation that can run. Made by a [`Builder`].
 #[derive(Debug)]
 pub struct Simulation<A: Application, O> {
@@ -215,10 +274,14 @@ pub struct Simulation<A: Application, O> {
     free_conns: Vec<u32>,
     closed_totals: TcpTotals,
     tuples: HashMap<FourTuple, u32>,
+    sctp: message::Associations,
     udp_ports: HashMap<u64, (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
     reassembly: Reassembly,
     loopback: VecDeque<PacketRef>,
+    outages: Vec<outage::Outage>,
+    /// How many hosts are out of order.
+    down: u32,
     stats: HostStats,
     packet_hops: u64,
     events: u64,
@@ -274,6 +337,10 @@ impl<A: Application, O> Simulation<A, O> {
             totals.add(&c.tcp);
         }
         totals
+    }
+    /// Transport figures over all associations.
+    pub fn sctp_totals(&self) -> SctpTotals {
+        self.sctp.totals()
     }
     /// Ends the capture and gives the tap back.
     pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {

@@ -21,7 +21,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.tap(index, interface, false, packet);
         }
         let under_way = &self.pool[packet];
-        if under_way.damaged {
+        if self.down > 0 && self.hosts[host.0 as usize].down {
+            self.stats.host_down += 1;
+            self.pool.release(packet);
+        } else if under_way.damaged {
             self.stats.damaged += 1;
             self.pool.release(packet);
         } else if under_way.packet.dst != host {
@@ -75,6 +78,16 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         } else {
             self.transmit(direction, packet);
         }
+    }
+
+    /// Sends a packet from a multihomed host by one of its paths.
+    pub(super) fn send_by(&mut self, direction: u32, packet: Packet) {
+        if packet.len > self.directions[direction as usize].mtu {
+            self.stats.too_big += 1;
+            return;
+        }
+        let packet = self.pool.put(packet);
+        self.transmit(direction, packet);
     }
 
     #[inline(always)]
@@ -139,19 +152,25 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             return;
         }
         let packet = self.pool.take(packet);
+        let packet_src = packet.src;
         match packet.body {
-            Body::Udp(datagram) => self.receive_datagram(host, packet.src, datagram),
+            Body::Udp(datagram) => self.receive_datagram(host, packet_src, datagram),
             Body::Fragment(fragment) => {
-                let whole = self.reassembly.insert(self.now, packet.src, host, &fragment);
+                let whole = self.reassembly.insert(self.now, packet_src, host, &fragment);
                 self.stats.reassembly_timeout = self.reassembly.timed_out;
                 if let Some(whole) = whole {
-                    self.receive_datagram(host, packet.src, Datagram::clone(&whole));
+                    self.receive_datagram(host, packet_src, Datagram::clone(&whole));
                 }
             }
             Body::Frame(payload) => {
                 if let Some(app) = self.hosts[host.0 as usize].frames_to {
                     self.deliver(app, Delivery::Frame { port, payload });
                 }
+            }
+            Body::Sctp { src_port, dst_port, path, packet } => {
+                let (remote, local_port, remote_port) = (packet_src, dst_port, src_port);
+                let key = FourTuple { local: host, remote, local_port, remote_port };
+                self.receive_sctp(key, path, packet);
             }
             Body::Tcp { .. } => {}
         }

@@ -11,6 +11,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     pub fn run_until(&mut self, until: Instant) {
         if !self.started {
             self.started = true;
+            self.plan_outages();
             for app in 0..self.apps.len() as u32 {
                 self.deliver(app, Delivery::Start);
             }
@@ -22,8 +23,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 Event::Arrive(direction) => self.arrive(direction),
                 Event::App(app) => self.app_timer(app),
                 Event::Tcp(conn) => self.tcp_timer(conn),
+                Event::Sctp(assoc) => self.sctp_timer(assoc),
                 Event::Read(conn) => self.slow_read(conn),
                 Event::Cpu(job) => self.cpu_done(job),
+                Event::Outage(outage) => self.outage(outage),
                 Event::Loopback => {
                     if let Some(packet) = self.loopback.pop_front() {
                         let host = self.pool[packet].packet.dst;
@@ -140,8 +143,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             Op::Connect { conn, to, port } => self.tcp_connect(app, conn, to, port),
             Op::Write { conn, payload } => self.tcp_write(app, conn, payload),
             Op::Credit { conn, bytes } => self.tcp_credit(app, conn, bytes),
-            Op::Shutdown { conn } => self.tcp_close(app, conn, false),
-            Op::Abort { conn } => self.tcp_close(app, conn, true),
+            Op::Associate { assoc, to, port, streams } => self.sctp_connect(app, assoc, to, port, streams),
+            Op::Send { assoc, message } => self.sctp_send(app, assoc, message),
+            Op::Shutdown { conn } => self.close(app, conn, false),
+            Op::Abort { conn } => self.close(app, conn, true),
             Op::Frame { port, payload } => self.send_frame(app, port, payload),
             Op::Timer(at) => self.set_timer(app, at),
             Op::Report(report) => self.observer.report(self.now, app, report),

@@ -21,7 +21,7 @@ impl TcpTotals {
 impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     pub(super) fn tcp_connect(&mut self, app: u32, id: ConnId, remote: HostId, remote_port: u16) {
         let slot = &self.apps[app as usize];
-        let (local, config) = (slot.host, slot.tcp.clone());
+        let (local, config) = (slot.host, slot.transports.tcp.clone());
         let local_port = self.ephemeral_port(local, |sim, p| {
             !sim.tuples.contains_key(&FourTuple { local, remote, local_port: p, remote_port })
         });
@@ -148,7 +148,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let Body::Tcp { segment, .. } = self.pool.take(packet).body else { return };
         let listener = self.listeners.get(&(key.local, key.local_port)).copied();
         if let Some(app) = listener.filter(|_| segment.flags == Flags::SYN) {
-            let config = self.apps[app as usize].tcp.clone();
+            let config = self.apps[app as usize].transports.tcp.clone();
             let iss = self.rng.next_u64() as u32;
             let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
@@ -230,6 +230,20 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.apps[app as usize].set_conn(id, super::NONE);
         }
         self.free_conns.push(index);
+    }
+
+    /// Forgets the connections of a host that fails; nobody is told.
+    pub(super) fn fail_connections(&mut self, host: HostId) {
+        for index in 0..self.conns.len() as u32 {
+            let conn = &mut self.conns[index as usize];
+            if conn.key.local != host || conn.tcp.is_closed() {
+                continue;
+            }
+            conn.tcp.abort();
+            while conn.tcp.poll_transmit(self.now).is_some() {}
+            while conn.tcp.poll_event().is_some() {}
+            self.forget(index);
+        }
     }
 
     #[inline(always)]

@@ -162,7 +162,7 @@ impl Client {
                     self.answered(ctx, id);
                 }
             }
-            Delivery::Start | Delivery::Frame { .. } => {}
+            Delivery::Start | Delivery::Frame { .. } | Delivery::Message { .. } => {}
         }
         ctx.set_timer(self.next_timer());
     }
@@ -421,7 +421,7 @@ impl Server {
                 let payload = header(id, round, bytes);
                 self.answer(ctx, Answer::Datagram { to: from, port: from_port, payload });
             }
-            Delivery::Start | Delivery::Frame { .. } => {}
+            Delivery::Start | Delivery::Frame { .. } | Delivery::Message { .. } => {}
         }
     }
 

@@ -3,9 +3,11 @@
 use super::Report;
 use std::net::SocketAddr;
 use usher_core::{
-    CloseReason, ConnId, Input, Machine, MessageOp, Path, PortId, SocketId, StreamEvent, StreamOp, Transmit,
+    AssocId, CloseReason, ConnId, Input, Machine, MessageEvent, MessageOp, Path, PortId, SocketId,
+    StreamEvent, StreamOp, Transmit,
 };
-use usher_sim::{Context, Delivery, HostId, IpVersion, Payload, StreamDelivery};
+use usher_sim::sctp::Message;
+use usher_sim::{Context, Delivery, HostId, IpVersion, MessageDelivery, Payload, StreamDelivery};
 
 /// Where a machine lives.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,18 @@ impl Place {
                 };
                 machine.handle(now, Input::Stream { conn: *conn, event });
             }
+            Delivery::Message { assoc, event } => {
+                let event = match event {
+                    MessageDelivery::Up { remote, remote_port, streams } => {
+                        MessageEvent::Up { remote: self.address(*remote, *remote_port), streams: *streams }
+                    }
+                    MessageDelivery::Data { stream, ppid, payload } => {
+                        MessageEvent::Data { stream: *stream, ppid: *ppid, data: payload.as_slice() }
+                    }
+                    MessageDelivery::Down(reason) => MessageEvent::Down(*reason),
+                };
+                machine.handle(now, Input::Message { assoc: *assoc, event });
+            }
             Delivery::Frame { port, payload } => {
                 machine.handle(now, Input::Frame { port: PortId(*port), data: payload.as_slice() });
             }
@@ -78,12 +92,31 @@ impl Place {
             }
             Transmit::Stream { conn, op } => self.stream(ctx, machine, conn, op, buf),
             Transmit::Frame { port } => ctx.send_frame(port.0, Payload::copied(buf)),
-            // No role here speaks over a message-oriented transport: its association is refused.
-            Transmit::Message { assoc, op: MessageOp::Connect { .. } } => {
-                let event = usher_core::MessageEvent::Down(CloseReason::Refused);
-                machine.handle(ctx.now(), Input::Message { assoc, event });
+            Transmit::Message { assoc, op } => self.message(ctx, machine, assoc, op, buf),
+        }
+    }
+
+    fn message<M: Machine>(
+        self,
+        ctx: &mut Context<'_, Report>,
+        machine: &mut M,
+        assoc: AssocId,
+        op: MessageOp,
+        buf: &[u8],
+    ) {
+        match op {
+            MessageOp::Connect { remote, streams } => match HostId::of_ip(remote.ip()) {
+                Some(to) => ctx.associate(assoc, to, remote.port(), streams),
+                None => {
+                    let event = MessageEvent::Down(CloseReason::Refused);
+                    machine.handle(ctx.now(), Input::Message { assoc, event });
+                }
+            },
+            MessageOp::Data { stream, ppid, unordered } => {
+                ctx.send_message(assoc, Message { stream, ppid, unordered, payload: Payload::copied(buf) });
             }
-            Transmit::Message { .. } => {}
+            MessageOp::Shutdown => ctx.shutdown(assoc),
+            MessageOp::Abort => ctx.abort(assoc),
         }
     }
 

@@ -17,7 +17,7 @@ use usher_crypto::tls::KeyLog;
 use usher_scenario::model::{Direction, Scenario, Workload};
 use usher_sim::{
     Application, Builder, Context, DISCARD_PORT, Delivery, HostId, IpVersion, LinkStats, SimError,
-    Simulation, Tap, TcpTotals,
+    Simulation, Tap, Transports,
 };
 
 /// What a role tells the measurement.
@@ -134,15 +134,15 @@ struct Plan<'a> {
     version: IpVersion,
     seed: Seed,
     builder: Builder<Role>,
-    tcp: Arc<usher_sim::tcp::Config>,
+    transports: Arc<Transports>,
     /// Nothing begins from here on.
     end: Instant,
 }
 
 impl Plan<'_> {
-    /// Puts a role on a host, with the study's TCP settings.
+    /// Puts a role on a host, with the study's transport settings.
     fn role(&mut self, host: HostId, role: Role) -> u32 {
-        let app = self.builder.app(host, role, Some(self.tcp.clone()));
+        let app = self.builder.app(host, role, Some(self.transports.clone()));
         if let Some(rate) = self.scenario.transport.tcp.read_rate.get() {
             self.builder.read_slowly(app, rate.bits_per_second() / 8);
         }
@@ -168,8 +168,17 @@ impl World {
         let mtu = scenario.links.iter().map(|(_, l)| l.mtu.bytes() as u32).min().unwrap_or(1500);
         let mut builder = Builder::new(version, seed);
         let topology = Topology::build(scenario, &mut builder)?;
-        let tcp = Arc::new(topology::tcp_config(&scenario.transport.tcp, version, mtu));
-        let mut plan = Plan { scenario, version, seed, builder, tcp, end };
+        let transports = Arc::new(Transports {
+            tcp: Arc::new(topology::tcp_config(&scenario.transport.tcp, version, mtu)),
+            sctp: Arc::new(topology::sctp_config(&scenario.transport.sctp, version, mtu)),
+        });
+        let mut plan = Plan { scenario, version, seed, builder, transports, end };
+        for outage in &scenario.outages {
+            for &host in topology.group(&outage.host)? {
+                let at = |time: usher_scenario::units::Time| Instant::ZERO + time.get();
+                plan.builder.outage(host, at(outage.from), at(outage.until));
+            }
+        }
         let mut interfaces = Vec::new();
         for ((name, links), ethernet) in topology.links.iter().zip(&topology.ethernet) {
             if capture.contains(name) {
@@ -220,7 +229,7 @@ impl World {
         let drained = end + run.drain.get();
         let started = std::time::Instant::now();
         self.sim.run_until(from);
-        let (links_before, tcp_before) = (self.links(), self.sim.tcp_totals());
+        let (links_before, transports_before) = (self.links(), self.transport_totals());
         self.sim.run_until(end);
         let links_at_end = self.links();
         self.sim.observer_mut().drain();
@@ -231,7 +240,7 @@ impl World {
         let peak_rss_bytes = peak_rss_bytes();
 
         let mut metrics = self.sim.observer_mut().metrics();
-        self.tcp_metrics(&mut metrics, tcp_before);
+        self.transport_metrics(&mut metrics, transports_before);
         self.link_metrics(&mut metrics, &links_before, &links_at_end);
         self.cpu_metrics(&mut metrics);
         RunResult {
@@ -248,19 +257,32 @@ impl World {
         }
     }
 
-    fn tcp_metrics(&self, metrics: &mut Vec<(String, f64)>, before: TcpTotals) {
-        let after = self.sim.tcp_totals();
+    /// What TCP and SCTP counted, by the metrics' names.
+    fn transport_totals(&self) -> [(&'static str, u64); 8] {
+        let (tcp, sctp) = (self.sim.tcp_totals(), self.sim.sctp_totals());
+        [
+            ("tcp.segments", tcp.segments),
+            ("tcp.retransmissions", tcp.retransmitted),
+            ("tcp.timeouts", tcp.timeouts),
+            ("tcp.acks", tcp.pure_acks),
+            ("sctp.packets", sctp.packets),
+            ("sctp.retransmissions", sctp.retransmitted),
+            ("sctp.timeouts", sctp.timeouts),
+            ("sctp.control", sctp.control),
+        ]
+    }
+
+    /// The metrics of the transports that were used.
+    fn transport_metrics(&self, metrics: &mut Vec<(String, f64)>, before: [(&'static str, u64); 8]) {
         let completed = self.sim.observer().completed();
-        if after.segments == 0 || completed == 0 {
+        if completed == 0 {
             return;
         }
-        for (name, n) in [
-            ("tcp.segments", after.segments - before.segments),
-            ("tcp.retransmissions", after.retransmitted - before.retransmitted),
-            ("tcp.timeouts", after.timeouts - before.timeouts),
-            ("tcp.acks", after.pure_acks - before.pure_acks),
-        ] {
-            metrics.push((name.to_owned(), n as f64 / completed as f64));
+        let after = self.transport_totals();
+        for (before, after) in before.chunks(4).zip(after.chunks(4)).filter(|(_, after)| after[0].1 > 0) {
+            for ((name, before), (_, after)) in before.iter().zip(after) {
+                metrics.push(((*name).to_owned(), (after - before) as f64 / completed as f64));
+            }
         }
     }
 

@@ -117,6 +117,32 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
     }
 }
 
+/// The simulator's SCTP settings for the study's.
+pub(super) fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> usher_sim::sctp::Config {
+    use usher_sim::sctp::{Config, InitialWindow};
+    let room = mtu.saturating_sub(version.header_len());
+    Config {
+        rto_initial: sctp.rto_initial.get(),
+        rto_min: sctp.rto_min.get(),
+        rto_max: sctp.rto_max.get(),
+        sack_delay: sctp.sack_delay.get().map(|t| t.get()),
+        sack_frequency: sctp.sack_frequency.get(),
+        initial_window: sctp
+            .initial_window
+            .map_or(InitialWindow::Rfc9260, |n| InitialWindow::Packets(n.get())),
+        nagle: sctp.nagle,
+        max_inbound_streams: u16::MAX,
+        max_packet: sctp.packet.map_or(room, |s| s.bytes() as u32),
+        max_burst: sctp.max_burst.get(),
+        max_association_retransmissions: sctp.retransmissions.get(),
+        max_path_retransmissions: sctp.path_retransmissions,
+        max_init_retransmissions: sctp.init_retransmissions.get(),
+        heartbeat_interval: sctp.heartbeat.get().map(|t| t.get()),
+        receive_buffer: sctp.receive_buffer.bytes() as u32,
+        ..Config::default()
+    }
+}
+
 /// The smallest shift with which the 16-bit window can announce the whole buffer (RFC 7323 §2.2).
 fn window_shift(buffer: u64) -> u8 {
     (0..14).find(|shift| buffer >> shift <= 65_535).unwrap_or(14)

@@ -1,6 +1,7 @@
 //! What is varied and what is drawn: `[[axes]]` and `[[figures]]`.
 
 use crate::ordered::Ordered;
+use crate::units::Share;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -31,6 +32,10 @@ pub struct Axis {
     pub quick: Option<Vec<Value>>,
     /// The values (or names of cases) of `--full`; without them, all.
     pub full: Option<Vec<Value>>,
+    /// The values (or names of cases) of `--sensitivity`; without them, all.
+    pub sensitivity: Option<Vec<Value>>,
+    /// From a value on, another precision is enough.
+    pub relax: Option<Relax>,
     /// Points that differ only in this axis share their chance, so that what differs between them is due to
     /// the axis. Off gives each value chance of its own.
     #[serde(default = "super::yes")]
@@ -42,6 +47,32 @@ impl Axis {
     pub fn label(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
     }
+}
+
+/// Where on an axis another precision is enough.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Relax {
+    /// At this value of the axis and those above it.
+    pub from: Value,
+    /// In place of `run.replications.precision`, where it is the larger one.
+    pub precision: Share,
+}
+
+/// A setting that the study's source leaves open, with other values that it might have: `--sensitivity` runs the
+/// study with each of them in place of its default.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Choice {
+    /// A short name.
+    pub name: String,
+    /// What tables call it.
+    pub title: Option<String>,
+    /// The default in words, and why it is the default.
+    #[serde(default)]
+    pub default: String,
+    /// The other values: named bundles of settings by path.
+    pub cases: Ordered<Case>,
 }
 
 /// A named bundle of settings: paths and their values.

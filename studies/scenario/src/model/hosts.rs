@@ -241,6 +241,19 @@ impl Loss {
     }
 }
 
+/// A time in which hosts are out of order, as after a loss of power: they neither send nor receive, and their
+/// connections are gone. When they are back, an AAA server begins anew, with no memory of what was.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Outage {
+    /// The host, or group of hosts.
+    pub host: String,
+    /// Simulated time at which it fails.
+    pub from: Time,
+    /// Simulated time at which it is back.
+    pub until: Time,
+}
+
 /// Traffic that shares the links with what is counted: UDP datagrams one way, unanswered.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

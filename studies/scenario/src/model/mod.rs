@@ -9,13 +9,16 @@ mod run;
 mod transport;
 mod workload;
 
-pub use axes::{Axis, Case, Figure, Paths, Value};
-pub use hosts::{Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, WORK};
+pub use axes::{Axis, Case, Choice, Figure, Paths, Relax, Value};
+pub use hosts::{
+    Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,
+};
 pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
-pub use transport::{Congestion, Tcp, Transport};
+pub use transport::{Congestion, Sctp, Tcp, Transport};
 pub use workload::{
-    Aaa, Arrivals, Connection, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap, EapMethod,
-    EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round, TimeLaw, TlsVersion, Workload,
+    Aaa, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap,
+    EapMethod, EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round, StreamPolicy, TimeLaw,
+    TlsVersion, Workload,
 };
 
 use crate::ordered::Ordered;
@@ -44,6 +47,9 @@ pub struct StudyFile {
     /// What `--full` changes.
     #[serde(default)]
     pub full: ModeSettings,
+    /// What `--sensitivity` changes.
+    #[serde(default)]
+    pub sensitivity: ModeSettings,
     /// The hosts, or groups of like hosts, by name. A host that is no endpoint forwards, as a router does.
     pub hosts: Ordered<Host>,
     /// The links between them, by name.
@@ -57,6 +63,12 @@ pub struct StudyFile {
     /// Traffic that shares the links and is not counted.
     #[serde(default)]
     pub background: Vec<Background>,
+    /// Hosts that fail and come back.
+    #[serde(default)]
+    pub outages: Vec<Outage>,
+    /// Settings that the study's source leaves open, and what else they might be.
+    #[serde(default)]
+    pub choices: Vec<Choice>,
     /// What is varied; the plan is every combination of every axis's values.
     #[serde(default)]
     pub axes: Vec<Axis>,
@@ -83,14 +95,16 @@ pub struct Scenario {
     pub workload: Workload,
     /// Traffic that is not counted.
     pub background: Vec<Background>,
+    /// Hosts that fail and come back.
+    pub outages: Vec<Outage>,
     /// What to record on request.
     pub capture: Capture,
 }
 
 impl From<StudyFile> for Scenario {
     fn from(file: StudyFile) -> Self {
-        let StudyFile { run, hosts, links, transport, workload, background, capture, .. } = file;
-        Self { run, hosts, links, transport, workload, background, capture }
+        let StudyFile { run, hosts, links, transport, workload, background, outages, capture, .. } = file;
+        Self { run, hosts, links, transport, workload, background, outages, capture }
     }
 }
 

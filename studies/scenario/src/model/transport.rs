@@ -10,6 +10,8 @@ use serde::Deserialize;
 pub struct Transport {
     /// TCP (RFC 9293).
     pub tcp: Tcp,
+    /// SCTP (RFC 9260).
+    pub sctp: Sctp,
 }
 
 /// TCP (RFC 9293). The defaults are today's RFCs'.
@@ -87,4 +89,63 @@ pub enum Congestion {
     NewReno,
     /// With selective acknowledgements (RFC 2018, 6675).
     Sack,
+}
+
+/// SCTP (RFC 9260). The defaults are its section 16's.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sctp {
+    /// A sender's delay as Nagle's algorithm has it: a packet that is not full waits while data is
+    /// unacknowledged. RFC 3539 wants none; many stacks have one unless told otherwise.
+    pub nagle: bool,
+    /// How long an acknowledgement may wait; `"off"` acknowledges at once.
+    pub sack_delay: Switch<Time>,
+    /// With delayed acknowledgements, every so many packets are acknowledged at once.
+    pub sack_frequency: Count,
+    /// Retransmission timeout before the first measurement.
+    pub rto_initial: Time,
+    /// Smallest retransmission timeout.
+    pub rto_min: Time,
+    /// Largest retransmission timeout.
+    pub rto_max: Time,
+    /// Retransmissions in a row before the association is given up (Association.Max.Retrans).
+    pub retransmissions: Bound<u32>,
+    /// Retransmissions in a row to one path before it counts as failed (Path.Max.Retrans).
+    pub path_retransmissions: u32,
+    /// Retransmissions of an INIT or COOKIE ECHO before the attempt is given up.
+    pub init_retransmissions: Bound<u32>,
+    /// The congestion window at the start, in packets; without it, RFC 9260's 7.2.1.
+    pub initial_window: Option<Count>,
+    /// At most so many packets leave at one event (Max.Burst).
+    pub max_burst: Bound<u32>,
+    /// How often an idle path is probed.
+    pub heartbeat: Switch<Time>,
+    /// The largest SCTP packet, its header included; without it, what the links' smallest MTU leaves.
+    pub packet: Option<Size>,
+    /// Receive buffer.
+    pub receive_buffer: Size,
+    /// How long after the loss of a persistent association another is opened.
+    pub reconnect: Time,
+}
+
+impl Default for Sctp {
+    fn default() -> Self {
+        Self {
+            nagle: false,
+            sack_delay: Switch::On(Time::millis(200)),
+            sack_frequency: Count::of(2),
+            rto_initial: Time::secs(1),
+            rto_min: Time::secs(1),
+            rto_max: Time::secs(60),
+            retransmissions: Bound::At(10),
+            path_retransmissions: 5,
+            init_retransmissions: Bound::At(8),
+            initial_window: None,
+            max_burst: Bound::At(4),
+            heartbeat: Switch::On(Time::secs(30)),
+            packet: None,
+            receive_buffer: Size::of(65_536),
+            reconnect: Time::secs(1),
+        }
+    }
 }

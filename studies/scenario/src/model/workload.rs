@@ -68,8 +68,15 @@ pub struct Eap {
     /// When a station gives an unfinished authentication up, which then counts as failed.
     #[serde(default = "give_up")]
     pub give_up: Bound<Time>,
+    /// How long after a failure a station tries again, until it is let in or rejected; the delay counts from the
+    /// first try. `"off"` leaves a failure at that.
+    #[serde(default = "off")]
+    pub retry: Switch<Time>,
 }
 
+const fn off() -> Switch<Time> {
+    Switch::Off
+}
 fn realm() -> String {
     "example.org".to_owned()
 }
@@ -233,6 +240,12 @@ impl Default for RadiusRetransmission {
 pub struct Diameter {
     /// What carries it.
     pub transport: DiameterTransport,
+    /// Over SCTP, how many streams are asked for.
+    pub streams: Count,
+    /// Over SCTP, which stream a message takes.
+    pub stream_policy: StreamPolicy,
+    /// Which connections, or associations, a NAS has with its server.
+    pub connections: Connections,
     /// The watchdog's interval Tw, varied by two seconds either way (RFC 3539).
     pub watchdog: Time,
     /// How long a request may go unanswered before it counts as failed.
@@ -241,7 +254,14 @@ pub struct Diameter {
 
 impl Default for Diameter {
     fn default() -> Self {
-        Self { transport: DiameterTransport::Tcp, watchdog: Time::secs(30), timeout: Time::secs(30) }
+        Self {
+            transport: DiameterTransport::Tcp,
+            streams: Count::of(100),
+            stream_policy: StreamPolicy::Session,
+            connections: Connections::Shared(Count::ONE),
+            watchdog: Time::secs(30),
+            timeout: Time::secs(30),
+        }
     }
 }
 
@@ -249,8 +269,36 @@ impl Default for Diameter {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DiameterTransport {
-    /// TCP, a persistent connection opened before the first request.
+    /// TCP.
     Tcp,
+    /// SCTP (RFC 6733, 2.1).
+    Sctp,
+}
+
+/// Which stream of an SCTP association a Diameter message takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StreamPolicy {
+    /// All the same: what is lost holds everything behind it up, as over TCP.
+    One,
+    /// Each session its own, modulo their number: what is lost holds up the sessions of one stream.
+    Session,
+    /// No order between messages (RFC 6733, 2.1.1): what is lost holds nothing else up.
+    Unordered,
+}
+
+/// Which connections a NAS has with its Diameter server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(tag = "kind", transform = crate::schema::with_names, transform = crate::schema::with_literal::<Count>)]
+pub enum Connections {
+    /// So many persistent ones, opened before the first request, written as a plain number; sessions are spread
+    /// over them.
+    #[serde(rename = "literal")]
+    #[schemars(skip)]
+    Shared(Count),
+    /// One of its own for each authentication, opened before its first request and closed after its last answer.
+    PerSession,
 }
 
 /// Clients and a server exchange requests and answers of given sizes. A dialogue is all its rounds, from the

@@ -11,18 +11,19 @@ use super::tls::Tls;
 use super::{Agenda, PASSWORD, SECRET, WRONG_PASSWORD, identity};
 use std::rc::Rc;
 use std::sync::Arc;
-use usher_aaa::{AaaServer, Method, User, UserSource, Users};
+use usher_aaa::{Method, User, UserSource, Users};
 use usher_core::Duration;
 use usher_crypto::tls::KeyLog;
 use usher_diameter::codes::application::EAP;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
+use usher_diameter::stream::StreamPolicy;
 use usher_nas::authenticator::{self, Authenticator};
 use usher_nas::station::{self, Credentials, Station};
 use usher_nas::{AaaConfig, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::auth::Secret;
 use usher_radius::client::{self, Retransmission};
-use usher_scenario::model::{Aaa, Eap, EapMethod, RadiusRetransmission};
+use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, EapMethod, RadiusRetransmission, Scenario};
 use usher_sim::HostId;
 
 /// Diameter over TCP (RFC 6733 §11.4).
@@ -74,6 +75,8 @@ pub(in super::super) fn build(
             identity: identity(index, &eap.realm),
             mac,
             given_up: given_up.clone(),
+            retry: eap.retry.get().map(|t| t.get()),
+            retry_at: None,
             proof: match &tls {
                 None => by_password.clone(),
                 Some(tls) => Rc::new(Proof {
@@ -137,16 +140,22 @@ fn server(
                 node::Config::new(&server_name(index, &eap.realm), &eap.realm, &[Application::auth(EAP)]);
             node.local.addresses = vec![host.ip(plan.version)];
             node.accept_unknown = true;
-            timing(&mut node, eap, plan.scenario.transport.tcp.reconnect.get());
+            // NASs by the hundred, with as many connections each as the study gives them.
+            node.max_peers = usize::MAX;
+            node.accept_policy = policy(eap.diameter.stream_policy);
+            timing(&mut node, eap, reconnect(plan.scenario, eap));
             config.diameter = Some(node);
         }
     }
     let place = Place { host, version: plan.version };
-    let server = AaaServer::new(config, rng).map_err(|e| WorldError::Role(e.to_string()))?;
-    let app = plan.role(host, Role::AaaServer(Box::new(ServerRole::new(place, server))));
+    let server = ServerRole::new(place, config, plan.seed.derive("aaa.server", index))?;
+    let app = plan.role(host, Role::AaaServer(Box::new(server)));
     match eap.aaa {
         Aaa::Radius => plan.builder.bind_udp(app, 0, RADIUS_PORT)?,
-        Aaa::Diameter => plan.builder.listen(app, DIAMETER_PORT)?,
+        Aaa::Diameter => match eap.diameter.transport {
+            DiameterTransport::Tcp => plan.builder.listen(app, DIAMETER_PORT)?,
+            DiameterTransport::Sctp => plan.builder.listen_sctp(app, DIAMETER_PORT)?,
+        },
     }
     Ok(())
 }
@@ -175,7 +184,10 @@ fn authenticator(
             let mut node = node::Config::new(&name, &eap.realm, &[Application::auth(EAP)])
                 .connect_to(&server_name(server as u64, &eap.realm), address);
             node.local.addresses = vec![host.ip(plan.version)];
-            timing(&mut node, eap, plan.scenario.transport.tcp.reconnect.get());
+            for peer in &mut node.peers {
+                peer.transport = transport(&eap.diameter);
+            }
+            timing(&mut node, eap, reconnect(plan.scenario, eap));
             AaaConfig::Diameter(Box::new(DiameterConfig::new(node, eap.realm.clone())))
         }
     };
@@ -193,6 +205,31 @@ fn authenticator(
 
 fn server_name(index: u64, realm: &str) -> String {
     format!("aaa-{index}.{realm}")
+}
+
+fn policy(policy: model::StreamPolicy) -> StreamPolicy {
+    match policy {
+        model::StreamPolicy::One => StreamPolicy::One,
+        model::StreamPolicy::Session => StreamPolicy::BySession,
+        model::StreamPolicy::Unordered => StreamPolicy::Unordered,
+    }
+}
+
+fn transport(diameter: &model::Diameter) -> node::Transport {
+    match diameter.transport {
+        DiameterTransport::Tcp => node::Transport::Stream,
+        DiameterTransport::Sctp => node::Transport::Message {
+            streams: diameter.streams.get().min(u32::from(u16::MAX)) as u16,
+            policy: policy(diameter.stream_policy),
+        },
+    }
+}
+
+fn reconnect(scenario: &Scenario, eap: &Eap) -> Duration {
+    match eap.diameter.transport {
+        DiameterTransport::Tcp => scenario.transport.tcp.reconnect.get(),
+        DiameterTransport::Sctp => scenario.transport.sctp.reconnect.get(),
+    }
 }
 
 fn timing(node: &mut node::Config, eap: &Eap, reconnect: Duration) {

@@ -54,7 +54,12 @@ impl Agenda {
         }
         self.waiting.pop_front()?;
         self.busy = Some(now);
-        Some(!(self.wrong > 0.0 && self.rng.chance(self.wrong)))
+        Some(self.again())
+    }
+
+    /// Whether a try uses the right credentials.
+    fn again(&mut self) -> bool {
+        !(self.wrong > 0.0 && self.rng.chance(self.wrong))
     }
 
     /// The authentication under way has ended; answers when it had begun.

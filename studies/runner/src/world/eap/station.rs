@@ -6,7 +6,7 @@ use super::Agenda;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use usher_core::{Instant, Machine};
+use usher_core::{Duration, Instant, Machine};
 use usher_nas::MacAddress;
 use usher_nas::station::{Command, Credentials, Event, Station};
 use usher_sim::{Context, Delivery};
@@ -30,6 +30,10 @@ pub(super) struct Supplicant {
     pub(super) proof: Rc<Proof>,
     pub(super) mac: MacAddress,
     pub(super) given_up: GivenUp,
+    /// How long after a failure it tries again.
+    pub(super) retry: Option<Duration>,
+    /// When it does so.
+    pub(super) retry_at: Option<Instant>,
 }
 
 impl Supplicant {
@@ -47,8 +51,14 @@ impl Supplicant {
                     },
                 );
             }
-            let Some(right) = self.agenda.begin(ctx.now()) else { return };
-            ctx.report(Report::Begun);
+            let right = if self.retry_at.is_some_and(|at| at <= ctx.now()) {
+                self.retry_at = None;
+                self.agenda.again()
+            } else {
+                let Some(right) = self.agenda.begin(ctx.now()) else { return };
+                ctx.report(Report::Begun);
+                right
+            };
             let credentials = if right { &self.proof.right } else { &self.proof.wrong }.clone();
             let command = Command::Authenticate { identity: self.identity.clone(), credentials };
             if self.station.command(ctx.now(), command).is_err() {
@@ -58,6 +68,10 @@ impl Supplicant {
     }
 
     fn ended(&mut self, ctx: &mut Context<'_, Report>, end: End) {
+        if let (End::Failed, Some(pause)) = (end, self.retry) {
+            self.retry_at = Some(ctx.now() + pause);
+            return;
+        }
         if let Some(began) = self.agenda.end(ctx.now()) {
             ctx.report(Report::Ended { began, end });
         }
@@ -65,7 +79,7 @@ impl Supplicant {
 
     /// When it wants to be woken.
     pub(super) fn next(&mut self) -> Option<Instant> {
-        [self.station.poll_timeout(), self.agenda.next()].into_iter().flatten().min()
+        [self.station.poll_timeout(), self.agenda.next(), self.retry_at].into_iter().flatten().min()
     }
 }
 

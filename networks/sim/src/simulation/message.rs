@@ -1,0 +1,280 @@
+//! SCTP: associations between applications, packets in and out, timers.
+
+use super::{ASSOC, Assoc, Event, FourTuple, SctpTotals, Simulation};
+use crate::addr::HostId;
+use crate::app::{Application, Delivery, MessageDelivery, Observer};
+use crate::packet::{Body, Packet};
+use crate::sctp::{self, Answer, Association, Initial, Message};
+use std::sync::Arc;
+use usher_core::collections::{HashMap, HashState};
+use usher_core::{AssocId, Instant, Rng, Seed};
+
+/// All associations of a simulation.
+#[derive(Debug)]
+pub(super) struct Associations {
+    all: Vec<Assoc>,
+    free: Vec<u32>,
+    closed: SctpTotals,
+    tuples: HashMap<FourTuple, u32>,
+    listeners: HashMap<(HostId, u16), u32>,
+    rng: Rng,
+    /// Keys of the hosts' cookies derive from it.
+    secret: u64,
+}
+
+impl Associations {
+    pub(super) fn new(seed: Seed, listeners: HashMap<(HostId, u16), u32>) -> Self {
+        let mut rng = seed.stream("sctp.initial", 0);
+        Self {
+            all: Vec::new(),
+            free: Vec::new(),
+            closed: SctpTotals::default(),
+            tuples: HashMap::with_hasher(HashState::with_seed(0)),
+            listeners,
+            secret: rng.next_u64(),
+            rng,
+        }
+    }
+
+    pub(super) fn totals(&self) -> SctpTotals {
+        let mut totals = self.closed;
+        for a in self.all.iter().filter(|a| !a.sctp.is_closed()) {
+            totals.add(&a.sctp);
+        }
+        totals
+    }
+
+    fn initial(&mut self, host: HostId) -> Initial {
+        let mut secret = [0; 32];
+        secret[..8].copy_from_slice(&self.secret.to_be_bytes());
+        secret[8..12].copy_from_slice(&host.0.to_be_bytes());
+        Initial { tag: (self.rng.next_u64() as u32).max(1), tsn: self.rng.next_u64() as u32, secret }
+    }
+}
+
+impl SctpTotals {
+    fn add(&mut self, a: &Association) {
+        let s = a.stats();
+        self.packets += u64::from(s.packets_sent);
+        self.retransmitted += u64::from(s.retransmitted_chunks);
+        self.timeouts += u64::from(s.timeouts);
+        self.fast_retransmits += u64::from(s.fast_retransmits);
+        self.control += u64::from(s.control_packets);
+    }
+}
+
+impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+    /// The paths between two hosts.
+    fn paths(&self, key: FourTuple) -> u8 {
+        let paths = |h: HostId| self.hosts[h.0 as usize].paths.len();
+        paths(key.local).min(paths(key.remote)).clamp(1, 255) as u8
+    }
+
+    pub(super) fn sctp_connect(
+        &mut self,
+        app: u32,
+        id: AssocId,
+        remote: HostId,
+        remote_port: u16,
+        streams: u16,
+    ) {
+        let slot = &self.apps[app as usize];
+        let (local, mut config) = (slot.host, slot.transports.sctp.clone());
+        if config.outbound_streams != streams {
+            config = Arc::new(sctp::Config { outbound_streams: streams, ..(*config).clone() });
+        }
+        let local_port = self.ephemeral_port(local, |sim, p| {
+            !sim.sctp.tuples.contains_key(&FourTuple { local, remote, local_port: p, remote_port })
+        });
+        let key = FourTuple { local, remote, local_port, remote_port };
+        let initial = self.sctp.initial(local);
+        let sctp = Association::connect(config, self.now, initial, self.paths(key));
+        self.open_association(Box::new(sctp), app, id, key);
+    }
+
+    fn open_association(&mut self, sctp: Box<Association>, app: u32, id: AssocId, key: FourTuple) {
+        let assoc = Assoc { sctp, app, id, key, armed: Instant::FAR_FUTURE, attached: true };
+        let index = match self.sctp.free.pop() {
+            Some(i) => {
+                self.sctp.all[i as usize] = assoc;
+                i
+            }
+            None => {
+                self.sctp.all.push(assoc);
+                (self.sctp.all.len() - 1) as u32
+            }
+        };
+        self.sctp.tuples.insert(key, index);
+        self.apps[app as usize].set_conn(id, ASSOC + index);
+        self.settle_association(index);
+    }
+
+    pub(super) fn sctp_send(&mut self, app: u32, id: AssocId, message: Message) {
+        let Some(index) = self.apps[app as usize].assoc(id) else {
+            self.stats.stale_operation += 1;
+            return;
+        };
+        if self.sctp.all[index as usize].sctp.send(self.now, message).is_err() {
+            self.stats.stale_operation += 1;
+            return;
+        }
+        self.flush_association(index);
+        self.arm_sctp(index);
+    }
+
+    /// Closes a connection or an association of an application.
+    pub(super) fn close(&mut self, app: u32, id: AssocId, abort: bool) {
+        let Some(index) = self.apps[app as usize].assoc(id) else {
+            self.tcp_close(app, id, abort);
+            return;
+        };
+        let sctp = &mut self.sctp.all[index as usize].sctp;
+        if abort {
+            sctp.abort(self.now);
+        } else {
+            sctp.shutdown(self.now);
+        }
+        self.settle_association(index);
+    }
+
+    pub(super) fn sctp_timer(&mut self, index: u32) {
+        let assoc = &mut self.sctp.all[index as usize];
+        if assoc.armed != self.now {
+            return;
+        }
+        assoc.armed = Instant::FAR_FUTURE;
+        if assoc.sctp.poll_timeout().is_some_and(|at| at <= self.now) {
+            assoc.sctp.handle_timeout(self.now);
+            self.settle_association(index);
+        } else {
+            self.arm_sctp(index);
+        }
+    }
+
+    pub(super) fn receive_sctp(&mut self, key: FourTuple, path: u8, packet: sctp::Packet) {
+        if let Some(&index) = self.sctp.tuples.get(&key) {
+            self.sctp.all[index as usize].sctp.handle_packet(self.now, path, packet);
+            self.settle_association(index);
+            return;
+        }
+        let listener = self.sctp.listeners.get(&(key.local, key.local_port)).copied();
+        let answer = match listener {
+            Some(app) => {
+                let config = self.apps[app as usize].transports.sctp.clone();
+                let initial = self.sctp.initial(key.local);
+                let ports = (key.local_port, key.remote_port);
+                let paths = self.paths(key);
+                sctp::listen(&config, self.now, initial, ports, path, paths, packet)
+            }
+            None => sctp::out_of_the_blue(&packet).map_or(Answer::Discard, Answer::Reply),
+        };
+        match answer {
+            Answer::Accept(sctp) => {
+                if let Some(app) = listener {
+                    let slot = &self.apps[app as usize];
+                    let id = AssocId::incoming(slot.incoming.len);
+                    self.open_association(sctp, app, id, key);
+                }
+            }
+            Answer::Reply(packet) => {
+                self.stats.sctp_no_association += u64::from(listener.is_none());
+                self.send_packet(key, path, packet);
+            }
+            Answer::Discard => self.stats.sctp_no_association += 1,
+        }
+    }
+
+    /// Does everything that an association has become ready for. As with TCP, acknowledgements that are due
+    /// leave before the application hears of the data; delayed ones can ride on its answer.
+    fn settle_association(&mut self, index: u32) {
+        self.flush_association(index);
+        while let Some(event) = self.sctp.all[index as usize].sctp.poll_event() {
+            let assoc = &mut self.sctp.all[index as usize];
+            let (app, id, key) = (assoc.app, assoc.id, assoc.key);
+            let event = match event {
+                sctp::Event::Up { outbound, .. } => {
+                    let (remote, remote_port) = (key.remote, key.remote_port);
+                    MessageDelivery::Up { remote, remote_port, streams: outbound }
+                }
+                sctp::Event::Message(m) => {
+                    MessageDelivery::Data { stream: m.stream, ppid: m.ppid, payload: m.payload }
+                }
+                sctp::Event::Down(reason) => MessageDelivery::Down(reason),
+                sctp::Event::PathDown(_) | sctp::Event::PathUp(_) => continue,
+            };
+            if assoc.attached {
+                if matches!(event, MessageDelivery::Down(_)) {
+                    assoc.attached = false;
+                    self.apps[app as usize].set_conn(id, super::NONE);
+                }
+                self.deliver(app, Delivery::Message { assoc: id, event });
+            }
+        }
+        self.flush_association(index);
+        if self.sctp.all[index as usize].sctp.is_closed() {
+            self.forget_association(index);
+        } else {
+            self.arm_sctp(index);
+        }
+    }
+
+    fn forget_association(&mut self, index: u32) {
+        let assoc = &mut self.sctp.all[index as usize];
+        // The number may have been freed and taken again while the application was handling its events.
+        if !assoc.sctp.is_closed() || self.sctp.tuples.get(&assoc.key) != Some(&index) {
+            return;
+        }
+        self.sctp.closed.add(&assoc.sctp);
+        self.sctp.tuples.remove(&assoc.key);
+        assoc.armed = Instant::FAR_FUTURE;
+        if std::mem::take(&mut assoc.attached) {
+            let (app, id) = (assoc.app, assoc.id);
+            self.apps[app as usize].set_conn(id, super::NONE);
+        }
+        self.sctp.free.push(index);
+    }
+
+    /// Forgets the associations of a host that fails; nobody is told.
+    pub(super) fn fail_associations(&mut self, host: HostId) {
+        for index in 0..self.sctp.all.len() as u32 {
+            let assoc = &mut self.sctp.all[index as usize];
+            if assoc.key.local != host || assoc.sctp.is_closed() {
+                continue;
+            }
+            assoc.sctp.abort(self.now);
+            while assoc.sctp.poll_transmit(self.now).is_some() {}
+            while assoc.sctp.poll_event().is_some() {}
+            self.forget_association(index);
+        }
+    }
+
+    fn flush_association(&mut self, index: u32) {
+        while let Some(out) = self.sctp.all[index as usize].sctp.poll_transmit(self.now) {
+            let key = self.sctp.all[index as usize].key;
+            self.send_packet(key, out.path, out.packet);
+        }
+    }
+
+    fn send_packet(&mut self, key: FourTuple, path: u8, packet: sctp::Packet) {
+        let len = self.version.header_len() + packet.len();
+        let ident = self.next_ident(key.local);
+        let (src_port, dst_port) = (key.local_port, key.remote_port);
+        let by = self.hosts[key.local.0 as usize].paths.get(path as usize).copied();
+        let body = Body::Sctp { src_port, dst_port, path, packet };
+        let packet = Packet { src: key.local, dst: key.remote, len, ident, body };
+        match by {
+            Some(direction) => self.send_by(direction, packet),
+            None => self.send(key.local, packet),
+        }
+    }
+
+    fn arm_sctp(&mut self, index: u32) {
+        let assoc = &mut self.sctp.all[index as usize];
+        if let Some(at) = assoc.sctp.poll_timeout().map(|at| at.max(self.now))
+            && at < assoc.armed
+        {
+            assoc.armed = at;
+            self.queue.push(at, Event::Sctp(index));
+        }
+    }
+}

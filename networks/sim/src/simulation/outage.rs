@@ -1,0 +1,54 @@
+//! Hosts that fail and come back.
+
+use super::{Event, Simulation};
+use crate::addr::HostId;
+use crate::app::{Application, Delivery, Observer};
+use usher_core::Instant;
+
+/// A time in which a host is out of order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outage {
+    pub(super) host: HostId,
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+}
+
+impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+    pub(super) fn plan_outages(&mut self) {
+        for (i, outage) in self.outages.iter().enumerate() {
+            self.queue.push(outage.from, Event::Outage(i as u32));
+        }
+    }
+
+    /// The beginning of an outage, or its end.
+    pub(super) fn outage(&mut self, index: u32) {
+        let Outage { host, until, .. } = self.outages[index as usize];
+        if self.now < until {
+            self.fail(host);
+            self.queue.push(until, Event::Outage(index));
+        } else if std::mem::take(&mut self.hosts[host.0 as usize].down) {
+            self.down -= 1;
+            for app in 0..self.apps.len() as u32 {
+                if self.apps[app as usize].host == host {
+                    self.deliver(app, Delivery::Start);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, host: HostId) {
+        let h = &mut self.hosts[host.0 as usize];
+        if std::mem::replace(&mut h.down, true) {
+            return;
+        }
+        self.down += 1;
+        if let Some(cpu) = &mut h.cpu {
+            cpu.fail();
+        }
+        self.fail_connections(host);
+        self.fail_associations(host);
+        for slot in self.apps.iter_mut().filter(|s| s.host == host) {
+            slot.deadline = Instant::FAR_FUTURE;
+        }
+    }
+}
