@@ -6,7 +6,9 @@
 //! PKM-RSP with any other, except zero, which marks a message that answers nothing. Assumed here, since EAP lets the
 //! base station ask and PKM lets the station ask:
 //! - An EAP request answers the PKM-REQ heard last, be it EAP-Start or the EAP response before it. So does the same
-//!   request when the base station repeats it.
+//!   request when the base station repeats it: if it repeats because the response was lost, that is the PKM-REQ before
+//!   the station's latest. So a station hears what answers its latest PKM-REQ or, within one conversation, the one before.
+//!   EAP knows a repetition when it sees one.
 //! - A base station that has heard nothing yet says zero, and a station's count begins at one and passes zero over.
 //! - An EAP response that repeats the one before is a repetition, and keeps its identifier.
 
@@ -27,8 +29,8 @@ pub enum Unheard {
     /// It came from the wrong side: an echo, or a neighbour of one's own kind.
     #[error("a {0} from this side")]
     WrongSide(Direction),
-    /// It answers another request than the latest.
-    #[error("answers request {0}, not the latest, {1}")]
+    /// It answers an older request than the latest, which is the second number, and the one before.
+    #[error("answers request {0}, where {1} is the latest")]
     Stale(u8, u8),
     /// A message that carries no EAP. What Authenticated-EAP-Transfer carries is protected by a key that nobody here
     /// has, so it is one of them.
@@ -50,7 +52,9 @@ pub enum FromStation<'a> {
 pub struct StationSide {
     /// Of the latest PKM-REQ.
     identifier: u8,
-    /// Its EAP packet, by which a repetition is known; empty after EAP-Start.
+    /// Of the one before, in the same conversation.
+    before: u8,
+    /// The latest's EAP packet, by which a repetition is known; empty after EAP-Start.
     last: Vec<u8>,
 }
 
@@ -58,14 +62,16 @@ impl StationSide {
     /// A station that has said nothing yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { identifier: UNSOLICITED, last: Vec::new() }
+        Self { identifier: UNSOLICITED, before: UNSOLICITED, last: Vec::new() }
     }
     fn advance(&mut self) {
+        self.before = self.identifier;
         self.identifier = self.identifier.checked_add(1).unwrap_or(1);
     }
     /// Appends a new EAP-Start.
     pub fn start(&mut self, out: &mut Vec<u8>) {
         self.advance();
+        self.before = UNSOLICITED;
         self.last.clear();
         self.start_again(out);
     }
@@ -92,7 +98,7 @@ impl StationSide {
         if message.direction() != Direction::Response {
             return Err(Unheard::WrongSide(message.direction()));
         }
-        if ![UNSOLICITED, self.identifier].contains(&message.identifier()) {
+        if ![UNSOLICITED, self.before, self.identifier].contains(&message.identifier()) {
             return Err(Unheard::Stale(message.identifier(), self.identifier));
         }
         carried(&message)
@@ -187,7 +193,13 @@ mod tests {
         base.unwrap(&made(|out| station.start(out))).unwrap();
         let old = made(|out| base.wrap(out, b"who?"));
         station.wrap(&mut Vec::new(), b"me");
-        assert_eq!(station.unwrap(&old), Err(Unheard::Stale(1, 2)));
+        // The base station may have missed that.
+        assert_eq!(station.unwrap(&old), Ok(&b"who?"[..]));
+        station.wrap(&mut Vec::new(), b"my proof");
+        assert_eq!(station.unwrap(&old), Err(Unheard::Stale(1, 3)));
+        station.start(&mut Vec::new());
+        let proof = made(|out| BaseSide { identifier: 3 }.wrap(out, b"prove it"));
+        assert_eq!(station.unwrap(&proof), Err(Unheard::Stale(3, 4)), "another conversation");
         assert_eq!(station.unwrap(&unasked), Ok(&b"who?"[..]));
     }
 

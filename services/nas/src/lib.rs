@@ -1,5 +1,5 @@
 //! Network access servers: the 802.1X authenticator that passes EAP through to RADIUS or Diameter, and
-//! the station that asks it to be let in.
+//! the station that asks it to be let in. EAP travels by EAPOL, or by 802.16's PKMv2 ([`Access`]).
 
 #![cfg_attr(not(test), no_std)]
 
@@ -16,6 +16,6 @@ pub use aaa::{
     PORT_TYPE_WIRELESS_80211, PORT_TYPE_WIRELESS_80216, RadiusConfig,
 };
 pub use authenticator::Authenticator;
-pub use frame::PAE_GROUP;
+pub use frame::{Access, ETHERTYPE_PKM, PAE_GROUP};
 pub use station::Station;
 pub use station_id::{MacAddress, StationId};

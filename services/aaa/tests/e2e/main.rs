@@ -5,6 +5,7 @@ mod diameter;
 mod keyed;
 mod noise;
 mod password;
+mod pkm;
 mod radius_md5;
 mod tls;
 mod world;

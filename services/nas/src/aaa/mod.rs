@@ -48,6 +48,11 @@ impl NasIdentity {
     pub fn ethernet(identifier: &str) -> Self {
         Self { identifier: identifier.into(), address: None, port_type: PORT_TYPE_ETHERNET, framed_mtu: 1400 }
     }
+    /// An 802.16 base station of this name: EAP packets up to 1400 octets.
+    #[must_use]
+    pub fn wimax(identifier: &str) -> Self {
+        Self { port_type: PORT_TYPE_WIRELESS_80216, ..Self::ethernet(identifier) }
+    }
 }
 
 /// Which protocol a NAS asks by, and whom.

@@ -4,7 +4,7 @@ use super::ports::{Ports, Status};
 use super::session::{Session, identity};
 use super::{Command, Config, Counters, EndCause, Event, FailReason};
 use crate::aaa::{AaaClient, Answer, Ask, ConfigError, Facts, Failure};
-use crate::frame;
+use crate::frame::{self, Said, Unheard};
 use crate::station_id::StationId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
 use usher_core::{CommandError, Duration, Input, Instant, Machine, PortId, SecureRng, Transmit, Work};
 use usher_eap::authenticator::{Answer as Verdict, Authenticator as Conversation, End};
-use usher_eap::eapol::PacketType;
+use usher_pkm::eap::BaseSide;
 
 /// How many frame buffers are kept for reuse.
 const SPARE: usize = 32;
@@ -100,6 +100,7 @@ impl Authenticator {
         &mut self,
         now: Instant,
         station: StationId,
+        pkm: BaseSide,
         identity: Option<Vec<u8>>,
     ) -> Result<(), CommandError> {
         match self.ports.get(station) {
@@ -125,11 +126,11 @@ impl Authenticator {
         let session = match identity {
             None => {
                 let eap = Conversation::new(first, policy, patience, now);
-                Session::new(station, Vec::new(), eap)
+                Session::new(station, Vec::new(), pkm, eap)
             }
             Some(name) => {
                 let eap = Conversation::with_identity(&name, first, policy, patience, now);
-                Session::new(station, name, eap)
+                Session::new(station, name, pkm, eap)
             }
         };
         let token = self.sessions.insert(now, session);
@@ -171,8 +172,8 @@ impl Authenticator {
             refused = !session.asking;
         }
         if let Some(packet) = session.eap.poll_transmit() {
-            let station = session.station;
-            send(&mut self.frames, &mut self.spare, &mut self.events, &self.config, station, packet);
+            let to = (session.station, session.pkm);
+            send(&mut self.frames, &mut self.spare, &mut self.events, &self.config, to, packet);
         }
         if self.config.retransmission.is_some() {
             let due = session.eap.poll_timeout();
@@ -191,12 +192,19 @@ impl Authenticator {
         }
     }
 
-    fn hear(&mut self, now: Instant, station: StationId, packet: &[u8]) -> Result<(), CommandError> {
+    fn hear(
+        &mut self,
+        now: Instant,
+        station: StationId,
+        pkm: BaseSide,
+        packet: &[u8],
+    ) -> Result<(), CommandError> {
         let Some(Status::Running(token)) = self.ports.get(station) else {
             self.counters.no_session += 1;
             return Err(CommandError::UnknownToken);
         };
         let Some(session) = self.sessions.get_mut(token) else { return Ok(()) };
+        session.pkm = pkm;
         if session.eap.handle(now, packet) {
             self.sessions.touch(now, token);
             self.pump(now, token);
@@ -320,10 +328,17 @@ impl Authenticator {
     }
 
     fn frame(&mut self, now: Instant, port: PortId, data: &[u8]) {
-        let received = match frame::parse(data) {
+        let received = match self.config.access.hear_station(data) {
             Ok(received) => received,
-            Err(frame::Unheard::NotEapol) => return self.counters.not_for_us += 1,
-            Err(frame::Unheard::Malformed) => return self.counters.malformed += 1,
+            Err(why) => {
+                *match why {
+                    Unheard::NotForUs | Unheard::StalePkm => &mut self.counters.not_for_us,
+                    Unheard::Malformed => &mut self.counters.malformed,
+                    Unheard::UnknownEapol => &mut self.counters.unknown_eapol,
+                    Unheard::UnknownPkm => &mut self.counters.unknown_pkm,
+                } += 1;
+                return;
+            }
         };
         let for_us = received.destination == self.config.mac || received.destination == frame::PAE_GROUP;
         if !for_us || received.source.is_group() {
@@ -332,17 +347,14 @@ impl Authenticator {
         }
         let station = StationId::Frame { port, mac: received.source };
         // What is refused here is counted there.
-        let _ = match received.kind {
-            PacketType::EapPacket => self.hear(now, station, received.body),
-            PacketType::Start => self.begin(now, station, None),
-            PacketType::Logoff => {
+        let (said, pkm) = received.said;
+        let _ = match said {
+            Said::Eap(packet) => self.hear(now, station, pkm, packet),
+            Said::Start => self.begin(now, station, pkm, None),
+            Said::Logoff => {
                 if let Some(Status::In(_)) = self.forget(now, station) {
                     self.events.push_back(Event::Ended { station, cause: EndCause::LoggedOff });
                 }
-                Ok(())
-            }
-            _ => {
-                self.counters.unknown_eapol += 1;
                 Ok(())
             }
         };
@@ -386,14 +398,14 @@ fn send(
     spare: &mut Vec<Vec<u8>>,
     events: &mut VecDeque<Event>,
     config: &Config,
-    station: StationId,
+    (station, pkm): (StationId, BaseSide),
     packet: &[u8],
 ) {
     match station {
         StationId::Host(_) => events.push_back(Event::EapToStation { station, packet: packet.to_vec() }),
         StationId::Frame { port, mac } => {
             let mut buf = spare.pop().unwrap_or_default();
-            frame::emit(&mut buf, mac, config.mac, PacketType::EapPacket, packet);
+            config.access.tell_station(&mut buf, (mac, config.mac), pkm, packet);
             frames.push_back((port, buf));
         }
     }
@@ -419,8 +431,8 @@ impl Machine for Authenticator {
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         let done = match command {
-            Command::Begin { station, identity } => self.begin(now, station, identity),
-            Command::EapFromStation { station, packet } => self.hear(now, station, &packet),
+            Command::Begin { station, identity } => self.begin(now, station, BaseSide::new(), identity),
+            Command::EapFromStation { station, packet } => self.hear(now, station, BaseSide::new(), &packet),
             Command::Forget { station } => {
                 self.forget(now, station).map(|_| ()).ok_or(CommandError::UnknownToken)
             }

@@ -1,10 +1,10 @@
-//! The authenticator (IEEE 802.1X, RFC 3748, RFC 4137 §7): EAP between stations and an AAA server.
+//! The authenticator (IEEE 802.1X or 802.16, RFC 3748, RFC 4137 §7): EAP between stations and an AAA server.
 //!
 //! ```text
-//! station ◀─EAPOL frames─▶ Authenticator ◀─RADIUS or Diameter─▶ AAA server
+//! station ◀─EAPOL or PKM frames─▶ Authenticator ◀─RADIUS or Diameter─▶ AAA server
 //! station ◀─events, commands─▶
 //! ```
-//! A session begins with an EAPOL-Start, or with [`Command::Begin`], and ends with exactly one of
+//! A session begins with an EAPOL-Start or PKMv2's EAP-Start, or with [`Command::Begin`], and ends with exactly one of
 //! [`Event::Authenticated`], [`Event::Rejected`] and [`Event::Failed`].
 
 mod machine;
@@ -15,6 +15,7 @@ pub use machine::Authenticator;
 pub use usher_eap::authenticator::Retransmission;
 
 use crate::aaa::{AaaConfig, Facts, NasIdentity};
+use crate::frame::Access;
 use crate::station_id::{MacAddress, StationId};
 use alloc::vec::Vec;
 use usher_core::Duration;
@@ -27,6 +28,8 @@ pub struct Config {
     pub nas: NasIdentity,
     /// Whom it asks, and how.
     pub aaa: AaaConfig,
+    /// What carries EAP on its ports.
+    pub access: Access,
     /// Its address on every port.
     pub mac: MacAddress,
     /// How long a station may be silent amid a session.
@@ -51,6 +54,7 @@ impl Config {
         Self {
             nas,
             aaa,
+            access: Access::Ethernet,
             mac: MacAddress([0x02, 0, 0, 0, 0, 1]),
             station_timeout: Duration::from_secs(30),
             retransmission: None,
@@ -218,12 +222,14 @@ usher_core::counters! {
         full,
         /// Refused: stations that were turned away a moment ago.
         quiet,
-        /// Dropped: frames too short for Ethernet or EAPOL, or for what they say.
+        /// Dropped: frames too short for Ethernet or EAPOL, or for what they say; malformed PKM messages.
         malformed,
-        /// Dropped: frames that are not EAPOL, or not for us.
+        /// Dropped: frames of another EtherType, not for us, or from a base station's side.
         not_for_us,
         /// Dropped: EAPOL frames of a type that an authenticator does not hear.
         unknown_eapol,
+        /// Dropped: PKM messages that carry no EAP.
+        unknown_pkm,
         /// Dropped: EAP packets of a station without a session.
         no_session,
         /// Dropped: EAP packets that are malformed or answer nothing that was asked.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use usher_core::Instant;
 use usher_eap::authenticator::{Answer, Authenticator as Conversation};
 use usher_eap::packet::{Code, Packet};
+use usher_pkm::eap::BaseSide;
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -20,13 +21,15 @@ pub(super) struct Session {
     pub(super) asking: bool,
     /// When the open request is sent again.
     pub(super) resend_at: Option<Instant>,
+    /// Our side of PKM, where that carries EAP.
+    pub(super) pkm: BaseSide,
     /// The pass-through automaton.
     pub(super) eap: Conversation,
 }
 
 impl Session {
-    pub(super) const fn new(station: StationId, name: Vec<u8>, eap: Conversation) -> Self {
-        Self { station, name, note: Vec::new(), rounds: 0, asking: false, resend_at: None, eap }
+    pub(super) const fn new(station: StationId, name: Vec<u8>, pkm: BaseSide, eap: Conversation) -> Self {
+        Self { station, name, note: Vec::new(), rounds: 0, asking: false, resend_at: None, pkm, eap }
     }
 
     /// Gives the automaton the AAA server's request; false where it is none.

@@ -1,20 +1,20 @@
 //! The station's machine.
 
 use super::{Command, Config, Counters, Credentials, Event};
-use crate::frame;
+use crate::frame::{self, Said, Unheard};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
-use usher_eap::eapol::PacketType;
 use usher_eap::peer::{self, Peer};
+use usher_pkm::eap::StationSide;
 
 /// Where an attempt stands.
 #[derive(Debug)]
 enum State {
     /// There is none.
     Idle,
-    /// EAPOL-Start was said this often; nobody has answered.
+    /// EAPOL-Start or EAP-Start was said this often; nobody has answered.
     Connecting { said: u32, peer: Box<Peer> },
     /// In conversation.
     Talking(Box<Peer>),
@@ -25,6 +25,8 @@ enum State {
 pub struct Station {
     config: Config,
     state: State,
+    /// The station's side of PKM, where that carries EAP.
+    pkm: StationSide,
     deadline: Option<Instant>,
     frames: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
@@ -41,6 +43,7 @@ impl Station {
         Self {
             config,
             state: State::Idle,
+            pkm: StationSide::new(),
             deadline: None,
             frames: VecDeque::new(),
             events: VecDeque::new(),
@@ -56,10 +59,13 @@ impl Station {
         &self.counters
     }
 
-    fn say(&mut self, kind: PacketType, body: &[u8]) {
-        let mut buf = Vec::with_capacity(frame::OVERHEAD + body.len());
-        frame::emit(&mut buf, self.config.authenticator, self.config.mac, kind, body);
-        self.frames.push_back(buf);
+    fn say(&mut self, said: Said<'_>, again: bool) {
+        let octets = if let Said::Eap(packet) = said { packet.len() } else { 0 };
+        let mut buf = Vec::with_capacity(frame::OVERHEAD + octets);
+        let ways = (self.config.authenticator, self.config.mac);
+        if self.config.access.tell_authenticator(&mut buf, ways, &mut self.pkm, said, again) {
+            self.frames.push_back(buf);
+        }
     }
     fn wait(&mut self, now: Instant, span: Duration) {
         self.deadline = Some(now + span);
@@ -76,7 +82,7 @@ impl Station {
         let peer = Box::new(Peer::new(config, SecureRng::from_seed(self.rng.array()), now));
         self.counters.attempts += 1;
         self.state = State::Connecting { said: 1, peer };
-        self.say(PacketType::Start, &[]);
+        self.say(Said::Start, false);
         self.wait(now, self.config.start_period);
     }
 
@@ -92,20 +98,24 @@ impl Station {
     }
 
     fn frame(&mut self, now: Instant, data: &[u8]) {
-        let received = match frame::parse(data) {
+        let received = match self.config.access.hear_authenticator(data, &self.pkm) {
             Ok(received) => received,
-            Err(frame::Unheard::NotEapol) => return self.counters.not_for_us += 1,
-            Err(frame::Unheard::Malformed) => return self.counters.malformed += 1,
+            Err(why) => {
+                *match why {
+                    Unheard::NotForUs => &mut self.counters.not_for_us,
+                    Unheard::Malformed => &mut self.counters.malformed,
+                    Unheard::UnknownEapol => &mut self.counters.unknown_eapol,
+                    Unheard::UnknownPkm => &mut self.counters.unknown_pkm,
+                    Unheard::StalePkm => &mut self.counters.stale_pkm,
+                } += 1;
+                return;
+            }
         };
         if received.destination != self.config.mac && received.destination != frame::PAE_GROUP {
             self.counters.not_for_us += 1;
             return;
         }
-        if received.kind != PacketType::EapPacket {
-            self.counters.unknown_eapol += 1;
-            return;
-        }
-        self.hear(now, received.body);
+        self.hear(now, received.said);
     }
 
     fn hear(&mut self, now: Instant, packet: &[u8]) {
@@ -128,7 +138,7 @@ impl Station {
                 State::Connecting { peer, .. } => State::Talking(peer),
                 other => other,
             };
-            self.say(PacketType::EapPacket, &out);
+            self.say(Said::Eap(&out), false);
             self.wait(now, self.config.auth_timeout);
         }
         self.out = out;
@@ -150,7 +160,7 @@ impl Station {
             State::Connecting { said, .. } if *said < self.config.max_start => {
                 *said += 1;
                 self.counters.starts_repeated += 1;
-                self.say(PacketType::Start, &[]);
+                self.say(Said::Start, true);
                 self.wait(now, self.config.start_period);
             }
             State::Connecting { .. } | State::Talking(_) => self.end(Event::Timeout),
@@ -182,7 +192,7 @@ impl Machine for Station {
             Command::LogOff => {
                 self.state = State::Idle;
                 self.deadline = None;
-                self.say(PacketType::Logoff, &[]);
+                self.say(Said::Logoff, false);
             }
         }
         Ok(())

@@ -1,10 +1,11 @@
-//! The station (supplicant, IEEE 802.1X; peer, RFC 3748, RFC 4137 §4): asks to be let in over EAPOL.
+//! The station (supplicant, IEEE 802.1X; peer, RFC 3748, RFC 4137 §4): asks to be let in over
+//! EAPOL, or over PKMv2 as a subscriber station of 802.16. What is said of EAPOL-Start holds for PKMv2's EAP-Start.
 
 mod machine;
 
 pub use machine::Station;
 
-use crate::frame::PAE_GROUP;
+use crate::frame::{Access, PAE_GROUP};
 use crate::station_id::MacAddress;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -16,11 +17,14 @@ use usher_eap::method::md5::Password;
 /// What a station is made of.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// What carries EAP.
+    pub access: Access,
     /// The port it speaks through.
     pub port: PortId,
     /// Its own address.
     pub mac: MacAddress,
     /// Where its frames go: the PAE group address on wires, the access point's own on radio.
+    /// A base station hears the group address too.
     pub authenticator: MacAddress,
     /// How long it waits for an answer to EAPOL-Start before it says it again (startPeriod).
     pub start_period: Duration,
@@ -38,6 +42,7 @@ impl Config {
     #[must_use]
     pub const fn new(mac: MacAddress) -> Self {
         Self {
+            access: Access::Ethernet,
             port: PortId(0),
             mac,
             authenticator: PAE_GROUP,
@@ -77,7 +82,7 @@ pub enum Command {
         /// Its proof.
         credentials: Credentials,
     },
-    /// Say EAPOL-Logoff, and forget an attempt that is under way.
+    /// Say EAPOL-Logoff, for which PKM has no word, and forget an attempt that is under way.
     LogOff,
 }
 
@@ -119,12 +124,16 @@ usher_core::counters! {
         timeouts,
         /// EAPOL-Start sent again.
         starts_repeated,
-        /// Dropped: frames too short for Ethernet or EAPOL, or for what they say.
+        /// Dropped: frames too short for Ethernet or EAPOL, or for what they say; malformed PKM messages.
         malformed,
-        /// Dropped: frames that are not EAPOL, or not for this station.
+        /// Dropped: frames of another EtherType, not for this station, or from a station's side.
         not_for_us,
         /// Dropped: EAPOL frames of a type that a station does not hear.
         unknown_eapol,
+        /// Dropped: PKM messages that carry no EAP.
+        unknown_pkm,
+        /// Dropped: PKM messages that answer another than the latest request.
+        stale_pkm,
         /// Dropped: EAP packets that are malformed, or out of place.
         bad_eap,
         /// Dropped: input other than a frame or a timeout.

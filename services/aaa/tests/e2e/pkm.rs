@@ -1,0 +1,106 @@
+//! A base station that authenticates by PKMv2, over RADIUS.
+
+use crate::build::{aaa_config, mac, radius_nas, users, world};
+use crate::world::{Who, World};
+use usher_core::{Duration, Input, Instant, Machine, PortId, Seed};
+use usher_nas::authenticator::{self, Retransmission};
+use usher_nas::station::{self, Credentials};
+use usher_nas::{Access, ETHERTYPE_PKM, NasIdentity, Station};
+use usher_pkm::{AttributeType, Code, Direction, Message, Owned};
+
+const IN: station::Event = station::Event::Success { msk: None };
+
+fn base_station() -> authenticator::Config {
+    let nas = NasIdentity { address: radius_nas(1).nas.address, ..NasIdentity::wimax("bs.example.org") };
+    authenticator::Config { nas, access: Access::Wimax, ..radius_nas(1) }
+}
+fn usual(stations: usize, nas: authenticator::Config) -> World {
+    world(stations, nas, &[aaa_config(users(Seed::new(1), stations))])
+}
+
+#[test]
+fn a_password_lets_in_as_over_eapol() {
+    let mut w = usual(1, base_station());
+    w.ask_in_by_password(0);
+    w.run_until(1);
+    assert_eq!(w.station_events, [(0, Instant::ZERO + Duration::from_millis(10), IN)]);
+    assert_eq!(w.nas[0].counters().authenticated, 1);
+    let s = w.stations[0].counters();
+    assert_eq!((s.malformed, s.not_for_us, s.unknown_pkm, s.stale_pkm, s.bad_eap), (0, 0, 0, 0, 0));
+}
+
+#[test]
+fn a_station_says_start_again_with_the_same_identifier() {
+    let config = station::Config { access: Access::Wimax, ..station::Config::new(mac(0)) };
+    let mut station = Station::new(config, Seed::new(1).secure("station", 0));
+    let credentials = Credentials::password(b"x");
+    let authenticate = station::Command::Authenticate { identity: b"me".to_vec(), credentials };
+    station.command(Instant::ZERO, authenticate).unwrap();
+    let mut said = Vec::new();
+    while let Some(at) = station.poll_timeout() {
+        let mut buf = Vec::new();
+        while station.poll_transmit(at, &mut buf).is_some() {
+            assert_eq!(buf[6..14], [&mac(0).0[..], &ETHERTYPE_PKM.to_be_bytes()].concat());
+            said.push(Owned::from(Message::parse(&buf[14..]).unwrap()));
+        }
+        station.handle(at, Input::Timeout);
+    }
+    assert_eq!(said, vec![Owned::new(Direction::Request, Code::EapStart, 1); 3]);
+    station.command(Instant::ZERO, station::Command::LogOff).unwrap();
+    assert_eq!(station.poll_transmit(Instant::ZERO, &mut Vec::new()), None, "PKM has no word for it");
+}
+
+#[test]
+fn losses_are_made_up_for() {
+    for lost in 0..10 {
+        let retransmission = Some(Retransmission::default());
+        let mut w = usual(1, authenticator::Config { retransmission, ..base_station() });
+        w.passes = Box::new(move |p| p.number != lost);
+        w.ask_in_by_password(0);
+        w.run_until(100);
+        // Nothing repeats the last word, EAP-Success; whoever misses it gives up.
+        let end = if lost == 9 { station::Event::Timeout } else { IN };
+        assert_eq!(w.outcomes(), [end], "packet {lost}");
+        assert_eq!(w.stations[0].counters().stale_pkm, 0);
+    }
+}
+
+#[test]
+fn noise_is_counted_and_harmless() {
+    let mut w = usual(1, base_station());
+    w.ask_in_by_password(0);
+    let message =
+        |direction, code| Owned::new(direction, code, 77).with(AttributeType::EAP_PAYLOAD, &[2, 1, 0, 4]);
+    let frame = |to: usize, ethertype: u16, rest: &[u8]| {
+        let to = if to == 0 { mac(0).0 } else { [0x01, 0x80, 0xc2, 0, 0, 3] };
+        [&to[..], &mac(9).0, &ethertype.to_be_bytes(), rest].concat()
+    };
+    let emitted = |m: Owned| {
+        let mut out = Vec::new();
+        m.emit(&mut out);
+        out
+    };
+    let (request, response) = (Direction::Request, Direction::Response);
+    for to in [0, 1] {
+        for bytes in [
+            vec![0; 13],
+            frame(to, 0x888e, &[2, 1, 0, 0]),
+            frame(to, ETHERTYPE_PKM, &[9, 18]),
+            frame(to, ETHERTYPE_PKM, &[9, 18, 1, 28, 200, 1]),
+            frame(to, ETHERTYPE_PKM, &[10, 99, 1]),
+            frame(to, ETHERTYPE_PKM, &emitted(message(request, Code::EapTransfer))),
+            frame(to, ETHERTYPE_PKM, &emitted(message(response, Code::EapTransfer))),
+            frame(to, ETHERTYPE_PKM, &emitted(message(request, Code::AuthenticatedEapTransfer))),
+            frame(to, ETHERTYPE_PKM, &emitted(Owned::new(response, Code::Pkm2TekInvalid, 0))),
+        ] {
+            let who = if to == 0 { Who::Station(0) } else { Who::Nas(0) };
+            w.inject(who, Input::Frame { port: PortId(if to == 0 { 0 } else { 9 }), data: &bytes });
+        }
+    }
+    let n = *w.nas[0].counters();
+    assert_eq!((n.malformed, n.not_for_us, n.no_session, n.unknown_pkm), (4, 3, 1, 1));
+    let s = *w.stations[0].counters();
+    assert_eq!((s.malformed, s.not_for_us, s.stale_pkm, s.unknown_pkm), (4, 3, 1, 1));
+    w.run_until(10);
+    assert_eq!(w.outcomes(), [IN]);
+}
