@@ -12,8 +12,8 @@ pub mod station;
 mod station_id;
 
 pub use aaa::{
-    AaaConfig, ConfigError, DiameterConfig, Facts, NasIdentity, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL,
-    PORT_TYPE_WIRELESS_80211, PORT_TYPE_WIRELESS_80216, RadiusConfig,
+    AaaConfig, ConfigError, Connections, DiameterConfig, Facts, NasIdentity, PORT_TYPE_ETHERNET,
+    PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211, PORT_TYPE_WIRELESS_80216, RadiusConfig,
 };
 pub use authenticator::Authenticator;
 pub use frame::{Access, ETHERTYPE_PKM, PAE_GROUP};

@@ -423,12 +423,19 @@ impl Node {
         peer: PeerId,
         cause: DisconnectCause,
     ) -> Result<(), CommandError> {
-        let p = self.peers.get_mut(peer.0).ok_or(CommandError::UnknownToken)?;
-        if !p.state.is_open() {
-            return Err(CommandError::WrongState("the peer is not open"));
+        let (p, peer) = (peer.0, self.peers.get_mut(peer.0).ok_or(CommandError::UnknownToken)?);
+        peer.reconnect = false;
+        match peer.state {
+            state if state.is_open() => {
+                self.peer_event(now, p, automaton::Event::Stop, Some(Received::Stop(cause)));
+            }
+            State::Closed => self.set_watchdog(p, None),
+            State::Closing => {}
+            _ => {
+                self.peer_event(now, p, automaton::Event::Timeout, None);
+                self.set_watchdog(p, None);
+            }
         }
-        p.reconnect = false;
-        self.peer_event(now, peer.0, automaton::Event::Stop, Some(Received::Stop(cause)));
         Ok(())
     }
 

@@ -111,7 +111,8 @@ pub enum Command {
         /// The request's token.
         token: u64,
     },
-    /// Disconnect a peer in good order (DPR) and do not reconnect until told.
+    /// Disconnect a peer in good order (DPR) and do not reconnect until told. A connection that is not open
+    /// yet is dropped at once.
     Disconnect {
         /// The peer.
         peer: PeerId,
@@ -291,6 +292,10 @@ impl Node {
             }
         }
         node
+    }
+    /// Our DiameterIdentity: the Origin-Host of what is sent.
+    pub fn identity(&self) -> &str {
+        &self.config.local.host
     }
     /// The counts so far.
     pub fn counters(&self) -> &Counters {

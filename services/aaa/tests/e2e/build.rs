@@ -123,12 +123,18 @@ pub(crate) fn diameter_server(i: usize, users: Arc<Users>) -> usher_aaa::Config 
 
 /// A NAS that is connected to `servers` servers, the first preferred.
 pub(crate) fn diameter_nas(servers: usize) -> authenticator::Config {
+    with_diameter(diameter_config(servers))
+}
+pub(crate) fn with_diameter(config: DiameterConfig) -> authenticator::Config {
+    let aaa = AaaConfig::Diameter(Box::new(config));
+    authenticator::Config::new(NasIdentity::ethernet("switch.example.org"), aaa)
+}
+pub(crate) fn diameter_config(servers: usize) -> DiameterConfig {
     let applications = [Application::auth(application::EAP), Application::auth(application::NASREQ)];
     let mut node = node::Config::new("switch.example.org", "example.org", &applications);
     node.local.addresses.push(nas_address(0));
     for i in 0..servers {
         node = node.connect_to(&server_name(i), SocketAddr::new(server_address(i), DIAMETER_PORT));
     }
-    let aaa = AaaConfig::Diameter(Box::new(DiameterConfig::new(node, "example.org".into())));
-    authenticator::Config::new(NasIdentity::ethernet("switch.example.org"), aaa)
+    DiameterConfig::new(node, "example.org".into())
 }

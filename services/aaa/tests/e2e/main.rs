@@ -1,6 +1,7 @@
 //! Stations, access servers and AAA servers in one virtual world.
 
 mod build;
+mod connections;
 mod diameter;
 mod keyed;
 mod noise;

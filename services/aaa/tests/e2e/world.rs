@@ -1,11 +1,12 @@
 //! A small host in memory and virtual time: stations, access servers and AAA servers, and what lies
 //! between them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_aaa::AaaServer;
 use usher_core::{
-    CloseReason, ConnId, Duration, Input, Instant, Machine, Path, StreamEvent, StreamOp, Transmit,
+    CloseReason, ConnId, Duration, Input, Instant, Machine, MessageEvent, MessageOp, Path, StreamEvent,
+    StreamOp, Transmit,
 };
 use usher_nas::{Authenticator, Station};
 
@@ -24,6 +25,10 @@ enum What {
     Connected(ConnId, SocketAddr),
     Data(ConnId, Vec<u8>),
     Closed(ConnId, CloseReason),
+    Up(ConnId, SocketAddr, u16),
+    /// Association, stream, payload protocol, message.
+    User(ConnId, u16, u32, Vec<u8>),
+    Down(ConnId, CloseReason),
 }
 
 /// What a test may see of a packet before it is delivered.
@@ -62,6 +67,14 @@ pub(crate) struct World {
     /// The other end of each connection.
     ends: HashMap<(Who, ConnId), (Who, ConnId)>,
     accepted: u32,
+    /// The ends that are associations.
+    assocs: HashSet<(Who, ConnId)>,
+    /// Connections and associations opened so far.
+    pub(crate) opened: usize,
+    /// How many were open at once at most.
+    pub(crate) most_open: usize,
+    /// The streams of associations that user messages went by.
+    pub(crate) streams: BTreeSet<u16>,
 }
 
 pub(crate) const RADIUS_PORT: u16 = 1812;
@@ -94,6 +107,10 @@ impl World {
             order: 0,
             ends: HashMap::new(),
             accepted: 0,
+            assocs: HashSet::new(),
+            opened: 0,
+            most_open: 0,
+            streams: BTreeSet::new(),
         }
     }
 
@@ -111,8 +128,8 @@ impl World {
     }
     fn offer(&mut self, from: Who, to: Who, what: What) {
         let octets = match &what {
-            What::Datagram(_, b) | What::Frame(b) | What::Data(_, b) => b.len(),
-            What::Connected(..) | What::Closed(..) => 0,
+            What::Datagram(_, b) | What::Frame(b) | What::Data(_, b) | What::User(.., b) => b.len(),
+            What::Connected(..) | What::Closed(..) | What::Up(..) | What::Down(..) => 0,
         };
         let seen = Seen { from, to, number: self.sent, octets };
         self.sent += 1;
@@ -195,23 +212,62 @@ impl World {
                 self.offer(from, to, What::Datagram(path, bytes));
             }
             Transmit::Stream { conn, op } => self.stream(from, conn, op, bytes),
-            Transmit::Message { .. } => panic!("no messages here"),
+            Transmit::Message { assoc, op } => self.message(from, assoc, op, bytes),
+        }
+    }
+
+    /// Where a connection to `remote` ends, unless that is off.
+    fn accept(&mut self, from: Who, conn: ConnId, remote: SocketAddr) -> Option<(Who, ConnId, SocketAddr)> {
+        let to = self.at(remote).filter(|to| !self.is_off(*to))?;
+        let Who::Nas(i) = from else { return None };
+        let incoming = ConnId::incoming(self.accepted);
+        self.accepted += 1;
+        self.ends.insert((from, conn), (to, incoming));
+        self.ends.insert((to, incoming), (from, conn));
+        self.opened += 1;
+        self.most_open = self.most_open.max(self.open());
+        Some((to, incoming, SocketAddr::new(nas_address(i), 40_000)))
+    }
+    /// Connections and associations that are open now.
+    pub(crate) fn open(&self) -> usize {
+        self.ends.len() / 2
+    }
+
+    fn message(&mut self, from: Who, assoc: ConnId, op: MessageOp, bytes: Vec<u8>) {
+        match op {
+            MessageOp::Connect { remote, streams } => match self.accept(from, assoc, remote) {
+                Some((to, incoming, source)) => {
+                    self.assocs.extend([(from, assoc), (to, incoming)]);
+                    self.post(to, What::Up(incoming, source, streams));
+                    self.post(from, What::Up(assoc, remote, streams));
+                }
+                None => self.post(from, What::Down(assoc, CloseReason::Refused)),
+            },
+            MessageOp::Data { stream, ppid, .. } => {
+                self.streams.insert(stream);
+                if let Some(&(to, end)) = self.ends.get(&(from, assoc)) {
+                    self.offer(from, to, What::User(end, stream, ppid, bytes));
+                }
+            }
+            MessageOp::Shutdown | MessageOp::Abort => {
+                let reason = if op == MessageOp::Abort { CloseReason::Reset } else { CloseReason::Closed };
+                if let Some((to, end)) = self.ends.remove(&(from, assoc)) {
+                    self.ends.remove(&(to, end));
+                    self.post(to, What::Down(end, reason));
+                    self.post(from, What::Down(assoc, reason));
+                }
+            }
         }
     }
 
     fn stream(&mut self, from: Who, conn: ConnId, op: StreamOp, bytes: Vec<u8>) {
         match op {
-            StreamOp::Connect { remote } => match self.at(remote) {
-                Some(to) if !self.is_off(to) => {
-                    let incoming = ConnId::incoming(self.accepted);
-                    self.accepted += 1;
-                    self.ends.insert((from, conn), (to, incoming));
-                    self.ends.insert((to, incoming), (from, conn));
-                    let Who::Nas(i) = from else { return };
-                    self.post(to, What::Connected(incoming, SocketAddr::new(nas_address(i), 40_000)));
+            StreamOp::Connect { remote } => match self.accept(from, conn, remote) {
+                Some((to, incoming, source)) => {
+                    self.post(to, What::Connected(incoming, source));
                     self.post(from, What::Connected(conn, remote));
                 }
-                _ => self.post(from, What::Closed(conn, CloseReason::Refused)),
+                None => self.post(from, What::Closed(conn, CloseReason::Refused)),
             },
             StreamOp::Data => {
                 if let Some(&(to, end)) = self.ends.get(&(from, conn)) {
@@ -244,7 +300,8 @@ impl World {
         for (here, (to, end)) in cut {
             self.ends.remove(&here);
             self.ends.remove(&(to, end));
-            self.post(to, What::Closed(end, CloseReason::Reset));
+            let closed = if self.assocs.contains(&(to, end)) { What::Down } else { What::Closed };
+            self.post(to, closed(end, CloseReason::Reset));
         }
     }
 
@@ -319,6 +376,17 @@ impl World {
             What::Closed(conn, reason) => {
                 self.feed(to, Input::Stream { conn: *conn, event: StreamEvent::Closed(*reason) });
             }
+            What::Up(assoc, remote, streams) => {
+                let event = MessageEvent::Up { remote: *remote, streams: *streams };
+                self.feed(to, Input::Message { assoc: *assoc, event });
+            }
+            What::User(assoc, stream, ppid, data) => {
+                let event = MessageEvent::Data { stream: *stream, ppid: *ppid, data };
+                self.feed(to, Input::Message { assoc: *assoc, event });
+            }
+            What::Down(assoc, reason) => {
+                self.feed(to, Input::Message { assoc: *assoc, event: MessageEvent::Down(*reason) });
+            }
         }
     }
 
@@ -330,7 +398,9 @@ impl World {
 
     /// Runs until nothing happens before `seconds`.
     pub(crate) fn run_until(&mut self, seconds: u64) {
-        let end = Instant::ZERO + Duration::from_secs(seconds);
+        self.run_to(Instant::ZERO + Duration::from_secs(seconds));
+    }
+    pub(crate) fn run_to(&mut self, end: Instant) {
         let mut steps = 0;
         while self.step(end) {
             steps += 1;

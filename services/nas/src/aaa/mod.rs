@@ -1,9 +1,10 @@
 //! The AAA client inside a NAS: one way to ask, whether RADIUS or Diameter carries the question.
 
 mod diameter;
+mod nodes;
 mod radius;
 
-pub use diameter::DiameterConfig;
+pub use diameter::{Connections, DiameterConfig};
 pub use radius::RadiusConfig;
 
 use crate::station_id::MacAddress;
@@ -166,12 +167,12 @@ impl AaaClient {
             Self::Diameter(d) => d.ask(now, nas, ask),
         }
     }
-    /// Wants no answer any more.
-    pub(crate) fn cancel(&mut self, now: Instant, token: u64) {
+    /// A session ended otherwise than by an answer; `asking`: it waits for one, and wants none any more.
+    pub(crate) fn end(&mut self, now: Instant, token: u64, asking: bool) {
         match self {
-            Self::Radius(r) => r.cancel(now, token),
-            // The node has no way to take a request back; its answer will name a token that is gone.
-            Self::Diameter(_) => {}
+            Self::Radius(r) if asking => r.cancel(now, token),
+            Self::Radius(_) => {}
+            Self::Diameter(d) => d.end(now, token, asking),
         }
     }
     pub(crate) fn poll(&mut self, now: Instant, eap: &mut Vec<u8>, note: &mut Vec<u8>) -> Option<Answer> {
@@ -183,25 +184,25 @@ impl AaaClient {
     pub(crate) fn handle(&mut self, now: Instant, input: Input<'_>) {
         match self {
             Self::Radius(r) => r.client.handle(now, input),
-            Self::Diameter(d) => d.node.handle(now, input),
+            Self::Diameter(d) => d.handle(now, input),
         }
     }
     pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         match self {
             Self::Radius(r) => r.client.poll_transmit(now, buf),
-            Self::Diameter(d) => d.node.poll_transmit(now, buf),
+            Self::Diameter(d) => d.poll_transmit(now, buf),
         }
     }
     pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
         match self {
             Self::Radius(r) => r.client.poll_timeout(),
-            Self::Diameter(d) => d.node.poll_timeout(),
+            Self::Diameter(d) => d.poll_timeout(),
         }
     }
     pub(crate) fn poll_work(&mut self) -> Option<Work> {
         match self {
             Self::Radius(r) => r.client.poll_work(),
-            Self::Diameter(d) => d.node.poll_work(),
+            Self::Diameter(d) => d.poll_work(),
         }
     }
 }

@@ -82,12 +82,12 @@ impl Authenticator {
             AaaClient::Diameter(_) => None,
         }
     }
-    /// The Diameter node's counters, where that is how it asks.
+    /// The Diameter nodes' counters, where that is how it asks: their sum, those included that are gone.
     #[must_use]
-    pub fn diameter_counters(&self) -> Option<&usher_diameter::node::Counters> {
+    pub fn diameter_counters(&self) -> Option<usher_diameter::node::Counters> {
         match &self.aaa {
             AaaClient::Radius(_) => None,
-            AaaClient::Diameter(d) => Some(d.node.counters()),
+            AaaClient::Diameter(d) => Some(d.counters()),
         }
     }
     /// Sessions in progress.
@@ -145,9 +145,7 @@ impl Authenticator {
         if let Some(at) = session.resend_at {
             self.resend.remove(at, token);
         }
-        if session.asking {
-            self.aaa.cancel(now, token);
-        }
+        self.aaa.end(now, token, session.asking);
         Some(session)
     }
 
@@ -437,7 +435,7 @@ impl Machine for Authenticator {
                 self.forget(now, station).map(|_| ()).ok_or(CommandError::UnknownToken)
             }
             Command::Diameter(command) => match &mut self.aaa {
-                AaaClient::Diameter(d) => d.node.command(now, command),
+                AaaClient::Diameter(d) => d.command(now, command),
                 AaaClient::Radius(_) => Err(CommandError::Invalid("this NAS asks by RADIUS")),
             },
         };

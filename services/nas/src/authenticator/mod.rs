@@ -89,7 +89,7 @@ pub enum Command {
         /// Who.
         station: StationId,
     },
-    /// Something for the Diameter node, such as to open or close a connection to a peer.
+    /// To open or close the connection to a Diameter peer, which is numbered as in [`Event::DiameterPeer`].
     Diameter(usher_diameter::node::Command),
 }
 
@@ -159,7 +159,8 @@ pub enum Event {
     },
     /// A Diameter peer can be asked, or no longer.
     DiameterPeer {
-        /// Which.
+        /// Which: index among the configured peers, for each connection anew where there are several
+        /// ([`crate::Connections`]).
         peer: PeerId,
         /// It can be asked.
         up: bool,
