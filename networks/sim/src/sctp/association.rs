@@ -1,9 +1,13 @@
 //! The association: its state, and the application's side of it.
 
-use super::chunk::Packet;
+use super::chunk::{Cause, Chunk, Packet};
 use super::config::Config;
+use super::inbound::Inbound;
 use super::listen::Initial;
+use super::outbound::Outbound;
+use super::path::Path;
 use crate::packet::Payload;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use usher_core::{CloseReason, CommandError, Duration, Instant, counters};
 
@@ -111,31 +115,147 @@ counters! {
     }
 }
 
+/// What the timer of the association as a whole waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Timer {
+    Off,
+    /// T1-init.
+    Init,
+    /// T1-cookie.
+    Cookie,
+    /// T2-shutdown.
+    Shutdown,
+}
+
+/// Replies and control chunks that wait to be polled; more are not kept, as if they were lost.
+const MAX_WAITING: usize = 64;
+
 /// One endpoint of an SCTP association; see the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Association {
-    config: Arc<Config>,
-    state: State,
-    stats: Stats,
+    pub(super) config: Arc<Config>,
+    pub(super) state: State,
+    /// Something changed that may let a packet leave.
+    pub(super) wake: bool,
+    /// INIT or COOKIE ECHO is to be sent (again).
+    pub(super) setup_due: bool,
+    /// The application closed before the association was up.
+    pub(super) shutdown_asked: bool,
+    /// Something received is not yet acknowledged; and it must be now.
+    pub(super) owe_sack: bool,
+    pub(super) sack_now: bool,
+    pub(super) in_fast_recovery: bool,
+    /// One packet with lost chunks may leave whatever the congestion window.
+    pub(super) grant: bool,
+    /// Further lost chunks wait for a SACK (RFC 9260 §6.3.3 E3).
+    pub(super) hold: bool,
+    /// A chunk was sent although the other side had no room for it.
+    pub(super) probing: bool,
+    /// A SACK has come since the last expiry of T3-rtx.
+    pub(super) sack_seen: bool,
+    pub(super) timer: Timer,
+    /// The path of the set-up, then of the last DATA that came.
+    pub(super) setup_path: u8,
+    pub(super) sack_path: u8,
+    /// Packets with data since the last SACK.
+    pub(super) unsacked: u32,
+    /// New data packets that this occasion may still let out.
+    pub(super) burst: u32,
+    /// Expiries of `timer` in a row.
+    pub(super) retries: u32,
+    /// Cookies that the other side found stale.
+    pub(super) stale_cookies: u32,
+    /// Errors in a row over all paths.
+    pub(super) errors: u32,
+    pub(super) timer_at: Instant,
+    /// When INIT or COOKIE ECHO left, if it left once.
+    pub(super) setup_sent_at: Option<Instant>,
+    /// T5-shutdown-guard.
+    pub(super) guard_at: Instant,
+    pub(super) sack_at: Instant,
+
+    pub(super) initial: Initial,
+    /// Ours, which the other side sends; and theirs, 0 before it is known.
+    pub(super) local_tag: u32,
+    pub(super) peer_tag: u32,
+    pub(super) outbound_streams: u16,
+    pub(super) inbound_streams: u16,
+    /// Room at the other side beyond what is in flight, and as it was announced last.
+    pub(super) peer_room: u32,
+    pub(super) peer_window: u32,
+    /// The window that we announced last.
+    pub(super) announced: u32,
+    /// Where fast recovery ends.
+    pub(super) recover: u32,
+    pub(super) out: Outbound,
+    pub(super) inb: Inbound,
+    pub(super) paths: Vec<Path>,
+    pub(super) cookie: Vec<u8>,
+    pub(super) events: VecDeque<Event>,
+    /// Packets that go as they are.
+    pub(super) replies: VecDeque<Transmit>,
+    /// Control chunks, each with the path that it goes on; bundled with others.
+    pub(super) control: VecDeque<(u8, Chunk)>,
+    pub(super) stats: Stats,
 }
 
 impl Association {
+    pub(super) fn new(config: Arc<Config>, initial: Initial, paths: u8, state: State) -> Self {
+        let paths: Vec<Path> = (0..paths.max(1)).map(|_| Path::new(&config)).collect();
+        Self {
+            state,
+            wake: true,
+            setup_due: false,
+            shutdown_asked: false,
+            owe_sack: false,
+            sack_now: false,
+            in_fast_recovery: false,
+            grant: false,
+            hold: false,
+            probing: false,
+            sack_seen: false,
+            timer: Timer::Off,
+            setup_path: 0,
+            sack_path: 0,
+            unsacked: 0,
+            burst: config.max_burst.unwrap_or(u32::MAX),
+            retries: 0,
+            stale_cookies: 0,
+            errors: 0,
+            timer_at: Instant::FAR_FUTURE,
+            setup_sent_at: None,
+            guard_at: Instant::FAR_FUTURE,
+            sack_at: Instant::FAR_FUTURE,
+            local_tag: initial.tag.max(1),
+            peer_tag: 0,
+            outbound_streams: config.outbound_streams.max(1),
+            inbound_streams: 0,
+            peer_room: 0,
+            peer_window: 0,
+            announced: config.buffer(),
+            recover: 0,
+            out: Outbound::new(initial.tsn),
+            inb: Inbound::new(0),
+            paths,
+            cookie: Vec::new(),
+            events: VecDeque::new(),
+            replies: VecDeque::new(),
+            control: VecDeque::new(),
+            stats: Stats::default(),
+            initial,
+            config,
+        }
+    }
+
     /// Opens an association over `paths` paths (at least one): INIT is then polled.
     #[must_use]
     pub fn connect(config: Arc<Config>, now: Instant, initial: Initial, paths: u8) -> Self {
-        let _ = (now, initial, paths);
-        Self { config, state: State::CookieWait, stats: Stats::default() }
+        let mut a = Self::new(config, initial, paths, State::CookieWait);
+        a.setup_due = true;
+        a.arm_setup(now);
+        a
     }
-    /// Takes a packet of this association that came in on `path`. Then drain
-    /// [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit), in this order.
-    pub fn handle_packet(&mut self, now: Instant, path: u8, packet: Packet) {
-        let _ = (now, path, packet);
-    }
-    /// The time that [`poll_timeout`](Self::poll_timeout) asked for has come; early calls are harmless.
-    /// Then drain.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
-    }
+
     /// Queues a message. Before the association is up it waits; if the stream then turns out not to be
     /// negotiated, it is dropped and counted.
     ///
@@ -143,35 +263,134 @@ impl Association {
     /// [`CommandError::Invalid`] for a stream that was not negotiated (before that: not asked for) and an
     /// empty message; [`CommandError::WrongState`] where it is closing or closed; [`CommandError::Full`]
     /// where more than 1 GiB would wait. Nothing was taken then.
-    pub fn send(&mut self, now: Instant, message: Message) -> Result<(), CommandError> {
-        let _ = (now, message);
+    pub fn send(&mut self, _now: Instant, message: Message) -> Result<(), CommandError> {
+        let open = matches!(self.state, State::CookieWait | State::CookieEchoed | State::Established);
+        if !open || self.shutdown_asked {
+            return Err(CommandError::WrongState("the association takes no more messages"));
+        }
+        if message.stream >= self.outbound_streams {
+            return Err(CommandError::Invalid("no such stream"));
+        }
+        if message.payload.len == 0 {
+            return Err(CommandError::Invalid("a message has at least one byte"));
+        }
+        if !self.out.push(message, self.config.max_data()) {
+            return Err(CommandError::Full("more than 1 GiB is not sent"));
+        }
+        self.occasion();
         Ok(())
     }
+
     /// Closes in good order once all that was sent is acknowledged. Does nothing where that was done
-    /// already; before the association is up nothing is sent and no event follows.
+    /// already. Where no answer to INIT has come it closes at once: no event follows, nothing is sent.
     pub fn shutdown(&mut self, now: Instant) {
-        let _ = now;
+        match self.state {
+            State::CookieWait => self.close(),
+            State::CookieEchoed => self.shutdown_asked = true,
+            State::Established => {
+                self.state = State::ShutdownPending;
+                self.occasion();
+                self.progress(now);
+            }
+            _ => {}
+        }
     }
+
     /// Ends the association: no event follows, ABORT is then polled where the other side knows of us.
-    pub fn abort(&mut self, now: Instant) {
-        let _ = now;
+    pub fn abort(&mut self, _now: Instant) {
+        if !matches!(self.state, State::Closed | State::CookieWait) {
+            self.say_abort(vec![Cause::UserAbort(Vec::new())]);
+        }
+        self.close();
+        self.events.clear();
     }
+
     /// The next event; poll until `None`.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
-        None
+        let event = self.events.pop_front()?;
+        if let Event::Message(message) = &event {
+            self.inb.unread = self.inb.unread.saturating_sub(message.payload.len);
+            let packet = self.config.packet_size();
+            if self.announced < packet
+                && self.inb.window(self.config.buffer()) >= packet.min(self.config.buffer() / 2)
+                && self.state != State::Closed
+            {
+                // The other side believes the window closed.
+                self.announced = packet;
+                self.owe_sack = true;
+                self.sack_now = true;
+                self.wake = true;
+            }
+        }
+        Some(event)
     }
-    /// The next packet to send; poll until `None`.
-    #[must_use]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        let _ = now;
-        None
+
+    /// Something happened that may let packets leave.
+    pub(super) fn occasion(&mut self) {
+        self.wake = true;
+        self.burst = self.config.max_burst.map_or(u32::MAX, |n| n.max(1));
     }
-    /// When to call [`handle_timeout`](Self::handle_timeout); it may move at any call.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        None
+    /// Adds a packet that goes as it is.
+    pub(super) fn reply(&mut self, path: u8, packet: Packet) {
+        if self.replies.len() < MAX_WAITING {
+            self.replies.push_back(Transmit { path, packet });
+            self.wake = true;
+        }
     }
+    /// Adds a control chunk.
+    pub(super) fn say(&mut self, path: u8, chunk: Chunk) {
+        if self.control.len() < MAX_WAITING {
+            self.control.push_back((path, chunk));
+            self.wake = true;
+        }
+    }
+    fn say_abort(&mut self, causes: Vec<Cause>) {
+        let path = self.data_path();
+        self.replies.clear();
+        self.reply(path, Packet::of(self.peer_tag, Chunk::Abort { reflected: false, causes }));
+    }
+    /// Ends the association because the other side does what it must not: with ABORT, and the event.
+    pub(super) fn abort_because(&mut self, cause: Cause) {
+        self.say_abort(vec![cause]);
+        self.fail(CloseReason::Reset);
+    }
+    /// Ends the association and tells why.
+    pub(super) fn fail(&mut self, reason: CloseReason) {
+        self.close();
+        self.events.push_back(Event::Down(reason));
+    }
+    /// Forgets all but what waits to be polled.
+    fn close(&mut self) {
+        self.state = State::Closed;
+        self.wake = true;
+        self.stop_timer();
+        self.guard_at = Instant::FAR_FUTURE;
+        self.sack_at = Instant::FAR_FUTURE;
+        self.owe_sack = false;
+        self.sack_now = false;
+        self.control.clear();
+        self.out = Outbound::new(0);
+        let unread = self.inb.unread;
+        self.inb = Inbound::new(0);
+        self.inb.unread = unread;
+        self.cookie = Vec::new();
+        self.paths.iter_mut().for_each(Path::stop_timers);
+    }
+
+    /// The path that new data takes: the primary, or the first active one.
+    pub(super) fn data_path(&self) -> u8 {
+        self.paths.iter().position(|p| p.active).unwrap_or(0) as u8
+    }
+    /// Where what was lost on `path` is sent again (§6.4.1): on the next active path, or the next one at
+    /// all where none is active.
+    pub(super) fn alternate(&self, path: u8) -> u8 {
+        let n = self.paths.len();
+        let at = |i: usize| (usize::from(path) + i) % n;
+        let active = (1..=n).map(at).find(|&i| self.paths[i].active);
+        active.unwrap_or(at(1)) as u8
+    }
+
     /// True once it is over (a last packet may still be polled).
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
@@ -184,19 +403,25 @@ impl Association {
     pub fn stats(&self) -> Stats {
         self.stats
     }
-    /// The smoothed round-trip time of a path; `None` before its first measurement.
+    /// The smoothed round-trip time of a path; `None` before its first measurement, or for no such path.
     pub fn srtt(&self, path: u8) -> Option<Duration> {
-        let _ = path;
-        None
+        self.paths.get(usize::from(path))?.rtt.srtt()
     }
-    /// The retransmission timeout of a path.
+    /// The retransmission timeout of a path; zero for no such path.
     pub fn rto(&self, path: u8) -> Duration {
-        let _ = path;
-        self.config.rto_initial
+        self.paths.get(usize::from(path)).map_or(Duration::ZERO, |p| p.rtt.rto)
     }
-    /// The congestion window of a path in bytes.
+    /// The congestion window of a path in bytes; 0 for no such path.
     pub fn cwnd(&self, path: u8) -> u32 {
-        let _ = path;
-        self.config.initial_window.bytes(self.config.pmdcs())
+        self.paths.get(usize::from(path)).map_or(0, |p| p.cwnd)
+    }
+    /// Whether a path is held for working.
+    pub fn is_active(&self, path: u8) -> bool {
+        self.paths.get(usize::from(path)).is_some_and(|p| p.active)
+    }
+    /// User data that was given to [`send`](Self::send) and is not yet acknowledged cumulatively, in bytes.
+    pub fn bytes_outstanding(&self) -> u64 {
+        let queued = self.out.queue.iter().map(|data| u64::from(data.payload.len));
+        queued.chain(self.out.sent.iter().map(|sent| u64::from(sent.data.payload.len))).sum()
     }
 }

@@ -2,8 +2,10 @@
 //! of the blue (§8.4).
 
 use super::association::Association;
-use super::chunk::Packet;
+use super::chunk::{Cause, Chunk, Packet};
 use super::config::Config;
+use super::cookie::Cookie;
+use super::setup::{Fault, check, cookie_for, init_ack, refuse};
 use std::sync::Arc;
 use usher_core::Instant;
 
@@ -52,13 +54,54 @@ pub fn listen(
     paths: u8,
     packet: Packet,
 ) -> Answer {
-    let _ = (config, now, initial, ports, path, paths);
-    out_of_the_blue(&packet).map_or(Answer::Discard, Answer::Reply)
+    let alone = packet.chunks.len() == 1;
+    match packet.chunks.first() {
+        Some(Chunk::Init(init)) if packet.vtag == 0 && alone => match check(init) {
+            Ok(()) => {
+                let cookie = cookie_for(config, now, ports, (initial.tag.max(1), initial.tsn), init);
+                Answer::Reply(init_ack(config, &cookie, &initial.secret, init))
+            }
+            Err(Fault::Unanswerable) => Answer::Discard,
+            Err(Fault::Invalid) => Answer::Reply(refuse(init, Cause::InvalidParameter)),
+        },
+        Some(Chunk::CookieEcho(bytes)) => {
+            let Some(cookie) = Cookie::open(&initial.secret, bytes) else { return Answer::Discard };
+            if cookie.ports != ports || cookie.local_tag != packet.vtag {
+                return Answer::Discard;
+            }
+            if let Some(staleness) = cookie.staleness(now) {
+                let error = Chunk::Error(vec![Cause::StaleCookie(staleness)]);
+                return Answer::Reply(Packet::of(cookie.peer_tag, error));
+            }
+            let path = path.min(paths.max(1) - 1);
+            let mut a = Association::accept(config, now, initial.secret, &cookie, path, paths);
+            a.stats.packets_received = 1;
+            a.take_chunks(now, path, false, packet.chunks.into_iter().skip(1));
+            Answer::Accept(Box::new(a))
+        }
+        _ => out_of_the_blue(&packet).map_or(Answer::Discard, Answer::Reply),
+    }
 }
 
 /// What answers a packet that belongs to no association where nobody listens (RFC 9260 §8.4); `None` for
 /// silence.
 pub fn out_of_the_blue(packet: &Packet) -> Option<Packet> {
-    let _ = packet;
-    None
+    let quiet = |chunk: &Chunk| match chunk {
+        Chunk::Abort { .. } | Chunk::ShutdownComplete { .. } | Chunk::CookieAck => true,
+        Chunk::Error(causes) => causes.iter().any(|cause| matches!(cause, Cause::StaleCookie(_))),
+        _ => false,
+    };
+    if packet.chunks.is_empty() || packet.chunks.iter().any(quiet) {
+        return None;
+    }
+    if let Some(Chunk::Init(init)) = packet.chunks.first() {
+        let answerable = packet.vtag == 0 && init.tag != 0;
+        let abort = Chunk::Abort { reflected: false, causes: Vec::new() };
+        return answerable.then(|| Packet::of(init.tag, abort));
+    }
+    let chunk = match packet.chunks.contains(&Chunk::ShutdownAck) {
+        true => Chunk::ShutdownComplete { reflected: true },
+        false => Chunk::Abort { reflected: true, causes: Vec::new() },
+    };
+    Some(Packet::of(packet.vtag, chunk))
 }

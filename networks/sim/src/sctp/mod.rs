@@ -18,17 +18,28 @@
 
 mod association;
 mod chunk;
+mod codec;
 mod config;
+mod cookie;
+mod crc32c;
+mod inbound;
+mod input;
+mod listen;
+mod outbound;
+mod output;
+mod path;
+mod sack;
+mod setup;
+mod timers;
+
+#[cfg(test)]
+mod tests;
 
 pub use association::{Association, Event, Message, State, Stats, Transmit};
 pub use chunk::{Cause, Chunk, Data, Init, Packet, Parameter, Sack};
+pub use codec::{ParseError, round_trip};
 pub use config::{Config, InitialWindow};
 pub use listen::{Answer, Initial, listen, out_of_the_blue};
-
-mod codec;
-mod listen;
-
-pub use codec::{ParseError, round_trip};
 
 /// Bytes of the common header (RFC 9260 §3.1).
 const COMMON_HEADER: u32 = 12;

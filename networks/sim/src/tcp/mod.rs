@@ -27,7 +27,7 @@ mod rtt;
 mod scoreboard;
 mod segment;
 mod send_buffer;
-mod seq;
+pub(crate) mod seq;
 mod timers;
 
 #[cfg(test)]

@@ -1,0 +1,234 @@
+//! What has come: TSNs, pieces of messages, and messages that wait for their turn in a stream.
+
+use super::association::Message;
+use super::chunk::{Data, Sack};
+use crate::packet::Payload;
+use crate::tcp::seq;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Duplicate TSNs that one SACK reports at most.
+const MAX_DUPLICATES: usize = 32;
+
+/// What a TSN is to the receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    New,
+    Duplicate,
+    /// There is no room for it.
+    NoRoom,
+    /// There is no room, and there never will be: what is held makes no message.
+    Stuck,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    /// All TSNs up to this one have come.
+    pub(super) cumulative: u32,
+    /// Runs that came beyond, first and last, ascending.
+    runs: Vec<(u32, u32)>,
+    duplicates: Vec<u32>,
+    /// The next stream sequence number of each stream that was used.
+    ssns: Vec<u16>,
+    /// Whole messages that wait for an earlier one, by stream and sequence number.
+    waiting: BTreeMap<(u16, u16), Message>,
+    /// Pieces of messages that are not whole, by TSN.
+    pieces: VecDeque<Data>,
+    /// User data that is held here, and that waits to be read by the application.
+    held: u32,
+    pub(super) unread: u32,
+}
+
+impl Inbound {
+    pub(super) fn new(peer_tsn: u32) -> Self {
+        Self {
+            cumulative: peer_tsn.wrapping_sub(1),
+            runs: Vec::new(),
+            duplicates: Vec::new(),
+            ssns: Vec::new(),
+            waiting: BTreeMap::new(),
+            pieces: VecDeque::new(),
+            held: 0,
+            unread: 0,
+        }
+    }
+    pub(super) fn has_gaps(&self) -> bool {
+        !self.runs.is_empty()
+    }
+    /// Room in a receive buffer of `buffer` bytes: the window to announce.
+    pub(super) fn window(&self, buffer: u32) -> u32 {
+        buffer.saturating_sub(self.held).saturating_sub(self.unread)
+    }
+    fn has_come(&self, tsn: u32) -> bool {
+        seq::le(tsn, self.cumulative)
+            || self.runs.iter().any(|&(first, last)| seq::le(first, tsn) && seq::le(tsn, last))
+    }
+
+    /// Whether a chunk with `len` bytes of user data can be taken into a buffer of `buffer` bytes.
+    pub(super) fn look(&mut self, tsn: u32, len: u32, buffer: u32) -> Seen {
+        if self.has_come(tsn) {
+            if self.duplicates.len() < MAX_DUPLICATES {
+                self.duplicates.push(tsn);
+            }
+            return Seen::Duplicate;
+        }
+        if tsn.wrapping_sub(self.cumulative) > u32::from(u16::MAX) {
+            return Seen::NoRoom;
+        }
+        let used = self.held + self.unread;
+        let fills = self.runs.last().is_some_and(|&(_, last)| seq::lt(tsn, last));
+        // RFC 9260 §6.2: what fills a gap is taken also where the window is closed; a sender that keeps to
+        // the window needs no more than this.
+        let limit = if fills { buffer.saturating_mul(2) } else { buffer };
+        if used.saturating_add(len) <= limit {
+            Seen::New
+        } else if self.runs.is_empty() && self.unread == 0 {
+            Seen::Stuck
+        } else {
+            Seen::NoRoom
+        }
+    }
+    /// Notes that a new TSN has come.
+    pub(super) fn note(&mut self, tsn: u32) {
+        if tsn == self.cumulative.wrapping_add(1) {
+            self.cumulative = tsn;
+            if let Some(&(first, last)) = self.runs.first()
+                && first == tsn.wrapping_add(1)
+            {
+                self.cumulative = last;
+                self.runs.remove(0);
+            }
+            return;
+        }
+        let at = self.runs.partition_point(|&(first, _)| seq::lt(first, tsn));
+        let joins_next = self.runs.get(at).is_some_and(|&(first, _)| first == tsn.wrapping_add(1));
+        let joins_last = at > 0 && self.runs[at - 1].1.wrapping_add(1) == tsn;
+        match (joins_last, joins_next) {
+            (true, true) => {
+                self.runs[at - 1].1 = self.runs[at].1;
+                self.runs.remove(at);
+            }
+            (true, false) => self.runs[at - 1].1 = tsn,
+            (false, true) => self.runs[at].0 = tsn,
+            (false, false) => self.runs.insert(at, (tsn, tsn)),
+        }
+    }
+
+    /// Places a new chunk and delivers what that makes whole.
+    ///
+    /// # Errors
+    /// Pieces that contradict each other.
+    pub(super) fn place(
+        &mut self,
+        data: Data,
+        mut deliver: impl FnMut(Message),
+    ) -> Result<(), &'static [u8]> {
+        if data.beginning && data.ending {
+            let Data { stream, ssn, ppid, unordered, payload, .. } = data;
+            self.hand_over(ssn, Message { stream, ppid, unordered, payload }, &mut deliver);
+            return Ok(());
+        }
+        self.held += data.payload.len;
+        let tsn = data.tsn;
+        let at = self.pieces.partition_point(|p| seq::lt(p.tsn, tsn));
+        self.pieces.insert(at, data);
+        let consistent = |earlier: usize| {
+            let (Some(a), Some(b)) = (self.pieces.get(earlier), self.pieces.get(earlier + 1)) else {
+                return true;
+            };
+            if b.tsn != a.tsn.wrapping_add(1) {
+                return true;
+            }
+            let same = (a.stream, a.unordered) == (b.stream, b.unordered) && (a.unordered || a.ssn == b.ssn);
+            a.ending == b.beginning && (a.ending || same)
+        };
+        if !consistent(at) || (at > 0 && !consistent(at - 1)) {
+            return Err(b"pieces of messages contradict each other");
+        }
+        if let Some((first, last)) = self.whole_around(at) {
+            let (ssn, message) = self.join(first, last);
+            self.hand_over(ssn, message, &mut deliver);
+        }
+        Ok(())
+    }
+    /// The places of the message that the piece at `at` belongs to, if it is whole.
+    fn whole_around(&self, at: usize) -> Option<(usize, usize)> {
+        let follows = |i: usize| self.pieces[i].tsn == self.pieces[i - 1].tsn.wrapping_add(1);
+        let mut first = at;
+        while !self.pieces[first].beginning {
+            if first == 0 || !follows(first) {
+                return None;
+            }
+            first -= 1;
+        }
+        let mut last = at;
+        while !self.pieces[last].ending {
+            last += 1;
+            if last == self.pieces.len() || !follows(last) {
+                return None;
+            }
+        }
+        Some((first, last))
+    }
+    fn join(&mut self, first: usize, last: usize) -> (u16, Message) {
+        let pieces: Vec<Data> = self.pieces.drain(first..=last).collect();
+        let len = pieces.iter().map(|p| p.payload.len).sum();
+        self.held -= len;
+        let bytes = pieces.iter().any(|p| p.payload.bytes.is_some()).then(|| {
+            let mut joined = Vec::with_capacity(len as usize);
+            for piece in &pieces {
+                piece.payload.write_to(&mut joined);
+            }
+            joined.into()
+        });
+        let Data { stream, ssn, ppid, unordered, .. } = pieces[0];
+        (ssn, Message { stream, ppid, unordered, payload: Payload { len, bytes } })
+    }
+
+    /// Delivers a whole message, and those that waited for it; or lets it wait for its turn.
+    fn hand_over(&mut self, ssn: u16, message: Message, deliver: &mut impl FnMut(Message)) {
+        let stream = message.stream;
+        if message.unordered {
+            self.unread += message.payload.len;
+            deliver(message);
+            return;
+        }
+        let at = usize::from(stream);
+        if self.ssns.len() <= at {
+            self.ssns.resize(at + 1, 0);
+        }
+        if ssn != self.ssns[at] {
+            self.held += message.payload.len;
+            if let Some(other) = self.waiting.insert((stream, ssn), message) {
+                self.held -= other.payload.len;
+            }
+            return;
+        }
+        self.unread += message.payload.len;
+        deliver(message);
+        self.ssns[at] = ssn.wrapping_add(1);
+        while !self.waiting.is_empty()
+            && let Some(next) = self.waiting.remove(&(stream, self.ssns[at]))
+        {
+            self.held -= next.payload.len;
+            self.unread += next.payload.len;
+            deliver(next);
+            self.ssns[at] = self.ssns[at].wrapping_add(1);
+        }
+    }
+
+    /// Bytes of the SACK that would be sent now, of at most `most`.
+    pub(super) fn sack_len(&self, most: u32) -> u32 {
+        (16 + 4 * (self.runs.len() + self.duplicates.len()) as u32).min(most & !3)
+    }
+    /// The SACK to send now, of at most `most` bytes. Duplicates are reported once.
+    pub(super) fn sack(&mut self, most: u32, buffer: u32) -> Sack {
+        let entries = (most.saturating_sub(16) / 4) as usize;
+        let distance = |tsn: u32| tsn.wrapping_sub(self.cumulative) as u16;
+        let gaps: Vec<_> =
+            self.runs.iter().take(entries).map(|&(first, last)| (distance(first), distance(last))).collect();
+        let mut duplicates = std::mem::take(&mut self.duplicates);
+        duplicates.truncate(entries - gaps.len());
+        Sack { cumulative: self.cumulative, window: self.window(buffer), gaps, duplicates }
+    }
+}

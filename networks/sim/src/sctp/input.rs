@@ -1,0 +1,284 @@
+//! Arriving packets (RFC 9260 §8.5 and §6.2).
+
+use super::association::{Association, Event, State};
+use super::chunk::{Cause, Chunk, Data, Packet, Sack};
+use super::inbound::Seen;
+use super::listen::out_of_the_blue;
+use crate::tcp::seq;
+use usher_core::{CloseReason, Instant};
+
+/// Of an unknown chunk, how much its sender gets back to see.
+const QUOTED: usize = 128;
+
+impl Association {
+    /// Takes a packet of this association that came in on `path`. Then drain
+    /// [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit), in this order.
+    pub fn handle_packet(&mut self, now: Instant, path: u8, packet: Packet) {
+        self.stats.packets_received += 1;
+        let path = path.min(self.paths.len() as u8 - 1);
+        self.occasion();
+        if self.state == State::Closed {
+            if let Some(answer) = out_of_the_blue(&packet) {
+                self.reply(path, answer);
+            }
+            return;
+        }
+        let Packet { vtag, chunks } = packet;
+        let alone = chunks.len() == 1;
+        let mut chunks = chunks.into_iter().peekable();
+        match chunks.peek() {
+            Some(Chunk::Init(init)) => {
+                if vtag != 0 {
+                    self.stats.bad_tag += 1;
+                } else if !alone {
+                    self.stats.malformed += 1;
+                } else {
+                    self.handle_init(now, path, init);
+                }
+                return;
+            }
+            Some(Chunk::CookieEcho(cookie)) => {
+                if !self.handle_cookie_echo(now, path, vtag, cookie) {
+                    return;
+                }
+                chunks.next();
+            }
+            Some(Chunk::ShutdownAck) if matches!(self.state, State::CookieWait | State::CookieEchoed) => {
+                // §8.5.1 E: as if it came out of the blue.
+                let complete = Chunk::ShutdownComplete { reflected: true };
+                self.reply(path, Packet::of(vtag, complete));
+                return;
+            }
+            first => {
+                if !self.tag_is_good(vtag, first) {
+                    self.stats.bad_tag += 1;
+                    return;
+                }
+            }
+        }
+        self.take_chunks(now, path, alone, chunks);
+    }
+
+    /// §8.5.1.
+    fn tag_is_good(&self, vtag: u32, first: Option<&Chunk>) -> bool {
+        match first {
+            Some(Chunk::Abort { reflected: true, .. } | Chunk::ShutdownComplete { reflected: true }) => {
+                self.peer_tag != 0 && vtag == self.peer_tag
+            }
+            _ => vtag == self.local_tag,
+        }
+    }
+
+    /// Takes the chunks of a good packet, all or what is left behind a cookie.
+    pub(super) fn take_chunks(
+        &mut self,
+        now: Instant,
+        path: u8,
+        alone: bool,
+        chunks: impl Iterator<Item = Chunk>,
+    ) {
+        let had_gaps = self.inb.has_gaps();
+        let mut with_data = false;
+        for chunk in chunks {
+            with_data |= matches!(chunk, Chunk::Data(_)) && self.takes_data();
+            if !self.take_chunk(now, path, alone, chunk) || self.state == State::Closed {
+                break;
+            }
+        }
+        if self.state == State::Closed {
+            return;
+        }
+        if with_data {
+            self.schedule_sack(now, path, had_gaps);
+        }
+        self.progress(now);
+    }
+
+    fn takes_data(&self) -> bool {
+        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent)
+    }
+
+    /// False where the rest of the packet is not to be looked at.
+    fn take_chunk(&mut self, now: Instant, path: u8, alone: bool, chunk: Chunk) -> bool {
+        match chunk {
+            Chunk::Data(data) if self.takes_data() => self.take_data(path, data),
+            Chunk::Sack(sack) => match self.state {
+                State::CookieEchoed
+                | State::Established
+                | State::ShutdownPending
+                | State::ShutdownReceived => self.handle_sack(now, &sack),
+                _ => self.stats.unexpected += 1,
+            },
+            Chunk::InitAck(init) if alone => self.handle_init_ack(now, path, &init),
+            Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => self.stats.malformed += 1,
+            Chunk::CookieAck => self.handle_cookie_ack(now, path),
+            Chunk::Heartbeat(info) => match self.state {
+                State::CookieWait | State::CookieEchoed => self.stats.unexpected += 1,
+                _ => self.say(path, Chunk::HeartbeatAck(info)),
+            },
+            Chunk::HeartbeatAck(info) => self.handle_heartbeat_ack(now, &info),
+            Chunk::Abort { .. } => {
+                let refused = matches!(self.state, State::CookieWait | State::CookieEchoed);
+                self.fail(if refused { CloseReason::Refused } else { CloseReason::Reset });
+            }
+            Chunk::Error(causes) => {
+                let stale = causes.iter().any(|cause| matches!(cause, Cause::StaleCookie(_)));
+                if stale && self.state == State::CookieEchoed {
+                    self.begin_again(now);
+                }
+            }
+            Chunk::Shutdown { cumulative } => self.handle_shutdown(now, path, cumulative),
+            Chunk::ShutdownAck => self.handle_shutdown_ack(path),
+            Chunk::ShutdownComplete { .. } => match self.state {
+                State::ShutdownAckSent => self.fail(CloseReason::Closed),
+                _ => self.stats.unexpected += 1,
+            },
+            Chunk::Data(_) => self.stats.unexpected += 1,
+            Chunk::Unknown { kind, flags, value } => return self.take_unknown(path, kind, flags, &value),
+        }
+        true
+    }
+
+    /// §3.2: the two highest bits of the type say what to do.
+    fn take_unknown(&mut self, path: u8, kind: u8, flags: u8, value: &[u8]) -> bool {
+        self.stats.unknown_chunks += 1;
+        if kind & 0x40 != 0 && self.peer_tag != 0 && self.state != State::CookieEchoed {
+            let mut quoted = vec![kind, flags];
+            quoted.extend_from_slice(&(4 + value.len() as u16).to_be_bytes());
+            quoted.extend_from_slice(&value[..value.len().min(QUOTED)]);
+            self.say(path, Chunk::Error(vec![Cause::UnrecognizedChunk(quoted)]));
+        }
+        kind & 0x80 != 0
+    }
+
+    fn take_data(&mut self, path: u8, data: Data) {
+        if data.payload.len == 0 {
+            self.stats.malformed += 1;
+            self.abort_because(Cause::NoUserData(data.tsn));
+            return;
+        }
+        self.sack_now |= data.immediate;
+        match self.inb.look(data.tsn, data.payload.len, self.config.buffer()) {
+            Seen::New => {}
+            Seen::Duplicate => {
+                self.stats.duplicates += 1;
+                self.sack_now = true;
+                return;
+            }
+            Seen::NoRoom => {
+                self.stats.no_room += 1;
+                self.sack_now = true;
+                return;
+            }
+            Seen::Stuck => {
+                self.stats.no_room += 1;
+                self.abort_because(Cause::OutOfResource);
+                return;
+            }
+        }
+        self.inb.note(data.tsn);
+        if data.stream >= self.inbound_streams {
+            self.stats.invalid_stream += 1;
+            self.say(path, Chunk::Error(vec![Cause::InvalidStream(data.stream)]));
+            return;
+        }
+        let events = &mut self.events;
+        if let Err(why) = self.inb.place(data, |message| events.push_back(Event::Message(message))) {
+            self.stats.malformed += 1;
+            self.abort_because(Cause::ProtocolViolation(why.to_vec()));
+        }
+    }
+
+    /// A packet with data has come: when to acknowledge it (§6.2, §6.7). What fills a gap is acknowledged at
+    /// once too, so that a sender in recovery need not wait.
+    fn schedule_sack(&mut self, now: Instant, path: u8, had_gaps: bool) {
+        self.owe_sack = true;
+        self.sack_path = path;
+        self.unsacked = self.unsacked.saturating_add(1);
+        let gaps = had_gaps || self.inb.has_gaps();
+        match self.config.sack_delay {
+            Some(delay) if !gaps && self.unsacked < self.config.sack_frequency => {
+                self.sack_at = self.sack_at.min(now + delay);
+            }
+            _ => self.sack_now = true,
+        }
+        if self.state == State::ShutdownSent {
+            // §9.2: SACK and SHUTDOWN at once, and T2-shutdown from the start.
+            self.sack_now = true;
+            self.say_shutdown(path);
+            self.retries = 0;
+            self.arm_shutdown(now);
+        }
+    }
+
+    fn handle_heartbeat_ack(&mut self, now: Instant, info: &[u8]) {
+        let known = info.split_first().and_then(|(&path, at)| {
+            let at = Instant::from_nanos(u64::from_be_bytes(at.try_into().ok()?));
+            let p = self.paths.get_mut(usize::from(path)).filter(|p| p.heartbeat_sent == Some(at))?;
+            p.heartbeat_sent = None;
+            p.heartbeat_lost_at = Instant::FAR_FUTURE;
+            p.rtt.sample(&self.config, now - at);
+            Some(path)
+        });
+        match known {
+            Some(path) => self.path_works(path),
+            None => self.stats.unexpected += 1,
+        }
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, path: u8, cumulative: u32) {
+        if matches!(self.state, State::CookieWait | State::CookieEchoed) {
+            self.stats.unexpected += 1;
+            return;
+        }
+        if seq::lt(self.out.last_tsn(), cumulative) {
+            self.stats.malformed += 1;
+            return;
+        }
+        match self.state {
+            State::Established | State::ShutdownPending | State::ShutdownReceived => {
+                self.state = State::ShutdownReceived;
+                let window = self.peer_window;
+                self.handle_sack(now, &Sack { cumulative, window, ..Sack::default() });
+            }
+            _ => {
+                self.state = State::ShutdownAckSent;
+                self.retries = 0;
+                self.say_shutdown(path);
+                self.arm_shutdown(now);
+            }
+        }
+    }
+
+    fn handle_shutdown_ack(&mut self, path: u8) {
+        match self.state {
+            State::ShutdownSent | State::ShutdownAckSent => {
+                let complete = Chunk::ShutdownComplete { reflected: false };
+                self.reply(path, Packet::of(self.peer_tag, complete));
+                self.fail(CloseReason::Closed);
+            }
+            _ => self.stats.unexpected += 1,
+        }
+    }
+
+    /// Takes the next step of closing once nothing is left to send (§9.2).
+    pub(super) fn progress(&mut self, now: Instant) {
+        if !self.out.is_empty() {
+            return;
+        }
+        match self.state {
+            State::ShutdownPending => {
+                self.state = State::ShutdownSent;
+                if !self.inb.has_gaps() {
+                    self.acknowledged();
+                }
+                self.guard_at = now + self.config.rto_max * 5;
+            }
+            State::ShutdownReceived => self.state = State::ShutdownAckSent,
+            _ => return,
+        }
+        self.retries = 0;
+        self.say_shutdown(self.data_path());
+        self.arm_shutdown(now);
+    }
+}

@@ -1,0 +1,160 @@
+//! What is to be sent: queued messages cut into chunks, and chunks that are not yet acknowledged.
+
+use super::DATA_HEADER;
+use super::association::Message;
+use super::chunk::{Data, padded};
+use crate::packet::Payload;
+use std::collections::VecDeque;
+
+/// Where a sent chunk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whereabouts {
+    /// On its way.
+    Flying,
+    /// Held for lost: to be sent again, on the same path after fast retransmit, else on an alternate one.
+    Lost { fast: bool },
+    /// Come, as a gap block says.
+    Come,
+}
+
+/// A chunk that was sent and is not yet acknowledged cumulatively.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) data: Data,
+    /// The path that it was last sent on.
+    pub(super) path: u8,
+    pub(super) whereabouts: Whereabouts,
+    /// SACKs that missed it.
+    pub(super) missing: u8,
+    /// It was sent again because of such SACKs, which it is once only (RFC 9260 §7.2.4 rule 5).
+    pub(super) fast_retransmitted: bool,
+}
+
+impl Sent {
+    /// Bytes that count against the congestion window.
+    pub(super) fn size(&self) -> u32 {
+        DATA_HEADER + self.data.payload.len
+    }
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    /// Chunks that were never sent; they have no TSN yet.
+    pub(super) queue: VecDeque<Data>,
+    /// What the queued chunks take on the wire, padded.
+    pub(super) queued: u32,
+    /// Chunks that were sent, without holes from the one behind `cumulative` on.
+    pub(super) sent: VecDeque<Sent>,
+    /// Cumulative TSN Ack Point.
+    pub(super) cumulative: u32,
+    /// How many of `sent` are lost.
+    pub(super) lost: usize,
+    /// User data in flight, over all paths.
+    pub(super) flying: u32,
+    ssns: Vec<u16>,
+}
+
+/// The most that may be queued on the wire's count: what 32 bits count with room to spare.
+const MAX_QUEUED: u32 = 1 << 30;
+
+impl Outbound {
+    pub(super) fn new(tsn: u32) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            queued: 0,
+            sent: VecDeque::new(),
+            cumulative: tsn.wrapping_sub(1),
+            lost: 0,
+            flying: 0,
+            ssns: Vec::new(),
+        }
+    }
+    /// All that was sent is acknowledged, and nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty() && self.queue.is_empty()
+    }
+    /// The TSN of the last chunk that was sent.
+    pub(super) fn last_tsn(&self) -> u32 {
+        self.cumulative.wrapping_add(self.sent.len() as u32)
+    }
+
+    /// Cuts a message into chunks of at most `most` bytes of user data and queues them; false where there
+    /// is no room.
+    pub(super) fn push(&mut self, message: Message, most: u32) -> bool {
+        let Message { stream, ppid, unordered, payload } = message;
+        let pieces = payload.len.div_ceil(most);
+        let wire = u64::from(payload.len) + u64::from(pieces) * u64::from(DATA_HEADER + 3);
+        if wire > u64::from(MAX_QUEUED - self.queued.min(MAX_QUEUED)) {
+            return false;
+        }
+        let ssn = if unordered { 0 } else { self.next_ssn(stream) };
+        let whole = Data { stream, ssn, ppid, unordered, ..Data::default() };
+        if pieces == 1 {
+            self.push_chunk(Data { beginning: true, ending: true, payload, ..whole });
+            return true;
+        }
+        for piece in 0..pieces {
+            let from = piece * most;
+            let len = most.min(payload.len - from);
+            self.push_chunk(Data {
+                beginning: piece == 0,
+                ending: piece == pieces - 1,
+                payload: cut(&payload, from, len),
+                ..whole.clone()
+            });
+        }
+        true
+    }
+    fn push_chunk(&mut self, data: Data) {
+        self.queued += padded(DATA_HEADER + data.payload.len);
+        self.queue.push_back(data);
+    }
+    fn next_ssn(&mut self, stream: u16) -> u16 {
+        let at = usize::from(stream);
+        if self.ssns.len() <= at {
+            self.ssns.resize(at + 1, 0);
+        }
+        let ssn = self.ssns[at];
+        self.ssns[at] = ssn.wrapping_add(1);
+        ssn
+    }
+    /// Drops what is queued on streams beyond `streams`; answers how many chunks.
+    pub(super) fn keep_streams(&mut self, streams: u16) -> u64 {
+        let before = self.queue.len();
+        self.queue.retain(|data| data.stream < streams);
+        self.queued = self.queue.iter().map(|data| padded(DATA_HEADER + data.payload.len)).sum();
+        (before - self.queue.len()) as u64
+    }
+
+    /// Moves the first queued chunk to those that were sent, on `path`, and answers a copy with its TSN.
+    pub(super) fn send_next(&mut self, path: u8) -> Option<Data> {
+        let mut data = self.queue.pop_front()?;
+        data.tsn = self.last_tsn().wrapping_add(1);
+        self.queued -= padded(DATA_HEADER + data.payload.len);
+        self.flying += data.payload.len;
+        self.sent.push_back(Sent {
+            data: data.clone(),
+            path,
+            whereabouts: Whereabouts::Flying,
+            missing: 0,
+            fast_retransmitted: false,
+        });
+        Some(data)
+    }
+    /// The first lost chunk's place.
+    pub(super) fn first_lost(&self) -> Option<usize> {
+        if self.lost == 0 {
+            return None;
+        }
+        self.sent.iter().position(|s| matches!(s.whereabouts, Whereabouts::Lost { .. }))
+    }
+}
+
+/// `len` bytes of a payload from `from` on.
+fn cut(payload: &Payload, from: u32, len: u32) -> Payload {
+    let bytes = payload.as_slice();
+    let clip = |at: u32| (at as usize).min(bytes.len());
+    let piece = &bytes[clip(from)..clip(from + len)];
+    Payload { len, bytes: (!piece.is_empty()).then(|| piece.into()) }
+}

@@ -1,0 +1,257 @@
+//! Packets to send (RFC 9260 §6.1, §6.10): what may leave now, bundled.
+
+use super::association::{Association, State, Transmit};
+use super::chunk::{Chunk, Data, Packet, padded};
+use super::outbound::Whereabouts;
+use super::{COMMON_HEADER, DATA_HEADER};
+use usher_core::Instant;
+
+/// The next DATA that may leave: where to, and what its first chunk takes.
+#[derive(Clone, Copy)]
+struct Next {
+    path: u8,
+    len: u32,
+}
+
+/// A packet being filled.
+struct Filling {
+    chunks: Vec<Chunk>,
+    room: u32,
+    path: Option<u8>,
+}
+
+impl Filling {
+    /// Adds a chunk where there is room for it, or nothing else yet.
+    fn push(&mut self, path: u8, chunk: Chunk) {
+        self.room = self.room.saturating_sub(chunk.padded_len());
+        self.chunks.push(chunk);
+        self.path.get_or_insert(path);
+    }
+    fn goes(&self, path: u8) -> bool {
+        self.path.is_none_or(|p| p == path)
+    }
+}
+
+impl Association {
+    /// The next packet to send; poll until `None`.
+    #[must_use]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        if !self.wake {
+            return None;
+        }
+        let transmit = self.replies.pop_front().or_else(|| self.build(now));
+        match &transmit {
+            Some(transmit) => {
+                self.stats.packets_sent += 1;
+                self.stats.control_packets += u64::from(!transmit.packet.has_data());
+            }
+            None => self.wake = false,
+        }
+        transmit
+    }
+
+    fn build(&mut self, now: Instant) -> Option<Transmit> {
+        match self.state {
+            State::Closed => None,
+            State::CookieWait => {
+                if !std::mem::take(&mut self.setup_due) {
+                    return None;
+                }
+                self.setup_leaves(now);
+                Some(Transmit { path: self.setup_path, packet: self.init_packet() })
+            }
+            State::CookieEchoed => {
+                if !std::mem::take(&mut self.setup_due) {
+                    return None;
+                }
+                self.setup_leaves(now);
+                let mut filling = self.begin();
+                filling.push(self.setup_path, Chunk::CookieEcho(self.cookie.clone()));
+                self.push_control(&mut filling);
+                self.push_data_behind_cookie(now, &mut filling);
+                self.finish(filling)
+            }
+            _ => self.build_open(now),
+        }
+    }
+
+    fn setup_leaves(&mut self, now: Instant) {
+        self.setup_sent_at = (self.retries == 0).then_some(now);
+    }
+    fn begin(&self) -> Filling {
+        let room = self.config.packet_size() - COMMON_HEADER;
+        Filling { chunks: Vec::new(), room, path: None }
+    }
+    fn finish(&self, filling: Filling) -> Option<Transmit> {
+        let packet = Packet { vtag: self.peer_tag, chunks: filling.chunks };
+        Some(Transmit { path: filling.path?, packet })
+    }
+
+    fn push_control(&mut self, filling: &mut Filling) {
+        while let Some((path, chunk)) = self.control.front() {
+            let fits = chunk.padded_len() <= filling.room || filling.chunks.is_empty();
+            if !fits || !filling.goes(*path) {
+                break;
+            }
+            if let Some((path, chunk)) = self.control.pop_front() {
+                filling.push(path, chunk);
+            }
+        }
+    }
+
+    fn build_open(&mut self, now: Instant) -> Option<Transmit> {
+        let mut filling = self.begin();
+        self.push_control(&mut filling);
+        let next = self.next_data(now).filter(|next| filling.goes(next.path));
+        if self.owe_sack {
+            let len = self.inb.sack_len(self.config.pmdcs());
+            let rides = next.filter(|next| len + next.len <= filling.room);
+            if rides.is_some() || (self.sack_now && len <= filling.room) {
+                let path = rides.map_or(self.sack_path, |next| next.path);
+                self.push_sack(path, &mut filling);
+            }
+        }
+        if let Some(next) = next
+            && filling.goes(next.path)
+            && next.len <= filling.room
+        {
+            if self.out.lost > 0 {
+                self.push_lost(now, next.path, &mut filling);
+            } else {
+                self.push_new(now, next.path, &mut filling);
+                self.burst = self.burst.saturating_sub(1);
+            }
+        }
+        self.finish(filling)
+    }
+
+    fn push_sack(&mut self, path: u8, filling: &mut Filling) {
+        let sack = self.inb.sack(self.config.pmdcs(), self.config.buffer());
+        self.announced = sack.window;
+        filling.push(path, Chunk::Sack(sack));
+        self.acknowledged();
+    }
+    /// All that came is acknowledged.
+    pub(super) fn acknowledged(&mut self) {
+        (self.owe_sack, self.sack_now, self.unsacked) = (false, false, 0);
+        self.sack_at = Instant::FAR_FUTURE;
+    }
+
+    /// Whether DATA may leave, and which.
+    fn next_data(&mut self, now: Instant) -> Option<Next> {
+        let sends =
+            matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
+        if !sends {
+            return None;
+        }
+        if let Some(at) = self.out.first_lost() {
+            // §6.1 C: before anything new.
+            let path = self.path_again(at);
+            let p = &self.paths[usize::from(path)];
+            let idle = self.paths.iter().all(|p| p.flight == 0);
+            let allowed = self.grant || idle || (!self.hold && p.flight < p.cwnd);
+            return allowed.then(|| Next { path, len: padded(self.out.sent[at].size()) });
+        }
+        self.grant = false;
+        let first = self.out.queue.front()?;
+        let (whole, len) = (first.beginning && first.ending, first.payload.len);
+        let path = self.data_path();
+        let quiet = self.out.sent.is_empty();
+        let p = &mut self.paths[usize::from(path)];
+        p.decay(&self.config, now);
+        let full = self.out.queued >= self.config.pmdcs();
+        let waits = self.config.nagle && whole && !full && !quiet && self.state == State::Established;
+        // §6.1 A: one chunk may always be in flight, so that a closed window is probed.
+        let fits = len <= self.peer_room || quiet;
+        let allowed = p.flight < p.cwnd && self.burst > 0 && fits && !waits;
+        allowed.then(|| Next { path, len: padded(DATA_HEADER + len) })
+    }
+
+    /// The path on which a lost chunk goes again.
+    fn path_again(&self, at: usize) -> u8 {
+        let sent = &self.out.sent[at];
+        match sent.whereabouts {
+            Whereabouts::Lost { fast: true } => sent.path,
+            _ => self.alternate(sent.path),
+        }
+    }
+
+    fn push_lost(&mut self, now: Instant, path: u8, filling: &mut Filling) {
+        let Some(first) = self.out.first_lost() else { return };
+        self.grant = false;
+        for at in first..self.out.sent.len() {
+            let Whereabouts::Lost { fast } = self.out.sent[at].whereabouts else { continue };
+            if self.path_again(at) != path {
+                continue;
+            }
+            let size = self.out.sent[at].size();
+            if padded(size) > filling.room {
+                break;
+            }
+            let earlier = |s: &super::outbound::Sent| s.whereabouts == Whereabouts::Flying && s.path == path;
+            let earliest = !self.out.sent.iter().take(at).any(earlier);
+            let sent = &mut self.out.sent[at];
+            sent.whereabouts = Whereabouts::Flying;
+            sent.path = path;
+            self.out.lost -= 1;
+            self.out.flying += sent.data.payload.len;
+            let data = sent.data.clone();
+            let p = &mut self.paths[usize::from(path)];
+            p.sent(now, size);
+            // §7.2.4 rule 4.
+            if p.t3_at == Instant::FAR_FUTURE || (fast && earliest) {
+                p.arm_t3(now);
+            }
+            self.stats.retransmitted_chunks += 1;
+            self.leaves(path, data, filling);
+        }
+    }
+
+    fn push_new(&mut self, now: Instant, path: u8, filling: &mut Filling) {
+        while let Some(first) = self.out.queue.front() {
+            let (len, wire) = (first.payload.len, padded(DATA_HEADER + first.payload.len));
+            if wire > filling.room || (len > self.peer_room && !self.out.sent.is_empty()) {
+                break;
+            }
+            self.probing |= len > self.peer_room;
+            let Some(data) = self.out.send_next(path) else { break };
+            let p = &mut self.paths[usize::from(path)];
+            p.sent(now, DATA_HEADER + len);
+            if p.timed.is_none() {
+                p.timed = Some((data.tsn, now));
+            }
+            if self.state != State::CookieEchoed {
+                p.arm_heartbeat(&self.config, now);
+                if p.t3_at == Instant::FAR_FUTURE {
+                    p.arm_t3(now);
+                }
+            }
+            self.leaves(path, data, filling);
+        }
+    }
+
+    fn leaves(&mut self, path: u8, data: Data, filling: &mut Filling) {
+        self.peer_room = self.peer_room.saturating_sub(data.payload.len);
+        self.stats.data_chunks += 1;
+        filling.push(path, Chunk::Data(data));
+    }
+
+    /// §5.1: what fits behind the cookie may go with it, and nothing else before it is acknowledged.
+    fn push_data_behind_cookie(&mut self, now: Instant, filling: &mut Filling) {
+        let path = self.setup_path;
+        for sent in &mut self.out.sent {
+            sent.path = path;
+        }
+        if self.out.lost > 0 {
+            for sent in &mut self.out.sent {
+                if let Whereabouts::Lost { fast } = &mut sent.whereabouts {
+                    *fast = true;
+                }
+            }
+            self.push_lost(now, path, filling);
+            self.paths[usize::from(path)].t3_at = Instant::FAR_FUTURE;
+        } else {
+            self.push_new(now, path, filling);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What is known of one path: its round-trip time (RFC 9260 §6.3), its congestion window (§7.2), and
+//! whether it works (§8.2).
+
+use super::config::Config;
+use usher_core::{Duration, Instant};
+
+/// Clock granularity G in RTO = SRTT + max(G, 4·RTTVAR).
+const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// Smoothed round-trip time, its variation, and the timeout that follows from them (RFC 9260 §6.3.1).
+#[derive(Clone, Debug)]
+pub(super) struct Rtt {
+    srtt: Option<Duration>,
+    var: Duration,
+    pub(super) rto: Duration,
+}
+
+impl Rtt {
+    fn new(config: &Config) -> Self {
+        Self { srtt: None, var: Duration::ZERO, rto: config.rto_initial }
+    }
+    pub(super) fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+    pub(super) fn sample(&mut self, config: &Config, rtt: Duration) {
+        let srtt = match self.srtt {
+            None => {
+                self.var = rtt / 2;
+                rtt
+            }
+            Some(srtt) => {
+                let (s, r, var) = (srtt.as_nanos(), rtt.as_nanos(), self.var.as_nanos());
+                self.var = Duration::from_nanos(var - var / 4 + s.abs_diff(r) / 4);
+                Duration::from_nanos(s - s / 8 + r / 8)
+            }
+        };
+        self.srtt = Some(srtt);
+        let rto = srtt + (self.var * 4).max(GRANULARITY);
+        self.rto = rto.max(config.rto_min).min(config.rto_max);
+    }
+    /// Doubles the timeout (§6.3.3 E2); it stays so until the next measurement.
+    pub(super) fn back_off(&mut self, config: &Config) {
+        self.rto = (self.rto * 2).min(config.rto_max);
+    }
+}
+
+/// What one SACK said of a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Report {
+    /// Bytes of DATA chunks that it newly acknowledged.
+    pub(super) acked: u32,
+    /// Flight size before it came.
+    pub(super) flight_before: u32,
+    /// The earliest chunk in flight was looked at, and acknowledged.
+    pub(super) earliest_seen: bool,
+    pub(super) earliest_acked: bool,
+    /// It made fast retransmit shrink the window.
+    pub(super) halved: bool,
+}
+
+/// A pair of addresses, ours and theirs.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) cwnd: u32,
+    pub(super) ssthresh: u32,
+    partial_bytes_acked: u32,
+    /// Bytes of DATA chunks in flight, headers included.
+    pub(super) flight: u32,
+    pub(super) rtt: Rtt,
+    /// T3-rtx.
+    pub(super) t3_at: Instant,
+    /// The TSN whose acknowledgement is being timed, and when it left.
+    pub(super) timed: Option<(u32, Instant)>,
+    last_data_at: Instant,
+    /// Timeouts and lost heartbeats in a row.
+    pub(super) errors: u32,
+    pub(super) active: bool,
+    /// When the next heartbeat is due.
+    pub(super) heartbeat_at: Instant,
+    /// When the one under way was sent, and when it counts for lost.
+    pub(super) heartbeat_sent: Option<Instant>,
+    pub(super) heartbeat_lost_at: Instant,
+    pub(super) report: Report,
+}
+
+impl Path {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            cwnd: config.initial_window.bytes(config.pmdcs()),
+            ssthresh: u32::MAX,
+            partial_bytes_acked: 0,
+            flight: 0,
+            rtt: Rtt::new(config),
+            t3_at: Instant::FAR_FUTURE,
+            timed: None,
+            last_data_at: Instant::ZERO,
+            errors: 0,
+            active: true,
+            heartbeat_at: Instant::FAR_FUTURE,
+            heartbeat_sent: None,
+            heartbeat_lost_at: Instant::FAR_FUTURE,
+            report: Report::default(),
+        }
+    }
+
+    pub(super) fn arm_t3(&mut self, now: Instant) {
+        self.t3_at = now + self.rtt.rto;
+    }
+    /// The next heartbeat, counted from now (§8.3).
+    pub(super) fn arm_heartbeat(&mut self, config: &Config, now: Instant) {
+        self.heartbeat_at =
+            config.heartbeat_interval.map_or(Instant::FAR_FUTURE, |every| now + every + self.rtt.rto);
+    }
+    pub(super) fn stop_timers(&mut self) {
+        self.t3_at = Instant::FAR_FUTURE;
+        self.heartbeat_at = Instant::FAR_FUTURE;
+        self.heartbeat_sent = None;
+        self.heartbeat_lost_at = Instant::FAR_FUTURE;
+    }
+    pub(super) fn next_timeout(&self) -> Instant {
+        self.t3_at.min(self.heartbeat_at).min(self.heartbeat_lost_at)
+    }
+
+    /// Shrinks the window of a path that was idle, once for each RTO (§7.2.1).
+    pub(super) fn decay(&mut self, config: &Config, now: Instant) {
+        let floor = 4 * config.pmdcs();
+        if self.flight > 0 || self.cwnd <= floor {
+            return;
+        }
+        let idle = (now - self.last_data_at).as_nanos() / self.rtt.rto.as_nanos().max(1);
+        if idle > 0 {
+            self.ssthresh = self.cwnd;
+            self.cwnd = self.cwnd.checked_shr(idle.min(31) as u32).unwrap_or(0).max(floor);
+            self.last_data_at = now;
+        }
+    }
+    /// A chunk of `size` bytes leaves.
+    pub(super) fn sent(&mut self, now: Instant, size: u32) {
+        self.flight += size;
+        self.last_data_at = now;
+    }
+    /// A chunk is no longer in flight.
+    pub(super) fn landed(&mut self, size: u32) {
+        self.flight = self.flight.saturating_sub(size);
+    }
+
+    /// Grows the window by what a SACK that advanced the cumulative TSN acknowledged (§7.2.1, §7.2.2).
+    pub(super) fn grow(&mut self, config: &Config, in_recovery: bool) {
+        let Report { acked, flight_before, .. } = self.report;
+        let full = flight_before >= self.cwnd;
+        let pmdcs = config.pmdcs();
+        if self.cwnd <= self.ssthresh {
+            if full && !in_recovery {
+                self.cwnd = self.cwnd.saturating_add(acked.min(pmdcs));
+            }
+        } else {
+            self.partial_bytes_acked = self.partial_bytes_acked.saturating_add(acked);
+            if full && !in_recovery && self.partial_bytes_acked >= self.cwnd {
+                self.partial_bytes_acked -= self.cwnd;
+                self.cwnd = self.cwnd.saturating_add(pmdcs);
+            } else if !full {
+                self.partial_bytes_acked = self.partial_bytes_acked.min(self.cwnd);
+            }
+        }
+        if self.flight == 0 {
+            self.partial_bytes_acked = 0;
+        }
+    }
+    fn halve(&mut self, config: &Config) {
+        self.ssthresh = (self.cwnd / 2).max(4 * config.pmdcs());
+        self.partial_bytes_acked = 0;
+    }
+    /// A loss that gap reports found (§7.2.3).
+    pub(super) fn on_fast_retransmit(&mut self, config: &Config) {
+        self.halve(config);
+        self.cwnd = self.ssthresh;
+    }
+    /// A loss that T3-rtx found (§7.2.3).
+    pub(super) fn on_timeout(&mut self, config: &Config) {
+        self.halve(config);
+        self.cwnd = config.pmdcs();
+        self.rtt.back_off(config);
+        self.timed = None;
+        self.t3_at = Instant::FAR_FUTURE;
+    }
+}

@@ -1,0 +1,179 @@
+//! Arriving acknowledgements (RFC 9260 §6.2.1, §6.3, §7.2).
+
+use super::association::Association;
+use super::chunk::{Cause, Sack};
+use super::outbound::{Sent, Whereabouts};
+use super::path::Report;
+use crate::tcp::seq;
+use usher_core::Instant;
+
+/// Missing reports that mean a loss (RFC 9260 §7.2.4).
+const FAST_RETRANSMIT_THRESHOLD: u8 = 3;
+
+impl Association {
+    pub(super) fn handle_sack(&mut self, now: Instant, sack: &Sack) {
+        if seq::lt(sack.cumulative, self.out.cumulative) {
+            return;
+        }
+        if seq::lt(self.out.last_tsn(), sack.cumulative) {
+            self.abort_because(Cause::ProtocolViolation(
+                b"a TSN was acknowledged that was never sent".into(),
+            ));
+            return;
+        }
+        if sack.gaps.iter().any(|&(first, last)| first < 2 || last < first) {
+            self.stats.malformed += 1;
+            return;
+        }
+        self.sack_seen = true;
+        self.hold = false;
+        for path in &mut self.paths {
+            path.report = Report { flight_before: path.flight, ..Report::default() };
+        }
+        let advanced = sack.cumulative != self.out.cumulative;
+        while self.out.cumulative != sack.cumulative {
+            // `cumulative` does not pass `last_tsn`, so there is one.
+            let Some(mut sent) = self.out.sent.pop_front() else { break };
+            self.out.cumulative = self.out.cumulative.wrapping_add(1);
+            self.has_come(now, &mut sent);
+        }
+        let highest_new = self.read_gaps(now, sack);
+        if self.in_fast_recovery && seq::le(self.recover, self.out.cumulative) {
+            self.in_fast_recovery = false;
+        }
+        self.take_reports(now, advanced);
+        self.peer_window = sack.window;
+        if !sack.gaps.is_empty() {
+            self.count_missing(sack, highest_new, advanced);
+        }
+        self.peer_room = sack.window.saturating_sub(self.out.flying);
+        if self.probing && sack.window > 0 {
+            // The window has opened: a probe that was dropped need not wait for its timer.
+            self.probing = false;
+            if !advanced && sack.gaps.is_empty() {
+                self.lose_all();
+            }
+        }
+    }
+
+    /// A chunk is acknowledged, now first.
+    fn has_come(&mut self, now: Instant, sent: &mut Sent) {
+        let path = &mut self.paths[usize::from(sent.path)];
+        match sent.whereabouts {
+            Whereabouts::Come => return,
+            Whereabouts::Flying => {
+                path.landed(sent.size());
+                self.out.flying -= sent.data.payload.len;
+                if !path.report.earliest_seen {
+                    path.report.earliest_seen = true;
+                    path.report.earliest_acked = true;
+                }
+            }
+            Whereabouts::Lost { .. } => self.out.lost -= 1,
+        }
+        path.report.acked += sent.size();
+        if let Some((tsn, at)) = path.timed
+            && tsn == sent.data.tsn
+        {
+            path.timed = None;
+            path.rtt.sample(&self.config, now - at);
+        }
+        sent.whereabouts = Whereabouts::Come;
+    }
+
+    /// Goes through what lies beyond the cumulative TSN; answers how many chunks from there on the highest
+    /// newly acknowledged one is.
+    fn read_gaps(&mut self, now: Instant, sack: &Sack) -> usize {
+        let mut highest_new = 0;
+        if sack.gaps.is_empty() && self.out.sent.is_empty() {
+            return 0;
+        }
+        let mut all = std::mem::take(&mut self.out.sent);
+        for (i, sent) in all.iter_mut().enumerate() {
+            let distance = (i + 1) as u64;
+            let covered =
+                sack.gaps.iter().any(|&(a, b)| u64::from(a) <= distance && distance <= u64::from(b));
+            if covered {
+                if sent.whereabouts != Whereabouts::Come {
+                    highest_new = i + 1;
+                    self.has_come(now, sent);
+                }
+                continue;
+            }
+            let path = &mut self.paths[usize::from(sent.path)];
+            match sent.whereabouts {
+                Whereabouts::Flying => path.report.earliest_seen = true,
+                Whereabouts::Come => {
+                    // The other side has taken its word back (§6.2.1 D iii), or this SACK is older than
+                    // another one.
+                    sent.whereabouts = Whereabouts::Flying;
+                    path.flight += sent.size();
+                    self.out.flying += sent.data.payload.len;
+                    if path.t3_at == Instant::FAR_FUTURE {
+                        path.arm_t3(now);
+                    }
+                }
+                Whereabouts::Lost { .. } => {}
+            }
+        }
+        self.out.sent = all;
+        highest_new
+    }
+
+    /// Congestion windows, timers and error counters follow from what was acknowledged on each path.
+    fn take_reports(&mut self, now: Instant, advanced: bool) {
+        for path in 0..self.paths.len() as u8 {
+            let p = &mut self.paths[usize::from(path)];
+            let Report { acked, earliest_acked, .. } = p.report;
+            if acked > 0 && advanced {
+                p.grow(&self.config, self.in_fast_recovery);
+            }
+            if p.flight == 0 {
+                p.t3_at = Instant::FAR_FUTURE;
+            } else if earliest_acked {
+                p.arm_t3(now);
+            }
+            if acked > 0 {
+                self.path_works(path);
+            }
+        }
+    }
+
+    /// Counts misses by the Highest TSN Newly Acknowledged algorithm, and holds for lost what was missed
+    /// often enough (§7.2.4).
+    fn count_missing(&mut self, sack: &Sack, highest_new: usize, advanced: bool) {
+        let reported = sack.gaps.iter().map(|&(_, last)| usize::from(last)).max().unwrap_or(0);
+        let until = if self.in_fast_recovery && advanced { reported } else { highest_new };
+        let mut halved = false;
+        for sent in self.out.sent.iter_mut().take(until) {
+            if sent.whereabouts != Whereabouts::Flying || sent.fast_retransmitted {
+                continue;
+            }
+            sent.missing = sent.missing.saturating_add(1);
+            if sent.missing < FAST_RETRANSMIT_THRESHOLD {
+                continue;
+            }
+            sent.whereabouts = Whereabouts::Lost { fast: true };
+            sent.fast_retransmitted = true;
+            let size = sent.size();
+            let path = &mut self.paths[usize::from(sent.path)];
+            path.landed(size);
+            if path.timed.is_some_and(|(tsn, _)| tsn == sent.data.tsn) {
+                path.timed = None;
+            }
+            if !self.in_fast_recovery && !path.report.halved {
+                path.on_fast_retransmit(&self.config);
+                path.report.halved = true;
+                halved = true;
+            }
+            self.out.lost += 1;
+            self.out.flying -= sent.data.payload.len;
+        }
+        if halved {
+            self.in_fast_recovery = true;
+            self.recover = self.out.last_tsn();
+            self.grant = true;
+            self.stats.fast_retransmits += 1;
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The set-up (RFC 9260 §5), also where it meets an association that there is already.
+
+use super::MIN_WINDOW;
+use super::association::{Association, Event, State};
+use super::chunk::{Cause, Chunk, Init, Packet};
+use super::codec::STATE_COOKIE;
+use super::config::Config;
+use super::cookie::{Cookie, derived};
+use super::inbound::Inbound;
+use super::listen::Initial;
+use super::outbound::Outbound;
+use super::path::Path;
+use std::sync::Arc;
+use usher_core::{CloseReason, Instant};
+
+/// What is wrong with an INIT or INIT ACK (§3.3.2).
+pub(super) enum Fault {
+    /// Its tag is 0: nothing can be answered.
+    Unanswerable,
+    /// A field has a value that it must not have: answered with ABORT.
+    Invalid,
+}
+
+/// Looks an INIT's fixed fields over.
+pub(super) fn check(init: &Init) -> Result<(), Fault> {
+    if init.tag == 0 {
+        return Err(Fault::Unanswerable);
+    }
+    let good = init.outbound > 0 && init.inbound > 0 && init.window >= MIN_WINDOW;
+    if good { Ok(()) } else { Err(Fault::Invalid) }
+}
+
+/// ABORT for the sender of an INIT or INIT ACK that cannot be taken.
+pub(super) fn refuse(init: &Init, cause: Cause) -> Packet {
+    Packet::of(init.tag, Chunk::Abort { reflected: false, causes: vec![cause] })
+}
+
+/// The cookie for the sender of `init`, without the tags of an association that there is already.
+pub(super) fn cookie_for(
+    config: &Config,
+    now: Instant,
+    ports: (u16, u16),
+    local: (u32, u32),
+    init: &Init,
+) -> Cookie {
+    Cookie {
+        expires: now + config.cookie_life,
+        ports,
+        local_tag: local.0,
+        peer_tag: init.tag,
+        local_tsn: local.1,
+        peer_tsn: init.tsn,
+        peer_window: init.window,
+        outbound: config.outbound_streams.max(1).min(init.inbound),
+        inbound: config.max_inbound_streams.max(1).min(init.outbound),
+        local_tie: 0,
+        peer_tie: 0,
+    }
+}
+
+/// INIT ACK with a cookie.
+pub(super) fn init_ack(config: &Config, cookie: &Cookie, secret: &[u8; 32], init: &Init) -> Packet {
+    let ack = Init {
+        cookie: Some(cookie.seal(secret)),
+        unrecognized: init.unknown.clone(),
+        ..own_init(config, cookie.local_tag, cookie.local_tsn)
+    };
+    Packet::of(init.tag, Chunk::InitAck(Box::new(ack)))
+}
+
+fn own_init(config: &Config, tag: u32, tsn: u32) -> Init {
+    Init {
+        tag,
+        window: config.buffer(),
+        outbound: config.outbound_streams.max(1),
+        inbound: config.max_inbound_streams.max(1),
+        tsn,
+        ..Init::default()
+    }
+}
+
+/// How a tag of a cookie compares with that of the association that there is (§5.2.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tag {
+    /// M.
+    Matches,
+    /// X.
+    Differs,
+    /// 0: the association does not know the other side's tag yet.
+    Unknown,
+}
+
+/// How the tie-tags compare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ties {
+    /// Both match.
+    Match,
+    /// The cookie has none.
+    None,
+    /// One of them differs.
+    Differ,
+}
+
+/// What to do about a COOKIE ECHO where there is an association.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Action {
+    /// A: the other side has begun anew.
+    Restart,
+    /// B: both sides began at about the same time.
+    Collide,
+    /// C: the cookie is a late one.
+    Discard,
+    /// D: the cookie of this association.
+    Confirm,
+}
+
+/// The table of §5.2.4: local tag, the other side's tag, tie-tags (`None` takes any), action.
+pub(super) const COOKIE_ECHOES: [(Tag, Tag, Option<Ties>, Action); 5] = [
+    (Tag::Differs, Tag::Differs, Some(Ties::Match), Action::Restart),
+    (Tag::Matches, Tag::Differs, None, Action::Collide),
+    (Tag::Matches, Tag::Unknown, None, Action::Collide),
+    (Tag::Differs, Tag::Matches, Some(Ties::None), Action::Discard),
+    (Tag::Matches, Tag::Matches, None, Action::Confirm),
+];
+
+/// The action of the first row that fits; what fits none is discarded.
+pub(super) fn action(local: Tag, peer: Tag, ties: Ties) -> Action {
+    let fits = |row: &&(Tag, Tag, Option<Ties>, Action)| {
+        (row.0, row.1) == (local, peer) && row.2.is_none_or(|t| t == ties)
+    };
+    COOKIE_ECHOES.iter().find(fits).map_or(Action::Discard, |row| row.3)
+}
+
+impl Association {
+    /// An association that a valid cookie brought to life.
+    pub(super) fn accept(
+        config: &Arc<Config>,
+        now: Instant,
+        secret: [u8; 32],
+        cookie: &Cookie,
+        path: u8,
+        paths: u8,
+    ) -> Self {
+        let initial = Initial { tag: cookie.local_tag, tsn: cookie.local_tsn, secret };
+        let mut a = Self::new(config.clone(), initial, paths, State::Established);
+        a.adopt(cookie);
+        a.say(path, Chunk::CookieAck);
+        a.establish(now);
+        a
+    }
+
+    /// What a cookie says of the other side.
+    fn adopt(&mut self, cookie: &Cookie) {
+        self.peer_tag = cookie.peer_tag;
+        self.inb = Inbound::new(cookie.peer_tsn);
+        self.set_streams(cookie.outbound, cookie.inbound);
+        self.set_peer_window(cookie.peer_window);
+    }
+    fn set_streams(&mut self, outbound: u16, inbound: u16) {
+        self.outbound_streams = outbound;
+        self.inbound_streams = inbound;
+        self.stats.invalid_stream += self.out.keep_streams(outbound);
+    }
+    fn set_peer_window(&mut self, window: u32) {
+        self.peer_window = window;
+        self.peer_room = window.saturating_sub(self.out.flying);
+    }
+    fn establish(&mut self, now: Instant) {
+        self.state = State::Established;
+        self.stop_timer();
+        self.setup_due = false;
+        self.cookie = Vec::new();
+        for path in &mut self.paths {
+            path.arm_heartbeat(&self.config, now);
+            if path.flight > 0 {
+                path.arm_t3(now);
+            }
+        }
+        self.events.push_back(Event::Up { outbound: self.outbound_streams, inbound: self.inbound_streams });
+        if self.shutdown_asked {
+            self.state = State::ShutdownPending;
+        }
+        self.occasion();
+    }
+
+    /// INIT, to be sent again and again.
+    pub(super) fn init_packet(&self) -> Packet {
+        let init = own_init(&self.config, self.local_tag, self.initial.tsn);
+        Packet::of(0, Chunk::Init(Box::new(init)))
+    }
+
+    pub(super) fn handle_init_ack(&mut self, now: Instant, path: u8, init: &Init) {
+        if self.state != State::CookieWait {
+            self.stats.unexpected += 1;
+            return;
+        }
+        let refusal = match (check(init), &init.cookie) {
+            (Ok(()), Some(cookie)) => {
+                self.cookie = cookie.clone();
+                None
+            }
+            (Ok(()), None) => Some(Some(Cause::MissingParameters(vec![STATE_COOKIE]))),
+            (Err(Fault::Invalid), _) => Some(Some(Cause::InvalidParameter)),
+            (Err(Fault::Unanswerable), _) => Some(None),
+        };
+        if let Some(cause) = refusal {
+            self.stats.malformed += 1;
+            if let Some(cause) = cause {
+                self.reply(path, refuse(init, cause));
+            }
+            self.fail(CloseReason::Reset);
+            return;
+        }
+        if let Some(at) = self.setup_sent_at.take()
+            && path == self.setup_path
+        {
+            self.paths[usize::from(path)].rtt.sample(&self.config, now - at);
+        }
+        self.state = State::CookieEchoed;
+        self.stop_timer();
+        self.peer_tag = init.tag;
+        self.inb = Inbound::new(init.tsn);
+        let config = self.config.clone();
+        self.set_streams(
+            config.outbound_streams.max(1).min(init.inbound),
+            config.max_inbound_streams.max(1).min(init.outbound),
+        );
+        self.set_peer_window(init.window);
+        self.setup_path = path;
+        self.setup_due = true;
+        self.arm_setup(now);
+        if !init.unknown.is_empty() {
+            let causes = vec![Cause::UnrecognizedParameters(init.unknown.clone())];
+            self.say(path, Chunk::Error(causes));
+        }
+    }
+
+    pub(super) fn handle_cookie_ack(&mut self, now: Instant, path: u8) {
+        if self.state != State::CookieEchoed {
+            self.stats.unexpected += 1;
+            return;
+        }
+        if let Some(at) = self.setup_sent_at.take()
+            && path == self.setup_path
+        {
+            self.paths[usize::from(path)].rtt.sample(&self.config, now - at);
+        }
+        self.establish(now);
+    }
+
+    /// The cookie was stale: begins again (§5.2.6, first choice), as often as INIT may be retransmitted.
+    pub(super) fn begin_again(&mut self, now: Instant) {
+        if self.config.max_init_retransmissions.is_some_and(|limit| self.stale_cookies >= limit) {
+            self.fail(CloseReason::TimedOut);
+            return;
+        }
+        self.stale_cookies += 1;
+        self.lose_all();
+        self.control.clear();
+        self.state = State::CookieWait;
+        self.retries = 0;
+        self.peer_tag = 0;
+        self.setup_due = true;
+        self.setup_sent_at = None;
+        self.arm_setup(now);
+    }
+
+    /// INIT where there is an association (§5.2.1, §5.2.2): nothing of it changes yet.
+    pub(super) fn handle_init(&mut self, now: Instant, path: u8, init: &Init) {
+        match check(init) {
+            Ok(()) => {}
+            Err(Fault::Unanswerable) => {
+                self.stats.malformed += 1;
+                return;
+            }
+            Err(Fault::Invalid) => {
+                self.stats.malformed += 1;
+                self.reply(path, refuse(init, Cause::InvalidParameter));
+                return;
+            }
+        }
+        let (local, ties) = match self.state {
+            State::ShutdownAckSent => {
+                self.say(path, Chunk::ShutdownAck);
+                return;
+            }
+            State::CookieWait => ((self.local_tag, self.initial.tsn), (0, 0)),
+            State::CookieEchoed => ((self.local_tag, self.initial.tsn), (self.local_tag, self.peer_tag)),
+            _ => {
+                let mut seed = self.local_tag.to_be_bytes().to_vec();
+                seed.extend_from_slice(&init.tag.to_be_bytes());
+                seed.extend_from_slice(&now.as_nanos().to_be_bytes());
+                let drawn = |label| derived(&self.initial.secret, label, &seed);
+                ((drawn("tag").max(1), drawn("tsn")), (self.local_tag, self.peer_tag))
+            }
+        };
+        // This side does not know its ports: a cookie for none is of use to this association only.
+        let mut cookie = cookie_for(&self.config, now, (0, 0), local, init);
+        (cookie.local_tie, cookie.peer_tie) = ties;
+        let answer = init_ack(&self.config, &cookie, &self.initial.secret, init);
+        self.reply(path, answer);
+    }
+
+    /// COOKIE ECHO where there is an association (§5.2.4); true where what is bundled behind it is to be
+    /// taken.
+    pub(super) fn handle_cookie_echo(&mut self, now: Instant, path: u8, vtag: u32, bytes: &[u8]) -> bool {
+        let Some(cookie) = Cookie::open(&self.initial.secret, bytes) else {
+            self.stats.bad_cookie += 1;
+            return false;
+        };
+        if vtag != cookie.local_tag {
+            self.stats.bad_tag += 1;
+            return false;
+        }
+        let same = |theirs, ours| if theirs == ours { Tag::Matches } else { Tag::Differs };
+        let local = same(cookie.local_tag, self.local_tag);
+        let peer = if self.peer_tag == 0 { Tag::Unknown } else { same(cookie.peer_tag, self.peer_tag) };
+        let ties = match (cookie.local_tie, cookie.peer_tie) {
+            (0, 0) => Ties::None,
+            tags if tags == (self.local_tag, self.peer_tag) => Ties::Match,
+            _ => Ties::Differ,
+        };
+        let action = action(local, peer, ties);
+        if action != Action::Confirm
+            && let Some(staleness) = cookie.staleness(now)
+        {
+            self.stats.stale_cookie += 1;
+            let error = Chunk::Error(vec![Cause::StaleCookie(staleness)]);
+            self.reply(path, Packet::of(cookie.peer_tag, error));
+            return false;
+        }
+        match action {
+            Action::Discard => {
+                self.stats.unexpected += 1;
+                return false;
+            }
+            Action::Restart if self.state == State::ShutdownAckSent => {
+                self.say(path, Chunk::ShutdownAck);
+                self.say(path, Chunk::Error(vec![Cause::CookieWhileShuttingDown]));
+                return false;
+            }
+            Action::Restart => {
+                self.restart(now, &cookie);
+                self.say(path, Chunk::CookieAck);
+            }
+            Action::Collide => {
+                if matches!(self.state, State::CookieWait | State::CookieEchoed) {
+                    self.lose_all();
+                    self.control.clear();
+                    self.adopt(&cookie);
+                    self.say(path, Chunk::CookieAck);
+                    self.establish(now);
+                } else {
+                    self.peer_tag = cookie.peer_tag;
+                    self.say(path, Chunk::CookieAck);
+                }
+            }
+            Action::Confirm => {
+                self.say(path, Chunk::CookieAck);
+                if self.state == State::CookieEchoed {
+                    self.establish(now);
+                }
+            }
+        }
+        true
+    }
+
+    /// Action A: everything begins anew but what the application has not yet heard.
+    fn restart(&mut self, now: Instant, cookie: &Cookie) {
+        let unread = self.inb.unread;
+        self.local_tag = cookie.local_tag;
+        self.initial.tsn = cookie.local_tsn;
+        self.out = Outbound::new(cookie.local_tsn);
+        self.paths.iter_mut().for_each(|path| *path = Path::new(&self.config));
+        self.control.clear();
+        self.adopt(cookie);
+        self.inb.unread = unread;
+        self.acknowledged();
+        self.guard_at = Instant::FAR_FUTURE;
+        (self.in_fast_recovery, self.grant, self.hold, self.probing) = (false, false, false, false);
+        self.errors = 0;
+        self.shutdown_asked = false;
+        self.establish(now);
+    }
+}

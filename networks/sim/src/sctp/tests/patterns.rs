@@ -1,0 +1,146 @@
+//! Whatever is lost or overtaken: every message comes once, in its stream's order, and then all is quiet.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+struct Plan {
+    /// Pause before it in milliseconds, sender, stream, unordered, length.
+    messages: Vec<(u64, usize, u16, bool, u32)>,
+    /// Of each packet in turn whether it is lost; all later ones arrive.
+    lost: Vec<bool>,
+    /// How many milliseconds each packet is late, in turn.
+    late: Vec<u64>,
+    paths: u8,
+    nagle: bool,
+    sack_delay: Option<Duration>,
+    buffer: u32,
+    limits: Option<u32>,
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let pause = prop_oneof![Just(0), 0..30u64, 0..3000u64];
+    let len = prop_oneof![1..300u32, 1..3000u32];
+    let message = (pause, 0..2usize, 0..3u16, any::<bool>(), len);
+    let lost = (proptest::collection::vec(any::<u8>(), 0..60), prop_oneof![Just(40u8), Just(128), Just(230)])
+        .prop_map(|(draws, below)| draws.into_iter().map(|d| d < below).collect::<Vec<_>>());
+    (
+        proptest::collection::vec(message, 1..25),
+        lost,
+        proptest::collection::vec(0..120u64, 1..10),
+        1..4u8,
+        any::<bool>(),
+        prop_oneof![Just(None), Just(Some(millis(200)))],
+        prop_oneof![Just(4000u32), Just(131_072)],
+        prop_oneof![Just(None), Just(Some(4u32))],
+    )
+        .prop_map(|(messages, lost, late, paths, nagle, sack_delay, buffer, limits)| Plan {
+            messages,
+            lost,
+            late,
+            paths,
+            nagle,
+            sack_delay,
+            buffer,
+            limits,
+        })
+}
+
+/// A message's content: its number, then a count.
+fn content(i: usize, len: u32) -> Vec<u8> {
+    (0..len).map(|at| if at == 0 { i as u8 } else { at as u8 }).collect()
+}
+
+fn run(plan: Plan, heartbeats: bool) {
+    let config = Config {
+        nagle: plan.nagle,
+        sack_delay: plan.sack_delay,
+        receive_buffer: plan.buffer,
+        max_burst: plan.limits,
+        max_association_retransmissions: None,
+        max_init_retransmissions: None,
+        max_path_retransmissions: 2,
+        heartbeat_interval: heartbeats.then(|| millis(5000)),
+        rto_max: millis(8000),
+        ..config()
+    };
+    let mut lost = plan.lost.into_iter();
+    let mut late = plan.late.into_iter().cycle();
+    let mut w = World::new(config.clone(), config, plan.paths);
+    w.as_bytes = true;
+    w.loss = Box::new(move |_, _, _, _| lost.next().unwrap_or(false));
+    w.jitter = Box::new(move || millis(late.next().unwrap_or(0)));
+    w.connect(A);
+    let mut at = 0;
+    let mut sent: [Vec<(u16, bool, Vec<u8>)>; 2] = Default::default();
+    for (i, (pause, end, stream, unordered, len)) in plan.messages.into_iter().enumerate() {
+        at += pause;
+        w.run_to(at);
+        let end = if w.ends[end].is_some() { end } else { A };
+        let bytes = content(i, len);
+        let message = Message { stream, ppid: 1, unordered, payload: Payload::copied(&bytes) };
+        w.on(end, |a, now| a.send(now, message)).unwrap();
+        sent[end].push((stream, unordered, bytes));
+    }
+    w.run_to(at + secs(3000));
+    for (end, sent) in [(B, &sent[A]), (A, &sent[B])] {
+        let come: Vec<_> =
+            w.messages[end].iter().map(|m| (m.stream, m.unordered, m.payload.as_slice().to_vec())).collect();
+        let (mut all, mut expected) = (come.clone(), sent.clone());
+        all.sort();
+        expected.sort();
+        assert_eq!(all, expected, "each message comes once");
+        for stream in 0..3 {
+            let ordered = |list: &[(u16, bool, Vec<u8>)]| -> Vec<Vec<u8>> {
+                list.iter().filter(|m| m.0 == stream && !m.1).map(|m| m.2.clone()).collect()
+            };
+            assert_eq!(ordered(&come), ordered(sent), "in the order of stream {stream}");
+        }
+    }
+    for end in w.ends.iter().flatten() {
+        assert_eq!(end.bytes_outstanding(), 0);
+        assert_eq!(end.state(), State::Established);
+    }
+    if !heartbeats {
+        w.is_idle();
+    }
+    w.on(A, |a, now| a.shutdown(now));
+    w.run_to(at + secs(3600));
+    assert!(w.a().is_closed() && w.b().is_closed());
+    w.is_idle();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_message_comes_once_and_in_order(plan in plan()) {
+        run(plan, false);
+    }
+
+    #[test]
+    fn heartbeats_change_nothing_of_that(plan in plan()) {
+        run(plan, true);
+    }
+}
+
+#[test]
+fn one_small_message_at_a_time_with_pauses_never_stalls() {
+    for (nagle, sack_delay) in
+        [(false, None), (true, None), (false, Some(millis(200))), (true, Some(millis(200)))]
+    {
+        let config = Config { nagle, sack_delay, ..config() };
+        let mut w = World::up(config.clone(), config, 1);
+        for i in 0..2000u64 {
+            w.run_to(1000 + 37 * i);
+            w.send(A, (i % 7) as u16, 100);
+            if i % 3 == 0 {
+                w.send(B, 0, 50);
+            }
+        }
+        w.run_to(secs(100));
+        assert_eq!((w.messages[B].len(), w.messages[A].len()), (2000, 667));
+        assert_eq!(w.a().stats().timeouts + w.b().stats().timeouts, 0);
+        w.is_idle();
+    }
+}

@@ -1,0 +1,216 @@
+//! When SACKs leave (RFC 9260 §6.2), and what is dropped (§6.5, §8.5, §3.2).
+
+use super::*;
+
+fn data(tsn: u32) -> Data {
+    Data { tsn, ppid: 46, beginning: true, ending: true, payload: Payload::counted(10), ..Data::default() }
+}
+fn to_b(chunks: Vec<Chunk>) -> Packet {
+    Packet { vtag: 11, chunks }
+}
+
+#[test]
+fn a_lone_packet_is_acknowledged_after_200_ms() {
+    let mut w = World::up(config(), config(), 1);
+    w.send(A, 0, 100);
+    w.run_to(2000);
+    w.expect(&["200 A0 DATA 1 0:0 100", "450 B0 SACK 1"]);
+    assert_eq!(w.b().stats().control_packets, 2, "COOKIE ACK and this");
+    w.is_idle();
+}
+
+#[test]
+fn every_second_packet_is_acknowledged_at_once() {
+    let mut w = World::up(config(), config(), 1);
+    for at in [200, 210, 220] {
+        w.run_to(at);
+        w.send(A, 0, 100);
+    }
+    w.run_to(2000);
+    w.expect_only("SACK", &["260 B0 SACK 2", "470 B0 SACK 3"]);
+}
+
+#[test]
+fn the_count_and_the_delay_can_be_others() {
+    let other = Config { sack_delay: Some(millis(40)), sack_frequency: 3, ..config() };
+    let mut w = World::up(config(), other, 1);
+    for at in [200, 210, 220, 230] {
+        w.run_to(at);
+        w.send(A, 0, 100);
+    }
+    w.run_to(2000);
+    w.expect_only("SACK", &["270 B0 SACK 3", "320 B0 SACK 4"]);
+    let mut w = World::up(config(), Config { sack_delay: None, ..config() }, 1);
+    w.send(A, 0, 100);
+    w.run_to(2000);
+    w.expect_only("SACK", &["250 B0 SACK 1"]);
+}
+
+#[test]
+fn an_answer_carries_the_sack() {
+    let mut w = World::up(config(), config(), 1);
+    w.send(A, 0, 100);
+    w.run_to(300);
+    w.send(B, 0, 100);
+    w.run_to(2000);
+    w.expect(&["200 A0 DATA 1 0:0 100", "300 B0 SACK 1 | DATA 1001 0:0 100", "550 A0 SACK 1001"]);
+}
+
+#[test]
+fn the_sender_may_ask_for_a_sack_at_once() {
+    let mut w = World::up(config(), config(), 1);
+    w.inject(B, 0, to_b(vec![Chunk::Data(Data { immediate: true, ..data(1) })]));
+    w.expect(&["200 B0 SACK 1"]);
+}
+
+#[test]
+fn gaps_and_duplicates_are_reported_at_once() {
+    let mut w = World::up(config(), config(), 1);
+    for tsn in [3, 2, 5, 7, 6, 5, 1, 4] {
+        w.inject(B, 0, to_b(vec![Chunk::Data(Data { unordered: true, ..data(tsn) })]));
+    }
+    w.expect(&[
+        "200 B0 SACK 0 gap 3-3",
+        "200 B0 SACK 0 gap 2-3",
+        "200 B0 SACK 0 gap 2-3,5-5",
+        "200 B0 SACK 0 gap 2-3,5-5,7-7",
+        "200 B0 SACK 0 gap 2-3,5-7",
+        "200 B0 SACK 0 gap 2-3,5-7 dup 5",
+        "200 B0 SACK 3 gap 2-4",
+        "200 B0 SACK 7",
+    ]);
+    w.inject(B, 0, to_b(vec![Chunk::Data(data(4))]));
+    w.expect(&["200 B0 SACK 7 dup 4"]);
+    assert_eq!(w.b().stats().duplicates, 2);
+    assert_eq!(w.messages[B].len(), 7);
+}
+
+#[test]
+fn a_stream_that_was_not_negotiated_is_an_error_and_acknowledged() {
+    let mut w = World::up(config(), config(), 1);
+    w.inject(B, 0, to_b(vec![Chunk::Data(Data { stream: 10, ..data(1) })]));
+    w.run_to(420);
+    w.expect(&["200 B0 ERROR [InvalidStream(10)]", "400 B0 SACK 1"]);
+    assert_eq!(w.b().stats().invalid_stream, 1);
+    w.hear(B, &[]);
+    assert_eq!(w.b().state(), State::Established);
+}
+
+#[test]
+fn a_wrong_tag_is_counted_and_nothing_else() {
+    let mut w = World::up(config(), config(), 1);
+    let abort = |reflected| Chunk::Abort { reflected, causes: vec![] };
+    for (vtag, chunk) in [
+        (10, Chunk::Data(data(1))),
+        (0, Chunk::Data(data(1))),
+        (10, abort(false)),
+        (11, abort(true)),
+        (12, abort(true)),
+        (11, Chunk::Init(Box::default())),
+    ] {
+        w.inject(B, 0, Packet { vtag, chunks: vec![chunk] });
+    }
+    assert_eq!(w.b().stats().bad_tag, 6);
+    w.expect(&[]);
+    w.hear(B, &[]);
+    // Reflected, it is our own that counts.
+    w.inject(B, 0, Packet { vtag: 10, chunks: vec![abort(true)] });
+    w.hear(B, &["200 down Reset"]);
+}
+
+#[test]
+fn data_without_data_aborts() {
+    let mut w = World::up(config(), config(), 1);
+    w.inject(B, 0, to_b(vec![Chunk::Data(Data { payload: Payload::default(), ..data(1) })]));
+    w.expect(&["200 B0 ABORT [NoUserData(1)]"]);
+    w.hear(B, &["200 down Reset"]);
+}
+
+#[test]
+fn pieces_that_contradict_each_other_abort() {
+    for second in [
+        Data { beginning: true, ending: false, ..data(2) },
+        Data { beginning: false, ending: true, stream: 1, ..data(2) },
+        Data { beginning: false, ending: true, ssn: 1, ..data(2) },
+        Data { beginning: false, ending: true, unordered: true, ..data(2) },
+    ] {
+        for swapped in [false, true] {
+            let mut w = World::up(config(), config(), 1);
+            let mut both = vec![Data { ending: false, ..data(1) }, second.clone()];
+            if swapped {
+                both.reverse();
+            }
+            w.inject(B, 0, to_b(both.into_iter().map(Chunk::Data).collect()));
+            w.hear(B, &["200 down Reset"]);
+        }
+    }
+}
+
+#[test]
+fn the_two_highest_bits_of_an_unknown_chunk_say_what_to_do() {
+    let unknown = |kind| Chunk::Unknown { kind, flags: 0, value: vec![9] };
+    let report = |kind| format!("200 B0 ERROR [UnrecognizedChunk([{kind}, 0, 0, 5, 9])]");
+    for (kind, lines, messages) in
+        [(0x3f, vec![], 0), (0x7f, vec![report(0x7f)], 0), (0xbf, vec![], 1), (0xff, vec![report(0xff)], 1)]
+    {
+        let mut w = World::up(config(), config(), 1);
+        w.inject(B, 0, to_b(vec![unknown(kind), Chunk::Data(data(1))]));
+        w.expect(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(w.messages[B].len(), messages, "{kind:#x}");
+        assert_eq!(w.b().stats().unknown_chunks, 1);
+    }
+}
+
+#[test]
+fn what_finds_no_room_is_dropped_and_told() {
+    let small = Config { receive_buffer: 1500, sack_delay: None, ..config() };
+    let mut w = World::up(config(), small, 1);
+    let chunk = |tsn: u32, len| {
+        Chunk::Data(Data { payload: Payload::counted(len), ssn: tsn as u16 - 1, ..data(tsn) })
+    };
+    w.inject(B, 0, to_b(vec![chunk(2, 900)]));
+    w.inject(B, 0, to_b(vec![chunk(3, 601)]));
+    w.expect(&["200 B0 SACK 0 gap 2-2 win 600", "200 B0 SACK 0 gap 2-2 win 600"]);
+    assert_eq!(w.b().stats().no_room, 1);
+    // What fills the gap is taken though the window has no room for it.
+    w.inject(B, 0, to_b(vec![chunk(1, 700)]));
+    w.expect(&["200 B0 SACK 2 win 1500"]);
+    w.hear(B, &["200 message 0:700", "200 message 0:900"]);
+}
+
+#[test]
+fn a_message_that_never_fits_the_buffer_aborts() {
+    let mut w = World::up(config(), Config { receive_buffer: 1500, ..config() }, 1);
+    w.send(A, 0, 4000);
+    w.run_to(20_000);
+    w.hear(A, &["600 down Reset"]);
+}
+
+#[test]
+fn a_window_that_was_closed_is_announced_when_it_opens() {
+    let mut w = World::up(config(), Config { receive_buffer: 1500, ..config() }, 1);
+    let chunk = |tsn, len| Chunk::Data(Data { unordered: true, payload: Payload::counted(len), ..data(tsn) });
+    let (now, b) = (w.now, w.b());
+    // The application does not read.
+    b.handle_packet(now, 0, to_b(vec![chunk(1, 800)]));
+    b.handle_packet(now, 0, to_b(vec![chunk(2, 700)]));
+    let window = |t: Option<Transmit>| match &t.unwrap().packet.chunks[0] {
+        Chunk::Sack(sack) => sack.window,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(window(b.poll_transmit(now)), 0);
+    assert!(b.poll_event().is_some());
+    assert_eq!(window(b.poll_transmit(now)), 800);
+    assert!(b.poll_event().is_some());
+    assert_eq!(window(b.poll_transmit(now)), 1500);
+    assert_eq!(b.poll_transmit(now), None);
+}
+
+#[test]
+fn heartbeats_are_answered() {
+    let mut w = World::up(config(), config(), 2);
+    w.inject(B, 1, to_b(vec![Chunk::Heartbeat(vec![1, 2, 3])]));
+    w.expect(&["200 B1 HEARTBEAT-ACK"]);
+    w.inject(B, 1, to_b(vec![Chunk::HeartbeatAck(vec![1, 2, 3])]));
+    assert_eq!(w.b().stats().unexpected, 1);
+}

@@ -1,0 +1,226 @@
+//! What may leave when: bundling, fragmentation, congestion windows, bursts, the sender's delay (RFC 9260
+//! §6.1, §6.9, §6.10, §7.2).
+
+use super::*;
+
+/// Acknowledges every packet at once.
+fn prompt() -> Config {
+    Config { sack_delay: None, ..config() }
+}
+
+#[test]
+fn messages_that_wait_together_share_a_packet() {
+    let mut w = World::up(config(), config(), 1);
+    w.on(A, |a, now| {
+        for len in [100, 201, 300, 320] {
+            a.send(now, message(0, len)).unwrap();
+        }
+    });
+    // 116 + 220 + 316 + 336 = 988 of 1000 bytes.
+    w.expect(&["200 A0 DATA 1 0:0 100 | DATA 2 0:1 201 | DATA 3 0:2 300 | DATA 4 0:3 320"]);
+    assert_eq!(w.a().stats().packets_sent, 4 + 1 - 2, "INIT, COOKIE ECHO and this");
+}
+
+#[test]
+fn long_messages_go_in_pieces() {
+    let mut w = World::up(prompt(), prompt(), 1);
+    w.send(A, 2, 984);
+    w.send(A, 2, 2000);
+    w.run_to(1000);
+    w.expect(&[
+        "200 A0 DATA 1 2:0 984",
+        "200 A0 DATA 2 2:1 984 B",
+        "200 A0 DATA 3 2:1 984 M",
+        "200 A0 DATA 4 2:1 32 E",
+        "250 B0 SACK 1",
+        "250 B0 SACK 2 win 130088",
+        "250 B0 SACK 3 win 129104",
+        "250 B0 SACK 4",
+    ]);
+    w.hear(B, &["250 message 2:984", "250 message 2:2000"]);
+}
+
+#[test]
+fn pieces_with_bytes_are_joined() {
+    let mut w = World::up(config(), config(), 1);
+    let bytes: Vec<u8> = (0..2500u32).map(|i| i as u8).collect();
+    let text = Message { payload: Payload::copied(&bytes), ..message(0, 0) };
+    w.on(A, |a, now| a.send(now, text.clone()).unwrap());
+    w.run_to(1000);
+    assert_eq!(w.messages[B], [text]);
+}
+
+#[test]
+fn slow_start_adds_a_packet_for_each_that_is_acknowledged() {
+    let one = Config { initial_window: InitialWindow::Packets(1), max_burst: None, ..prompt() };
+    let mut w = World::up(one.clone(), one, 1);
+    assert_eq!(w.a().cwnd(0), 1000);
+    w.on(A, |a, now| {
+        for _ in 0..7 {
+            a.send(now, message(0, 984)).unwrap();
+        }
+    });
+    w.run_to(1000);
+    let data = |at: u64, n: u32| format!("{at} A0 DATA {n} 0:{} 984", n - 1);
+    let rounds = [(200, 1), (300, 2), (300, 3), (400, 4), (400, 5), (400, 6), (400, 7)];
+    let lines: Vec<String> = rounds.iter().map(|&(at, n)| data(at, n)).collect();
+    w.expect_only("DATA", &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    // The last round did not fill the window, so the SACKs behind its first found no full flight.
+    assert_eq!(w.a().cwnd(0), 5000);
+}
+
+#[test]
+fn an_application_that_does_not_fill_its_window_does_not_grow_it() {
+    let mut w = World::up(prompt(), prompt(), 1);
+    for i in 0..50 {
+        w.run_to(1000 + 200 * i);
+        w.send(A, 0, 100);
+    }
+    w.run_to(30_000);
+    assert_eq!(w.a().cwnd(0), 4000);
+}
+
+#[test]
+fn an_idle_window_is_halved_once_for_each_timeout() {
+    let wide = Config { initial_window: InitialWindow::Packets(40), ..prompt() };
+    let mut w = World::up(wide.clone(), wide, 1);
+    w.send(A, 0, 10);
+    w.run_to(1000);
+    w.send(A, 0, 10);
+    assert_eq!(w.a().cwnd(0), 40_000);
+    w.run_to(4100);
+    w.send(A, 0, 10);
+    assert_eq!(w.a().cwnd(0), 5000, "three timeouts of a second");
+    w.run_to(secs(100));
+    w.send(A, 0, 10);
+    assert_eq!(w.a().cwnd(0), 4000, "four packets remain");
+}
+
+#[test]
+fn one_occasion_lets_out_a_burst_at_most() {
+    let wide = Config { initial_window: InitialWindow::Packets(40), max_burst: Some(2), ..prompt() };
+    let mut w = World::up(wide.clone(), wide, 1);
+    w.on(A, |a, now| {
+        for _ in 0..5 {
+            a.send(now, message(0, 984)).unwrap();
+        }
+    });
+    w.run_to(5000);
+    let lines: Vec<String> = [(200, 1), (200, 2), (300, 3), (300, 4), (300, 5)]
+        .iter()
+        .map(|(at, n)| format!("{at} A0 DATA {n} 0:{} 984", n - 1))
+        .collect();
+    w.expect_only("DATA", &lines.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_senders_delay_waits_for_one_round_trip() {
+    let mut w = World::up(Config { nagle: true, ..prompt() }, prompt(), 1);
+    w.send(A, 0, 100);
+    w.run_to(210);
+    w.send(A, 1, 100);
+    w.run_to(220);
+    w.send(A, 2, 100);
+    w.run_to(1000);
+    w.expect(&[
+        "200 A0 DATA 1 0:0 100",
+        "250 B0 SACK 1",
+        "300 A0 DATA 2 1:0 100 | DATA 3 2:0 100",
+        "350 B0 SACK 3",
+    ]);
+    w.is_idle();
+}
+
+#[test]
+fn with_delayed_sacks_it_waits_for_those_too() {
+    let mut w = World::up(Config { nagle: true, ..config() }, config(), 1);
+    w.send(A, 0, 100);
+    w.send(A, 0, 100);
+    w.run_to(1000);
+    w.expect(&["200 A0 DATA 1 0:0 100", "450 B0 SACK 1", "500 A0 DATA 2 0:1 100", "750 B0 SACK 2"]);
+}
+
+#[test]
+fn the_delay_spares_full_packets_and_pieces() {
+    let mut w = World::up(Config { nagle: true, ..prompt() }, prompt(), 1);
+    w.send(A, 0, 10);
+    w.send(A, 0, 600);
+    w.expect(&["200 A0 DATA 1 0:0 10"]);
+    w.send(A, 0, 600);
+    w.expect(&["200 A0 DATA 2 0:1 600"]);
+    w.run_to(1000);
+    w.forget();
+    w.send(A, 0, 10);
+    w.send(A, 0, 1000);
+    w.expect(&["1000 A0 DATA 4 0:3 10", "1000 A0 DATA 5 0:4 984 B", "1000 A0 DATA 6 0:4 16 E"]);
+}
+
+#[test]
+fn without_the_delay_nothing_waits() {
+    let mut w = World::up(config(), config(), 1);
+    w.send(A, 0, 100);
+    w.run_to(210);
+    w.send(A, 0, 100);
+    w.expect(&["200 A0 DATA 1 0:0 100", "210 A0 DATA 2 0:1 100"]);
+}
+
+/// A with nobody at the other end: its packets are lost, and SACKs come by hand.
+fn alone(config: Config) -> World {
+    let mut w = World::up(config, prompt(), 1);
+    w.loss = Box::new(|_, _, _, _| true);
+    w
+}
+fn sack(cumulative: u32, window: u32) -> Packet {
+    Packet { vtag: 10, chunks: vec![Chunk::Sack(Sack { cumulative, window, ..Sack::default() })] }
+}
+
+#[test]
+fn a_closed_window_is_probed_with_one_chunk_and_that_ends_nothing() {
+    let mut w = alone(Config { max_association_retransmissions: Some(1), ..config() });
+    w.send(A, 0, 100);
+    w.inject(A, 0, sack(1, 0));
+    w.send(A, 0, 200);
+    w.send(A, 0, 300);
+    let mut expected = vec!["200 A0 DATA 1 0:0 100".to_owned(), "200 A0 DATA 2 0:1 200".to_owned()];
+    let mut at = 200;
+    for wait in [1000, 2000, 4000, 8000] {
+        w.run_to(at + 100);
+        w.inject(A, 0, sack(1, 0));
+        at += wait;
+        expected.push(format!("{at} A0 DATA 2 0:1 200"));
+    }
+    w.run_to(at + 100);
+    w.hear(A, &[]);
+    // The window opens: neither the probe nor the rest waits for a timer.
+    w.inject(A, 0, sack(1, 5000));
+    expected.push(format!("{} A0 DATA 2 0:1 200", at + 100));
+    expected.push(format!("{} A0 DATA 3 0:2 300", at + 100));
+    w.expect(&expected.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_more_leaves_than_the_window_takes() {
+    let mut w = alone(config());
+    w.send(A, 0, 100);
+    w.inject(A, 0, sack(1, 500));
+    for _ in 0..3 {
+        w.send(A, 0, 240);
+    }
+    w.expect(&["200 A0 DATA 1 0:0 100", "200 A0 DATA 2 0:1 240", "200 A0 DATA 3 0:2 240"]);
+    w.inject(A, 0, sack(2, 260));
+    w.expect(&[]);
+    w.inject(A, 0, sack(3, 260));
+    w.expect(&["200 A0 DATA 4 0:3 240"]);
+}
+
+#[test]
+fn commands_out_of_place_are_refused() {
+    let mut w = World::up(config(), config(), 1);
+    w.on(A, |a, now| {
+        assert!(matches!(a.send(now, message(10, 5)), Err(CommandError::Invalid(_))));
+        assert!(matches!(a.send(now, message(0, 0)), Err(CommandError::Invalid(_))));
+        assert!(matches!(a.send(now, message(0, u32::MAX)), Err(CommandError::Full(_))));
+        a.shutdown(now);
+        assert!(matches!(a.send(now, message(0, 5)), Err(CommandError::WrongState(_))));
+    });
+}

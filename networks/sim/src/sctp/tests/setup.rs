@@ -1,0 +1,317 @@
+//! The four-way set-up, its losses and its collisions (RFC 9260 §5).
+
+use super::*;
+use crate::sctp::setup::{Action, COOKIE_ECHOES, Tag, Ties, action};
+
+#[test]
+fn four_packets_set_it_up() {
+    let mut w = World::new(config(), Config { outbound_streams: 4, ..config() }, 1);
+    w.connect(A);
+    w.run_to(1000);
+    w.expect(&["0 A0 INIT 10", "50 B0 INIT-ACK 11", "100 A0 COOKIE-ECHO", "150 B0 COOKIE-ACK"]);
+    w.hear(A, &["200 up 10 4"]);
+    w.hear(B, &["150 up 4 10"]);
+    assert_eq!(w.a().srtt(0), Some(millis(100)));
+    assert_eq!(w.a().rto(0), millis(1000));
+    w.is_idle();
+}
+
+#[test]
+fn data_rides_behind_the_cookie() {
+    let mut w = World::new(config(), config(), 1);
+    w.connect(A);
+    w.send(A, 0, 600);
+    w.send(A, 1, 100);
+    w.send(A, 0, 600);
+    w.run_to(450);
+    w.expect(&[
+        "0 A0 INIT 10",
+        "50 B0 INIT-ACK 11",
+        "100 A0 COOKIE-ECHO | DATA 1 0:0 600 | DATA 2 1:0 100",
+        "150 B0 COOKIE-ACK",
+        "200 A0 DATA 3 0:1 600",
+        "250 B0 SACK 3",
+    ]);
+    w.hear(B, &["150 up 10 10", "150 message 0:600", "150 message 1:100", "250 message 0:600"]);
+    w.is_idle();
+}
+
+#[test]
+fn each_packet_of_the_set_up_may_be_lost() {
+    // The set-up ends a whole second later, whichever packet was lost.
+    let lost = ["INIT 10", "INIT-ACK", "COOKIE-ECHO", "COOKIE-ACK"];
+    for which in lost {
+        let mut left = 1;
+        let mut w = World::new(config(), config(), 1).losing(move |_, _, _, text| {
+            let hit = text.starts_with(which) && left > 0;
+            left -= i32::from(hit);
+            hit
+        });
+        w.connect(A);
+        w.send(A, 0, 100);
+        w.run_to(10_000);
+        w.hear(A, &["1200 up 10 10"]);
+        assert_eq!(w.messages[B], [message(0, 100)], "{which}");
+        w.is_idle();
+    }
+}
+
+#[test]
+fn init_is_given_up_after_eight_retransmissions_that_double_their_time() {
+    let mut w = World::new(config(), config(), 1).losing(|_, _, _, _| true);
+    w.connect(A);
+    w.run_to(secs(400));
+    let at = [0, 1, 3, 7, 15, 31, 63, 123, 183];
+    let lines: Vec<String> = at.iter().map(|s| format!("{} A0 INIT 10", s * 1000)).collect();
+    w.expect(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    w.hear(A, &["243000 down TimedOut"]);
+    assert!(w.a().is_closed());
+}
+
+#[test]
+fn without_a_limit_init_is_never_given_up() {
+    let unlimited = Config { max_init_retransmissions: None, rto_max: millis(4000), ..config() };
+    let mut w = World::new(unlimited, config(), 1).losing(|_, _, _, _| true);
+    w.connect(A);
+    w.run_to(secs(403));
+    assert_eq!(w.a().state(), State::CookieWait);
+    assert_eq!(w.a().stats().packets_sent, 3 + 100);
+}
+
+#[test]
+fn init_tries_the_paths_in_turn() {
+    let mut w = World::new(config(), config(), 2).losing(|_, path, _, _| path == 0);
+    w.connect(A);
+    w.run_to(2000);
+    w.hear(A, &["1200 up 10 10"]);
+}
+
+#[test]
+fn nobody_listening_refuses() {
+    let mut w = World::new(config(), config(), 1);
+    w.connect(A);
+    let answer = out_of_the_blue(&w.a().init_packet()).unwrap();
+    assert_eq!(answer.vtag, 10);
+    w.inject(A, 0, answer);
+    w.hear(A, &["0 down Refused"]);
+    w.expect(&["0 A0 INIT 10"]);
+}
+
+#[test]
+fn both_sides_may_begin_at_once() {
+    let mut w = World::new(config(), config(), 1);
+    w.connect(A);
+    w.connect(B);
+    w.run_to(5000);
+    w.expect(&[
+        "0 A0 INIT 10",
+        "0 B0 INIT 11",
+        "50 B0 INIT-ACK 11",
+        "50 A0 INIT-ACK 10",
+        "100 A0 COOKIE-ECHO",
+        "100 B0 COOKIE-ECHO",
+        "150 B0 COOKIE-ACK",
+        "150 A0 COOKIE-ACK",
+    ]);
+    w.hear(A, &["150 up 10 10"]);
+    w.hear(B, &["150 up 10 10"]);
+    w.send(A, 0, 10);
+    w.send(B, 0, 20);
+    w.run_to(6000);
+    assert_eq!((w.messages[B].len(), w.messages[A].len()), (1, 1));
+    w.is_idle();
+}
+
+#[test]
+fn the_table_of_cookie_echoes() {
+    use Action::*;
+    let tags = [Tag::Matches, Tag::Differs, Tag::Unknown];
+    let ties = [Ties::Match, Ties::None, Ties::Differ];
+    for local in tags {
+        for peer in tags {
+            for tie in ties {
+                let expected = match (local, peer, tie) {
+                    (Tag::Differs, Tag::Differs, Ties::Match) => Restart,
+                    (Tag::Matches, Tag::Differs | Tag::Unknown, _) => Collide,
+                    (Tag::Matches, Tag::Matches, _) => Confirm,
+                    _ => Discard,
+                };
+                assert_eq!(action(local, peer, tie), expected, "{local:?} {peer:?} {tie:?}");
+            }
+        }
+    }
+    assert_eq!(COOKIE_ECHOES.len(), 5);
+}
+
+#[test]
+fn a_peer_that_lost_its_memory_begins_anew() {
+    let mut w = World::up(config(), config(), 1);
+    w.send(A, 0, 10);
+    w.send(B, 0, 10);
+    w.run_to(1000);
+    w.ends[A] = None;
+    let again = Association::connect(Arc::new(config()), w.now, initial(77, 5000), 1);
+    w.ends[A] = Some(again);
+    w.forget();
+    w.hear(B, &["250 message 0:10"]);
+    w.on(A, |a, now| a.send(now, message(3, 33)).unwrap());
+    w.run_to(1300);
+    w.hear(B, &["1150 up 10 10", "1150 message 3:33"]);
+    w.send(B, 0, 44);
+    w.run_to(3000);
+    assert_eq!(w.messages[A].last(), Some(&message(0, 44)), "stream sequence numbers begin anew too");
+    assert_eq!(w.a().state(), State::Established);
+    w.is_idle();
+}
+
+#[test]
+fn a_late_cookie_of_an_older_attempt_is_discarded() {
+    let mut w = World::new(config(), config(), 1);
+    let mut old = Association::connect(Arc::new(config()), w.now, initial(10, 1), 1);
+    let init = old.poll_transmit(w.now).unwrap().packet;
+    let Answer::Reply(ack) = listen(&Arc::new(config()), w.now, initial(99, 9), (3868, 40_000), 0, 1, init)
+    else {
+        panic!("an answer to INIT")
+    };
+    old.handle_packet(w.now, 0, ack);
+    let echo = old.poll_transmit(w.now).unwrap().packet;
+    // B, which answered with tag 99, opens an association of its own meanwhile: X M 0 0.
+    w.connect(B);
+    w.ends[A] = Some(old);
+    w.run_to(100);
+    assert_eq!(w.b().state(), State::CookieEchoed);
+    let unexpected = w.b().stats().unexpected;
+    w.inject(B, 0, echo);
+    assert_eq!(w.b().stats().unexpected, unexpected + 1);
+    assert_eq!(w.b().state(), State::CookieEchoed);
+}
+
+fn echo(w: &mut World) -> Packet {
+    w.connect(A);
+    let init = w.a().init_packet();
+    let Answer::Reply(ack) =
+        listen(&Arc::new(config()), ms(0), initial(11, 1001), (3868, 40_000), 0, 1, init)
+    else {
+        panic!("an answer to INIT")
+    };
+    w.a().handle_packet(ms(0), 0, ack);
+    w.a().poll_transmit(ms(0)).unwrap().packet
+}
+
+#[test]
+fn a_cookie_that_was_tampered_with_is_discarded() {
+    let mut w = World::new(config(), config(), 1);
+    let good = echo(&mut w);
+    let Chunk::CookieEcho(cookie) = &good.chunks[0] else { panic!("a cookie") };
+    let answer =
+        |packet: Packet, ports| listen(&Arc::new(config()), ms(1), initial(5, 5), ports, 0, 1, packet);
+    for at in 0..cookie.len() {
+        let mut bad = cookie.clone();
+        bad[at] ^= 1;
+        let bad = Packet { vtag: 11, chunks: vec![Chunk::CookieEcho(bad)] };
+        assert!(matches!(answer(bad, (3868, 40_000)), Answer::Discard), "byte {at}");
+    }
+    let short = Packet { vtag: 11, chunks: vec![Chunk::CookieEcho(cookie[..20].to_vec())] };
+    assert!(matches!(answer(short, (3868, 40_000)), Answer::Discard));
+    assert!(matches!(answer(good.clone(), (3868, 40_001)), Answer::Discard), "another port");
+    let other_tag = Packet { vtag: 12, ..good.clone() };
+    assert!(matches!(answer(other_tag, (3868, 40_000)), Answer::Discard));
+    let Answer::Accept(a) = answer(good, (3868, 40_000)) else { panic!("the cookie is good") };
+    assert_eq!(a.state(), State::Established);
+}
+
+#[test]
+fn a_stale_cookie_is_told_and_the_set_up_begins_again() {
+    // The cookie lives 60 ms; what comes back takes 100 ms, but for the second time.
+    let short = Config { cookie_life: millis(60), ..config() };
+    let mut w = World::new(config(), short, 1);
+    w.connect(A);
+    w.run_to(160);
+    w.expect_only("ERROR", &["150 B0 ERROR [StaleCookie(40000)]"]);
+    w.delay = millis(20);
+    w.run_to(1000);
+    w.expect(&["200 A0 INIT 10", "220 B0 INIT-ACK 11", "240 A0 COOKIE-ECHO", "260 B0 COOKIE-ACK"]);
+    w.hear(A, &["280 up 10 10"]);
+}
+
+#[test]
+fn cookies_that_are_always_stale_end_the_set_up() {
+    let mut w = World::new(config(), Config { cookie_life: millis(60), ..config() }, 1);
+    w.connect(A);
+    w.run_to(10_000);
+    w.hear(A, &["1800 down TimedOut"]);
+    assert!(w.ends[B].is_none());
+}
+
+#[test]
+fn a_forged_cookie_does_not_disturb_an_association() {
+    let mut w = World::up(config(), config(), 1);
+    w.inject(B, 0, Packet { vtag: 11, chunks: vec![Chunk::CookieEcho(vec![0; 80])] });
+    assert_eq!(w.b().stats().bad_cookie, 1);
+    w.expect(&[]);
+}
+
+#[test]
+fn bad_fields_of_init_are_refused() {
+    let good = Init { tag: 3, window: 1500, outbound: 1, inbound: 1, tsn: 0, ..Init::default() };
+    let answer = |init: Init| {
+        let packet = Packet { vtag: 0, chunks: vec![Chunk::Init(Box::new(init))] };
+        listen(&Arc::new(config()), ms(0), initial(5, 5), (1, 2), 0, 1, packet)
+    };
+    let aborts = |answer: Answer| match answer {
+        Answer::Reply(p) => p.vtag == 3 && matches!(p.chunks[0], Chunk::Abort { reflected: false, .. }),
+        _ => false,
+    };
+    assert!(matches!(answer(Init { tag: 0, ..good.clone() }), Answer::Discard));
+    assert!(aborts(answer(Init { window: 1499, ..good.clone() })));
+    assert!(aborts(answer(Init { outbound: 0, ..good.clone() })));
+    assert!(aborts(answer(Init { inbound: 0, ..good.clone() })));
+    let unknown = vec![Parameter { kind: 0xc000, value: vec![1] }];
+    let Answer::Reply(ack) = answer(Init { unknown: unknown.clone(), ..good }) else { panic!("an answer") };
+    let Chunk::InitAck(ack) = &ack.chunks[0] else { panic!("INIT ACK") };
+    assert_eq!(ack.unrecognized, unknown);
+}
+
+#[test]
+fn an_init_ack_without_cookie_ends_the_set_up() {
+    let mut w = World::new(config(), config(), 1);
+    w.connect(A);
+    let ack = Init { tag: 11, window: 1500, outbound: 1, inbound: 1, tsn: 0, ..Init::default() };
+    w.inject(A, 0, Packet { vtag: 10, chunks: vec![Chunk::InitAck(Box::new(ack))] });
+    w.expect(&["0 A0 INIT 10", "0 A0 ABORT [MissingParameters([7])]"]);
+    w.hear(A, &["0 down Reset"]);
+}
+
+#[test]
+fn messages_on_streams_that_were_not_granted_are_dropped_and_counted() {
+    let mut w = World::new(config(), Config { max_inbound_streams: 2, ..config() }, 1);
+    w.connect(A);
+    for stream in [0, 2, 1, 9] {
+        w.send(A, stream, 10);
+    }
+    w.run_to(1000);
+    w.hear(A, &["200 up 2 10"]);
+    w.hear(B, &["150 up 10 2", "150 message 0:10", "150 message 1:10"]);
+    assert_eq!(w.a().stats().invalid_stream, 2);
+    let now = w.now;
+    assert!(matches!(w.a().send(now, message(2, 1)), Err(CommandError::Invalid(_))));
+}
+
+#[test]
+fn what_comes_out_of_the_blue() {
+    let of = |chunk| Packet { vtag: 9, chunks: vec![chunk] };
+    let t_abort = Some(of(Chunk::Abort { reflected: true, causes: vec![] }));
+    assert_eq!(out_of_the_blue(&of(Chunk::Data(Data::default()))), t_abort);
+    assert_eq!(out_of_the_blue(&of(Chunk::Shutdown { cumulative: 1 })), t_abort);
+    let complete = Some(of(Chunk::ShutdownComplete { reflected: true }));
+    assert_eq!(out_of_the_blue(&of(Chunk::ShutdownAck)), complete);
+    for quiet in [
+        Chunk::Abort { reflected: false, causes: vec![] },
+        Chunk::ShutdownComplete { reflected: false },
+        Chunk::CookieAck,
+        Chunk::Error(vec![Cause::StaleCookie(1)]),
+    ] {
+        assert_eq!(out_of_the_blue(&of(quiet)), None);
+    }
+    assert_eq!(out_of_the_blue(&Packet { vtag: 9, chunks: vec![] }), None);
+}

@@ -1,0 +1,186 @@
+//! Timers: T1 and T2 (one at a time), T5, delayed SACK, and of each path T3-rtx and heartbeats.
+
+use super::association::{Association, Event, State, Timer};
+use super::chunk::{Cause, Chunk};
+use super::outbound::Whereabouts;
+use usher_core::{CloseReason, Duration, Instant};
+
+impl Association {
+    /// When to call [`handle_timeout`](Self::handle_timeout); it may move at any call.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let own = self.timer_at.min(self.guard_at).min(self.sack_at);
+        let next = self.paths.iter().fold(own, |at, path| at.min(path.next_timeout()));
+        (next != Instant::FAR_FUTURE).then_some(next)
+    }
+
+    /// The time that [`poll_timeout`](Self::poll_timeout) asked for has come; early calls are harmless.
+    /// Then drain [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.sack_at <= now {
+            self.sack_at = Instant::FAR_FUTURE;
+            self.sack_now = true;
+            self.wake = true;
+        }
+        if self.guard_at <= now {
+            self.abort_because(Cause::UserAbort(Vec::new()));
+            return;
+        }
+        if self.timer_at <= now {
+            self.occasion();
+            self.timer_expired(now);
+        }
+        for path in 0..self.paths.len() as u8 {
+            if self.paths[usize::from(path)].next_timeout() <= now {
+                self.occasion();
+                self.path_timeout(now, path);
+            }
+        }
+    }
+
+    /// T1-init and T1-cookie begin with RTO.Initial and double it, whatever the path: what they back off
+    /// does not bind the data.
+    pub(super) fn arm_setup(&mut self, now: Instant) {
+        self.timer = if self.state == State::CookieEchoed { Timer::Cookie } else { Timer::Init };
+        self.arm_timer(now, self.config.rto_initial);
+    }
+    fn arm_timer(&mut self, now: Instant, base: Duration) {
+        let wait = Duration::from_nanos(base.as_nanos().saturating_mul(1 << self.retries.min(32)));
+        self.timer_at = now + wait.min(self.config.rto_max);
+    }
+    pub(super) fn arm_shutdown(&mut self, now: Instant) {
+        self.timer = Timer::Shutdown;
+        self.arm_timer(now, self.paths[usize::from(self.data_path())].rtt.rto);
+    }
+    pub(super) fn stop_timer(&mut self) {
+        self.timer = Timer::Off;
+        self.timer_at = Instant::FAR_FUTURE;
+        self.retries = 0;
+    }
+
+    fn timer_expired(&mut self, now: Instant) {
+        let limit = match self.timer {
+            Timer::Off => return,
+            Timer::Init | Timer::Cookie => self.config.max_init_retransmissions,
+            Timer::Shutdown => self.config.max_association_retransmissions,
+        };
+        if limit.is_some_and(|limit| self.retries >= limit) {
+            self.fail(CloseReason::TimedOut);
+            return;
+        }
+        self.retries += 1;
+        match self.timer {
+            Timer::Off => {}
+            Timer::Init | Timer::Cookie => {
+                // Which of its paths works, a host does not know before the first answer.
+                self.setup_path = ((usize::from(self.setup_path) + 1) % self.paths.len()) as u8;
+                self.setup_due = true;
+                self.setup_sent_at = None;
+                self.lose_all();
+                self.arm_setup(now);
+            }
+            Timer::Shutdown => {
+                let path = (self.retries as usize % self.paths.len()) as u8;
+                self.say_shutdown(path);
+                self.arm_shutdown(now);
+            }
+        }
+    }
+    /// SHUTDOWN or SHUTDOWN ACK, as the state asks for.
+    pub(super) fn say_shutdown(&mut self, path: u8) {
+        let chunk = match self.state {
+            State::ShutdownSent => Chunk::Shutdown { cumulative: self.inb.cumulative },
+            _ => Chunk::ShutdownAck,
+        };
+        self.say(path, chunk);
+    }
+
+    fn path_timeout(&mut self, now: Instant, path: u8) {
+        let p = &mut self.paths[usize::from(path)];
+        if p.heartbeat_lost_at <= now {
+            p.heartbeat_lost_at = Instant::FAR_FUTURE;
+            p.heartbeat_sent = None;
+            p.rtt.back_off(&self.config);
+            if self.count_error(path) {
+                return;
+            }
+        }
+        let p = &mut self.paths[usize::from(path)];
+        if p.heartbeat_at <= now {
+            p.heartbeat_sent = Some(now);
+            p.heartbeat_lost_at = now + p.rtt.rto;
+            p.arm_heartbeat(&self.config, now);
+            let mut info = vec![path];
+            info.extend_from_slice(&now.as_nanos().to_be_bytes());
+            self.say(path, Chunk::Heartbeat(info));
+        }
+        if self.paths[usize::from(path)].t3_at <= now {
+            self.t3_expired(path);
+        }
+    }
+
+    /// §6.3.3.
+    fn t3_expired(&mut self, path: u8) {
+        self.stats.timeouts += 1;
+        // §6.1 A: a peer that answers probes of its closed window is no failure.
+        let probing = self.peer_window == 0 && self.sack_seen;
+        self.sack_seen = false;
+        self.paths[usize::from(path)].on_timeout(&self.config);
+        self.lose(path);
+        self.in_fast_recovery = false;
+        self.grant = true;
+        self.hold = true;
+        if !probing {
+            self.count_error(path);
+        }
+    }
+
+    /// Holds what is in flight on a path for lost.
+    fn lose(&mut self, path: u8) {
+        let p = &mut self.paths[usize::from(path)];
+        p.flight = 0;
+        p.timed = None;
+        for sent in &mut self.out.sent {
+            if sent.path == path && sent.whereabouts == Whereabouts::Flying {
+                sent.whereabouts = Whereabouts::Lost { fast: false };
+                sent.missing = 0;
+                self.out.lost += 1;
+                self.out.flying -= sent.data.payload.len;
+                self.peer_room = self.peer_room.saturating_add(sent.data.payload.len);
+            }
+        }
+    }
+    pub(super) fn lose_all(&mut self) {
+        for path in 0..self.paths.len() as u8 {
+            self.lose(path);
+            self.paths[usize::from(path)].t3_at = Instant::FAR_FUTURE;
+        }
+    }
+
+    /// Counts an error of a path, and of the association; true where that ended it (§8.1, §8.2).
+    fn count_error(&mut self, path: u8) -> bool {
+        self.errors += 1;
+        if self.config.max_association_retransmissions.is_some_and(|limit| self.errors > limit) {
+            self.fail(CloseReason::TimedOut);
+            return true;
+        }
+        let p = &mut self.paths[usize::from(path)];
+        p.errors += 1;
+        if p.active && p.errors > self.config.max_path_retransmissions {
+            p.active = false;
+            self.stats.path_failures += 1;
+            self.events.push_back(Event::PathDown(path));
+        }
+        false
+    }
+    /// A path has shown that it works.
+    pub(super) fn path_works(&mut self, path: u8) {
+        self.errors = 0;
+        let p = &mut self.paths[usize::from(path)];
+        p.errors = 0;
+        if !p.active {
+            p.active = true;
+            self.events.push_back(Event::PathUp(path));
+        }
+    }
+}
