@@ -178,11 +178,23 @@ impl Check<'_> {
         let losses =
             [("", Some(&link.loss)), ("up", link.up.loss.as_ref()), ("down", link.down.loss.as_ref())];
         for (side, loss) in losses {
-            let Some(Loss::Script { packets }) = loss else { continue };
             let mut path = keys!["links", name];
             path.extend((!side.is_empty()).then(|| side.to_owned()));
-            path.extend(keys!["loss", "packets"]);
-            self.require(packets.is_sorted_by(|a, b| a < b), path, "the ordinals must ascend");
+            path.push("loss".to_owned());
+            match loss {
+                Some(Loss::Script { packets }) => {
+                    path.push("packets".to_owned());
+                    self.require(packets.is_sorted_by(|a, b| a < b), path, "the ordinals must ascend");
+                }
+                Some(Loss::Burst { loss, mean }) => {
+                    path.push("loss".to_owned());
+                    let most = mean.get() / (mean.get() + 1.0);
+                    let message =
+                        format!("bursts of {} packets lose at most {:.1} % of all", mean.get(), most * 100.0);
+                    self.require(loss.get() <= most, path, message);
+                }
+                _ => {}
+            }
         }
         for (side, queue) in [("", Some(link.queue)), ("up", link.up.queue), ("down", link.down.queue)] {
             let Some(Queue::Bytes(bytes)) = queue else { continue };

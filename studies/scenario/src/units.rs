@@ -503,6 +503,39 @@ impl JsonSchema for Count {
     }
 }
 
+/// A mean length, one or more, not always whole: `3` or `1.5`.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+pub struct MeanLength(f64);
+
+impl MeanLength {
+    /// The longest that can be written.
+    const MAX: f64 = 1e6;
+
+    /// The number, from 1 to a million.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for MeanLength {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let length = f64::deserialize(deserializer)?;
+        if !(1.0..=Self::MAX).contains(&length) {
+            return Err(D::Error::custom(format!("{length} is not between 1 and a million")));
+        }
+        Ok(Self(length))
+    }
+}
+
+impl JsonSchema for MeanLength {
+    fn schema_name() -> Cow<'static, str> {
+        "MeanLength".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 1, "maximum": 1_000_000, "description": "A mean length, from one to a million." })
+    }
+}
+
 /// Declares a wrapper for "a value, or this word instead of one".
 macro_rules! or_word {
     ($(#[$doc:meta])* $name:ident, $word:literal, $none:ident, $none_doc:literal, $some:ident, $some_doc:literal) => {

@@ -144,6 +144,21 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             "delay = \"10 ms\"\nmtu = \"20 B\"",
             "t.toml:12:7: links.core.mtu: 20 B is not between 68 B and 65535 B, as IP needs",
         ),
+        (
+            r#"loss = "0 %""#,
+            r#"loss = { kind = "burst", loss = "5 %", mean = 0.5 }"#,
+            "t.toml:12:47: links.core.loss.mean: 0.5 is not between 1 and a million",
+        ),
+        (
+            r#"loss = "0 %""#,
+            r#"loss = { kind = "burst", loss = "80 %", mean = 3 }"#,
+            "t.toml:12:33: links.core.loss.loss: bursts of 3 packets lose at most 75.0 % of all",
+        ),
+        (
+            r#"loss = "0 %""#,
+            r#"loss = { kind = "burst", loss = "5 %" }"#,
+            "t.toml:12:1: \"mean\" is missing in links.core.loss",
+        ),
         // Choices.
         (
             r#"transport = "tcp""#,
@@ -284,6 +299,24 @@ fn a_value_that_is_wrong_only_together_with_another_shows_in_the_plan() {
     let study = Study::parse("t", "t.toml", &text).unwrap();
     let faults = study.plan(Mode::Default, &Overrides::default()).unwrap_err();
     assert_eq!(faults.to_string(), "t.toml:27:18: transport.tcp.rto_min: 90 s is above rto_max, 60 s");
+}
+
+#[test]
+fn an_axis_over_the_share_of_bursts_is_checked_at_each_value() {
+    let study = |values: &str| {
+        let text = RIGHT
+            .replace("loss = \"0 %\"", "loss = { kind = \"burst\", loss = \"0 %\", mean = 1.5 }")
+            .replace("links.core.loss\"", "links.core.loss.loss\"")
+            .replace("[\"0 %\", \"5 %\"]", values);
+        Study::parse("t", "t.toml", &text).unwrap()
+    };
+    let plan = study("[\"0 %\", \"60 %\"]").plan(Mode::Default, &Overrides::default()).unwrap();
+    assert_eq!(plan.points.len(), 2);
+    let faults = study("[\"0 %\", \"61 %\"]").plan(Mode::Default, &Overrides::default()).unwrap_err();
+    assert_eq!(
+        faults.to_string(),
+        "t.toml:23:18: links.core.loss.loss: bursts of 1.5 packets lose at most 60.0 % of all"
+    );
 }
 
 #[test]

@@ -125,6 +125,8 @@ fn what_the_loader_refuses_by_itself_the_schema_refuses_too() {
         ("title = \"My study\"", ""),
         ("between = [\"router\", \"server\"]", "between = [\"router\"]"),
         ("loss = \"0 %\"", "loss = { kind = \"gilbert-elliott\", to_bad = \"1 %\" }"),
+        ("loss = \"0 %\"", "loss = { kind = \"burst\", loss = \"5 %\", mean = 0.5 }"),
+        ("nagle = false", "control = \"vegas\""),
     ] {
         assert!(template().contains(right), "{right}");
         assert_ne!(check(&template().replacen(right, wrong, 1)), Vec::<String>::new(), "{wrong}");

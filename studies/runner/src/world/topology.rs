@@ -82,7 +82,9 @@ pub(super) fn ip_version(version: model::IpVersion) -> IpVersion {
 /// The simulator's TCP settings for the study's.
 pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::tcp::Config {
     use usher_scenario::units::{InitialWindow, Switch};
-    use usher_sim::tcp::{AckEvery, Config, DelayedAck, InitialWindow as Window, Recovery};
+    use usher_sim::tcp::{
+        AckEvery, Config, CongestionControl, DelayedAck, InitialWindow as Window, Recovery,
+    };
     let room = mtu.saturating_sub(version.header_len() + 20);
     Config {
         mss: tcp.mss.map_or(room, |s| s.bytes() as u32).min(u32::from(u16::MAX)) as u16,
@@ -90,6 +92,10 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
             model::Congestion::Reno => Recovery::Reno,
             model::Congestion::NewReno => Recovery::NewReno,
             model::Congestion::Sack => Recovery::Sack,
+        },
+        congestion: match tcp.control {
+            model::Control::Reno => CongestionControl::Reno,
+            model::Control::Cubic => CongestionControl::Cubic,
         },
         initial_window: match tcp.initial_window {
             InitialWindow::Rfc3390 => Window::Rfc3390,
@@ -151,6 +157,20 @@ fn window_shift(buffer: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_and_recovery_are_set_apart() {
+        use usher_sim::tcp::{CongestionControl, Recovery};
+        let tcp = model::Tcp {
+            congestion: model::Congestion::Sack,
+            control: model::Control::Cubic,
+            ..Default::default()
+        };
+        let config = tcp_config(&tcp, IpVersion::V4, 1500);
+        assert_eq!((config.recovery, config.congestion), (Recovery::Sack, CongestionControl::Cubic));
+        let config = tcp_config(&model::Tcp::default(), IpVersion::V4, 1500);
+        assert_eq!((config.recovery, config.congestion), (Recovery::NewReno, CongestionControl::Reno));
+    }
 
     #[test]
     fn the_window_shift_covers_the_buffer() {

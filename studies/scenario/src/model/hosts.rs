@@ -1,7 +1,7 @@
 //! Hosts, links and the traffic in the background.
 
 use crate::ordered::Ordered;
-use crate::units::{BitRate, Bound, Count, Queue, Share, Size, Time};
+use crate::units::{BitRate, Bound, Count, MeanLength, Queue, Share, Size, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_core::Instant;
@@ -211,6 +211,13 @@ pub enum Loss {
         /// Share lost in the bad state.
         bad: Share,
     },
+    /// In bursts that take every packet: the chain whose one state loses nothing and whose other loses all.
+    Burst {
+        /// Share of packets that is lost in the long run; at most mean / (mean + 1).
+        loss: Share,
+        /// Mean length of a burst in packets.
+        mean: MeanLength,
+    },
     /// Exactly these packets of each direction.
     Script {
         /// The packets' ordinals in their direction, from 0, ascending.
@@ -236,6 +243,14 @@ impl Loss {
                 good: good.get(),
                 bad: bad.get(),
             },
+            Self::Burst { loss, .. } if loss.get() == 0.0 => impair::Loss::None,
+            Self::Burst { loss, mean } => {
+                // A burst ends after `mean` packets on average; the good state lasts so long that it makes up
+                // the rest.
+                let to_good = 1.0 / mean.get();
+                let to_bad = to_good * loss.get() / (1.0 - loss.get());
+                impair::Loss::GilbertElliott { to_bad: to_bad.min(1.0), to_good, good: 0.0, bad: 1.0 }
+            }
             Self::Script { packets } => impair::Loss::Script(packets.clone()),
         }
     }
@@ -290,4 +305,32 @@ pub enum BackgroundKind {
     Cbr,
     /// After exponentially distributed gaps.
     Poisson,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(text: &str) -> impair::Loss {
+        #[derive(Deserialize)]
+        struct One {
+            loss: String,
+            mean: MeanLength,
+        }
+        let one: One = toml::from_str(text).unwrap();
+        Loss::Burst { loss: Share::parse(&one.loss).unwrap(), mean: one.mean }.channel()
+    }
+
+    #[test]
+    fn a_burst_is_the_chain_with_its_share_and_length() {
+        let chain = loss("loss = '5 %'\nmean = 4");
+        let impair::Loss::GilbertElliott { to_bad, to_good, good, bad } = chain else { panic!("{chain:?}") };
+        // Of 80 packets a burst takes 4 and 76 are well: 1/76 of these is followed by the bad state.
+        assert_eq!((to_good, good, bad), (0.25, 0.0, 1.0));
+        assert!((to_bad - 1.0 / 76.0).abs() < 1e-15);
+        assert!((chain.mean() - 0.05).abs() < 1e-15);
+        let whole = loss("loss = '60 %'\nmean = 1.5");
+        assert!((whole.mean() - 0.6).abs() < 1e-12, "{whole:?}");
+        assert_eq!(loss("loss = '0 %'\nmean = 4"), impair::Loss::None);
+    }
 }

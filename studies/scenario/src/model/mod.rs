@@ -14,7 +14,7 @@ pub use hosts::{
     Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,
 };
 pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
-pub use transport::{Congestion, Sctp, Tcp, Transport};
+pub use transport::{Congestion, Control, Sctp, Tcp, Transport};
 pub use workload::{
     Aaa, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap,
     EapMethod, EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round, StreamPolicy, TimeLaw,

@@ -24,8 +24,10 @@ pub struct Tcp {
     pub delayed_ack: Switch<Time>,
     /// With delayed acknowledgements, every so many full segments are acknowledged at once.
     pub delayed_ack_segments: Count,
-    /// Loss recovery.
+    /// Loss recovery: how losses are found and repaired.
     pub congestion: Congestion,
+    /// Congestion control: how the window grows, and how far a loss reduces it.
+    pub control: Control,
     /// Retransmission timeout before the first measurement (RFC 6298).
     pub rto_initial: Time,
     /// Smallest retransmission timeout.
@@ -61,6 +63,7 @@ impl Default for Tcp {
             delayed_ack: Switch::On(Time::millis(200)),
             delayed_ack_segments: Count::of(2),
             congestion: Congestion::default(),
+            control: Control::default(),
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),
             rto_max: Time::secs(60),
@@ -89,6 +92,17 @@ pub enum Congestion {
     NewReno,
     /// With selective acknowledgements (RFC 2018, 6675).
     Sack,
+}
+
+/// TCP's congestion control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Control {
+    /// A segment more each round trip, half the window after a loss (RFC 5681).
+    #[default]
+    Reno,
+    /// A cubic function of the time since the last loss, after which 0.7 is kept (RFC 9438).
+    Cubic,
 }
 
 /// SCTP (RFC 9260). The defaults are its section 16's.
