@@ -2,25 +2,45 @@
 //!
 //! `I` is the connection we initiate, `R` the one we respond on.
 
-/// The states of RFC 6733 §5.6.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum State {
-    /// No connection.
-    Closed,
-    /// Our connection is being opened.
-    WaitConnAck,
-    /// Our CER is sent.
-    WaitICea,
-    /// Our connection is being opened and the peer's is already there.
-    WaitConnAckElect,
-    /// Two connections; who drops which is being settled.
-    WaitReturns,
-    /// Open on the peer's connection.
-    ROpen,
-    /// Open on our connection.
-    IOpen,
-    /// DPR sent or answered.
-    Closing,
+use super::Line;
+
+/// An enum whose variants have names in the RFC.
+macro_rules! named {
+    ($(#[$meta:meta])* $name:ident { $($(#[$m:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum $name { $($(#[$m])* $variant,)* }
+        impl $name {
+            /// Every one, in the RFC's order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// As the RFC writes it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+named! {
+    /// The states of RFC 6733 §5.6.
+    State {
+        /// No connection.
+        Closed = "Closed",
+        /// Our connection is being opened.
+        WaitConnAck = "Wait-Conn-Ack",
+        /// Our CER is sent.
+        WaitICea = "Wait-I-CEA",
+        /// Our connection is being opened and the peer's is already there.
+        WaitConnAckElect = "Wait-Conn-Ack/Elect",
+        /// Two connections; who drops which is being settled.
+        WaitReturns = "Wait-Returns",
+        /// Open on the peer's connection.
+        ROpen = "R-Open",
+        /// Open on our connection.
+        IOpen = "I-Open",
+        /// DPR sent or answered.
+        Closing = "Closing",
+    }
 }
 
 impl State {
@@ -30,113 +50,106 @@ impl State {
     }
 }
 
-macro_rules! events {
-    ($($(#[$m:meta])* $name:ident,)*) => {
-        /// The events of RFC 6733 §5.6.2.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Event { $($(#[$m])* $name,)* }
-        impl Event {
-            /// Every event.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-        }
-    };
-}
-events! {
-    /// The local node wants a connection.
-    Start,
-    /// A CER came on a new connection of the peer.
-    RConnCer,
-    /// Our connection is up.
-    IRcvConnAck,
-    /// Our connection failed to come up.
-    IRcvConnNack,
-    /// The state lasted too long.
-    Timeout,
-    /// CEA on our connection.
-    IRcvCea,
-    /// Something other than a CEA where one is due.
-    IRcvNonCea,
-    /// Our connection is gone.
-    IPeerDisc,
-    /// The peer's connection is gone.
-    RPeerDisc,
-    /// We won the election.
-    WinElection,
-    /// A message is to be sent.
-    SendMessage,
-    /// A message other than CER, CEA, DPR, DPA, DWR, DWA on the peer's connection.
-    RRcvMessage,
-    /// The same on ours.
-    IRcvMessage,
-    /// DWR on the peer's connection.
-    RRcvDwr,
-    /// DWR on ours.
-    IRcvDwr,
-    /// DWA on the peer's connection.
-    RRcvDwa,
-    /// DWA on ours.
-    IRcvDwa,
-    /// The local node wants to disconnect.
-    Stop,
-    /// DPR on the peer's connection.
-    RRcvDpr,
-    /// DPR on ours.
-    IRcvDpr,
-    /// DPA on the peer's connection.
-    RRcvDpa,
-    /// DPA on ours.
-    IRcvDpa,
+named! {
+    /// The events of RFC 6733 §5.6.2.
+    Event {
+        /// The local node wants a connection.
+        Start = "Start",
+        /// A CER came on a new connection of the peer.
+        RConnCer = "R-Conn-CER",
+        /// Our connection is up.
+        IRcvConnAck = "I-Rcv-Conn-Ack",
+        /// Our connection failed to come up.
+        IRcvConnNack = "I-Rcv-Conn-Nack",
+        /// The state lasted too long.
+        Timeout = "Timeout",
+        /// CEA on our connection.
+        IRcvCea = "I-Rcv-CEA",
+        /// Something other than a CEA where one is due.
+        IRcvNonCea = "I-Rcv-Non-CEA",
+        /// Our connection is gone.
+        IPeerDisc = "I-Peer-Disc",
+        /// The peer's connection is gone.
+        RPeerDisc = "R-Peer-Disc",
+        /// We won the election.
+        WinElection = "Win-Election",
+        /// A message is to be sent.
+        SendMessage = "Send-Message",
+        /// A message other than CER, CEA, DPR, DPA, DWR, DWA on the peer's connection.
+        RRcvMessage = "R-Rcv-Message",
+        /// The same on ours.
+        IRcvMessage = "I-Rcv-Message",
+        /// DWR on the peer's connection.
+        RRcvDwr = "R-Rcv-DWR",
+        /// DWR on ours.
+        IRcvDwr = "I-Rcv-DWR",
+        /// DWA on the peer's connection.
+        RRcvDwa = "R-Rcv-DWA",
+        /// DWA on ours.
+        IRcvDwa = "I-Rcv-DWA",
+        /// The local node wants to disconnect.
+        Stop = "Stop",
+        /// DPR on the peer's connection.
+        RRcvDpr = "R-Rcv-DPR",
+        /// DPR on ours.
+        IRcvDpr = "I-Rcv-DPR",
+        /// DPA on the peer's connection.
+        RRcvDpa = "R-Rcv-DPA",
+        /// DPA on ours.
+        IRcvDpa = "I-Rcv-DPA",
+    }
 }
 
-/// The actions of RFC 6733 §5.6.3.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Action {
-    /// Open our connection.
-    ISndConnReq,
-    /// Take the peer's connection.
-    RAccept,
-    /// Refuse the peer's connection.
-    RReject,
-    /// Process the CER.
-    ProcessCer,
-    /// Process the CEA.
-    ProcessCea,
-    /// Send a CER on our connection.
-    ISndCer,
-    /// Send a CEA on the peer's connection.
-    RSndCea,
-    /// Drop what is left of an attempt.
-    Cleanup,
-    /// Drop the connections at once.
-    Error,
-    /// Compare the identities (RFC 6733 §5.6.4).
-    Elect,
-    /// Close our connection.
-    IDisc,
-    /// Close the peer's connection.
-    RDisc,
-    /// Send the message on the peer's connection.
-    RSndMessage,
-    /// Send the message on ours.
-    ISndMessage,
-    /// Process the message.
-    Process,
-    /// Process the DWR.
-    ProcessDwr,
-    /// Process the DWA.
-    ProcessDwa,
-    /// Send a DWA on the peer's connection.
-    RSndDwa,
-    /// Send a DWA on ours.
-    ISndDwa,
-    /// Send a DPR on the peer's connection.
-    RSndDpr,
-    /// Send a DPR on ours.
-    ISndDpr,
-    /// Send a DPA on the peer's connection.
-    RSndDpa,
-    /// Send a DPA on ours.
-    ISndDpa,
+named! {
+    /// The actions of RFC 6733 §5.6.3.
+    Action {
+        /// Open our connection.
+        ISndConnReq = "I-Snd-Conn-Req",
+        /// Take the peer's connection.
+        RAccept = "R-Accept",
+        /// Refuse the peer's connection.
+        RReject = "R-Reject",
+        /// Process the CER.
+        ProcessCer = "Process-CER",
+        /// Process the CEA.
+        ProcessCea = "Process-CEA",
+        /// Send a CER on our connection.
+        ISndCer = "I-Snd-CER",
+        /// Send a CEA on the peer's connection.
+        RSndCea = "R-Snd-CEA",
+        /// Drop what is left of an attempt.
+        Cleanup = "Cleanup",
+        /// Drop the connections at once.
+        Error = "Error",
+        /// Compare the identities (RFC 6733 §5.6.4).
+        Elect = "Elect",
+        /// Close our connection.
+        IDisc = "I-Disc",
+        /// Close the peer's connection.
+        RDisc = "R-Disc",
+        /// Send the message on the peer's connection.
+        RSndMessage = "R-Snd-Message",
+        /// Send the message on ours.
+        ISndMessage = "I-Snd-Message",
+        /// Process the message.
+        Process = "Process",
+        /// Process the DWR.
+        ProcessDwr = "Process-DWR",
+        /// Process the DWA.
+        ProcessDwa = "Process-DWA",
+        /// Send a DWA on the peer's connection.
+        RSndDwa = "R-Snd-DWA",
+        /// Send a DWA on ours.
+        ISndDwa = "I-Snd-DWA",
+        /// Send a DPR on the peer's connection.
+        RSndDpr = "R-Snd-DPR",
+        /// Send a DPR on ours.
+        ISndDpr = "I-Snd-DPR",
+        /// Send a DPA on the peer's connection.
+        RSndDpa = "R-Snd-DPA",
+        /// Send a DPA on ours.
+        ISndDpa = "I-Snd-DPA",
+    }
 }
 
 /// One line of the table.
@@ -222,7 +235,17 @@ pub const TABLE: &[Row] = table! {
     }
 };
 
-const STATES: usize = 8;
+/// The table in the RFC's words, line by line in its order.
+pub fn rows() -> impl Iterator<Item = Line> {
+    TABLE.iter().map(|row| Line {
+        state: row.state.name(),
+        event: row.event.name().into(),
+        actions: row.actions.iter().map(|a| a.name()).collect(),
+        next: row.next.name(),
+    })
+}
+
+const STATES: usize = State::ALL.len();
 const EVENTS: usize = Event::ALL.len();
 
 /// Row number plus one by state and event, 0 where the table has none.
@@ -256,16 +279,7 @@ mod tests {
     #[test]
     fn each_line_is_found_and_nothing_else_is() {
         let mut found = 0;
-        for state in [
-            State::Closed,
-            State::WaitConnAck,
-            State::WaitICea,
-            State::WaitConnAckElect,
-            State::WaitReturns,
-            State::ROpen,
-            State::IOpen,
-            State::Closing,
-        ] {
+        for &state in State::ALL {
             for &event in Event::ALL {
                 let expected = TABLE.iter().find(|r| r.state == state && r.event == event);
                 assert_eq!(step(state, event), expected, "{state:?} {event:?}");
@@ -273,6 +287,61 @@ mod tests {
             }
         }
         assert_eq!((found, TABLE.len()), (43, 43));
+    }
+
+    /// The table as RFC 6733 prints it: state, event, actions, next state.
+    const RFC: &str = "
+        Closed; Start; I-Snd-Conn-Req; Wait-Conn-Ack
+        Closed; R-Conn-CER; R-Accept, Process-CER, R-Snd-CEA; R-Open
+        Wait-Conn-Ack; I-Rcv-Conn-Ack; I-Snd-CER; Wait-I-CEA
+        Wait-Conn-Ack; I-Rcv-Conn-Nack; Cleanup; Closed
+        Wait-Conn-Ack; R-Conn-CER; R-Accept, Process-CER; Wait-Conn-Ack/Elect
+        Wait-Conn-Ack; Timeout; Error; Closed
+        Wait-I-CEA; I-Rcv-CEA; Process-CEA; I-Open
+        Wait-I-CEA; R-Conn-CER; R-Accept, Process-CER, Elect; Wait-Returns
+        Wait-I-CEA; I-Peer-Disc; I-Disc; Closed
+        Wait-I-CEA; I-Rcv-Non-CEA; Error; Closed
+        Wait-I-CEA; Timeout; Error; Closed
+        Wait-Conn-Ack/Elect; I-Rcv-Conn-Ack; I-Snd-CER, Elect; Wait-Returns
+        Wait-Conn-Ack/Elect; I-Rcv-Conn-Nack; R-Snd-CEA; R-Open
+        Wait-Conn-Ack/Elect; R-Peer-Disc; R-Disc; Wait-Conn-Ack
+        Wait-Conn-Ack/Elect; R-Conn-CER; R-Reject; Wait-Conn-Ack/Elect
+        Wait-Conn-Ack/Elect; Timeout; Error; Closed
+        Wait-Returns; Win-Election; I-Disc, R-Snd-CEA; R-Open
+        Wait-Returns; I-Peer-Disc; I-Disc, R-Snd-CEA; R-Open
+        Wait-Returns; I-Rcv-CEA; R-Disc; I-Open
+        Wait-Returns; R-Peer-Disc; R-Disc; Wait-I-CEA
+        Wait-Returns; R-Conn-CER; R-Reject; Wait-Returns
+        Wait-Returns; Timeout; Error; Closed
+        R-Open; Send-Message; R-Snd-Message; R-Open
+        R-Open; R-Rcv-Message; Process; R-Open
+        R-Open; R-Rcv-DWR; Process-DWR, R-Snd-DWA; R-Open
+        R-Open; R-Rcv-DWA; Process-DWA; R-Open
+        R-Open; R-Conn-CER; R-Reject; R-Open
+        R-Open; Stop; R-Snd-DPR; Closing
+        R-Open; R-Rcv-DPR; R-Snd-DPA; Closing
+        R-Open; R-Peer-Disc; R-Disc; Closed
+        I-Open; Send-Message; I-Snd-Message; I-Open
+        I-Open; I-Rcv-Message; Process; I-Open
+        I-Open; I-Rcv-DWR; Process-DWR, I-Snd-DWA; I-Open
+        I-Open; I-Rcv-DWA; Process-DWA; I-Open
+        I-Open; R-Conn-CER; R-Reject; I-Open
+        I-Open; Stop; I-Snd-DPR; Closing
+        I-Open; I-Rcv-DPR; I-Snd-DPA; Closing
+        I-Open; I-Peer-Disc; I-Disc; Closed
+        Closing; I-Rcv-DPA; I-Disc; Closed
+        Closing; R-Rcv-DPA; R-Disc; Closed
+        Closing; Timeout; Error; Closed
+        Closing; I-Peer-Disc; I-Disc; Closed
+        Closing; R-Peer-Disc; R-Disc; Closed";
+
+    #[test]
+    fn the_table_is_the_rfcs() {
+        let printed: Vec<_> = RFC.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        let ours: Vec<_> = rows()
+            .map(|l| format!("{}; {}; {}; {}", l.state, l.event, l.actions.join(", "), l.next))
+            .collect();
+        assert_eq!(ours, printed);
     }
 
     #[test]

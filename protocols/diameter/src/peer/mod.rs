@@ -4,3 +4,19 @@
 pub mod automaton;
 pub mod capabilities;
 pub mod watchdog;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A line of one of the two tables in the words of its RFC, to be held against that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// In this state,
+    pub state: &'static str,
+    /// on this event, with its condition if there is one,
+    pub event: String,
+    /// do this in order
+    pub actions: Vec<&'static str>,
+    /// and go there.
+    pub next: &'static str,
+}

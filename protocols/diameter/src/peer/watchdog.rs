@@ -1,5 +1,8 @@
 //! The watchdog of RFC 3539 §3.4 as the state table of its appendix A.
 
+use super::Line;
+use alloc::string::String;
+use alloc::vec::Vec;
 use usher_core::{Duration, SecureRng};
 
 /// The states of a transport connection.
@@ -17,6 +20,19 @@ pub enum State {
     Reopen,
 }
 
+impl State {
+    /// As the RFC writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Initial => "INITIAL",
+            Self::Okay => "OKAY",
+            Self::Suspect => "SUSPECT",
+            Self::Down => "DOWN",
+            Self::Reopen => "REOPEN",
+        }
+    }
+}
+
 /// What happens to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
@@ -30,6 +46,19 @@ pub enum Event {
     ConnectionUp,
     /// The connection went down.
     ConnectionDown,
+}
+
+impl Event {
+    /// As the RFC writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReceiveDwa => "Receive DWA",
+            Self::ReceiveOther => "Receive non-DWA",
+            Self::TimerExpires => "Timer expires",
+            Self::ConnectionUp => "Connection up",
+            Self::ConnectionDown => "Connection down",
+        }
+    }
 }
 
 /// What is to be done.
@@ -51,6 +80,21 @@ pub enum Action {
     Throwaway,
 }
 
+impl Action {
+    /// As the RFC writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SetWatchdog => "SetWatchdog()",
+            Self::SendWatchdog => "SendWatchdog()",
+            Self::Failover => "Failover()",
+            Self::Failback => "Failback()",
+            Self::CloseConnection => "CloseConnection()",
+            Self::AttemptOpen => "AttemptOpen()",
+            Self::Throwaway => "Throwaway()",
+        }
+    }
+}
+
 /// A condition of a line on `Pending` and `NumDWA`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Guard {
@@ -70,6 +114,21 @@ pub enum Guard {
     PendingNotNegative,
 }
 
+impl Guard {
+    /// As the RFC writes it behind an event's `&`; empty for none.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Always => "",
+            Self::Pending => "Pending",
+            Self::NotPending => "!Pending",
+            Self::LastDwa => "NumDWA == 2",
+            Self::FewDwa => "NumDWA < 2",
+            Self::PendingNegative => "Pending & NumDWA < 0",
+            Self::PendingNotNegative => "Pending & NumDWA >= 0",
+        }
+    }
+}
+
 /// How a line changes `Pending` and `NumDWA`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Update {
@@ -85,6 +144,20 @@ pub enum Update {
     StartCount,
     /// `NumDWA = -1`
     MissDwa,
+}
+
+impl Update {
+    /// As the RFC writes it: what stands before a line's actions, and what behind them.
+    pub const fn names(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Self::Keep => (&[], &[]),
+            Self::SetPending => (&[], &["Pending = TRUE"]),
+            Self::ClearPending => (&["Pending = FALSE"], &[]),
+            Self::CountDwa => (&["Pending = FALSE", "NumDWA++"], &[]),
+            Self::StartCount => (&["NumDWA = 0"], &["Pending = TRUE"]),
+            Self::MissDwa => (&["NumDWA = -1"], &[]),
+        }
+    }
 }
 
 /// One line of the table.
@@ -123,9 +196,9 @@ pub const TABLE: &[Row] = table! {
     Reopen  ReceiveDwa     LastDwa:            CountDwa     [Failback]                              Okay;
     Reopen  ReceiveDwa     FewDwa:             CountDwa     []                                      Reopen;
     Reopen  ReceiveOther   Always:             Keep         [Throwaway]                             Reopen;
-    Initial ReceiveDwa     Always:             Keep         [Throwaway]                             Initial;
+    Initial ReceiveDwa     Always:             ClearPending [Throwaway]                             Initial;
     Initial ReceiveOther   Always:             Keep         [Throwaway]                             Initial;
-    Down    ReceiveDwa     Always:             Keep         [Throwaway]                             Down;
+    Down    ReceiveDwa     Always:             ClearPending [Throwaway]                             Down;
     Down    ReceiveOther   Always:             Keep         [Throwaway]                             Down;
     Okay    TimerExpires   NotPending:         SetPending   [SendWatchdog SetWatchdog]              Okay;
     Okay    TimerExpires   Pending:            Keep         [Failover SetWatchdog]                  Suspect;
@@ -135,12 +208,31 @@ pub const TABLE: &[Row] = table! {
     Reopen  TimerExpires   NotPending:         SetPending   [SendWatchdog SetWatchdog]              Reopen;
     Reopen  TimerExpires   PendingNegative:    Keep         [CloseConnection SetWatchdog]           Down;
     Reopen  TimerExpires   PendingNotNegative: MissDwa      [SetWatchdog]                           Reopen;
-    Initial ConnectionUp   Always:             ClearPending [SetWatchdog]                           Okay;
+    Initial ConnectionUp   Always:             Keep         [SetWatchdog]                           Okay;
     Down    ConnectionUp   Always:             StartCount   [SendWatchdog SetWatchdog]              Reopen;
     Okay    ConnectionDown Always:             Keep         [CloseConnection Failover SetWatchdog]  Down;
     Suspect ConnectionDown Always:             Keep         [CloseConnection SetWatchdog]           Down;
     Reopen  ConnectionDown Always:             Keep         [CloseConnection SetWatchdog]           Down;
 };
+
+/// The table in the RFC's words, line by line in its order; changes of variables stand among the actions.
+pub fn rows() -> impl Iterator<Item = Line> {
+    TABLE.iter().map(|row| {
+        let mut event = String::from(row.event.name());
+        if row.guard != Guard::Always {
+            event.push_str(" & ");
+            event.push_str(row.guard.name());
+        }
+        let (before, after) = row.update.names();
+        let actions: Vec<_> = row.actions.iter().map(|a| a.name()).collect();
+        Line {
+            state: row.state.name(),
+            event,
+            actions: [before, &actions, after].concat(),
+            next: row.next.name(),
+        }
+    })
+}
 
 /// The watchdog of one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -233,6 +325,72 @@ mod tests {
             assert_eq!((w.state, w.pending, w.num_dwa), (row.next, expected.0, expected.1), "{row:?}");
         }
         assert_eq!(TABLE.len(), 24);
+    }
+
+    /// The table as RFC 3539 prints it: state, event, actions, next state.
+    const RFC: &str = "
+        OKAY; Receive DWA; Pending = FALSE, SetWatchdog(); OKAY
+        OKAY; Receive non-DWA; SetWatchdog(); OKAY
+        SUSPECT; Receive DWA; Pending = FALSE, Failback(), SetWatchdog(); OKAY
+        SUSPECT; Receive non-DWA; Failback(), SetWatchdog(); OKAY
+        REOPEN; Receive DWA & NumDWA == 2; Pending = FALSE, NumDWA++, Failback(); OKAY
+        REOPEN; Receive DWA & NumDWA < 2; Pending = FALSE, NumDWA++; REOPEN
+        REOPEN; Receive non-DWA; Throwaway(); REOPEN
+        INITIAL; Receive DWA; Pending = FALSE, Throwaway(); INITIAL
+        INITIAL; Receive non-DWA; Throwaway(); INITIAL
+        DOWN; Receive DWA; Pending = FALSE, Throwaway(); DOWN
+        DOWN; Receive non-DWA; Throwaway(); DOWN
+        OKAY; Timer expires & !Pending; SendWatchdog(), SetWatchdog(), Pending = TRUE; OKAY
+        OKAY; Timer expires & Pending; Failover(), SetWatchdog(); SUSPECT
+        SUSPECT; Timer expires; CloseConnection(), SetWatchdog(); DOWN
+        INITIAL; Timer expires; AttemptOpen(), SetWatchdog(); INITIAL
+        DOWN; Timer expires; AttemptOpen(), SetWatchdog(); DOWN
+        REOPEN; Timer expires & !Pending; SendWatchdog(), SetWatchdog(), Pending = TRUE; REOPEN
+        REOPEN; Timer expires & Pending & NumDWA < 0; CloseConnection(), SetWatchdog(); DOWN
+        REOPEN; Timer expires & Pending & NumDWA >= 0; NumDWA = -1, SetWatchdog(); REOPEN
+        INITIAL; Connection up; SetWatchdog(); OKAY
+        DOWN; Connection up; NumDWA = 0, SendWatchdog(), SetWatchdog(), Pending = TRUE; REOPEN
+        OKAY; Connection down; CloseConnection(), Failover(), SetWatchdog(); DOWN
+        SUSPECT; Connection down; CloseConnection(), SetWatchdog(); DOWN
+        REOPEN; Connection down; CloseConnection(), SetWatchdog(); DOWN";
+
+    #[test]
+    fn the_table_is_the_rfcs() {
+        let printed: Vec<_> = RFC.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        let ours: Vec<_> = rows()
+            .map(|l| format!("{}; {}; {}; {}", l.state, l.event, l.actions.join(", "), l.next))
+            .collect();
+        assert_eq!(ours, printed);
+    }
+
+    #[test]
+    fn an_answer_to_a_closed_connection_still_ends_the_wait() {
+        for state in [State::Initial, State::Down] {
+            let mut w = Watchdog { state, pending: true, num_dwa: 0 };
+            assert_eq!(w.step(Event::ReceiveDwa), [Action::Throwaway]);
+            assert_eq!((w.state, w.pending), (state, false));
+        }
+    }
+
+    #[test]
+    fn a_first_connection_leaves_the_variables_alone() {
+        let mut w = Watchdog { state: State::Initial, pending: true, num_dwa: 0 };
+        assert_eq!(w.step(Event::ConnectionUp), [Action::SetWatchdog]);
+        assert_eq!((w.state, w.pending), (State::Okay, true));
+    }
+
+    #[test]
+    fn a_reopened_connection_that_misses_an_answer_needs_three_more() {
+        let mut w = Watchdog { state: State::Reopen, pending: true, num_dwa: 2 };
+        let _ = w.step(Event::TimerExpires);
+        assert_eq!((w.state, w.num_dwa), (State::Reopen, -1));
+        for _ in 0..3 {
+            assert_eq!(w.step(Event::ReceiveDwa), []);
+            assert_eq!(w.state, State::Reopen);
+            let _ = w.step(Event::TimerExpires);
+        }
+        assert_eq!(w.step(Event::ReceiveDwa), [Action::Failback]);
+        assert_eq!(w.state, State::Okay);
     }
 
     #[test]
