@@ -27,4 +27,4 @@ pub use cpu::{CpuConfig, CpuStats};
 pub use link::{Framing, LinkConfig, LinkId, LinkStats};
 pub use packet::{DISCARD_PORT, Payload, UDP_HEADER};
 pub use queue::EventQueue;
-pub use simulation::{Builder, HostStats, SctpTotals, SimError, Simulation, TcpTotals, Transports};
+pub use simulation::{Builder, CellId, HostStats, SctpTotals, SimError, Simulation, TcpTotals, Transports};

@@ -94,6 +94,8 @@ pub(crate) struct Direction {
     pub(crate) to: HostId,
     pub(crate) to_port: u32,
     pub(crate) mtu: u32,
+    /// The cell whose medium it is, in place of the channel; [`Self::OWN`] for none.
+    pub(crate) cell: u32,
     pub(crate) framing: Framing,
     pub(crate) channel: Channel,
     pub(crate) stats: LinkStats,
@@ -109,6 +111,9 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
+    /// The number of no cell.
+    pub(crate) const OWN: u32 = u32::MAX;
+
     pub(crate) fn new(
         from: HostId,
         to: HostId,
@@ -123,6 +128,7 @@ impl Direction {
             to,
             to_port,
             mtu,
+            cell: Self::OWN,
             framing,
             channel: Channel::new(config, rng),
             stats: LinkStats::default(),
@@ -141,12 +147,7 @@ impl Direction {
         let p = &pool[packet].packet;
         let frame = matches!(p.body, Body::Frame(_));
         let bytes = p.len + if frame { self.framing.trailer() } else { self.framing.overhead() };
-        self.stats.offered += 1;
-        self.stats.offered_bytes += u64::from(bytes);
-        if p.is_background() {
-            self.stats.background += 1;
-            self.stats.background_bytes += u64::from(bytes);
-        }
+        self.count(bytes, p.is_background());
         match self.channel.offer(now, bytes) {
             Fate::Delivered { arrives, corrupted, again, .. } => {
                 self.insert(arrives, corrupted, packet, pool);
@@ -169,6 +170,17 @@ impl Direction {
                 pool.release(packet);
                 None
             }
+        }
+    }
+
+    /// Counts a packet that is offered.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, bytes: u32, background: bool) {
+        self.stats.offered += 1;
+        self.stats.offered_bytes += u64::from(bytes);
+        if background {
+            self.stats.background += 1;
+            self.stats.background_bytes += u64::from(bytes);
         }
     }
 

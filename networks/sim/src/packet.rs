@@ -120,6 +120,14 @@ pub(crate) struct PacketRef(u32);
 impl PacketRef {
     /// No packet: the end of a list.
     pub(crate) const NONE: Self = Self(u32::MAX);
+    /// As a number, by which others can name it while they hold it.
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+    /// The packet of this number.
+    pub(crate) const fn of(number: u32) -> Self {
+        Self(number)
+    }
 }
 
 /// A packet with what the link that it is on knows of it.

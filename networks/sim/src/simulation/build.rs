@@ -2,6 +2,7 @@
 
 use super::message::Associations;
 use super::outage::Outage;
+use super::radio::Radio;
 use super::{AppSlot, Host, HostStats, Route, Simulation, TcpTotals, Transports, udp_key};
 use crate::addr::{HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
@@ -10,6 +11,7 @@ use crate::cpu::{Cpu, CpuConfig};
 use crate::link::{Direction, LinkConfig, LinkId};
 use crate::packet::Pool;
 use crate::queue::EventQueue;
+use crate::radio::wimax::ConfigError;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -31,15 +33,19 @@ pub enum SimError {
         /// The port.
         port: u16,
     },
+    /// A cell's settings cannot be.
+    #[error("cell: {0}")]
+    Cell(#[from] ConfigError),
 }
 
 /// Collects hosts, links and applications.
 #[derive(Debug)]
 pub struct Builder<A: Application> {
     version: IpVersion,
-    seed: Seed,
+    pub(super) seed: Seed,
     hosts: Vec<Host<A::Report>>,
-    directions: Vec<Direction>,
+    pub(super) directions: Vec<Direction>,
+    pub(super) cells: Vec<Radio>,
     apps: Vec<AppSlot<A>>,
     udp_ports: HashMap<u64, (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
@@ -57,6 +63,7 @@ impl<A: Application> Builder<A> {
             seed,
             hosts: Vec::new(),
             directions: Vec::new(),
+            cells: Vec::new(),
             apps: Vec::new(),
             udp_ports: HashMap::with_hasher(HashState::with_seed(0)),
             listeners: HashMap::with_hasher(HashState::with_seed(0)),
@@ -254,6 +261,7 @@ impl<A: Application> Builder<A> {
             queue: EventQueue::new(),
             hosts: self.hosts,
             directions: self.directions,
+            cells: self.cells,
             rng: self.seed.stream("tcp.iss", 0),
             cpu_jobs: Vec::new(),
             free_cpu_jobs: Vec::new(),

@@ -4,10 +4,12 @@ mod build;
 mod message;
 mod net;
 mod outage;
+mod radio;
 mod run;
 mod stream;
 
 pub use build::{Builder, SimError};
+pub use radio::CellId;
 
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Op};
@@ -52,6 +54,8 @@ enum Event {
     Loopback,
     /// A host fails, or comes back.
     Outage(u32),
+    /// A cell's timer, unless it was moved.
+    Cell(u32),
 }
 
 /// How a host finds the next hop.
@@ -264,6 +268,7 @@ pub struct Simulation<A: Application, O> {
     queue: EventQueue<Event>,
     hosts: Vec<Host<A::Report>>,
     directions: Vec<Direction>,
+    cells: Vec<radio::Radio>,
     rng: Rng,
     /// Host and job of each processor job under way.
     cpu_jobs: Vec<(HostId, u32)>,

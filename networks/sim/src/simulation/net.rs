@@ -4,6 +4,7 @@ use super::{Event, FourTuple, Route, Simulation, udp_key};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
+use crate::link::Direction;
 use crate::packet::{Body, Datagram, Fragment, Packet, PacketRef, Payload, UDP_HEADER, UnderWay};
 use std::sync::Arc;
 
@@ -12,10 +13,17 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     pub(super) fn arrive(&mut self, index: u32) {
         let direction = &mut self.directions[index as usize];
         let Some((packet, next)) = direction.arrive(self.now, &self.pool) else { return };
-        let (host, port, tap) = (direction.to, direction.to_port, direction.tap_in);
         if let Some(at) = next {
             self.queue.push(at, Event::Arrive(index));
         }
+        self.arrived(index, packet);
+    }
+
+    /// A packet has come to the end of a link direction.
+    #[inline(always)]
+    pub(super) fn arrived(&mut self, index: u32, packet: PacketRef) {
+        let direction = &self.directions[index as usize];
+        let (host, port, tap) = (direction.to, direction.to_port, direction.tap_in);
         self.packet_hops += 1;
         if let Some(interface) = tap {
             self.tap(index, interface, false, packet);
@@ -96,7 +104,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.tap(index, interface, true, packet);
         }
         let direction = &mut self.directions[index as usize];
-        if let Some(at) = direction.send(self.now, packet, &mut self.pool) {
+        if direction.cell != Direction::OWN {
+            self.send_by_cell(index, packet);
+        } else if let Some(at) = direction.send(self.now, packet, &mut self.pool) {
             self.queue.push(at, Event::Arrive(index));
         }
     }

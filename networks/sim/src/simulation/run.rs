@@ -26,6 +26,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 Event::Sctp(assoc) => self.sctp_timer(assoc),
                 Event::Read(conn) => self.slow_read(conn),
                 Event::Cpu(job) => self.cpu_done(job),
+                Event::Cell(cell) => self.cell_timer(cell),
                 Event::Outage(outage) => self.outage(outage),
                 Event::Loopback => {
                     if let Some(packet) = self.loopback.pop_front() {

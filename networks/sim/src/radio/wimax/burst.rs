@@ -4,7 +4,7 @@ use super::config::Modulation;
 use std::collections::VecDeque;
 
 /// Generic MAC header and CRC.
-pub(super) const PDU: u32 = 6 + 4;
+pub(crate) const PDU: u32 = 6 + 4;
 /// Fragmentation subheader.
 pub(super) const FRAGMENT: u32 = 2;
 /// Grant management subheader: a request on a burst.

@@ -125,7 +125,7 @@ pub struct Cell {
     next_uplink: u64,
     /// What is on the air or decoded, by time of arrival.
     arriving: VecDeque<(Instant, Way, u32)>,
-    dropped: VecDeque<(u32, DropReason)>,
+    dropped: VecDeque<(Way, u32, DropReason)>,
     counters: Counters,
     shares: Vec<Share>,
     outcome: Outcome,
@@ -192,7 +192,7 @@ impl Cell {
         let (Way::Down(number) | Way::Up(number)) = way;
         let Some(station) = self.stations.get_mut(number as usize) else {
             self.counters.gave_up += 1;
-            self.dropped.push_back((handle, DropReason::GaveUp));
+            self.dropped.push_back((way, handle, DropReason::GaveUp));
             return;
         };
         let queue = match way {
@@ -201,7 +201,7 @@ impl Cell {
         };
         if queue.len() >= self.config.queue {
             self.counters.queue_full += 1;
-            self.dropped.push_back((handle, DropReason::QueueFull));
+            self.dropped.push_back((way, handle, DropReason::QueueFull));
             return;
         }
         queue.push(handle, octets);
@@ -240,9 +240,10 @@ impl Cell {
             None => {
                 let station = &mut self.stations[number as usize];
                 station.state = State::Outside;
-                for handle in station.up.drain().chain(station.down.drain()) {
+                let up = station.up.drain().map(|handle| (Way::Up(number), handle));
+                for (way, handle) in up.chain(station.down.drain().map(|h| (Way::Down(number), h))) {
                     self.counters.gave_up += 1;
-                    self.dropped.push_back((handle, DropReason::GaveUp));
+                    self.dropped.push_back((way, handle, DropReason::GaveUp));
                 }
             }
         }
@@ -260,7 +261,7 @@ impl Cell {
                 station.state = State::Idle;
                 for handle in station.up.drain() {
                     self.counters.gave_up += 1;
-                    self.dropped.push_back((handle, DropReason::GaveUp));
+                    self.dropped.push_back((Way::Up(number), handle, DropReason::GaveUp));
                 }
             }
         }
@@ -401,7 +402,7 @@ impl Cell {
                 let at = data + self.config.symbols(pairs * DOWN_SLOT);
                 if self.config.loss > 0.0 && self.rng.chance(self.config.loss) {
                     self.counters.lost += 1;
-                    self.dropped.push_back((handle, DropReason::Lost));
+                    self.dropped.push_back((Way::Down(share.station), handle, DropReason::Lost));
                 } else {
                     self.arriving.push_back((at, Way::Down(share.station), handle));
                 }
@@ -476,7 +477,7 @@ impl Cell {
         let used = station.up.fill(grant.octets, reserved, |handle, _| {
             if self.config.loss > 0.0 && self.rng.chance(self.config.loss) {
                 self.counters.lost += 1;
-                self.dropped.push_back((handle, DropReason::Lost));
+                self.dropped.push_back((Way::Up(number), handle, DropReason::Lost));
             } else {
                 self.arriving.push_back((end, Way::Up(number), handle));
             }
@@ -501,7 +502,7 @@ impl Cell {
     }
 
     /// The next packet that will not arrive.
-    pub fn poll_drop(&mut self) -> Option<(u32, DropReason)> {
+    pub fn poll_drop(&mut self) -> Option<(Way, u32, DropReason)> {
         self.dropped.pop_front()
     }
 }

@@ -52,5 +52,7 @@ pub use cell::{Cell, Counters, DropReason, Way};
 pub use config::{ConfigError, Modulation, WimaxConfig};
 pub use contention::Backoff;
 
+pub(crate) use burst::PDU;
+
 #[cfg(test)]
 mod tests;

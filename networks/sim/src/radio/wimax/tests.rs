@@ -128,7 +128,8 @@ fn who_is_never_heard_gives_up() {
         }
         assert_eq!(run(cell), []);
         let dropped: Vec<_> = std::iter::from_fn(|| cell.poll_drop()).collect();
-        assert_eq!(dropped, [(0, DropReason::GaveUp), (1, DropReason::GaveUp)]);
+        let gave_up = |station| (Way::Up(station), station, DropReason::GaveUp);
+        assert_eq!(dropped, [gave_up(0), gave_up(1)]);
         assert_eq!(cell.counters().gave_up, 2);
     }
     assert_eq!((requests.counters().requests, ranging.counters().ranging_collisions), (6, 6));
@@ -192,7 +193,8 @@ fn queues_are_bounded() {
     }
     cell.send(t(0), Way::Up(9), 10, 5);
     let dropped: Vec<_> = std::iter::from_fn(|| cell.poll_drop()).collect();
-    assert_eq!(dropped, [(3, DropReason::QueueFull), (4, DropReason::QueueFull), (5, DropReason::GaveUp)]);
+    let full = |handle| (Way::Up(0), handle, DropReason::QueueFull);
+    assert_eq!(dropped, [full(3), full(4), (Way::Up(9), 5, DropReason::GaveUp)]);
     assert_eq!(run(&mut cell).len(), 3);
 }
 
@@ -250,7 +252,7 @@ fn under(config: WimaxConfig, packets: &[(u64, bool, u32, u32)]) -> (Vec<(Option
         while let Some((_, handle)) = cell.poll_delivery(now) {
             told.push((Some(now.as_nanos()), handle));
         }
-        told.extend(std::iter::from_fn(|| cell.poll_drop()).map(|(handle, _)| (None, handle)));
+        told.extend(std::iter::from_fn(|| cell.poll_drop()).map(|(_, handle, _)| (None, handle)));
     }
     assert_eq!(cell.poll_timeout(), None, "the cell comes to rest");
     (told, *cell.counters())
