@@ -38,6 +38,18 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: StudyCommand,
     },
+    /// Run every analytic formula and published vector against this program's code, and show both values.
+    #[command(
+        after_help = "Examples:\n  usher verify\n  usher verify radius\n  usher verify queues/mm1 --json\n\n\
+                      Ends with code 1 when something does not hold."
+    )]
+    Verify {
+        /// Only what has this in its group or name.
+        filter: Option<String>,
+        /// Run nothing: say what there is.
+        #[arg(long)]
+        list: bool,
+    },
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  usher completion bash > ~/.local/share/bash-completion/completions/usher"

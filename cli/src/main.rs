@@ -4,6 +4,7 @@ mod args;
 mod output;
 mod progress;
 mod study;
+mod verify;
 
 use args::{Arguments, Command, StudyCommand};
 use clap::{CommandFactory, Parser};
@@ -39,6 +40,10 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
             StudyCommand::Run(run) => study::run(output, &run),
             StudyCommand::Compare { a, b } => study::compare(output, &a, &b),
         },
+        Command::Verify { filter, list } => {
+            let oracles = usher_verify::oracles();
+            if list { verify::list(output, &oracles, filter) } else { verify::run(output, &oracles, filter) }
+        }
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "usher", &mut script);

@@ -3,3 +3,4 @@
 mod place;
 mod run;
 mod study;
+mod verify;

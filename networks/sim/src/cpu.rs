@@ -2,7 +2,7 @@
 
 use crate::app::{Delivery, Op};
 use std::collections::VecDeque;
-use usher_core::{Duration, Instant, Work};
+use usher_core::{Duration, Instant, Rng, Work};
 
 /// A processor's properties.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,7 +12,30 @@ pub struct CpuConfig {
     /// Deliveries that may wait; beyond it they are dropped (and counted).
     pub queue: usize,
     /// Time for one unit of each labelled kind of work; what is not named costs nothing.
-    pub service: Vec<(String, Duration)>,
+    pub service: Vec<(String, ServiceTime)>,
+}
+
+/// How long one unit of work takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServiceTime {
+    /// The same always.
+    Constant(Duration),
+    /// Exponentially distributed with this mean, drawn anew for each unit.
+    Exponential(Duration),
+    /// Uniform between two times, both included, drawn anew for each unit.
+    Uniform(Duration, Duration),
+}
+
+impl ServiceTime {
+    fn of(self, units: u32, rng: &mut Rng) -> Duration {
+        match self {
+            Self::Constant(unit) => unit * u64::from(units),
+            Self::Exponential(mean) => (0..units).fold(Duration::ZERO, |all, _| all + rng.exponential(mean)),
+            Self::Uniform(low, high) => {
+                (0..units).fold(Duration::ZERO, |all, _| all + rng.between(low, high))
+            }
+        }
+    }
 }
 
 usher_core::counters! {
@@ -32,6 +55,7 @@ usher_core::counters! {
 #[derive(Debug)]
 pub(crate) struct Cpu<R> {
     config: CpuConfig,
+    rng: Rng,
     pub(crate) busy: u32,
     pub(crate) queue: VecDeque<(Instant, u32, Delivery)>,
     pub(crate) stats: CpuStats,
@@ -41,9 +65,10 @@ pub(crate) struct Cpu<R> {
 }
 
 impl<R> Cpu<R> {
-    pub(crate) fn new(config: CpuConfig) -> Self {
+    pub(crate) fn new(config: CpuConfig, rng: Rng) -> Self {
         Self {
             config,
+            rng,
             busy: 0,
             queue: VecDeque::new(),
             stats: CpuStats::default(),
@@ -65,11 +90,12 @@ impl<R> Cpu<R> {
         }
     }
 
-    pub(crate) fn service_time(&self, work: &[Work]) -> Duration {
+    pub(crate) fn service_time(&mut self, work: &[Work]) -> Duration {
+        let Self { config, rng, .. } = self;
         work.iter()
             .filter_map(|w| {
-                let (_, unit) = self.config.service.iter().find(|(label, _)| label == w.label)?;
-                Some(*unit * u64::from(w.units))
+                let (_, unit) = config.service.iter().find(|(label, _)| label == w.label)?;
+                Some(unit.of(w.units, rng))
             })
             .fold(Duration::ZERO, |a, b| a + b)
     }

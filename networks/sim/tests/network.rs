@@ -5,7 +5,7 @@ use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
 use usher_core::{ConnId, Duration, Instant, Seed, Work};
 use usher_sim::{
     Application, Builder, Context, CpuConfig, Delivery, Framing, HostId, IpVersion, LinkConfig, Observer,
-    Payload, Simulation, StreamDelivery, Tap,
+    Payload, ServiceTime, Simulation, StreamDelivery, Tap,
 };
 
 /// Test applications.
@@ -157,7 +157,11 @@ fn what_nobody_wants_is_counted() {
 fn a_busy_processor_queues_and_drops() {
     let mut b = builder(IpVersion::V4);
     let a = b.host(None).unwrap();
-    let cpu = CpuConfig { cores: 2, queue: 2, service: vec![("echo".into(), Duration::from_millis(10))] };
+    let cpu = CpuConfig {
+        cores: 2,
+        queue: 2,
+        service: vec![("echo".into(), ServiceTime::Constant(Duration::from_millis(10)))],
+    };
     let s = b.host(Some(cpu)).unwrap();
     b.link(a, s, &LinkConfig::default());
     let payloads = (0..6u8).map(|i| Payload::copied(&[i])).collect();

@@ -102,6 +102,16 @@ impl Check<'_> {
                 format!("there is no kind of work \"{label}\"{near}"),
             );
         }
+        self.services();
+    }
+
+    /// The service times that are drawn.
+    fn services(&mut self) {
+        for (name, host) in self.scenario.hosts.iter() {
+            for (label, law) in host.cpu.iter().flat_map(|cpu| cpu.service.iter()) {
+                self.law(law, keys!["hosts", name, "cpu", "service", label]);
+            }
+        }
     }
 
     /// The first number of a group's hosts, and how many they are.

@@ -22,6 +22,8 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-claims", "usher-report", "a verdict is shown in tables"),
     ("usher-claims", "usher-scenario", "a claim on the setting is held against the study"),
     ("usher-runner", "usher-scenario", "a run is of a scenario"),
+    ("usher-verify", "usher-scenario", "some oracles are of a scenario"),
+    ("usher-verify", "usher-runner", "and are held against its runs"),
     ("usher-runner", "usher-observe", "a run gives rows"),
     ("usher-runner", "usher-report", "a sweep ends in a report"),
 ];

@@ -90,7 +90,7 @@ impl<A: Application> Builder<A> {
             ident: 0,
             next_port: 49_152,
             frames_to: None,
-            cpu: cpu.map(|c| Box::new(Cpu::new(c))),
+            cpu: cpu.map(|c| Box::new(Cpu::new(c, self.seed.stream("cpu", u64::from(id))))),
             down: false,
         });
         Ok(HostId(id))

@@ -3,7 +3,7 @@
 use super::{Role, WorldError};
 use std::collections::BTreeMap;
 use usher_scenario::model::{self, Direction, Scenario};
-use usher_sim::{Builder, CpuConfig, Framing, HostId, IpVersion, LinkConfig, LinkId};
+use usher_sim::{Builder, CpuConfig, Framing, HostId, IpVersion, LinkConfig, LinkId, ServiceTime};
 
 /// Deliveries that may wait for a processor: a kernel's default receive buffer (212,992 B) holds about so
 /// many packets of AAA.
@@ -64,10 +64,15 @@ fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
 }
 
 fn cpu(cpu: &model::Cpu) -> CpuConfig {
+    let time = |law: &model::TimeLaw| match law {
+        model::TimeLaw::Constant(time) => ServiceTime::Constant(time.get()),
+        model::TimeLaw::Exponential { mean } => ServiceTime::Exponential(mean.get()),
+        model::TimeLaw::Uniform { low, high } => ServiceTime::Uniform(low.get(), high.get()),
+    };
     CpuConfig {
         cores: cpu.cores.get(),
         queue: CPU_QUEUE,
-        service: cpu.service.iter().map(|(label, time)| (label.to_owned(), time.get())).collect(),
+        service: cpu.service.iter().map(|(label, law)| (label.to_owned(), time(law))).collect(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Hosts, links and the traffic in the background.
 
+use super::TimeLaw;
 use crate::ordered::Ordered;
 use crate::units::{BitRate, Bound, Count, MeanLength, Queue, Share, Size, Time};
 use schemars::JsonSchema;
@@ -44,10 +45,10 @@ pub struct Cpu {
     /// How many cores serve at the same time.
     #[serde(default = "one")]
     pub cores: Count,
-    /// Service time by work label (`protocol.action`, such as `"radius.request" = "50 us"`); what is not named
-    /// takes no time.
+    /// Service time by work label (`protocol.action`, such as `"radius.request" = "50 us"`), the same always or
+    /// drawn anew each time; what is not named takes no time.
     #[serde(default)]
-    pub service: Ordered<Time>,
+    pub service: Ordered<TimeLaw>,
 }
 
 /// A link between two hosts. Between groups it stands for one link per member of the larger group: member i

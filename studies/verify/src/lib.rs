@@ -1,0 +1,120 @@
+//! Analytic formulas and published vectors, run against this code.
+//!
+//! An [`Oracle`] knows what must come out, by a standard's own words or numbers, by hand arithmetic or by
+//! theory, and asks the code for it. [`ORACLES`] are all of them; [`check`] runs one. Where chance is involved
+//! the seed is fixed, so that an oracle that holds holds always.
+
+mod eap;
+mod independent;
+mod queues;
+mod radius;
+mod statistics;
+mod timing;
+
+use std::fmt::Display;
+
+/// One thing that is known beforehand.
+#[derive(Clone, Copy, Debug)]
+pub struct Oracle {
+    /// Its subject, one word.
+    pub group: &'static str,
+    /// Its name within the group.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Where the expected value comes from: a standard's section, a book, an arithmetic that is shown.
+    pub source: &'static str,
+    /// Asks the code. `Err` says why there is no answer at all.
+    pub run: fn() -> Result<Vec<Finding>, String>,
+}
+
+/// One value that an oracle compared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// Which of the oracle's cases; empty where there is only one.
+    pub case: String,
+    /// What had to come out.
+    pub expected: String,
+    /// What came out.
+    pub obtained: String,
+    /// How far apart they may be; empty for not at all.
+    pub tolerance: String,
+    /// Whether they agree.
+    pub holds: bool,
+}
+
+impl Finding {
+    /// Two values that must be equal, shown as they print.
+    pub fn equal(case: impl Into<String>, expected: impl Display, obtained: impl Display) -> Self {
+        let (expected, obtained) = (expected.to_string(), obtained.to_string());
+        let holds = expected == obtained;
+        Self { case: case.into(), expected, obtained, tolerance: String::new(), holds }
+    }
+
+    /// Two strings of octets that must be equal, shown in hexadecimal.
+    pub fn octets(case: impl Into<String>, expected: &[u8], obtained: &[u8]) -> Self {
+        Self::equal(case, hex(expected), hex(obtained))
+    }
+}
+
+/// Octets in hexadecimal.
+pub fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// What became of one case of an oracle.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Check {
+    /// The oracle's group.
+    pub group: &'static str,
+    /// The oracle's name.
+    pub name: &'static str,
+    /// What the oracle is.
+    pub about: &'static str,
+    /// Where the expected value comes from.
+    pub source: &'static str,
+    /// What was compared.
+    pub finding: Finding,
+}
+
+impl Check {
+    /// Group, name and case in one.
+    pub fn label(&self) -> String {
+        let case = &self.finding.case;
+        let separator = if case.is_empty() { "" } else { ": " };
+        format!("{}/{}{separator}{case}", self.group, self.name)
+    }
+}
+
+impl Oracle {
+    /// Group and name in one.
+    pub fn label(&self) -> String {
+        format!("{}/{}", self.group, self.name)
+    }
+
+    /// Whether a filter means it: by a part of group and name, letter case ignored.
+    pub fn is_meant_by(&self, filter: &str) -> bool {
+        self.label().to_lowercase().contains(&filter.to_lowercase())
+    }
+}
+
+/// Runs one oracle. There is at least one check in the answer: an oracle that finds nothing to compare, or
+/// cannot, does not hold.
+pub fn check(oracle: &Oracle) -> Vec<Check> {
+    let broken = |why: String| {
+        let expected = "an answer".to_owned();
+        vec![Finding { case: String::new(), expected, obtained: why, tolerance: String::new(), holds: false }]
+    };
+    let findings = match (oracle.run)() {
+        Ok(findings) if findings.is_empty() => broken("nothing was compared".to_owned()),
+        Ok(findings) => findings,
+        Err(why) => broken(why),
+    };
+    let Oracle { group, name, about, source, .. } = *oracle;
+    findings.into_iter().map(|finding| Check { group, name, about, source, finding }).collect()
+}
+
+/// All oracles, by group.
+pub fn oracles() -> Vec<Oracle> {
+    [radius::ORACLES, timing::ORACLES, eap::ORACLES, queues::ORACLES].concat()
+}

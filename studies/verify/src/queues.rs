@@ -1,0 +1,274 @@
+//! Queues in the simulator's engine, at links and at processors, held against queueing theory.
+
+use crate::statistics::within;
+use crate::{Finding, Oracle};
+use std::collections::VecDeque;
+use usher_core::impair::ChannelConfig;
+use usher_core::{Duration, Instant, Rng, Seed, Work};
+use usher_sim::{
+    Application, Builder, Context, CpuConfig, Delivery, HostId, IpVersion, LinkConfig, Observer, Payload,
+    ServiceTime, SimError, Simulation,
+};
+
+pub(crate) const ORACLES: &[Oracle] = &[
+    Oracle {
+        group: "queues",
+        name: "mm1-link",
+        about: "M/M/1: Poisson arrivals of packets of exponentially distributed size at a link; mean wait \
+                ρs / (1 - ρ) with mean service s",
+        source: "Kleinrock, Queueing Systems 1, 1975, section 3.2",
+        run: mm1_link,
+    },
+    Oracle {
+        group: "queues",
+        name: "md1-link",
+        about: "M/D/1: Poisson arrivals of packets of one size at a link; mean wait ρs / (2 (1 - ρ)), of Pollaczek \
+                and Khinchine",
+        source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
+        run: md1_link,
+    },
+    Oracle {
+        group: "queues",
+        name: "mg1-cpu",
+        about: "M/G/1 at a processor of one core, service uniform from 0 to 2s: mean wait ρs (1 + c²) / (2 (1 - ρ)) \
+                with c² = 1/3",
+        source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
+        run: mg1_cpu,
+    },
+    Oracle {
+        group: "queues",
+        name: "md1-cpu",
+        about: "M/D/1 at a processor of one core: mean wait ρs / (2 (1 - ρ))",
+        source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
+        run: md1_cpu,
+    },
+    Oracle {
+        group: "queues",
+        name: "mmc-cpu",
+        about: "M/M/c at a processor of c cores with exponential service: mean wait C(c, ρc) s / (c (1 - ρ)), with \
+                the chance of waiting C by Erlang's second formula",
+        source: "Kleinrock, Queueing Systems 1, 1975, section 3.5",
+        run: mmc_cpu,
+    },
+];
+
+/// Mean service time of every queue here.
+const SERVICE: Duration = Duration::from_millis(1);
+const REPLICATIONS: u64 = 24;
+/// Customers of a replication that are not counted, and those that are.
+const WARM_UP: u64 = 2_000;
+const COUNTED: u64 = 12_000;
+/// No standard error may be wider than this share of what it measures.
+const WIDEST: f64 = 0.05;
+
+/// Sizes of packets.
+#[derive(Clone, Copy, Debug)]
+enum Size {
+    Constant(u32),
+    /// Exponentially distributed with this mean, headers included; what is drawn below the headers is as long as
+    /// they are.
+    Exponential(u32),
+}
+
+/// IPv4 and UDP.
+const HEADERS: u32 = 28;
+/// Bytes of a mean packet: its headers are 28, so that an exponential size is short of them, and cut, less than
+/// three times in ten thousand, by less than 28 bytes.
+const MEAN_SIZE: u32 = 100_000;
+/// At which a mean packet takes [`SERVICE`].
+const RATE: u64 = MEAN_SIZE as u64 * 8 * 1_000_000_000 / SERVICE.as_nanos();
+
+#[derive(Debug)]
+enum App {
+    /// Sends datagrams after exponentially distributed gaps.
+    Source { to: HostId, gap: Duration, size: Size, rng: Rng, size_rng: Rng },
+    /// Takes them.
+    Sink,
+}
+
+/// What is told: a packet of so many bytes was sent, or one arrived.
+#[derive(Debug)]
+enum Report {
+    Sent(u32),
+    Arrived,
+}
+
+impl Application for App {
+    type Report = Report;
+    fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        match (self, delivery) {
+            (Self::Source { to, gap, size, rng, size_rng }, Delivery::Start | Delivery::Timer) => {
+                // The first gap begins at the start.
+                if ctx.now() > Instant::ZERO {
+                    let payload = match *size {
+                        Size::Constant(bytes) => bytes,
+                        Size::Exponential(mean) => {
+                            let drawn = size_rng.exponential(Duration::from_nanos(u64::from(mean)));
+                            drawn.as_nanos() as u32
+                        }
+                    }
+                    .saturating_sub(HEADERS);
+                    ctx.report(Report::Sent(payload + HEADERS));
+                    ctx.send_datagram(0, *to, 7, Payload::counted(payload));
+                }
+                ctx.set_timer(Some(ctx.now() + rng.exponential(*gap)));
+            }
+            (Self::Sink, Delivery::Datagram { .. }) => {
+                ctx.work(Work { label: "job", units: 1 });
+                ctx.report(Report::Arrived);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sums the waits of packets at a link, which keeps their order.
+#[derive(Debug)]
+struct Waits {
+    /// Nanoseconds that a byte takes on the link; without, waits are not looked at here.
+    per_byte: Option<u64>,
+    under_way: VecDeque<(Instant, u32)>,
+    arrived: u64,
+    nanoseconds: u64,
+}
+
+impl Observer<Report> for Waits {
+    fn report(&mut self, now: Instant, _: u32, report: Report) {
+        match report {
+            Report::Sent(bytes) => self.under_way.push_back((now, bytes)),
+            Report::Arrived => {
+                let Some((sent, bytes)) = self.under_way.pop_front() else { return };
+                self.arrived += 1;
+                if let Some(per_byte) = self.per_byte.filter(|_| self.arrived > WARM_UP) {
+                    self.nanoseconds += now.since(sent).as_nanos() - u64::from(bytes) * per_byte;
+                }
+            }
+        }
+    }
+    fn is_done(&self) -> bool {
+        self.per_byte.is_some() && self.arrived >= WARM_UP + COUNTED
+    }
+}
+
+/// A source before a sink, with a link at this rate between them and a processor at the sink.
+fn simulation(
+    seed: Seed,
+    load: f64,
+    size: Size,
+    rate: Option<u64>,
+    cpu: Option<CpuConfig>,
+) -> Result<(Simulation<App, Waits>, HostId), SimError> {
+    let mut builder = Builder::new(IpVersion::V4, seed);
+    let (a, b) = (builder.host(None)?, builder.host(cpu)?);
+    let channel = ChannelConfig { rate, ..Default::default() };
+    builder.link(a, b, &LinkConfig { up: channel, mtu: u32::MAX, ..Default::default() });
+    let gap = SERVICE.mul_f64(1.0 / load);
+    let (rng, size_rng) = (seed.stream("gaps", 0), seed.stream("sizes", 0));
+    builder.app(a, App::Source { to: b, gap, size, rng, size_rng }, None);
+    let sink = builder.app(b, App::Sink, None);
+    builder.bind_udp(sink, 0, 7)?;
+    let per_byte = rate.map(|rate| 8_000_000_000 / rate);
+    Ok((builder.build(Waits { per_byte, under_way: VecDeque::new(), arrived: 0, nanoseconds: 0 }, None), b))
+}
+
+fn seed(label: &str, replication: u64) -> Seed {
+    Seed::new(1).derive(label, replication)
+}
+
+/// Mean waits at a link, in milliseconds, one for each replication.
+fn link_waits(label: &str, load: f64, size: Size) -> Result<Vec<f64>, String> {
+    let one = |replication| -> Result<f64, SimError> {
+        let (mut sim, _) = simulation(seed(label, replication), load, size, Some(RATE), None)?;
+        sim.run_until(Instant::FAR_FUTURE);
+        Ok(sim.observer().nanoseconds as f64 / COUNTED as f64 / 1e6)
+    };
+    (0..REPLICATIONS).map(|r| one(r).map_err(|e| e.to_string())).collect()
+}
+
+/// Mean waits at a processor, in milliseconds, one for each replication.
+fn cpu_waits(label: &str, cores: u32, load: f64, service: ServiceTime) -> Result<Vec<f64>, String> {
+    let one = |replication| -> Result<f64, String> {
+        let cpu = CpuConfig { cores, queue: usize::MAX, service: vec![("job".to_owned(), service)] };
+        let load = load * f64::from(cores);
+        let seed = seed(label, replication);
+        let (mut sim, host) =
+            simulation(seed, load, Size::Constant(HEADERS), None, Some(cpu)).map_err(|e| e.to_string())?;
+        // The processor counts what it has begun, so that its figures are read at two times.
+        let mut read = |customers: u64| {
+            // As long for each core as for a single one: the queue forgets no faster with more of them.
+            let time = SERVICE.mul_f64(customers as f64 * f64::from(cores) / load);
+            sim.run_until(Instant::ZERO + time);
+            sim.cpu_stats(host).ok_or("the host has no processor".to_owned())
+        };
+        let (before, after) = (read(WARM_UP)?, read(WARM_UP + COUNTED)?);
+        let handled = (after.handled - before.handled) as f64;
+        Ok((after.waited_ns - before.waited_ns) as f64 / handled / 1e6)
+    };
+    (0..REPLICATIONS).map(one).collect()
+}
+
+const LOADS: [f64; 3] = [0.3, 0.6, 0.8];
+
+fn at_loads(
+    theory: fn(f64) -> f64,
+    waits: impl Fn(f64) -> Result<Vec<f64>, String>,
+) -> Result<Vec<Finding>, String> {
+    let finding =
+        |load: &f64| Ok(within(format!("load {load}"), "ms", theory(*load), &waits(*load)?, WIDEST));
+    LOADS.iter().map(finding).collect()
+}
+
+fn mm1(load: f64) -> f64 {
+    load / (1.0 - load)
+}
+fn md1(load: f64) -> f64 {
+    mm1(load) / 2.0
+}
+
+fn mm1_link() -> Result<Vec<Finding>, String> {
+    at_loads(mm1, |load| link_waits("mm1", load, Size::Exponential(MEAN_SIZE)))
+}
+
+fn md1_link() -> Result<Vec<Finding>, String> {
+    at_loads(md1, |load| link_waits("md1", load, Size::Constant(MEAN_SIZE)))
+}
+
+fn mg1_cpu() -> Result<Vec<Finding>, String> {
+    let uniform = ServiceTime::Uniform(Duration::ZERO, SERVICE * 2);
+    at_loads(|load| md1(load) * 4.0 / 3.0, |load| cpu_waits("mg1", 1, load, uniform))
+}
+
+fn md1_cpu() -> Result<Vec<Finding>, String> {
+    at_loads(md1, |load| cpu_waits("md1", 1, load, ServiceTime::Constant(SERVICE)))
+}
+
+/// The chance that a customer of an M/M/c queue waits, at an offered load of `a` erlangs.
+pub(crate) fn erlang_c(cores: u32, a: f64) -> f64 {
+    // Erlang's first formula by its recursion, then the second by the first.
+    let b = (1..=cores).fold(1.0, |b, n| a * b / (f64::from(n) + a * b));
+    let free = 1.0 - a / f64::from(cores);
+    b / (b + (1.0 - b) * free)
+}
+
+fn mmc_cpu() -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for (cores, load) in [(1, 0.6), (2, 0.7), (4, 0.8), (8, 0.85)] {
+        let c = f64::from(cores);
+        let theory = erlang_c(cores, load * c) / (c * (1.0 - load));
+        let waits = cpu_waits("mmc", cores, load, ServiceTime::Exponential(SERVICE))?;
+        findings.push(within(format!("{cores} cores, load {load}"), "ms", theory, &waits, WIDEST));
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erlangs_second_formula() {
+        // One server waits for itself; two by hand: a²/2 · 2/(2 - a) / (1 + a + a²/2 · 2/(2 - a)), a = 1: 1/3.
+        assert!((erlang_c(1, 0.7) - 0.7).abs() < 1e-12);
+        assert!((erlang_c(2, 1.0) - 1.0 / 3.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,165 @@
+//! RADIUS: the standards' example packets, octet for octet, and what their formulas give.
+
+use crate::independent::{hmac_md5, md5};
+use crate::{Finding, Oracle};
+use usher_radius::attribute::{hide_password, hide_salted, kind, reveal_salted};
+use usher_radius::auth::{
+    MessageAuthenticator, check_message_authenticator, covered_authenticator, response_authenticator,
+};
+use usher_radius::vectors::{EXCHANGES, Exchange};
+use usher_radius::{Packet, Secret};
+
+pub(crate) const ORACLES: &[Oracle] = &[
+    Oracle {
+        group: "radius",
+        name: "user-password",
+        about: "the User-Passwords of the standard's examples are hidden in the printed octets",
+        source: "RFC 2865 sections 5.2 and 7",
+        run: passwords,
+    },
+    Oracle {
+        group: "radius",
+        name: "chap",
+        about: "the CHAP-Password of the standard's example: MD5 of identifier, password and challenge",
+        source: "RFC 2865 sections 2.2 and 7.2",
+        run: chap,
+    },
+    Oracle {
+        group: "radius",
+        name: "response-authenticator",
+        about: "the Response Authenticator of each example reply",
+        source: "RFC 2865 section 7, RFC 5997 section 6",
+        run: responses,
+    },
+    Oracle {
+        group: "radius",
+        name: "code-of-5997-6.2",
+        about: "the reply of RFC 5997 section 6.2 is printed with code 2, Access-Accept; its authenticator is \
+                that of code 5, Accounting-Response, and of no other",
+        source: "RFC 5997 section 6.2",
+        run: code,
+    },
+    Oracle {
+        group: "radius",
+        name: "message-authenticator",
+        about: "the Message-Authenticator of each Status-Server example: HMAC-MD5 of the packet",
+        source: "RFC 5997 section 6, RFC 3579 section 3.2",
+        run: message_authenticators,
+    },
+    Oracle {
+        group: "radius",
+        name: "mppe-keys",
+        about: "an MS-MPPE key hidden by this code is what the standard's formula gives, computed with another \
+                library, and is revealed again (no example is published)",
+        source: "RFC 2548 section 2.4.2",
+        run: mppe,
+    },
+];
+
+fn parts(exchange: &Exchange) -> Result<(Packet<'static>, Packet<'static>, Secret), String> {
+    let parse = |bytes| Packet::parse(bytes).map_err(|e| format!("{}: {e}", exchange.source));
+    Ok((parse(exchange.request)?, parse(exchange.reply)?, Secret::new(exchange.secret)))
+}
+
+fn example(section: &str) -> Result<&'static Exchange, String> {
+    EXCHANGES.iter().find(|e| e.source.ends_with(section)).ok_or(format!("no example of {section}"))
+}
+
+fn passwords() -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for exchange in EXCHANGES {
+        let Some(password) = exchange.password else { continue };
+        let (request, ..) = parts(exchange)?;
+        let mut hidden = password.to_vec();
+        hidden.resize(password.len().next_multiple_of(16), 0);
+        hide_password(exchange.secret, request.authenticator(), &mut hidden);
+        let printed = request.get(kind::USER_PASSWORD).unwrap_or_default();
+        let case = format!("{}, \"{}\"", exchange.source, String::from_utf8_lossy(password));
+        findings.push(Finding::octets(case, printed, &hidden));
+    }
+    Ok(findings)
+}
+
+fn chap() -> Result<Vec<Finding>, String> {
+    let (request, ..) = parts(example("7.2")?)?;
+    let printed = request.get(kind::CHAP_PASSWORD).unwrap_or_default();
+    let (identifier, response) = printed.split_at_checked(1).ok_or("the example has no CHAP-Password")?;
+    // Without a CHAP-Challenge, the Request Authenticator is the challenge.
+    let digest = usher_crypto::digest::md5(&[identifier, b"arctangent", request.authenticator()]);
+    Ok(vec![Finding::octets("", response, &digest)])
+}
+
+fn responses() -> Result<Vec<Finding>, String> {
+    let finding = |exchange: &Exchange| {
+        let (request, reply, secret) = parts(exchange)?;
+        let computed = response_authenticator(exchange.reply, request.authenticator(), &secret);
+        Ok(Finding::octets(exchange.source, reply.authenticator(), &computed))
+    };
+    EXCHANGES.iter().map(finding).collect()
+}
+
+fn code() -> Result<Vec<Finding>, String> {
+    let exchange = example("6.2")?;
+    let (request, reply, secret) = parts(exchange)?;
+    let authenticator = |code: u8| {
+        let mut octets = exchange.reply.to_vec();
+        octets[0] = code;
+        response_authenticator(&octets, request.authenticator(), &secret)
+    };
+    let right: Vec<u8> = (0..=255).filter(|code| authenticator(*code) == *reply.authenticator()).collect();
+    let with = |code| crate::hex(&authenticator(code));
+    let mut as_printed = Finding::equal("with code 2, as printed", with(5), with(2));
+    as_printed.expected = format!("not {}", as_printed.expected);
+    as_printed.holds = !as_printed.holds;
+    Ok(vec![
+        Finding::octets("with code 5", reply.authenticator(), &authenticator(5)),
+        as_printed,
+        Finding::equal("codes of 0 to 255 that verify", "[5]", format!("{right:?}")),
+    ])
+}
+
+fn message_authenticators() -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for exchange in EXCHANGES {
+        let (request, _, secret) = parts(exchange)?;
+        let Some(printed) = request.get(kind::MESSAGE_AUTHENTICATOR) else { continue };
+        // The attribute is the last one of each example: the packet ends with 16 octets that count as zeros.
+        let (before, last) = exchange.request.split_at(exchange.request.len() - 16);
+        if last != printed {
+            return Err(format!("{}: its Message-Authenticator is not the last attribute", exchange.source));
+        }
+        let computed = hmac_md5(exchange.secret, &[before, &[0; 16]])?;
+        findings.push(Finding::octets(exchange.source, printed, &computed));
+        let covered = covered_authenticator(request.code(), request.authenticator(), None);
+        let worth = check_message_authenticator(&request, &covered, &secret);
+        let case = format!("{}, judged by the server's code", exchange.source);
+        findings.push(Finding::equal(
+            case,
+            format!("{:?}", MessageAuthenticator::Good),
+            format!("{worth:?}"),
+        ));
+    }
+    Ok(findings)
+}
+
+fn mppe() -> Result<Vec<Finding>, String> {
+    let (secret, authenticator, salt) = (b"xyzzy5461", core::array::from_fn(|i| i as u8 + 1), [0x9a, 0x5c]);
+    let key: Vec<u8> = (0..32).map(|i| 0xe0 ^ i).collect();
+    // A length octet, the key, zeros up to whole blocks of 16.
+    let mut plain = vec![32];
+    plain.extend(&key);
+    plain.resize(48, 0);
+    let mut hidden = plain.clone();
+    hide_salted(secret, &authenticator, salt, &mut hidden);
+    // b(1) = MD5(secret + authenticator + salt), c(i) = p(i) xor b(i), b(i+1) = MD5(secret + c(i)).
+    let mut expected: Vec<u8> = Vec::new();
+    let mut b = md5(&[secret, &authenticator, &salt]);
+    for p in plain.chunks(16) {
+        let c: Vec<u8> = p.iter().zip(b).map(|(p, b)| p ^ b).collect();
+        b = md5(&[secret, &c]);
+        expected.extend(c);
+    }
+    let value = [&salt[..], &hidden].concat();
+    let revealed = reveal_salted(secret, &authenticator, &value).map_err(|e| e.to_string())?;
+    Ok(vec![Finding::octets("hidden", &expected, &hidden), Finding::octets("revealed", &key, &revealed)])
+}

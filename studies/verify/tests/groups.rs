@@ -1,0 +1,54 @@
+//! Every oracle holds, group by group; and one that is wrong is seen to be.
+
+use usher_verify::{Check, Finding, Oracle, check, oracles};
+
+#[track_caller]
+fn holds(group: &str) {
+    let all = oracles();
+    let checks: Vec<Check> = all.iter().filter(|o| o.group == group).flat_map(check).collect();
+    assert!(!checks.is_empty(), "there is no group {group}");
+    for check in &checks {
+        let Finding { expected, obtained, tolerance, .. } = &check.finding;
+        println!("{}: {expected} | {obtained} | {tolerance}", check.label());
+    }
+    let failed: Vec<String> = checks.iter().filter(|c| !c.finding.holds).map(Check::label).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+macro_rules! groups {
+    ($($group:ident)*) => {
+        $(#[test] fn $group() { holds(stringify!($group)); })*
+
+        #[test]
+        fn every_group_has_its_test() {
+            let tested = [$(stringify!($group)),*];
+            for oracle in oracles() {
+                assert!(tested.contains(&oracle.group), "add {} to the groups here", oracle.group);
+            }
+        }
+    };
+}
+groups! { radius timing eap queues }
+
+#[test]
+fn names_are_unique_and_all_is_said() {
+    let all = oracles();
+    for (i, oracle) in all.iter().enumerate() {
+        assert!(all[..i].iter().all(|o| o.label() != oracle.label()), "{}", oracle.label());
+        assert!(!oracle.about.is_empty() && !oracle.source.is_empty(), "{}", oracle.label());
+        assert!(oracle.is_meant_by(oracle.group) && oracle.is_meant_by(oracle.name));
+    }
+}
+
+#[test]
+fn a_wrong_expectation_does_not_hold() {
+    let oracle = |run| Oracle { group: "wrong", name: "one", about: "a", source: "s", run };
+    let seen = |run| check(&oracle(run));
+    let wrong = seen(|| Ok(vec![Finding::equal("case", 4, 2 + 3)]));
+    assert_eq!(wrong[0].label(), "wrong/one: case");
+    assert!(!wrong[0].finding.holds);
+    for nothing in [seen(|| Ok(Vec::new())), seen(|| Err("no way".to_owned()))] {
+        assert!(nothing.len() == 1 && !nothing[0].finding.holds, "{nothing:?}");
+    }
+    assert!(seen(|| Ok(vec![Finding::octets("", &[1, 0xff], &[1, 0xff])]))[0].finding.holds);
+}
