@@ -106,7 +106,9 @@ pub enum StreamPolicy {
     /// All on stream 0, in order.
     #[default]
     One,
-    /// The session's hash modulo the number of streams: order within a session.
+    /// The session's number modulo the number of streams: order within a session. Where a Session-Id ends
+    /// in a number, as RFC 6733 §8.8 recommends, that is it, so that sessions numbered one after the other
+    /// share no stream until there are more of them than streams; else it is a hash.
     BySession,
     /// Stream 0, unordered.
     Unordered,
@@ -118,11 +120,7 @@ impl StreamPolicy {
     pub fn choose(self, session: Option<&[u8]>, streams: u16) -> (u16, bool) {
         match (self, session) {
             (Self::BySession, Some(session)) => {
-                // FNV-1a: stable across builds, since the choice shows on the wire.
-                let hash = session
-                    .iter()
-                    .fold(0xcbf2_9ce4_8422_2325u64, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-                ((hash % u64::from(streams.max(1))) as u16, false)
+                ((session_number(session) % u64::from(streams.max(1))) as u16, false)
             }
             (Self::Unordered, Some(_)) => (0, true),
             _ => (0, false),
@@ -139,6 +137,14 @@ impl StreamPolicy {
             Self::Unordered => (0, true),
         }
     }
+}
+
+fn session_number(session: &[u8]) -> u64 {
+    let last = session.rsplit(|&b| b == b';').next().unwrap_or_default();
+    let number = core::str::from_utf8(last).ok().and_then(|n| n.parse().ok());
+    // FNV-1a: stable across builds, since the choice shows on the wire.
+    let hash = |h: u64, &b: &u8| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
+    number.unwrap_or_else(|| session.iter().fold(0xcbf2_9ce4_8422_2325, hash))
 }
 
 #[cfg(test)]

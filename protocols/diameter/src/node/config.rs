@@ -63,7 +63,7 @@ pub struct Config {
     pub max_peers: usize,
     /// The first line that fits is taken; when empty, all configured peers in their order serve any realm.
     pub routes: Vec<Route>,
-    /// Tw of RFC 3539; `None` turns the watchdog off.
+    /// Tw of RFC 3539, which wants 6 s or more; `None` turns the watchdog off.
     pub watchdog: Option<Duration>,
     /// Jitter of Tw, either way.
     pub watchdog_jitter: Duration,

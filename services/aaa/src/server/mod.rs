@@ -5,6 +5,7 @@
 //! Input::Datagram ─▶ RADIUS server ─┐                ┌─▶ users in memory
 //!                                   ├─▶ EAP session ─┤
 //! Input::Stream ──▶ Diameter node ──┘                └─▶ Event::Lookup{token} ─▶ (host) ─▶ Command::Found{token}
+//! Input::Message ─────────┘
 //! ```
 
 mod answer;
@@ -37,7 +38,7 @@ pub struct Config {
     /// again, the session that it ended is unknown, and the answer is a reject.
     pub radius: Option<usher_radius::server::Config>,
     /// The Diameter side, with EAP (RFC 4072) and NASREQ (RFC 7155) among its applications; `None`:
-    /// streams are dropped.
+    /// streams and associations are dropped.
     pub diameter: Option<usher_diameter::node::Config>,
     /// Where users are looked up.
     pub users: UserSource,

@@ -273,6 +273,7 @@ impl DiameterAaa {
         };
         let id = self.node(now, ask.token)?;
         let identity = self.nodes.get(id).map(Node::identity).unwrap_or_default();
+        // The last number is the session's place, which no other has meanwhile: by it goes its SCTP stream.
         let (generation, slot) = (ask.token >> 32, ask.token as u32);
         let session = format!("{identity};{};{generation};{slot}", self.boot);
         let host = core::str::from_utf8(server).ok().filter(|h| self.stay && !h.is_empty());

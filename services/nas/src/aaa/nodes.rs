@@ -291,3 +291,118 @@ impl Nodes {
         self.work.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::SocketAddr;
+    use usher_core::{CloseReason, Seed};
+    use usher_diameter::node::{Config, Transport};
+    use usher_diameter::stream::StreamPolicy;
+
+    const T: Instant = Instant::ZERO;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], port))
+    }
+    fn nodes(accepting: bool) -> Nodes {
+        Nodes::new(accepting, &mut Seed::new(1).secure("nodes", 0))
+    }
+    fn node(i: u64) -> Node {
+        let over = Transport::Message { streams: 4, policy: StreamPolicy::BySession };
+        let config = Config::new(&format!("n{i}.example"), "example", &[])
+            .connect_to("s1.example", address(1))
+            .connect_over("s2.example", address(2), over);
+        Node::new(config, T, Seed::new(1).secure("node", i))
+    }
+    fn sent(nodes: &mut Nodes) -> Vec<Transmit> {
+        let mut buf = Vec::new();
+        core::iter::from_fn(|| nodes.poll_transmit(T, &mut buf)).collect()
+    }
+    /// The numbers of what is opened.
+    fn opened(nodes: &mut Nodes) -> Vec<ConnId> {
+        let id = |t| match t {
+            Transmit::Stream { conn, op: StreamOp::Connect { .. } } => conn,
+            Transmit::Message { assoc, op: MessageOp::Connect { .. } } => assoc,
+            other => panic!("{other:?}"),
+        };
+        sent(nodes).into_iter().map(id).collect()
+    }
+
+    #[test]
+    fn no_two_connections_have_one_number_even_when_numbers_come_round() {
+        let mut all = nodes(true);
+        all.next_conn = (1 << 31) - 3;
+        for i in 0..3 {
+            all.insert(node(i));
+        }
+        all.handle(T, Input::Timeout);
+        let ids = opened(&mut all);
+        assert_eq!(
+            ids.iter().map(|c| c.index()).collect::<Vec<_>>()[..4],
+            [(1 << 31) - 3, (1 << 31) - 2, (1 << 31) - 1, 0]
+        );
+        assert!(ids.iter().all(|c| !c.is_incoming()));
+        // One more, where the next number is taken.
+        all.next_conn = ids[0].index();
+        let id = all.insert(node(3));
+        all.wake(T, id);
+        let more = opened(&mut all);
+        let mut every: Vec<_> = [ids, more].concat();
+        every.sort_unstable();
+        every.dedup();
+        assert_eq!((every.len(), all.inside.len()), (8, 8));
+    }
+
+    #[test]
+    fn a_connection_that_is_over_is_no_longer_known() {
+        let mut all = nodes(true);
+        all.insert(node(0));
+        all.handle(T, Input::Timeout);
+        let ids = opened(&mut all);
+        let event = StreamEvent::Closed(CloseReason::Refused);
+        all.handle(T, Input::Stream { conn: ids[0], event });
+        all.handle(T, Input::Message { assoc: ids[1], event: MessageEvent::Down(CloseReason::TimedOut) });
+        assert_eq!((all.inside.len(), all.nodes[&0].conns.len()), (0, 0));
+        assert_eq!(all.counters().connect_failed, 2);
+        all.handle(T, Input::Stream { conn: ids[0], event: StreamEvent::Data(b"late") });
+        assert_eq!(sent(&mut all), []);
+    }
+
+    #[test]
+    fn accepted_connections_go_to_the_first_node_or_are_refused() {
+        let (conn, assoc) = (ConnId::incoming(0), ConnId::incoming(1));
+        let connected = StreamEvent::Connected { remote: address(9), certificate: None };
+        let up = MessageEvent::Up { remote: address(9), streams: 1 };
+        for accepting in [true, false] {
+            let mut all = nodes(accepting);
+            all.insert(node(0));
+            all.insert(node(1));
+            all.handle(T, Input::Stream { conn, event: connected });
+            all.handle(T, Input::Message { assoc, event: up });
+            let refused = [
+                Transmit::Stream { conn, op: StreamOp::Abort },
+                Transmit::Message { assoc, op: MessageOp::Abort },
+            ];
+            assert_eq!(sent(&mut all), if accepting { &[][..] } else { &refused });
+            let taken = if accepting { 2 } else { 0 };
+            assert_eq!((all.nodes[&0].node.connections(), all.nodes[&1].node.connections()), (taken, 0));
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_closed_goes_with_its_connections_and_keeps_its_counts() {
+        let mut all = nodes(false);
+        let id = all.insert(node(0));
+        all.wake(T, id);
+        let ids = opened(&mut all);
+        let event = StreamEvent::Closed(CloseReason::Refused);
+        all.handle(T, Input::Stream { conn: ids[0], event });
+        all.close(T, id, 2);
+        let abort = Transmit::Message { assoc: ids[1], op: MessageOp::Abort };
+        assert_eq!(sent(&mut all), [abort]);
+        assert_eq!((all.len(), all.inside.len(), all.poll_timeout()), (0, 0, None));
+        assert_eq!(all.counters().connect_failed, 1);
+        assert_eq!(all.command(T, id, Command::Forget { token: 1 }), Err(CommandError::UnknownToken));
+    }
+}

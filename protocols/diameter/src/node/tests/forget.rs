@@ -117,3 +117,54 @@ fn a_peer_that_is_forgotten_leaves_no_timer_behind() {
     w.run_secs(101);
     assert_eq!((w.nodes[0].poll_timeout(), w.nodes[1].poll_timeout()), (None, None));
 }
+
+proptest::proptest! {
+    /// Peers that come, go, are cut off and ask, in any order, are never spoken of once forgotten.
+    #[test]
+    fn any_coming_and_going_is_survived(
+        steps in proptest::collection::vec((0u8..6, 0usize..3, 1u64..9_000), 0..60), messages: bool,
+    ) {
+        let mut server = config("s.example").accept("known.example");
+        server.accept_unknown = true;
+        server.max_peers = 3;
+        let transport = if messages {
+            Transport::Message { streams: 4, policy: crate::stream::StreamPolicy::Unordered }
+        } else {
+            Transport::Stream
+        };
+        let client = |i| {
+            let mut c = config(&format!("c{i}.example")).connect_over("s.example", addr(0), transport);
+            c.watchdog = Some(Duration::from_secs(6));
+            c
+        };
+        let mut w = World::new([vec![server], (0..3).map(client).collect()].concat());
+        let mut t = Duration::ZERO;
+        for (token, (what, i, wait)) in (0u64..).zip(steps) {
+            let (node, peer) = (i + 1, PeerId(0));
+            let cause = DisconnectCause::Rebooting;
+            match what {
+                0 => w.command(node, Command::Connect { peer }),
+                1 => w.command(node, Command::Disconnect { peer, cause }),
+                2 => w.cut(node),
+                3 => w.command(node, der(token, b"x")),
+                4 => w.dead[node] = !w.dead[node],
+                _ => {
+                    let guest = PeerId(token as u32 % 8);
+                    let _ = w.nodes[0].command(w.now, Command::Disconnect { peer: guest, cause });
+                    w.drain(0);
+                    answer_all(&mut w, 0, ResultCode::SUCCESS);
+                }
+            }
+            t += Duration::from_millis(wait);
+            w.run(t);
+            proptest::prop_assert!(w.nodes[0].known_peers() <= 3);
+        }
+        for node in 1..4 {
+            w.dead[node] = false;
+            w.cut(node);
+            w.command(node, Command::Disconnect { peer: PeerId(0), cause: DisconnectCause::Busy });
+        }
+        w.run(t + Duration::from_secs(60));
+        proptest::prop_assert_eq!((w.nodes[0].known_peers(), w.nodes[0].connections()), (1, 0));
+    }
+}
