@@ -93,8 +93,9 @@ impl Node {
         }
     }
 
-    /// One user message of an association. One that cannot be read spoils no other, so that the association
-    /// stays whatever comes.
+    /// One user message of an association. RFC 6733 §2.1 has data that cannot even be told to be the peer's
+    /// error end the connection, because the stream is spoilt; here one message spoils no other, and the
+    /// association stays whatever comes.
     pub(super) fn on_user_message(
         &mut self,
         now: Instant,

@@ -192,6 +192,21 @@ fn a_lost_association_sends_its_requests_again_with_the_t_flag() {
 }
 
 #[test]
+fn both_call_at_once_and_the_higher_name_keeps_the_association_it_was_called_on() {
+    let transport = Transport::Message { streams: 4, policy: StreamPolicy::Unordered };
+    let mut w = World::new(vec![
+        config("a.example").connect_over("b.example", addr(1), transport),
+        config("b.example").connect_over("a.example", addr(0), transport),
+    ]);
+    w.run_secs(5);
+    assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+    assert_eq!((w.links.len(), w.nodes[0].connections(), w.nodes[1].connections()), (2, 1, 1));
+    w.command(0, request(1, 1));
+    w.run_secs(6);
+    assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
+}
+
+#[test]
 fn an_association_that_does_not_come_up_is_tried_again() {
     let mut w = pair(4, StreamPolicy::One);
     w.dead[1] = true;
