@@ -31,7 +31,11 @@ pub(crate) fn number(value: &Value, unit: Option<&str>) -> Option<f64> {
     match value {
         Value::Integer(n) => Some(*n as f64),
         Value::Float(x) => Some(*x),
-        Value::Text(text) => Quantity::parse(text)?.to(unit?),
+        // A case named by a bare number is drawn as one.
+        Value::Text(text) => match text.trim().parse() {
+            Ok(number) => Some(number),
+            Err(_) => Quantity::parse(text)?.to(unit?),
+        },
         _ => None,
     }
 }

@@ -18,10 +18,21 @@ macro_rules! founding {
     };
 }
 
-const ALL: &[Founding] =
-    founding!["aaa-hol", "bench-radius-100", "bench-tcp-100", "dialogue-polling", "dialogue-queue"];
+const ALL: &[Founding] = founding![
+    "aaa-hol",
+    "aaa-nagle",
+    "aaa-delack",
+    "aaa-packets",
+    "aaa-congestion",
+    "aaa-many-nas",
+    "aaa-recovery",
+    "bench-radius-100",
+    "bench-tcp-100",
+    "dialogue-polling",
+    "dialogue-queue",
+];
 
-/// All of them, by name.
+/// All of them, in the order in which a group runs.
 pub fn all() -> &'static [Founding] {
     ALL
 }

@@ -1,6 +1,8 @@
 //! The studies that come with the program, the template and the published schema.
 
-use usher_scenario::model::{Aaa, Arrivals, EapMethod, RadiusRetransmission, Workload};
+use usher_scenario::model::{
+    Aaa, Arrivals, DiameterTransport, EapMethod, RadiusRetransmission, StreamPolicy, Workload,
+};
 use usher_scenario::{Mode, Overrides, Study, founding, json_schema, template};
 
 fn plan(name: &str, mode: Mode) -> usher_scenario::Plan {
@@ -30,12 +32,25 @@ fn every_file_of_the_founding_room_is_embedded() {
         .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
         .collect();
     files.sort();
-    assert_eq!(files, founding::all().iter().map(|s| s.name).collect::<Vec<_>>());
+    let mut embedded: Vec<&str> = founding::all().iter().map(|s| s.name).collect();
+    embedded.sort_unstable();
+    assert_eq!(files, embedded);
 }
 
 #[test]
 fn groups_name_their_studies() {
-    assert_eq!(founding::group("aaa"), ["aaa-hol"]);
+    assert_eq!(
+        founding::group("aaa"),
+        [
+            "aaa-hol",
+            "aaa-nagle",
+            "aaa-delack",
+            "aaa-packets",
+            "aaa-congestion",
+            "aaa-many-nas",
+            "aaa-recovery"
+        ]
+    );
     assert_eq!(founding::group("bench"), ["bench-radius-100", "bench-tcp-100"]);
     assert!(founding::group("none").is_empty());
 }
@@ -43,8 +58,8 @@ fn groups_name_their_studies() {
 #[test]
 fn head_of_line_crosses_loss_protocol_and_method() {
     let full = plan("aaa-hol", Mode::Default);
-    assert_eq!(full.points.len(), 12 * 4 * 2);
-    assert_eq!(plan("aaa-hol", Mode::Quick).points.len(), 5 * 4 * 2);
+    assert_eq!(full.points.len(), 12 * 6 * 2);
+    assert_eq!(plan("aaa-hol", Mode::Quick).points.len(), 6 * 6 * 2);
     let keys: std::collections::BTreeSet<&str> = full.points.iter().map(|p| p.key.as_str()).collect();
     assert_eq!(keys.len(), full.points.len());
     let point = full
@@ -54,6 +69,12 @@ fn head_of_line_crosses_loss_protocol_and_method() {
         .unwrap_or_else(|| panic!("{:?}", full.points.iter().map(|p| &p.key).collect::<Vec<_>>()));
     let Workload::Eap(eap) = &point.scenario.workload else { panic!("not EAP") };
     assert_eq!((eap.aaa, eap.method), (Aaa::Radius, EapMethod::EapTls));
+    let streams = full.points.iter().filter(|p| p.key.contains("SCTP, many streams")).map(|p| {
+        let Workload::Eap(eap) = &p.scenario.workload else { panic!("not EAP") };
+        (eap.diameter.transport, eap.diameter.streams.get(), eap.diameter.stream_policy)
+    });
+    let expected = (DiameterTransport::Sctp, 100, StreamPolicy::Session);
+    assert_eq!(streams.collect::<Vec<_>>(), vec![expected; 24]);
     assert!(
         matches!(eap.radius.retransmission, RadiusRetransmission::Fixed { count, .. } if count.get() == 10)
     );
