@@ -106,8 +106,28 @@ pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
         }
     }
     choices(file, &mut findings);
+    recommendations(file, &mut findings);
     figures(file, &mut findings);
     findings
+}
+
+fn recommendations(file: &StudyFile, findings: &mut Vec<Finding>) {
+    for (i, said) in file.recommendations.iter().enumerate() {
+        let axes = file.axes.iter().map(|a| a.name.as_str());
+        if !axes.clone().any(|a| a == said.choose) {
+            let near = hint(&said.choose, axes);
+            let message = format!("there is no axis \"{}\"{near}", said.choose);
+            findings.push((keys!["recommendations", i, "choose"], message));
+        }
+        if let Some(message) = metrics::unknown(&said.metric, &file.hosts, &file.links) {
+            findings.push((keys!["recommendations", i, "metric"], message));
+        }
+        if let Some(limit) = &said.limit
+            && let Some(message) = metrics::unknown(&limit.metric, &file.hosts, &file.links)
+        {
+            findings.push((keys!["recommendations", i, "limit", "metric"], message));
+        }
+    }
 }
 
 fn choices(file: &StudyFile, findings: &mut Vec<Finding>) {

@@ -13,6 +13,7 @@ mod execute;
 mod folder;
 pub mod key;
 mod plan;
+mod recommend;
 mod report;
 mod schedule;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod tests;
 pub use estimate::{Estimated, estimate};
 pub use execute::{Failure, Options, PointResult, Results, Watch, attempt, execute};
 pub use folder::{CAPTURES, Folder, FolderError, build};
+pub use recommend::{Advice, advise};
 pub use report::report;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! From a sweep's rows to its report: the study's figures, a table of all points, and what to know.
 
-use super::Results;
+use super::{Results, recommend};
 use std::collections::HashMap;
 use usher_observe::manifest::Manifest;
 use usher_observe::row::number;
@@ -29,7 +29,8 @@ pub fn report(
         .collect();
     let drawn: Vec<(&model::Figure, Figure)> =
         plan.figures.iter().map(|f| (f, figure(f, file, plan, &estimates))).collect();
-    let findings = drawn.iter().filter_map(|(_, figure)| finding(figure)).collect();
+    let mut findings: Vec<String> = drawn.iter().filter_map(|(_, figure)| finding(figure)).collect();
+    findings.extend(file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)));
     let mut sections: Vec<Section> = drawn
         .into_iter()
         .map(|(said, figure)| Section {
@@ -39,6 +40,7 @@ pub fn report(
             tables: Vec::new(),
         })
         .collect();
+    sections.extend(file.recommendations.iter().map(|r| recommend::section(r, file, plan, results)));
     sections.push(Section {
         title: "All points".to_owned(),
         text: format!(

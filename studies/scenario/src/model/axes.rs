@@ -208,6 +208,33 @@ impl JsonSchema for Value {
     }
 }
 
+/// A table that says, for each combination of the other axes' values, which value of one axis does best.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Recommendation {
+    /// Its heading.
+    pub title: String,
+    /// What it shows, in a sentence or two.
+    #[serde(default)]
+    pub caption: String,
+    /// The axis whose values are compared.
+    pub choose: String,
+    /// The metric that should be small.
+    pub metric: String,
+    /// What a value must keep to be recommended at all.
+    pub limit: Option<Limit>,
+}
+
+/// What may not be exceeded.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// A metric that is a share.
+    pub metric: String,
+    /// The most that it may be.
+    pub most: Share,
+}
+
 /// A drawing of one metric over one axis.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,7 +9,7 @@ mod run;
 mod transport;
 mod workload;
 
-pub use axes::{Axis, Case, Choice, Figure, Paths, Relax, Value};
+pub use axes::{Axis, Case, Choice, Figure, Limit, Paths, Recommendation, Relax, Value};
 pub use hosts::{
     Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,
 };
@@ -75,6 +75,9 @@ pub struct StudyFile {
     /// What is drawn.
     #[serde(default)]
     pub figures: Vec<Figure>,
+    /// What is recommended.
+    #[serde(default)]
+    pub recommendations: Vec<Recommendation>,
     /// Links whose packets are recorded (pcapng) when a capture is asked for.
     #[serde(default)]
     pub capture: Capture,
