@@ -9,6 +9,7 @@ use super::server::ServerRole;
 use super::station::{GivenUp, Proof, StationRole, Supplicant};
 use super::tls::Tls;
 use super::{Agenda, PASSWORD, SECRET, WRONG_PASSWORD, identity};
+use std::num::NonZeroU16;
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_aaa::{Method, User, UserSource, Users};
@@ -20,7 +21,7 @@ use usher_diameter::peer::capabilities::Application;
 use usher_diameter::stream::StreamPolicy;
 use usher_nas::authenticator::{self, Authenticator};
 use usher_nas::station::{self, Credentials, Station};
-use usher_nas::{AaaConfig, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
+use usher_nas::{AaaConfig, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::auth::Secret;
 use usher_radius::client::{self, Retransmission};
 use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, EapMethod, RadiusRetransmission, Scenario};
@@ -184,11 +185,10 @@ fn authenticator(
             let mut node = node::Config::new(&name, &eap.realm, &[Application::auth(EAP)])
                 .connect_to(&server_name(server as u64, &eap.realm), address);
             node.local.addresses = vec![host.ip(plan.version)];
-            for peer in &mut node.peers {
-                peer.transport = transport(&eap.diameter);
-            }
             timing(&mut node, eap, reconnect(plan.scenario, eap));
-            AaaConfig::Diameter(Box::new(DiameterConfig::new(node, eap.realm.clone())))
+            let config = DiameterConfig::new(node, eap.realm.clone());
+            let config = config.over(transport(&eap.diameter)).by(connections(eap.diameter.connections));
+            AaaConfig::Diameter(Box::new(config))
         }
     };
     let mut config = authenticator::Config::new(identity, aaa);
@@ -222,6 +222,16 @@ fn transport(diameter: &model::Diameter) -> node::Transport {
             streams: diameter.streams.get().min(u32::from(u16::MAX)) as u16,
             policy: policy(diameter.stream_policy),
         },
+    }
+}
+
+fn connections(connections: model::Connections) -> Connections {
+    match connections {
+        model::Connections::PerSession => Connections::PerSession,
+        model::Connections::Shared(n) => {
+            let n = n.get().min(u32::from(u16::MAX)) as u16;
+            Connections::Shared(NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN))
+        }
     }
 }
 
