@@ -23,6 +23,9 @@ pub enum CongestionControl {
     Reno,
     /// A cubic function of the time since the last loss, at which 0.7 is kept (RFC 9438).
     Cubic,
+    /// Window and pace follow the measured bandwidth and round trip, whatever is lost
+    /// (draft-cardwell-iccrg-bbr-congestion-control-00).
+    Bbr,
 }
 
 /// The congestion window after the handshake.

@@ -2,8 +2,10 @@
 //!
 //! Loss recovery does not know which it is.
 
+use super::bbr::Bbr;
 use super::config::{Config, CongestionControl};
 use super::cubic::{self, Cubic};
+use usher_core::{Duration, Instant};
 
 /// The largest congestion window, half the sequence space's comparable range.
 const MAX_CWND: u32 = 1 << 30;
@@ -15,24 +17,53 @@ pub(super) struct Congestion {
     pub(super) ssthresh: u32,
     /// Bytes acknowledged in congestion avoidance since the window last grew.
     acked: u32,
-    /// What CUBIC remembers; Reno has nothing more.
-    cubic: Option<Box<Cubic>>,
+    /// What another control than Reno remembers.
+    control: Option<Box<Control>>,
+}
+
+#[derive(Clone, Debug)]
+enum Control {
+    Cubic(Cubic),
+    Bbr(Bbr),
 }
 
 impl Congestion {
-    pub(super) fn new(config: &Config) -> Self {
-        let cubic = (config.congestion == CongestionControl::Cubic).then(Box::default);
-        Self { cwnd: 0, ssthresh: config.initial_ssthresh, acked: 0, cubic }
+    pub(super) fn new(config: &Config, iss: u32) -> Self {
+        let control = match config.congestion {
+            CongestionControl::Reno => None,
+            CongestionControl::Cubic => Some(Box::new(Control::Cubic(Cubic::default()))),
+            CongestionControl::Bbr => Some(Box::new(Control::Bbr(Bbr::new(iss)))),
+        };
+        Self { cwnd: 0, ssthresh: config.initial_ssthresh, acked: 0, control }
     }
-    /// Sets the initial window once the segment size is known.
-    pub(super) fn open(&mut self, cwnd: u32) {
+    /// Sets the initial window once the segment size is known, and maybe the round-trip time.
+    pub(super) fn open(&mut self, cwnd: u32, srtt: Option<Duration>) {
         self.cwnd = cwnd.min(MAX_CWND);
         self.acked = 0;
+        if let Some(bbr) = self.bbr() {
+            bbr.open(cwnd, srtt);
+        }
     }
     /// The window is Reno's, so that [`on_ack`](Self::on_ack) is to be told of acknowledgements.
     #[inline]
     pub(super) fn is_reno(&self) -> bool {
-        self.cubic.is_none()
+        self.control.is_none()
+    }
+    /// BBR's model, where BBR controls.
+    #[inline]
+    pub(super) fn bbr(&mut self) -> Option<&mut Bbr> {
+        match self.control.as_deref_mut() {
+            Some(Control::Bbr(bbr)) => Some(bbr),
+            _ => None,
+        }
+    }
+    /// When a segment that BBR holds back may leave.
+    #[cold]
+    pub(super) fn paced_until(&self) -> Instant {
+        match self.control.as_deref() {
+            Some(Control::Bbr(bbr)) => bbr.wakes_at(),
+            _ => Instant::FAR_FUTURE,
+        }
     }
     /// New data was acknowledged outside of recovery.
     #[inline]
@@ -47,21 +78,26 @@ impl Congestion {
             }
         }
     }
-    /// The same for another control than Reno.
+    /// The same for CUBIC.
     #[cold]
     pub(super) fn on_ack_timed(&mut self, ack: cubic::Acked) {
-        if let Some(cubic) = &mut self.cubic {
+        if let Some(Control::Cubic(cubic)) = self.control.as_deref_mut() {
             let grown = cubic.on_ack(self.cwnd, self.ssthresh, ack);
             self.cwnd = self.cwnd.saturating_add(grown).min(MAX_CWND);
         }
     }
-    /// A loss was seen with this much in flight: the threshold is half of it (equation 4), or CUBIC's share.
+    /// A loss was seen with this much in flight: the threshold is half of it (equation 4), or CUBIC's share; with
+    /// BBR all of it, so that recovery sends as much as arrives.
     pub(super) fn on_loss(&mut self, flight: u32, mss: u32) {
-        let kept = match &mut self.cubic {
+        let kept = match self.control.as_deref_mut() {
             None => flight / 2,
-            Some(cubic) => {
+            Some(Control::Cubic(cubic)) => {
                 cubic.on_loss(self.cwnd, mss);
                 cubic::reduced(flight)
+            }
+            Some(Control::Bbr(bbr)) => {
+                bbr.on_loss(self.cwnd);
+                flight
             }
         };
         self.ssthresh = kept.max(2 * mss);
@@ -71,8 +107,10 @@ impl Congestion {
     pub(super) fn on_timeout(&mut self, mss: u32) {
         self.cwnd = mss;
         self.acked = 0;
-        if let Some(cubic) = &mut self.cubic {
-            cubic.on_timeout();
+        match self.control.as_deref_mut() {
+            None => {}
+            Some(Control::Cubic(cubic)) => cubic.on_timeout(),
+            Some(Control::Bbr(bbr)) => bbr.on_timeout(),
         }
     }
     /// Lets recovery inflate or set the window.

@@ -216,7 +216,7 @@ const MAX_QUEUED: u32 = 1 << 30;
 impl Connection {
     fn new(config: Arc<Config>, state: State, iss: u32) -> Self {
         let rtt = Rtt::new(&config);
-        let congestion = Congestion::new(&config);
+        let congestion = Congestion::new(&config, iss);
         Self {
             state,
             timer: Timer::Off,
@@ -395,6 +395,9 @@ impl Connection {
     fn enter_closed(&mut self) {
         self.state = State::Closed;
         self.stop_timer();
+        if let Some(bbr) = self.congestion.bbr() {
+            bbr.held = false;
+        }
         self.ack_at = Instant::FAR_FUTURE;
         self.ack_now = false;
         self.wake = true;
@@ -472,7 +475,10 @@ impl Connection {
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let at = self.timer_at.min(self.ack_at);
+        let mut at = self.timer_at.min(self.ack_at);
+        if !self.congestion.is_reno() {
+            at = at.min(self.congestion.paced_until());
+        }
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 

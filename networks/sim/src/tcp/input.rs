@@ -80,9 +80,10 @@ impl Connection {
         // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment.
         if self.syn_retransmitted {
             self.rtt.syn_was_lost(&self.config);
-            self.congestion.open(self.mss);
+            self.congestion.open(self.mss, self.rtt.srtt());
         } else {
-            self.congestion.open(self.config.initial_window.bytes(self.mss));
+            let window = self.config.initial_window.bytes(self.mss);
+            self.congestion.open(window, self.rtt.srtt());
         }
         self.wake = true;
     }

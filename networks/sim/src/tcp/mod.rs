@@ -14,6 +14,7 @@
 //! Losses are repaired by retransmission that may cut the stream anew, as BSD and Linux do. Left out:
 //! urgent data, keep-alive, ECN, path MTU discovery, and a security level.
 
+mod bbr;
 mod codec;
 mod config;
 mod congestion;

@@ -1,5 +1,6 @@
 //! Segments to send (RFC 9293 §3.8.6 and §3.10.2): what may leave now, and what it says.
 
+use super::bbr::Sending;
 use super::connection::{Connection, State, Timer};
 use super::recovery::timestamp;
 use super::segment::{Flags, Options, Segment};
@@ -96,6 +97,9 @@ impl Connection {
     /// The next data or FIN segment, if one may leave.
     #[inline]
     fn data(&mut self, now: Instant) -> Option<Segment> {
+        if !self.congestion.is_reno() && self.held_by_pace(now) {
+            return None;
+        }
         if std::mem::take(&mut self.resend_now) && self.una != self.max {
             return Some(self.resend(now));
         }
@@ -119,6 +123,13 @@ impl Connection {
         self.new_data(now, cwnd.saturating_sub(in_flight))
     }
 
+    /// BBR's pace does not let what waits go yet.
+    #[cold]
+    fn held_by_pace(&mut self, now: Instant) -> bool {
+        let waiting = self.resend_now || self.in_recovery || self.unsent();
+        waiting && self.congestion.bbr().is_some_and(|bbr| bbr.waits(now))
+    }
+
     /// Data or a FIN waits beyond `nxt`.
     #[inline]
     fn unsent(&self) -> bool {
@@ -127,7 +138,8 @@ impl Connection {
 
     /// RFC 5681 §4.1.
     fn restart_after_idle(&mut self, now: Instant) {
-        if now - self.last_data_at > self.rtt.rto() {
+        // BBR restarts at its pace, and needs no smaller window.
+        if now - self.last_data_at > self.rtt.rto() && self.congestion.bbr().is_none() {
             let window = self.config.initial_window.bytes(self.mss);
             self.congestion.set_cwnd(self.congestion.cwnd.min(window));
         }
@@ -276,6 +288,9 @@ impl Connection {
                 _ => {}
             }
         }
+        if !self.congestion.is_reno() {
+            self.pace(now, at, data_end.wrapping_add(u32::from(fin)));
+        }
         let segment = self.segment(now, at, len, flags);
         if seq::lt(at, self.max) && self.timer != Timer::Persist {
             self.stats.retransmitted += 1;
@@ -296,6 +311,15 @@ impl Connection {
             self.arm_retransmission(now);
         }
         segment
+    }
+
+    #[cold]
+    fn pace(&mut self, now: Instant, start: u32, end: u32) {
+        let (flight, cwnd) = (self.max.wrapping_sub(self.una), self.congestion.cwnd);
+        let last = seq::le(self.end.wrapping_add(u32::from(self.fin_queued)), end);
+        if let Some(bbr) = self.congestion.bbr() {
+            bbr.on_sent(Sending { now, start, end, flight, last, cwnd });
+        }
     }
 
     fn pure_ack(&mut self, now: Instant) -> Option<Segment> {

@@ -1,5 +1,6 @@
 //! Acknowledgements: window, congestion control and loss recovery.
 
+use super::bbr;
 use super::config::Recovery;
 use super::connection::{Connection, State, Timer};
 use super::cubic::Acked;
@@ -47,7 +48,28 @@ impl Connection {
             // The other side lives: a closed window is no reason to give up (RFC 9293 §3.8.6.1).
             self.retries = 0;
         }
+        if !self.congestion.is_reno() {
+            self.on_every_ack(now);
+        }
         self.state != State::Closed
+    }
+
+    /// BBR looks at every acknowledgement, whatever recovery makes of it.
+    #[cold]
+    fn on_every_ack(&mut self, now: Instant) {
+        let flight = self.max.wrapping_sub(self.una);
+        let above = if self.sack_ok {
+            self.scoreboard.as_ref().map_or(0, |b| b.total())
+        } else {
+            self.dup_acks.saturating_mul(self.mss).min(flight)
+        };
+        let (una, mss, cwnd, recovering) = (self.una, self.mss, self.congestion.cwnd, self.in_recovery);
+        if let Some(bbr) = self.congestion.bbr() {
+            let flight = flight.saturating_sub(above);
+            let next = bbr.on_ack(bbr::Acked { now, una, above, flight, mss, recovering, cwnd });
+            self.congestion.set_cwnd(next);
+            self.wake = true;
+        }
     }
 
     #[inline]

@@ -87,14 +87,17 @@ impl Scoreboard {
     }
     /// Gaps from `una` up, lowest first.
     fn gaps(&self, una: u32, rule: LossRule) -> impl Iterator<Item = Gap> + '_ {
-        let total: u32 = self.sacked.iter().map(|(l, r)| r.wrapping_sub(*l)).sum();
         let count = self.sacked.len() as u32;
-        self.sacked.iter().zip(0..).scan((una, total), move |(from, above), (&(l, r), i)| {
+        self.sacked.iter().zip(0..).scan((una, self.total()), move |(from, above), (&(l, r), i)| {
             let gap = Gap { start: *from, end: l, lost: rule.lost(count - i, *above) };
             *from = r;
             *above -= r.wrapping_sub(l);
             Some(gap)
         })
+    }
+    /// Bytes that the other side holds beyond the acknowledgement.
+    pub(super) fn total(&self) -> u32 {
+        self.sacked.iter().map(|(l, r)| r.wrapping_sub(*l)).sum()
     }
     /// True where the first unacknowledged byte counts as lost.
     pub(super) fn first_is_lost(&self, una: u32, rule: LossRule) -> bool {

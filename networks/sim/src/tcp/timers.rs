@@ -12,6 +12,12 @@ impl Connection {
             self.ack_now = true;
             self.wake = true;
         }
+        if let Some(bbr) = self.congestion.bbr()
+            && bbr.wakes_at() <= now
+        {
+            bbr.held = false;
+            self.wake = true;
+        }
         if self.timer_at > now {
             return;
         }

@@ -101,6 +101,7 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
         congestion: match tcp.control {
             model::Control::Reno => CongestionControl::Reno,
             model::Control::Cubic => CongestionControl::Cubic,
+            model::Control::Bbr => CongestionControl::Bbr,
         },
         initial_window: match tcp.initial_window {
             InitialWindow::Rfc3390 => Window::Rfc3390,

@@ -103,6 +103,8 @@ pub enum Control {
     Reno,
     /// A cubic function of the time since the last loss, after which 0.7 is kept (RFC 9438).
     Cubic,
+    /// Window and pace follow the measured bandwidth and round trip, whatever is lost (BBR, version 1).
+    Bbr,
 }
 
 /// SCTP (RFC 9260). The defaults are its section 16's.

@@ -5,6 +5,7 @@
 //! begin with the time in milliseconds; a window of 65535 is not written.
 
 mod acknowledging;
+mod bbr;
 mod closing;
 mod codec;
 mod cubic;

@@ -152,7 +152,11 @@ fn configs() -> impl Strategy<Value = Config> {
         Just(Some(DelayedAck::default())),
         Just(Some(DelayedAck { every: AckEvery::FullSized(2), ..Default::default() }))
     ];
-    let congestion = prop_oneof![Just(CongestionControl::Reno), Just(CongestionControl::Cubic)];
+    let congestion = prop_oneof![
+        Just(CongestionControl::Reno),
+        Just(CongestionControl::Cubic),
+        Just(CongestionControl::Bbr)
+    ];
     let laws = (recovery, congestion);
     (laws, delayed, any::<[bool; 4]>(), 300u16..1500, 1u32..12, 1000u32..40_000).prop_map(
         |(laws, delayed_ack, [nagle, limited_transmit, timestamps, scale], mss, iw, receive_buffer)| Config {

@@ -1,0 +1,541 @@
+//! BBR (draft-cardwell-iccrg-bbr-congestion-control-00, version 1): the window and the pace follow the
+//! bottleneck's bandwidth and the path's round trip, both measured; a loss says nothing about them.
+//!
+//! Delivery rates are sampled as in draft-cheng-iccrg-delivery-rate-estimation-00, at acknowledgements of new
+//! data. Rates are bytes per second and gains are thousandths, all whole numbers. Simpler than the drafts:
+//! a segment is paced at a time; after a loss packets are conserved until recovery ends, not for a round trip;
+//! policers are not looked for.
+
+use super::seq;
+use std::collections::VecDeque;
+use usher_core::{Duration, Instant};
+
+/// 2/ln 2, the least gain that doubles the rate each round trip.
+const HIGH_GAIN: u64 = 2885;
+/// Its inverse: drains in one round trip what start-up has queued.
+const DRAIN_GAIN: u64 = 347;
+/// The window is two bandwidth-delay products, for acknowledgements that are late or come together.
+const CWND_GAIN: u64 = 2000;
+/// Pacing gains of the phases of ProbeBW, a round trip each.
+const CYCLE: [u64; 8] = [1250, 750, 1000, 1000, 1000, 1000, 1000, 1000];
+/// Round trips that the bandwidth's maximum is taken over.
+const BANDWIDTH_ROUNDS: u64 = 10;
+/// How long the smallest round trip is believed.
+const RTT_LIFE: Duration = Duration::from_secs(10);
+const PROBE_RTT: Duration = Duration::from_millis(200);
+/// The least window, in segments.
+const MIN_SEGMENTS: u32 = 4;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBandwidth,
+    ProbeRtt,
+}
+
+/// A segment in flight, as it was sent last.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    end: u32,
+    at: Instant,
+    again: bool,
+    app_limited: bool,
+    /// The counters when it was sent.
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent: Instant,
+}
+
+/// A segment that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sending {
+    pub(super) now: Instant,
+    pub(super) start: u32,
+    pub(super) end: u32,
+    /// Bytes in flight before it.
+    pub(super) flight: u32,
+    /// Nothing waits behind it.
+    pub(super) last: bool,
+    pub(super) cwnd: u32,
+}
+
+/// An acknowledgement, after loss recovery has looked at it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acked {
+    pub(super) now: Instant,
+    pub(super) una: u32,
+    /// Bytes above `una` that the other side holds, as far as is known.
+    pub(super) above: u32,
+    /// Bytes in flight, less those.
+    pub(super) flight: u32,
+    pub(super) mss: u32,
+    pub(super) recovering: bool,
+    pub(super) cwnd: u32,
+}
+
+/// What BBR remembers beside the window.
+#[derive(Clone, Debug)]
+pub(super) struct Bbr {
+    mode: Mode,
+    sent: VecDeque<Sent>,
+    /// C.delivered, its time, and the sequence space that it has counted up to.
+    delivered: u64,
+    delivered_at: Instant,
+    counted: u32,
+    first_sent: Instant,
+    /// The sample is the application's until this much is delivered; 0 where it is not.
+    app_limited: u64,
+    /// When everything written was sent and the window had room.
+    dry_at: Option<Instant>,
+
+    round: u64,
+    round_ends: u64,
+    round_start: bool,
+    /// Rates and their rounds, both such that nothing later is larger: the first is the maximum.
+    rates: VecDeque<(u64, u64)>,
+    min_rtt: Duration,
+    min_rtt_at: Instant,
+
+    full_rate: u64,
+    full_count: u8,
+    pipe_is_full: bool,
+    phase: usize,
+    phase_at: Instant,
+    loss_in_phase: bool,
+    probe_until: Option<Instant>,
+    probe_round: u64,
+    idle_restart: bool,
+    /// The window to come back to after recovery or ProbeRTT.
+    prior_cwnd: u32,
+    initial_cwnd: u32,
+
+    /// Bytes per second; 0 is without pace.
+    pacing_rate: u64,
+    next_send: Instant,
+    /// Something waits for `next_send`.
+    pub(super) held: bool,
+}
+
+impl Bbr {
+    /// `iss` also chooses the phase of ProbeBW that is the first, which the draft leaves to chance.
+    pub(super) fn new(iss: u32) -> Self {
+        Self {
+            mode: Mode::Startup,
+            sent: VecDeque::new(),
+            delivered: 0,
+            delivered_at: Instant::ZERO,
+            counted: iss.wrapping_add(1),
+            first_sent: Instant::ZERO,
+            app_limited: 0,
+            dry_at: None,
+            round: 0,
+            round_ends: 0,
+            round_start: false,
+            rates: VecDeque::new(),
+            min_rtt: Duration::MAX,
+            min_rtt_at: Instant::ZERO,
+            full_rate: 0,
+            full_count: 0,
+            pipe_is_full: false,
+            // Any but the draining one.
+            phase: [0, 2, 3, 4, 5, 6, 7][iss as usize % 7],
+            phase_at: Instant::ZERO,
+            loss_in_phase: false,
+            probe_until: None,
+            probe_round: 0,
+            idle_restart: false,
+            prior_cwnd: 0,
+            initial_cwnd: 0,
+            pacing_rate: 0,
+            next_send: Instant::ZERO,
+            held: false,
+        }
+    }
+
+    /// The handshake is over.
+    pub(super) fn open(&mut self, cwnd: u32, srtt: Option<Duration>) {
+        self.initial_cwnd = cwnd;
+        let rtt = srtt.unwrap_or(Duration::from_millis(1)).as_nanos().max(1);
+        self.pacing_rate = scaled(u64::from(cwnd) * 1_000_000_000 / rtt, HIGH_GAIN);
+    }
+
+    /// BBR.BtlBw.
+    pub(super) fn bandwidth(&self) -> u64 {
+        self.rates.front().map_or(0, |&(_, rate)| rate)
+    }
+
+    /// BBR.RTprop; [`Duration::MAX`] before the first measurement.
+    #[cfg(test)]
+    pub(super) fn min_rtt(&self) -> Duration {
+        self.min_rtt
+    }
+
+    fn pacing_gain(&self) -> u64 {
+        match self.mode {
+            Mode::Startup => HIGH_GAIN,
+            Mode::Drain => DRAIN_GAIN,
+            Mode::ProbeBandwidth => CYCLE[self.phase],
+            Mode::ProbeRtt => 1000,
+        }
+    }
+
+    /// BBRInflight: this many thousandths of the bandwidth-delay product, and three segments on the way
+    /// through hosts; the initial window before anything was measured.
+    fn inflight(&self, gain: u64, mss: u32) -> u32 {
+        if self.min_rtt == Duration::MAX || self.bandwidth() == 0 {
+            return self.initial_cwnd;
+        }
+        let bytes = u128::from(self.bandwidth()) * u128::from(self.min_rtt.as_nanos()) * u128::from(gain)
+            / 1_000_000_000_000;
+        u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(3 * mss)
+    }
+
+    /// True where the next segment may not leave yet; it is then waited for.
+    pub(super) fn waits(&mut self, now: Instant) -> bool {
+        self.held = now < self.next_send;
+        self.held
+    }
+    /// When what is held may leave.
+    pub(super) fn wakes_at(&self) -> Instant {
+        if self.held { self.next_send } else { Instant::FAR_FUTURE }
+    }
+
+    /// A segment with data or FIN leaves.
+    pub(super) fn on_sent(&mut self, s: Sending) {
+        if s.flight == 0 {
+            (self.first_sent, self.delivered_at) = (s.now, s.now);
+        }
+        if self.dry_at.take().is_some_and(|at| at < s.now) {
+            self.app_limited = (self.delivered + u64::from(s.flight)).max(1);
+            if s.flight == 0 {
+                self.idle_restart = true;
+                if self.mode == Mode::ProbeBandwidth {
+                    self.pacing_rate = self.bandwidth();
+                }
+            }
+        }
+        if s.last && s.flight + s.end.wrapping_sub(s.start) < s.cwnd {
+            self.dry_at = Some(s.now);
+        }
+        let mut sent = Sent {
+            end: s.end,
+            at: s.now,
+            again: false,
+            app_limited: self.app_limited != 0,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent: self.first_sent,
+        };
+        if self.sent.back().is_none_or(|b| seq::lt(b.end, s.end)) {
+            self.sent.push_back(sent);
+        } else {
+            sent.again = true;
+            let from = self.sent.partition_point(|r| seq::le(r.end, s.start));
+            let to = self.sent.partition_point(|r| seq::le(r.end, s.end));
+            for record in self.sent.range_mut(from..to) {
+                *record = Sent { end: record.end, ..sent };
+            }
+        }
+        let bytes = u64::from(s.end.wrapping_sub(s.start));
+        let gap = (bytes * 1_000_000_000).checked_div(self.pacing_rate).unwrap_or(0);
+        self.next_send = s.now + Duration::from_nanos(gap);
+    }
+
+    /// Loss recovery begins, or the timer expired: the window to come back to.
+    pub(super) fn on_loss(&mut self, cwnd: u32) {
+        self.loss_in_phase = true;
+        if self.mode != Mode::ProbeRtt {
+            self.prior_cwnd = self.prior_cwnd.max(cwnd);
+        }
+    }
+    /// After a timeout the window grows from the least one.
+    pub(super) fn on_timeout(&mut self) {
+        self.prior_cwnd = 0;
+    }
+
+    /// Takes an acknowledgement; answers the window.
+    pub(super) fn on_ack(&mut self, a: Acked) -> u32 {
+        let mark = a.una.wrapping_add(a.above);
+        let newly = seq::ahead(self.counted, mark);
+        if newly > 0 {
+            self.counted = mark;
+            self.delivered += u64::from(newly);
+            self.delivered_at = a.now;
+        }
+        if self.app_limited != 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        let mut latest: Option<Sent> = None;
+        while let Some(sent) = self.sent.pop_front_if(|s| seq::le(s.end, a.una)) {
+            if latest.is_none_or(|l| l.at <= sent.at) {
+                latest = Some(sent);
+            }
+        }
+        let before = a.flight.saturating_add(newly);
+        if let Some(sent) = latest {
+            self.sample(a, sent, before);
+        }
+        self.window(a, newly)
+    }
+
+    /// A rate sample, and what follows from it (BBRUpdateModelAndState).
+    fn sample(&mut self, a: Acked, sent: Sent, before: u32) {
+        self.round_start = sent.delivered >= self.round_ends;
+        if self.round_start {
+            self.round_ends = self.delivered;
+            self.round += 1;
+        }
+        let rtt = (!sent.again).then(|| a.now - sent.at);
+        // The slower of sending and acknowledging: the other may have been compressed.
+        let interval = (sent.at - sent.first_sent).max(self.delivered_at - sent.delivered_at);
+        self.first_sent = sent.at;
+        let floor = rtt.unwrap_or(Duration::MAX).min(self.min_rtt);
+        if !interval.is_zero() && (interval >= floor || floor == Duration::MAX) {
+            let bytes = u128::from(self.delivered - sent.delivered);
+            let rate = (bytes * 1_000_000_000 / u128::from(interval.as_nanos())) as u64;
+            if !sent.app_limited || rate >= self.bandwidth() {
+                self.enter_rate(rate);
+            }
+        }
+        self.check_cycle(a, before);
+        self.check_pipe(sent.app_limited);
+        let drained = a.flight <= self.inflight(1000, a.mss);
+        if self.mode == Mode::Startup && self.pipe_is_full {
+            self.mode = Mode::Drain;
+        }
+        if self.mode == Mode::Drain && drained {
+            self.enter_probe_bandwidth(a.now);
+        }
+        self.check_rtt(a, rtt);
+        self.idle_restart = false;
+        let rate = scaled(self.bandwidth(), self.pacing_gain());
+        if rate > 0 && (self.pipe_is_full || rate > self.pacing_rate) {
+            self.pacing_rate = rate;
+        }
+    }
+
+    /// Old rates go when one comes that is the path's: an application that sends little teaches nothing.
+    fn enter_rate(&mut self, rate: u64) {
+        while self.rates.pop_back_if(|(_, last)| *last <= rate).is_some() {}
+        self.rates.push_back((self.round, rate));
+        let round = self.round;
+        while self.rates.pop_front_if(|(first, _)| *first + BANDWIDTH_ROUNDS <= round).is_some() {}
+    }
+
+    fn enter_probe_bandwidth(&mut self, now: Instant) {
+        self.mode = Mode::ProbeBandwidth;
+        self.phase_at = now;
+        self.loss_in_phase = false;
+    }
+
+    fn check_cycle(&mut self, a: Acked, before: u32) {
+        if self.mode != Mode::ProbeBandwidth {
+            return;
+        }
+        let whole = a.now - self.phase_at > self.min_rtt;
+        let next = match CYCLE[self.phase] {
+            1000 => whole,
+            1250 => whole && (self.loss_in_phase || before >= self.inflight(1250, a.mss)),
+            _ => whole || before <= self.inflight(1000, a.mss),
+        };
+        if next {
+            self.phase = (self.phase + 1) % CYCLE.len();
+            self.enter_probe_bandwidth(a.now);
+        }
+    }
+
+    /// Three round trips without a quarter more bandwidth: the pipe is full.
+    fn check_pipe(&mut self, app_limited: bool) {
+        if self.pipe_is_full || !self.round_start || app_limited {
+            return;
+        }
+        let rate = self.bandwidth();
+        if rate >= scaled(self.full_rate, 1250) {
+            (self.full_rate, self.full_count) = (rate, 0);
+            return;
+        }
+        self.full_count += 1;
+        self.pipe_is_full = self.full_count >= 3;
+    }
+
+    /// The smallest round trip, and ProbeRTT where it has not been seen for long.
+    fn check_rtt(&mut self, a: Acked, rtt: Option<Duration>) {
+        let expired = self.min_rtt != Duration::MAX && a.now - self.min_rtt_at > RTT_LIFE;
+        if let Some(rtt) = rtt
+            && (rtt <= self.min_rtt || expired)
+        {
+            (self.min_rtt, self.min_rtt_at) = (rtt, a.now);
+        }
+        if expired && self.mode != Mode::ProbeRtt && !self.idle_restart {
+            self.mode = Mode::ProbeRtt;
+            self.prior_cwnd = self.prior_cwnd.max(a.cwnd);
+            self.probe_until = None;
+        }
+        if self.mode != Mode::ProbeRtt {
+            return;
+        }
+        // Rates of so small a window are not the path's.
+        self.app_limited = (self.delivered + u64::from(a.flight)).max(1);
+        match self.probe_until {
+            None if a.flight <= MIN_SEGMENTS * a.mss => {
+                self.probe_until = Some(a.now + PROBE_RTT);
+                self.probe_round = self.round + 1;
+            }
+            Some(until) if a.now > until && self.round >= self.probe_round => {
+                self.min_rtt_at = a.now;
+                if self.pipe_is_full {
+                    self.phase = 2;
+                    self.enter_probe_bandwidth(a.now);
+                } else {
+                    self.mode = Mode::Startup;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// BBRSetCwnd, for what is left to BBR: recovery has its own window.
+    fn window(&mut self, a: Acked, newly: u32) -> u32 {
+        if a.recovering {
+            return a.cwnd;
+        }
+        let least = MIN_SEGMENTS * a.mss;
+        if self.mode == Mode::ProbeRtt {
+            return a.cwnd.min(least);
+        }
+        let cwnd = a.cwnd.max(std::mem::take(&mut self.prior_cwnd));
+        let starting = matches!(self.mode, Mode::Startup | Mode::Drain);
+        let target = self.inflight(if starting { HIGH_GAIN } else { CWND_GAIN }, a.mss);
+        let grown = cwnd.saturating_add(newly);
+        let next = if self.pipe_is_full {
+            grown.min(target)
+        } else if cwnd < target || self.delivered < u64::from(self.initial_cwnd) {
+            grown
+        } else {
+            cwnd
+        };
+        next.max(least)
+    }
+}
+
+fn scaled(rate: u64, gain: u64) -> u64 {
+    rate.saturating_mul(gain) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+    fn ms(n: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(n)
+    }
+    fn acked(at: u64, una: u32, flight: u32) -> Acked {
+        Acked { now: ms(at), una, above: 0, flight, mss: MSS, recovering: false, cwnd: 100_000 }
+    }
+    fn sending(at: u64, start: u32, flight: u32) -> Sending {
+        Sending { now: ms(at), start, end: start + MSS, flight, last: false, cwnd: 100_000 }
+    }
+
+    #[test]
+    fn the_bandwidth_is_the_largest_of_ten_rounds() {
+        let mut b = Bbr::new(0);
+        for (round, rate, expected) in
+            [(1, 500, 500), (2, 700, 700), (3, 600, 700), (11, 100, 700), (12, 100, 600), (13, 100, 100)]
+        {
+            b.round = round;
+            b.enter_rate(rate);
+            assert_eq!(b.bandwidth(), expected, "round {round}");
+        }
+    }
+
+    #[test]
+    fn the_gains_double_and_drain() {
+        assert_eq!(scaled(1000, HIGH_GAIN), 2885);
+        // 2/ln 2 and ln 2/2, to the thousandth.
+        assert_eq!((2000.0 / core::f64::consts::LN_2).round() as u64, HIGH_GAIN);
+        assert_eq!((500.0 * core::f64::consts::LN_2).round() as u64, DRAIN_GAIN);
+        // The rates of a cycle are the bandwidth on average.
+        assert_eq!(CYCLE.iter().sum::<u64>(), 8000);
+        for iss in 0..7 {
+            assert_ne!(CYCLE[Bbr::new(iss).phase], 750);
+        }
+    }
+
+    #[test]
+    fn a_sample_is_what_came_over_the_longer_of_sending_and_acknowledging() {
+        let mut b = Bbr::new(0);
+        // Four segments leave within 3 ms; the first is acknowledged at 40 ms, the others together at 46 ms.
+        for i in 0..4 {
+            b.on_sent(sending(u64::from(i), 1 + i * MSS, i * MSS));
+        }
+        b.on_ack(acked(40, 1001, 3000));
+        // 1000 bytes in the 40 ms since the flight began.
+        assert_eq!(b.bandwidth(), 25_000);
+        b.on_ack(acked(46, 4001, 0));
+        // 4000 bytes since the last of them was sent, when nothing was delivered: 46 ms.
+        assert_eq!(b.bandwidth(), 4000 * 1000 / 46);
+        assert_eq!(b.min_rtt(), Duration::from_millis(40));
+    }
+
+    #[test]
+    fn what_was_sent_again_measures_no_round_trip() {
+        let mut b = Bbr::new(0);
+        b.on_sent(sending(0, 1, 0));
+        b.on_sent(sending(200, 1, 1000));
+        b.on_ack(acked(210, 1001, 0));
+        assert_eq!(b.min_rtt(), Duration::MAX);
+        assert!(b.sent.is_empty());
+    }
+
+    #[test]
+    fn the_pipe_is_full_after_three_rounds_without_a_quarter_more() {
+        let mut b = Bbr::new(0);
+        for (rate, full) in [(100, false), (125, false), (150, false), (155, false), (150, true)] {
+            b.round += 1;
+            b.round_start = true;
+            b.enter_rate(rate);
+            b.check_pipe(false);
+            assert_eq!(b.pipe_is_full, full, "{rate}");
+        }
+        let mut b = Bbr::new(0);
+        b.round_start = true;
+        (0..9).for_each(|_| b.check_pipe(true));
+        assert!(!b.pipe_is_full, "an application that sends little does not tell");
+    }
+
+    #[test]
+    fn the_phases_of_a_cycle_last_a_round_trip_and_draining_ends_early() {
+        let mut b = Bbr::new(0);
+        (b.min_rtt, b.pipe_is_full) = (Duration::from_millis(100), true);
+        b.enter_rate(1_000_000);
+        b.enter_probe_bandwidth(ms(0));
+        // One product is 100 kB; with three segments 103 kB, and 128 kB at gain 1.25.
+        b.check_cycle(acked(101, 1, 0), 127_000);
+        assert_eq!(b.phase, 0, "not seen to be filled");
+        b.check_cycle(acked(150, 1, 0), 128_000);
+        assert_eq!(b.phase, 1);
+        b.check_cycle(acked(160, 1, 0), 104_000);
+        assert_eq!(b.phase, 1);
+        b.check_cycle(acked(170, 1, 0), 103_000);
+        assert_eq!(b.phase, 2, "drained");
+        b.check_cycle(acked(270, 1, 0), 0);
+        assert_eq!(b.phase, 2);
+        b.check_cycle(acked(271, 1, 0), 0);
+        assert_eq!(b.phase, 3);
+    }
+
+    #[test]
+    fn a_segment_takes_its_time_at_the_pace() {
+        let mut b = Bbr::new(0);
+        b.open(10_000, Some(Duration::from_millis(100)));
+        assert_eq!(b.pacing_rate, 288_500);
+        b.on_sent(sending(0, 1, 0));
+        assert!(b.waits(ms(3)));
+        // 1000 bytes / 288 500 B/s = 3.466 ms.
+        assert_eq!(b.wakes_at().as_nanos(), 3_466_204);
+        assert!(!b.waits(ms(4)));
+        assert_eq!(b.wakes_at(), Instant::FAR_FUTURE);
+    }
+}
