@@ -180,9 +180,8 @@ pub struct Association {
     pub(super) peer_tag: u32,
     pub(super) outbound_streams: u16,
     pub(super) inbound_streams: u16,
-    /// Room at the other side beyond what is in flight, and as it was announced last.
+    /// Room at the other side beyond what is in flight.
     pub(super) peer_room: u32,
-    pub(super) peer_window: u32,
     /// The window that we announced last.
     pub(super) announced: u32,
     /// Where fast recovery ends.
@@ -231,7 +230,6 @@ impl Association {
             outbound_streams: config.outbound_streams.max(1),
             inbound_streams: 0,
             peer_room: 0,
-            peer_window: 0,
             announced: config.buffer(),
             recover: 0,
             out: Outbound::new(initial.tsn),
@@ -262,7 +260,7 @@ impl Association {
     /// # Errors
     /// [`CommandError::Invalid`] for a stream that was not negotiated (before that: not asked for) and an
     /// empty message; [`CommandError::WrongState`] where it is closing or closed; [`CommandError::Full`]
-    /// where more than 1 GiB would wait. Nothing was taken then.
+    /// where more than 1 GiB would not be acknowledged. Nothing was taken then.
     pub fn send(&mut self, _now: Instant, message: Message) -> Result<(), CommandError> {
         let open = matches!(self.state, State::CookieWait | State::CookieEchoed | State::Established);
         if !open || self.shutdown_asked {
@@ -275,7 +273,7 @@ impl Association {
             return Err(CommandError::Invalid("a message has at least one byte"));
         }
         if !self.out.push(message, self.config.max_data()) {
-            return Err(CommandError::Full("more than 1 GiB is not sent"));
+            return Err(CommandError::Full("more than 1 GiB is not acknowledged"));
         }
         self.occasion();
         Ok(())
@@ -345,7 +343,7 @@ impl Association {
             self.wake = true;
         }
     }
-    fn say_abort(&mut self, causes: Vec<Cause>) {
+    pub(super) fn say_abort(&mut self, causes: Vec<Cause>) {
         let path = self.data_path();
         self.replies.clear();
         self.reply(path, Packet::of(self.peer_tag, Chunk::Abort { reflected: false, causes }));
@@ -375,7 +373,7 @@ impl Association {
         self.inb = Inbound::new(0);
         self.inb.unread = unread;
         self.cookie = Vec::new();
-        self.paths.iter_mut().for_each(Path::stop_timers);
+        self.paths.iter_mut().for_each(Path::stop);
     }
 
     /// The path that new data takes: the primary, or the first active one.

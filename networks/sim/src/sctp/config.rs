@@ -66,7 +66,7 @@ pub struct Config {
     /// acknowledged.
     pub heartbeat_interval: Option<Duration>,
     /// Receive buffer in bytes of user data, which the window announces; 131072. At least 1500 is used
-    /// (RFC 9260 §3.3.2). A message must fit into it.
+    /// (RFC 9260 §3.3.2), 1 GiB at most. A message must fit into it.
     pub receive_buffer: u32,
     /// How long a cookie may be echoed; 60 s (Valid.Cookie.Life).
     pub cookie_life: Duration,
@@ -109,8 +109,8 @@ impl Config {
     pub(super) fn max_data(&self) -> u32 {
         self.pmdcs() - super::DATA_HEADER
     }
-    /// The receive buffer, no smaller than the standard wants it.
+    /// The receive buffer within its bounds.
     pub(super) fn buffer(&self) -> u32 {
-        self.receive_buffer.max(super::MIN_WINDOW)
+        self.receive_buffer.clamp(super::MIN_WINDOW, 1 << 30)
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Inbound {
     /// Pieces of messages that are not whole, by TSN.
     pieces: VecDeque<Data>,
     /// User data that is held here, and that waits to be read by the application.
-    held: u32,
+    pub(super) held: u32,
     pub(super) unread: u32,
 }
 

@@ -114,6 +114,7 @@ impl Association {
             Chunk::CookieAck => self.handle_cookie_ack(now, path),
             Chunk::Heartbeat(info) => match self.state {
                 State::CookieWait | State::CookieEchoed => self.stats.unexpected += 1,
+                _ if info.len() as u32 + 8 > self.config.pmdcs() => self.stats.malformed += 1,
                 _ => self.say(path, Chunk::HeartbeatAck(info)),
             },
             Chunk::HeartbeatAck(info) => self.handle_heartbeat_ack(now, &info),
@@ -238,7 +239,7 @@ impl Association {
         match self.state {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
                 self.state = State::ShutdownReceived;
-                let window = self.peer_window;
+                let window = self.peer_room.saturating_add(self.out.flying);
                 self.handle_sack(now, &Sack { cumulative, window, ..Sack::default() });
             }
             _ => {

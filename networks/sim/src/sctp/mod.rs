@@ -22,6 +22,7 @@ mod codec;
 mod config;
 mod cookie;
 mod crc32c;
+mod fuzz;
 mod inbound;
 mod input;
 mod listen;
@@ -39,6 +40,7 @@ pub use association::{Association, Event, Message, State, Stats, Transmit};
 pub use chunk::{Cause, Chunk, Data, Init, Packet, Parameter, Sack};
 pub use codec::{ParseError, round_trip};
 pub use config::{Config, InitialWindow};
+pub use fuzz::disturb;
 pub use listen::{Answer, Initial, listen, out_of_the_blue};
 
 /// Bytes of the common header (RFC 9260 §3.1).

@@ -50,13 +50,15 @@ pub(super) struct Outbound {
     pub(super) cumulative: u32,
     /// How many of `sent` are lost.
     pub(super) lost: usize,
+    /// Bytes of the DATA chunks in `sent`.
+    kept: u32,
     /// User data in flight, over all paths.
     pub(super) flying: u32,
     ssns: Vec<u16>,
 }
 
-/// The most that may be queued on the wire's count: what 32 bits count with room to spare.
-const MAX_QUEUED: u32 = 1 << 30;
+/// The most that may be queued or unacknowledged, as the wire counts: 32 bits count it with room to spare.
+const MAX_QUEUED: u64 = 1 << 30;
 
 impl Outbound {
     pub(super) fn new(tsn: u32) -> Self {
@@ -66,6 +68,7 @@ impl Outbound {
             sent: VecDeque::new(),
             cumulative: tsn.wrapping_sub(1),
             lost: 0,
+            kept: 0,
             flying: 0,
             ssns: Vec::new(),
         }
@@ -85,7 +88,7 @@ impl Outbound {
         let Message { stream, ppid, unordered, payload } = message;
         let pieces = payload.len.div_ceil(most);
         let wire = u64::from(payload.len) + u64::from(pieces) * u64::from(DATA_HEADER + 3);
-        if wire > u64::from(MAX_QUEUED - self.queued.min(MAX_QUEUED)) {
+        if wire + u64::from(self.queued) + u64::from(self.kept) > MAX_QUEUED {
             return false;
         }
         let ssn = if unordered { 0 } else { self.next_ssn(stream) };
@@ -133,6 +136,7 @@ impl Outbound {
         data.tsn = self.last_tsn().wrapping_add(1);
         self.queued -= padded(DATA_HEADER + data.payload.len);
         self.flying += data.payload.len;
+        self.kept += DATA_HEADER + data.payload.len;
         self.sent.push_back(Sent {
             data: data.clone(),
             path,
@@ -141,6 +145,13 @@ impl Outbound {
             fast_retransmitted: false,
         });
         Some(data)
+    }
+    /// Takes the first chunk out: it is acknowledged cumulatively.
+    pub(super) fn pop(&mut self) -> Option<Sent> {
+        let sent = self.sent.pop_front()?;
+        self.cumulative = sent.data.tsn;
+        self.kept -= sent.size();
+        Some(sent)
     }
     /// The first lost chunk's place.
     pub(super) fn first_lost(&self) -> Option<usize> {

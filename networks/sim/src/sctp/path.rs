@@ -106,12 +106,22 @@ impl Path {
     pub(super) fn arm_t3(&mut self, now: Instant) {
         self.t3_at = now + self.rtt.rto;
     }
+    /// The association is up: idle time counts from now.
+    pub(super) fn begin(&mut self, config: &Config, now: Instant) {
+        self.last_data_at = self.last_data_at.max(now);
+        self.arm_heartbeat(config, now);
+        if self.flight > 0 {
+            self.arm_t3(now);
+        }
+    }
     /// The next heartbeat, counted from now (§8.3).
     pub(super) fn arm_heartbeat(&mut self, config: &Config, now: Instant) {
         self.heartbeat_at =
             config.heartbeat_interval.map_or(Instant::FAR_FUTURE, |every| now + every + self.rtt.rto);
     }
-    pub(super) fn stop_timers(&mut self) {
+    /// The association is over.
+    pub(super) fn stop(&mut self) {
+        self.flight = 0;
         self.t3_at = Instant::FAR_FUTURE;
         self.heartbeat_at = Instant::FAR_FUTURE;
         self.heartbeat_sent = None;

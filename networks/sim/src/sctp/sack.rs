@@ -33,8 +33,7 @@ impl Association {
         let advanced = sack.cumulative != self.out.cumulative;
         while self.out.cumulative != sack.cumulative {
             // `cumulative` does not pass `last_tsn`, so there is one.
-            let Some(mut sent) = self.out.sent.pop_front() else { break };
-            self.out.cumulative = self.out.cumulative.wrapping_add(1);
+            let Some(mut sent) = self.out.pop() else { break };
             self.has_come(now, &mut sent);
         }
         let highest_new = self.read_gaps(now, sack);
@@ -42,13 +41,13 @@ impl Association {
             self.in_fast_recovery = false;
         }
         self.take_reports(now, advanced);
-        self.peer_window = sack.window;
         if !sack.gaps.is_empty() {
             self.count_missing(sack, highest_new, advanced);
         }
         self.peer_room = sack.window.saturating_sub(self.out.flying);
-        if self.probing && sack.window > 0 {
-            // The window has opened: a probe that was dropped need not wait for its timer.
+        let opened = self.out.sent.front().is_none_or(|first| first.data.payload.len <= sack.window);
+        if self.probing && opened {
+            // A probe that found the window closed need not wait for its timer.
             self.probing = false;
             if !advanced && sack.gaps.is_empty() {
                 self.lose_all();

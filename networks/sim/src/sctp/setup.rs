@@ -2,7 +2,7 @@
 
 use super::MIN_WINDOW;
 use super::association::{Association, Event, State};
-use super::chunk::{Cause, Chunk, Init, Packet};
+use super::chunk::{Cause, Chunk, Init, Packet, Parameter, padded};
 use super::codec::STATE_COOKIE;
 use super::config::Config;
 use super::cookie::{Cookie, derived};
@@ -60,12 +60,21 @@ pub(super) fn cookie_for(
 
 /// INIT ACK with a cookie.
 pub(super) fn init_ack(config: &Config, cookie: &Cookie, secret: &[u8; 32], init: &Init) -> Packet {
-    let ack = Init {
-        cookie: Some(cookie.seal(secret)),
-        unrecognized: init.unknown.clone(),
-        ..own_init(config, cookie.local_tag, cookie.local_tsn)
-    };
+    let mut ack =
+        Init { cookie: Some(cookie.seal(secret)), ..own_init(config, cookie.local_tag, cookie.local_tsn) };
+    let room = config.pmdcs().saturating_sub(20 + ack.parameters_len());
+    ack.unrecognized = fitting(&init.unknown, 4, room);
     Packet::of(init.tag, Chunk::InitAck(Box::new(ack)))
+}
+
+/// As many parameters, from the first on, as fit into `room` with `around` bytes around each.
+fn fitting(parameters: &[Parameter], around: u32, room: u32) -> Vec<Parameter> {
+    let mut taken = 0;
+    let fits = |p: &&Parameter| {
+        taken += padded(around + p.wire_len());
+        taken <= room
+    };
+    parameters.iter().take_while(fits).cloned().collect()
 }
 
 fn own_init(config: &Config, tag: u32, tsn: u32) -> Init {
@@ -154,15 +163,14 @@ impl Association {
         self.peer_tag = cookie.peer_tag;
         self.inb = Inbound::new(cookie.peer_tsn);
         self.set_streams(cookie.outbound, cookie.inbound);
-        self.set_peer_window(cookie.peer_window);
+        self.set_peer_room(cookie.peer_window);
     }
     fn set_streams(&mut self, outbound: u16, inbound: u16) {
         self.outbound_streams = outbound;
         self.inbound_streams = inbound;
         self.stats.invalid_stream += self.out.keep_streams(outbound);
     }
-    fn set_peer_window(&mut self, window: u32) {
-        self.peer_window = window;
+    fn set_peer_room(&mut self, window: u32) {
         self.peer_room = window.saturating_sub(self.out.flying);
     }
     fn establish(&mut self, now: Instant) {
@@ -171,10 +179,7 @@ impl Association {
         self.setup_due = false;
         self.cookie = Vec::new();
         for path in &mut self.paths {
-            path.arm_heartbeat(&self.config, now);
-            if path.flight > 0 {
-                path.arm_t3(now);
-            }
+            path.begin(&self.config, now);
         }
         self.events.push_back(Event::Up { outbound: self.outbound_streams, inbound: self.inbound_streams });
         if self.shutdown_asked {
@@ -225,12 +230,13 @@ impl Association {
             config.outbound_streams.max(1).min(init.inbound),
             config.max_inbound_streams.max(1).min(init.outbound),
         );
-        self.set_peer_window(init.window);
+        self.set_peer_room(init.window);
         self.setup_path = path;
         self.setup_due = true;
         self.arm_setup(now);
         if !init.unknown.is_empty() {
-            let causes = vec![Cause::UnrecognizedParameters(init.unknown.clone())];
+            let room = self.config.pmdcs() / 2;
+            let causes = vec![Cause::UnrecognizedParameters(fitting(&init.unknown, 0, room))];
             self.say(path, Chunk::Error(causes));
         }
     }

@@ -23,7 +23,8 @@ impl Association {
             self.wake = true;
         }
         if self.guard_at <= now {
-            self.abort_because(Cause::UserAbort(Vec::new()));
+            self.say_abort(vec![Cause::UserAbort(Vec::new())]);
+            self.fail(CloseReason::TimedOut);
             return;
         }
         if self.timer_at <= now {
@@ -123,7 +124,7 @@ impl Association {
     fn t3_expired(&mut self, path: u8) {
         self.stats.timeouts += 1;
         // §6.1 A: a peer that answers probes of its closed window is no failure.
-        let probing = self.peer_window == 0 && self.sack_seen;
+        let probing = self.probing && self.sack_seen;
         self.sack_seen = false;
         self.paths[usize::from(path)].on_timeout(&self.config);
         self.lose(path);

@@ -3,6 +3,7 @@
 //! TSN of A is 1, of B 1001; their tags are 10 and 11.
 
 mod codec;
+mod hostile;
 mod loss;
 mod paths;
 mod patterns;

@@ -104,6 +104,8 @@ fn run(plan: Plan, heartbeats: bool) {
     if !heartbeats {
         w.is_idle();
     }
+    // An end that loses too many packets is cut short by T5-shutdown-guard.
+    w.loss = Box::new(|_, _, _, _| false);
     w.on(A, |a, now| a.shutdown(now));
     w.run_to(at + secs(3600));
     assert!(w.a().is_closed() && w.b().is_closed());
@@ -111,7 +113,7 @@ fn run(plan: Plan, heartbeats: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn every_message_comes_once_and_in_order(plan in plan()) {

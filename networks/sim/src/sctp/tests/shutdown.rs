@@ -101,7 +101,7 @@ fn the_guard_bounds_an_end_that_takes_for_ever() {
     w.loss = Box::new(|_, _, _, _| true);
     w.on(A, |a, now| a.shutdown(now));
     w.run_to(secs(1000));
-    w.hear(A, &["300200 down Reset"]);
+    w.hear(A, &["300200 down TimedOut"]);
     w.expect_only("ABORT", &["300200 A0 ABORT [UserAbort([])]"]);
 }
 
