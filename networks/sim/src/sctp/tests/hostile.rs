@@ -43,3 +43,21 @@ proptest! {
         w.run_to(secs(100));
     }
 }
+
+/// The inputs that a fuzz target begins with.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let files = std::fs::read_dir(folder).unwrap().flatten();
+    files.map(|file| std::fs::read(file.path()).unwrap()).collect()
+}
+
+#[test]
+fn the_fuzzers_begin_with_good_inputs() {
+    let packets = corpus("sctp_packet");
+    assert!(packets.len() > 10);
+    for bytes in packets {
+        assert!(Packet::parse(&bytes).is_ok(), "{bytes:?}");
+        round_trip(&bytes);
+    }
+    corpus("sctp_association").iter().for_each(|bytes| disturb(bytes));
+}
