@@ -10,6 +10,7 @@ mod check;
 mod de;
 mod fault;
 pub mod founding;
+pub mod hol;
 pub mod metrics;
 pub mod model;
 mod ordered;

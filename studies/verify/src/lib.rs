@@ -4,12 +4,18 @@
 //! theory, and asks the code for it. [`ORACLES`] are all of them; [`check`] runs one. Where chance is involved
 //! the seed is fixed, so that an oracle that holds holds always.
 
+mod channels;
+mod diameter;
 mod eap;
+mod hol;
 mod independent;
 mod queues;
 mod radius;
+mod sctp;
 mod statistics;
+mod tcp;
 mod timing;
+mod wire;
 
 use std::fmt::Display;
 
@@ -116,5 +122,16 @@ pub fn check(oracle: &Oracle) -> Vec<Check> {
 
 /// All oracles, by group.
 pub fn oracles() -> Vec<Oracle> {
-    [radius::ORACLES, timing::ORACLES, eap::ORACLES, queues::ORACLES].concat()
+    [
+        radius::ORACLES,
+        timing::ORACLES,
+        eap::ORACLES,
+        queues::ORACLES,
+        channels::ORACLES,
+        tcp::ORACLES,
+        sctp::ORACLES,
+        hol::ORACLES,
+        diameter::ORACLES,
+    ]
+    .concat()
 }

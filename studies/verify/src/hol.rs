@@ -1,0 +1,199 @@
+//! Head-of-line delay: the closed forms of `docs/head-of-line.md` held against a direct play of their model, and
+//! against the simulator's transports where the model's assumptions hold.
+
+use crate::statistics::{ERRORS, mean, within};
+use crate::wire::{Carrier, Planned, Way, run};
+use crate::{Finding, Oracle};
+use usher_core::impair::Loss;
+use usher_core::{Duration, Instant, Seed};
+use usher_scenario::hol::Model;
+use usher_sim::{sctp, tcp};
+
+pub(crate) const ORACLES: &[Oracle] = &[
+    Oracle {
+        group: "hol",
+        name: "model",
+        about: "mean delay that losses add, by the closed form and by playing its model message by message",
+        source: "docs/head-of-line.md",
+        run: played,
+    },
+    Oracle {
+        group: "hol",
+        name: "distribution",
+        about: "the share of messages delivered within 0, half, one and one and a half repair times",
+        source: "docs/head-of-line.md",
+        run: distribution,
+    },
+    Oracle {
+        group: "hol",
+        name: "tcp",
+        about: "the simulator's TCP with a fixed timeout, without fast retransmit, over one connection and over \
+                several",
+        source: "docs/head-of-line.md, which says what the tolerance beyond chance is for",
+        run: over_tcp,
+    },
+    Oracle {
+        group: "hol",
+        name: "sctp",
+        about: "the simulator's SCTP with a fixed timeout, on one stream and on several of one association",
+        source: "docs/head-of-line.md, which says what the tolerance beyond chance is for",
+        run: over_sctp,
+    },
+];
+
+const REPLICATIONS: u64 = 24;
+
+/// Mean added delays, in repair times, and the shares of messages within some of them, of the model played.
+fn play(model: &Model, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
+    let mut gaps = seed.stream("gaps", 0);
+    let mut losses = seed.stream("losses", 0);
+    let mut streams = seed.stream("streams", 0);
+    // When everything of a stream so far is delivered.
+    let mut clear = vec![0.0_f64; model.streams as usize];
+    let (mut now, mut sum, mut shares) = (0.0, 0.0, [0.0; 4]);
+    for _ in 0..messages {
+        now -= libm::log(1.0 - gaps.unit()) / (model.rate * model.repair);
+        let mut repaired = now;
+        while losses.chance(model.loss) {
+            repaired += 1.0;
+        }
+        let stream = &mut clear[streams.below(u64::from(model.streams)) as usize];
+        *stream = stream.max(repaired);
+        let delay = *stream - now;
+        sum += delay;
+        for (share, bound) in shares.iter_mut().zip(BOUNDS) {
+            *share += f64::from(u8::from(delay <= bound));
+        }
+    }
+    let n = f64::from(messages);
+    (sum / n, shares.map(|s| s / n))
+}
+
+/// In repair times.
+const BOUNDS: [f64; 4] = [0.0, 0.5, 1.0, 1.5];
+
+const fn model(loss: f64, load: f64, streams: u32) -> Model {
+    Model { rate: load, loss, repair: 1.0, streams }
+}
+
+fn played() -> Result<Vec<Finding>, String> {
+    let cases = [
+        model(0.01, 3.0, 1),
+        model(0.01, 3.0, 4),
+        model(0.1, 1.0, 1),
+        model(0.1, 20.0, 1),
+        model(0.1, 20.0, 8),
+        model(0.3, 5.0, 2),
+    ];
+    let one = |case: &Model| {
+        let means: Vec<f64> =
+            (0..REPLICATIONS).map(|r| play(case, Seed::new(2).derive("play", r), 20_000).0).collect();
+        within(label(case, "streams"), "repair times", case.mean(), &means, 0.05)
+    };
+    Ok(cases.iter().map(one).collect())
+}
+
+fn label(model: &Model, of: &str) -> String {
+    let Model { rate, loss, repair, streams } = *model;
+    let of = if streams == 1 { of.trim_end_matches('s') } else { of };
+    format!("loss {} %, {} messages a repair time, {streams} {of}", loss * 100.0, rate * repair)
+}
+
+fn distribution() -> Result<Vec<Finding>, String> {
+    let case = model(0.1, 4.0, 2);
+    let shares: Vec<[f64; 4]> =
+        (0..REPLICATIONS).map(|r| play(&case, Seed::new(3).derive("play", r), 20_000).1).collect();
+    let one = |i: usize| {
+        let values: Vec<f64> = shares.iter().map(|s| s[i]).collect();
+        within(format!("within {} repair times", BOUNDS[i]), "", case.distribution(BOUNDS[i]), &values, 0.05)
+    };
+    Ok((0..BOUNDS.len()).map(one).collect())
+}
+
+/// The fixed timeout.
+const REPAIR: Duration = Duration::from_millis(100);
+/// One way: little beside the timeout and beside the time between messages.
+const DELAY: Duration = Duration::from_micros(10);
+/// Set-up is over, and loss begins.
+const BEGIN: Instant = Instant::from_nanos(1_000_000_000);
+/// Small: a window of one segment holds many.
+const MESSAGE: u32 = 20;
+const MESSAGES: u32 = 30_000;
+
+/// Mean added delays of the simulator's messages, in repair times, one for each replication.
+fn simulated(model: &Model, carrier: &Carrier) -> Result<Vec<f64>, String> {
+    let way =
+        Way { rate: None, delay: DELAY, loss: Loss::Bernoulli(model.loss), lossy_from: BEGIN, keep: false };
+    let gap = REPAIR.mul_f64(1.0 / model.rate);
+    let one = |replication| {
+        let seed = Seed::new(4).derive("hol", replication);
+        let (mut gaps, mut lanes) = (seed.stream("gaps", 0), seed.stream("lanes", 0));
+        let mut at = BEGIN;
+        let plan: Vec<Planned> = (0..MESSAGES)
+            .map(|_| {
+                at += gaps.exponential(gap);
+                Planned { at, lane: lanes.below(u64::from(model.streams)) as u32, bytes: MESSAGE }
+            })
+            .collect();
+        let until = at + Duration::from_secs(60);
+        let outcome = run(seed, carrier.clone(), &way, &plan, until).map_err(|e| e.to_string())?;
+        let mut sum = 0.0;
+        for (planned, delivered) in plan.iter().zip(outcome.delivered) {
+            let delivered = delivered.ok_or("a message was never delivered")?;
+            sum += (delivered.since(planned.at) - DELAY).as_secs_f64();
+        }
+        Ok(sum / f64::from(MESSAGES) / REPAIR.as_secs_f64())
+    };
+    (0..REPLICATIONS).map(one).collect()
+}
+
+/// The closed form against the simulator: within the standard errors, and a share of it for losses that overlap.
+fn against(model: &Model, carrier: &Carrier, share: f64) -> Result<Finding, String> {
+    let values = simulated(model, carrier)?;
+    let (theory, (mean, error)) = (model.mean(), mean(&values));
+    let may = ERRORS * error + share * theory;
+    Ok(Finding {
+        case: label(model, if matches!(carrier, Carrier::Tcp(..)) { "connections" } else { "streams" }),
+        expected: format!("{theory:.6} repair times"),
+        obtained: format!("{mean:.6} repair times"),
+        tolerance: format!(
+            "{may:.6}, {ERRORS} standard errors of {REPLICATIONS} replications and {} %",
+            share * 100.0
+        ),
+        holds: (mean - theory).abs() <= may && error < 0.03 * theory,
+    })
+}
+
+fn over_tcp() -> Result<Vec<Finding>, String> {
+    let config = tcp::Config {
+        nagle: false,
+        delayed_ack: None,
+        limited_transmit: false,
+        dup_threshold: u8::MAX,
+        initial_rto: REPAIR,
+        min_rto: REPAIR,
+        max_rto: REPAIR,
+        max_retransmissions: None,
+        ..tcp::Config::default()
+    };
+    let case = |streams| against(&model(0.01, 3.0, streams), &Carrier::Tcp(streams, config.clone()), 0.03);
+    [1, 2, 4].into_iter().map(case).collect()
+}
+
+fn over_sctp() -> Result<Vec<Finding>, String> {
+    let config = sctp::Config {
+        sack_delay: None,
+        rto_initial: REPAIR,
+        rto_min: REPAIR,
+        rto_max: REPAIR,
+        max_association_retransmissions: None,
+        max_path_retransmissions: u32::MAX,
+        heartbeat_interval: None,
+        ..sctp::Config::default()
+    };
+    let case = |streams: u16| {
+        // Fast retransmission needs three later messages within the timeout; this few seldom come.
+        against(&model(0.01, 0.5, u32::from(streams)), &Carrier::Sctp(streams, config.clone()), 0.03)
+    };
+    [1, 4].into_iter().map(case).collect()
+}
