@@ -50,6 +50,17 @@ pub(crate) enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Hold published statements against results: theirs, ours, the verdict and why.
+    #[command(after_help = "Examples:
+  usher claims out/aaa-hol-quick
+  usher claims --json
+
+Without a folder, the newest run of each study below out is taken, and statements whose studies were not run are
+listed as such.")]
+    Claims {
+        /// The folder of a run, or one that holds such folders.
+        dir: Option<PathBuf>,
+    },
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  usher completion bash > ~/.local/share/bash-completion/completions/usher"
@@ -93,8 +104,8 @@ pub(crate) enum StudyCommand {
   usher study run mine.toml --dry-run
   usher study run aaa-hol --quick --point 'loss=5 %; protocol=Diameter/TCP; method=eap-md5' --replication 2
 
-The folder holds results.csv, results.parquet, manifest.json, figures/*.svg and report.html. A run that was
-interrupted goes on where it stopped when the same command is given again.")]
+The folder holds results.csv, results.parquet, claims.json, manifest.json, figures/*.svg and report.html. A run
+that was interrupted goes on where it stopped when the same command is given again.")]
     Run(Run),
     /// Compare two runs, point by point and metric by metric.
     #[command(after_help = "Example:\n  usher study compare out/before out/after")]
@@ -136,7 +147,8 @@ pub(crate) struct Run {
     /// Capture every point's first replication: this link, or those that the study names.
     #[arg(long, value_name = "LINK", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) pcap: Vec<String>,
-    /// The folder for the results [default: out/STUDY-MODE]; with several studies, a folder each in it.
+    /// The folder for the results [default: out/NAME-MODE]; with several studies, a folder each in it and a report
+    /// of all.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Begin anew in a folder that holds an earlier run.

@@ -1,6 +1,7 @@
 //! The `usher` program: what the user typed, handed to the rooms below, and what they say, printed.
 
 mod args;
+mod claims;
 mod output;
 mod progress;
 mod study;
@@ -44,6 +45,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
             let oracles = usher_verify::oracles();
             if list { verify::list(output, &oracles, filter) } else { verify::run(output, &oracles, filter) }
         }
+        Command::Claims { dir } => claims::claims(output, dir.as_deref()),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "usher", &mut script);

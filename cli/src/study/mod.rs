@@ -1,6 +1,7 @@
 //! `usher study ...`
 
 mod compare;
+mod group;
 mod run;
 mod show;
 

@@ -1,6 +1,8 @@
 //! `usher study run`
 
+use super::group::Group;
 use crate::args::Run;
+use crate::claims;
 use crate::output::{Failure, Output, columns, duration, quoted};
 use crate::progress::Bar;
 use serde_json::{Value, json};
@@ -41,11 +43,15 @@ pub(crate) fn run(output: &Output, run: &Run) -> Result<(), Failure> {
         return dry_run(output, &jobs);
     }
     let mut done = Vec::new();
-    let several = jobs.len() > 1;
-    let ended = jobs.iter().try_for_each(|job| {
-        done.push(job.sweep(output, several)?);
+    let mut group = (jobs.len() > 1).then(|| Group::open(run, jobs[0].plan.mode.name())).transpose()?;
+    let mut ended = jobs.iter().try_for_each(|job| {
+        done.push(job.sweep(output, group.as_mut())?);
         Ok(())
     });
+    if let Some(group) = group {
+        let written = group.write(output, ended.is_ok());
+        ended = ended.and(written);
+    }
     if output.json {
         output.value(&Value::Array(done))?;
     }
@@ -163,12 +169,12 @@ impl Job<'_> {
         self.command(&more.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    fn folder(&self, several: bool) -> PathBuf {
+    fn folder(&self, group: Option<&Group>) -> PathBuf {
         let own = format!("{}-{}", self.plan.study, self.plan.mode.name());
-        match &self.run.out {
-            Some(folder) if several => folder.join(own),
-            Some(folder) => folder.clone(),
-            None => Path::new("out").join(own),
+        match (group, &self.run.out) {
+            (Some(group), _) => group.path().join(own),
+            (None, Some(folder)) => folder.clone(),
+            (None, None) => Path::new(claims::OUT).join(own),
         }
     }
 
@@ -208,8 +214,8 @@ impl Job<'_> {
     }
 
     /// Runs the whole grid, and writes the folder.
-    fn sweep(&self, output: &Output, several: bool) -> Result<Value, Failure> {
-        let path = self.folder(several);
+    fn sweep(&self, output: &Output, group: Option<&mut Group>) -> Result<Value, Failure> {
+        let path = self.folder(group.as_deref());
         let sweep = Sweep::of(&self.plan);
         let mut folder =
             Folder::open(&path, &sweep.plan, &sweep::build(), self.run.force).map_err(refused)?;
@@ -228,10 +234,19 @@ impl Job<'_> {
         bar.end();
 
         let manifest = self.manifest(&results, started, begun.elapsed().as_secs_f64());
-        let report = sweep::report(self.study.file(), &self.plan, &results, manifest.clone(), |point| {
+        let mut report = sweep::report(self.study.file(), &self.plan, &results, manifest.clone(), |point| {
             self.rerun(point, 0)
         });
-        let written = folder.write(&results, &manifest).and_then(|()| report.write(folder.path()));
+        let mut judged = usher_claims::Results::new(&results.rows);
+        claims::about(&mut judged, &manifest);
+        let list = claims::report(&mut report, &self.plan, &judged);
+        let written = folder
+            .write(&results, &manifest)
+            .and_then(|()| claims::write(folder.path(), &list))
+            .and_then(|()| report.write(folder.path()));
+        if let Some(group) = group {
+            group.take(&path, manifest.clone(), &report, &results.rows);
+        }
         let report = written.map_err(|e| match &results.broken {
             Some(broken) => Failure::failed(format!("{broken}\n{e}\n{}", self.go_on(&results, &path))),
             None => Failure::failed(format!("{e}\n{}", self.go_on(&results, &path))),
@@ -343,7 +358,9 @@ impl Job<'_> {
             let delays = results.rows.iter().filter(|r| &*r.metric == "delay.mean").map(|r| r.value);
             known.push(("mean_delay_s", Fact::from(stats::Moments::of(delays).mean())));
         }
-        known.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
+        let setup = usher_claims::Setup::of(&self.study, &self.plan);
+        let known = known.into_iter().map(|(name, fact)| (name.to_owned(), fact));
+        known.chain(setup.iter().flat_map(usher_claims::Setup::facts)).collect()
     }
 }
 

@@ -12,7 +12,7 @@ fn the_same_bytes_with_one_job_and_with_two() {
     place.usher(&["study", "run", "mine.toml", "--jobs", "2"]).with_code(0);
     assert!(place.rows("one") == place.rows("out/mine-default"));
     assert_eq!(one.out.lines().last(), Some("report: one/report.html"));
-    for file in ["report.html", "manifest.json", "figures/delay.svg"] {
+    for file in ["report.html", "manifest.json", "claims.json", "figures/delay.svg"] {
         assert!(place.path("one").join(file).exists(), "{file}");
     }
     let report = std::fs::read_to_string(place.path("one/report.html")).unwrap();

@@ -176,7 +176,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    pub(crate) fn new(claim: &Claim, found: Result<Finding, Gone>, changed: Option<String>) -> Self {
+    pub(crate) fn new(claim: &Claim, found: Result<Finding, Gone>, cautions: &[&str]) -> Self {
         let published = Value::from(&claim.published);
         let id = claim.id.clone();
         let finding = match found {
@@ -205,8 +205,8 @@ impl Judgement {
                 .replace("{published}", &published.text());
             reason = format!("{reason} {filled}");
         }
-        if let Some(changed) = changed {
-            reason = format!("{reason} {changed}");
+        for caution in cautions {
+            reason = format!("{reason} {caution}");
         }
         Self { id, published, ours, low, high, verdict, reason }
     }
@@ -276,7 +276,8 @@ pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict
     let mut text = if delay && off.abs() <= DELAY_S && by_share > REPRODUCED {
         format!("{} s {side} the published {theirs}, within the 0.05 s allowed", digits(off.abs()))
     } else {
-        format!("{} {side} the published {theirs}", percent(by_share))
+        let rough: f64 = format!("{:.1e}", by_share * 100.0).parse().unwrap_or(by_share * 100.0);
+        format!("{} % {side} the published {theirs}", number(rough))
     };
     let at = |v: f64| Verdict::on_value(v, published, delay);
     if ours.half_width.is_finite() && (at(ours.low()) != verdict || at(ours.high()) != verdict) {

@@ -20,13 +20,16 @@ pub use results::{DEFAULT_VARIANT, Results, VARIANT};
 pub use setup::Setup;
 pub use shown::{beside, json, map, section, table};
 
-use data::Claim;
+use data::{Claim, Kind};
 use results::View;
 
 /// Judges every claim of which the results hold a study, at one variant ([`DEFAULT_VARIANT`] for the verdicts
-/// that count), in the order of the data.
+/// that count), in the order of the data. Other variants leave out what is said of the setting and of what was to
+/// be studied, which is not theirs.
 pub fn evaluate(results: &Results, variant: &str) -> Vec<Judgement> {
-    let concerned = |c: &&Claim| c.studies.iter().any(|s| results.has(s));
+    let of_rows = |c: &Claim| !matches!(c.kind, Kind::Setup | Kind::Scope);
+    let concerned =
+        |c: &&Claim| c.studies.iter().any(|s| results.has(s)) && (variant == DEFAULT_VARIANT || of_rows(c));
     data::claims().iter().filter(concerned).map(|c| judge(c, results, variant)).collect()
 }
 
@@ -41,5 +44,5 @@ fn judge(claim: &Claim, results: &Results, variant: &str) -> Judgement {
         Some(function) => function(claim, &view),
         None => Err(judge::Gone::NotComparable("Nothing is measured for it yet.".to_owned())),
     };
-    judge::Judgement::new(claim, found, results.changed(claim))
+    judge::Judgement::new(claim, found, &results.cautions(claim))
 }

@@ -18,7 +18,7 @@ pub const DEFAULT_VARIANT: &str = "default";
 pub struct Results {
     summaries: Vec<Summary>,
     setups: BTreeMap<String, Setup>,
-    changed: BTreeMap<String, String>,
+    cautions: BTreeMap<String, Vec<String>>,
 }
 
 impl Results {
@@ -32,10 +32,10 @@ impl Results {
         self.setups.insert(study.to_owned(), setup);
     }
 
-    /// Says that a study was run with other settings than its own ("workload.arrivals.rate=9 /s"): the reasons of
-    /// its claims will say so.
-    pub fn change(&mut self, study: &str, settings: &str) {
-        self.changed.insert(study.to_owned(), settings.to_owned());
+    /// Adds a sentence to the reasons of a study's claims ("aaa-hol was run with workload.arrivals.rate=9 /s, not at
+    /// the default parameters.").
+    pub fn caution(&mut self, study: &str, sentence: &str) {
+        self.cautions.entry(study.to_owned()).or_default().push(sentence.to_owned());
     }
 
     /// True where there are rows of this study.
@@ -54,12 +54,10 @@ impl Results {
         variants
     }
 
-    /// A sentence for a claim whose studies were run with other settings than their own.
-    pub(crate) fn changed(&self, claim: &Claim) -> Option<String> {
-        let of = |study: &String| self.changed.get(study).map(|settings| format!("{study} with {settings}"));
-        let changed: Vec<String> = claim.studies.iter().filter_map(of).collect();
-        (!changed.is_empty())
-            .then(|| format!("This is not at the default parameters: {} was run.", changed.join(", ")))
+    /// The sentences to add for a claim's studies.
+    pub(crate) fn cautions(&self, claim: &Claim) -> Vec<&str> {
+        let of = |study: &String| self.cautions.get(study).into_iter().flatten();
+        claim.studies.iter().flat_map(of).map(String::as_str).collect()
     }
 }
 

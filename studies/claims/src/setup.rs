@@ -1,15 +1,16 @@
 //! How a study is set up, as far as claims ask.
 
 use crate::results::{DEFAULT_VARIANT, VARIANT};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use toml::Value;
+use usher_observe::manifest::Fact;
 use usher_scenario::model::{Scenario, Workload};
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{Plan, Study};
 
 /// The words by which a study file names 802.16.
 const RADIO: [&str; 2] = ["wimax", "802.16"];
 
-/// What a study configures at its default parameters.
+/// What a study configures.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
     /// The most stations that any point has.
@@ -25,10 +26,9 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Reads it from a study's default plan; `None` where the study is not of EAP authentications at a server
-    /// that the NAS reaches.
-    pub fn of(study: &Study) -> Option<Self> {
-        let plan = study.plan(Mode::Default, &Overrides::default()).ok()?;
+    /// Reads it from a study and its plan; `None` where the study is not of EAP authentications at a server that
+    /// the NAS reaches.
+    pub fn of(study: &Study, plan: &Plan) -> Option<Self> {
         let table: toml::Table = study.text().parse().ok()?;
         let varied = ["axes", "figures", "title", "question", "description", "quick", "full"];
         let radio = table.iter().any(|(key, value)| !varied.contains(&key.as_str()) && named(key, value));
@@ -38,6 +38,35 @@ impl Setup {
         points
             .filter_map(|p| Self::of_scenario(&p.scenario, radio))
             .reduce(|a, b| Self { stations: a.stations.max(b.stations), ..a })
+    }
+
+    /// As facts for the manifest of a run.
+    pub fn facts(&self) -> [(String, Fact); 5] {
+        [
+            ("stations", Fact::from(u64::from(self.stations))),
+            ("radio", Fact::Flag(self.radio)),
+            ("hops", Fact::from(self.hops as u64)),
+            ("rate_b_per_s", Fact::from(self.rate)),
+            ("delay_s", Fact::from(self.delay_s)),
+        ]
+        .map(|(name, fact)| (format!("setup.{name}"), fact))
+    }
+
+    /// Reads it from the facts of a manifest; `None` where they lack it.
+    pub fn from_facts(facts: &BTreeMap<String, Fact>) -> Option<Self> {
+        let fact = |name: &str| facts.get(&format!("setup.{name}"));
+        let number = |name: &str| match fact(name)? {
+            Fact::Count(n) => Some(*n as f64),
+            Fact::Number(x) => Some(*x),
+            _ => None,
+        };
+        Some(Self {
+            stations: number("stations")? as u32,
+            radio: fact("radio")? == &Fact::Flag(true),
+            hops: number("hops")? as usize,
+            rate: number("rate_b_per_s")? as u64,
+            delay_s: number("delay_s")?,
+        })
     }
 
     fn of_scenario(scenario: &Scenario, radio: bool) -> Option<Self> {
@@ -113,14 +142,20 @@ fn path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a s
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usher_scenario::{Mode, Overrides};
 
     #[test]
     fn the_founding_study_is_read() {
-        let study = Study::open("aaa-hol").unwrap();
-        let setup = Setup::of(&study).unwrap();
+        let of = |name: &str| {
+            let study = Study::open(name).unwrap();
+            Setup::of(&study, &study.plan(Mode::Default, &Overrides::default()).unwrap())
+        };
+        let setup = of("aaa-hol").unwrap();
+        assert_eq!(Setup::from_facts(&setup.facts().into()), Some(setup.clone()));
         assert_eq!((setup.hops, setup.rate), (2, 1_500_000));
         assert!((setup.delay_s - 0.01).abs() < 1e-9 && setup.stations <= 100);
-        assert_eq!(Setup::of(&Study::open("dialogue-queue").unwrap()), None);
+        assert_eq!(of("dialogue-queue"), None);
+        assert_eq!(Setup::from_facts(&BTreeMap::new()), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is shown of judgements: `claims.json`, tables, the parts of a report.
 
-use crate::data::{self, Kind};
+use crate::data;
 use crate::judge::{Judgement, Value, Verdict};
 use crate::results::{DEFAULT_VARIANT, Results};
 use usher_report::{Cell, Column, Section, Table};
@@ -132,11 +132,11 @@ pub fn map(results: &Results) -> Option<Section> {
         return None;
     }
     let names: Vec<&str> = [DEFAULT_VARIANT].into_iter().chain(variants.iter().map(String::as_str)).collect();
-    let judged: Vec<Vec<Judgement>> = names.iter().map(|v| crate::evaluate(results, v)).collect();
-    // A claim on the setting, or of a study without variants, would be an empty column.
-    let of_results = |id: &str| data::find(id).is_some_and(|c| !matches!(c.kind, Kind::Setup | Kind::Scope));
-    let varied =
-        |i: &usize| of_results(&judged[0][*i].id) && judged[1..].iter().any(|row| row[*i].ours.is_some());
+    let mut judged: Vec<Vec<Judgement>> = names.iter().map(|v| crate::evaluate(results, v)).collect();
+    let [default, others @ ..] = &mut judged[..] else { return None };
+    default.retain(|j| others.iter().flatten().any(|other| other.id == j.id));
+    // A claim of a study without variants would be an empty column.
+    let varied = |i: &usize| judged[1..].iter().any(|row| row[*i].ours.is_some());
     let shown: Vec<usize> = (0..judged[0].len()).filter(varied).collect();
     let count =
         |row: &[Judgement], verdict: Verdict| shown.iter().filter(|i| row[**i].verdict == verdict).count();

@@ -50,7 +50,7 @@ pub(super) fn gap_5(claim: &Claim, view: &View<'_>) -> Found {
     let gap = difference(&tcp, &sctp, "The difference")?;
     let (verdict, off) = deviation(&gap, claim.number(), &claim.unit);
     let reason = format!(
-        "At 5 % loss TCP takes {} longer than SCTP with many streams, {off} ({} s and {} s, {} replications).{}",
+        "At 5 % loss TCP takes {} longer than SCTP with many streams, {off} ({} s and {} s; {} replications).{}",
         with_interval(&gap, "s"),
         digits(mean(&tcp).mean),
         digits(mean(&sctp).mean),
@@ -183,11 +183,11 @@ pub(super) fn udp_high_loss(_: &Claim, view: &View<'_>) -> Found {
             _ => Verdict::Differs,
         };
         crossed += usize::from(verdict == Verdict::Reproduced);
-        let at_end = format!("at {} % UDP less {name} is {}", digits(*end), with_interval(last, "s"));
+        let at_end = format!("at {} % UDP takes {} more than {name}", digits(*end), with_interval(last, "s"));
         said.push(match (below, crossing(&ahead)) {
-            (true, Some(loss)) => format!("it crosses {name} at about {} % loss ({at_end})", digits(loss)),
-            (true, None) => format!("it stays below {name} ({at_end})"),
-            (false, _) => format!("it is nowhere surely below {name} ({at_end})"),
+            (true, Some(loss)) => format!("it crosses {name} at about {} % loss, and {at_end}", digits(loss)),
+            (true, None) => format!("it does not cross {name}: {at_end}"),
+            (false, _) => format!("it is nowhere surely below {name}, and {at_end}"),
         });
         parts.push(verdict);
     }

@@ -4,7 +4,7 @@
 use super::{Found, count, curve, finite, on, others, tested};
 use crate::data::Claim;
 use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, percent, with_interval};
-use crate::measure::{ALIKE, Curve, Side, crossing, level, mean, ratio, rise, saving, turn};
+use crate::measure::{ALIKE, Curve, Side, level, mean, ratio, rise, saving, turn};
 use crate::results::{View, at};
 use usher_observe::Estimate;
 
@@ -37,7 +37,7 @@ pub(super) fn nagle_delay(_: &Claim, view: &View<'_>) -> Found {
     let verdict = Verdict::of_parts(&[rise.verdict(), Verdict::on_count(lower, of)]);
     let (first, last) = (&with.0[0], &with.0[steps]);
     let mut reason = format!(
-        "With Nagle's algorithm the delay goes from {} at {} nodes to {} at {}: of {steps} steps {} surely rise and {} \
+        "With Nagle's algorithm the delay goes from {} with the fewest nodes ({}) to {} with the most ({}): of {steps} steps {} surely rise and {} \
          surely fall. Without it the delay is shorter at {}",
         with_interval(&mean(&first.1), "s"),
         digits(first.0),
@@ -51,7 +51,11 @@ pub(super) fn nagle_delay(_: &Claim, view: &View<'_>) -> Found {
         reason.push_str(&format!(", not surely at {}", others(&estimates, Side::Above, "")));
     }
     if let Some((nodes, most)) = estimates.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) {
-        reason.push_str(&format!(" (most at {} nodes: {})", digits(*nodes), with_interval(most, "s")));
+        reason.push_str(&format!(
+            " (by the most at nodes = {}: {})",
+            digits(*nodes),
+            with_interval(most, "s")
+        ));
     }
     reason.push('.');
     let rises = match rise.verdict() {
@@ -123,7 +127,7 @@ pub(super) fn delack_delay(_: &Claim, view: &View<'_>) -> Found {
     let way = if worst.mean > 0.0 { "slower" } else { "faster" };
     let reason = format!(
         "At {} the delay with delayed acknowledgement is surely within {} of that with immediate acknowledgement. The \
-         largest change is at {} nodes: {} ({way} with delayed acknowledgement); {} with immediate acknowledgement.",
+         largest change is at nodes = {}: {} ({way} with delayed acknowledgement); {} with immediate acknowledgement.",
         count(held, of, "numbers of nodes"),
         percent(ALIKE),
         digits(*nodes),
@@ -220,9 +224,6 @@ pub(super) fn congestion_crossover(claim: &Claim, view: &View<'_>) -> Found {
         gain(turn.after),
         digits(published)
     );
-    if let Some(place) = crossing(&slower) {
-        reason.push_str(&format!(" The means cross at about {} nodes.", digits(place)));
-    }
     detail(&mut reason);
     Ok(Finding {
         ours: Value::Number(before),
@@ -244,7 +245,7 @@ pub(super) fn congestion_segments(_: &Claim, view: &View<'_>) -> Found {
         };
         parts.push(level.verdict());
         said.push(format!(
-            "with {name} acknowledgement {} packets on average, at {} within {} of it and at most {} off (at {} nodes)",
+            "with {name} acknowledgement {} packets on average, at {} within {} of it and at most {} off (at nodes = {})",
             digits(level.mean),
             count(level.within, level.of, "numbers of nodes"),
             percent(ALIKE),

@@ -1,0 +1,232 @@
+//! `usher claims`, and what a run writes of it.
+
+use crate::output::{Failure, Output, columns};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use usher_claims::{DEFAULT_VARIANT, Judgement, Results};
+use usher_observe::manifest::Manifest;
+use usher_observe::{Error, Row, csv, file};
+use usher_report::{Report, Section};
+use usher_scenario::Plan;
+
+/// Where runs go that are not told where to go.
+pub(crate) const OUT: &str = "out";
+/// The mode whose runs are of other choices than the defaults.
+const SENSITIVITY: &str = "sensitivity";
+/// The file that lists the judgements.
+pub(crate) const FILE: &str = "claims.json";
+/// How wide reasons are printed.
+const WIDTH: usize = 100;
+
+/// Judges what the runs in this folder gave, or the newest run of each study.
+pub(crate) fn claims(output: &Output, dir: Option<&Path>) -> Result<(), Failure> {
+    let runs = find(dir.unwrap_or(Path::new(OUT)))?;
+    let (results, varied) = gather(&runs, |r| r.rows())?;
+    let judged = match dir {
+        Some(dir) if runs.is_empty() => {
+            return Err(Failure::failed(format!(
+                "{} is no folder of a run: give one that holds results.csv, or that holds such folders",
+                dir.display()
+            )));
+        }
+        Some(_) => usher_claims::evaluate(&results, DEFAULT_VARIANT),
+        None => usher_claims::evaluate_all(&results, DEFAULT_VARIANT),
+    };
+    if dir.is_none() {
+        let names: Vec<String> = newest(&runs).iter().map(|r| r.path.display().to_string()).collect();
+        output.note(&match names.len() {
+            0 => format!("there is no run below {OUT}; begin with: usher study run aaa --quick"),
+            _ => format!("from {}", names.join(", ")),
+        });
+    }
+    if output.json {
+        return output.text(&usher_claims::json(&judged));
+    }
+    if judged.is_empty() {
+        return output.text("No published statement is held against these studies.\n");
+    }
+    output.text(&as_text(&judged, &varied))
+}
+
+/// A run's folder.
+struct Run {
+    path: PathBuf,
+    manifest: Manifest,
+}
+
+impl Run {
+    /// The run in this folder, if there is one.
+    fn at(path: &Path) -> Result<Option<Self>, Failure> {
+        if !path.join("results.csv").exists() {
+            return Ok(None);
+        }
+        let manifest = Manifest::read(&path.join("manifest.json")).map_err(Failure::failed)?;
+        Ok(Some(Self { path: path.to_owned(), manifest }))
+    }
+
+    fn rows(&self) -> Result<Vec<Row>, Failure> {
+        csv::read(&self.path.join("results.csv")).map_err(Failure::failed)
+    }
+
+    fn varied(&self) -> bool {
+        self.manifest.mode == SENSITIVITY
+    }
+}
+
+/// The runs in a folder, in the folders in it, and in those of groups in it.
+fn find(path: &Path) -> Result<Vec<Run>, Failure> {
+    let mut found = Vec::new();
+    let mut level = vec![path.to_owned()];
+    for _ in 0..3 {
+        let mut next = Vec::new();
+        for path in level {
+            match Run::at(&path)? {
+                Some(run) => found.push(run),
+                None => next.extend(folders(&path)),
+            }
+        }
+        level = next;
+    }
+    Ok(found)
+}
+
+/// The folders in a folder, by name; none in what cannot be read.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries.map(|e| e.path()).filter(|p| p.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+/// The newest run of each study, of its defaults and of its other choices, by study.
+fn newest(runs: &[Run]) -> Vec<&Run> {
+    let mut newest: BTreeMap<(&str, bool), &Run> = BTreeMap::new();
+    for run in runs {
+        let known = newest.entry((&run.manifest.study, run.varied())).or_insert(run);
+        if run.manifest.started > known.manifest.started {
+            *known = run;
+        }
+    }
+    newest.into_values().collect()
+}
+
+/// The newest rows at the defaults, and those of other choices. Where a study has only the one, it stands for both.
+fn gather(
+    runs: &[Run],
+    rows: impl Fn(&Run) -> Result<Vec<Row>, Failure>,
+) -> Result<(Results, Results), Failure> {
+    let newest = newest(runs);
+    let mut pair = Vec::new();
+    for varied in [false, true] {
+        let mut all = Vec::new();
+        let mut chosen = Vec::new();
+        for run in &newest {
+            let other = newest.iter().any(|r| r.manifest.study == run.manifest.study && r.varied() == varied);
+            if run.varied() == varied || !other {
+                all.extend(rows(run)?);
+                chosen.push(*run);
+            }
+        }
+        let mut results = Results::new(&all);
+        for run in chosen {
+            about(&mut results, &run.manifest);
+        }
+        pair.push(results);
+    }
+    let varied = pair.pop().unwrap_or_default();
+    Ok((pair.pop().unwrap_or_default(), varied))
+}
+
+/// Tells the results what is known of a run besides its rows.
+pub(crate) fn about(results: &mut Results, manifest: &Manifest) {
+    if let Some(setup) = usher_claims::Setup::from_facts(&manifest.facts) {
+        results.set_up(&manifest.study, setup);
+    }
+    // The names of axes have no dot: their values choose points and change no setting.
+    let changed = manifest.parameters.iter().filter(|(name, _)| name.contains('.'));
+    let changed: Vec<String> = changed.map(|(name, value)| format!("{name}={value}")).collect();
+    if !changed.is_empty() {
+        let with = changed.join(", ");
+        let sentence = format!("{} was run with {with}, not at the default parameters.", manifest.study);
+        results.caution(&manifest.study, &sentence);
+    }
+    if !manifest.complete {
+        results.caution(&manifest.study, &format!("The results of {} are partial.", manifest.study));
+    }
+}
+
+/// Puts the claims into a study's report: each beside its figure, and all of them in a part of their own. Gives
+/// their list.
+pub(crate) fn report(report: &mut Report, plan: &Plan, results: &Results) -> Vec<Judgement> {
+    let judged = usher_claims::evaluate(results, DEFAULT_VARIANT);
+    let figures = plan.figures.iter().map(|f| (f.name.as_str(), f.claims.as_slice()));
+    usher_claims::beside(&mut report.sections, figures, &judged);
+    // Before the table of all points, which may be long.
+    let place = report.sections.iter().position(|s| s.figures.is_empty()).unwrap_or(report.sections.len());
+    report.sections.splice(place..place, sections(&judged, results));
+    judged
+}
+
+/// All claims, and under which choices they hold.
+pub(crate) fn sections(judged: &[Judgement], varied: &Results) -> Vec<Section> {
+    let all = (!judged.is_empty()).then(|| usher_claims::section(judged));
+    all.into_iter().chain(usher_claims::map(varied)).collect()
+}
+
+/// Writes the list into a run's folder.
+pub(crate) fn write(folder: &Path, judged: &[Judgement]) -> Result<(), Error> {
+    file::write(&folder.join(FILE), |out| out.write_all(usher_claims::json(judged).as_bytes()))
+}
+
+fn as_text(judged: &[Judgement], varied: &Results) -> String {
+    let mut table =
+        vec![["CLAIM", "PUBLISHED", "OURS", "95 % INTERVAL", "VERDICT"].map(str::to_owned).to_vec()];
+    table.extend(judged.iter().map(|j| {
+        vec![j.id.clone(), j.published_text(), j.ours_text(), j.interval_text(), j.verdict.name().to_owned()]
+    }));
+    let lines = columns(&table);
+    let mut lines = lines.lines();
+    let mut text = format!("{}\n", lines.next().unwrap_or_default());
+    for (line, judgement) in lines.zip(judged) {
+        text.push_str(&format!("{line}\n{}", wrapped(&judgement.reason)));
+    }
+    for variant in varied.variants() {
+        let judged = usher_claims::evaluate(varied, &variant);
+        let of = |verdict: usher_claims::Verdict| {
+            let ids = judged.iter().filter(|j| j.verdict == verdict).map(|j| j.id.as_str());
+            format!("{}: {}", verdict.name(), ids.collect::<Vec<_>>().join(", "))
+        };
+        let said = [usher_claims::Verdict::Reproduced, usher_claims::Verdict::Partly].map(of).join("; ");
+        text.push_str(&format!("\nwith {variant}\n{}", wrapped(&said)));
+    }
+    text
+}
+
+/// A text in indented lines.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut line = String::from("   ");
+    for word in text.split_whitespace() {
+        if line.chars().count() + word.chars().count() >= WIDTH {
+            lines.push_str(&line);
+            lines.push('\n');
+            line = String::from("   ");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    format!("{lines}{line}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_wrapped() {
+        let text = wrapped(&"word ".repeat(40));
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().all(|l| l.starts_with("    word") && l.len() <= WIDTH), "{text}");
+        assert_eq!(wrapped(""), "   \n");
+    }
+}
