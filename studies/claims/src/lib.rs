@@ -16,7 +16,7 @@ mod tests;
 pub mod data;
 
 pub use judge::{Judgement, Value, Verdict};
-pub use results::{DEFAULT_VARIANT, Results, VARIANT};
+pub use results::{DEFAULT_VARIANT, Results};
 pub use setup::Setup;
 pub use shown::{beside, json, map, section, table};
 

@@ -7,11 +7,10 @@ use crate::setup::Setup;
 use std::collections::BTreeMap;
 use usher_observe::summary::{Summary, summarise};
 use usher_observe::{Point, Row};
+use usher_scenario::VARIANT;
 
-/// The axis whose values are other choices than the documented defaults.
-pub const VARIANT: &str = "variant";
 /// The variant of the documented defaults; also that of rows without the axis.
-pub const DEFAULT_VARIANT: &str = "default";
+pub const DEFAULT_VARIANT: &str = usher_scenario::DEFAULT;
 
 /// What runs gave, of one study or of several.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -1,11 +1,10 @@
 //! How a study is set up, as far as claims ask.
 
-use crate::results::{DEFAULT_VARIANT, VARIANT};
 use std::collections::{BTreeMap, VecDeque};
 use toml::Value;
 use usher_observe::manifest::Fact;
 use usher_scenario::model::{Scenario, Workload};
-use usher_scenario::{Plan, Study};
+use usher_scenario::{DEFAULT, Plan, Study, VARIANT};
 
 /// The words by which a study file names 802.16.
 const RADIO: [&str; 2] = ["wimax", "802.16"];
@@ -30,10 +29,20 @@ impl Setup {
     /// the NAS reaches.
     pub fn of(study: &Study, plan: &Plan) -> Option<Self> {
         let table: toml::Table = study.text().parse().ok()?;
-        let varied = ["axes", "figures", "title", "question", "description", "quick", "full"];
+        // What is written of other settings than the default, or for people.
+        let varied = [
+            "axes",
+            "choices",
+            "figures",
+            "title",
+            "question",
+            "description",
+            "quick",
+            "full",
+            "sensitivity",
+        ];
         let radio = table.iter().any(|(key, value)| !varied.contains(&key.as_str()) && named(key, value));
-        let default =
-            |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT_VARIANT);
+        let default = |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
         let points = plan.points.iter().filter(default);
         points
             .filter_map(|p| Self::of_scenario(&p.scenario, radio))

@@ -271,6 +271,14 @@ fn nagle_and_the_packets() {
     let judged =
         verdict(&rows(21.0, 13.0), "aaa.nagle.segments", Reproduced, &["38.1 %", "published are 38 %"]);
     assert_eq!(judged.published, Value::Named(vec![("nodes_9".into(), 21.0), ("nodes_37".into(), 13.0)]));
+    let figure_5 =
+        line("aaa-packets", "nodes", ("avoidance", "Nagle"), "packets.core", &[("9", 21.0), ("37", 13.0)]);
+    verdict(
+        &figure_5,
+        "aaa.nagle.segments",
+        Reproduced,
+        &["In aaa-packets an authentication needs 21 packets"],
+    );
     verdict(&rows(21.0, 16.0), "aaa.nagle.segments", Partly, &["23 % above the published 13"]);
     verdict(&rows(21.0, 20.0), "aaa.nagle.segments", Differs, &["54 % above"]);
 }

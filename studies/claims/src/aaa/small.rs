@@ -66,11 +66,20 @@ pub(super) fn nagle_delay(_: &Claim, view: &View<'_>) -> Found {
     Ok(Finding::words(format!("{rises}; lower without at {}", count(lower, of, "points")), verdict, reason))
 }
 
+/// The packets with Nagle's algorithm, and the study that they are from: figure 5 shows those of figure 3 again, so
+/// the one stands in for the other.
+fn nagle_packets(view: &View<'_>) -> Result<(Curve, &'static str), Gone> {
+    if !view.has(NAGLE) && view.has(AVOIDANCE) {
+        return Ok((curve(view, AVOIDANCE, PACKETS, NODES, "avoidance", "Nagle")?, AVOIDANCE));
+    }
+    Ok((nagle(view, PACKETS, "with Nagle")?, NAGLE))
+}
+
 pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
-    let with = nagle(view, PACKETS, "with Nagle")?;
+    let (with, study) = nagle_packets(view)?;
     let mut parts = Vec::new();
     for (name, nodes) in [("nodes_9", 9.0), ("nodes_37", 37.0)] {
-        let ours = finite(mean(at(&with, NAGLE, NODES, nodes)?), "The number of packets")?;
+        let ours = finite(mean(at(&with, study, NODES, nodes)?), "The number of packets")?;
         let (verdict, off) = deviation(&ours, claim.named(name), &claim.unit);
         let off = off.replace(&format!(" {}", claim.unit), "");
         parts.push((
@@ -86,7 +95,7 @@ pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
     let fall = nagle_fall(view)?;
     let said: Vec<&str> = parts.iter().map(|(.., text)| text.as_str()).collect();
     let reason = format!(
-        "An authentication needs {}. From 9 to 37 nodes that is {} fewer; published are 38 %.",
+        "In {study} an authentication needs {}. From 9 to 37 nodes that is {} fewer; published are 38 %.",
         said.join("; "),
         with_interval(&fall, "")
     );
@@ -100,8 +109,8 @@ pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
 
 /// By how much the packets fall from 9 nodes to 37 with Nagle's algorithm.
 pub(super) fn nagle_fall(view: &View<'_>) -> Result<Estimate, Gone> {
-    let with = nagle(view, PACKETS, "with Nagle")?;
-    let fall = saving(at(&with, NAGLE, NODES, 37.0)?, at(&with, NAGLE, NODES, 9.0)?);
+    let (with, study) = nagle_packets(view)?;
+    let fall = saving(at(&with, study, NODES, 37.0)?, at(&with, study, NODES, 9.0)?);
     finite(fall, "The fall of the packets")
 }
 
