@@ -1,7 +1,11 @@
 //! Closed forms that a figure can draw beside its results, by the name in its `analytic`.
 
 use crate::fault::hint;
-use crate::model::{Aaa, Direction, Eap, EapMethod, Link, RadiusRetransmission, Scenario, Workload};
+use crate::hol::Model;
+use crate::model::{
+    Aaa, Arrivals, Connection, DialogueTransport, Direction, Eap, EapMethod, Link, Load,
+    RadiusRetransmission, Scenario, TimeLaw, Workload,
+};
 use std::collections::VecDeque;
 use usher_core::impair::Loss;
 
@@ -16,13 +20,23 @@ pub struct Form {
 }
 
 /// All closed forms.
-pub const FORMS: &[Form] = &[Form {
-    name: "radius-delay",
-    about: "mean delay in seconds of an EAP-MD5 authentication over RADIUS/UDP that completes: each of two \
-            requests is repeated by its policy until it and its reply both survive independent loss; \
-            propagation delays alone, without transmission times and queues",
-    eval: radius_delay,
-}];
+pub const FORMS: &[Form] = &[
+    Form {
+        name: "radius-delay",
+        about: "mean delay in seconds of an EAP-MD5 authentication over RADIUS/UDP that completes: each of two \
+                requests is repeated by its policy until it and its reply both survive independent loss; \
+                propagation delays alone, without transmission times and queues",
+        eval: radius_delay,
+    },
+    Form {
+        name: "hol-delay",
+        about: "mean delay in seconds of dialogues of one round over their clients' persistent TCP connections, \
+                whose requests alone are lost, independently: what losses hold up behind them included, each \
+                repaired by a timeout that is fixed (rto_min = rto_max); propagation delays alone, without \
+                transmission times and queues, and without fast retransmission (docs/head-of-line.md)",
+        eval: hol_delay,
+    },
+];
 
 /// The value of a closed form for a scenario; `None` where it does not apply, or has no such name.
 pub fn value(name: &str, scenario: &Scenario) -> Option<f64> {
@@ -44,7 +58,8 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
         return None;
     }
     // An attempt succeeds when request and reply both survive; attempt k begins `times[k]` after the first.
-    let (delay, survives) = round_trip(scenario, &eap.nas, &eap.server)?;
+    let (delay, [there, back]) = round_trip(scenario, &eap.nas, &eap.server)?;
+    let survives = there * back;
     let access = if eap.stations == eap.nas { 0.0 } else { one_way(scenario, eap)? };
     let times = attempts(&eap.radius.retransmission);
     let mut waits = 0.0;
@@ -57,6 +72,28 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
     }
     // Start, Identity and its answer, the challenge and its answer, Success: six times over the access link.
     (completes > 0.0).then(|| 2.0 * (delay + waits / completes) + 6.0 * access)
+}
+
+fn hol_delay(scenario: &Scenario) -> Option<f64> {
+    let Workload::Dialogue(dialogue) = &scenario.workload else { return None };
+    let Arrivals::Poisson { rate, per, .. } = &dialogue.arrivals else { return None };
+    let TimeLaw::Constant(turnaround) = dialogue.turnaround else { return None };
+    let tcp = &scenario.transport.tcp;
+    let one_round = dialogue.rounds.len() == 1 && dialogue.repeat.get() == 1;
+    let on_streams =
+        (dialogue.transport, dialogue.connection) == (DialogueTransport::Tcp, Connection::Persistent);
+    let (delay, [there, back]) = round_trip(scenario, &dialogue.clients, &dialogue.server)?;
+    if !one_round || !on_streams || tcp.rto_min != tcp.rto_max || back < 1.0 || there == 0.0 {
+        return None;
+    }
+    let streams = scenario.hosts.get(&dialogue.clients)?.count.get();
+    let rate = match per {
+        Load::All => rate.per_second(),
+        Load::Client => rate.per_second() * f64::from(streams),
+    };
+    let repair = tcp.rto_min.get().as_secs_f64();
+    let added = Model { rate, loss: 1.0 - there, repair, streams }.mean();
+    Some(delay + turnaround.get().as_secs_f64() + added)
 }
 
 /// When a request is sent, in seconds after its first transmission, and the chance that it is. Jitter is at
@@ -92,26 +129,26 @@ fn one_way(scenario: &Scenario, eap: &Eap) -> Option<f64> {
     round_trip(scenario, &eap.stations, &eap.nas).map(|(delay, _)| delay / 2.0)
 }
 
-/// Propagation there and back, and the chance that both ways are survived, along the fewest links; `None`
-/// where there is no path or its losses are not independent.
-fn round_trip(scenario: &Scenario, from: &str, to: &str) -> Option<(f64, f64)> {
-    let mut reached = vec![(from, 0.0, 1.0)];
+/// Propagation there and back, and the chances that the way there and the way back are survived, along the fewest
+/// links; `None` where there is no path or its losses are not independent.
+fn round_trip(scenario: &Scenario, from: &str, to: &str) -> Option<(f64, [f64; 2])> {
+    let mut reached = vec![(from, 0.0, [1.0; 2])];
     let mut queue = VecDeque::from([0]);
     while let Some(at) = queue.pop_front() {
-        let (here, delay, survives) = reached[at];
+        let (here, delay, [there, back]) = reached[at];
         if here == to {
-            return Some((delay, survives));
+            return Some((delay, [there, back]));
         }
         for (_, link) in scenario.links.iter() {
             let [a, b] = &link.between;
-            let next = match (a == here, b == here) {
-                (true, _) => b,
-                (_, true) => a,
+            let (next, first) = match (a == here, b == here) {
+                (true, _) => (b, Direction::Up),
+                (_, true) => (a, Direction::Down),
                 _ => continue,
             };
             if reached.iter().all(|(name, ..)| name != next) {
-                let (d, s) = both_ways(link)?;
-                reached.push((next, delay + d, survives * s));
+                let (d, [out, home]) = both_ways(link, first)?;
+                reached.push((next, delay + d, [there * out, back * home]));
                 queue.push_back(reached.len() - 1);
             }
         }
@@ -119,16 +156,20 @@ fn round_trip(scenario: &Scenario, from: &str, to: &str) -> Option<(f64, f64)> {
     None
 }
 
-fn both_ways(link: &Link) -> Option<(f64, f64)> {
-    [Direction::Up, Direction::Down].into_iter().try_fold((0.0, 1.0), |(delay, survives), direction| {
+/// The delay of both directions of a link together, and the chance of each to be survived, the `first` one first.
+fn both_ways(link: &Link, first: Direction) -> Option<(f64, [f64; 2])> {
+    let one = |direction| {
         let channel = link.channel(direction);
         let loss = match channel.loss {
             Loss::None => 0.0,
             Loss::Bernoulli(p) => p,
             Loss::GilbertElliott { .. } | Loss::Script(_) => return None,
         };
-        Some((delay + channel.delay.as_secs_f64(), survives * (1.0 - loss)))
-    })
+        Some((channel.delay.as_secs_f64(), 1.0 - loss))
+    };
+    let second = if first == Direction::Up { Direction::Down } else { Direction::Up };
+    let ((out, there), (home, back)) = (one(first)?, one(second)?);
+    Some((out + home, [there, back]))
 }
 
 #[cfg(test)]
@@ -157,6 +198,28 @@ mod tests {
         let expected = 0.046 + 2.0 * wait;
         assert!((at("RADIUS/UDP, RFC 5080", "50 %").unwrap() - expected).abs() < 1e-9);
         assert_eq!(at("Diameter/TCP", "0 %"), None);
+    }
+
+    #[test]
+    fn dialogues_wait_for_what_was_lost_before_them() {
+        let text = "title = \"T\"\nquestion = \"Q?\"\n[run]\nduration = \"9 s\"\n[hosts.a]\ncount = 2\n[hosts.b]\n\
+            [links.l]\nbetween = [\"b\", \"a\"]\ndelay = \"5 ms\"\ndown = { loss = \"10 %\" }\n\
+            [transport.tcp]\nrto_min = \"500 ms\"\nrto_max = \"500 ms\"\n\
+            [workload]\nkind = \"dialogue\"\nclients = \"a\"\nserver = \"b\"\ntransport = \"tcp\"\n\
+            rounds = [{ request = \"20 B\", answer = \"20 B\" }]\narrivals = { kind = \"poisson\", rate = \"4 /s\" }\n";
+        let at = |text: &str| {
+            let study = Study::parse("t", "t.toml", text).unwrap();
+            let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+            value("hol-delay", &plan.points[0].scenario)
+        };
+        // Requests go down the link; two clients' connections share the rate.
+        let added = Model { rate: 4.0, loss: 0.1, repair: 0.5, streams: 2 }.mean();
+        assert!((at(text).unwrap() - 0.01 - added).abs() < 1e-12);
+        for (from, to) in
+            [("down", "up"), ("rto_max = \"500 ms\"", "rto_max = \"1 s\""), ("\"tcp\"", "\"udp\"")]
+        {
+            assert_eq!(at(&text.replace(from, to)), None, "{to}");
+        }
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! What gets through a lossy channel.
 
 use crate::statistics::within;
+use crate::study::{metric, plan};
 use crate::{Finding, Oracle};
 use usher_core::impair::{Channel, ChannelConfig, Fate, Loss};
 use usher_core::{Instant, Seed};
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study};
 
 pub(crate) const ORACLES: &[Oracle] = &[
     Oracle {
@@ -75,8 +74,6 @@ const DIALOGUES: u32 = 2_000;
 fn study(loss: &str, tries: u32) -> String {
     format!(
         r#"
-title = "Tries"
-question = "How many dialogues succeed?"
 [run]
 duration = "30 s"
 drain = "10 s"
@@ -105,17 +102,8 @@ arrivals = {{ kind = "constant", interval = "10 ms", count = {DIALOGUES} }}
 
 /// Shares of dialogues that succeed, one for each replication.
 fn successes(loss: &str, tries: u32) -> Result<Vec<f64>, String> {
-    let study = Study::parse("tries", "tries.toml", &study(loss, tries)).map_err(|e| e.to_string())?;
-    let plan = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
-    let point = plan.points.first().ok_or("the study has no point")?;
-    let one = |replication| {
-        let world = World::new(&point.scenario, point.seed(replication), &[], None);
-        let result = world.map_err(|e| e.to_string())?.run();
-        let completed = result.metrics.iter().find(|(name, _)| *name == "completed");
-        let (_, completed) = completed.ok_or("the run does not say how many completed")?;
-        Ok(completed / f64::from(DIALOGUES))
-    };
-    (0..REPLICATIONS as u32).map(one).collect()
+    let completed = metric(&plan(&study(loss, tries))?, "completed", REPLICATIONS as u32)?;
+    Ok(completed.into_iter().map(|n| n / f64::from(DIALOGUES)).collect())
 }
 
 fn tries() -> Result<Vec<Finding>, String> {

@@ -2,10 +2,12 @@
 //! against the simulator's transports where the model's assumptions hold.
 
 use crate::statistics::{ERRORS, mean, within};
+use crate::study::{metric, plan};
 use crate::wire::{Carrier, Planned, Way, run};
 use crate::{Finding, Oracle};
 use usher_core::impair::Loss;
 use usher_core::{Duration, Instant, Seed};
+use usher_scenario::analytic;
 use usher_scenario::hol::Model;
 use usher_sim::{sctp, tcp};
 
@@ -38,6 +40,14 @@ pub(crate) const ORACLES: &[Oracle] = &[
         about: "the simulator's SCTP with a fixed timeout, on one stream and on several of one association",
         source: "docs/head-of-line.md, which says what the tolerance beyond chance is for",
         run: over_sctp,
+    },
+    Oracle {
+        group: "hol",
+        name: "study",
+        about: "dialogues of a study over their clients' TCP connections, against the form that its figures draw, \
+                hol-delay",
+        source: "docs/head-of-line.md",
+        run: of_a_study,
     },
 ];
 
@@ -147,21 +157,28 @@ fn simulated(model: &Model, carrier: &Carrier) -> Result<Vec<f64>, String> {
     (0..REPLICATIONS).map(one).collect()
 }
 
-/// The closed form against the simulator: within the standard errors, and a share of it for losses that overlap.
-fn against(model: &Model, carrier: &Carrier, share: f64) -> Result<Finding, String> {
-    let values = simulated(model, carrier)?;
-    let (theory, (mean, error)) = (model.mean(), mean(&values));
-    let may = ERRORS * error + share * theory;
-    Ok(Finding {
-        case: label(model, if matches!(carrier, Carrier::Tcp(..)) { "connections" } else { "streams" }),
+/// How far transports may be from the model beyond chance, as a share: for losses that overlap.
+const SHARE: f64 = 0.03;
+
+/// A closed form against what the simulator gives.
+fn close(case: String, theory: f64, values: &[f64]) -> Finding {
+    let (mean, error) = mean(values);
+    let may = ERRORS * error + SHARE * theory;
+    Finding {
+        case,
         expected: format!("{theory:.6} repair times"),
         obtained: format!("{mean:.6} repair times"),
         tolerance: format!(
             "{may:.6}, {ERRORS} standard errors of {REPLICATIONS} replications and {} %",
-            share * 100.0
+            SHARE * 100.0
         ),
         holds: (mean - theory).abs() <= may && error < 0.03 * theory,
-    })
+    }
+}
+
+fn against(model: &Model, carrier: &Carrier) -> Result<Finding, String> {
+    let of = if matches!(carrier, Carrier::Tcp(..)) { "connections" } else { "streams" };
+    Ok(close(label(model, of), model.mean(), &simulated(model, carrier)?))
 }
 
 fn over_tcp() -> Result<Vec<Finding>, String> {
@@ -176,7 +193,7 @@ fn over_tcp() -> Result<Vec<Finding>, String> {
         max_retransmissions: None,
         ..tcp::Config::default()
     };
-    let case = |streams| against(&model(0.01, 3.0, streams), &Carrier::Tcp(streams, config.clone()), 0.03);
+    let case = |streams| against(&model(0.01, 3.0, streams), &Carrier::Tcp(streams, config.clone()));
     [1, 2, 4].into_iter().map(case).collect()
 }
 
@@ -193,7 +210,53 @@ fn over_sctp() -> Result<Vec<Finding>, String> {
     };
     let case = |streams: u16| {
         // Fast retransmission needs three later messages within the timeout; this few seldom come.
-        against(&model(0.01, 0.5, u32::from(streams)), &Carrier::Sctp(streams, config.clone()), 0.03)
+        against(&model(0.01, 0.5, u32::from(streams)), &Carrier::Sctp(streams, config.clone()))
     };
     [1, 4].into_iter().map(case).collect()
+}
+
+fn of_a_study() -> Result<Vec<Finding>, String> {
+    let text = |clients: u32| {
+        format!(
+            r#"
+[run]
+duration = "4000 s"
+[run.replications]
+min = 2
+max = 2
+[hosts.client]
+count = {clients}
+[hosts.server]
+[links.lossy]
+between = ["client", "server"]
+delay = "10 us"
+up = {{ loss = "1 %" }}
+[transport.tcp]
+nagle = false
+delayed_ack = "off"
+rto_initial = "100 ms"
+rto_min = "100 ms"
+rto_max = "100 ms"
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+transport = "tcp"
+rounds = [{{ request = "20 B", answer = "20 B" }}]
+give_up = "unlimited"
+arrivals = {{ kind = "poisson", rate = "5 /s", start = "1 s" }}
+"#
+        )
+    };
+    let mut findings = Vec::new();
+    for clients in [1, 4] {
+        let plan = plan(&text(clients))?;
+        let scenario = &plan.points.first().ok_or("the study has no point")?.scenario;
+        let theory = analytic::value("hol-delay", scenario).ok_or("the form does not apply")?;
+        let delays = metric(&plan, "delay.mean", REPLICATIONS as u32)?;
+        let delays: Vec<f64> = delays.into_iter().map(|s| s / REPAIR.as_secs_f64()).collect();
+        let case = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+        findings.push(close(case, theory / REPAIR.as_secs_f64(), &delays));
+    }
+    Ok(findings)
 }

@@ -13,6 +13,7 @@ mod queues;
 mod radius;
 mod sctp;
 mod statistics;
+mod study;
 mod tcp;
 mod timing;
 mod wire;

@@ -1,6 +1,7 @@
 //! Queues in the simulator's engine, at links and at processors, held against queueing theory.
 
 use crate::statistics::within;
+use crate::study::{metric, plan};
 use crate::{Finding, Oracle};
 use std::collections::VecDeque;
 use usher_core::impair::ChannelConfig;
@@ -49,6 +50,14 @@ pub(crate) const ORACLES: &[Oracle] = &[
                 the chance of waiting C by Erlang's second formula",
         source: "Kleinrock, Queueing Systems 1, 1975, section 3.5",
         run: mmc_cpu,
+    },
+    Oracle {
+        group: "queues",
+        name: "mmc-study",
+        about: "the same from a study file, whose server draws its service times: mean delay of a dialogue over a \
+                perfect link, service included",
+        source: "Kleinrock, Queueing Systems 1, 1975, section 3.5",
+        run: mmc_study,
     },
 ];
 
@@ -256,7 +265,45 @@ fn mmc_cpu() -> Result<Vec<Finding>, String> {
         let c = f64::from(cores);
         let theory = erlang_c(cores, load * c) / (c * (1.0 - load));
         let waits = cpu_waits("mmc", cores, load, ServiceTime::Exponential(SERVICE))?;
-        findings.push(within(format!("{cores} cores, load {load}"), "ms", theory, &waits, WIDEST));
+        let case = format!("{cores} cores, load {load}").replace("1 cores", "1 core");
+        findings.push(within(case, "ms", theory, &waits, WIDEST));
+    }
+    Ok(findings)
+}
+
+fn mmc_study() -> Result<Vec<Finding>, String> {
+    let text = |cores: u32, rate: f64| {
+        format!(
+            r#"
+[run]
+duration = "20 s"
+warmup = "2 s"
+[run.replications]
+min = 2
+max = 2
+[hosts.client]
+[hosts.server]
+cpu = {{ cores = {cores}, service = {{ "dialogue.answer" = {{ kind = "exponential", mean = "1 ms" }} }} }}
+[links.perfect]
+between = ["client", "server"]
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+transport = "udp"
+rounds = [{{ request = "20 B", answer = "20 B" }}]
+arrivals = {{ kind = "poisson", rate = "{rate} /s" }}
+"#
+        )
+    };
+    let mut findings = Vec::new();
+    for (cores, load) in [(1, 0.5), (3, 0.7)] {
+        let c = f64::from(cores);
+        let theory = 1.0 + erlang_c(cores, load * c) / (c * (1.0 - load));
+        let delays = metric(&plan(&text(cores, load * c * 1000.0))?, "delay.mean", REPLICATIONS as u32)?;
+        let delays: Vec<f64> = delays.into_iter().map(|s| s * 1e3).collect();
+        let case = format!("{cores} cores, load {load}").replace("1 cores", "1 core");
+        findings.push(within(case, "ms", theory, &delays, WIDEST));
     }
     Ok(findings)
 }

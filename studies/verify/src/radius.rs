@@ -2,12 +2,14 @@
 
 use crate::independent::{hmac_md5, md5};
 use crate::{Finding, Oracle};
+use usher_core::{Instant, Machine, Seed};
 use usher_radius::attribute::{hide_password, hide_salted, kind, reveal_salted};
 use usher_radius::auth::{
     MessageAuthenticator, check_message_authenticator, covered_authenticator, response_authenticator,
 };
+use usher_radius::client::{Client, Command, Config, ServerConfig, Target};
 use usher_radius::vectors::{EXCHANGES, Exchange};
-use usher_radius::{Packet, Secret};
+use usher_radius::{Attributes, Code, Packet, Secret};
 
 pub(crate) const ORACLES: &[Oracle] = &[
     Oracle {
@@ -45,6 +47,14 @@ pub(crate) const ORACLES: &[Oracle] = &[
         about: "the Message-Authenticator of each Status-Server example: HMAC-MD5 of the packet",
         source: "RFC 5997 section 6, RFC 3579 section 3.2",
         run: message_authenticators,
+    },
+    Oracle {
+        group: "radius",
+        name: "message-authenticator-eap",
+        about: "the Message-Authenticator that this client puts in front of an Access-Request with an EAP-Message is \
+                HMAC-MD5 of the packet with zeros in its place, computed with another library (no example is published)",
+        source: "RFC 3579 section 3.2",
+        run: with_eap,
     },
     Oracle {
         group: "radius",
@@ -140,6 +150,28 @@ fn message_authenticators() -> Result<Vec<Finding>, String> {
         ));
     }
     Ok(findings)
+}
+
+fn with_eap() -> Result<Vec<Finding>, String> {
+    let secret = b"sixteen octets!!";
+    let server = "10.0.0.2:1812".parse().map_err(|e| format!("{e}"))?;
+    let config = Config::single(ServerConfig::new(server, Secret::new(secret)));
+    let mut client = Client::new(config, Seed::new(1).secure("client", 0)).map_err(|e| e.to_string())?;
+    let mut attributes = Attributes::new();
+    attributes.push_text(kind::USER_NAME, "alice").map_err(|e| e.to_string())?;
+    attributes.push_eap(&[2, 1, 0, 10, 1, b'a', b'l', b'i', b'c', b'e']);
+    let request =
+        Command::Request { token: 1, target: Target::Server(0), code: Code::ACCESS_REQUEST, attributes };
+    client.command(Instant::ZERO, request).map_err(|e| e.to_string())?;
+    let mut sent = Vec::new();
+    client.poll_transmit(Instant::ZERO, &mut sent).ok_or("the client sent nothing")?;
+    let (before, rest) = sent.split_at_checked(22).ok_or("the request is too short")?;
+    let (authenticator, after) = rest.split_at_checked(16).ok_or("the request is too short")?;
+    let computed = hmac_md5(secret, &[before, &[0; 16], after])?;
+    Ok(vec![
+        Finding::octets("the first attribute's type and length", &[80, 18], &before[20..]),
+        Finding::octets("its value", &computed, authenticator),
+    ])
 }
 
 fn mppe() -> Result<Vec<Finding>, String> {

@@ -1,0 +1,23 @@
+//! Runs of studies that are written in place.
+
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides, Plan, Study};
+
+/// The plan of a study whose text lacks only its title and question.
+pub(crate) fn plan(text: &str) -> Result<Plan, String> {
+    let text = format!("title = \"T\"\nquestion = \"Q?\"\n{text}");
+    let study = Study::parse("verify", "verify.toml", &text).map_err(|e| e.to_string())?;
+    study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())
+}
+
+/// A metric of so many replications of a plan's first point.
+pub(crate) fn metric(plan: &Plan, name: &str, replications: u32) -> Result<Vec<f64>, String> {
+    let point = plan.points.first().ok_or("the study has no point")?;
+    let one = |replication| {
+        let world = World::new(&point.scenario, point.seed(replication), &[], None);
+        let result = world.map_err(|e| e.to_string())?.run();
+        let found = result.metrics.iter().find(|(metric, _)| *metric == name);
+        found.map(|(_, value)| *value).ok_or(format!("the run has no {name}"))
+    };
+    (0..replications).map(one).collect()
+}
