@@ -107,6 +107,9 @@ fn setup(claim: &Claim, view: &View<'_>) -> Found {
     if present.is_empty() {
         return Err(view.missing(&claim.studies.join(" ")));
     }
+    if present.iter().all(|s| view.setup(s).is_none()) {
+        return Err(Gone::NotComparable("The runs do not say how they were set up.".to_owned()));
+    }
     let mut wrong = Vec::new();
     for study in &present {
         let Some(setup) = view.setup(study) else {

@@ -1,7 +1,7 @@
 //! What is shown of judgements: `claims.json`, tables, the parts of a report.
 
-use crate::data;
-use crate::judge::{Judgement, Value, Verdict};
+use crate::data::{self, Kind};
+use crate::judge::{Judgement, Value, Verdict, percent};
 use crate::results::{DEFAULT_VARIANT, Results};
 use usher_report::{Cell, Column, Section, Table};
 
@@ -14,28 +14,25 @@ pub fn json(judgements: &[Judgement]) -> String {
 }
 
 impl Judgement {
-    fn with_unit(&self, text: String) -> String {
-        match data::find(&self.id).map_or("", |c| c.unit.as_str()) {
-            "" => text,
-            unit => format!("{text} {unit}"),
+    /// Numbers with their unit; those of a ratio in per cent.
+    fn with_unit(&self, value: &Value) -> String {
+        let claim = data::find(&self.id);
+        match (value, claim.map_or("", |c| c.unit.as_str())) {
+            (Value::Number(share), "") if claim.is_some_and(|c| c.kind == Kind::Ratio) => percent(*share),
+            (Value::Text(text), _) => text.clone(),
+            (value, "") => value.text(),
+            (value, unit) => format!("{} {unit}", value.text()),
         }
     }
 
     /// What the document says, with its unit.
     pub fn published_text(&self) -> String {
-        match &self.published {
-            Value::Text(text) => text.clone(),
-            value => self.with_unit(value.text()),
-        }
+        self.with_unit(&self.published)
     }
 
     /// What we found, with its unit; empty for nothing.
     pub fn ours_text(&self) -> String {
-        match &self.ours {
-            None => String::new(),
-            Some(Value::Text(text)) => text.clone(),
-            Some(value) => self.with_unit(value.text()),
-        }
+        self.ours.as_ref().map_or_else(String::new, |ours| self.with_unit(ours))
     }
 
     /// The interval of what we found; empty where there is none.
@@ -45,7 +42,13 @@ impl Judgement {
                 let each = low.iter().zip(high).map(|((_, l), (_, h))| range(*l, *h));
                 each.collect::<Vec<_>>().join("; ")
             }
-            (Some(Value::Number(low)), Some(Value::Number(high))) => range(*low, *high),
+            (Some(Value::Number(low)), Some(Value::Number(high))) => {
+                if data::find(&self.id).is_some_and(|c| c.kind == Kind::Ratio) {
+                    format!("{} %", range(*low * 100.0, *high * 100.0))
+                } else {
+                    range(*low, *high)
+                }
+            }
             _ => String::new(),
         }
     }
@@ -61,21 +64,23 @@ fn marked(verdict: Verdict) -> String {
         Verdict::Reproduced => "●",
         Verdict::Partly => "◐",
         Verdict::Differs => "○",
-        Verdict::NotComparable | Verdict::NotRun => "–",
+        Verdict::NotComparable | Verdict::NotRun => return verdict.name().to_owned(),
     };
-    format!("{mark} {}", verdict.name())
+    format!("{mark}\u{a0}{}", verdict.name())
 }
 
 /// The judgements as a table: theirs, ours, interval, verdict, why.
 pub fn table(judgements: &[Judgement]) -> Table {
-    let titles = ["Claim", "Published", "Ours", "95 % interval", "Verdict", "Why"];
+    let titles = ["Claim", "Published", "Ours (95 % interval)", "Verdict", "Why"];
     let row = |j: &Judgement| {
-        let interval = j.interval_text();
+        let ours = match (j.ours_text(), j.interval_text()) {
+            (ours, interval) if interval.is_empty() => ours,
+            (ours, interval) => format!("{ours} ({interval})"),
+        };
         vec![
             Cell::from(j.id.as_str()),
             Cell::from(j.published_text()),
-            Cell::from(j.ours_text()),
-            if interval.is_empty() { Cell::Empty } else { Cell::from(interval) },
+            Cell::from(ours),
             Cell::from(marked(j.verdict)),
             Cell::from(j.reason.as_str()),
         ]

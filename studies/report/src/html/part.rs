@@ -9,6 +9,9 @@ use std::fmt::Write as _;
 use usher_observe::Estimate;
 use usher_observe::row::number;
 
+/// A text of more characters is a sentence, and gets room.
+const LONG: usize = 60;
+
 /// Names of figures already on the page: two of one name must not share identifiers.
 #[derive(Default)]
 pub(super) struct Ids(HashSet<String>);
@@ -146,6 +149,9 @@ fn cell(out: &mut String, cell: &Cell) {
     let _ = match cell {
         Cell::Text(text) if is_number(cell) => {
             write!(out, "<td class=\"number\" data-key=\"{0}\">{0}</td>", escape(text))
+        }
+        Cell::Text(text) if text.chars().count() > LONG => {
+            write!(out, "<td class=\"long\">{}</td>", escape(text))
         }
         Cell::Text(text) => write!(out, "<td>{}</td>", escape(text)),
         Cell::Number(value) => {
