@@ -97,9 +97,8 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
 }
 
 fn unknown_link(run: &Run, plan: &Plan) -> Option<String> {
-    let links = &plan.points.first()?.scenario.links;
-    let wrong = run.pcap.iter().find(|l| !l.is_empty() && links.get(l).is_none())?;
-    let known: Vec<&str> = links.names().collect();
+    let known: Vec<&str> = plan.points.first()?.scenario.link_names().collect();
+    let wrong = run.pcap.iter().find(|l| !l.is_empty() && !known.contains(&l.as_str()))?;
     Some(format!("--pcap={wrong}: {} has no such link; it has {}", plan.study, known.join(", ")))
 }
 

@@ -27,7 +27,7 @@ impl Runner for SimRunner<'_> {
             self.plan.points.get(task.index).ok_or_else(|| RunError::new("no such point in the plan"))?;
         let scenario = &point.scenario;
         let links = match (&self.links[..], &scenario.capture.links[..]) {
-            ([], []) => scenario.links.iter().map(|(name, _)| name.to_owned()).collect(),
+            ([], []) => scenario.link_names().map(str::to_owned).collect(),
             ([], named) => named.to_vec(),
             (asked, _) => asked.to_vec(),
         };

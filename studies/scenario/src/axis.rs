@@ -119,11 +119,11 @@ fn recommendations(file: &StudyFile, findings: &mut Vec<Finding>) {
             let message = format!("there is no axis \"{}\"{near}", said.choose);
             findings.push((keys!["recommendations", i, "choose"], message));
         }
-        if let Some(message) = metrics::unknown(&said.metric, &file.hosts, &file.links) {
+        if let Some(message) = metrics::unknown(&said.metric, file) {
             findings.push((keys!["recommendations", i, "metric"], message));
         }
         if let Some(limit) = &said.limit
-            && let Some(message) = metrics::unknown(&limit.metric, &file.hosts, &file.links)
+            && let Some(message) = metrics::unknown(&limit.metric, file)
         {
             findings.push((keys!["recommendations", i, "limit", "metric"], message));
         }
@@ -160,7 +160,7 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
         if axis(&figure.x).is_none() {
             findings.push((keys!["figures", i, "x"], missing(&figure.x)));
         }
-        if let Some(message) = metrics::unknown(&figure.y, &file.hosts, &file.links) {
+        if let Some(message) = metrics::unknown(&figure.y, file) {
             findings.push((keys!["figures", i, "y"], message));
         }
         if let Some(message) = figure.analytic.as_deref().and_then(analytic::unknown) {

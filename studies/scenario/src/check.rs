@@ -1,6 +1,8 @@
 //! What no single value shows: names that refer to nothing, hosts that cannot reach each other, values that
 //! contradict each other.
 
+mod cells;
+
 use crate::fault::hint;
 use crate::metrics;
 use crate::model::{
@@ -28,6 +30,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Finding> {
     check.run();
     check.hosts();
     check.links();
+    check.cells();
     check.transport();
     check.workload();
     check.background();
@@ -78,7 +81,7 @@ impl Check<'_> {
             at("confidence"),
             "between 0 % and 100 %, both excluded",
         );
-        if let Some(message) = metrics::unknown(&r.metric, &self.scenario.hosts, &self.scenario.links) {
+        if let Some(message) = metrics::unknown(&r.metric, self.scenario) {
             self.fault(at("metric"), message);
         }
     }
@@ -174,17 +177,21 @@ impl Check<'_> {
         }
     }
 
-    fn link(&mut self, name: &str, link: &Link) {
+    fn mtu(&mut self, mtu: u64, path: Vec<String>) {
         let smallest = match self.scenario.run.ip {
             IpVersion::V4 => 68,
             IpVersion::V6 => 1280,
         };
-        let mtu = link.mtu.bytes();
         self.require(
             (smallest..=65_535).contains(&mtu),
-            keys!["links", name, "mtu"],
+            path,
             format!("{mtu} B is not between {smallest} B and 65535 B, as IP needs"),
         );
+    }
+
+    fn link(&mut self, name: &str, link: &Link) {
+        let mtu = link.mtu.bytes();
+        self.mtu(mtu, keys!["links", name, "mtu"]);
         let losses =
             [("", Some(&link.loss)), ("up", link.up.loss.as_ref()), ("down", link.down.loss.as_ref())];
         for (side, loss) in losses {
@@ -488,8 +495,8 @@ impl Check<'_> {
             }
         }
         for (i, link) in scenario.capture.links.iter().enumerate() {
-            if scenario.links.get(link).is_none() {
-                let near = hint(link, scenario.links.names());
+            if scenario.link_names().all(|name| name != link) {
+                let near = hint(link, scenario.link_names());
                 self.fault(keys!["capture", "links", i], format!("there is no link \"{link}\"{near}"));
             }
         }

@@ -1,13 +1,13 @@
 //! The metrics that a run yields, by the names that figures and the stopping rule use.
 
 use crate::fault::hint;
-use crate::model::{Host, Link};
+use crate::model::{Cell, Host, Link, Scenario, StudyFile};
 use crate::ordered::Ordered;
 
 /// A metric, or a family of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// Its name; a family's is followed by `.` and the name of a link or host.
+    /// Its name; a family's is followed by `.` and the name of a link, cell or host.
     pub name: &'static str,
     /// Its unit; empty for a plain number or a share.
     pub unit: &'static str,
@@ -22,8 +22,10 @@ pub struct Metric {
 pub enum Of {
     /// Of a run.
     Run,
-    /// Of each link, or group of links.
+    /// Of each link, or group of links; cells are among them.
     Link,
+    /// Of each cell, or group of cells.
+    Cell,
     /// Of each host, or group of hosts.
     Host,
 }
@@ -71,33 +73,69 @@ pub const METRICS: &[Metric] = &[
         "",
         "share of the packets offered to the link that its queue dropped or it lost",
     ),
+    metric(
+        Of::Cell,
+        "requests",
+        "",
+        "bandwidth requests in contended opportunities of the cell, per completed dialogue",
+    ),
+    metric(
+        Of::Cell,
+        "collisions",
+        "",
+        "share of the rangings and requests in the cell's contended opportunities that met another",
+    ),
     metric(Of::Host, "busy", "", "share of the host's cores at work"),
 ];
 
-/// The metric of this name, if there is one with these hosts and links.
-pub fn find(name: &str, hosts: &Ordered<Host>, links: &Ordered<Link>) -> Option<&'static Metric> {
+/// What a study names, of which metrics can be.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    hosts: &'a Ordered<Host>,
+    links: &'a Ordered<Link>,
+    cells: &'a Ordered<Cell>,
+}
+
+impl<'a> From<&'a StudyFile> for Names<'a> {
+    fn from(file: &'a StudyFile) -> Self {
+        Self { hosts: &file.hosts, links: &file.links, cells: &file.cells }
+    }
+}
+impl<'a> From<&'a Scenario> for Names<'a> {
+    fn from(scenario: &'a Scenario) -> Self {
+        Self { hosts: &scenario.hosts, links: &scenario.links, cells: &scenario.cells }
+    }
+}
+
+/// The metric of this name, if there is one with these hosts, links and cells.
+pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metric> {
+    let names = names.into();
     METRICS.iter().find(|m| {
         let Some(rest) = name.strip_prefix(m.name) else { return false };
         match (m.of, rest.strip_prefix('.')) {
             (Of::Run, _) => rest.is_empty(),
-            (Of::Link, Some(link)) => links.get(link).is_some(),
-            (Of::Host, Some(host)) => hosts.get(host).is_some(),
+            (Of::Link, Some(link)) => names.links.get(link).is_some() || names.cells.get(link).is_some(),
+            (Of::Cell, Some(cell)) => names.cells.get(cell).is_some(),
+            (Of::Host, Some(host)) => names.hosts.get(host).is_some(),
             (_, None) => false,
         }
     })
 }
 
 /// What is wrong with the name of a metric.
-pub(crate) fn unknown(name: &str, hosts: &Ordered<Host>, links: &Ordered<Link>) -> Option<String> {
-    if find(name, hosts, links).is_some() {
+pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<String> {
+    let names = names.into();
+    if find(name, names).is_some() {
         return None;
     }
     let mut known = Vec::new();
     for metric in METRICS {
+        let mut of = |name: &str| known.push(format!("{}.{name}", metric.name));
         match metric.of {
             Of::Run => known.push(metric.name.to_owned()),
-            Of::Link => known.extend(links.names().map(|link| format!("{}.{link}", metric.name))),
-            Of::Host => known.extend(hosts.names().map(|host| format!("{}.{host}", metric.name))),
+            Of::Link => names.links.names().chain(names.cells.names()).for_each(&mut of),
+            Of::Cell => names.cells.names().for_each(&mut of),
+            Of::Host => names.hosts.names().for_each(&mut of),
         }
     }
     Some(format!("there is no metric \"{name}\"{}", hint(name, known.iter().map(String::as_str))))

@@ -43,7 +43,8 @@ pub(crate) enum Step {
 }
 
 /// The tables that axes may reach into.
-pub(crate) const SETTABLE: [&str; 6] = ["run", "hosts", "links", "transport", "workload", "background"];
+pub(crate) const SETTABLE: [&str; 7] =
+    ["run", "hosts", "links", "cells", "transport", "workload", "background"];
 
 /// Reads a document. Syntax errors go to the collector, at most ten of them.
 pub(crate) fn parse(text: &str, faults: &mut Collector<'_>) -> Option<Node> {

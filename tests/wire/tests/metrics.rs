@@ -14,6 +14,7 @@ fn the_document_names_every_metric_and_no_other() {
         .map(|m| match m.of {
             Of::Run => m.name.to_owned(),
             Of::Link => format!("{}.LINK", m.name),
+            Of::Cell => format!("{}.CELL", m.name),
             Of::Host => format!("{}.HOST", m.name),
         })
         .collect();

@@ -106,7 +106,7 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
 
 /// A recommendation as a part of the report.
 pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, results: &Results) -> Section {
-    let metric = metrics::find(&said.metric, &file.hosts, &file.links);
+    let metric = metrics::find(&said.metric, file);
     let (about, unit) = metric.map_or((said.metric.as_str(), ""), |m| (m.about, m.unit));
     let others: Vec<_> = plan.axes.iter().filter(|a| a.name != said.choose).collect();
     let mut columns: Vec<Column> = others.iter().map(|a| Column::new(a.label.as_str(), "")).collect();

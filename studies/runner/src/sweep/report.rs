@@ -117,7 +117,7 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
     } else {
         Axis::categories(label, values.iter().map(|v| v.text.as_str()))
     };
-    let y = metrics::find(&said.y, &file.hosts, &file.links);
+    let y = metrics::find(&said.y, file);
     let y = Axis::new(y.map_or(said.y.as_str(), |m| m.about), y.map_or("", |m| m.unit));
     let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
 
@@ -213,7 +213,7 @@ fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Table {
         }
     }
     let axes = plan.axes.iter().map(|a| Column::new(a.label.as_str(), ""));
-    let unit = |name: &str| metrics::find(name, &file.hosts, &file.links).map_or("", |m| m.unit);
+    let unit = |name: &str| metrics::find(name, file).map_or("", |m| m.unit);
     let columns = axes.chain(names.iter().map(|name| Column::new(*name, unit(name)))).collect();
     let rows = plan.points.iter().map(|p| {
         let point = super::plan::point(p);

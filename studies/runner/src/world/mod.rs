@@ -15,6 +15,7 @@ use topology::Topology;
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::model::{Direction, Scenario, Workload};
+use usher_sim::radio::wimax::Counters;
 use usher_sim::{
     Application, Builder, Context, DISCARD_PORT, Delivery, HostId, IpVersion, LinkStats, SimError,
     Simulation, Tap, Transports,
@@ -165,7 +166,9 @@ impl World {
         let version = topology::ip_version(scenario.run.ip);
         let from = Instant::ZERO + scenario.run.warmup.get();
         let end = from + scenario.run.duration.get();
-        let mtu = scenario.links.iter().map(|(_, l)| l.mtu.bytes() as u32).min().unwrap_or(1500);
+        let cells = scenario.cells.iter().map(|(_, c)| c.mtu);
+        let mtus = scenario.links.iter().map(|(_, l)| l.mtu).chain(cells);
+        let mtu = mtus.map(|mtu| mtu.bytes() as u32).min().unwrap_or(1500);
         let mut builder = Builder::new(version, seed);
         let topology = Topology::build(scenario, &mut builder)?;
         let transports = Arc::new(Transports {
@@ -230,6 +233,7 @@ impl World {
         let started = std::time::Instant::now();
         self.sim.run_until(from);
         let (links_before, transports_before) = (self.links(), self.transport_totals());
+        let cells_before = self.cells();
         self.sim.run_until(end);
         let links_at_end = self.links();
         self.sim.observer_mut().drain();
@@ -242,6 +246,7 @@ impl World {
         let mut metrics = self.sim.observer_mut().metrics();
         self.transport_metrics(&mut metrics, transports_before);
         self.link_metrics(&mut metrics, &links_before, &links_at_end);
+        self.cell_metrics(&mut metrics, &cells_before);
         self.cpu_metrics(&mut metrics);
         RunResult {
             metrics,
@@ -320,6 +325,34 @@ impl World {
             let offered = both(|s| s.offered);
             if offered > 0.0 {
                 metrics.push((format!("drops.{name}"), both(|s| s.queue_full + s.lost) / offered));
+            }
+        }
+    }
+
+    /// What happened in the cells, those of a group together.
+    fn cells(&self) -> Vec<Counters> {
+        let sum = |cells: &Vec<usher_sim::CellId>| {
+            let mut total = Counters::default();
+            for cell in cells {
+                total.add(self.sim.cell_counters(*cell));
+            }
+            total
+        };
+        self.topology.cells.iter().map(|(_, cells)| sum(cells)).collect()
+    }
+
+    fn cell_metrics(&self, metrics: &mut Vec<(String, f64)>, before: &[Counters]) {
+        let completed = self.sim.observer().completed() as f64;
+        for (((name, _), before), after) in self.topology.cells.iter().zip(before).zip(self.cells()) {
+            let requests = (after.requests - before.requests) as f64;
+            if completed > 0.0 {
+                metrics.push((format!("requests.{name}"), requests / completed));
+            }
+            let tried = requests + (after.ranging_attempts - before.ranging_attempts) as f64;
+            let collided = |c: &Counters| c.request_collisions + c.ranging_collisions;
+            if tried > 0.0 {
+                let share = (collided(&after) - collided(before)) as f64 / tried;
+                metrics.push((format!("collisions.{name}"), share));
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::{Role, WorldError};
 use std::collections::BTreeMap;
 use usher_scenario::model::{self, Direction, Scenario};
-use usher_sim::{Builder, CpuConfig, Framing, HostId, IpVersion, LinkConfig, LinkId, ServiceTime};
+use usher_sim::{Builder, CellId, CpuConfig, Framing, HostId, IpVersion, LinkConfig, LinkId, ServiceTime};
 
 /// Deliveries that may wait for a processor: a kernel's default receive buffer (212,992 B) holds about so
 /// many packets of AAA.
@@ -13,8 +13,10 @@ const CPU_QUEUE: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Topology {
     pub(super) hosts: BTreeMap<String, Vec<HostId>>,
-    /// In the study's order: name, its links.
+    /// In the study's order, links before cells: name, its links.
     pub(super) links: Vec<(String, Vec<LinkId>)>,
+    /// In the study's order: name, its cells.
+    pub(super) cells: Vec<(String, Vec<CellId>)>,
     /// For each of them, whether its packets have an Ethernet header.
     pub(super) ethernet: Vec<bool>,
 }
@@ -33,6 +35,8 @@ impl Topology {
                 .collect::<Result<_, _>>()?;
             topology.hosts.insert(name.to_owned(), members);
         }
+        // First, so that a cell is its stations' first port, by which their frames go.
+        let of_cells = topology.build_cells(scenario, builder)?;
         for (name, link) in scenario.links.iter() {
             let config = LinkConfig {
                 up: link.channel(Direction::Up),
@@ -51,7 +55,33 @@ impl Topology {
             topology.links.push((name.to_owned(), links));
             topology.ethernet.push(config.framing == Framing::Ethernet);
         }
+        for (name, links) in of_cells {
+            topology.links.push((name, links));
+            topology.ethernet.push(true);
+        }
         Ok(topology)
+    }
+
+    fn build_cells(
+        &mut self,
+        scenario: &Scenario,
+        builder: &mut Builder<Role>,
+    ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
+        let mut of_cells = Vec::new();
+        for (name, cell) in scenario.cells.iter() {
+            let bases = self.group(&cell.base_station)?;
+            let stations = self.group(&cell.stations)?;
+            let (mut cells, mut links) = (Vec::new(), Vec::new());
+            for (i, &base) in bases.iter().enumerate() {
+                let members: Vec<HostId> = stations.iter().copied().skip(i).step_by(bases.len()).collect();
+                let (id, own) = builder.cell(base, &members, &cell.config(), cell.mtu.bytes() as u32)?;
+                cells.push(id);
+                links.extend(own);
+            }
+            self.cells.push((name.to_owned(), cells));
+            of_cells.push((name.to_owned(), links));
+        }
+        Ok(of_cells)
     }
 }
 

@@ -4,12 +4,14 @@
 //! kind's name alone.
 
 mod axes;
+mod cell;
 mod hosts;
 mod run;
 mod transport;
 mod workload;
 
 pub use axes::{Axis, Case, Choice, Figure, Limit, Paths, Recommendation, Relax, Value};
+pub use cell::{Cell, Entry, Frame, Modulation, Requests};
 pub use hosts::{
     Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,
 };
@@ -55,6 +57,9 @@ pub struct StudyFile {
     /// The links between them, by name.
     #[serde(default)]
     pub links: Ordered<Link>,
+    /// The 802.16 cells, by name.
+    #[serde(default)]
+    pub cells: Ordered<Cell>,
     /// Settings of the transport protocols, the same on all hosts.
     #[serde(default)]
     pub transport: Transport,
@@ -92,6 +97,8 @@ pub struct Scenario {
     pub hosts: Ordered<Host>,
     /// The links, in the file's order.
     pub links: Ordered<Link>,
+    /// The 802.16 cells, in the file's order.
+    pub cells: Ordered<Cell>,
     /// Settings of the transport protocols.
     pub transport: Transport,
     /// Who says what to whom.
@@ -106,8 +113,16 @@ pub struct Scenario {
 
 impl From<StudyFile> for Scenario {
     fn from(file: StudyFile) -> Self {
-        let StudyFile { run, hosts, links, transport, workload, background, outages, capture, .. } = file;
-        Self { run, hosts, links, transport, workload, background, outages, capture }
+        let StudyFile { run, hosts, links, cells, transport, workload, background, outages, capture, .. } =
+            file;
+        Self { run, hosts, links, cells, transport, workload, background, outages, capture }
+    }
+}
+
+impl Scenario {
+    /// The names of links and cells, in the file's order.
+    pub fn link_names(&self) -> impl Iterator<Item = &str> {
+        self.links.names().chain(self.cells.names())
     }
 }
 

@@ -21,7 +21,7 @@ use usher_diameter::peer::capabilities::Application;
 use usher_diameter::stream::StreamPolicy;
 use usher_nas::authenticator::{self, Authenticator};
 use usher_nas::station::{self, Credentials, Station};
-use usher_nas::{AaaConfig, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
+use usher_nas::{AaaConfig, Access, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::auth::Secret;
 use usher_radius::client::{self, Retransmission};
 use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, EapMethod, RadiusRetransmission, Scenario};
@@ -69,6 +69,7 @@ pub(in super::super) fn build(
         let chance = plan.seed.stream("credentials", index);
         let mac = MacAddress(host.mac(0));
         let mut config = station::Config::new(mac);
+        config.access = access(plan.scenario, eap);
         config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
         Supplicant {
             station: Station::new(config, plan.seed.secure("station", index)),
@@ -169,7 +170,12 @@ fn authenticator(
     (server, hosts): (usize, &[HostId]),
 ) -> Result<Authenticator, WorldError> {
     let place = Place { host, version: plan.version };
-    let mut identity = NasIdentity::ethernet(&format!("nas-{index}"));
+    let name = format!("nas-{index}");
+    let access = access(plan.scenario, eap);
+    let mut identity = match access {
+        Access::Ethernet => NasIdentity::ethernet(&name),
+        Access::Wimax => NasIdentity::wimax(&name),
+    };
     identity.address = Some(host.ip(plan.version));
     let aaa = match eap.aaa {
         Aaa::Radius => {
@@ -192,6 +198,7 @@ fn authenticator(
         }
     };
     let mut config = authenticator::Config::new(identity, aaa);
+    config.access = access;
     config.mac = MacAddress(host.mac(0));
     config.quiet_period = Duration::ZERO;
     config.max_sessions = usize::MAX;
@@ -201,6 +208,12 @@ fn authenticator(
         ..Default::default()
     });
     Authenticator::new(config, plan.seed.secure("nas", index)).map_err(|e| WorldError::Role(e.to_string()))
+}
+
+/// PKMv2 where the stations reach their NAS by a cell, of which it is the base station; EAPOL elsewhere.
+fn access(scenario: &Scenario, eap: &Eap) -> Access {
+    let joins = |cell: &model::Cell| cell.base_station == eap.nas && cell.stations == eap.stations;
+    if scenario.cells.iter().any(|(_, cell)| joins(cell)) { Access::Wimax } else { Access::Ethernet }
 }
 
 fn server_name(index: u64, realm: &str) -> String {

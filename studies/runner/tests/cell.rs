@@ -1,0 +1,145 @@
+//! Stations that authenticate over an 802.16 cell, from TOML to metrics.
+
+use std::collections::BTreeMap;
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides, Study};
+
+/// Runs the one point of a study; its metrics by name.
+fn run(text: &str) -> BTreeMap<String, f64> {
+    let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
+    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+    let point = &plan.points[0];
+    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+    world.run().metrics.into_iter().collect()
+}
+
+/// Stations, base stations and a server 10 ms from each; EAP-MD5 over RADIUS.
+fn study(stations: u32, nas: u32, cell: &str, arrivals: &str) -> String {
+    format!(
+        r#"
+title = "t"
+question = "q"
+[run]
+duration = "100 s"
+[hosts.station]
+count = {stations}
+[hosts.nas]
+count = {nas}
+[hosts.server]
+[cells.air]
+base_station = "nas"
+stations = "station"
+{cell}
+[links.core]
+between = ["nas", "server"]
+delay = "10 ms"
+[workload]
+kind = "eap"
+stations = "station"
+nas = "nas"
+server = "server"
+method = "eap-md5"
+aaa = "radius"
+arrivals = {arrivals}
+"#
+    )
+}
+
+const ALL_AT_ONCE: &str = r#"{ kind = "constant", interval = "200 s", start = "1 s", count = 1 }"#;
+
+#[test]
+fn the_delay_of_a_lone_station_is_that_of_hand_arithmetic() {
+    let calm = "entry = { done = true }\nrequests = { backoff_start = 0 }";
+    let arrivals = r#"{ kind = "constant", interval = "200 s", start = "1.001 s", count = 1 }"#;
+    let m = run(&study(1, 1, calm, arrivals));
+    // Nanoseconds from a frame's beginning: an uplink ends after 47 symbols and the gap, and the downlink's first slots,
+    // maps among them, after the preamble and two pairs of symbols.
+    let (frame, symbol) = (5_000_000, 102_857);
+    let (up, down) = (47 * symbol + 105_714, 5 * symbol);
+    // A station asks in the frame in which it has something to say, is granted in the next, and speaks in the one after.
+    // EAP-Start falls due in frame 200 and is heard in 202; the Identity request goes down in 203, the response up in
+    // 205. The server's answer is 20 ms on the way: to frame 210. The response to its challenge goes up in 212, and the
+    // verdict is there for frame 217.
+    let heard = |n: u64| n * frame + up;
+    assert!(heard(202) <= 203 * frame && heard(205) + 20_000_000 <= 210 * frame);
+    assert!(heard(205) + 20_000_000 > 209 * frame && heard(212) + 20_000_000 > 216 * frame);
+    let success = 217 * frame + down;
+    let delay = (success - 1_001_000_000) as f64 / 1e9;
+    assert!((m["delay.mean"] - delay).abs() < 1e-9, "{} for {delay}", m["delay.mean"]);
+    assert_eq!((m["completed"], m["requests.air"], m["collisions.air"]), (1.0, 3.0, 0.0));
+    // EAP-Start, two requests, two responses, Success; each with three octets of PKM, two around an EAP packet, and ten of
+    // PDU. The identity is `station-00000@example.org`.
+    assert_eq!(m["packets.air"], 6.0);
+    let eap = [0, 5, 5 + 25, 22, 22, 4];
+    let octets: u32 = eap.iter().map(|e| e + 13 + if *e > 0 { 2 } else { 0 }).sum();
+    assert_eq!(m["bytes.air"], f64::from(octets));
+    assert!(!m.contains_key("load.air"));
+}
+
+#[test]
+fn a_hundred_stations_that_start_at_once_all_get_in() {
+    let m = run(&study(100, 1, "", ALL_AT_ONCE));
+    assert_eq!((m["started"], m["completed"], m["failures"]), (100.0, 100.0, 0.0));
+    assert!(m["collisions.air"] > 0.1, "{m:?}");
+    assert!(m["requests.air"] >= 3.0, "{m:?}");
+    // Ranging and requests made up for collisions within seconds.
+    assert!(m["delay.max"] > 0.3 && m["delay.max"] < 30.0, "{m:?}");
+    assert_eq!(m, run(&study(100, 1, "", ALL_AT_ONCE)), "the same seed gives the same run");
+    // Wider windows, fewer collisions.
+    let wide = "entry = { backoff_start = 8 }\nrequests = { backoff_start = 6 }";
+    let wide = run(&study(100, 1, wide, ALL_AT_ONCE));
+    assert_eq!(wide["completed"], 100.0);
+    assert!(wide["collisions.air"] < m["collisions.air"], "{wide:?}");
+}
+
+#[test]
+fn each_base_station_of_a_group_has_its_own_cell() {
+    let one = run(&study(100, 1, "", ALL_AT_ONCE));
+    let four = run(&study(100, 4, "", ALL_AT_ONCE));
+    assert_eq!((four["completed"], four["failures"]), (100.0, 0.0));
+    assert!(four["collisions.air"] < one["collisions.air"]);
+}
+
+#[test]
+fn a_better_modulation_and_losses_show() {
+    let poisson = r#"{ kind = "poisson", rate = "5 /s" }"#;
+    let lossy = run(&study(50, 1, "loss = \"5 %\"\nmodulation = \"64qam-3/4\"", poisson));
+    assert!(lossy["drops.air"] > 0.03 && lossy["drops.air"] < 0.07, "{lossy:?}");
+    let clean = run(&study(50, 1, "modulation = \"64qam-3/4\"", poisson));
+    assert_eq!((clean["drops.air"], clean["failures"]), (0.0, 0.0));
+    assert!(lossy["delay.mean"] > clean["delay.mean"]);
+}
+
+#[test]
+fn a_dialogue_and_background_traffic_cross_a_cell() {
+    let m = run(r#"
+title = "t"
+question = "q"
+[run]
+duration = "20 s"
+[hosts.client]
+count = 5
+[hosts.base]
+[hosts.server]
+[cells.air]
+base_station = "base"
+stations = "client"
+entry = { done = true }
+[links.core]
+between = ["base", "server"]
+rate = "10 Mb/s"
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+transport = "tcp"
+rounds = [{ request = "2000 B", answer = "4000 B" }]
+arrivals = { kind = "poisson", rate = "2 /s" }
+[[background]]
+from = "server"
+to = "client"
+rate = "200 kb/s"
+"#);
+    assert!(m["completed"] > 20.0 && m["failures"] == 0.0, "{m:?}");
+    assert!(m["delay.mean"] > 0.03 && m["delay.mean"] < 0.3, "{m:?}");
+}

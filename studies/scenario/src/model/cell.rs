@@ -1,0 +1,258 @@
+//! 802.16 cells: `[cells.NAME]`.
+
+use crate::units::{Count, Queue, Share, Size, Time};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use usher_core::Duration;
+use usher_sim::radio::wimax::{self, WimaxConfig};
+
+/// An 802.16 cell (Mobile WiMAX, OFDMA, TDD): stations that share the medium to their base station. What is not given
+/// is a channel of 10 MHz as public descriptions have it; what they leave open is an assumption of this program's.
+/// With a group of base stations there is one cell for each, and member i of the stations is in cell i modulo m, of m.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// The host, or group, that is the base station.
+    pub base_station: String,
+    /// The host, or group, that are its stations.
+    pub stations: String,
+    /// Modulation and code rate, both ways.
+    #[serde(default)]
+    pub modulation: Modulation,
+    /// Modulation and code rate from the stations to the base station, where it differs.
+    pub uplink_modulation: Option<Modulation>,
+    /// Modulation and code rate from the base station to the stations, where it differs.
+    pub downlink_modulation: Option<Modulation>,
+    /// How many packets may wait, for each station and direction.
+    #[serde(default = "queue")]
+    pub queue: Queue,
+    /// Share of packets that are lost, after they have taken their time; ranging and requests are lost by collision only.
+    #[serde(default)]
+    pub loss: Share,
+    /// The largest IP packet.
+    #[serde(default = "mtu")]
+    pub mtu: Size,
+    /// The frame: its times, its size and what the maps take of it.
+    #[serde(default)]
+    pub frame: Frame,
+    /// How a station comes in.
+    #[serde(default)]
+    pub entry: Entry,
+    /// How a station asks for bandwidth.
+    #[serde(default)]
+    pub requests: Requests,
+}
+
+const fn queue() -> Queue {
+    Queue::Packets(100)
+}
+const fn mtu() -> Size {
+    Size::of(1500)
+}
+
+/// Modulation and code rate: how much a slot of 48 data carriers holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+pub enum Modulation {
+    /// QPSK, 1/2: 6 B.
+    #[default]
+    #[serde(rename = "qpsk-1/2")]
+    Qpsk12,
+    /// QPSK, 3/4: 9 B.
+    #[serde(rename = "qpsk-3/4")]
+    Qpsk34,
+    /// 16-QAM, 1/2: 12 B.
+    #[serde(rename = "16qam-1/2")]
+    Qam16R12,
+    /// 16-QAM, 3/4: 18 B.
+    #[serde(rename = "16qam-3/4")]
+    Qam16R34,
+    /// 64-QAM, 1/2: 18 B.
+    #[serde(rename = "64qam-1/2")]
+    Qam64R12,
+    /// 64-QAM, 2/3: 24 B.
+    #[serde(rename = "64qam-2/3")]
+    Qam64R23,
+    /// 64-QAM, 3/4: 27 B.
+    #[serde(rename = "64qam-3/4")]
+    Qam64R34,
+}
+
+impl From<Modulation> for wimax::Modulation {
+    fn from(modulation: Modulation) -> Self {
+        match modulation {
+            Modulation::Qpsk12 => Self::Qpsk12,
+            Modulation::Qpsk34 => Self::Qpsk34,
+            Modulation::Qam16R12 => Self::Qam16R12,
+            Modulation::Qam16R34 => Self::Qam16R34,
+            Modulation::Qam64R12 => Self::Qam64R12,
+            Modulation::Qam64R23 => Self::Qam64R23,
+            Modulation::Qam64R34 => Self::Qam64R34,
+        }
+    }
+}
+
+/// A cell's frame. A slot is two symbols on one subchannel down, three up.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Frame {
+    /// From one frame's beginning to the next.
+    pub duration: Time,
+    /// An OFDMA symbol with its cyclic prefix.
+    pub symbol: Time,
+    /// Symbols of the downlink, the preamble's included.
+    pub downlink_symbols: Count,
+    /// Subchannels of the downlink.
+    pub downlink_subchannels: Count,
+    /// Between downlink and uplink.
+    pub transmit_gap: Time,
+    /// Symbols of the uplink.
+    pub uplink_symbols: Count,
+    /// Subchannels of the uplink.
+    pub uplink_subchannels: Count,
+    /// Between uplink and downlink, at least.
+    pub receive_gap: Time,
+    /// Symbols at the uplink's beginning for ranging and requests.
+    pub contention_symbols: u32,
+    /// Slots of the frame control header.
+    pub fch_slots: u32,
+    /// How often the slots of the maps are repeated.
+    pub map_repetition: Count,
+    /// The map of frame n grants bursts in the uplink of frame n + this.
+    pub uplink_lead: u32,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self {
+            duration: Time::millis(5),
+            symbol: Time(Duration::from_nanos(102_857)),
+            downlink_symbols: Count::of(29),
+            downlink_subchannels: Count::of(30),
+            transmit_gap: Time(Duration::from_nanos(105_714)),
+            uplink_symbols: Count::of(18),
+            uplink_subchannels: Count::of(35),
+            receive_gap: Time(Duration::from_micros(60)),
+            contention_symbols: 3,
+            fch_slots: 4,
+            map_repetition: Count::of(4),
+            uplink_lead: 1,
+        }
+    }
+}
+
+/// How a station comes into a cell, before its first packet in either direction: contended ranging, then the exchange of
+/// capabilities.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Entry {
+    /// Stations are in from the start.
+    pub done: bool,
+    /// Ranging opportunities in a frame.
+    pub opportunities: Count,
+    /// The first back-off window is 2 to this many opportunities.
+    pub backoff_start: u32,
+    /// The last back-off window is 2 to this; at most 15.
+    pub backoff_end: u32,
+    /// How often a station ranges before it gives up, and drops what waits.
+    pub tries: Count,
+    /// How long a station waits for an answer to its ranging (T3).
+    pub timeout: Time,
+    /// Frames from a heard ranging until packets go: its answer, and the capabilities' request and answer.
+    pub frames: u32,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self {
+            done: false,
+            opportunities: Count::of(8),
+            backoff_start: 3,
+            backoff_end: 10,
+            tries: Count::of(16),
+            timeout: Time::millis(200),
+            frames: 3,
+        }
+    }
+}
+
+/// How a station without a grant asks for bandwidth: in a contended opportunity of the uplink. With a grant, it asks for
+/// more on the granted burst.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Requests {
+    /// Opportunities in a frame.
+    pub opportunities: Count,
+    /// The first back-off window is 2 to this many opportunities.
+    pub backoff_start: u32,
+    /// The last back-off window is 2 to this; at most 15.
+    pub backoff_end: u32,
+    /// How often a station asks before it gives up, and drops what waits.
+    pub tries: Count,
+    /// How long a station waits for a grant (T16).
+    pub timeout: Time,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self {
+            opportunities: Count::of(8),
+            backoff_start: 3,
+            backoff_end: 10,
+            tries: Count::of(16),
+            timeout: Time::millis(50),
+        }
+    }
+}
+
+impl Cell {
+    /// As the simulator takes it.
+    pub fn config(&self) -> WimaxConfig {
+        let Self { frame, entry, requests, .. } = self;
+        let small = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
+        let tries = |n: Count| u16::try_from(n.get()).unwrap_or(u16::MAX);
+        let backoff =
+            |start, end, count| wimax::Backoff { start: small(start), end: small(end), tries: tries(count) };
+        WimaxConfig {
+            frame: frame.duration.get(),
+            symbol: frame.symbol.get(),
+            downlink_symbols: frame.downlink_symbols.get(),
+            downlink_subchannels: frame.downlink_subchannels.get(),
+            transmit_gap: frame.transmit_gap.get(),
+            uplink_symbols: frame.uplink_symbols.get(),
+            uplink_subchannels: frame.uplink_subchannels.get(),
+            receive_gap: frame.receive_gap.get(),
+            contention_symbols: frame.contention_symbols,
+            ranging_opportunities: entry.opportunities.get(),
+            request_opportunities: requests.opportunities.get(),
+            fch_slots: frame.fch_slots,
+            map_repetition: frame.map_repetition.get(),
+            uplink_lead: frame.uplink_lead,
+            network_entry: !entry.done,
+            entry_frames: entry.frames,
+            ranging: backoff(entry.backoff_start, entry.backoff_end, entry.tries),
+            ranging_timeout: entry.timeout.get(),
+            request: backoff(requests.backoff_start, requests.backoff_end, requests.tries),
+            request_timeout: requests.timeout.get(),
+            queue: match self.queue {
+                Queue::Packets(n) => usize::try_from(n).unwrap_or(usize::MAX),
+                Queue::Unlimited | Queue::Bytes(_) => usize::MAX,
+            },
+            loss: self.loss.get(),
+            modulation: (
+                self.downlink_modulation.unwrap_or(self.modulation).into(),
+                self.uplink_modulation.unwrap_or(self.modulation).into(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_simulators() {
+        let cell: Cell = toml::from_str("base_station = \"b\"\nstations = \"s\"").unwrap();
+        assert_eq!(cell.config(), WimaxConfig::default());
+    }
+}
