@@ -411,7 +411,7 @@ impl Study {
         }
         for (i, choice) in self.file.choices.iter().enumerate() {
             for case in choice.cases.names() {
-                let puts = self.entries(&check::keys!["choices", i, "cases", case]);
+                let puts = self.entries(check::keys!["choices", i, "cases", case]);
                 variants.push(Choice { setting: setting(format!("{}: {case}", choice.name)), puts });
             }
         }
@@ -428,12 +428,12 @@ impl Study {
     }
 
     fn case_puts(&self, axis: usize, case: &str) -> Vec<Put> {
-        self.entries(&check::keys!["axes", axis, "cases", case])
+        self.entries(check::keys!["axes", axis, "cases", case])
     }
 
     /// The settings that a table of paths and values gives.
-    fn entries(&self, keys: &[String]) -> Vec<Put> {
-        let node = self.tree.steps(keys).iter().try_fold(&self.tree, |node, step| node.child(step));
+    fn entries(&self, keys: Vec<String>) -> Vec<Put> {
+        let node = self.tree.steps(&keys).iter().try_fold(&self.tree, |node, step| node.child(step));
         let entries = node.map(Node::entries).unwrap_or_default();
         entries.iter().map(|e| put(e.key.clone(), &e.node, Some(&e.key_span))).collect()
     }

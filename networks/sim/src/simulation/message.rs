@@ -55,11 +55,11 @@ impl Associations {
 impl SctpTotals {
     fn add(&mut self, a: &Association) {
         let s = a.stats();
-        self.packets += u64::from(s.packets_sent);
-        self.retransmitted += u64::from(s.retransmitted_chunks);
-        self.timeouts += u64::from(s.timeouts);
-        self.fast_retransmits += u64::from(s.fast_retransmits);
-        self.control += u64::from(s.control_packets);
+        self.packets += s.packets_sent;
+        self.retransmitted += s.retransmitted_chunks;
+        self.timeouts += s.timeouts;
+        self.fast_retransmits += s.fast_retransmits;
+        self.control += s.control_packets;
     }
 }
 
