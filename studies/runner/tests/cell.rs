@@ -101,6 +101,20 @@ fn each_base_station_of_a_group_has_its_own_cell() {
 }
 
 #[test]
+fn a_study_can_choose_between_a_cell_and_a_link() {
+    let arrivals = "{ kind = \"poisson\", rate = \"5 /s\" }";
+    let both = study(10, 1, "used = true", arrivals).replace(
+        "[links.core]",
+        "[links.wire]\nbetween = [\"station\", \"nas\"]\ndelay = \"1 ms\"\n[links.core]",
+    );
+    let cell = run(&both);
+    assert_eq!((cell["packets.air"], cell["packets.wire"]), (6.0, 0.0));
+    let wire = run(&both.replace("used = true", "used = false"));
+    assert_eq!((wire["packets.wire"], wire.get("packets.air")), (6.0, None));
+    assert!(wire["delay.mean"] < cell["delay.mean"]);
+}
+
+#[test]
 fn a_better_modulation_and_losses_show() {
     let poisson = r#"{ kind = "poisson", rate = "5 /s" }"#;
     let lossy = run(&study(50, 1, "loss = \"5 %\"\nmodulation = \"64qam-3/4\"", poisson));

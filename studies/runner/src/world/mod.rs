@@ -166,7 +166,7 @@ impl World {
         let version = topology::ip_version(scenario.run.ip);
         let from = Instant::ZERO + scenario.run.warmup.get();
         let end = from + scenario.run.duration.get();
-        let cells = scenario.cells.iter().map(|(_, c)| c.mtu);
+        let cells = scenario.cells_in_use().map(|(_, c)| c.mtu);
         let mtus = scenario.links.iter().map(|(_, l)| l.mtu).chain(cells);
         let mtu = mtus.map(|mtu| mtu.bytes() as u32).min().unwrap_or(1500);
         let mut builder = Builder::new(version, seed);

@@ -68,7 +68,7 @@ impl Topology {
         builder: &mut Builder<Role>,
     ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
         let mut of_cells = Vec::new();
-        for (name, cell) in scenario.cells.iter() {
+        for (name, cell) in scenario.cells_in_use() {
             let bases = self.group(&cell.base_station)?;
             let stations = self.group(&cell.stations)?;
             let (mut cells, mut links) = (Vec::new(), Vec::new());

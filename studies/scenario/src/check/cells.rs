@@ -27,7 +27,9 @@ impl Check<'_> {
                     keys!["cells", name, "base_station"],
                     format!("{bases} base stations for {members} stations: some would have none"),
                 );
-                self.join(stations, base);
+                if cell.used {
+                    self.join(stations, base);
+                }
             }
             self.cell(name, cell);
         }

@@ -16,6 +16,10 @@ pub struct Cell {
     pub base_station: String,
     /// The host, or group, that are its stations.
     pub stations: String,
+    /// Whether it is there. Stations with a link to their base station as well use that if not, so that a choice or an
+    /// axis can tell the one from the other.
+    #[serde(default = "super::yes")]
+    pub used: bool,
     /// Modulation and code rate, both ways.
     #[serde(default)]
     pub modulation: Modulation,

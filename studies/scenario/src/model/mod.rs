@@ -120,6 +120,10 @@ impl From<StudyFile> for Scenario {
 }
 
 impl Scenario {
+    /// The cells that are there, in the file's order.
+    pub fn cells_in_use(&self) -> impl Iterator<Item = (&str, &Cell)> {
+        self.cells.iter().filter(|(_, cell)| cell.used)
+    }
     /// The names of links and cells, in the file's order.
     pub fn link_names(&self) -> impl Iterator<Item = &str> {
         self.links.names().chain(self.cells.names())

@@ -213,7 +213,7 @@ fn authenticator(
 /// PKMv2 where the stations reach their NAS by a cell, of which it is the base station; EAPOL elsewhere.
 fn access(scenario: &Scenario, eap: &Eap) -> Access {
     let joins = |cell: &model::Cell| cell.base_station == eap.nas && cell.stations == eap.stations;
-    if scenario.cells.iter().any(|(_, cell)| joins(cell)) { Access::Wimax } else { Access::Ethernet }
+    if scenario.cells_in_use().any(|(_, cell)| joins(cell)) { Access::Wimax } else { Access::Ethernet }
 }
 
 fn server_name(index: u64, realm: &str) -> String {
