@@ -2,11 +2,14 @@
 
 use crate::build::{aaa_config, mac, radius_nas, users, world};
 use crate::world::{Who, World};
-use usher_core::{Duration, Input, Instant, Machine, PortId, Seed};
+use proptest::prelude::*;
+use usher_core::{Duration, Input, Instant, Machine, PortId, Seed, Transmit};
 use usher_nas::authenticator::{self, Retransmission};
 use usher_nas::station::{self, Credentials};
-use usher_nas::{Access, ETHERTYPE_PKM, NasIdentity, Station};
+use usher_nas::{Access, Authenticator, ETHERTYPE_PKM, NasIdentity, PORT_TYPE_WIRELESS_80216, Station};
 use usher_pkm::{AttributeType, Code, Direction, Message, Owned};
+use usher_radius::Packet;
+use usher_radius::attribute::kind;
 
 const IN: station::Event = station::Event::Success { msk: None };
 
@@ -48,6 +51,52 @@ fn a_station_says_start_again_with_the_same_identifier() {
     assert_eq!(said, vec![Owned::new(Direction::Request, Code::EapStart, 1); 3]);
     station.command(Instant::ZERO, station::Command::LogOff).unwrap();
     assert_eq!(station.poll_transmit(Instant::ZERO, &mut Vec::new()), None, "PKM has no word for it");
+}
+
+#[test]
+fn the_server_is_told_that_the_port_is_802_16() {
+    let now = Instant::ZERO;
+    let config = station::Config { access: Access::Wimax, ..station::Config::new(mac(3)) };
+    let mut station = Station::new(config, Seed::new(1).secure("station", 0));
+    let mut nas = Authenticator::new(base_station(), Seed::new(1).secure("nas", 0)).unwrap();
+    let credentials = Credentials::password(b"x");
+    let authenticate = station::Command::Authenticate { identity: b"me".to_vec(), credentials };
+    station.command(now, authenticate).unwrap();
+    let mut buf = Vec::new();
+    // EAP-Start, the request for the identity, the identity.
+    for _ in 0..2 {
+        assert!(station.poll_transmit(now, &mut buf).is_some());
+        nas.handle(now, Input::Frame { port: PortId(5), data: &buf });
+        if let Some(Transmit::Frame { port: PortId(5) }) = nas.poll_transmit(now, &mut buf) {
+            station.handle(now, Input::Frame { port: PortId(0), data: &buf });
+        }
+    }
+    let packet = Packet::parse(&buf).unwrap();
+    assert_eq!(packet.get(kind::NAS_PORT_TYPE), Some(&PORT_TYPE_WIRELESS_80216.to_be_bytes()[..]));
+    assert_eq!(packet.get(kind::CALLING_STATION_ID), Some(&mac(3).dashed()[..]));
+    assert_eq!(packet.get(kind::NAS_PORT), Some(&[0, 0, 0, 5][..]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn messages_of_any_kind_harm_nobody(
+        messages in prop::collection::vec((9u8..11, 15u8..24, any::<u8>(), prop::collection::vec(0u8..32, 0..12)), 1..40),
+    ) {
+        let mut w = usual(2, base_station());
+        w.ask_in_by_password(1);
+        for (direction, code, identifier, rest) in &messages {
+            let to = if *direction == 9 { [0x01, 0x80, 0xc2, 0, 0, 3] } else { mac(0).0 };
+            let message = [&[*direction, *code, *identifier][..], rest].concat();
+            let data = [&to[..], &mac(0).0, &ETHERTYPE_PKM.to_be_bytes(), &message].concat();
+            w.inject(Who::Nas(0), Input::Frame { port: PortId(0), data: &data });
+            w.inject(Who::Station(0), Input::Frame { port: PortId(0), data: &data });
+        }
+        w.run_until(5);
+        let outcome = w.station_events.iter().find(|(i, ..)| *i == 1).map(|(_, _, e)| e.clone());
+        prop_assert_eq!(outcome, Some(IN));
+    }
 }
 
 #[test]
