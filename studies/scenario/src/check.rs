@@ -410,7 +410,15 @@ impl Check<'_> {
         let largest = match dialogue.transport {
             DialogueTransport::Udp => 65_507,
             DialogueTransport::Tcp => 1 << 30,
+            // A message must fit into the receiver's buffer.
+            DialogueTransport::Sctp => self.scenario.transport.sctp.receive_buffer.bytes().min(1 << 30),
         };
+        let streams = dialogue.streams.get();
+        self.require(
+            streams <= 65_535,
+            at("streams"),
+            format!("{streams} streams, and an SCTP association has at most 65535"),
+        );
         for (i, round) in dialogue.rounds.iter().enumerate() {
             for (key, size) in [("request", round.request), ("answer", round.answer)] {
                 self.require(

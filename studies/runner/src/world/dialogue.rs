@@ -1,4 +1,4 @@
-//! The plain dialogue: rounds of a request and an answer of given sizes, over TCP or UDP.
+//! The plain dialogue: rounds of a request and an answer of given sizes, over TCP, SCTP or UDP.
 //!
 //! Messages over TCP are lengths without bytes. Requests of one connection are answered in their order, so
 //! both sides know what comes next by counting; where the rounds of several dialogues with different sizes
@@ -12,13 +12,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use usher_core::timer::TimerQueue;
-use usher_core::{ConnId, Duration, Instant, Rng, Work};
+use usher_core::{AssocId, ConnId, Duration, Instant, Rng, Work};
 use usher_scenario::model::{self, Connection, DialogueTransport, Repeats, TimeLaw};
-use usher_sim::{Context, Delivery, HostId, Payload, StreamDelivery};
+use usher_sim::sctp::Message;
+use usher_sim::{Context, Delivery, HostId, MessageDelivery, Payload, StreamDelivery};
 
 /// The port that dialogue servers listen on.
 pub(super) const PORT: u16 = 7;
-/// In a UDP message: the dialogue and the round it belongs to.
+/// In a UDP or SCTP message: the dialogue and the round it belongs to.
 const HEADER: usize = 12;
 
 /// Which rounds follow on each client's persistent connection, where that is not always the same one.
@@ -38,6 +39,8 @@ pub(super) struct Rules {
     give_up: Option<Duration>,
     repeats: Option<(Duration, u32)>,
     reconnect: Duration,
+    /// Streams of an association.
+    streams: u16,
     script: Script,
 }
 
@@ -59,6 +62,7 @@ impl Rules {
                 Repeats::Fixed { interval, count } => Some((interval.get(), count.get())),
             },
             reconnect,
+            streams: d.streams.get().min(u32::from(u16::MAX)) as u16,
             script: Script::default(),
         })
     }
@@ -152,7 +156,9 @@ impl Client {
 
     pub(super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
         match delivery {
-            Delivery::Start if self.persistent() => self.open(ctx),
+            Delivery::Start if self.persistent() || self.rules.transport == DialogueTransport::Sctp => {
+                self.open(ctx);
+            }
             Delivery::Timer => self.timer(ctx),
             Delivery::Stream { conn, event } => self.stream(ctx, conn, event),
             Delivery::Datagram { payload, .. } => {
@@ -162,7 +168,8 @@ impl Client {
                     self.answered(ctx, id);
                 }
             }
-            Delivery::Start | Delivery::Frame { .. } | Delivery::Message { .. } => {}
+            Delivery::Message { event, .. } => self.message(ctx, event),
+            Delivery::Start | Delivery::Frame { .. } => {}
         }
         ctx.set_timer(self.next_timer());
     }
@@ -204,6 +211,11 @@ impl Client {
 
     fn open(&mut self, ctx: &mut Context<'_, Report>) {
         self.reconnect_at = None;
+        if self.rules.transport == DialogueTransport::Sctp {
+            // What its streams are is known when it is up.
+            ctx.associate(AssocId::outgoing(self.connections), self.server, PORT, self.rules.streams);
+            return;
+        }
         self.connected = true;
         self.expected.clear();
         self.received = 0;
@@ -211,6 +223,11 @@ impl Client {
             self.rules.script.borrow_mut().insert(self.host, VecDeque::new());
         }
         ctx.connect(ConnId::outgoing(self.connections), self.server, PORT);
+        self.send_waiting(ctx);
+    }
+
+    /// Sends what had to wait for a connection.
+    fn send_waiting(&mut self, ctx: &mut Context<'_, Report>) {
         let unsent = |d: &Dialogue| d.sent == 0 && d.due.is_none();
         let waiting: Vec<u64> = (self.first..)
             .zip(self.dialogues.iter())
@@ -245,6 +262,16 @@ impl Client {
                     self.due.insert(at, id);
                 }
                 ctx.send_datagram(0, self.server, PORT, header(id, round, bytes));
+            }
+            DialogueTransport::Sctp => {
+                if !self.connected {
+                    return;
+                }
+                d.sent = 1;
+                let stream = (id % u64::from(rules.streams.max(1))) as u16;
+                let payload = header(id, round, bytes);
+                let message = Message { stream, ppid: 0, unordered: false, payload };
+                ctx.send_message(AssocId::outgoing(self.connections), message);
             }
             DialogueTransport::Tcp if rules.persistent => {
                 // Without a connection it waits for the next one.
@@ -325,6 +352,35 @@ impl Client {
         }
     }
 
+    fn message(&mut self, ctx: &mut Context<'_, Report>, event: MessageDelivery) {
+        match event {
+            MessageDelivery::Up { .. } => {
+                self.connected = true;
+                self.send_waiting(ctx);
+            }
+            MessageDelivery::Data { payload, .. } => {
+                if let Some((id, round)) = parse_header(&payload)
+                    && self.get(id).is_some_and(|d| d.round == round)
+                {
+                    self.answered(ctx, id);
+                }
+            }
+            MessageDelivery::Down(_) => {
+                self.connected = false;
+                self.connections += 1;
+                self.reconnect_at = Some(ctx.now() + self.rules.reconnect);
+                let sent = |d: &Option<Dialogue>| d.as_ref().is_some_and(|d| d.sent > 0);
+                let lost: Vec<u64> = (self.first..)
+                    .zip(self.dialogues.iter())
+                    .filter_map(|(id, d)| sent(d).then_some(id))
+                    .collect();
+                for id in lost {
+                    self.end(ctx, id, false);
+                }
+            }
+        }
+    }
+
     /// The present round of a dialogue has its answer.
     fn answered(&mut self, ctx: &mut Context<'_, Report>, id: u64) {
         let now = ctx.now();
@@ -385,6 +441,7 @@ struct Served {
 enum Answer {
     Stream { conn: ConnId, bytes: u32 },
     Datagram { to: HostId, port: u16, payload: Payload },
+    Message { assoc: AssocId, message: Message },
 }
 
 /// One server.
@@ -420,6 +477,14 @@ impl Server {
                 ctx.work(Work { label: "dialogue.answer", units: 1 });
                 let payload = header(id, round, bytes);
                 self.answer(ctx, Answer::Datagram { to: from, port: from_port, payload });
+            }
+            Delivery::Message { assoc, event: MessageDelivery::Data { stream, payload, .. } } => {
+                let Some((id, round)) = parse_header(&payload) else { return };
+                let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
+                ctx.work(Work { label: "dialogue.answer", units: 1 });
+                let payload = header(id, round, bytes);
+                let message = Message { stream, ppid: 0, unordered: false, payload };
+                self.answer(ctx, Answer::Message { assoc, message });
             }
             Delivery::Start | Delivery::Frame { .. } | Delivery::Message { .. } => {}
         }
@@ -487,6 +552,7 @@ impl Server {
 fn send(ctx: &mut Context<'_, Report>, answer: Answer) {
     match answer {
         Answer::Stream { conn, bytes } => ctx.write(conn, Payload::counted(bytes)),
+        Answer::Message { assoc, message } => ctx.send_message(assoc, message),
         Answer::Datagram { to, port, payload } => ctx.send_datagram(0, to, port, payload),
     }
 }

@@ -383,7 +383,12 @@ fn dialogues(
 ) -> Result<(), WorldError> {
     use arrivals::{ArrivalProcess, budget};
     use usher_scenario::model::DialogueTransport;
-    let rules = dialogue::Rules::new(d, plan.scenario.transport.tcp.reconnect.get());
+    let transport = &plan.scenario.transport;
+    let reconnect = match d.transport {
+        DialogueTransport::Sctp => transport.sctp.reconnect,
+        DialogueTransport::Tcp | DialogueTransport::Udp => transport.tcp.reconnect,
+    };
+    let rules = dialogue::Rules::new(d, reconnect.get());
     let servers = topology.group(&d.server)?;
     for (i, &host) in servers.iter().enumerate() {
         let rng = plan.seed.stream("dialogue.server", i as u64);
@@ -391,6 +396,7 @@ fn dialogues(
         let app = plan.role(host, role);
         match d.transport {
             DialogueTransport::Tcp => plan.builder.listen(app, dialogue::PORT)?,
+            DialogueTransport::Sctp => plan.builder.listen_sctp(app, dialogue::PORT)?,
             DialogueTransport::Udp => plan.builder.bind_udp(app, 0, dialogue::PORT)?,
         }
     }

@@ -328,6 +328,9 @@ pub struct Dialogue {
     /// With TCP, which connection a dialogue uses.
     #[serde(default)]
     pub connection: Connection,
+    /// With SCTP, how many streams there are; dialogue n takes stream n modulo their number.
+    #[serde(default = "once")]
+    pub streams: Count,
     /// With UDP, when a client sends an unanswered request again.
     #[serde(default)]
     pub retransmission: Repeats,
@@ -348,6 +351,8 @@ pub enum DialogueTransport {
     Tcp,
     /// UDP, one datagram per request and per answer.
     Udp,
+    /// SCTP, one message per request and per answer, over one association opened before the first dialogue.
+    Sctp,
 }
 
 /// A request and its answer.
