@@ -5,19 +5,22 @@ use std::process::Command;
 
 /// Frames that are damaged: broken checksums and authenticators.
 pub const DAMAGE: &str = "ip.checksum.status == \"Bad\" || udp.checksum.status == \"Bad\" \
-    || tcp.checksum.status == \"Bad\" || radius.authenticator.invalid == 1";
+    || tcp.checksum.status == \"Bad\" || sctp.checksum.status == \"Bad\" \
+    || radius.authenticator.invalid == 1";
 
 /// Frames with anything wrong in them: damaged ones, those that a dissector gives up, and those that one
 /// calls erroneous.
 pub const FLAWS: &str = "ip.checksum.status == \"Bad\" || udp.checksum.status == \"Bad\" \
-    || tcp.checksum.status == \"Bad\" || radius.authenticator.invalid == 1 \
+    || tcp.checksum.status == \"Bad\" || sctp.checksum.status == \"Bad\" \
+    || radius.authenticator.invalid == 1 \
     || _ws.malformed || _ws.expert.severity == \"Error\"";
 
 /// Everything that tshark can check is checked. The secret is the one that captures name.
-const PREFERENCES: [&str; 6] = [
+const PREFERENCES: [&str; 7] = [
     "ip.check_checksum:TRUE",
     "udp.check_checksum:TRUE",
     "tcp.check_checksum:TRUE",
+    "sctp.checksum:CRC 32c",
     "radius.shared_secret:usher-simulation",
     "radius.validate_authenticator:TRUE",
     // Ports that clients draw may be those of other protocols.

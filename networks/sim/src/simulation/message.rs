@@ -4,7 +4,7 @@ use super::{ASSOC, Assoc, Event, FourTuple, SctpTotals, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, MessageDelivery, Observer};
 use crate::packet::{Body, Packet};
-use crate::sctp::{self, Answer, Association, Initial, Message};
+use crate::sctp::{self, Answer, Association, Chunk, Initial, Message};
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::{AssocId, Instant, Rng, Seed};
@@ -158,6 +158,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             return;
         }
         let listener = self.sctp.listeners.get(&(key.local, key.local_port)).copied();
+        let echo = matches!(packet.chunks.first(), Some(Chunk::CookieEcho(..)));
         let answer = match listener {
             Some(app) => {
                 let config = self.apps[app as usize].transports.sctp.clone();
@@ -178,8 +179,10 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             }
             Answer::Reply(packet) => {
                 self.stats.sctp_no_association += u64::from(listener.is_none());
+                self.stats.sctp_stale_cookie += u64::from(echo && listener.is_some());
                 self.send_packet(key, path, packet);
             }
+            Answer::Discard if echo && listener.is_some() => self.stats.sctp_bad_cookie += 1,
             Answer::Discard => self.stats.sctp_no_association += 1,
         }
     }

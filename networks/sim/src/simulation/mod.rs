@@ -214,6 +214,10 @@ usher_core::counters! {
         tcp_no_connection,
         /// SCTP packets for no association (answered with an ABORT where RFC 9260 §8.4 says so).
         sctp_no_association,
+        /// COOKIE ECHOs whose cookie this host never gave (dropped).
+        sctp_bad_cookie,
+        /// COOKIE ECHOs that came after the cookie's life (answered with an ERROR).
+        sctp_stale_cookie,
         /// Packets that came to a host that was out of order.
         host_down,
         /// Packets without a route.

@@ -1,0 +1,242 @@
+//! SCTP as tshark sees it, and held against hand arithmetic, counting and TCP.
+
+use usher_wire_tests::Run;
+
+/// Stations at one NAS, which keeps one connection or association to the server.
+fn study(ip: &str, core: &str, settings: &str, arrivals: &str) -> String {
+    format!(
+        r#"
+[run]
+duration = "40 s"
+drain = "120 s"
+ip = "{ip}"
+[run.replications]
+min = 1
+max = 1
+[hosts.station]
+count = 4
+[hosts.nas]
+[hosts.server]
+[links.access]
+between = ["station", "nas"]
+rate = "10 Mb/s"
+[links.core]
+between = ["nas", "server"]
+rate = "1.5 Mb/s"
+delay = "10 ms"
+{core}
+{settings}
+[workload]
+kind = "eap"
+stations = "station"
+nas = "nas"
+server = "server"
+method = "eap-md5"
+aaa = "diameter"
+{arrivals}
+[capture]
+links = ["core"]
+"#
+    )
+}
+
+const CLOSED: &str = "arrivals = { kind = \"closed\", start = \"1 s\", \
+                      pause = { kind = \"exponential\", mean = \"2 s\" }, limit = 24 }";
+
+fn over(policy: &str) -> String {
+    format!(
+        "[workload.diameter]\ntransport = \"sctp\"\nstreams = 8\nstream_policy = \"{policy}\"\nwatchdog = \"6 s\"\n"
+    )
+}
+
+fn diameter(ip: &str, core: &str, policy: &str) -> Run {
+    let text = study(ip, core, "", CLOSED).replace("[capture]", &format!("{}[capture]", over(policy)));
+    Run::new(&text)
+}
+
+/// The streams and U bits of the DATA chunks that carry Diameter-EAP requests.
+fn streams(run: &Run) -> Vec<(String, String)> {
+    let fields = ["sctp.data_sid", "sctp.data_u_bit"];
+    let rows = run.fields("diameter.cmd.code == 268 && diameter.flags.request == 1", &fields);
+    let first = |text: &str| text.split(',').next().unwrap_or_default().to_owned();
+    rows.iter().map(|r| (first(&r[0]), first(&r[1]))).collect()
+}
+
+#[test]
+fn tshark_reads_diameter_over_sctp_by_every_policy() {
+    for (ip, policy) in [("v4", "one"), ("v4", "session"), ("v6", "session"), ("v4", "unordered")] {
+        let run = diameter(ip, "", policy);
+        run.assert_clean();
+        let begun = run.metric("completed") as usize;
+        assert_eq!((begun, run.metric("started") as usize), (24, 24), "{policy}");
+        // Every packet is SCTP with a checksum that tshark finds right; Diameter is known by its payload
+        // protocol identifier.
+        assert_eq!(run.count("sctp"), run.count(""));
+        assert_eq!(run.count("sctp.checksum.status == \"Good\""), run.count("sctp"));
+        assert_eq!(run.count("diameter && sctp.data_payload_proto_id != 46"), 0);
+        // INIT, INIT ACK, COOKIE ECHO, COOKIE ACK.
+        for chunk in [1, 2, 10, 11] {
+            assert_eq!(run.count(&format!("sctp.chunk_type == {chunk}")), 1, "{policy}: chunk type {chunk}");
+        }
+        let unanswered = run.count("diameter.flags.request == 1 && !diameter.answer_in");
+        assert_eq!(unanswered, 0, "{policy}");
+        let used = streams(&run);
+        assert!(used.len() >= 2 * begun - 8, "{policy}: {}", used.len());
+        let distinct: std::collections::BTreeSet<&str> = used.iter().map(|(s, _)| s.as_str()).collect();
+        match policy {
+            "one" => assert!(used.iter().all(|(s, u)| s == "0x0000" && u != "1" && u != "True"), "{used:?}"),
+            "session" => assert!(distinct.len() > 3, "{distinct:?}"),
+            _ => assert!(used.iter().all(|(_, u)| u == "1" || u == "True"), "{used:?}"),
+        }
+    }
+}
+
+#[test]
+fn tshark_finds_nothing_wrong_under_loss_duplication_and_reordering() {
+    let core = "loss = \"10 %\"\nduplicate = \"5 %\"\nreorder = \"10 %\"\nreorder_delay = \"30 ms\"";
+    for policy in ["one", "session", "unordered"] {
+        let run = diameter("v4", core, policy);
+        run.assert_clean();
+        assert!(run.metric("sctp.retransmissions") > 0.0);
+        assert!(run.count("sctp.sack_number_of_gap_blocks > 0") > 0, "{policy}");
+        assert_eq!((run.metric("completed"), run.metric("failures")), (24.0, 0.0), "{policy}");
+    }
+}
+
+#[test]
+fn tshark_flags_damaged_packets() {
+    let run = diameter("v4", "corrupt = \"30 %\"", "session");
+    let damaged = run.count("sctp.checksum.status == \"Bad\"");
+    assert!(damaged > 10, "{damaged}");
+    assert_eq!(run.count("sctp.checksum.status == \"Bad\" && sctp.dstport == 3868"), 0);
+}
+
+/// Rounds of 200 B and 100 B over two hops, ten times a second apart.
+fn dialogue(settings: &str) -> String {
+    format!(
+        r#"
+[run]
+duration = "20 s"
+warmup = "1 s"
+[run.replications]
+min = 1
+max = 1
+[hosts.client]
+[hosts.router]
+[hosts.server]
+[links.access]
+between = ["client", "router"]
+rate = "10 Mb/s"
+delay = "1 ms"
+[links.core]
+between = ["router", "server"]
+rate = "1 Mb/s"
+delay = "10 ms"
+[transport.sctp]
+heartbeat = "off"
+{settings}
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+transport = "sctp"
+rounds = [{{ request = "200 B", answer = "100 B" }}]
+repeat = 2
+arrivals = {{ kind = "constant", interval = "1 s", start = "2 s", count = 10 }}
+[capture]
+links = ["access", "core"]
+"#
+    )
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+#[test]
+fn a_dialogue_over_sctp_takes_what_its_packets_take() {
+    let run = Run::new(&dialogue(""));
+    run.assert_clean();
+    // A request is 20 B of IP, 12 of SCTP, 16 of DATA and 200: 248 B, 198.4 us and 1984 us. Its SACK, 16 B,
+    // rides on the answer: 20 + 12 + 16 + 16 + 100 = 164 B, 1312 us and 131.2 us. With 22 ms on the way
+    // 25.6256 ms. The second request carries the first answer's SACK: 264 B, 211.2 us and 2112 us, and so
+    // 25.7664 ms.
+    assert_eq!((run.metric("completed"), run.metric("failures")), (10.0, 0.0));
+    for metric in ["delay.mean", "delay.p50", "delay.max"] {
+        assert_eq!(nanoseconds(run.metric(metric)), 25_625_600 + 25_766_400, "{metric}");
+    }
+    // The last answer's SACK comes alone, 200 ms later.
+    assert_eq!((run.metric("packets.core"), run.metric("sctp.packets")), (5.0, 5.0));
+    assert_eq!((run.metric("sctp.control"), run.metric("sctp.retransmissions")), (1.0, 0.0));
+}
+
+#[test]
+fn without_delay_each_packet_is_acknowledged_at_once() {
+    let run = Run::new(&dialogue("sack_delay = \"off\""));
+    run.assert_clean();
+    // The SACK, 48 B, leaves before the answer of 148 B, which waits for it on each hop only where it
+    // catches up: on the slow one, 384 us; on the fast one the answer is later by 1184 us than the SACK's
+    // end. Request 2184.4 - 2 = 2182.4 us, SACK and answer 384 + 1184 us and 118.4 us, 22 ms: 25.8688 ms.
+    // The answer's SACK leaves as the second request is written, before it: 38.4 us on the fast hop; on the
+    // slow one the SACK takes 384 us, of which 198.4 us pass until the request is there: 185.6 us to wait.
+    let first = 22_000_000 + 198_400 + 1_984_000 + 384_000 + 1_184_000 + 118_400;
+    let second = first + 38_400 + (384_000 - 198_400);
+    let (got, expected) = (nanoseconds(run.metric("delay.mean")), first + second);
+    assert_eq!(got, expected, "{} ns off", got.abs_diff(expected));
+    assert_eq!((run.metric("sctp.packets"), run.metric("sctp.control")), (8.0, 4.0));
+}
+
+#[test]
+fn an_authentication_without_loss_takes_the_packets_that_counting_gives() {
+    let arrivals = "arrivals = { kind = \"constant\", interval = \"8 s\", stagger = \"2 s\", start = \"2 s\", count = 4 }";
+    let core = "";
+    let quiet = "[workload.diameter]\nwatchdog = \"1000 s\"\n";
+    let packets = |settings: &str, workload: &str| {
+        let text = study("v4", core, settings, arrivals)
+            .replace("duration = \"40 s\"", "duration = \"38 s\"\nwarmup = \"1 s\"");
+        let run = Run::new(&text.replace("[capture]", &format!("{workload}[capture]")));
+        assert_eq!(run.metric("completed"), 16.0);
+        run.metric("packets.core")
+    };
+    // Two requests and two answers. TCP with immediate acknowledgements: each has its own. Delayed, each
+    // rides on what comes next, and only the last answer's comes alone; so it does in SCTP.
+    let at_once = "[transport.tcp]\ndelayed_ack = \"off\"";
+    assert_eq!(packets(at_once, quiet), 8.0);
+    assert_eq!(packets("[transport.tcp]\ndelayed_ack = \"200 ms\"", quiet), 5.0);
+    let sctp = format!("{quiet}transport = \"sctp\"\n");
+    assert_eq!(packets("[transport.sctp]\nheartbeat = \"off\"", &sctp), 5.0);
+    assert_eq!(packets("[transport.sctp]\nheartbeat = \"off\"\nsack_delay = \"off\"", &sctp), 8.0);
+    let radius = study("v4", core, "", arrivals).replace("\"diameter\"", "\"radius\"");
+    assert_eq!(Run::new(&radius).metric("packets.core"), 4.0);
+}
+
+#[test]
+fn one_stream_is_close_to_tcp_under_the_same_bounds() {
+    let settings = "[transport.tcp]\nnagle = false\ncongestion = \"sack\"\nretransmissions = \"unlimited\"\n\
+                    [transport.sctp]\nheartbeat = \"off\"\nretransmissions = \"unlimited\"\npath_retransmissions = 1000\n";
+    let arrivals = "arrivals = { kind = \"poisson\", rate = \"10 /s\", per = \"all\", start = \"1 s\" }";
+    let mean = |transport: &str, loss: &str| {
+        let core = format!("loss = \"{loss}\"");
+        let text = study("v4", &core, settings, arrivals)
+            .replace("count = 4", "count = 50")
+            .replace("duration = \"40 s\"", "duration = \"2000 s\"")
+            .replace("links = [\"core\"]", "")
+            .replace(
+                "[capture]",
+                &format!(
+                    "[workload.diameter]\ntransport = \"{transport}\"\nstream_policy = \"one\"\n[capture]"
+                ),
+            );
+        let plan = usher_wire_tests::plan(&text);
+        let point = &plan.points[0];
+        let world = usher_runner::world::World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+        let metrics = world.run().metrics;
+        metrics.into_iter().find(|(name, _)| name == "delay.mean").unwrap().1
+    };
+    for loss in ["1 %", "5 %"] {
+        let (tcp, sctp) = (mean("tcp", loss), mean("sctp", loss));
+        // What remains: SCTP has 12 B less per packet and no limited transmit, and its window is counted in
+        // bytes of its own.
+        assert!((sctp / tcp - 1.0).abs() < 0.25, "{loss}: TCP {tcp} s, SCTP {sctp} s");
+    }
+}
