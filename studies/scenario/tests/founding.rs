@@ -51,6 +51,7 @@ fn groups_name_their_studies() {
             "aaa-recovery"
         ]
     );
+    assert_eq!(founding::group("aaa-beyond"), ["aaa-beyond", "aaa-advice", "aaa-sctp-delay"]);
     assert_eq!(founding::group("bench"), ["bench-radius-100", "bench-tcp-100"]);
     assert!(founding::group("none").is_empty());
 }

@@ -1,0 +1,207 @@
+//! SCTP between simulated hosts, and hosts that fail and come back.
+
+use std::sync::Arc;
+use usher_core::impair::{ChannelConfig, Loss};
+use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed};
+use usher_sim::sctp::Message;
+use usher_sim::{
+    Application, Builder, Context, Delivery, HostId, IpVersion, LinkConfig, MessageDelivery, Observer,
+    Payload, Simulation, StreamDelivery, Transports, sctp,
+};
+
+/// Test applications; each tells what happened to it.
+#[derive(Debug)]
+enum App {
+    /// Opens an association, and sends a message of its number every 100 ms; opens another when it is lost.
+    Talker { to: HostId, next: u32, opened: u32, up: bool },
+    /// Sends what comes back on the stream that it came on.
+    Echo,
+    /// Writes a byte every 100 ms on a TCP connection.
+    Writer { to: HostId, open: bool },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    Started,
+    Up(u16),
+    Got(u32),
+    Down(CloseReason),
+}
+
+const TICK: Duration = Duration::from_millis(100);
+
+impl Application for App {
+    type Report = Said;
+    fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
+        match (self, delivery) {
+            (Self::Talker { to, .. }, Delivery::Start) => {
+                ctx.associate(AssocId::outgoing(0), *to, 9, 4);
+                ctx.set_timer(Some(ctx.now() + TICK));
+            }
+            (Self::Talker { to, next, opened, up }, Delivery::Timer) => {
+                if *up {
+                    let payload = Payload::copied(&next.to_be_bytes());
+                    let message = Message { stream: (*next % 4) as u16, ppid: 1, unordered: false, payload };
+                    ctx.send_message(AssocId::outgoing(*opened), message);
+                    *next += 1;
+                } else if *opened > 0 {
+                    ctx.associate(AssocId::outgoing(*opened), *to, 9, 4);
+                    *up = true;
+                }
+                ctx.set_timer(Some(ctx.now() + TICK));
+            }
+            (Self::Talker { up, opened, .. }, Delivery::Message { event, .. }) => match event {
+                MessageDelivery::Up { streams, .. } => {
+                    *up = true;
+                    ctx.report(Said::Up(streams));
+                }
+                MessageDelivery::Data { payload, .. } => {
+                    ctx.report(Said::Got(u32::from_be_bytes(payload.as_slice().try_into().unwrap())));
+                }
+                MessageDelivery::Down(reason) => {
+                    *up = false;
+                    *opened += 1;
+                    ctx.report(Said::Down(reason));
+                }
+            },
+            (
+                Self::Echo,
+                Delivery::Message { assoc, event: MessageDelivery::Data { stream, ppid, payload } },
+            ) => {
+                ctx.send_message(assoc, Message { stream, ppid, unordered: false, payload });
+            }
+            (Self::Echo, Delivery::Start) => ctx.report(Said::Started),
+            (Self::Writer { to, .. }, Delivery::Start) => {
+                ctx.connect(ConnId::outgoing(0), *to, 7);
+                ctx.set_timer(Some(ctx.now() + TICK));
+            }
+            (Self::Writer { open, .. }, Delivery::Timer) => {
+                if *open {
+                    ctx.write(ConnId::outgoing(0), Payload::counted(1));
+                    ctx.set_timer(Some(ctx.now() + TICK));
+                }
+            }
+            (Self::Writer { open, .. }, Delivery::Stream { event, .. }) => match event {
+                StreamDelivery::Connected { .. } => *open = true,
+                StreamDelivery::Data(_) => {}
+                StreamDelivery::Closed(reason) => {
+                    *open = false;
+                    ctx.report(Said::Down(reason));
+                }
+            },
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Log(Vec<(Instant, u32, Said)>);
+impl Observer<Said> for Log {
+    fn report(&mut self, now: Instant, app: u32, said: Said) {
+        self.0.push((now, app, said));
+    }
+}
+
+fn secs(n: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(n)
+}
+fn channel(loss: Loss, from: u64) -> ChannelConfig {
+    let delay = Duration::from_millis(10);
+    ChannelConfig { delay, loss, impaired_from: secs(from), ..Default::default() }
+}
+fn link(channel: ChannelConfig) -> LinkConfig {
+    LinkConfig { up: channel.clone(), down: channel, ..Default::default() }
+}
+fn settings(sctp: sctp::Config) -> Option<Arc<Transports>> {
+    Some(Arc::new(Transports { sctp: Arc::new(sctp), ..Transports::default() }))
+}
+fn talker(to: HostId) -> App {
+    App::Talker { to, next: 0, opened: 0, up: false }
+}
+
+/// What an application told, without the times.
+fn said(sim: &Simulation<App, Log>, app: u32) -> Vec<Said> {
+    sim.observer().0.iter().filter(|(_, a, _)| *a == app).map(|(.., s)| *s).collect()
+}
+fn got(said: &[Said]) -> Vec<u32> {
+    said.iter().filter_map(|s| if let Said::Got(n) = s { Some(*n) } else { None }).collect()
+}
+
+#[test]
+fn a_multihomed_association_outlives_its_first_link() {
+    let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
+    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    // The first link loses everything from the fifth second on.
+    let first = b.link(a, s, &link(channel(Loss::Bernoulli(1.0), 5)));
+    let second = b.link(a, s, &link(channel(Loss::None, 0)));
+    b.multihome(a, &[first, second]);
+    b.multihome(s, &[first, second]);
+    let client = b.app(a, talker(s), None);
+    let server = b.app(s, App::Echo, None);
+    b.listen_sctp(server, 9).unwrap();
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(secs(300));
+    let said = said(&sim, client);
+    assert!(!said.iter().any(|s| matches!(s, Said::Down(_))), "the association went down");
+    let got = got(&said);
+    // Everything came back, each stream in its order.
+    for stream in 0..4 {
+        let of: Vec<u32> = got.iter().copied().filter(|n| n % 4 == stream).collect();
+        assert!(of.len() > 700 && of.windows(2).all(|w| w[1] == w[0] + 4), "stream {stream}");
+    }
+    assert_eq!(sim.link_stats(second)[0].lost, 0);
+    assert!(sim.link_stats(second)[0].offered > 2500, "{:?}", sim.link_stats(second));
+}
+
+#[test]
+fn nobody_listening_and_an_old_cookie_are_answered_and_counted() {
+    let run = |listens: bool, sctp: sctp::Config| {
+        let mut b = Builder::<App>::new(IpVersion::V6, Seed::new(3));
+        let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+        b.link(a, s, &link(channel(Loss::None, 0)));
+        let client = b.app(a, talker(s), None);
+        let server = b.app(s, App::Echo, settings(sctp));
+        if listens {
+            b.listen_sctp(server, 9).unwrap();
+        }
+        let mut sim = b.build(Log::default(), None);
+        sim.run_until(secs(3));
+        (said(&sim, client), sim.host_stats())
+    };
+    let (told, stats) = run(false, sctp::Config::default());
+    assert!(matches!(told.first(), Some(Said::Down(_))), "{told:?}");
+    assert!(stats.sctp_no_association > 0);
+    // A cookie that lives less than the round trip of 20 ms.
+    let brief = sctp::Config { cookie_life: Duration::from_millis(1), ..sctp::Config::default() };
+    let (told, stats) = run(true, brief);
+    assert!(!told.iter().any(|s| matches!(s, Said::Up(_))), "{told:?}");
+    assert!(stats.sctp_stale_cookie > 0, "{stats:?}");
+}
+
+#[test]
+fn a_host_that_fails_forgets_and_its_peers_learn_it() {
+    let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
+    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    b.link(a, s, &link(channel(Loss::None, 0)));
+    let client = b.app(a, talker(s), None);
+    let writer = b.app(a, App::Writer { to: s, open: false }, None);
+    let server = b.app(s, App::Echo, None);
+    b.listen_sctp(server, 9).unwrap();
+    b.listen(server, 7).unwrap();
+    b.outage(s, secs(5), secs(8));
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(secs(7));
+    assert!(sim.host_stats().host_down > 0);
+    let before = got(&said(&sim, client)).len();
+    sim.run_until(secs(60));
+    // It starts anew; what it forgot is told to whoever still speaks of it: ABORT and RST.
+    assert_eq!(said(&sim, server), [Said::Started, Said::Started]);
+    let told = said(&sim, client);
+    let downs: Vec<&Said> = told.iter().filter(|s| matches!(s, Said::Down(_))).collect();
+    assert_eq!(downs, [&Said::Down(CloseReason::Reset)]);
+    assert_eq!(told.iter().filter(|s| matches!(s, Said::Up(4))).count(), 2);
+    assert!(got(&told).len() > before + 400);
+    assert_eq!(said(&sim, writer), [Said::Down(CloseReason::Reset)]);
+    let down_at = sim.observer().0.iter().find(|(_, a, s)| *a == client && matches!(s, Said::Down(_)));
+    assert!(down_at.is_some_and(|(at, ..)| *at > secs(8)), "{down_at:?}");
+}
