@@ -50,8 +50,21 @@ values = ["0 %", "10 %"]
     ))
 }
 
-const PROTOCOLS: &str =
-    "[[axes]]\nname = \"aaa\"\nset = \"workload.aaa\"\nvalues = [\"radius\", \"diameter\"]";
+/// Over UDP, TCP and SCTP by wire, and over SCTP from an 802.16 cell beside it.
+const PROTOCOLS: &str = r#"
+[hosts.mobile]
+count = 4
+[cells.air]
+base_station = "nas"
+stations = "mobile"
+[[axes]]
+name = "aaa"
+[axes.cases]
+"radius" = { "workload.aaa" = "radius" }
+"diameter" = { "workload.aaa" = "diameter" }
+"sctp" = { "workload.aaa" = "diameter", "workload.diameter.transport" = "sctp" }
+"wireless" = { "workload.stations" = "mobile", "workload.aaa" = "diameter", "workload.diameter.transport" = "sctp" }
+"#;
 
 /// Runs replications until so many are done, then sets the interrupt.
 struct Until<'a> {
@@ -100,15 +113,15 @@ fn run(plan: &Plan, jobs: usize) -> (String, Vec<u8>) {
 #[test]
 fn one_job_two_jobs_and_a_resumed_sweep_give_the_same_bytes() {
     let plan = study("duration = \"20 s\"", "eap-md5", PROTOCOLS);
-    assert_eq!(plan.points.len(), 4);
+    assert_eq!(plan.points.len(), 8);
     let once = run(&plan, 1);
     assert!(once.0.lines().count() > 100, "{}", once.0);
     assert!(once.0.contains("diameter") && once.0.contains("radius"));
     assert_eq!(run(&plan, 1), once);
-    // Neither protocol stood still.
+    // None stood still.
     let completed =
         |line: &&str| line.contains(",completed,") && !line.ends_with(",0") && !line.ends_with(",0.0");
-    for aaa in ["radius", "diameter"] {
+    for aaa in ["radius", "diameter", "sctp", "wireless"] {
         assert!(once.0.lines().filter(|l| l.contains(aaa)).filter(completed).count() >= 4, "{}", once.0);
     }
     assert_eq!(run(&plan, 2), once);
