@@ -357,7 +357,7 @@ impl Job<'_> {
             let delays = results.rows.iter().filter(|r| &*r.metric == "delay.mean").map(|r| r.value);
             known.push(("mean_delay_s", Fact::from(stats::Moments::of(delays).mean())));
         }
-        let setup = usher_claims::Setup::of(&self.study, &self.plan);
+        let setup = usher_claims::Setup::of(&self.plan);
         let known = known.into_iter().map(|(name, fact)| (name.to_owned(), fact));
         known.chain(setup.iter().flat_map(usher_claims::Setup::facts)).collect()
     }

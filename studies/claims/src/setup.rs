@@ -1,13 +1,9 @@
 //! How a study is set up, as far as claims ask.
 
 use std::collections::{BTreeMap, VecDeque};
-use toml::Value;
 use usher_observe::manifest::Fact;
 use usher_scenario::model::{Scenario, Workload};
-use usher_scenario::{DEFAULT, Plan, Study, VARIANT};
-
-/// The words by which a study file names 802.16.
-const RADIO: [&str; 2] = ["wimax", "802.16"];
+use usher_scenario::{DEFAULT, Plan, VARIANT};
 
 /// What a study configures.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,25 +23,11 @@ pub struct Setup {
 impl Setup {
     /// Reads it from a study and its plan; `None` where the study is not of EAP authentications at a server that
     /// the NAS reaches.
-    pub fn of(study: &Study, plan: &Plan) -> Option<Self> {
-        let table: toml::Table = study.text().parse().ok()?;
-        // What is written of other settings than the default, or for people.
-        let varied = [
-            "axes",
-            "choices",
-            "figures",
-            "title",
-            "question",
-            "description",
-            "quick",
-            "full",
-            "sensitivity",
-        ];
-        let radio = table.iter().any(|(key, value)| !varied.contains(&key.as_str()) && named(key, value));
+    pub fn of(plan: &Plan) -> Option<Self> {
         let default = |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
         let points = plan.points.iter().filter(default);
         points
-            .filter_map(|p| Self::of_scenario(&p.scenario, radio))
+            .filter_map(|p| Self::of_scenario(&p.scenario))
             .reduce(|a, b| Self { stations: a.stations.max(b.stations), ..a })
     }
 
@@ -78,7 +60,7 @@ impl Setup {
         })
     }
 
-    fn of_scenario(scenario: &Scenario, radio: bool) -> Option<Self> {
+    fn of_scenario(scenario: &Scenario) -> Option<Self> {
         let Workload::Eap(eap) = &scenario.workload else { return None };
         let stations = scenario.hosts.get(&eap.stations)?.count.get();
         let path = path(scenario, &eap.nas, &eap.server)?;
@@ -86,7 +68,7 @@ impl Setup {
         let rate = links().filter_map(|l| l.rate.get()).map(|r| r.bits_per_second()).min()?;
         Some(Self {
             stations,
-            radio,
+            radio: scenario.cells.iter().any(|(_, c)| c.stations == eap.stations && c.base_station == eap.nas),
             hops: path.len(),
             rate,
             delay_s: links().map(|l| l.delay.get().as_secs_f64()).sum(),
@@ -116,18 +98,6 @@ impl Setup {
     }
 }
 
-/// True where a key or a text in this value names 802.16.
-fn named(key: &str, value: &Value) -> bool {
-    let names = |text: &str| RADIO.iter().any(|word| text.to_ascii_lowercase().contains(word));
-    names(key)
-        || match value {
-            Value::String(text) => names(text),
-            Value::Array(values) => values.iter().any(|v| named("", v)),
-            Value::Table(table) => table.iter().any(|(k, v)| named(k, v)),
-            _ => false,
-        }
-}
-
 /// The links of the shortest path between two hosts, by name.
 fn path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
     let mut seen = vec![from];
@@ -151,17 +121,17 @@ fn path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_scenario::{Mode, Overrides};
+    use usher_scenario::{Mode, Overrides, Study};
 
     #[test]
     fn the_founding_study_is_read() {
         let of = |name: &str| {
             let study = Study::open(name).unwrap();
-            Setup::of(&study, &study.plan(Mode::Default, &Overrides::default()).unwrap())
+            Setup::of(&study.plan(Mode::Default, &Overrides::default()).unwrap())
         };
         let setup = of("aaa-hol").unwrap();
         assert_eq!(Setup::from_facts(&setup.facts().into()), Some(setup.clone()));
-        assert_eq!((setup.hops, setup.rate), (2, 1_500_000));
+        assert_eq!((setup.hops, setup.rate, setup.radio), (2, 1_500_000, true));
         assert!((setup.delay_s - 0.01).abs() < 1e-9 && setup.stations <= 100);
         assert_eq!(of("dialogue-queue"), None);
         assert_eq!(Setup::from_facts(&BTreeMap::new()), None);
