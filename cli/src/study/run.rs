@@ -75,11 +75,18 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
     let mut faults = Vec::new();
     for name in &run.names {
         let group = founding::group(name);
-        let members = if group.is_empty() { vec![name.as_str()] } else { group };
+        let alone = group.is_empty();
+        let members = if alone { vec![name.as_str()] } else { group };
         for name in members {
             let loaded = Study::open(name).and_then(|study| Ok((study.plan(mode, &overrides)?, study)));
             match loaded {
                 Err(error) => faults.push(error.to_string()),
+                // A group's other studies have choices.
+                Ok((_, study)) if mode == Mode::Sensitivity && study.file().choices.is_empty() => {
+                    if alone {
+                        faults.push(format!("{name}: has no [[choices]], which --sensitivity goes through"));
+                    }
+                }
                 Ok((plan, study)) => {
                     if let Some(fault) = unknown_link(run, &plan) {
                         faults.push(fault);
@@ -92,6 +99,9 @@ fn jobs(run: &Run) -> Result<Vec<Job<'_>>, Failure> {
                 }
             }
         }
+    }
+    if jobs.is_empty() && faults.is_empty() {
+        faults.push(format!("{}: no study here has [[choices]]", run.names.join(", ")));
     }
     if faults.is_empty() { Ok(jobs) } else { Err(Failure::usage(faults.join("\n"))) }
 }

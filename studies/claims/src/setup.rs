@@ -68,7 +68,9 @@ impl Setup {
         let rate = links().filter_map(|l| l.rate.get()).map(|r| r.bits_per_second()).min()?;
         Some(Self {
             stations,
-            radio: scenario.cells_in_use().any(|(_, c)| c.stations == eap.stations && c.base_station == eap.nas),
+            radio: scenario
+                .cells_in_use()
+                .any(|(_, c)| c.stations == eap.stations && c.base_station == eap.nas),
             hops: path.len(),
             rate,
             delay_s: links().map(|l| l.delay.get().as_secs_f64()).sum(),
