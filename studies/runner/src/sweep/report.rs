@@ -27,8 +27,12 @@ pub fn report(
         .into_iter()
         .map(|s| ((s.point, s.metric.as_ref().to_owned()), s.estimate))
         .collect();
-    let drawn: Vec<(&model::Figure, Figure)> =
-        plan.figures.iter().map(|f| (f, figure(f, file, plan, &estimates))).collect();
+    let drawn: Vec<(&model::Figure, Figure)> = plan
+        .figures
+        .iter()
+        .filter(|f| is_of(f, plan))
+        .map(|f| (f, figure(f, file, plan, &estimates)))
+        .collect();
     let mut findings: Vec<String> = drawn.iter().filter_map(|(_, figure)| finding(figure)).collect();
     findings.extend(file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)));
     let mut sections: Vec<Section> = drawn
@@ -105,6 +109,15 @@ fn held(value: &Value, text: &str) -> bool {
         Value::Array(values) => values.iter().any(|v| held(v, text)),
         other => same(other.to_string().trim()),
     }
+}
+
+/// True where the plan has a point that the figure is of: quick modes leave some axes' values out.
+fn is_of(said: &model::Figure, plan: &Plan) -> bool {
+    plan.points.iter().any(|point| {
+        said.filter
+            .iter()
+            .all(|(axis, value)| held(value, point.setting(axis).map_or("", |s| s.text.as_str())))
+    })
 }
 
 fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Figure {
@@ -239,6 +252,18 @@ mod tests {
         assert!(held(&Value::Integer(3), "3"));
         assert!(!held(&text("50 ms"), "60 ms"));
         assert!(!held(&text("50 ms"), "50 %"));
+    }
+
+    #[test]
+    fn a_figure_of_values_that_a_mode_leaves_out_is_left_out() {
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let mut figure = plan.figures[0].clone();
+        assert!(is_of(&figure, &plan));
+        figure.filter.insert("loss".to_owned(), Value::Text("5 %".to_owned()));
+        assert!(is_of(&figure, &plan));
+        figure.filter.insert("loss".to_owned(), Value::Text("7 %".to_owned()));
+        assert!(!is_of(&figure, &plan));
     }
 
     #[test]
