@@ -1,7 +1,7 @@
 //! Arriving packets (RFC 9260 §8.5 and §6.2).
 
 use super::association::{Association, Event, State};
-use super::chunk::{Cause, Chunk, Data, Packet, Sack};
+use super::chunk::{Cause, Chunk, Data, Packet};
 use super::inbound::Seen;
 use super::listen::out_of_the_blue;
 use crate::tcp::seq;
@@ -239,8 +239,7 @@ impl Association {
         match self.state {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
                 self.state = State::ShutdownReceived;
-                let window = self.peer_room.saturating_add(self.out.flying);
-                self.handle_sack(now, &Sack { cumulative, window, ..Sack::default() });
+                self.take_shutdowns_word(now, cumulative);
             }
             _ => {
                 self.state = State::ShutdownAckSent;

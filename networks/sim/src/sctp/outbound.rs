@@ -31,9 +31,9 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Bytes that count against the congestion window.
+    /// Bytes that count against the congestion window: with header and padding (RFC 9260 §7.2.2).
     pub(super) fn size(&self) -> u32 {
-        DATA_HEADER + self.data.payload.len
+        padded(DATA_HEADER + self.data.payload.len)
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Outbound {
     pub(super) cumulative: u32,
     /// How many of `sent` are lost.
     pub(super) lost: usize,
-    /// Bytes of the DATA chunks in `sent`.
+    /// What the chunks in `sent` take on the wire, padded.
     kept: u32,
     /// User data in flight, over all paths.
     pub(super) flying: u32,
@@ -136,7 +136,7 @@ impl Outbound {
         data.tsn = self.last_tsn().wrapping_add(1);
         self.queued -= padded(DATA_HEADER + data.payload.len);
         self.flying += data.payload.len;
-        self.kept += DATA_HEADER + data.payload.len;
+        self.kept += padded(DATA_HEADER + data.payload.len);
         self.sent.push_back(Sent {
             data: data.clone(),
             path,

@@ -216,7 +216,7 @@ impl Association {
             self.probing |= len > self.peer_room;
             let Some(data) = self.out.send_next(path) else { break };
             let p = &mut self.paths[usize::from(path)];
-            p.sent(now, DATA_HEADER + len);
+            p.sent(now, wire);
             if p.timed.is_none() {
                 p.timed = Some((data.tsn, now));
             }

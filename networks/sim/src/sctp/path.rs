@@ -47,7 +47,7 @@ impl Rtt {
 /// What one SACK said of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Report {
-    /// Bytes of DATA chunks that it newly acknowledged.
+    /// Bytes of DATA chunks that it newly acknowledged, headers and padding included.
     pub(super) acked: u32,
     /// Flight size before it came.
     pub(super) flight_before: u32,
@@ -64,7 +64,7 @@ pub(super) struct Path {
     pub(super) cwnd: u32,
     pub(super) ssthresh: u32,
     partial_bytes_acked: u32,
-    /// Bytes of DATA chunks in flight, headers included.
+    /// Bytes of DATA chunks in flight, headers and padding included.
     pub(super) flight: u32,
     pub(super) rtt: Rtt,
     /// T3-rtx.
@@ -154,7 +154,8 @@ impl Path {
         self.flight = self.flight.saturating_sub(size);
     }
 
-    /// Grows the window by what a SACK that advanced the cumulative TSN acknowledged (§7.2.1, §7.2.2).
+    /// Grows the window by what a SACK acknowledged, cumulatively or by gap blocks (§7.2.1, §7.2.2). That
+    /// the cumulative TSN advances is no condition, as it was before RFC 8540.
     pub(super) fn grow(&mut self, config: &Config, in_recovery: bool) {
         let Report { acked, flight_before, .. } = self.report;
         let full = flight_before >= self.cwnd;

@@ -12,6 +12,16 @@ const FAST_RETRANSMIT_THRESHOLD: u8 = 3;
 
 impl Association {
     pub(super) fn handle_sack(&mut self, now: Instant, sack: &Sack) {
+        self.acknowledge(now, sack, true);
+    }
+    /// What SHUTDOWN acknowledges: it tells neither gap blocks nor a window, and that it does not takes
+    /// nothing back (§3.3.8).
+    pub(super) fn take_shutdowns_word(&mut self, now: Instant, cumulative: u32) {
+        let window = self.peer_room.saturating_add(self.out.flying);
+        self.acknowledge(now, &Sack { cumulative, window, ..Sack::default() }, false);
+    }
+
+    fn acknowledge(&mut self, now: Instant, sack: &Sack, tells_gaps: bool) {
         if seq::lt(sack.cumulative, self.out.cumulative) {
             return;
         }
@@ -36,16 +46,19 @@ impl Association {
             let Some(mut sent) = self.out.pop() else { break };
             self.has_come(now, &mut sent);
         }
-        let highest_new = self.read_gaps(now, sack);
+        let highest_new = if tells_gaps { self.read_gaps(now, sack) } else { 0 };
         if self.in_fast_recovery && seq::le(self.recover, self.out.cumulative) {
             self.in_fast_recovery = false;
         }
-        self.take_reports(now, advanced);
+        self.take_reports(now);
         if !sack.gaps.is_empty() {
             self.count_missing(sack, highest_new, advanced);
         }
         self.peer_room = sack.window.saturating_sub(self.out.flying);
-        let opened = self.out.sent.front().is_none_or(|first| first.data.payload.len <= sack.window);
+        let opened = match self.out.sent.front() {
+            Some(first) => tells_gaps && first.data.payload.len <= sack.window,
+            None => true,
+        };
         if self.probing && opened {
             // A probe that found the window closed need not wait for its timer.
             self.probing = false;
@@ -120,11 +133,11 @@ impl Association {
     }
 
     /// Congestion windows, timers and error counters follow from what was acknowledged on each path.
-    fn take_reports(&mut self, now: Instant, advanced: bool) {
+    fn take_reports(&mut self, now: Instant) {
         for path in 0..self.paths.len() as u8 {
             let p = &mut self.paths[usize::from(path)];
             let Report { acked, earliest_acked, .. } = p.report;
-            if acked > 0 && advanced {
+            if acked > 0 {
                 p.grow(&self.config, self.in_fast_recovery);
             }
             if p.flight == 0 {

@@ -102,9 +102,11 @@ impl Association {
             p.heartbeat_lost_at = Instant::FAR_FUTURE;
             p.heartbeat_sent = None;
             p.rtt.back_off(&self.config);
-            if self.count_error(path) {
+            // §8.1: a path without data says nothing of whether the data still comes.
+            if path == self.data_path() && self.count_association_error() {
                 return;
             }
+            self.count_path_error(path);
         }
         let p = &mut self.paths[usize::from(path)];
         if p.heartbeat_at <= now {
@@ -131,8 +133,8 @@ impl Association {
         self.in_fast_recovery = false;
         self.grant = true;
         self.hold = true;
-        if !probing {
-            self.count_error(path);
+        if !probing && !self.count_association_error() {
+            self.count_path_error(path);
         }
     }
 
@@ -158,13 +160,17 @@ impl Association {
         }
     }
 
-    /// Counts an error of a path, and of the association; true where that ended it (§8.1, §8.2).
-    fn count_error(&mut self, path: u8) -> bool {
+    /// Counts an error of the association; true where that ended it (§8.1).
+    fn count_association_error(&mut self) -> bool {
         self.errors += 1;
-        if self.config.max_association_retransmissions.is_some_and(|limit| self.errors > limit) {
+        let over = self.config.max_association_retransmissions.is_some_and(|limit| self.errors > limit);
+        if over {
             self.fail(CloseReason::TimedOut);
-            return true;
         }
+        over
+    }
+    /// Counts an error of a path (§8.2).
+    fn count_path_error(&mut self, path: u8) {
         let p = &mut self.paths[usize::from(path)];
         p.errors += 1;
         if p.active && p.errors > self.config.max_path_retransmissions {
@@ -172,7 +178,6 @@ impl Association {
             self.stats.path_failures += 1;
             self.events.push_back(Event::PathDown(path));
         }
-        false
     }
     /// A path has shown that it works.
     pub(super) fn path_works(&mut self, path: u8) {

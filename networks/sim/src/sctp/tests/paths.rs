@@ -128,3 +128,34 @@ fn sacks_go_back_on_the_path_of_the_data() {
     w.run_to(420);
     w.expect(&["400 B1 SACK 1"]);
 }
+
+#[test]
+fn heartbeats_lost_on_a_path_without_data_do_not_end_the_association() {
+    let beating = Config {
+        heartbeat_interval: Some(millis(3000)),
+        max_path_retransmissions: 1,
+        max_association_retransmissions: Some(2),
+        ..config()
+    };
+    // Only A beats, and on the dead path alone, so that nothing resets the counter.
+    let lost = |dead: u8| {
+        let mut w = World::up(beating.clone(), config(), 2);
+        w.a().paths[usize::from(1 - dead)].heartbeat_at = Instant::FAR_FUTURE;
+        w.loss = Box::new(move |_, path, _, _| path == dead);
+        w.run_to(60_000);
+        (std::mem::take(&mut w.heard[A]), w.a().errors)
+    };
+    let (heard, errors) = lost(1);
+    assert_eq!(heard, ["10200 path 1 down"]);
+    assert_eq!(errors, 0);
+    // On the data's path they count, until it fails and the data takes the other.
+    let (heard, errors) = lost(0);
+    assert_eq!(heard, ["10200 path 0 down"]);
+    assert_eq!(errors, 2);
+    // Where there is but one path, they end it.
+    let mut w = World::up(beating, config(), 1);
+    w.loss = Box::new(|_, _, _, _| true);
+    w.run_to(60_000);
+    let heard = std::mem::take(&mut w.heard[A]);
+    assert!(heard.last().is_some_and(|line| line.ends_with("down TimedOut")), "{heard:?}");
+}

@@ -224,3 +224,65 @@ fn commands_out_of_place_are_refused() {
         assert!(matches!(a.send(now, message(0, 5)), Err(CommandError::WrongState(_))));
     });
 }
+
+fn gap(cumulative: u32, first: u16, last: u16) -> Packet {
+    let sack = Sack { cumulative, window: 100_000, gaps: vec![(first, last)], ..Sack::default() };
+    Packet { vtag: 10, chunks: vec![Chunk::Sack(sack)] }
+}
+
+#[test]
+fn what_gap_blocks_acknowledge_grows_the_window_once() {
+    let mut w = alone(Config { max_burst: None, ..config() });
+    w.on(A, |a, now| {
+        a.send(now, message(0, 484)).unwrap();
+        for _ in 0..20 {
+            a.send(now, message(0, 984)).unwrap();
+        }
+    });
+    assert_eq!(w.a().cwnd(0), 4000);
+    // The window is full. Slow start: a packet for a full chunk, whether the cumulative TSN advances or not.
+    w.inject(A, 0, gap(0, 2, 2));
+    assert_eq!(w.a().cwnd(0), 5000);
+    w.inject(A, 0, gap(0, 2, 2));
+    assert_eq!(w.a().cwnd(0), 5000);
+    // The first chunk is half a packet; what the gap block told is not counted again.
+    w.inject(A, 0, sack(2, 100_000));
+    assert_eq!(w.a().cwnd(0), 5500);
+}
+
+#[test]
+fn congestion_avoidance_counts_gap_blocks_too() {
+    let mut w = alone(Config { max_burst: None, ..config() });
+    w.a().paths[0].ssthresh = 3999;
+    w.on(A, |a, now| {
+        for _ in 0..20 {
+            a.send(now, message(0, 984)).unwrap();
+        }
+    });
+    // Four packets of four: the window grows by one once as many are acknowledged as it takes.
+    for (first, last, cwnd) in [(2, 2, 4000), (2, 3, 4000)] {
+        w.inject(A, 0, gap(0, first, last));
+        assert_eq!(w.a().cwnd(0), cwnd);
+    }
+    w.inject(A, 0, sack(3, 100_000));
+    assert_eq!(w.a().cwnd(0), 4000);
+    w.inject(A, 0, sack(4, 100_000));
+    assert_eq!(w.a().cwnd(0), 5000);
+}
+
+#[test]
+fn the_window_counts_padding() {
+    let one = Config { initial_window: InitialWindow::Packets(1), ..prompt() };
+    let mut w = World::up(one, prompt(), 1);
+    w.a().paths[0].ssthresh = 999;
+    // Fifty chunks of 17 bytes take 20 each: the packet, and the window, is full.
+    w.on(A, |a, now| {
+        for _ in 0..50 {
+            a.send(now, message(0, 1)).unwrap();
+        }
+    });
+    assert_eq!(w.a().paths[0].flight, 1000);
+    w.run_to(1000);
+    assert_eq!(w.a().cwnd(0), 2000);
+    w.is_idle();
+}

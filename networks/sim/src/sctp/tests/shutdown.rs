@@ -151,3 +151,68 @@ fn an_abort_refuses_the_set_up() {
     w.inject(A, 0, Packet { vtag: 10, chunks: vec![Chunk::Abort { reflected: false, causes: vec![] }] });
     w.hear(A, &["0 down Refused"]);
 }
+
+/// A sends three chunks, of which the first is lost: two gap reports, too few for fast retransmit.
+fn with_a_gap(paths: u8) -> World {
+    let mut w = World::up(config(), config(), paths);
+    w.loss = Box::new(|from, _, n, _| from == A && n == 0);
+    for _ in 0..3 {
+        w.send(A, 0, 500);
+    }
+    w
+}
+
+#[test]
+fn a_shutdown_takes_back_no_gap_report() {
+    let mut w = with_a_gap(1);
+    w.run_to(260);
+    w.on(B, |b, now| b.shutdown(now));
+    w.run_to(1199);
+    assert_eq!(w.a().state(), State::ShutdownReceived);
+    assert_eq!(w.a().stats().fast_retransmits, 0);
+    assert_eq!(w.a().paths[0].flight, 516, "the first chunk alone");
+    w.forget();
+    w.run_to(5000);
+    // What has come stays so: the timer's expiry sends the first chunk again, and it alone.
+    w.expect_only("DATA", &["1200 A0 DATA 1 0:0 500"]);
+    w.hear(B, &["1250 message 0:500", "1250 message 0:500", "1250 message 0:500", "1350 down Closed"]);
+    w.is_idle();
+}
+
+#[test]
+fn only_what_is_newly_told_counts_as_a_missing_report_beside_shutdown() {
+    let mut w = with_a_gap(1);
+    w.run_to(260);
+    w.on(B, |b, now| b.shutdown(now));
+    w.run_to(320);
+    // B has both chunks again, twice each, and answers each with SHUTDOWN and SACK.
+    for tsn in [2, 3, 2, 3] {
+        let payload = Payload::counted(500);
+        let data =
+            Data { tsn, ssn: tsn as u16 - 1, beginning: true, ending: true, payload, ..Data::default() };
+        w.inject(B, 0, Packet { vtag: 11, chunks: vec![Chunk::Data(data)] });
+    }
+    w.run_to(1000);
+    assert_eq!(w.a().stats().fast_retransmits, 0);
+    assert_eq!(w.a().stats().retransmitted_chunks, 0);
+    w.run_to(5000);
+    assert_eq!(w.a().stats().retransmitted_chunks, 1);
+    w.is_idle();
+}
+
+#[test]
+fn a_shutdown_starts_no_retransmission_timer() {
+    let mut w = with_a_gap(2);
+    // The first chunk goes again on the other path, whose timer runs alone.
+    w.run_to(1100);
+    w.loss = Box::new(|from, path, _, _| from == A && path == 1);
+    w.run_to(1210);
+    w.on(B, |b, now| b.shutdown(now));
+    let before = w.a().poll_timeout();
+    assert_eq!(before, Some(ms(2200)));
+    w.run_to(1261);
+    assert_eq!(w.a().state(), State::ShutdownReceived);
+    assert_eq!(w.a().poll_timeout(), before);
+    assert_eq!(w.a().paths[0].t3_at, Instant::FAR_FUTURE);
+    assert_eq!(w.a().paths[0].flight, 0);
+}
