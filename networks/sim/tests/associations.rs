@@ -75,11 +75,9 @@ impl Application for App {
                 ctx.connect(ConnId::outgoing(0), *to, 7);
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
-            (Self::Writer { open, .. }, Delivery::Timer) => {
-                if *open {
-                    ctx.write(ConnId::outgoing(0), Payload::counted(1));
-                    ctx.set_timer(Some(ctx.now() + TICK));
-                }
+            (Self::Writer { open: true, .. }, Delivery::Timer) => {
+                ctx.write(ConnId::outgoing(0), Payload::counted(1));
+                ctx.set_timer(Some(ctx.now() + TICK));
             }
             (Self::Writer { open, .. }, Delivery::Stream { event, .. }) => match event {
                 StreamDelivery::Connected { .. } => *open = true,

@@ -51,7 +51,9 @@ fn groups_name_their_studies() {
             "aaa-recovery"
         ]
     );
-    assert_eq!(founding::group("aaa-beyond"), ["aaa-beyond", "aaa-advice", "aaa-sctp-delay"]);
+    assert_eq!(founding::group("beyond"), ["aaa-beyond", "aaa-advice", "aaa-sctp-delay"]);
+    // A name means one thing.
+    assert!(founding::all().iter().all(|s| founding::group(s.name).is_empty()));
     assert_eq!(founding::group("bench"), ["bench-radius-100", "bench-tcp-100"]);
     assert!(founding::group("none").is_empty());
 }

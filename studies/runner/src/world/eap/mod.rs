@@ -11,7 +11,6 @@ pub(super) use nas::NasRole;
 pub(super) use server::ServerRole;
 pub(super) use station::StationRole;
 
-use std::collections::VecDeque;
 use usher_core::{Instant, Rng};
 
 /// The secret that every NAS shares with every RADIUS server in a simulation; captures name it.
@@ -32,27 +31,27 @@ struct Agenda {
     rng: Rng,
     /// Share of authentications that use wrong credentials.
     wrong: f64,
-    /// Those that fell due while the station was busy, and since when.
-    waiting: VecDeque<Instant>,
-    /// The one that is under way, and since when it was due.
+    /// How many fell due while the station was busy.
+    waiting: u64,
+    /// When the one that is under way began.
     busy: Option<Instant>,
 }
 
 impl Agenda {
     fn new(arrivals: super::arrivals::ArrivalProcess, rng: Rng, wrong: f64) -> Self {
-        Self { arrivals, rng, wrong, waiting: VecDeque::new(), busy: None }
+        Self { arrivals, rng, wrong, waiting: 0, busy: None }
     }
 
     /// Takes what is due at `now`; answers whether an authentication begins, and with which credentials
     /// (true: the right ones).
     fn begin(&mut self, now: Instant) -> Option<bool> {
         while self.arrivals.take(now) {
-            self.waiting.push_back(now);
+            self.waiting += 1;
         }
         if self.busy.is_some() {
             return None;
         }
-        self.waiting.pop_front()?;
+        self.waiting = self.waiting.checked_sub(1)?;
         self.busy = Some(now);
         Some(self.again())
     }
