@@ -61,20 +61,28 @@ fn tested(curve: Curve, least: usize, what: &str) -> Result<Curve, Gone> {
             curve.0.len()
         )));
     }
-    if !curve.has_intervals() {
+    let bare: Vec<String> =
+        curve.0.iter().filter(|(_, v)| v.len() < 2).map(|(x, _)| crate::judge::digits(*x)).collect();
+    if !bare.is_empty() {
         return Err(Gone::NotComparable(format!(
-            "{what}: each point has one replication, which gives no interval."
+            "{what}: not two replications in common at {}, and one replication gives no interval.",
+            bare.join(", ")
         )));
     }
     Ok(curve)
 }
 
-/// Refuses a figure that is no number.
+/// Refuses a figure that is no number, or that has no interval.
 fn finite(estimate: Estimate, what: &str) -> Result<Estimate, Gone> {
-    if estimate.mean.is_finite() {
-        return Ok(estimate);
+    if !estimate.mean.is_finite() {
+        let text = format!("{what} cannot be formed: the replications have nothing in common.");
+        return Err(Gone::NotComparable(text));
     }
-    Err(Gone::NotComparable(format!("{what} cannot be formed: the replications have nothing in common.")))
+    if !estimate.half_width.is_finite() {
+        let text = format!("{what} is of one replication, which gives no interval.");
+        return Err(Gone::NotComparable(text));
+    }
+    Ok(estimate)
 }
 
 /// The paired difference `a - b` with its interval.
@@ -136,7 +144,8 @@ fn setup(claim: &Claim, view: &View<'_>) -> Found {
 
 /// The mean of the three savings, each measured as the claim of its own measures it.
 fn average(claim: &Claim, view: &View<'_>) -> Found {
-    let (streams, _) = hol::best_saving(view)?;
+    let best = hol::best_saving(view)?;
+    let streams = best.saving;
     let nagle = small::nagle_fall(view)?;
     let delack = small::delack_saving(view)?;
     let parts = [streams, nagle, delack];
@@ -152,8 +161,9 @@ fn average(claim: &Claim, view: &View<'_>) -> Found {
     let [a, b, c] = parts.map(|e| crate::judge::percent(e.mean));
     let reason = format!(
         "The mean saving is {}, {off}. It is that of {a} (delay, streams; published 37.5 %), {b} (packets, Nagle; 38 %) \
-         and {c} (packets, delayed acknowledgement; 23 %).",
-        crate::judge::with_interval(&ours, "")
+         and {c} (packets, delayed acknowledgement; 23 %).{}",
+        crate::judge::with_interval(&ours, ""),
+        best.left_out
     );
     Ok(Finding::number(&ours, verdict, reason))
 }

@@ -11,8 +11,8 @@ const REPRODUCED: f64 = 0.10;
 const PARTLY: f64 = 0.30;
 /// How far a delay may be off in any case, in seconds.
 const DELAY_S: f64 = 0.05;
-/// A deviation that is at a limit but for rounding is within it.
-const ROUNDING: f64 = 1e-9;
+/// What is at a limit but for rounding is within it.
+pub(crate) const ROUNDING: f64 = 1e-9;
 
 /// What comes of holding our result against a statement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -265,6 +265,15 @@ pub(crate) fn with_interval(e: &Estimate, unit: &str) -> String {
     }
 }
 
+/// The same with a word for its sign: `0.48 s (0.44 to 0.52 s) more`, and `less` instead of a minus.
+pub(crate) fn with_word(e: &Estimate, unit: &str, more: &str, less: &str) -> String {
+    if e.mean < 0.0 {
+        format!("{} {less}", with_interval(&Estimate { mean: -e.mean, ..*e }, unit))
+    } else {
+        format!("{} {more}", with_interval(e, unit))
+    }
+}
+
 /// How far our figure is from the published one, and what that is worth.
 pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict, String) {
     let delay = unit == "s";
@@ -280,7 +289,11 @@ pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict
         format!("{} % {side} the published {theirs}", number(rough))
     };
     let at = |v: f64| Verdict::on_value(v, published, delay);
-    if ours.half_width.is_finite() && (at(ours.low()) != verdict || at(ours.high()) != verdict) {
+    // An interval may reach over a better verdict's figures and end on both sides in a worse one's.
+    let reaches = || {
+        [ours.low(), published.clamp(ours.low(), ours.high()), ours.high()].iter().any(|v| at(*v) != verdict)
+    };
+    if ours.half_width.is_finite() && reaches() {
         text.push_str("; the interval reaches beyond this verdict's limits");
     }
     (verdict, text)
@@ -330,6 +343,9 @@ mod tests {
         let e = Estimate { mean: 0.48, half_width: 0.04, n: 5 };
         assert_eq!(with_interval(&e, "s"), "0.48 s (0.44 to 0.52 s)");
         assert_eq!(with_interval(&e, ""), "48 % (44 to 52 %)");
+        let less = Estimate { mean: -0.48, half_width: 0.04, n: 5 };
+        assert_eq!(with_word(&less, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) less");
+        assert_eq!(with_word(&e, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) more");
         let one = Estimate { mean: 0.48, half_width: f64::INFINITY, n: 1 };
         assert_eq!(with_interval(&one, "s"), "0.48 s (no interval: 1 replication)");
     }
@@ -345,6 +361,10 @@ mod tests {
             deviation(&e(0.14, 0.001), 0.1, "s"),
             (Verdict::Reproduced, "0.04 s above the published 0.1 s, within the 0.05 s allowed".into())
         );
+        let (verdict, text) = deviation(&e(2.0, 3.3), 1.25, "s");
+        assert_eq!(verdict, Verdict::Differs);
+        assert!(text.ends_with("; the interval reaches beyond this verdict's limits"), "{text}");
+        assert!(!deviation(&e(2.0, 0.1), 1.25, "s").1.contains("reaches beyond"));
         let (verdict, text) = deviation(&e(0.36, 0.05), 0.375, "");
         assert_eq!(verdict, Verdict::Reproduced);
         assert_eq!(text, "4 % below the published 37.5 %; the interval reaches beyond this verdict's limits");

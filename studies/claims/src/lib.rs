@@ -1,8 +1,8 @@
 //! Published statements, and how our results bear them out.
 //!
 //! The statements are data ([`data`], `claims.toml`); each is judged by a function of its own from the rows of
-//! runs ([`evaluate`]). A verdict follows from rules that were fixed before the first comparison
-//! (`docs/claims.md`), and every reason is computed: it says with numbers why the verdict is what it is.
+//! runs ([`evaluate`]). A verdict follows from rules (`docs/claims.md`, which says which of them were changed after
+//! the first comparison), and every reason is computed: it says with numbers why the verdict is what it is.
 
 mod aaa;
 mod judge;

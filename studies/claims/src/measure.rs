@@ -3,7 +3,7 @@
 //! Replications of the same index share their chance at every point of a study, so everything is computed for
 //! each replication first and the interval is Student's over the replications that all points have.
 
-use crate::judge::Verdict;
+use crate::judge::{ROUNDING, Verdict};
 use std::collections::BTreeMap;
 use usher_observe::Estimate;
 use usher_observe::stats;
@@ -94,11 +94,6 @@ impl Curve {
     pub(crate) fn average(&self) -> Values {
         let share = 1.0 / self.0.len() as f64;
         contrast(&self.0.iter().map(|(_, v)| (share, v)).collect::<Vec<_>>())
-    }
-
-    /// True where some point has an interval.
-    pub(crate) fn has_intervals(&self) -> bool {
-        self.0.iter().any(|(_, v)| v.len() > 1)
     }
 }
 
@@ -232,21 +227,58 @@ impl Level {
     }
 }
 
-/// Where a difference turns from not above zero to surely above it, for good.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Turn {
-    /// The last point before; `None` where the first point is above already.
-    pub(crate) before: Option<f64>,
-    /// The first point from which on all are above.
-    pub(crate) after: f64,
+/// How a delay stands to the one that it is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stand {
+    /// Within [`ALIKE`] of it in the mean, however narrow the interval.
+    Alike,
+    /// Shorter by more than that, and surely shorter.
+    Faster,
+    /// Longer by more than that, and surely longer.
+    Slower,
+    /// Off by more than that in the mean, and the interval holds zero.
+    Unsure,
 }
 
-/// The turn of a difference: `None` where its last point is not above zero.
-pub(crate) fn turn(difference: &Curve) -> Option<Turn> {
-    let estimates = difference.estimates();
-    let first = estimates.iter().rposition(|(_, e)| side(e) != Side::Above).map_or(0, |last| last + 1);
-    let after = estimates.get(first)?.0;
-    Some(Turn { before: first.checked_sub(1).map(|i| estimates[i].0), after })
+/// How a delay stands that is longer by this share than the other.
+pub(crate) fn stand(change: &Estimate) -> Stand {
+    if change.mean.abs() <= ALIKE + ROUNDING {
+        return Stand::Alike;
+    }
+    match side(change) {
+        Side::Below => Stand::Faster,
+        Side::Above => Stand::Slower,
+        Side::Open => Stand::Unsure,
+    }
+}
+
+/// Up to where two delays are alike, and what follows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Crossover {
+    /// Alike up to the one point, and faster from the next on for good.
+    At { before: f64, after: f64 },
+    /// Faster from the first point on.
+    First(f64),
+    /// Alike everywhere, or not faster for good.
+    Nowhere,
+    /// Points where the difference is unsure stand in the way, and nothing else.
+    Unsure,
+}
+
+/// The crossover of a curve of shares by which one delay is longer than the other.
+pub(crate) fn crossover(changes: &[(f64, Estimate)]) -> Crossover {
+    let alike = changes.iter().take_while(|(_, e)| stand(e) == Stand::Alike).count();
+    let rest = &changes[alike..];
+    let Some((after, _)) = rest.first().copied() else { return Crossover::Nowhere };
+    if rest.iter().any(|(_, e)| matches!(stand(e), Stand::Alike | Stand::Slower)) {
+        Crossover::Nowhere
+    } else if rest.iter().any(|(_, e)| stand(e) == Stand::Unsure) {
+        Crossover::Unsure
+    } else {
+        alike
+            .checked_sub(1)
+            .map_or(Crossover::First(after), |i| Crossover::At { before: changes[i].0, after })
+    }
 }
 
 /// Where the mean of a difference passes through zero for the last time, upwards: between the points on both
@@ -345,15 +377,24 @@ mod tests {
         assert_eq!((bent.at, bent.within, bent.verdict()), (3.0, 1, Verdict::Differs));
     }
 
+    /// The same means with wide intervals and with narrow ones: what is alike stays so.
     #[test]
-    fn a_turn_lies_between_two_points() {
-        let difference =
-            curve(&[(1.0, &[0.0, 0.1]), (9.0, &[0.1, -0.1]), (17.0, &[1.0, 1.01]), (25.0, &[2.0, 2.01])]);
-        assert_eq!(turn(&difference), Some(Turn { before: Some(9.0), after: 17.0 }));
-        let always = curve(&[(1.0, &[1.0, 1.01])]);
-        assert_eq!(turn(&always), Some(Turn { before: None, after: 1.0 }));
-        let never = curve(&[(1.0, &[1.0, 1.01]), (9.0, &[-1.0, -1.01])]);
-        assert_eq!((turn(&never), turn(&Curve::default())), (None, None));
+    fn a_crossover_does_not_move_with_the_number_of_replications() {
+        let with = |half_width: f64, means: &[f64]| -> Vec<(f64, Estimate)> {
+            let e = |mean: &f64| Estimate { mean: *mean, half_width, n: 5 };
+            [1.0, 9.0, 17.0, 25.0].into_iter().zip(means.iter().map(e)).collect()
+        };
+        let means = [0.01, -0.03, -0.05, -0.2];
+        for half_width in [0.1, 0.001] {
+            let found = crossover(&with(half_width, &means));
+            assert_eq!(found, Crossover::At { before: 17.0, after: 25.0 });
+        }
+        assert_eq!(crossover(&with(0.01, &[-0.06, -0.07, -0.2, -0.3])), Crossover::First(1.0));
+        assert_eq!(crossover(&with(0.01, &[0.0, -0.2, 0.0, -0.2])), Crossover::Nowhere);
+        assert_eq!(crossover(&with(0.01, &[0.0, -0.2, -0.2, 0.06])), Crossover::Nowhere);
+        assert_eq!(crossover(&with(0.001, &[-0.04, -0.03, -0.02, -0.01])), Crossover::Nowhere);
+        assert_eq!(crossover(&with(0.1, &[0.0, 0.0, -0.08, -0.3])), Crossover::Unsure);
+        assert_eq!(crossover(&[]), Crossover::Nowhere);
     }
 
     /// From -1 at 2 to 3 at 6: through zero at 3.

@@ -191,6 +191,68 @@ fn the_best_saving() {
     verdict(&with(1.9), "aaa.hol.best", Differs, &["5 % (", "below the published 37.5 %"]);
 }
 
+fn failures(protocol: &str, points: &[(&str, f64)]) -> Vec<Row> {
+    let of = |(loss, share): &(&str, f64)| {
+        point(
+            "aaa-hol",
+            &[("loss", loss), ("protocol", protocol), ("method", "eap-md5")],
+            "failures",
+            *share,
+            0.0,
+        )
+    };
+    points.iter().flat_map(of).collect()
+}
+
+#[test]
+fn delays_of_different_populations_are_partly_at_most() {
+    let with = |tcp| {
+        let tcp = failures(TCP, &[("5 %", tcp), ("19 %", tcp)]);
+        [figure_2(), tcp, failures(SCTP, &[("5 %", 0.1), ("19 %", 0.1)])].concat()
+    };
+    for id in ["aaa.hol.gap-5", "aaa.hol.gap-19"] {
+        let judged = verdict(&with(0.14), id, Reproduced, &["14 % over Diameter/TCP"]);
+        assert!(!judged.reason.contains("populations"), "{}", judged.reason);
+        verdict(&with(0.15), id, Partly, &["5 percentage points apart", "partly at most"]);
+    }
+    let far = [hol(TCP, &[("5 %", 9.0)]), hol(SCTP, &[("5 %", 1.0)])].concat();
+    let shares = [failures(TCP, &[("5 %", 0.3)]), failures(SCTP, &[("5 %", 0.1)])].concat();
+    let far = [far, shares].concat();
+    verdict(&far, "aaa.hol.gap-5", Differs, &["20 percentage points apart"]);
+    verdict(&far, "aaa.hol.best", NotComparable, &["no point in common that counts", "Left out: 5 % loss"]);
+    let best = ["saves the most at 5 % loss: 33.3 %", "Left out: 19 % loss"];
+    let at_19 = [failures(TCP, &[("19 %", 0.2)]), failures(SCTP, &[("19 %", 0.1)])].concat();
+    verdict(&[figure_2(), at_19].concat(), "aaa.hol.best", Partly, &best);
+}
+
+#[test]
+fn one_replication_says_nothing() {
+    let nodes = ["1", "9", "37"];
+    let mut rows = [
+        figure_2(),
+        nagle("delay.mean", &nodes.map(|n| (n, 0.5)), &nodes.map(|n| (n, 0.4))),
+        nagle("packets.core", &[("9", 21.0), ("37", 13.0)], &[("9", 21.0)]),
+        acks("aaa-delack", "delay.mean", &nodes, &[1.0; 3], &[1.0; 3]),
+        acks("aaa-congestion", "delay.mean", &nodes, &[1.0; 3], &[1.0, 1.0, 0.5]),
+        acks("aaa-congestion", "packets.core", &nodes, &[20.0; 3], &[15.4; 3]),
+        packets(6.0),
+    ]
+    .concat();
+    let counted = |rows: &[Row]| {
+        let judged = evaluate(&Results::new(rows), DEFAULT_VARIANT);
+        let of_rows = |id: &str| !matches!(data::find(id).unwrap().kind, Kind::Setup | Kind::Scope);
+        judged.into_iter().filter(|j| of_rows(&j.id)).collect::<Vec<_>>()
+    };
+    assert!(counted(&rows).iter().all(|j| j.verdict <= Differs));
+    rows.retain(|r| r.replication == 0);
+    let single = counted(&rows);
+    assert_eq!(single.len(), 13);
+    for judgement in single {
+        assert_eq!(judgement.verdict, NotComparable, "{judgement:?}");
+        assert!(judgement.reason.contains("one replication"), "{judgement:?}");
+    }
+}
+
 #[test]
 fn the_gap_widens() {
     let said = ["From 0 % to 19 % loss the difference goes from 0.02 s", "3 surely grow"];
@@ -243,6 +305,13 @@ fn udp_at_high_loss() {
     };
     verdict(&with([0.1, 0.5, 4.0]), "aaa.udp.high-loss", Partly, &["it does not cross TCP"]);
     verdict(&with([0.1, 0.3, 0.4]), "aaa.udp.high-loss", Differs, &["it does not cross SCTP"]);
+    let open = verdict(
+        &with([0.1, 0.65, 0.7002]),
+        "aaa.udp.high-loss",
+        Differs,
+        &["no longer surely at the end", "less than TCP"],
+    );
+    assert!(!open.reason.contains("it crosses"), "{}", open.reason);
     let above = verdict(&with([0.9, 10.0, 11.0]), "aaa.udp.high-loss", Differs, &["nowhere surely below"]);
     assert_eq!(above.ours, Some(Value::Text("grows not faster than linearly, crosses 0 of 2".to_owned())));
 }
@@ -326,14 +395,23 @@ fn delayed_acknowledgement_and_the_packets_in_each_reading() {
 fn delayed_acknowledgement_under_congestion() {
     let nodes = ["1", "9", "17", "25", "37"];
     let rows = |delayed: [f64; 5]| acks("aaa-congestion", "delay.mean", &nodes, &[1.0; 5], &delayed);
-    let said = ["up to 17 nodes", "surely faster from 25 on"];
+    let said = ["up to 17 nodes", "from 25 on delayed acknowledgement is surely faster", "20 %"];
     let judged = verdict(&rows([1.0, 1.0, 1.0, 0.8, 0.7]), "aaa.congestion.crossover", Reproduced, &said);
     assert_eq!((judged.low, judged.high), (Some(Value::Number(17.0)), Some(Value::Number(25.0))));
     verdict(&rows([1.0, 1.0, 1.0, 1.0, 0.7]), "aaa.congestion.crossover", Differs, &["up to 25 nodes"]);
-    let slower =
-        ["not surely faster there", "At 1 of 5 numbers of nodes delayed acknowledgement is surely slower"];
+    let slower = ["faster for good", "At 1 of 5 numbers of nodes it is surely slower"];
     verdict(&rows([1.0, 1.0, 1.0, 0.8, 1.2]), "aaa.congestion.crossover", Differs, &slower);
     verdict(&rows([0.9; 5]), "aaa.congestion.crossover", Differs, &["at every number of nodes, from 1 on"]);
+    let small =
+        verdict(&rows([0.99, 0.97, 0.96, 0.8, 0.7]), "aaa.congestion.crossover", Reproduced, &said[..1]);
+    assert!(small.reason.contains("3.98 %") || small.reason.contains("4 % ("), "{}", small.reason);
+    let wide = |n: &str, mean, own| {
+        point("aaa-congestion", &[("nodes", n), ("delack", "delayed ACK")], "delay.mean", mean, own)
+    };
+    let mut unsure = rows([1.0, 1.0, 1.0, 0.9, 0.7]);
+    unsure.retain(|r| r.point.get("nodes") != Some("25") || r.point.get("delack") != Some("delayed ACK"));
+    unsure.extend(wide("25", 0.9, 0.1));
+    verdict(&unsure, "aaa.congestion.crossover", NotComparable, &["at 25 nodes -10 %", "more replications"]);
     let near = acks("aaa-congestion", "delay.mean", &["1", "14", "20"], &[1.0; 3], &[1.0, 1.0, 0.5]);
     verdict(&near, "aaa.congestion.crossover", Partly, &["up to 14 nodes"]);
 }

@@ -2,7 +2,7 @@
 
 use super::{Found, count, curve, difference, finite, on, others, tested};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Verdict, deviation, digits, percent, with_interval};
+use crate::judge::{Finding, Gone, ROUNDING, Verdict, deviation, digits, percent, with_interval, with_word};
 use crate::measure::{Curve, Side, Values, bend, contrast, crossing, mean, rise, saving, side};
 use crate::results::{View, at};
 use usher_observe::Estimate;
@@ -16,6 +16,10 @@ pub(super) const UDP: &str = "RADIUS/UDP, RFC 5080";
 const LOW: f64 = 5.0;
 /// From this share of failed authentications on, a reason says that delays are of the others.
 const TELLING_FAILURES: f64 = 0.01;
+
+/// From this difference of the shares on, the delays of two curves are of different populations: those that fail
+/// would have been the slow ones.
+const APART: f64 = 0.05;
 
 fn delays(view: &View<'_>, protocol: &str) -> Result<Curve, Gone> {
     curve(view, STUDY, "delay.mean", LOSS, "protocol", protocol)
@@ -45,13 +49,35 @@ fn failing(view: &View<'_>, protocols: &[&str], loss: f64) -> String {
     )
 }
 
+/// How far apart the shares of failed authentications of TCP and SCTP are at one loss, where that is too far.
+fn apart(view: &View<'_>, loss: f64) -> Option<f64> {
+    let share = |protocol: &str| {
+        let failures = curve(view, STUDY, "failures", LOSS, "protocol", protocol).ok()?;
+        Some(mean(failures.at(loss)?).mean)
+    };
+    let off = (share(TCP)? - share(SCTP)?).abs();
+    (off >= APART - ROUNDING).then_some(off)
+}
+
+/// A verdict on delays at one loss: at most partly where they are of different populations, with the sentence.
+fn survivors(view: &View<'_>, loss: f64, verdict: Verdict) -> (Verdict, String) {
+    let Some(off) = apart(view, loss) else { return (verdict, String::new()) };
+    let text = format!(
+        " The shares that fail are {} percentage points apart, so the delays are of different populations and the \
+         verdict is partly at most.",
+        digits(off * 100.0)
+    );
+    (verdict.max(Verdict::Partly), text)
+}
+
 pub(super) fn gap_5(claim: &Claim, view: &View<'_>) -> Found {
     let (tcp, sctp) = both(view, 5.0)?;
     let gap = difference(&tcp, &sctp, "The difference")?;
     let (verdict, off) = deviation(&gap, claim.number(), &claim.unit);
+    let (verdict, populations) = survivors(view, 5.0, verdict);
     let reason = format!(
-        "At 5 % loss TCP takes {} longer than SCTP with many streams, {off} ({} s and {} s; {} replications).{}",
-        with_interval(&gap, "s"),
+        "At 5 % loss TCP takes {} than SCTP with many streams, {off} ({} s and {} s; {} replications).{}{populations}",
+        with_word(&gap, "s", "longer", "less"),
         digits(mean(&tcp).mean),
         digits(mean(&sctp).mean),
         gap.n,
@@ -64,9 +90,11 @@ pub(super) fn gap_19(claim: &Claim, view: &View<'_>) -> Found {
     let (tcp, sctp) = both(view, 19.0)?;
     let gap = difference(&tcp, &sctp, "The difference")?;
     let (verdict, off) = deviation(&gap, claim.number(), &claim.unit);
+    let (verdict, populations) = survivors(view, 19.0, verdict);
     let mut reason = format!(
-        "At 19 % loss TCP takes {} longer than SCTP with many streams, {off} (read as: it widens to 1.25 s).",
-        with_interval(&gap, "s")
+        "At 19 % loss TCP takes {} than SCTP with many streams, {off} (read as: it widens to {} s).",
+        with_word(&gap, "s", "longer", "less"),
+        digits(claim.number())
     );
     let published =
         claim.readings.iter().find(|r| r.name == "increases by").map_or(claim.number(), |r| r.published);
@@ -74,32 +102,58 @@ pub(super) fn gap_19(claim: &Claim, view: &View<'_>) -> Found {
         let more = contrast(&[(1.0, &tcp), (-1.0, &sctp), (-1.0, &tcp_5), (1.0, &sctp_5)]);
         let more = finite(mean(&more), "The increase")?;
         let (other, off) = deviation(&more, published, &claim.unit);
+        let (other, _) = survivors(view, 5.0, survivors(view, 19.0, other).0);
         reason.push_str(&format!(
             " Read as an increase from 5 % loss on, it is {}, {off}: {}.",
-            with_interval(&more, "s"),
+            with_word(&more, "s", "more", "less"),
             other.name()
         ));
     }
     reason.push_str(&failing(view, &[TCP, SCTP], 19.0));
+    reason.push_str(&populations);
     Ok(Finding::number(&gap, verdict, reason))
 }
 
-/// The largest saving of SCTP with many streams over TCP, with the loss where it is.
-pub(super) fn best_saving(view: &View<'_>) -> Result<(Estimate, f64), Gone> {
+/// The largest saving of SCTP with many streams over TCP.
+pub(super) struct Best {
+    pub(super) saving: Estimate,
+    /// The loss where it is.
+    pub(super) loss: f64,
+    /// A sentence on the losses that do not count; empty where all do.
+    pub(super) left_out: String,
+}
+
+/// The largest saving, among the losses at which about as many authentications fail over both.
+pub(super) fn best_saving(view: &View<'_>) -> Result<Best, Gone> {
     let (tcp, sctp) = (delays(view, TCP)?, delays(view, SCTP)?);
-    let savings = tcp.0.iter().filter_map(|(loss, tcp)| Some((saving(sctp.at(*loss)?, tcp), *loss)));
+    let (out, kept): (Vec<_>, Vec<_>) =
+        tcp.common(&sctp).0.into_iter().partition(|(loss, _)| apart(view, *loss).is_some());
+    let left_out = if out.is_empty() {
+        String::new()
+    } else {
+        let places: Vec<String> = out.iter().map(|(loss, _)| digits(*loss)).collect();
+        format!(
+            " Left out: {} % loss, where the shares of authentications that fail over TCP and over SCTP are {} \
+             percentage points apart or more, so that the delays are of different populations.",
+            places.join(", "),
+            digits(APART * 100.0)
+        )
+    };
+    let savings = kept.iter().filter_map(|(loss, tcp)| Some((saving(sctp.at(*loss)?, tcp), *loss)));
     let known = savings.filter(|(s, _)| s.mean.is_finite());
-    known
-        .max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean))
-        .ok_or_else(|| Gone::NotComparable("TCP and SCTP have no point in common.".to_owned()))
+    let Some((best, loss)) = known.max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean)) else {
+        let text = format!("TCP and SCTP have no point in common that counts.{left_out}");
+        return Err(Gone::NotComparable(text));
+    };
+    Ok(Best { saving: finite(best, "The largest saving")?, loss, left_out })
 }
 
 pub(super) fn best(claim: &Claim, view: &View<'_>) -> Found {
-    let (best, loss) = best_saving(view)?;
+    let Best { saving: best, loss, left_out } = best_saving(view)?;
     let (verdict, off) = deviation(&best, claim.number(), "");
     let reason = format!(
         "SCTP with many streams saves the most at {} % loss: {} of TCP's delay, {off}. The interval is of that \
-         point alone.{}",
+         point alone.{}{left_out}",
         digits(loss),
         with_interval(&best, ""),
         failing(view, &[TCP, SCTP], loss)
@@ -174,6 +228,7 @@ pub(super) fn udp_high_loss(_: &Claim, view: &View<'_>) -> Found {
     let mut crossed = 0;
     for (other, name) in [(TCP, "TCP"), (SCTP, "SCTP")] {
         let ahead = udp.minus(&delays(view, other)?);
+        let ahead = tested(ahead, 1, &format!("UDP less {name} over loss"))?;
         let estimates = ahead.estimates();
         let Some((end, last)) = estimates.last() else { continue };
         let below = estimates.iter().any(|(_, e)| side(e) == Side::Below);
@@ -183,11 +238,18 @@ pub(super) fn udp_high_loss(_: &Claim, view: &View<'_>) -> Found {
             _ => Verdict::Differs,
         };
         crossed += usize::from(verdict == Verdict::Reproduced);
-        let at_end = format!("at {} % UDP takes {} more than {name}", digits(*end), with_interval(last, "s"));
-        said.push(match (below, crossing(&ahead)) {
-            (true, Some(loss)) => format!("it crosses {name} at about {} % loss, and {at_end}", digits(loss)),
-            (true, None) => format!("it does not cross {name}: {at_end}"),
-            (false, _) => format!("it is nowhere surely below {name}, and {at_end}"),
+        let at_end =
+            format!("at {} % UDP takes {} than {name}", digits(*end), with_word(last, "s", "more", "less"));
+        said.push(match (verdict, below, crossing(&ahead)) {
+            (Verdict::Reproduced, _, Some(loss)) => {
+                format!("it crosses {name} at about {} % loss, and {at_end}", digits(loss))
+            }
+            (_, true, Some(loss)) => format!(
+                "it is above {name} from about {} % on, and no longer surely at the end: {at_end}",
+                digits(loss)
+            ),
+            (_, true, None) => format!("it does not cross {name}: {at_end}"),
+            (_, false, _) => format!("it is nowhere surely below {name}, and {at_end}"),
         });
         parts.push(verdict);
     }

@@ -3,8 +3,10 @@
 
 use super::{Found, count, curve, finite, on, others, tested};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, percent, with_interval};
-use crate::measure::{ALIKE, Curve, Side, level, mean, ratio, rise, saving, turn};
+use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, percent, with_interval, with_word};
+use crate::measure::{
+    ALIKE, Crossover, Curve, Side, Stand, Values, crossover, level, mean, ratio, rise, saving, stand,
+};
 use crate::results::{View, at};
 use usher_observe::Estimate;
 
@@ -95,9 +97,9 @@ pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
     let fall = nagle_fall(view)?;
     let said: Vec<&str> = parts.iter().map(|(.., text)| text.as_str()).collect();
     let reason = format!(
-        "In {study} an authentication needs {}. From 9 to 37 nodes that is {} fewer; published are 38 %.",
+        "In {study} an authentication needs {}. From 9 to 37 nodes that is {}; published are 38 %.",
         said.join("; "),
-        with_interval(&fall, "")
+        with_word(&fall, "", "fewer", "more")
     );
     Ok(Finding {
         ours: named(|e| e.mean),
@@ -114,18 +116,20 @@ pub(super) fn nagle_fall(view: &View<'_>) -> Result<Estimate, Gone> {
     finite(fall, "The fall of the packets")
 }
 
+/// The share by which the delay is longer with delayed acknowledgement, by the number of nodes.
+fn changes(delayed: &Curve, immediate: &Curve) -> Vec<(f64, Estimate)> {
+    let change = |(x, d): &(f64, Values)| {
+        let r = ratio(d, immediate.at(*x)?);
+        Some((*x, Estimate { mean: r.mean - 1.0, ..r }))
+    };
+    delayed.0.iter().filter_map(change).collect()
+}
+
 /// Alike: the whole interval of the paired difference is within 5 % of the delay with immediate acknowledgement.
 pub(super) fn delack_delay(_: &Claim, view: &View<'_>) -> Found {
     let (delayed, immediate) = acks(view, DELACK, DELAY)?;
-    let immediate = tested(immediate, 1, "The delay with immediate acknowledgement")?;
-    let changes: Vec<(f64, Estimate)> = delayed
-        .0
-        .iter()
-        .filter_map(|(x, d)| {
-            let r = ratio(d, immediate.at(*x)?);
-            Some((*x, Estimate { mean: r.mean - 1.0, ..r }))
-        })
-        .collect();
+    tested(delayed.minus(&immediate), 1, "Delayed less immediate acknowledgement")?;
+    let changes = changes(&delayed, &immediate);
     let alike = |e: &Estimate| e.low() >= -ALIKE && e.high() <= ALIKE;
     let held = changes.iter().filter(|(_, e)| alike(e)).count();
     let of = changes.len();
@@ -184,60 +188,67 @@ pub(super) fn delack_packets(claim: &Claim, view: &View<'_>) -> Found {
     Ok(Finding::number(&left, verdict, reason))
 }
 
+/// Alike: within 5 % in the mean, whatever the interval, so that more replications do not move the crossover.
 pub(super) fn congestion_crossover(claim: &Claim, view: &View<'_>) -> Found {
     let (delayed, immediate) = acks(view, CONGESTION, DELAY)?;
-    let slower = tested(immediate.minus(&delayed), 2, "Immediate less delayed acknowledgement")?;
-    let estimates = slower.estimates();
-    let against = on(&estimates, Side::Below);
-    let detail = |reason: &mut String| {
-        if against > 0 {
-            reason.push_str(&format!(
-                " At {} delayed acknowledgement is surely slower.",
-                count(against, estimates.len(), "numbers of nodes")
-            ));
+    tested(immediate.minus(&delayed), 2, "Immediate less delayed acknowledgement")?;
+    let changes = changes(&delayed, &immediate);
+    let at = |wanted: Stand| changes.iter().filter(|(_, e)| stand(e) == wanted).count();
+    let counted = |wanted| count(at(wanted), changes.len(), "numbers of nodes");
+    let share = |x: f64| {
+        let change = changes.iter().find(|(at, _)| *at == x);
+        change.map_or_else(String::new, |(_, e)| with_word(e, "", "slower", "faster"))
+    };
+    let unlike = percent(ALIKE);
+    let slower = if at(Stand::Slower) == 0 {
+        String::new()
+    } else {
+        format!(" At {} it is surely slower, by more than {unlike}.", counted(Stand::Slower))
+    };
+    let (before, after) = match crossover(&changes) {
+        Crossover::At { before, after } => (before, after),
+        Crossover::First(after) => {
+            let reason = format!(
+                "Delayed acknowledgement is surely faster, by more than {unlike}, at every number of nodes, from {} on, \
+                 so there is no number up to which the delays are alike.",
+                digits(after)
+            );
+            return Ok(Finding::words("faster from the first point", Verdict::Differs, reason));
+        }
+        Crossover::Nowhere => {
+            let reason = format!(
+                "The delays are within {unlike} at {}, and delayed acknowledgement is surely faster, by more than that, at \
+                 {}: there is no number of nodes up to which they are alike and beyond which it is faster for \
+                 good.{slower}",
+                counted(Stand::Alike),
+                counted(Stand::Faster)
+            );
+            return Ok(Finding::words("no crossover", Verdict::Differs, reason));
+        }
+        Crossover::Unsure => {
+            let unsure = changes.iter().filter(|(_, e)| stand(e) == Stand::Unsure);
+            let said: Vec<String> =
+                unsure.map(|(x, e)| format!("{} nodes {}", digits(*x), with_interval(e, ""))).collect();
+            return Err(Gone::NotComparable(format!(
+                "The delays differ by more than {unlike} and yet not surely (at {}): more replications would tell.",
+                said.join(", at ")
+            )));
         }
     };
-    let Some(turn) = turn(&slower) else {
-        let Some((nodes, last)) = estimates.last() else {
-            return Err(Gone::NotComparable("No point.".to_owned()));
-        };
-        let faster = on(&estimates, Side::Above);
-        let mut reason = format!(
-            "At {} nodes, the most, immediate acknowledgement takes {} longer, so delayed acknowledgement is not surely \
-             faster there. It is at {}.",
-            digits(*nodes),
-            with_interval(last, "s"),
-            count(faster, estimates.len(), "numbers of nodes")
-        );
-        detail(&mut reason);
-        return Ok(Finding::words("no crossover", Verdict::Differs, reason));
-    };
-    let Some(before) = turn.before else {
-        let mut reason = format!(
-            "Delayed acknowledgement is surely faster at every number of nodes, from {} on, so there is no number up \
-             to which the delays are alike.",
-            digits(turn.after)
-        );
-        detail(&mut reason);
-        return Ok(Finding::words("faster from the first point", Verdict::Differs, reason));
-    };
     let published = claim.number();
-    let verdict = Verdict::on_value(before, published, false);
-    let gain = |x| slower.at(x).map_or_else(String::new, |v| with_interval(&mean(v), "s"));
-    let mut reason = format!(
-        "Delayed acknowledgement is not surely faster up to {} nodes (by {} there) and surely faster from {} on (by {}); \
-         published is {}.",
+    let reason = format!(
+        "The delays are within {unlike} of each other up to {} nodes (with delayed acknowledgement {} there); from {} on \
+         delayed acknowledgement is surely faster, by more than {unlike} ({} there). Published is {}.",
         digits(before),
-        gain(before),
-        digits(turn.after),
-        gain(turn.after),
+        share(before),
+        digits(after),
+        share(after),
         digits(published)
     );
-    detail(&mut reason);
     Ok(Finding {
         ours: Value::Number(before),
-        interval: Some((Value::Number(before), Value::Number(turn.after))),
-        verdict,
+        interval: Some((Value::Number(before), Value::Number(after))),
+        verdict: Verdict::on_value(before, published, false),
         reason,
     })
 }
@@ -247,7 +258,8 @@ pub(super) fn congestion_segments(_: &Claim, view: &View<'_>) -> Found {
     let mut parts = Vec::new();
     let mut said = Vec::new();
     for (curve, name) in [(&immediate, "immediate"), (&delayed, "delayed")] {
-        let Some(level) = level(curve) else {
+        let curve = tested(curve.clone(), 2, "Packets")?;
+        let Some(level) = level(&curve) else {
             return Err(Gone::NotComparable(
                 "Whether packets are constant takes two numbers of nodes.".to_owned(),
             ));
@@ -267,9 +279,9 @@ pub(super) fn congestion_segments(_: &Claim, view: &View<'_>) -> Found {
     parts.push(verdict);
     let constant = parts[..2].iter().filter(|p| **p == Verdict::Reproduced).count();
     let reason = format!(
-        "An authentication takes {}. Delayed acknowledgement needs {} fewer, {off}.",
+        "An authentication takes {}. Delayed acknowledgement needs {}, {off}.",
         said.join(", and "),
-        with_interval(&fewer, "")
+        with_word(&fewer, "", "fewer", "more")
     );
     let ours = format!("constant in {constant} of 2; {} fewer with delayed ACK", percent(fewer.mean));
     Ok(Finding::words(ours, Verdict::of_parts(&parts), reason))
