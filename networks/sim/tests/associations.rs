@@ -203,3 +203,31 @@ fn a_host_that_fails_forgets_and_its_peers_learn_it() {
     let down_at = sim.observer().0.iter().find(|(_, a, s)| *a == client && matches!(s, Said::Down(_)));
     assert!(down_at.is_some_and(|(at, ..)| *at > secs(8)), "{down_at:?}");
 }
+
+#[test]
+fn a_cookie_of_an_earlier_life_is_discarded() {
+    let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
+    let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+    b.link(a, s, &link(channel(Loss::None, 0)));
+    let client = b.app(a, talker(s), None);
+    let server = b.app(s, App::Echo, None);
+    b.listen_sctp(server, 9).unwrap();
+    // INIT comes at 10 ms, COOKIE ECHO at 30: between them the host loses its memory, and so its key.
+    let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+    b.outage(s, at(15), at(25));
+    let mut sim = b.build(Log::default(), None);
+    sim.run_until(at(900));
+    assert_eq!(sim.host_stats().sctp_bad_cookie, 1);
+    // Silence is the answer (RFC 9260 section 5.1.5): the client repeats its cookie, after 1 s and twice as
+    // long each time, until its eight retransmissions are spent. T1 began with COOKIE ECHO, at 20 ms.
+    sim.run_until(secs(400));
+    let told: Vec<_> = sim.observer().0.iter().filter(|(_, app, _)| *app == client).take(2).collect();
+    let waited = 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60;
+    assert_eq!(
+        *told[0],
+        (secs(waited) + Duration::from_millis(20), client, Said::Down(CloseReason::TimedOut))
+    );
+    assert_eq!(sim.host_stats().sctp_bad_cookie, 9);
+    // Its next attempt gets a cookie that this life gave.
+    assert!(matches!(told[1], (_, _, Said::Up(4))), "{told:?}");
+}

@@ -5,6 +5,7 @@ use crate::addr::HostId;
 use crate::app::{Application, Delivery, MessageDelivery, Observer};
 use crate::packet::{Body, Packet};
 use crate::sctp::{self, Answer, Association, Chunk, Initial, Message};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::{AssocId, Instant, Rng, Seed};
@@ -18,8 +19,9 @@ pub(super) struct Associations {
     tuples: HashMap<FourTuple, u32>,
     listeners: HashMap<(HostId, u16), u32>,
     rng: Rng,
-    /// Keys of the hosts' cookies derive from it.
+    /// Keys of the hosts' cookies derive from it, and from how often a host has failed.
     secret: u64,
+    failures: BTreeMap<HostId, u32>,
 }
 
 impl Associations {
@@ -32,6 +34,7 @@ impl Associations {
             tuples: HashMap::with_hasher(HashState::with_seed(0)),
             listeners,
             secret: rng.next_u64(),
+            failures: BTreeMap::new(),
             rng,
         }
     }
@@ -48,6 +51,8 @@ impl Associations {
         let mut secret = [0; 32];
         secret[..8].copy_from_slice(&self.secret.to_be_bytes());
         secret[8..12].copy_from_slice(&host.0.to_be_bytes());
+        let lives = self.failures.get(&host).copied().unwrap_or(0);
+        secret[12..16].copy_from_slice(&lives.to_be_bytes());
         Initial { tag: (self.rng.next_u64() as u32).max(1), tsn: self.rng.next_u64() as u32, secret }
     }
 }
@@ -237,8 +242,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         self.sctp.free.push(index);
     }
 
-    /// Forgets the associations of a host that fails; nobody is told.
+    /// Forgets the associations of a host that fails, and the key of its cookies; nobody is told.
     pub(super) fn fail_associations(&mut self, host: HostId) {
+        *self.sctp.failures.entry(host).or_default() += 1;
         for index in 0..self.sctp.all.len() as u32 {
             let assoc = &mut self.sctp.all[index as usize];
             if assoc.key.local != host || assoc.sctp.is_closed() {
