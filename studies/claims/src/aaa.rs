@@ -115,6 +115,7 @@ fn setup(claim: &Claim, view: &View<'_>) -> Found {
     if present.is_empty() {
         return Err(view.missing(&claim.studies.join(" ")));
     }
+    present.iter().try_for_each(|s| view.at_defaults(s))?;
     if present.iter().all(|s| view.setup(s).is_none()) {
         return Err(Gone::NotComparable("The runs do not say how they were set up.".to_owned()));
     }
@@ -158,11 +159,15 @@ fn average(claim: &Claim, view: &View<'_>) -> Found {
     };
     let ours = finite(ours, "The mean saving")?;
     let (verdict, off) = crate::judge::deviation(&ours, claim.number(), "");
+    let said = |name| crate::judge::percent(claim.part(name));
     let [a, b, c] = parts.map(|e| crate::judge::percent(e.mean));
     let reason = format!(
-        "The mean saving is {}, {off}. It is that of {a} (delay, streams; published 37.5 %), {b} (packets, Nagle; 38 %) \
-         and {c} (packets, delayed acknowledgement; 23 %).{}",
+        "The mean saving is {}, {off}. It is that of {a} (delay, streams; published {}), {b} (packets, Nagle; {}) and {c} \
+         (packets, delayed acknowledgement; {}).{}",
         crate::judge::with_interval(&ours, ""),
+        said("streams"),
+        said("nagle"),
+        said("delack"),
         best.left_out
     );
     Ok(Finding::number(&ours, verdict, reason))
@@ -173,6 +178,7 @@ fn surge(claim: &Claim, view: &View<'_>) -> Found {
     if missing.len() == claim.studies.len() {
         return Err(view.missing(&missing.join(" ")));
     }
+    claim.studies.iter().try_for_each(|s| view.at_defaults(s))?;
     if missing.is_empty() {
         let reason = format!("Both are studied: {} have results.", claim.studies.join(" and "));
         return Ok(Finding::words("done", Verdict::Reproduced, reason));

@@ -99,6 +99,9 @@ pub struct Claim {
     /// The ways to read it, where there are several; the first gives the verdict.
     #[serde(default)]
     pub readings: Vec<Reading>,
+    /// The further numbers in the statement, which its function reads.
+    #[serde(default)]
+    pub parts: Vec<Named>,
     /// Explanations by the verdict that they belong to.
     #[serde(default)]
     pub causes: BTreeMap<Verdict, String>,
@@ -148,6 +151,11 @@ impl Claim {
             Published::Named(values) => values.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value),
             Published::Number(_) | Published::Text(_) => f64::NAN,
         }
+    }
+
+    /// The further number of this name; NaN where there is none.
+    pub fn part(&self, name: &str) -> f64 {
+        self.parts.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value)
     }
 
     /// True where the statement's number is a time, for which 0.05 s are allowed whatever its size.

@@ -274,6 +274,12 @@ pub(crate) fn with_word(e: &Estimate, unit: &str, more: &str, less: &str) -> Str
     }
 }
 
+/// What each part of a statement comes to, for the end of a reason.
+pub(crate) fn part_by_part<'a>(parts: impl IntoIterator<Item = (&'a str, Verdict)>) -> String {
+    let said: Vec<String> = parts.into_iter().map(|(name, v)| format!("{name}: {}", v.name())).collect();
+    format!(" Part by part: {}.", said.join("; "))
+}
+
 /// How far our figure is from the published one, and what that is worth.
 pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict, String) {
     let delay = unit == "s";

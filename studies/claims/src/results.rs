@@ -18,6 +18,7 @@ pub struct Results {
     summaries: Vec<Summary>,
     setups: BTreeMap<String, Setup>,
     cautions: BTreeMap<String, Vec<String>>,
+    apart: BTreeMap<String, String>,
 }
 
 impl Results {
@@ -31,8 +32,13 @@ impl Results {
         self.setups.insert(study.to_owned(), setup);
     }
 
-    /// Adds a sentence to the reasons of a study's claims ("aaa-hol was run with workload.arrivals.rate=9 /s, not at
-    /// the default parameters.").
+    /// Says in a sentence that a study was run at other settings than its own ("aaa-hol was run with
+    /// workload.arrivals.rate=9 /s."): no verdict follows from it at the default variant.
+    pub fn set_apart(&mut self, study: &str, sentence: &str) {
+        self.apart.insert(study.to_owned(), sentence.to_owned());
+    }
+
+    /// Adds a sentence to the reasons of a study's claims ("The results of aaa-hol are partial.").
     pub fn caution(&mut self, study: &str, sentence: &str) {
         self.cautions.entry(study.to_owned()).or_default().push(sentence.to_owned());
     }
@@ -99,36 +105,70 @@ impl<'a> View<'a> {
         self.results.setups.get(study)
     }
 
+    /// Refuses a study that was run at other settings than its own: a verdict is of the defaults. Other variants are
+    /// of other settings anyhow.
+    pub(crate) fn at_defaults(&self, study: &str) -> Result<(), Gone> {
+        match self.results.apart.get(study) {
+            Some(sentence) if self.variant == DEFAULT_VARIANT => Err(Gone::NotComparable(sentence.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The summaries of these points, of all metrics, with their places.
+    fn places<'c>(&'c self, choice: Choice<'c>) -> impl Iterator<Item = (f64, &'c Summary)> {
+        let Choice { study, x, axis, .. } = choice;
+        let own = move |s: &&Summary| {
+            let held = HELD.iter().all(|(a, v)| s.point.get(a).is_none_or(|text| text == *v));
+            &*s.study == study && self.at_variant(&s.point) && held && s.point.get(axis.0) == Some(axis.1)
+        };
+        let place = move |s: &'c Summary| Some((s.point.get(x).and_then(leading)?, s));
+        self.results.summaries.iter().filter(own).filter_map(place)
+    }
+
     /// The curve of these points. Where several points have the same place (a study with a further axis), the
     /// first in the order of the rows is taken: an axis's first value is its default.
     pub(crate) fn curve(&self, choice: Choice<'_>) -> Result<Curve, Gone> {
-        let Choice { study, metric, x, axis } = choice;
+        let Choice { study, metric, axis, .. } = choice;
         if !self.has(study) {
             return Err(self.missing(study));
         }
+        self.at_defaults(study)?;
         let mut points: Vec<(f64, Values)> = Vec::new();
-        let own = |s: &&Summary| &*s.study == study && &*s.metric == metric && self.at_variant(&s.point);
-        for summary in self.results.summaries.iter().filter(own) {
-            let point = &summary.point;
-            let held = HELD.iter().all(|(a, v)| point.get(a).is_none_or(|text| text == *v));
-            if !held || point.get(axis.0) != Some(axis.1) {
-                continue;
-            }
-            let Some(place) = point.get(x).and_then(leading) else { continue };
+        for (place, summary) in self.places(choice).filter(|(_, s)| &*s.metric == metric) {
             if points.iter().all(|(known, _)| *known != place) {
                 points.push((place, summary.values.iter().copied().collect()));
             }
         }
         if points.is_empty() {
-            return Err(Gone::NotRun(format!(
-                "{study} has no {metric} at {} = {}{}: run it whole, usher study run {study}.",
-                axis.0,
-                axis.1,
-                self.in_variant()
-            )));
+            let whole = format!("{study} has no {metric} at {} = {}{}", axis.0, axis.1, self.in_variant());
+            return Err(if self.places(choice).next().is_some() {
+                Gone::NotComparable(format!("{whole}: nothing completed there."))
+            } else {
+                Gone::NotRun(format!("{whole}: run it whole, usher study run {study}."))
+            });
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Ok(Curve(points))
+    }
+
+    /// The values at one place of a curve.
+    pub(crate) fn at(&self, choice: Choice<'_>, place: f64) -> Result<Values, Gone> {
+        let Choice { study, metric, x, axis } = choice;
+        let curve = self.curve(choice)?;
+        if let Some(values) = curve.at(place) {
+            return Ok(values.clone());
+        }
+        if self.places(choice).any(|(known, _)| known == place) {
+            return Err(Gone::NotComparable(format!(
+                "{study} has no {metric} at {x} {place} with {}: nothing completed there.",
+                axis.1
+            )));
+        }
+        let known: Vec<String> = curve.0.iter().map(|(x, _)| usher_observe::row::number(*x)).collect();
+        Err(Gone::NotRun(format!(
+            "{study} has no point at {x} {place}, only at {}: run it without --quick, or add the point with --set.",
+            known.join(", ")
+        )))
     }
 
     /// Why there is nothing of a study.
@@ -139,17 +179,6 @@ impl<'a> View<'a> {
     fn in_variant(&self) -> String {
         if self.variant == DEFAULT_VARIANT { String::new() } else { format!(" (variant {})", self.variant) }
     }
-}
-
-/// The values at one place of a curve.
-pub(crate) fn at<'c>(curve: &'c Curve, study: &str, x: &str, place: f64) -> Result<&'c Values, Gone> {
-    curve.at(place).ok_or_else(|| {
-        let known: Vec<String> = curve.0.iter().map(|(x, _)| usher_observe::row::number(*x)).collect();
-        Gone::NotRun(format!(
-            "{study} has no point at {x} {place}, only at {}: run it without --quick, or add the point with --set.",
-            known.join(", ")
-        ))
-    })
 }
 
 /// The number that a value begins with: 5 of `5 %`.

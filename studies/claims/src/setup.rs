@@ -5,12 +5,18 @@ use usher_observe::manifest::Fact;
 use usher_scenario::model::{Scenario, Workload};
 use usher_scenario::{DEFAULT, Plan, VARIANT};
 
+/// What is stated: the most stations, the links from NAS to server, their rate in bit/s and delay in seconds.
+const STATIONS: u32 = 100;
+const HOPS: usize = 2;
+const RATE: u64 = 1_500_000;
+const DELAY_S: f64 = 0.01;
+
 /// What a study configures.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
     /// The most stations that any point has.
     pub stations: u32,
-    /// True where the stations are on an 802.16 base station.
+    /// True where the stations are on an 802.16 base station, at every point.
     pub radio: bool,
     /// The links from the NAS to the AAA server.
     pub hops: usize,
@@ -26,9 +32,23 @@ impl Setup {
     pub fn of(plan: &Plan) -> Option<Self> {
         let default = |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
         let points = plan.points.iter().filter(default);
-        points
-            .filter_map(|p| Self::of_scenario(&p.scenario))
-            .reduce(|a, b| Self { stations: a.stations.max(b.stations), ..a })
+        points.filter_map(|p| Self::of_scenario(&p.scenario)).reduce(Self::with)
+    }
+
+    /// Both points' setting in one: the most stations, and of each other thing the value that is not as stated where
+    /// one of them is not, so that no point's deviation is lost.
+    fn with(self, other: Self) -> Self {
+        Self {
+            stations: self.stations.max(other.stations),
+            radio: self.radio && other.radio,
+            hops: if self.hops == HOPS { other.hops } else { self.hops },
+            rate: if self.rate == RATE { other.rate } else { self.rate },
+            delay_s: if Self::delay_is_stated(self.delay_s) { other.delay_s } else { self.delay_s },
+        }
+    }
+
+    fn delay_is_stated(delay_s: f64) -> bool {
+        (delay_s - DELAY_S).abs() <= 1e-9
     }
 
     /// As facts for the manifest of a run.
@@ -81,19 +101,19 @@ impl Setup {
     /// 10 ms.
     pub(crate) fn deviations(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        if self.stations > 100 {
+        if self.stations > STATIONS {
             wrong.push(format!("{} stations, not up to 100", self.stations));
         }
         if !self.radio {
             wrong.push("the stations' access is wired, not 802.16".to_owned());
         }
-        if self.hops != 2 {
+        if self.hops != HOPS {
             wrong.push(format!("links from NAS to server: {}, not two", self.hops));
         }
-        if self.rate != 1_500_000 {
+        if self.rate != RATE {
             wrong.push(format!("the path has {} Mb/s, not 1.5", self.rate as f64 / 1e6));
         }
-        if (self.delay_s - 0.01).abs() > 1e-9 {
+        if !Self::delay_is_stated(self.delay_s) {
             wrong.push(format!("its delay is {} ms, not 10", self.delay_s * 1e3));
         }
         wrong
@@ -137,6 +157,27 @@ mod tests {
         assert!((setup.delay_s - 0.01).abs() < 1e-9 && setup.stations <= 100);
         assert_eq!(of("dialogue-queue"), None);
         assert_eq!(Setup::from_facts(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn no_points_deviation_is_lost() {
+        let stated = Setup { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
+        let other = Setup { stations: 50, radio: false, hops: 3, rate: 2_000_000, delay_s: 0.05 };
+        for both in [stated.clone().with(other.clone()), other.clone().with(stated.clone())] {
+            assert_eq!(both, Setup { stations: 100, ..other.clone() });
+        }
+        assert_eq!(stated.clone().with(stated.clone()), stated);
+        let study = Study::open("aaa-hol").unwrap();
+        let mut plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        assert_eq!(Setup::of(&plan).unwrap().deviations(), Vec::<String>::new());
+        let Some(last) = plan.points.last_mut() else { panic!("no point") };
+        let world = last.scenario.clone();
+        let Workload::Eap(eap) = &mut last.scenario.workload else { panic!("no EAP") };
+        let links = path(&world, &eap.nas, &eap.server).unwrap();
+        let [a, b] = &world.links.get(links[0]).unwrap().between;
+        eap.nas = if *a == eap.nas { b.clone() } else { a.clone() };
+        let Some(setup) = Setup::of(&plan) else { panic!("no setting") };
+        assert!(!setup.deviations().is_empty(), "the last point is not as stated");
     }
 
     #[test]

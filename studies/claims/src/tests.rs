@@ -95,11 +95,24 @@ fn the_data_is_consistent() {
                 "{id}: the first reading is the claim's"
             );
         }
+        let parts: BTreeSet<&str> = claim.parts.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(parts.len(), claim.parts.len(), "{id}: a part is there twice");
         assert!(!claim.causes.contains_key(&NotRun), "{id}: what was not run has no cause");
     }
     for document in data::documents() {
         assert!(data::claims().iter().any(|c| c.document == document.id), "{}: without a claim", document.id);
     }
+}
+
+#[test]
+fn the_average_is_that_of_its_parts() {
+    let claim = data::find("aaa.average").unwrap();
+    let parts = ["streams", "nagle", "delack"].map(|name| claim.part(name));
+    assert!((parts.iter().sum::<f64>() / 3.0 - claim.number()).abs() < 0.005, "{parts:?}");
+    assert_eq!(parts[0], data::find("aaa.hol.best").unwrap().number());
+    assert_eq!(parts[1], data::find("aaa.nagle.segments").unwrap().part("fewer"));
+    assert_eq!(parts[2], data::find("aaa.congestion.segments").unwrap().part("fewer"));
+    assert!(claim.part("none").is_nan());
 }
 
 #[test]
@@ -303,7 +316,12 @@ fn udp_at_high_loss() {
         let udp: Vec<(&str, f64)> = ["0 %", "10 %", "20 %"].into_iter().zip(udp).collect();
         [others.clone(), hol(UDP, &udp)].concat()
     };
-    verdict(&with([0.1, 0.5, 4.0]), "aaa.udp.high-loss", Partly, &["it does not cross TCP"]);
+    verdict(
+        &with([0.1, 0.5, 4.0]),
+        "aaa.udp.high-loss",
+        Partly,
+        &["it does not cross TCP", "crosses TCP: differs; crosses SCTP: reproduced"],
+    );
     verdict(&with([0.1, 0.3, 0.4]), "aaa.udp.high-loss", Differs, &["it does not cross SCTP"]);
     let open = verdict(
         &with([0.1, 0.65, 0.7002]),
@@ -331,7 +349,8 @@ fn nagle_and_the_delay() {
     let rising = rows([0.3, 0.4, 0.5, 0.6], 0.2);
     verdict(&rising, "aaa.nagle.delay", Reproduced, &["3 surely rise", "all 4 numbers of nodes"]);
     let falling = rows([0.6, 0.5, 0.4, 0.3], 0.2);
-    verdict(&falling, "aaa.nagle.delay", Partly, &["3 surely fall"]);
+    let parts = "Part by part: rises with nodes: differs; lower without: reproduced.";
+    verdict(&falling, "aaa.nagle.delay", Partly, &["3 surely fall", parts]);
     verdict(&rows([0.6, 0.5, 0.4, 0.3], 0.7), "aaa.nagle.delay", Differs, &["not surely at 1, 9, 37, 100"]);
 }
 
@@ -351,7 +370,12 @@ fn nagle_and_the_packets() {
         Reproduced,
         &["In aaa-packets an authentication needs 21 packets"],
     );
-    verdict(&rows(21.0, 16.0), "aaa.nagle.segments", Partly, &["23 % above the published 13"]);
+    verdict(
+        &rows(21.0, 16.0),
+        "aaa.nagle.segments",
+        Partly,
+        &["23 % above the published 13", "at 37 nodes: partly"],
+    );
     verdict(&rows(21.0, 20.0), "aaa.nagle.segments", Differs, &["54 % above"]);
 }
 
@@ -424,7 +448,9 @@ fn packets_under_congestion() {
     let flat = rows([20.0, 20.4, 19.8], [15.4, 15.6, 15.2]);
     verdict(&flat, "aaa.congestion.segments", Reproduced, &["all 3 numbers of nodes within 5 %", "23.3 %"]);
     let half = rows([20.0, 20.4, 19.8], [30.0, 20.0, 10.0]);
-    verdict(&half, "aaa.congestion.segments", Differs, &["of it and at most 50 % off (at nodes = 1)"]);
+    let parts = "constant with immediate ACK: reproduced; constant with delayed ACK: differs; fewer with delayed ACK: differs";
+    let said = ["of it and at most 50 % off (at nodes = 1)", parts];
+    verdict(&half, "aaa.congestion.segments", Differs, &said);
     let less = rows([20.0, 20.4, 19.8], [19.0, 19.0, 19.0]);
     verdict(&less, "aaa.congestion.segments", Partly, &["below the published 23 %"]);
 }
@@ -482,6 +508,34 @@ fn what_to_beware_of_is_said() {
     let judged = evaluate(&results, DEFAULT_VARIANT);
     let best = judged.iter().find(|j| j.id == "aaa.hol.best").unwrap();
     assert!(best.reason.ends_with(". These results are partial."), "{}", best.reason);
+}
+
+#[test]
+fn other_settings_give_no_verdict() {
+    let mut results = Results::new(&figure_2());
+    results.set_up("aaa-hol", Setup { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 });
+    results.set_apart("aaa-hol", "aaa-hol was run with run.time=9 s.");
+    for judgement in evaluate(&results, DEFAULT_VARIANT).iter().filter(|j| j.id != "aaa.average") {
+        let expected = (NotComparable, "aaa-hol was run with run.time=9 s.");
+        assert_eq!((judgement.verdict, judgement.reason.as_str()), expected, "{judgement:?}");
+    }
+    let mut both = Results::new(&point("aaa-many-nas", &[], "delay.mean", 1.0, 0.0));
+    both.set_apart("aaa-many-nas", "Other settings.");
+    let surge = evaluate(&both, DEFAULT_VARIANT);
+    assert_eq!(surge.iter().find(|j| j.id == "aaa.surge").unwrap().verdict, NotComparable);
+}
+
+#[test]
+fn a_point_where_nothing_completed_was_run() {
+    let mut rows = figure_2();
+    let at_19 = |r: &Row| r.point.get("loss") == Some("19 %") && r.point.get("protocol") == Some(TCP);
+    rows.retain(|r| !at_19(r));
+    verdict(&rows, "aaa.hol.gap-19", NotRun, &["no point at loss 19"]);
+    rows.extend(failures(TCP, &[("19 %", 1.0)]));
+    let said = ["no delay.mean at loss 19 with Diameter/TCP: nothing completed there"];
+    verdict(&rows, "aaa.hol.gap-19", NotComparable, &said);
+    rows.retain(|r| &*r.metric != "delay.mean" || r.point.get("protocol") != Some(TCP));
+    verdict(&rows, "aaa.hol.widens", NotComparable, &["protocol = Diameter/TCP: nothing completed there"]);
 }
 
 #[test]

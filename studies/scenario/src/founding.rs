@@ -11,6 +11,13 @@ pub struct Founding {
     pub text: &'static str,
 }
 
+impl Founding {
+    /// A digest of its text, as [`Study::digest`] gives it.
+    pub fn digest(&self) -> String {
+        crate::study::digest(self.text.as_bytes())
+    }
+}
+
 /// Declares the studies by their files' names.
 macro_rules! founding {
     ($($name:literal),+ $(,)?) => {

@@ -163,6 +163,10 @@ impl Study {
     pub fn text(&self) -> &str {
         &self.text
     }
+    /// A digest of the file's text, in hexadecimal: equal where the texts are.
+    pub fn digest(&self) -> String {
+        digest(self.text.as_bytes())
+    }
     /// What the file says, before modes and axes.
     pub fn file(&self) -> &StudyFile {
         &self.file
@@ -452,11 +456,20 @@ impl Study {
             part(value.as_bytes());
         }
         part(format!("{:?} {:?}", overrides.seed, overrides.replications).as_bytes());
-        hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        hex(&hasher.finalize())
     }
+}
+
+/// A digest of these bytes, in hexadecimal.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 fn put(path: String, node: &Node, path_span: Option<&Span>) -> Put {

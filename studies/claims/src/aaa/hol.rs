@@ -2,9 +2,11 @@
 
 use super::{Found, count, curve, difference, finite, on, others, tested};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, ROUNDING, Verdict, deviation, digits, percent, with_interval, with_word};
+use crate::judge::{
+    Finding, Gone, ROUNDING, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
+};
 use crate::measure::{Curve, Side, Values, bend, contrast, crossing, mean, rise, saving, side};
-use crate::results::{View, at};
+use crate::results::{Choice, View};
 use usher_observe::Estimate;
 
 const STUDY: &str = "aaa-hol";
@@ -27,8 +29,11 @@ fn delays(view: &View<'_>, protocol: &str) -> Result<Curve, Gone> {
 
 /// TCP's delay and SCTP's at one loss.
 fn both(view: &View<'_>, loss: f64) -> Result<(Values, Values), Gone> {
-    let (tcp, sctp) = (delays(view, TCP)?, delays(view, SCTP)?);
-    Ok((at(&tcp, STUDY, LOSS, loss)?.clone(), at(&sctp, STUDY, LOSS, loss)?.clone()))
+    let of = |protocol| {
+        let choice = Choice { study: STUDY, metric: "delay.mean", x: LOSS, axis: ("protocol", protocol) };
+        view.at(choice, loss)
+    };
+    Ok((of(TCP)?, of(SCTP)?))
 }
 
 /// A sentence where many authentications fail, since they have no delay.
@@ -259,6 +264,12 @@ pub(super) fn udp_high_loss(_: &Claim, view: &View<'_>) -> Found {
         _ => "not faster than linearly",
     };
     let end = udp.0.last().map_or(0.0, |(loss, _)| *loss);
-    let reason = format!("{}.{}", said.join("; "), failing(view, &[UDP, TCP, SCTP], end));
+    let names = ["grows faster than linearly", "crosses TCP", "crosses SCTP"];
+    let reason = format!(
+        "{}.{}{}",
+        said.join("; "),
+        failing(view, &[UDP, TCP, SCTP], end),
+        part_by_part(names.into_iter().zip(parts.iter().copied()))
+    );
     Ok(Finding::words(format!("grows {form}, crosses {crossed} of 2"), Verdict::of_parts(&parts), reason))
 }

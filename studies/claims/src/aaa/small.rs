@@ -3,11 +3,13 @@
 
 use super::{Found, count, curve, finite, on, others, tested};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, percent, with_interval, with_word};
+use crate::judge::{
+    Finding, Gone, Value, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
+};
 use crate::measure::{
     ALIKE, Crossover, Curve, Side, Stand, Values, crossover, level, mean, ratio, rise, saving, stand,
 };
-use crate::results::{View, at};
+use crate::results::{Choice, View};
 use usher_observe::Estimate;
 
 const NODES: &str = "nodes";
@@ -60,6 +62,10 @@ pub(super) fn nagle_delay(_: &Claim, view: &View<'_>) -> Found {
         ));
     }
     reason.push('.');
+    reason.push_str(&part_by_part([
+        ("rises with nodes", rise.verdict()),
+        ("lower without", Verdict::on_count(lower, of)),
+    ]));
     let rises = match rise.verdict() {
         Verdict::Reproduced => "rises",
         Verdict::Partly => "rises in the main",
@@ -70,18 +76,20 @@ pub(super) fn nagle_delay(_: &Claim, view: &View<'_>) -> Found {
 
 /// The packets with Nagle's algorithm, and the study that they are from: figure 5 shows those of figure 3 again, so
 /// the one stands in for the other.
-fn nagle_packets(view: &View<'_>) -> Result<(Curve, &'static str), Gone> {
-    if !view.has(NAGLE) && view.has(AVOIDANCE) {
-        return Ok((curve(view, AVOIDANCE, PACKETS, NODES, "avoidance", "Nagle")?, AVOIDANCE));
-    }
-    Ok((nagle(view, PACKETS, "with Nagle")?, NAGLE))
+fn nagle_packets(view: &View<'_>) -> Choice<'static> {
+    let (study, axis) = if !view.has(NAGLE) && view.has(AVOIDANCE) {
+        (AVOIDANCE, ("avoidance", "Nagle"))
+    } else {
+        (NAGLE, ("nagle", "with Nagle"))
+    };
+    Choice { study, metric: PACKETS, x: NODES, axis }
 }
 
 pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
-    let (with, study) = nagle_packets(view)?;
+    let with = nagle_packets(view);
     let mut parts = Vec::new();
     for (name, nodes) in [("nodes_9", 9.0), ("nodes_37", 37.0)] {
-        let ours = finite(mean(at(&with, study, NODES, nodes)?), "The number of packets")?;
+        let ours = finite(mean(&view.at(with, nodes)?), "The number of packets")?;
         let (verdict, off) = deviation(&ours, claim.named(name), &claim.unit);
         let off = off.replace(&format!(" {}", claim.unit), "");
         parts.push((
@@ -97,9 +105,12 @@ pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
     let fall = nagle_fall(view)?;
     let said: Vec<&str> = parts.iter().map(|(.., text)| text.as_str()).collect();
     let reason = format!(
-        "In {study} an authentication needs {}. From 9 to 37 nodes that is {}; published are 38 %.",
+        "In {} an authentication needs {}. From 9 to 37 nodes that is {}; published are {}.{}",
+        with.study,
         said.join("; "),
-        with_word(&fall, "", "fewer", "more")
+        with_word(&fall, "", "fewer", "more"),
+        percent(claim.part("fewer")),
+        part_by_part(parts.iter().zip(["at 9 nodes", "at 37 nodes"]).map(|((_, _, v, _), name)| (name, *v)))
     );
     Ok(Finding {
         ours: named(|e| e.mean),
@@ -111,8 +122,8 @@ pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
 
 /// By how much the packets fall from 9 nodes to 37 with Nagle's algorithm.
 pub(super) fn nagle_fall(view: &View<'_>) -> Result<Estimate, Gone> {
-    let (with, study) = nagle_packets(view)?;
-    let fall = saving(at(&with, study, NODES, 37.0)?, at(&with, study, NODES, 9.0)?);
+    let with = nagle_packets(view);
+    let fall = saving(&view.at(with, 37.0)?, &view.at(with, 9.0)?);
     finite(fall, "The fall of the packets")
 }
 
@@ -253,7 +264,7 @@ pub(super) fn congestion_crossover(claim: &Claim, view: &View<'_>) -> Found {
     })
 }
 
-pub(super) fn congestion_segments(_: &Claim, view: &View<'_>) -> Found {
+pub(super) fn congestion_segments(claim: &Claim, view: &View<'_>) -> Found {
     let (delayed, immediate) = acks(view, CONGESTION, PACKETS)?;
     let mut parts = Vec::new();
     let mut said = Vec::new();
@@ -275,13 +286,15 @@ pub(super) fn congestion_segments(_: &Claim, view: &View<'_>) -> Found {
         ));
     }
     let fewer = finite(saving(&delayed.average(), &immediate.average()), "The saving of packets")?;
-    let (verdict, off) = deviation(&fewer, 0.23, "");
+    let (verdict, off) = deviation(&fewer, claim.part("fewer"), "");
     parts.push(verdict);
+    let names = ["constant with immediate ACK", "constant with delayed ACK", "fewer with delayed ACK"];
     let constant = parts[..2].iter().filter(|p| **p == Verdict::Reproduced).count();
     let reason = format!(
-        "An authentication takes {}. Delayed acknowledgement needs {}, {off}.",
+        "An authentication takes {}. Delayed acknowledgement needs {}, {off}.{}",
         said.join(", and "),
-        with_word(&fewer, "", "fewer", "more")
+        with_word(&fewer, "", "fewer", "more"),
+        part_by_part(names.into_iter().zip(parts.iter().copied()))
     );
     let ours = format!("constant in {constant} of 2; {} fewer with delayed ACK", percent(fewer.mean));
     Ok(Finding::words(ours, Verdict::of_parts(&parts), reason))

@@ -9,8 +9,8 @@ use usher_report::{Cell, Column, Section, Table};
 use usher_scenario::model::{Recommendation, StudyFile};
 use usher_scenario::{Plan, metrics};
 
-/// A metric's values by point, in the order of the replications.
-type Values<'a> = HashMap<(&'a Point, &'a str), BTreeMap<u32, f64>>;
+/// A metric's values by replication.
+type Values = BTreeMap<u32, f64>;
 
 /// One line: where, what to use there, and how sure that is.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,13 +35,12 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
     let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
     let wanted =
         |metric: &str| metric == said.metric || said.limit.as_ref().is_some_and(|l| l.metric == metric);
-    let mut values: Values<'_> = HashMap::new();
+    let mut values: HashMap<(&Point, &str), Values> = HashMap::new();
     for row in results.rows.iter().filter(|r| wanted(&r.metric)) {
         values.entry((&row.point, &row.metric)).or_default().insert(row.replication, row.value);
     }
-    let of = |point: &Point, metric: &str| -> Vec<f64> {
-        values.get(&(point, metric)).map(|v| v.values().copied().collect()).unwrap_or_default()
-    };
+    let of = |point: &Point, metric: &str| values.get(&(point, metric)).cloned().unwrap_or_default();
+    let estimate = |v: &Values| Estimate::of(&v.values().copied().collect::<Vec<_>>(), level);
     let mut places: Vec<(Point, Vec<(String, Point)>)> = Vec::new();
     for point in &plan.points {
         let whole = super::plan::point(point);
@@ -57,23 +56,25 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
         .map(|(at, choices)| {
             let within = |point: &Point| {
                 let Some(limit) = &said.limit else { return true };
-                let e = Estimate::of(&of(point, &limit.metric), level);
+                let e = estimate(&of(point, &limit.metric));
                 e.n == 0 || e.mean <= limit.most.get()
             };
             let (kept, out): (Vec<_>, Vec<_>) = choices.into_iter().partition(|(_, p)| within(p));
-            let mut measured: Vec<(String, Vec<f64>)> = kept
+            let mut measured: Vec<(String, Values)> = kept
                 .into_iter()
                 .map(|(name, p)| (name, of(&p, &said.metric)))
                 .filter(|(_, v)| !v.is_empty())
                 .collect();
-            let mean = |v: &[f64]| Estimate::of(v, level).mean;
+            let mean = |v: &Values| estimate(v).mean;
             measured.sort_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
-            let best = measured.first().map(|(name, v)| (name.clone(), Estimate::of(v, level)));
+            let best = measured.first().map(|(name, v)| (name.clone(), estimate(v)));
             let as_good = measured.iter().skip(1).filter(|(_, v)| {
                 let first = &measured[0].1;
-                let n = v.len().min(first.len());
-                let difference = paired(&v[..n], &first[..n], level);
-                difference.low() <= 0.0 || difference.mean <= INDIFFERENT * mean(first)
+                // Only replications of the same index share their chance.
+                let pairs = first.iter().filter_map(|(r, a)| v.get(r).map(|b| (*a, *b)));
+                let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
+                let difference = paired(&a, &b, level);
+                difference.n == 0 || difference.low() <= 0.0 || difference.mean <= INDIFFERENT * mean(first)
             });
             let as_good = as_good.map(|(name, _)| name.clone()).collect();
             let worst = (measured.len() > 1)
@@ -159,5 +160,86 @@ pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, resu
         .to_owned(),
         figures: Vec::new(),
         tables: vec![Table { title: String::new(), columns, rows: rows.collect() }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::Facts;
+    use usher_observe::Row;
+    use usher_scenario::{Mode, Overrides, Study};
+
+    /// What all share by replication.
+    const CHANCE: [f64; 5] = [1.0, 5.0, 2.0, 8.0, 3.0];
+
+    fn rows(point: &Point, metric: &str, values: impl IntoIterator<Item = (u32, f64)>) -> Vec<Row> {
+        let row = |(replication, value)| Row {
+            study: "s".into(),
+            point: point.clone(),
+            replication,
+            metric: metric.into(),
+            value,
+        };
+        values.into_iter().map(row).collect()
+    }
+
+    fn results(rows: Vec<Row>) -> Results {
+        Results {
+            rows,
+            points: Vec::new(),
+            facts: Facts::default(),
+            failures: Vec::new(),
+            resumed: 0,
+            broken: None,
+            complete: true,
+        }
+    }
+
+    #[test]
+    fn advice_is_of_pairs_within_the_limit() {
+        let study = Study::open("aaa-advice").unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let said = &study.file().recommendations[0];
+        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        let place = |p: &Point| p.without(&said.choose);
+        let first = place(&whole[0]);
+        let choices: Vec<&Point> = whole.iter().filter(|p| place(p) == first).collect();
+        let name = |i: usize| choices[i].get(&said.choose).unwrap().to_owned();
+        let delays = |i: usize, times: f64, more: f64, from: usize| {
+            let values = CHANCE.iter().enumerate().skip(from);
+            rows(choices[i], &said.metric, values.map(|(r, v)| (r as u32, v * times + more)))
+        };
+        let failures = |i: usize, share: f64| rows(choices[i], "failures", [(0, share)]);
+        let mut all = [
+            // Lacks the first replication, and by the order of what is left it would be paired with the wrong ones.
+            delays(0, 1.0, 0.2, 1),
+            delays(1, 2.0, 0.0, 0),
+            delays(2, 1.0, 0.0, 0),
+            delays(3, 1.0, 0.1, 0),
+            delays(4, 0.1, 0.0, 0),
+            failures(2, 0.01),
+            failures(4, 0.02),
+        ]
+        .concat();
+        let second = whole.iter().map(place).find(|p| *p != first).unwrap();
+        for point in whole.iter().filter(|p| place(p) == second) {
+            all.extend(rows(point, "failures", [(0, 0.5)]));
+            all.extend(rows(point, &said.metric, [(0, 1.0)]));
+        }
+        let advice = advise(said, &plan, &results(all));
+        let of = |at: &Point| advice.iter().find(|a| a.at == *at).unwrap();
+
+        let here = of(&first);
+        let (best, estimate) = here.best.clone().unwrap();
+        assert_eq!((best, estimate.n), (name(2), 5), "what is at the limit is within it");
+        assert!((estimate.mean - 3.8).abs() < 1e-9, "{estimate:?}");
+        assert_eq!(here.as_good, [name(3)], "0.1 of 3.8 is within 5 %, 0.2 is not");
+        assert_eq!(here.worst, Some((name(1), 2.0)));
+        assert_eq!(here.excluded, [name(4)]);
+
+        let none = of(&second);
+        assert_eq!((&none.best, &none.worst, none.as_good.len()), (&None, &None, 0));
+        assert_eq!(none.excluded.len(), choices.len());
     }
 }
