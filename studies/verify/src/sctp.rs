@@ -57,6 +57,16 @@ pub(crate) const ORACLES: &[Oracle] = &[
         source: "RFC 9260 sections 6.3.3 and 7.2.4, by hand",
         run: repair_lost,
     },
+    Oracle {
+        group: "sctp",
+        name: "sender-delay",
+        about: "a second message while the first has no answer yet: with the sender's delay it waits for the delayed \
+                SACK, 200 ms after the first has come, and the way there and back; without, it leaves at once. What \
+                go-diameter's issue 225 reports, 190.6 ms an operation with the delay and 0.156 ms without, is of \
+                this kind; those values are not reproduced",
+        source: "RFC 9260 sections 6.1 and 6.2, by hand; github.com/fiorix/go-diameter, issue 225",
+        run: sender_delay,
+    },
 ];
 
 const DELAY: Duration = Duration::from_millis(10);
@@ -225,4 +235,21 @@ fn repair_lost() -> Result<Vec<Finding>, String> {
     let expires = again + 1_000_000;
     let expected = [ten(), vec![(us(again), 2), (us(expires), 2)]].concat();
     trace(config(), Some(RATE), &TEN, &[4, 12], &expected, us(expires + 1_048 + 10_000))
+}
+
+fn sender_delay() -> Result<Vec<Finding>, String> {
+    // The receiver says nothing of its own, as a server that takes longer than the SACK's delay: 1048 us and 10 ms
+    // there, 200 ms, 48 us and 10 ms back.
+    let back = us(1_048 + 10_000 + 200_000 + 48 + 10_000);
+    let after = [Duration::ZERO, ms(5)];
+    let delayed = |nagle| Config { nagle, sack_delay: Some(ms(200)), ..config() };
+    let there = us(1_048 + 10_000);
+    let one = [(Duration::ZERO, 0), (back, 1)];
+    let mut findings = trace(delayed(true), Some(RATE), &after, &[], &one, back + there)?;
+    let two = [(Duration::ZERO, 0), (ms(5), 1)];
+    findings.extend(trace(delayed(false), Some(RATE), &after, &[], &two, ms(5) + there)?);
+    for (finding, case) in findings.iter_mut().zip(["with", "with", "without", "without"]) {
+        finding.case = format!("{}, {case} the sender's delay", finding.case);
+    }
+    Ok(findings)
 }
