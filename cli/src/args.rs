@@ -55,8 +55,8 @@ pub(crate) enum Command {
   usher claims out/aaa-hol-quick
   usher claims --json
 
-Without a folder, the newest run of each study below out is taken, and statements whose studies were not run are
-listed as such.")]
+Without a folder, the best run of each study below out is taken: at the study's own settings, complete, full before
+default before quick, and the newest of those. Statements whose studies were not run are listed as such.")]
     Claims {
         /// The folder of a run, or one that holds such folders.
         dir: Option<PathBuf>,

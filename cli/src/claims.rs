@@ -4,7 +4,7 @@ use crate::output::{Failure, Output, columns};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use usher_claims::{DEFAULT_VARIANT, Judgement, Results};
-use usher_observe::manifest::Manifest;
+use usher_observe::manifest::{Fact, Manifest};
 use usher_observe::{Error, Row, csv, file};
 use usher_report::{Report, Section};
 use usher_scenario::Plan;
@@ -15,10 +15,12 @@ pub(crate) const OUT: &str = "out";
 const SENSITIVITY: &str = "sensitivity";
 /// The file that lists the judgements.
 pub(crate) const FILE: &str = "claims.json";
+/// The fact of a manifest that tells one study file's text from another's.
+pub(crate) const STUDY_HASH: &str = "study_hash";
 /// How wide reasons are printed.
 const WIDTH: usize = 100;
 
-/// Judges what the runs in this folder gave, or the newest run of each study.
+/// Judges what the runs in this folder gave, or the best run of each study below the usual one.
 pub(crate) fn claims(output: &Output, dir: Option<&Path>) -> Result<(), Failure> {
     let runs = find(dir.unwrap_or(Path::new(OUT)))?;
     let (results, varied) = gather(&runs, |r| r.rows())?;
@@ -33,7 +35,7 @@ pub(crate) fn claims(output: &Output, dir: Option<&Path>) -> Result<(), Failure>
         None => usher_claims::evaluate_all(&results, DEFAULT_VARIANT),
     };
     if dir.is_none() {
-        let names: Vec<String> = newest(&runs).iter().map(|r| r.path.display().to_string()).collect();
+        let names: Vec<String> = chosen(&runs).iter().map(|r| r.path.display().to_string()).collect();
         output.note(&match names.len() {
             0 => format!("there is no run below {OUT}; begin with: usher study run aaa --quick"),
             _ => format!("from {}", names.join(", ")),
@@ -71,6 +73,17 @@ impl Run {
     fn varied(&self) -> bool {
         self.manifest.mode == SENSITIVITY
     }
+
+    /// What makes a run a better one to judge by, the weightiest first: the study's own settings, every point, a mode
+    /// with more points and replications, and being newer.
+    fn rank(&self) -> (bool, bool, u8, &str) {
+        let mode = match self.manifest.mode.as_str() {
+            "full" => 2,
+            "default" => 1,
+            _ => 0,
+        };
+        (changed(&self.manifest).is_empty(), self.manifest.complete, mode, &self.manifest.started)
+    }
 }
 
 /// The runs in a folder, in the folders in it, and in those of groups in it.
@@ -98,37 +111,37 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The newest run of each study, of its defaults and of its other choices, by study.
-fn newest(runs: &[Run]) -> Vec<&Run> {
-    let mut newest: BTreeMap<(&str, bool), &Run> = BTreeMap::new();
+/// The best run of each study, of its defaults and of its other choices, by study.
+fn chosen(runs: &[Run]) -> Vec<&Run> {
+    let mut chosen: BTreeMap<(&str, bool), &Run> = BTreeMap::new();
     for run in runs {
-        let known = newest.entry((&run.manifest.study, run.varied())).or_insert(run);
-        if run.manifest.started > known.manifest.started {
+        let known = chosen.entry((&run.manifest.study, run.varied())).or_insert(run);
+        if run.rank() > known.rank() {
             *known = run;
         }
     }
-    newest.into_values().collect()
+    chosen.into_values().collect()
 }
 
-/// The newest rows at the defaults, and those of other choices. Where a study has only the one, it stands for both.
+/// The rows at the defaults of the best runs, and those of other choices. Where a study has only the one, it stands for both.
 fn gather(
     runs: &[Run],
     rows: impl Fn(&Run) -> Result<Vec<Row>, Failure>,
 ) -> Result<(Results, Results), Failure> {
-    let newest = newest(runs);
+    let best = chosen(runs);
     let mut pair = Vec::new();
     for varied in [false, true] {
         let mut all = Vec::new();
-        let mut chosen = Vec::new();
-        for run in &newest {
-            let other = newest.iter().any(|r| r.manifest.study == run.manifest.study && r.varied() == varied);
+        let mut taken = Vec::new();
+        for run in &best {
+            let other = best.iter().any(|r| r.manifest.study == run.manifest.study && r.varied() == varied);
             if run.varied() == varied || !other {
                 all.extend(rows(run)?);
-                chosen.push(*run);
+                taken.push(*run);
             }
         }
         let mut results = Results::new(&all);
-        for run in chosen {
+        for run in taken {
             about(&mut results, &run.manifest);
         }
         pair.push(results);
@@ -142,17 +155,31 @@ pub(crate) fn about(results: &mut Results, manifest: &Manifest) {
     if let Some(setup) = usher_claims::Setup::from_facts(&manifest.facts) {
         results.set_up(&manifest.study, setup);
     }
-    // The names of axes have no dot: their values choose points and change no setting.
-    let changed = manifest.parameters.iter().filter(|(name, _)| name.contains('.'));
-    let changed: Vec<String> = changed.map(|(name, value)| format!("{name}={value}")).collect();
+    let changed = changed(manifest);
     if !changed.is_empty() {
         let with = changed.join(", ");
-        let sentence = format!("{} was run with {with}, not at the default parameters.", manifest.study);
-        results.caution(&manifest.study, &sentence);
+        let study = &manifest.study;
+        let sentence =
+            format!("{study} was run with {with}, and verdicts are of its default parameters only.");
+        results.set_apart(study, &sentence);
+    }
+    let founding = usher_scenario::founding::find(&manifest.study).map(|f| Fact::from(f.digest()));
+    if let (Some(founding), Some(run)) = (founding, manifest.facts.get(STUDY_HASH))
+        && founding != *run
+    {
+        let study = &manifest.study;
+        let sentence = format!("The file of {study} that was run is not the one that comes with this Usher.");
+        results.caution(study, &sentence);
     }
     if !manifest.complete {
         results.caution(&manifest.study, &format!("The results of {} are partial.", manifest.study));
     }
+}
+
+/// The settings that a run changed. The names of axes have no dot: their values choose points and change no setting.
+fn changed(manifest: &Manifest) -> Vec<String> {
+    let changed = manifest.parameters.iter().filter(|(name, _)| name.contains('.'));
+    changed.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 /// Puts the claims into a study's report: each beside its figure, and all of them in a part of their own. Gives
@@ -221,6 +248,84 @@ fn wrapped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn run(path: &str, mode: &str, started: &str, complete: bool, set: &[&str]) -> Run {
+        let manifest = Manifest {
+            usher_version: "0".into(),
+            study: "aaa-hol".into(),
+            seed: 1,
+            mode: mode.into(),
+            parameters: set.iter().map(|name| ((*name).to_owned(), "9".to_owned())).collect(),
+            plan_hash: String::new(),
+            host: usher_observe::manifest::Host::detect(),
+            started: started.into(),
+            elapsed_s: 1.0,
+            points: 1,
+            replications: 1,
+            complete,
+            facts: BTreeMap::new(),
+        };
+        Run { path: path.into(), manifest }
+    }
+
+    #[test]
+    fn the_best_run_is_judged_and_not_the_newest() {
+        // Each is better than all after it, and older.
+        let runs = [
+            run("full", "full", "2", true, &["loss"]),
+            run("default, newer", "default", "4", true, &[]),
+            run("default", "default", "3", true, &[]),
+            run("quick", "quick", "5", true, &[]),
+            run("partial", "full", "6", false, &[]),
+            run("other settings", "full", "7", true, &["run.time"]),
+        ];
+        for least in 0..runs.len() {
+            for order in [false, true] {
+                let mut some: Vec<Run> = runs[least..]
+                    .iter()
+                    .map(|r| Run { path: r.path.clone(), manifest: r.manifest.clone() })
+                    .collect();
+                if order {
+                    some.reverse();
+                }
+                let best = chosen(&some);
+                assert_eq!(best.len(), 1);
+                assert_eq!(best[0].path, runs[least].path);
+            }
+        }
+        let varied = run("varied", SENSITIVITY, "1", true, &[]);
+        assert_eq!(chosen(&[varied, run("quick", "quick", "5", true, &[])]).len(), 2);
+    }
+
+    #[test]
+    fn what_was_run_otherwise_is_said() {
+        let rows = ["0", "1", "2"].map(|v| Row {
+            study: "aaa-many-nas".into(),
+            point: usher_observe::Point::new([("x", "1")]),
+            replication: v.parse().unwrap(),
+            metric: "delay.mean".into(),
+            value: 1.0,
+        });
+        let judged = |hash: &str, set: &[&str]| {
+            let mut manifest = run("one", "quick", "1", true, set).manifest;
+            manifest.study = "aaa-many-nas".into();
+            manifest.facts.insert(STUDY_HASH.to_owned(), Fact::from(hash));
+            let mut results = Results::new(&rows);
+            about(&mut results, &manifest);
+            let judged = usher_claims::evaluate(&results, DEFAULT_VARIANT);
+            let surge = judged.into_iter().find(|j| j.id == "aaa.surge").unwrap();
+            (surge.verdict, surge.reason)
+        };
+        let own = usher_scenario::founding::find("aaa-many-nas").unwrap().digest();
+        let (verdict, reason) = judged(&own, &["loss"]);
+        assert!(verdict == usher_claims::Verdict::Partly && !reason.contains("comes with"), "{reason}");
+        let (verdict, reason) = judged("another", &[]);
+        assert!(verdict == usher_claims::Verdict::Partly, "{reason}");
+        assert!(reason.ends_with("is not the one that comes with this Usher."), "{reason}");
+        let (verdict, reason) = judged(&own, &["run.time"]);
+        assert_eq!(verdict, usher_claims::Verdict::NotComparable);
+        assert!(reason.contains("run.time=9"), "{reason}");
+    }
 
     #[test]
     fn reasons_are_wrapped() {

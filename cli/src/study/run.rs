@@ -362,6 +362,7 @@ impl Job<'_> {
             ("packet_hops_per_s", Fact::from(facts.packet_hops as f64 / facts.wall_s)),
             ("peak_rss_bytes", Fact::from(facts.peak_rss_bytes)),
             ("jobs", Fact::from(self.cores() as u64)),
+            (claims::STUDY_HASH, Fact::from(self.study.digest())),
         ];
         if results.points.len() == 1 {
             let delays = results.rows.iter().filter(|r| &*r.metric == "delay.mean").map(|r| r.value);
