@@ -52,6 +52,7 @@ pub struct Builder<A: Application> {
     transports: Arc<Transports>,
     sctp_listeners: HashMap<(HostId, u16), u32>,
     outages: Vec<Outage>,
+    multihomed: HashMap<HostId, Vec<u32>>,
     channels: Vec<Arc<ChannelConfig>>,
 }
 
@@ -70,6 +71,7 @@ impl<A: Application> Builder<A> {
             transports: Arc::default(),
             sctp_listeners: HashMap::with_hasher(HashState::with_seed(0)),
             outages: Vec::new(),
+            multihomed: HashMap::with_hasher(HashState::with_seed(0)),
             channels: Vec::new(),
         }
     }
@@ -85,7 +87,6 @@ impl<A: Application> Builder<A> {
         }
         self.hosts.push(Host {
             ports: Vec::new(),
-            paths: Vec::new(),
             route: Route::None,
             ident: 0,
             next_port: 49_152,
@@ -186,8 +187,8 @@ impl<A: Application> Builder<A> {
     pub fn multihome(&mut self, host: HostId, links: &[LinkId]) {
         let ports = &self.hosts[host.0 as usize].ports;
         let out = |l: &LinkId| [l.0 * 2, l.0 * 2 + 1].into_iter().find(|d| ports.contains(d));
-        let paths = links.iter().filter_map(out).collect();
-        self.hosts[host.0 as usize].paths = paths;
+        let paths: Vec<u32> = links.iter().filter_map(out).collect();
+        self.multihomed.insert(host, paths);
     }
 
     /// Makes an application a slow reader of its connections, at this many bytes per second each.
@@ -253,7 +254,7 @@ impl<A: Application> Builder<A> {
     /// The finished simulation, at time zero.
     pub fn build<O>(mut self, observer: O, tap: Option<Box<dyn Tap>>) -> Simulation<A, O> {
         self.routes();
-        let sctp = Associations::new(self.seed, self.sctp_listeners);
+        let sctp = Associations::new(self.seed, self.sctp_listeners, self.multihomed);
         Simulation {
             version: self.version,
             now: Instant::ZERO,

@@ -18,6 +18,8 @@ pub(super) struct Associations {
     closed: SctpTotals,
     tuples: HashMap<FourTuple, u32>,
     listeners: HashMap<(HostId, u16), u32>,
+    /// The outgoing directions by which the paths of multihomed hosts leave.
+    multihomed: HashMap<HostId, Vec<u32>>,
     rng: Rng,
     /// Keys of the hosts' cookies derive from it, and from how often a host has failed.
     secret: u64,
@@ -25,7 +27,11 @@ pub(super) struct Associations {
 }
 
 impl Associations {
-    pub(super) fn new(seed: Seed, listeners: HashMap<(HostId, u16), u32>) -> Self {
+    pub(super) fn new(
+        seed: Seed,
+        listeners: HashMap<(HostId, u16), u32>,
+        multihomed: HashMap<HostId, Vec<u32>>,
+    ) -> Self {
         let mut rng = seed.stream("sctp.initial", 0);
         Self {
             all: Vec::new(),
@@ -33,6 +39,7 @@ impl Associations {
             closed: SctpTotals::default(),
             tuples: HashMap::with_hasher(HashState::with_seed(0)),
             listeners,
+            multihomed,
             secret: rng.next_u64(),
             failures: BTreeMap::new(),
             rng,
@@ -71,7 +78,7 @@ impl SctpTotals {
 impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     /// The paths between two hosts.
     fn paths(&self, key: FourTuple) -> u8 {
-        let paths = |h: HostId| self.hosts[h.0 as usize].paths.len();
+        let paths = |h: HostId| self.sctp.multihomed.get(&h).map_or(0, Vec::len);
         paths(key.local).min(paths(key.remote)).clamp(1, 255) as u8
     }
 
@@ -268,7 +275,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let len = self.version.header_len() + packet.len();
         let ident = self.next_ident(key.local);
         let (src_port, dst_port) = (key.local_port, key.remote_port);
-        let by = self.hosts[key.local.0 as usize].paths.get(path as usize).copied();
+        let by = self.sctp.multihomed.get(&key.local).and_then(|p| p.get(path as usize)).copied();
         let body = Body::Sctp { src_port, dst_port, path, packet };
         let packet = Packet { src: key.local, dst: key.remote, len, ident, body };
         match by {

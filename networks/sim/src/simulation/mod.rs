@@ -73,8 +73,6 @@ enum Route {
 struct Host<R> {
     /// Outgoing directions of its links, in the order of their creation.
     ports: Vec<u32>,
-    /// Of a multihomed host, the outgoing direction by which each of its paths leaves.
-    paths: Vec<u32>,
     route: Route,
     ident: u16,
     next_port: u16,
