@@ -62,9 +62,9 @@ pub(crate) const ORACLES: &[Oracle] = &[
         name: "sender-delay",
         about: "a second message while the first has no answer yet: with the sender's delay it waits for the delayed \
                 SACK, 200 ms after the first has come, and the way there and back; without, it leaves at once. What \
-                go-diameter's issue 225 reports, 190.6 ms an operation with the delay and 0.156 ms without, is of \
-                this kind; those values are not reproduced",
-        source: "RFC 9260 sections 6.1 and 6.2, by hand; github.com/fiorix/go-diameter, issue 225",
+                go-diameter's users report (number 225), 190.6 ms an operation with the delay and 0.156 ms without, is \
+                of this kind; those values are not reproduced",
+        source: "RFC 9260 sections 6.1 and 6.2, by hand; github.com/fiorix/go-diameter, number 225 of its tracker",
         run: sender_delay,
     },
 ];
