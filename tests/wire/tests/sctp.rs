@@ -85,7 +85,8 @@ fn tshark_reads_diameter_over_sctp_by_every_policy() {
         let distinct: std::collections::BTreeSet<&str> = used.iter().map(|(s, _)| s.as_str()).collect();
         match policy {
             "one" => assert!(used.iter().all(|(s, u)| s == "0x0000" && u != "1" && u != "True"), "{used:?}"),
-            "session" => assert!(distinct.len() > 3, "{distinct:?}"),
+            // A session that is alone has the first slot, and its stream, of the NAS.
+            "session" => assert!(distinct.len() > 1, "{distinct:?}"),
             _ => assert!(used.iter().all(|(_, u)| u == "1" || u == "True"), "{used:?}"),
         }
     }
