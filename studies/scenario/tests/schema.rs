@@ -38,7 +38,8 @@ fn misfits(root: &Value, schema: &Value, value: &Value, place: &str) -> Vec<Stri
                     Value::Array(_) => "array",
                     Value::Object(_) => "object",
                 };
-                require(types.contains(&is), format!("{is} is not {types:?}"));
+                let fits = types.contains(&is) || is == "integer" && types.contains(&"number");
+                require(fits, format!("{is} is not {types:?}"));
             }
             "const" => require(value == rule, format!("{value} is not {rule}")),
             "enum" => require(rule.as_array().unwrap().contains(value), format!("{value} is not in {rule}")),
