@@ -33,6 +33,17 @@ pub(crate) fn minus(a: &Values, b: &Values) -> Values {
     contrast(&[(1.0, a), (-1.0, b)])
 }
 
+/// What a metric gains from one place of an axis to another. Places of unlike difficulty have unlike numbers of
+/// replications, and the common ones would be those of the easier place only: then all of each count, and the
+/// interval is Welch's, which is too wide, if anything, for places that share their chance.
+pub(crate) fn gain(from: &Values, to: &Values) -> Estimate {
+    if from.keys().eq(to.keys()) {
+        return mean(&minus(to, from));
+    }
+    let moments = |values: &Values| stats::Moments::of(values.values().copied());
+    stats::welch(&moments(from), &moments(to), LEVEL)
+}
+
 /// The ratio of means `a / b` over common replications, with its interval by the delta method.
 pub(crate) fn ratio(a: &Values, b: &Values) -> Estimate {
     let pairs = a.iter().filter_map(|(r, va)| b.get(r).map(|vb| (*va, *vb)));
@@ -130,8 +141,8 @@ pub(crate) struct Rise {
 /// The steps of a curve and its whole rise; `None` with fewer than two points.
 pub(crate) fn rise(curve: &Curve) -> Option<Rise> {
     let [(_, first), .., (_, last)] = &curve.0[..] else { return None };
-    let steps: Vec<Estimate> = curve.0.windows(2).map(|w| mean(&minus(&w[1].1, &w[0].1))).collect();
-    Some(Rise { steps: sides(&steps), whole: mean(&minus(last, first)) })
+    let steps: Vec<Estimate> = curve.0.windows(2).map(|w| gain(&w[0].1, &w[1].1)).collect();
+    Some(Rise { steps: sides(&steps), whole: gain(first, last) })
 }
 
 impl Rise {
@@ -325,6 +336,22 @@ mod tests {
         let s = saving(&values(&[5.2, 6.0, 6.8]), &values(&[8.0, 10.0, 12.0]));
         close(s.mean, 0.4);
         assert!((s.half_width - 0.099_365_5).abs() < 1e-6, "{}", s.half_width);
+    }
+
+    /// 1 and 3 against 4, 6, 8 and 10: variances 2 and 20/3, a standard error of the root of 1 + 5/3, and
+    /// (8/3)² / (1 + 25/27) = 3.692 degrees of freedom, whose quantile is 2.872.
+    #[test]
+    fn a_gain_between_unlike_numbers_of_replications_uses_all_of_them() {
+        let few = values(&[1.0, 3.0]);
+        let gained = gain(&few, &values(&[4.0, 6.0, 8.0, 10.0]));
+        close(gained.mean, 5.0);
+        assert!((gained.half_width - 2.872 * 1.632_993).abs() < 0.01, "{}", gained.half_width);
+        // Like numbers are pairs: 3 and 3, without any spread.
+        close(gain(&few, &values(&[4.0, 6.0])).half_width, 0.0);
+        // The first three of many happen to lie far apart: by themselves they tell nothing.
+        let many: Vec<f64> = [1.0, 2.9, 1.2].into_iter().chain([2.0, 2.1, 1.9].repeat(6)).collect();
+        let rising = curve(&[(0.0, &[1.0, 1.0, 1.1]), (1.0, &many)]);
+        assert_eq!(rise(&rising).unwrap().verdict(), Verdict::Reproduced);
     }
 
     #[test]

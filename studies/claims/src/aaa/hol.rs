@@ -5,7 +5,7 @@ use crate::data::Claim;
 use crate::judge::{
     Finding, Gone, ROUNDING, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
 };
-use crate::measure::{Curve, Side, Values, bend, contrast, crossing, mean, rise, saving, side};
+use crate::measure::{Curve, Side, Values, bend, crossing, gain, mean, minus, rise, saving, side};
 use crate::results::{Choice, View};
 use usher_observe::Estimate;
 
@@ -104,8 +104,7 @@ pub(super) fn gap_19(claim: &Claim, view: &View<'_>) -> Found {
     let published =
         claim.readings.iter().find(|r| r.name == "increases by").map_or(claim.number(), |r| r.published);
     if let Ok((tcp_5, sctp_5)) = both(view, 5.0) {
-        let more = contrast(&[(1.0, &tcp), (-1.0, &sctp), (-1.0, &tcp_5), (1.0, &sctp_5)]);
-        let more = finite(mean(&more), "The increase")?;
+        let more = finite(gain(&minus(&tcp_5, &sctp_5), &minus(&tcp, &sctp)), "The increase")?;
         let (other, off) = deviation(&more, published, &claim.unit);
         let (other, _) = survivors(view, 5.0, survivors(view, 19.0, other).0);
         reason.push_str(&format!(
