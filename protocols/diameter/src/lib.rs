@@ -21,6 +21,7 @@ pub mod node;
 pub mod peer;
 pub mod session;
 pub mod stream;
+pub mod vectors;
 
 pub use avp::{Avp, AvpBuf, AvpId, AvpView, Avps};
 pub use error::{Fault, ResultCode};

@@ -7,6 +7,7 @@ pub mod watchdog;
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// A line of one of the two tables in the words of its RFC, to be held against that.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,4 +20,11 @@ pub struct Line {
     pub actions: Vec<&'static str>,
     /// and go there.
     pub next: &'static str,
+}
+
+impl fmt::Display for Line {
+    /// As [`vectors`](crate::vectors) prints them: `state; event; action, action; next`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}; {}; {}", self.state, self.event, self.actions.join(", "), self.next)
+    }
 }
