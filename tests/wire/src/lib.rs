@@ -59,6 +59,85 @@ pub fn plan(text: &str) -> Plan {
     study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
+/// A dialogue's study: a client asks a server two hops away, ten times, once a second from the second second on.
+/// `tables` are further ones, such as a transport's; `workload` are settings of the dialogue.
+pub fn dialogue(tables: &str, workload: &str) -> String {
+    format!(
+        r#"
+[run]
+duration = "20 s"
+warmup = "1 s"
+[run.replications]
+min = 1
+max = 1
+[hosts.client]
+[hosts.router]
+[hosts.server]
+[links.access]
+between = ["client", "router"]
+rate = "10 Mb/s"
+delay = "1 ms"
+[links.core]
+between = ["router", "server"]
+rate = "1 Mb/s"
+delay = "10 ms"
+{tables}
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+arrivals = {{ kind = "constant", interval = "1 s", start = "2 s", count = 10 }}
+{workload}
+[capture]
+links = ["access", "core"]
+"#
+    )
+}
+
+/// Arrivals of [`authentications`]: 24 of them, each station's a while after its last.
+pub const A_FEW: &str = "arrivals = { kind = \"closed\", start = \"1 s\", \
+                         pause = { kind = \"exponential\", mean = \"2 s\" }, limit = 24 }";
+
+/// A study of EAP-MD5 over Diameter: four stations at one NAS, which keeps one connection or association to the
+/// server over a link with these further properties, `core`. `tables` are further ones, such as a transport's;
+/// `workload` are settings of the authentications, and then tables of theirs.
+pub fn authentications(ip: &str, core: &str, tables: &str, workload: &str) -> String {
+    format!(
+        r#"
+[run]
+duration = "40 s"
+drain = "120 s"
+ip = "{ip}"
+[run.replications]
+min = 1
+max = 1
+[hosts.station]
+count = 4
+[hosts.nas]
+[hosts.server]
+[links.access]
+between = ["station", "nas"]
+rate = "10 Mb/s"
+[links.core]
+between = ["nas", "server"]
+rate = "1.5 Mb/s"
+delay = "10 ms"
+{core}
+{tables}
+[workload]
+kind = "eap"
+stations = "station"
+nas = "nas"
+server = "server"
+method = "eap-md5"
+aaa = "diameter"
+{workload}
+[capture]
+links = ["core"]
+"#
+    )
+}
+
 /// What one run gave.
 #[derive(Debug)]
 pub struct Run {

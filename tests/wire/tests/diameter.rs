@@ -1,45 +1,10 @@
 //! Diameter over TCP as tshark sees it.
 
-use usher_wire_tests::Run;
+use usher_wire_tests::{A_FEW, Run, authentications};
 
-/// Four stations at one NAS, which keeps one connection to the server over a link of these properties. When
-/// all authentications are over, the watchdog speaks.
+/// When all authentications are over, the watchdog speaks.
 fn study(ip: &str, core: &str) -> String {
-    format!(
-        r#"
-[run]
-duration = "40 s"
-drain = "120 s"
-ip = "{ip}"
-[run.replications]
-min = 1
-max = 1
-[hosts.station]
-count = 4
-[hosts.nas]
-[hosts.server]
-[links.access]
-between = ["station", "nas"]
-rate = "10 Mb/s"
-[links.core]
-between = ["nas", "server"]
-rate = "1.5 Mb/s"
-delay = "10 ms"
-{core}
-[workload]
-kind = "eap"
-stations = "station"
-nas = "nas"
-server = "server"
-method = "eap-md5"
-aaa = "diameter"
-arrivals = {{ kind = "closed", start = "1 s", pause = {{ kind = "exponential", mean = "2 s" }}, limit = 24 }}
-[workload.diameter]
-watchdog = "6 s"
-[capture]
-links = ["core"]
-"#
-    )
+    authentications(ip, core, "", &format!("{A_FEW}\n[workload.diameter]\nwatchdog = \"6 s\""))
 }
 
 /// The Hop-by-Hop Identifiers of all messages of a command and direction, in order.

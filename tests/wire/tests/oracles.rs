@@ -14,37 +14,8 @@ fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// A client asks a server two hops away, once a second from the second second on.
 fn dialogue(workload: &str) -> String {
-    format!(
-        r#"
-[run]
-duration = "20 s"
-warmup = "1 s"
-[run.replications]
-min = 1
-max = 1
-[hosts.client]
-[hosts.router]
-[hosts.server]
-[links.access]
-between = ["client", "router"]
-rate = "10 Mb/s"
-delay = "1 ms"
-[links.core]
-between = ["router", "server"]
-rate = "1 Mb/s"
-delay = "10 ms"
-[workload]
-kind = "dialogue"
-clients = "client"
-server = "server"
-arrivals = {{ kind = "constant", interval = "1 s", start = "2 s", count = 10 }}
-{workload}
-[capture]
-links = ["access", "core"]
-"#
-    )
+    usher_wire_tests::dialogue("", workload)
 }
 
 #[track_caller]

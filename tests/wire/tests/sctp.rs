@@ -1,47 +1,6 @@
 //! SCTP as tshark sees it, and held against hand arithmetic, counting and TCP.
 
-use usher_wire_tests::Run;
-
-/// Stations at one NAS, which keeps one connection or association to the server.
-fn study(ip: &str, core: &str, settings: &str, arrivals: &str) -> String {
-    format!(
-        r#"
-[run]
-duration = "40 s"
-drain = "120 s"
-ip = "{ip}"
-[run.replications]
-min = 1
-max = 1
-[hosts.station]
-count = 4
-[hosts.nas]
-[hosts.server]
-[links.access]
-between = ["station", "nas"]
-rate = "10 Mb/s"
-[links.core]
-between = ["nas", "server"]
-rate = "1.5 Mb/s"
-delay = "10 ms"
-{core}
-{settings}
-[workload]
-kind = "eap"
-stations = "station"
-nas = "nas"
-server = "server"
-method = "eap-md5"
-aaa = "diameter"
-{arrivals}
-[capture]
-links = ["core"]
-"#
-    )
-}
-
-const CLOSED: &str = "arrivals = { kind = \"closed\", start = \"1 s\", \
-                      pause = { kind = \"exponential\", mean = \"2 s\" }, limit = 24 }";
+use usher_wire_tests::{A_FEW, Run, authentications};
 
 fn over(policy: &str) -> String {
     format!(
@@ -50,7 +9,7 @@ fn over(policy: &str) -> String {
 }
 
 fn diameter(ip: &str, core: &str, policy: &str) -> Run {
-    let text = study(ip, core, "", CLOSED).replace("[capture]", &format!("{}[capture]", over(policy)));
+    let text = authentications(ip, core, "", &format!("{A_FEW}\n{}", over(policy)));
     Run::new(&text)
 }
 
@@ -112,41 +71,11 @@ fn tshark_flags_damaged_packets() {
     assert_eq!(run.count("sctp.checksum.status == \"Bad\" && sctp.dstport == 3868"), 0);
 }
 
-/// Rounds of 200 B and 100 B over two hops, ten times a second apart.
+/// Two rounds of 200 B and 100 B over an open association.
 fn dialogue(settings: &str) -> String {
-    format!(
-        r#"
-[run]
-duration = "20 s"
-warmup = "1 s"
-[run.replications]
-min = 1
-max = 1
-[hosts.client]
-[hosts.router]
-[hosts.server]
-[links.access]
-between = ["client", "router"]
-rate = "10 Mb/s"
-delay = "1 ms"
-[links.core]
-between = ["router", "server"]
-rate = "1 Mb/s"
-delay = "10 ms"
-[transport.sctp]
-heartbeat = "off"
-{settings}
-[workload]
-kind = "dialogue"
-clients = "client"
-server = "server"
-transport = "sctp"
-rounds = [{{ request = "200 B", answer = "100 B" }}]
-repeat = 2
-arrivals = {{ kind = "constant", interval = "1 s", start = "2 s", count = 10 }}
-[capture]
-links = ["access", "core"]
-"#
+    usher_wire_tests::dialogue(
+        &format!("[transport.sctp]\nheartbeat = \"off\"\n{settings}"),
+        "transport = \"sctp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]\nrepeat = 2",
     )
 }
 
@@ -193,7 +122,7 @@ fn an_authentication_without_loss_takes_the_packets_that_counting_gives() {
     let core = "";
     let quiet = "[workload.diameter]\nwatchdog = \"1000 s\"\n";
     let packets = |settings: &str, workload: &str| {
-        let text = study("v4", core, settings, arrivals)
+        let text = authentications("v4", core, settings, arrivals)
             .replace("duration = \"40 s\"", "duration = \"38 s\"\nwarmup = \"1 s\"");
         let run = Run::new(&text.replace("[capture]", &format!("{workload}[capture]")));
         assert_eq!(run.metric("completed"), 16.0);
@@ -207,7 +136,7 @@ fn an_authentication_without_loss_takes_the_packets_that_counting_gives() {
     let sctp = format!("{quiet}transport = \"sctp\"\n");
     assert_eq!(packets("[transport.sctp]\nheartbeat = \"off\"", &sctp), 5.0);
     assert_eq!(packets("[transport.sctp]\nheartbeat = \"off\"\nsack_delay = \"off\"", &sctp), 8.0);
-    let radius = study("v4", core, "", arrivals).replace("\"diameter\"", "\"radius\"");
+    let radius = authentications("v4", core, "", arrivals).replace("\"diameter\"", "\"radius\"");
     assert_eq!(Run::new(&radius).metric("packets.core"), 4.0);
 }
 
@@ -218,7 +147,7 @@ fn one_stream_is_close_to_tcp_under_the_same_bounds() {
     let arrivals = "arrivals = { kind = \"poisson\", rate = \"10 /s\", per = \"all\", start = \"1 s\" }";
     let mean = |transport: &str, loss: &str| {
         let core = format!("loss = \"{loss}\"");
-        let text = study("v4", &core, settings, arrivals)
+        let text = authentications("v4", &core, settings, arrivals)
             .replace("count = 4", "count = 50")
             .replace("duration = \"40 s\"", "duration = \"2000 s\"")
             .replace("links = [\"core\"]", "")
@@ -245,7 +174,7 @@ fn one_stream_is_close_to_tcp_under_the_same_bounds() {
 #[test]
 fn an_authentication_over_diameter_takes_what_its_packets_take() {
     let arrivals = "arrivals = { kind = \"constant\", interval = \"8 s\", start = \"3 s\", count = 1 }";
-    let text = study("v4", "", "[transport.sctp]\nheartbeat = \"off\"\n", arrivals)
+    let text = authentications("v4", "", "[transport.sctp]\nheartbeat = \"off\"\n", arrivals)
         .replace("count = 4", "count = 1")
         .replace("links = [\"core\"]", "links = [\"access\", \"core\"]")
         .replace("[capture]", "[workload.diameter]\nwatchdog = \"1000 s\"\ntransport = \"sctp\"\n[capture]");
