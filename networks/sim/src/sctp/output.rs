@@ -150,7 +150,7 @@ impl Association {
             let p = &self.paths[usize::from(path)];
             let idle = self.paths.iter().all(|p| p.flight == 0);
             let allowed = self.grant || idle || (!self.hold && p.flight < p.cwnd);
-            return allowed.then(|| Next { path, len: padded(self.out.sent[at].size()) });
+            return allowed.then(|| Next { path, len: self.out.sent[at].size() });
         }
         self.grant = false;
         let first = self.out.queue.front()?;
@@ -185,7 +185,7 @@ impl Association {
                 continue;
             }
             let size = self.out.sent[at].size();
-            if padded(size) > filling.room {
+            if size > filling.room {
                 break;
             }
             let earlier = |s: &super::outbound::Sent| s.whereabouts == Whereabouts::Flying && s.path == path;
