@@ -8,7 +8,8 @@ use crate::addr::HostId;
 use crate::app::{Application, Observer};
 use crate::link::{Framing, LinkConfig, LinkId};
 use crate::packet::{Body, PacketRef};
-use crate::radio::wimax::{Cell, Counters, DropReason, PDU, Way, WimaxConfig};
+use crate::radio::wimax::{Cell, Counters, PDU, WimaxConfig};
+use crate::radio::{DropReason, Way};
 use usher_core::Instant;
 
 /// Octets of a frame that do not go on the air: a connection identifier stands for its header.
@@ -117,7 +118,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let stats = &mut self.directions[radio.direction(way) as usize].stats;
             *match why {
                 DropReason::QueueFull => &mut stats.queue_full,
-                DropReason::Lost | DropReason::GaveUp => &mut stats.lost,
+                DropReason::Lost | DropReason::GaveUp | DropReason::OutOfReach => &mut stats.lost,
             } += 1;
             self.pool.release(PacketRef::of(handle));
         }

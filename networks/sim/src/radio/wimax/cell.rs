@@ -4,29 +4,10 @@ use super::burst::{self, GRANT_MANAGEMENT, Queue};
 use super::config::{ConfigError, DOWN_SLOT, Modulation, WimaxConfig};
 use super::contention::{Contention, Outcome, Series};
 use super::schedule::{Share, divide};
+use crate::radio::{DropReason, Way};
 use std::collections::VecDeque;
 use usher_core::timer::TimerQueue;
 use usher_core::{Instant, Rng};
-
-/// Which way a packet goes, and the station at the far end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Way {
-    /// From the base station to this station.
-    Down(u32),
-    /// From this station to the base station.
-    Up(u32),
-}
-
-/// Why a packet does not arrive.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum DropReason {
-    /// Its queue was full.
-    QueueFull,
-    /// Lost on the air.
-    Lost,
-    /// Its station was not heard, however often it ranged or asked.
-    GaveUp,
-}
 
 usher_core::counters! {
     /// What happened in a cell.

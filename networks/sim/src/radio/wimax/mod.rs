@@ -48,7 +48,8 @@ mod config;
 mod contention;
 mod schedule;
 
-pub use cell::{Cell, Counters, DropReason, Way};
+pub use super::{DropReason, Way};
+pub use cell::{Cell, Counters};
 pub use config::{ConfigError, Modulation, WimaxConfig};
 pub use contention::Backoff;
 

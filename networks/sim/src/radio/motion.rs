@@ -1,0 +1,179 @@
+//! Where stations are: points in a plane, and straight lines at constant speed.
+
+use usher_core::{Duration, Instant};
+
+/// A point in the plane, in metres.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Position {
+    /// Eastwards.
+    pub x: f64,
+    /// Northwards.
+    pub y: f64,
+}
+
+impl Position {
+    /// Metres between two points.
+    #[must_use]
+    pub fn distance(self, other: Self) -> f64 {
+        let (x, y) = (self.x - other.x, self.y - other.y);
+        libm::sqrt(x * x + y * y)
+    }
+}
+
+/// A straight way at constant speed, without an end. The default stands still at the origin.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Trajectory {
+    /// Where it is until it departs.
+    pub start: Position,
+    /// Metres per second, eastwards and northwards.
+    pub velocity: (f64, f64),
+    /// When it begins to move.
+    pub departs: Instant,
+}
+
+impl Trajectory {
+    /// Stays where it is.
+    #[must_use]
+    pub fn still(at: Position) -> Self {
+        Self { start: at, ..Self::default() }
+    }
+
+    /// Where it is at a time.
+    #[must_use]
+    pub fn at(&self, time: Instant) -> Position {
+        let seconds = time.since(self.departs).as_secs_f64();
+        Position { x: self.start.x + self.velocity.0 * seconds, y: self.start.y + self.velocity.1 * seconds }
+    }
+
+    /// How far it is from a point at a time, in metres.
+    #[must_use]
+    pub fn distance(&self, from: Position, at: Instant) -> f64 {
+        self.at(at).distance(from)
+    }
+
+    /// When it enters a circle and when it leaves it, to the nearest nanosecond. Who is inside or on the edge at the
+    /// beginning does not enter; who only touches the circle does neither, nor does who stands still. A time that the
+    /// clock cannot hold is never.
+    ///
+    /// |p + v·τ|² = r², with p from the centre to the start, is a·τ² + 2b·τ + c = 0 with a = v·v, b = p·v, c = p·p − r².
+    #[must_use]
+    pub fn crossings(&self, centre: Position, radius: f64) -> (Option<Instant>, Option<Instant>) {
+        let (x, y) = (self.start.x - centre.x, self.start.y - centre.y);
+        let (u, v) = self.velocity;
+        let (a, b, c) = (u * u + v * v, x * u + y * v, x * x + y * y - radius * radius);
+        let discriminant = b * b - a * c;
+        let inside = c <= 0.0;
+        if a <= 0.0 || (!inside && (b >= 0.0 || discriminant <= 0.0)) || discriminant.is_nan() {
+            return (None, None);
+        }
+        // The root without cancellation first, the other one by their product, c / a.
+        let root = libm::sqrt(discriminant.max(0.0));
+        let (enters, leaves) = if b > 0.0 {
+            let sum = -(b + root);
+            (sum / a, c / sum)
+        } else {
+            let sum = root - b;
+            (if sum > 0.0 { c / sum } else { 0.0 }, sum / a)
+        };
+        let time = |seconds: f64| {
+            let nanos = libm::round(seconds.max(0.0) * 1e9);
+            let left = (Instant::FAR_FUTURE.as_nanos() - self.departs.as_nanos()) as f64;
+            (nanos < left).then(|| self.departs + Duration::from_nanos(nanos as u64))
+        };
+        (if inside { None } else { time(enters) }, time(leaves))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ORIGIN: Position = Position { x: 0.0, y: 0.0 };
+
+    fn seconds(n: f64) -> Instant {
+        Instant::from_nanos((n * 1e9) as u64)
+    }
+    fn moving(x: f64, y: f64, velocity: (f64, f64)) -> Trajectory {
+        Trajectory { start: Position { x, y }, velocity, departs: Instant::ZERO }
+    }
+
+    #[test]
+    fn who_walks_through_enters_and_leaves() {
+        let t = moving(-100.0, 30.0, (2.0, 0.0));
+        assert_eq!(t.crossings(ORIGIN, 50.0), (Some(seconds(30.0)), Some(seconds(70.0))));
+        // The circle elsewhere.
+        let centre = Position { x: 1000.0, y: 0.0 };
+        assert_eq!(t.crossings(centre, 50.0), (Some(seconds(530.0)), Some(seconds(570.0))));
+        // Slantwise: 3-4-5.
+        let t = moving(-60.0, -80.0, (3.0, 4.0));
+        assert_eq!(t.crossings(ORIGIN, 50.0), (Some(seconds(10.0)), Some(seconds(30.0))));
+    }
+
+    #[test]
+    fn who_is_inside_leaves_only() {
+        let t = moving(30.0, 0.0, (1.0, 0.0));
+        assert_eq!(t.crossings(ORIGIN, 50.0), (None, Some(seconds(20.0))));
+        let back = moving(30.0, 0.0, (-1.0, 0.0));
+        assert_eq!(back.crossings(ORIGIN, 50.0), (None, Some(seconds(80.0))));
+        let centre = moving(0.0, 0.0, (0.0, 1.0));
+        assert_eq!(centre.crossings(ORIGIN, 50.0), (None, Some(seconds(50.0))));
+    }
+
+    #[test]
+    fn who_stands_on_the_edge_is_inside() {
+        assert_eq!(moving(50.0, 0.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, Some(seconds(0.0))));
+        assert_eq!(moving(50.0, 0.0, (-1.0, 0.0)).crossings(ORIGIN, 50.0), (None, Some(seconds(100.0))));
+        assert_eq!(moving(50.0, 0.0, (0.0, 1.0)).crossings(ORIGIN, 50.0), (None, Some(seconds(0.0))));
+    }
+
+    #[test]
+    fn who_only_touches_or_goes_away_does_not_enter() {
+        assert_eq!(moving(-100.0, 50.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving(-100.0, 60.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving(60.0, 0.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving(100.0, 0.0, (1e-300, 0.0)).crossings(ORIGIN, 50.0), (None, None));
+        assert_eq!(moving(f64::NAN, 0.0, (1.0, 0.0)).crossings(ORIGIN, 50.0), (None, None));
+    }
+
+    #[test]
+    fn who_stands_still_crosses_nothing() {
+        for x in [0.0, 50.0, 60.0] {
+            let t = Trajectory::still(Position { x, y: 0.0 });
+            assert_eq!(t.crossings(ORIGIN, 50.0), (None, None));
+            assert_eq!(t.distance(ORIGIN, seconds(1000.0)), x);
+        }
+    }
+
+    #[test]
+    fn who_departs_later_is_later_everywhere() {
+        let t = Trajectory { departs: seconds(5.0), ..moving(-100.0, 0.0, (10.0, 0.0)) };
+        assert_eq!(t.crossings(ORIGIN, 50.0), (Some(seconds(10.0)), Some(seconds(20.0))));
+        assert_eq!(t.at(seconds(4.0)), t.start);
+        assert_eq!(t.at(seconds(15.0)), ORIGIN);
+        assert_eq!(t.distance(Position { x: 3.0, y: 4.0 }, seconds(15.0)), 5.0);
+    }
+
+    #[test]
+    fn a_time_beyond_the_clock_is_never() {
+        // 10^10 m at 10^-9 m/s are 10^19 s.
+        assert_eq!(moving(0.0, 0.0, (1e-9, 0.0)).crossings(ORIGIN, 1e10), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn at_a_crossing_it_is_on_the_circle(
+            x in -500.0..500.0f64, y in -500.0..500.0f64, angle in 0.0..6.28f64, speed in 0.1..50.0f64, radius in 1.0..500.0f64,
+        ) {
+            let t = moving(x, y, (speed * libm::cos(angle), speed * libm::sin(angle)));
+            let (enters, leaves) = t.crossings(ORIGIN, radius);
+            for time in [enters, leaves].into_iter().flatten().filter(|at| *at > Instant::ZERO) {
+                prop_assert!((t.distance(ORIGIN, time) - radius).abs() < 1e-6);
+            }
+            prop_assert!(enters <= leaves || leaves.is_none());
+            let inside = t.distance(ORIGIN, Instant::ZERO) <= radius;
+            prop_assert_eq!(inside && leaves.is_none(), false);
+            prop_assert_eq!(enters.is_some(), !inside && leaves.is_some());
+        }
+    }
+}
