@@ -15,7 +15,7 @@
 
 use crate::time::Instant;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// A datagram socket of the machine: index in an order that machine and host agree on (0 is the first).
 ///
@@ -29,7 +29,8 @@ pub struct SocketId(pub u32);
 pub struct Path {
     /// Our socket.
     pub socket: SocketId,
-    /// Our address; port 0 or an unspecified address leaves the choice to the host.
+    /// Our address: the one to which a datagram came, the one from which it is to go. Port 0 or an unspecified address
+    /// leaves the choice to the host.
     pub local: SocketAddr,
     /// The other side's address.
     pub remote: SocketAddr,
@@ -165,6 +166,8 @@ pub enum Input<'a> {
 pub enum StreamOp {
     /// Open it.
     Connect {
+        /// From this address of ours; `None` leaves the choice to the host.
+        local: Option<IpAddr>,
         /// To this address.
         remote: SocketAddr,
     },
@@ -184,6 +187,8 @@ pub enum StreamOp {
 pub enum MessageOp {
     /// Open it.
     Connect {
+        /// From this address of ours; `None` leaves the choice to the host.
+        local: Option<IpAddr>,
         /// To this address.
         remote: SocketAddr,
         /// Asking for this many outbound streams.

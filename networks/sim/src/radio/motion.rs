@@ -163,7 +163,7 @@ mod tests {
     proptest! {
         #[test]
         fn at_a_crossing_it_is_on_the_circle(
-            x in -500.0..500.0f64, y in -500.0..500.0f64, angle in 0.0..6.28f64, speed in 0.1..50.0f64, radius in 1.0..500.0f64,
+            x in -500.0..500.0f64, y in -500.0..500.0f64, angle in 0.0..std::f64::consts::TAU, speed in 0.1..50.0f64, radius in 1.0..500.0f64,
         ) {
             let t = moving(x, y, (speed * libm::cos(angle), speed * libm::sin(angle)));
             let (enters, leaves) = t.crossings(ORIGIN, radius);

@@ -354,13 +354,16 @@ impl Node {
         let (link, transmit) = match peer.transport {
             Transport::Stream => (
                 Link::Stream(Framer::new(self.config.max_message)),
-                Transmit::Stream { conn, op: StreamOp::Connect { remote } },
+                Transmit::Stream { conn, op: StreamOp::Connect { local: None, remote } },
             ),
             Transport::Message { streams, policy } => {
                 let streams = streams.max(1);
                 (
                     Link::Association { streams, policy, settled: false },
-                    Transmit::Message { assoc: conn, op: MessageOp::Connect { remote, streams } },
+                    Transmit::Message {
+                        assoc: conn,
+                        op: MessageOp::Connect { local: None, remote, streams },
+                    },
                 )
             }
         };

@@ -235,7 +235,7 @@ impl World {
 
     fn message(&mut self, from: Who, assoc: ConnId, op: MessageOp, bytes: Vec<u8>) {
         match op {
-            MessageOp::Connect { remote, streams } => match self.accept(from, assoc, remote) {
+            MessageOp::Connect { remote, streams, .. } => match self.accept(from, assoc, remote) {
                 Some((to, incoming, source)) => {
                     self.assocs.extend([(from, assoc), (to, incoming)]);
                     self.post(to, What::Up(incoming, source, streams));
@@ -262,7 +262,7 @@ impl World {
 
     fn stream(&mut self, from: Who, conn: ConnId, op: StreamOp, bytes: Vec<u8>) {
         match op {
-            StreamOp::Connect { remote } => match self.accept(from, conn, remote) {
+            StreamOp::Connect { remote, .. } => match self.accept(from, conn, remote) {
                 Some((to, incoming, source)) => {
                     self.post(to, What::Connected(incoming, source));
                     self.post(from, What::Connected(conn, remote));

@@ -105,7 +105,7 @@ impl Place {
         buf: &[u8],
     ) {
         match op {
-            MessageOp::Connect { remote, streams } => match HostId::of_ip(remote.ip()) {
+            MessageOp::Connect { remote, streams, .. } => match HostId::of_ip(remote.ip()) {
                 Some(to) => ctx.associate(assoc, to, remote.port(), streams),
                 None => {
                     let event = MessageEvent::Down(CloseReason::Refused);
@@ -129,7 +129,7 @@ impl Place {
         buf: &[u8],
     ) {
         match op {
-            StreamOp::Connect { remote } => match HostId::of_ip(remote.ip()) {
+            StreamOp::Connect { remote, .. } => match HostId::of_ip(remote.ip()) {
                 Some(to) => ctx.connect(conn, to, remote.port()),
                 None => {
                     let event = StreamEvent::Closed(CloseReason::Refused);

@@ -136,7 +136,7 @@ impl World {
     }
     fn stream(&mut self, i: usize, conn: ConnId, op: StreamOp, bytes: &[u8]) {
         match op {
-            StreamOp::Connect { remote } => {
+            StreamOp::Connect { remote, .. } => {
                 if let Some((to, theirs)) = self.accept(i, conn, remote) {
                     self.later(to, theirs, What::Up);
                     self.later(i, conn, What::Up);
@@ -159,7 +159,7 @@ impl World {
     }
     fn message(&mut self, i: usize, assoc: ConnId, op: MessageOp, bytes: &[u8]) {
         match op {
-            MessageOp::Connect { remote, streams } => {
+            MessageOp::Connect { remote, streams, .. } => {
                 if let Some((to, theirs)) = self.accept(i, assoc, remote) {
                     let streams = streams.min(self.granted);
                     self.assocs.extend([(i, assoc), (to, theirs)]);
