@@ -11,7 +11,7 @@ fn measured(name: &str, delay: impl Fn(f64) -> f64) -> Series {
         let mean = delay(loss);
         Point::measured(loss, &Estimate { mean, half_width: mean * (0.01 + loss / 400.0), n: 10 })
     };
-    Series { name: name.into(), kind: Kind::Measured, points: LOSSES.map(point).into() }
+    Series { name: name.into(), kind: Kind::Measured, points: LOSSES.map(point).into(), names: vec![] }
 }
 
 fn figures() -> Vec<Figure> {
@@ -29,6 +29,7 @@ fn figures() -> Vec<Figure> {
                 name: "RADIUS/UDP, fixed 2 s, closed form".into(),
                 kind: Kind::Analytic,
                 points: (0..=40).map(|i| f64::from(i) / 2.0).map(|l| Point::exact(l, closed(l))).collect(),
+                names: vec![],
             },
         ],
     };
@@ -42,6 +43,7 @@ fn figures() -> Vec<Figure> {
                 Point::measured(i as f64, &Estimate { mean: m * scale, half_width: 0.6 * scale, n: 10 })
             })
             .collect(),
+        names: vec![],
     };
     let packets = Figure {
         name: "packets-by-method".into(),

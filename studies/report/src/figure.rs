@@ -78,8 +78,10 @@ pub struct Series {
     pub name: String,
     /// Where it comes from.
     pub kind: Kind,
-    /// Its points by ascending x.
+    /// Its points, in the order in which they are joined.
     pub points: Vec<Point>,
+    /// What each point is called, where x does not say it; else empty.
+    pub names: Vec<String>,
 }
 
 /// One point of a series.
@@ -128,14 +130,19 @@ impl Figure {
         if stem.is_empty() { "figure".to_owned() } else { stem }
     }
 
-    /// The points as CSV: series, x, mean, low, high, n.
+    /// The points as CSV: series, x, mean, low, high, n, and their names where they have any.
     pub fn csv(&self) -> String {
-        let mut out = "series,x,mean,low,high,n\n".to_owned();
+        let named = self.series.iter().any(|s| !s.names.is_empty());
+        let mut out = format!("series,x,mean,low,high,n{}\n", if named { ",name" } else { "" });
         for series in &self.series {
-            for p in &series.points {
+            for (i, p) in series.points.iter().enumerate() {
                 let x = self.x_text(p.x);
                 let numbers = [p.mean, p.low, p.high].map(number).join(",");
-                out.push_str(&format!("{},{},{numbers},{}\n", quoted(&series.name), quoted(&x), p.n));
+                out.push_str(&format!("{},{},{numbers},{}", quoted(&series.name), quoted(&x), p.n));
+                if named {
+                    out.push_str(&format!(",{}", quoted(series.names.get(i).map_or("", String::as_str))));
+                }
+                out.push('\n');
             }
         }
         out
@@ -147,6 +154,12 @@ impl Figure {
             Some(name) => name.clone(),
             None => number(x),
         }
+    }
+
+    /// What a point of a series is called, if it has a name.
+    pub(crate) fn name_of<'a>(series: &'a Series, p: &Point) -> Option<&'a str> {
+        let at = series.points.iter().position(|q| std::ptr::eq(q, p))?;
+        series.names.get(at).map(String::as_str)
     }
 
     /// The finite points of each series, in its order.
@@ -176,11 +189,25 @@ mod tests {
                 name: "a \"b\"".into(),
                 kind: Kind::Measured,
                 points: vec![Point::measured(1.0, &Estimate { mean: 2.0, half_width: 0.5, n: 9 })],
+                names: Vec::new(),
             }],
             ..Figure::default()
         };
         let expected = "series,x,mean,low,high,n\n\"a \"\"b\"\"\",\"EAP-TLS, 1.3\",2,1.5,2.5,9\n";
         assert_eq!(figure.csv(), expected);
+    }
+
+    #[test]
+    fn points_of_a_trade_off_have_names() {
+        let points = vec![Point::exact(0.3, 0.9), Point::exact(0.2, 0.8)];
+        let names = vec!["0.1 s, twice".to_owned(), "1 s".to_owned()];
+        let series = vec![Series { name: "a".into(), kind: Kind::Measured, points, names }];
+        let figure = Figure { series, ..Figure::default() };
+        let expected =
+            "series,x,mean,low,high,n,name\na,0.3,0.9,0.9,0.9,0,\"0.1 s, twice\"\na,0.2,0.8,0.8,0.8,0,1 s\n";
+        assert_eq!(figure.csv(), expected);
+        let second = &figure.series[0].points[1];
+        assert_eq!(Figure::name_of(&figure.series[0], second), Some("1 s"));
     }
 
     #[test]

@@ -114,9 +114,13 @@ fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
     let x = format!("{}: {}{}", figure.x.title, figure.x_text(p.x), unit(&figure.x.unit));
     let half_width = p.interval().map_or(0.0, |(low, high)| (high - low) / 2.0);
     let mean = format!("{}{}", with_half_width(p.mean, half_width), unit(&figure.y.unit));
+    let name = match Figure::name_of(series, p) {
+        Some(point) => format!("{}\n{point}", series.name),
+        None => series.name.clone(),
+    };
     match series.kind {
-        Kind::Measured => format!("{}\n{x}\n{mean}\nn = {}", series.name, p.n),
-        Kind::Analytic => format!("{}\n{x}\n{mean}\nclosed form", series.name),
+        Kind::Measured => format!("{name}\n{x}\n{mean}\nn = {}", p.n),
+        Kind::Analytic => format!("{name}\n{x}\n{mean}\nclosed form"),
     }
 }
 

@@ -157,8 +157,24 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                 format!("\"{name}\" is not of letters, digits, \"-\" and \"_\""),
             ));
         }
-        if axis(&figure.x).is_none() {
-            findings.push((keys!["figures", i, "x"], missing(&figure.x)));
+        match (&figure.along, axis(&figure.x)) {
+            (None, Some(_)) => {}
+            (None, None) if metrics::find(&figure.x, file).is_some() => findings.push((
+                keys!["figures", i, "x"],
+                format!("\"{}\" is a metric; name the axis that its curves go along with along", figure.x),
+            )),
+            (None, None) => findings.push((keys!["figures", i, "x"], missing(&figure.x))),
+            (Some(_), Some(_)) => findings.push((
+                keys!["figures", i, "along"],
+                format!("the curves go along the axis \"{}\" already; along is for a metric as x", figure.x),
+            )),
+            (Some(along), None) => {
+                if axis(along).is_none() {
+                    findings.push((keys!["figures", i, "along"], missing(along)));
+                }
+                let message = metrics::unknown(&figure.x, file);
+                findings.extend(message.map(|m| (keys!["figures", i, "x"], m)));
+            }
         }
         if let Some(message) = metrics::unknown(&figure.y, file) {
             findings.push((keys!["figures", i, "y"], message));
@@ -195,11 +211,12 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
         for axis in &file.axes {
             let many = axis.values.len().max(axis.cases.len()) > 1;
             let used = figure.x == axis.name
+                || figure.along.as_ref() == Some(&axis.name)
                 || figure.series.contains(&axis.name)
                 || figure.filter.get(&axis.name).is_some();
             if many && !used {
                 let message = format!(
-                    "axis \"{}\" has several values; make it x or one of series, or hold it with where",
+                    "axis \"{}\" has several values; make it x, along or one of series, or hold it with where",
                     axis.name
                 );
                 findings.push((keys!["figures", i, "name"], message));

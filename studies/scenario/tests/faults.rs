@@ -241,7 +241,22 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             r#"x = "loss""#,
             r#"x = "los""#,
-            "t.toml:25:8: figures[0].name: axis \"loss\" has several values; make it x or one of series, or hold it with where\nt.toml:27:5: figures[0].x: there is no axis \"los\"; did you mean \"loss\"?",
+            "t.toml:25:8: figures[0].name: axis \"loss\" has several values; make it x, along or one of series, or hold it with where\nt.toml:27:5: figures[0].x: there is no axis \"los\"; did you mean \"loss\"?",
+        ),
+        (
+            r#"x = "loss""#,
+            r#"x = "failures""#,
+            "t.toml:25:8: figures[0].name: axis \"loss\" has several values; make it x, along or one of series, or hold it with where\nt.toml:27:5: figures[0].x: \"failures\" is a metric; name the axis that its curves go along with along",
+        ),
+        (
+            r#"x = "loss""#,
+            "x = \"failure\"\nalong = \"loss\"",
+            "t.toml:27:5: figures[0].x: there is no metric \"failure\"; did you mean \"failures\"?",
+        ),
+        (
+            r#"x = "loss""#,
+            "x = \"loss\"\nalong = \"loss\"",
+            "t.toml:28:9: figures[0].along: the curves go along the axis \"loss\" already; along is for a metric as x",
         ),
         (
             r#"y = "delay.mean""#,

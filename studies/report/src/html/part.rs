@@ -90,7 +90,11 @@ fn data(out: &mut String, figure: &Figure) {
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for x in xs {
-        let key = if figure.x.categories.is_empty() { number(x) } else { figure.x_text(x) };
+        let mut key = if figure.x.categories.is_empty() { number(x) } else { figure.x_text(x) };
+        let named = figure.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
+        for name in named.filter(|(_, p)| p.x == x).filter_map(|(s, p)| Figure::name_of(s, p)) {
+            key.push_str(&format!(" ({name})"));
+        }
         out.push_str("<tr>");
         cell(out, &Cell::Text(key));
         for series in &figure.series {

@@ -9,7 +9,7 @@ fn estimate(mean: f64) -> Estimate {
 
 fn sample(text: &str) -> Report {
     let points = (1..4).map(|i| Point::measured(f64::from(i), &estimate(0.1 * f64::from(i)))).collect();
-    let series = Series { name: text.into(), kind: Kind::Measured, points };
+    let series = Series { name: text.into(), kind: Kind::Measured, points, names: vec![] };
     let figure = Figure {
         name: "delay".into(),
         title: text.into(),

@@ -17,11 +17,13 @@ fn small() -> Figure {
                 name: "RADIUS/UDP".into(),
                 kind: Kind::Measured,
                 points: vec![point(0.0, 0.1, 0.01), point(10.0, 0.3, f64::INFINITY)],
+                names: vec![],
             },
             Series {
                 name: "closed form".into(),
                 kind: Kind::Analytic,
                 points: vec![Point::exact(0.0, 0.1), Point::exact(10.0, 0.29)],
+                names: vec![],
             },
         ],
     }

@@ -33,7 +33,11 @@ pub fn report(
         .filter(|f| is_of(f, plan))
         .map(|f| (f, figure(f, file, plan, &estimates)))
         .collect();
-    let mut findings: Vec<String> = drawn.iter().filter_map(|(_, figure)| finding(figure)).collect();
+    let mut findings: Vec<String> = drawn
+        .iter()
+        .filter(|(said, _)| said.along.is_none())
+        .filter_map(|(_, figure)| finding(figure))
+        .collect();
     findings.extend(file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)));
     let mut sections: Vec<Section> = drawn
         .into_iter()
@@ -125,7 +129,9 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
     let values = axis.map_or(&[][..], |a| &a.values);
     let label = axis.map_or(said.x.as_str(), |a| a.label.as_str());
     let numeric = values.iter().all(|v| v.number.is_some());
-    let x = if numeric {
+    let x = if let Some(metric) = metrics::find(&said.x, file).filter(|_| said.along.is_some()) {
+        Axis::new(metric.about, metric.unit)
+    } else if numeric {
         Axis::new(label, axis.and_then(|a| a.unit.as_deref()).unwrap_or_default())
     } else {
         Axis::categories(label, values.iter().map(|v| v.text.as_str()))
@@ -140,9 +146,19 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
         if said.filter.iter().any(|(axis, value)| !held(value, text(axis))) {
             continue;
         }
-        let Some(at) = point.setting(&said.x) else { continue };
-        let place = values.iter().position(|v| v.text == at.text).unwrap_or_default() as f64;
-        let x = if numeric { at.number.unwrap_or(place) } else { place };
+        let x = match (&said.along, point.setting(&said.x)) {
+            (None, None) => continue,
+            (None, Some(at)) => {
+                let place = values.iter().position(|v| v.text == at.text).unwrap_or_default() as f64;
+                if numeric { at.number.unwrap_or(place) } else { place }
+            }
+            (Some(_), _) => {
+                let Some(across) = estimates.get(&(super::plan::point(point), said.x.clone())) else {
+                    continue;
+                };
+                across.mean
+            }
+        };
         let Some(estimate) = estimates.get(&(super::plan::point(point), said.y.clone())) else { continue };
         let names: Vec<&str> = said.series.iter().map(|axis| text(axis)).collect();
         let name = if names.is_empty() { said.y.clone() } else { names.join(", ") };
@@ -152,19 +168,30 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
             let drawn = usher_report::Point::exact(x, exact);
             match series.iter_mut().find(|s| s.name == name) {
                 Some(known) => known.points.push(drawn),
-                None => series.push(Series { name, kind: Kind::Analytic, points: vec![drawn] }),
+                None => {
+                    series.push(Series { name, kind: Kind::Analytic, points: vec![drawn], names: Vec::new() })
+                }
             }
         }
         let mut drawn = usher_report::Point::measured(x, estimate);
         // No metric is negative: an interval is drawn only as far as its metric can go.
         drawn.low = drawn.low.max(0.0);
+        let called = said.along.as_deref().map(|axis| text(axis).to_owned());
         match series.iter_mut().find(|s| s.name == name) {
-            Some(known) => known.points.push(drawn),
-            None => series.push(Series { name, points: vec![drawn], ..Series::default() }),
+            Some(known) => {
+                known.points.push(drawn);
+                known.names.extend(called);
+            }
+            None => {
+                let names = called.into_iter().collect();
+                series.push(Series { name, points: vec![drawn], names, ..Series::default() });
+            }
         }
     }
-    for s in &mut series {
-        s.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    if said.along.is_none() {
+        for s in &mut series {
+            s.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        }
     }
     Figure {
         name: said.name.clone(),
@@ -264,6 +291,31 @@ mod tests {
         assert!(is_of(&figure, &plan));
         figure.filter.insert("loss".to_owned(), Value::Text("7 %".to_owned()));
         assert!(!is_of(&figure, &plan));
+    }
+
+    #[test]
+    fn a_figure_may_weigh_one_metric_against_another() {
+        let text =
+            usher_scenario::template().replace("x = \"loss\"\n", "x = \"failures\"\nalong = \"loss\"\n");
+        let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let said = plan.figures.iter().find(|f| f.along.is_some()).unwrap();
+        let mut estimates = Estimates::new();
+        // The further along the axis, the fewer failures and the longer the delay: not by ascending x.
+        for (i, point) in plan.points.iter().enumerate() {
+            let point = super::super::plan::point(point);
+            let estimate = |mean| Estimate { mean, half_width: 0.0, n: 5 };
+            estimates.insert((point.clone(), "failures".to_owned()), estimate(0.5 - 0.01 * i as f64));
+            estimates.insert((point, said.y.clone()), estimate(1.0 + i as f64));
+        }
+        let drawn = figure(said, study.file(), &plan, &estimates);
+        assert_eq!(drawn.x.title, metrics::find("failures", study.file()).unwrap().about);
+        let losses = &plan.axes.iter().find(|a| a.name == "loss").unwrap().values;
+        assert!(losses.len() > 1);
+        for series in &drawn.series {
+            assert!(series.points.windows(2).all(|w| w[0].x > w[1].x && w[0].mean < w[1].mean));
+            assert!(series.names.iter().eq(losses.iter().map(|v| &v.text)));
+        }
     }
 
     #[test]

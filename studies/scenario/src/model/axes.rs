@@ -235,7 +235,7 @@ pub struct Limit {
     pub most: Share,
 }
 
-/// A drawing of one metric over one axis.
+/// A drawing of one metric over an axis, or over another metric.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
@@ -246,8 +246,10 @@ pub struct Figure {
     /// What it shows, in a sentence or two.
     #[serde(default)]
     pub caption: String,
-    /// The axis drawn to the right.
+    /// The axis drawn to the right; or a metric, to weigh one against another, with `along`.
     pub x: String,
+    /// The axis whose values, in their order, are the points of a curve where `x` is a metric.
+    pub along: Option<String>,
     /// The metric drawn upwards.
     pub y: String,
     /// The axes whose values become curves; every combination is one.
