@@ -1,0 +1,324 @@
+//! Mobility Header messages: Binding Update and Binding Acknowledgement, with their options.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::Ipv6Addr;
+use usher_core::{Duration, Reader, Truncated, Writer};
+
+/// Options that a message may have: a limit of this implementation, within which a message of the longest options has
+/// a length that the header can say.
+pub const MAX_OPTIONS: usize = 7;
+
+/// "No next header" (RFC 8200 §4.7): a Mobility Header's payload protocol (RFC 6275 §6.1.1).
+const NO_NEXT_HEADER: u8 = 59;
+const BINDING_UPDATE: u8 = 5;
+const BINDING_ACKNOWLEDGEMENT: u8 = 6;
+/// Octets before the message data (§6.1.1).
+const HEADER: usize = 6;
+/// Where the checksum stands.
+pub(crate) const CHECKSUM_AT: usize = 4;
+
+/// What is wrong with octets that should be a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MessageError {
+    /// They end too early.
+    #[error(transparent)]
+    Truncated(#[from] Truncated),
+    /// The inner header is not IPv6's.
+    #[error("IP version {0}, not 6")]
+    NotIpv6(u8),
+    /// The inner header's next header is not Mobility (135).
+    #[error("next header {0}, not Mobility")]
+    NotMobility(u8),
+    /// Something follows the Mobility Header, in the inner packet or after it.
+    #[error("{0} octets follow the message")]
+    Trailing(usize),
+    /// The payload protocol is not 59; such a message is answered with an ICMP error (§9.2), which is not ours.
+    #[error("payload protocol {0}, not 59")]
+    Payload(u8),
+    /// The checksum of the Mobility Header is wrong.
+    #[error("wrong checksum")]
+    Checksum,
+    /// A message of another type.
+    #[error("unknown mobility header type {0}")]
+    UnknownType(u8),
+    /// An option has not the length that its type prescribes.
+    #[error("mobility option {0} of {1} octets")]
+    OptionLength(u8, usize),
+    /// More than [`MAX_OPTIONS`].
+    #[error("more than {MAX_OPTIONS} mobility options")]
+    TooManyOptions,
+}
+
+/// How long a binding holds, in units of four seconds (§6.1.7). Zero asks for its removal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Lifetime(pub u16);
+
+impl Lifetime {
+    /// The longest lifetime that is not longer than `d`.
+    #[must_use]
+    pub const fn within(d: Duration) -> Self {
+        let units = d.as_secs() / 4;
+        Self(if units > u16::MAX as u64 { u16::MAX } else { units as u16 })
+    }
+    /// As a time.
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(self.0 as u64 * 4)
+    }
+}
+
+/// What became of a Binding Update (§6.1.8). Values below 128 are acceptance.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Status(pub u8);
+
+/// Declares the statuses: number and name in print.
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $name:ident = $octet:literal $print:literal,)*) => {
+        impl Status {
+            $($(#[$doc])* pub const $name: Self = Self($octet);)*
+            const fn name(self) -> Option<&'static str> {
+                match self.0 { $($octet => Some($print),)* _ => None }
+            }
+        }
+    };
+}
+
+statuses! {
+    /// Taken.
+    ACCEPTED = 0 "accepted",
+    /// Refused, without a reason.
+    REASON_UNSPECIFIED = 128 "reason unspecified",
+    /// Refused by the administrator.
+    PROHIBITED = 129 "administratively prohibited",
+    /// There is no room for another binding.
+    INSUFFICIENT_RESOURCES = 130 "insufficient resources",
+    /// This node is nobody's home agent.
+    NO_HOME_REGISTRATION = 131 "home registration not supported",
+    /// This node does not serve that home address.
+    NOT_HOME_AGENT = 133 "not home agent for this mobile node",
+    /// The sequence number is not above the last one, which the acknowledgement tells.
+    SEQUENCE_OUT_OF_WINDOW = 135 "sequence number out of window",
+}
+
+impl Status {
+    /// True for a binding that was taken.
+    #[must_use]
+    pub const fn is_accepted(self) -> bool {
+        self.0 < 128
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "status {}", self.0),
+        }
+    }
+}
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A mobility option (§6.2). Padding is put in where the next option's alignment asks for it, and left out in reading.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MobilityOption {
+    /// When the home agent would like the next Binding Update, in units of four seconds (§6.2.4).
+    RefreshAdvice(u16),
+    /// The care-of address, where it is not the source address (§6.2.5).
+    AlternateCareOf(Ipv6Addr),
+    /// Any other, its type neither 0 nor 1 (padding), 2 or 3; at most 255 octets.
+    Other {
+        /// Its type.
+        kind: u8,
+        /// Its octets.
+        data: Vec<u8>,
+    },
+}
+
+const PAD_1: u8 = 0;
+const PAD_N: u8 = 1;
+const REFRESH_ADVICE: u8 = 2;
+const ALTERNATE_CARE_OF: u8 = 3;
+
+impl MobilityOption {
+    /// `(modulus, remainder)` of the option's offset in the Mobility Header (§6.2.4, §6.2.5).
+    const fn alignment(&self) -> (usize, usize) {
+        match self {
+            Self::RefreshAdvice(_) => (2, 0),
+            Self::AlternateCareOf(_) => (8, 6),
+            Self::Other { .. } => (1, 0),
+        }
+    }
+}
+
+/// Binding Update (§6.1.7): reach me there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BindingUpdate {
+    /// Orders the updates of one home address, modulo 2^16.
+    pub sequence: u16,
+    /// A: an acknowledgement is asked for.
+    pub acknowledge: bool,
+    /// H: the receiver is to act as home agent.
+    pub home_registration: bool,
+    /// L: the home address has the interface identifier of the link-local one.
+    pub link_local: bool,
+    /// K: the IPsec associations move along.
+    pub key_management: bool,
+    /// How long the binding shall hold.
+    pub lifetime: Lifetime,
+    /// Options, without padding; at most [`MAX_OPTIONS`].
+    pub options: Vec<MobilityOption>,
+}
+
+/// Binding Acknowledgement (§6.1.8).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BindingAcknowledgement {
+    /// What became of the update.
+    pub status: Status,
+    /// K: the IPsec associations move along.
+    pub key_management: bool,
+    /// The update's sequence number; with [`Status::SEQUENCE_OUT_OF_WINDOW`] the last one that was taken.
+    pub sequence: u16,
+    /// How long the binding holds.
+    pub lifetime: Lifetime,
+    /// Options, without padding; at most [`MAX_OPTIONS`].
+    pub options: Vec<MobilityOption>,
+}
+
+/// A Mobility Header message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// Reach me there.
+    Update(BindingUpdate),
+    /// What became of that.
+    Acknowledgement(BindingAcknowledgement),
+}
+
+impl Message {
+    /// Reads a Mobility Header whose checksum has been judged.
+    pub(crate) fn parse(octets: &[u8]) -> Result<Self, MessageError> {
+        let mut r = Reader::new(octets);
+        let (payload, units, kind) = (r.u8()?, r.u8()?, r.u8()?);
+        if payload != NO_NEXT_HEADER {
+            return Err(MessageError::Payload(payload));
+        }
+        r.bytes(3)?;
+        let length = (usize::from(units) + 1) * 8;
+        let trailing = octets.len().saturating_sub(length);
+        if trailing > 0 {
+            return Err(MessageError::Trailing(trailing));
+        }
+        let mut r = r.sub(length - HEADER)?;
+        match kind {
+            BINDING_UPDATE => {
+                let (sequence, flags, lifetime) = (r.u16()?, r.u16()?, Lifetime(r.u16()?));
+                Ok(Self::Update(BindingUpdate {
+                    sequence,
+                    acknowledge: flags & 0x8000 != 0,
+                    home_registration: flags & 0x4000 != 0,
+                    link_local: flags & 0x2000 != 0,
+                    key_management: flags & 0x1000 != 0,
+                    lifetime,
+                    options: options(r)?,
+                }))
+            }
+            BINDING_ACKNOWLEDGEMENT => {
+                let (status, flags) = (Status(r.u8()?), r.u8()?);
+                let (sequence, lifetime) = (r.u16()?, Lifetime(r.u16()?));
+                Ok(Self::Acknowledgement(BindingAcknowledgement {
+                    status,
+                    key_management: flags & 0x80 != 0,
+                    sequence,
+                    lifetime,
+                    options: options(r)?,
+                }))
+            }
+            other => Err(MessageError::UnknownType(other)),
+        }
+    }
+
+    /// Appends the Mobility Header, its checksum zero.
+    pub(crate) fn emit(&self, buf: &mut Vec<u8>) {
+        let mut w = Writer::new(buf);
+        w.u8(NO_NEXT_HEADER).u8(0);
+        let options = match self {
+            Self::Update(update) => {
+                let flag = |set: bool, bit: u16| if set { bit } else { 0 };
+                let flags = flag(update.acknowledge, 0x8000)
+                    | flag(update.home_registration, 0x4000)
+                    | flag(update.link_local, 0x2000)
+                    | flag(update.key_management, 0x1000);
+                w.u8(BINDING_UPDATE).u8(0).u16(0).u16(update.sequence).u16(flags).u16(update.lifetime.0);
+                &update.options
+            }
+            Self::Acknowledgement(ack) => {
+                w.u8(BINDING_ACKNOWLEDGEMENT).u8(0).u16(0).u8(ack.status.0);
+                w.u8(if ack.key_management { 0x80 } else { 0 }).u16(ack.sequence).u16(ack.lifetime.0);
+                &ack.options
+            }
+        };
+        for option in options.iter().take(MAX_OPTIONS) {
+            let (modulus, remainder) = option.alignment();
+            pad(&mut w, modulus, remainder);
+            emit_option(&mut w, option);
+        }
+        pad(&mut w, 8, 0);
+        let length = (w.len() / 8 - 1) as u8;
+        w.patch(1, &[length]);
+    }
+}
+
+/// Reads the options that are left.
+fn options(mut r: Reader<'_>) -> Result<Vec<MobilityOption>, MessageError> {
+    let mut options = Vec::new();
+    while !r.is_empty() {
+        let kind = r.u8()?;
+        if kind == PAD_1 {
+            continue;
+        }
+        let length = usize::from(r.u8()?);
+        let data = r.bytes(length)?;
+        let wrong = MessageError::OptionLength(kind, length);
+        let option = match kind {
+            PAD_N => continue,
+            REFRESH_ADVICE => {
+                MobilityOption::RefreshAdvice(u16::from_be_bytes(data.try_into().map_err(|_| wrong)?))
+            }
+            ALTERNATE_CARE_OF => {
+                let octets: [u8; 16] = data.try_into().map_err(|_| wrong)?;
+                MobilityOption::AlternateCareOf(octets.into())
+            }
+            kind => MobilityOption::Other { kind, data: data.to_vec() },
+        };
+        if options.len() == MAX_OPTIONS {
+            return Err(MessageError::TooManyOptions);
+        }
+        options.push(option);
+    }
+    Ok(options)
+}
+
+fn emit_option(w: &mut Writer<'_>, option: &MobilityOption) {
+    match option {
+        MobilityOption::RefreshAdvice(interval) => w.u8(REFRESH_ADVICE).u8(2).u16(*interval),
+        MobilityOption::AlternateCareOf(address) => w.u8(ALTERNATE_CARE_OF).u8(16).bytes(&address.octets()),
+        MobilityOption::Other { kind, data } => {
+            let data = &data[..data.len().min(255)];
+            w.u8(*kind).u8(data.len() as u8).bytes(data)
+        }
+    };
+}
+
+/// Pads to an offset of this remainder (§6.2.2, §6.2.3).
+fn pad(w: &mut Writer<'_>, modulus: usize, remainder: usize) {
+    let missing = (modulus + remainder - w.len() % modulus) % modulus;
+    if missing == 1 {
+        w.u8(PAD_1);
+    } else if missing > 1 {
+        w.u8(PAD_N).u8(missing as u8 - 2).zeros(missing - 2);
+    }
+}

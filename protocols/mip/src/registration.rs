@@ -1,0 +1,222 @@
+//! The station's side: one entry of the Binding Update List (RFC 6275 §11.1), with its retransmissions (§11.8).
+
+use crate::message::{BindingAcknowledgement, BindingUpdate, Lifetime, Status};
+use alloc::vec::Vec;
+use usher_core::{Duration, Instant};
+
+/// The station's settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// How long the first update waits for its acknowledgement; doubled at each further one
+    /// (`INITIAL_BINDACK_TIMEOUT`).
+    pub initial: Duration,
+    /// The longest wait (`MAX_BINDACK_TIMEOUT`).
+    pub longest: Duration,
+    /// The lifetime that is asked for, cut to units of four seconds.
+    pub lifetime: Duration,
+}
+
+impl Default for Timing {
+    /// RFC 6275 §12: 1 s, 32 s; and 420 s (`MAX_RR_BINDING_LIFETIME`).
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_secs(1),
+            longest: Duration::from_secs(32),
+            lifetime: Duration::from_secs(420),
+        }
+    }
+}
+
+/// What an acknowledgement meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// The binding holds for this long; it is refreshed by itself after three quarters of that.
+    Bound(Duration),
+    /// It was refused; nothing is repeated.
+    Refused(Status),
+    /// The sequence number was too low: it has been raised, and the next update is due at once.
+    Raised,
+    /// It answers nothing that is outstanding.
+    Stale,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Idle,
+    /// Updates from `first` to the latest one are outstanding.
+    Waiting {
+        first: u16,
+        wait: Duration,
+        due: Instant,
+    },
+    Bound {
+        refresh: Instant,
+    },
+}
+
+/// A binding that a station asks for: gives the updates to send, in time.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    timing: Timing,
+    /// The sequence number of the latest update.
+    sequence: u16,
+    state: State,
+}
+
+impl Registration {
+    /// Nothing asked for yet. The first update's sequence number is the one after `sequence`.
+    #[must_use]
+    pub const fn new(timing: Timing, sequence: u16) -> Self {
+        Self { timing, sequence, state: State::Idle }
+    }
+    /// Asks for the binding anew, from now on: the first update.
+    pub fn begin(&mut self, now: Instant) -> BindingUpdate {
+        self.next(now, None, self.timing.initial)
+    }
+    /// Asks no longer; what arrives is stale.
+    pub const fn stop(&mut self) {
+        self.state = State::Idle;
+    }
+    /// When [`Self::handle_timeout`] has something to say.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Idle => None,
+            State::Waiting { due, .. } => Some(due),
+            State::Bound { refresh } => Some(refresh),
+        }
+    }
+    /// The update that is due: one again with a new sequence number (§11.8), or a refreshment.
+    pub fn handle_timeout(&mut self, now: Instant) -> Option<BindingUpdate> {
+        match self.state {
+            State::Waiting { first, wait, due } if due <= now => {
+                let wait = (wait + wait).min(self.timing.longest);
+                Some(self.next(now, Some(first), wait))
+            }
+            State::Bound { refresh } if refresh <= now => Some(self.begin(now)),
+            _ => None,
+        }
+    }
+    /// Judges an acknowledgement (§11.7.3). After [`Heard::Raised`] call [`Self::handle_timeout`].
+    pub fn acknowledged(&mut self, now: Instant, ack: &BindingAcknowledgement) -> Heard {
+        let State::Waiting { first, wait, .. } = self.state else { return Heard::Stale };
+        if ack.status == Status::SEQUENCE_OUT_OF_WINDOW {
+            // It tells the last number that was taken: of an update of ours that came twice, there is nothing to do.
+            if (ack.sequence.wrapping_sub(first) as i16) >= 0
+                && (self.sequence.wrapping_sub(ack.sequence) as i16) >= 0
+            {
+                return Heard::Stale;
+            }
+            self.sequence = ack.sequence;
+            let first = ack.sequence.wrapping_add(1);
+            self.state = State::Waiting { first, wait: half(wait), due: now };
+            return Heard::Raised;
+        }
+        if ack.sequence.wrapping_sub(first) > self.sequence.wrapping_sub(first) {
+            return Heard::Stale;
+        }
+        if !ack.status.is_accepted() {
+            self.state = State::Idle;
+            return Heard::Refused(ack.status);
+        }
+        let lifetime = ack.lifetime.duration();
+        let quarter = lifetime.as_nanos() / 4;
+        self.state = match quarter {
+            0 => State::Idle,
+            _ => State::Bound { refresh: now + Duration::from_nanos(3 * quarter) },
+        };
+        Heard::Bound(lifetime)
+    }
+
+    fn next(&mut self, now: Instant, first: Option<u16>, wait: Duration) -> BindingUpdate {
+        self.sequence = self.sequence.wrapping_add(1);
+        let first = first.unwrap_or(self.sequence);
+        self.state = State::Waiting { first, wait, due: now + wait };
+        BindingUpdate {
+            sequence: self.sequence,
+            acknowledge: true,
+            home_registration: true,
+            link_local: false,
+            key_management: false,
+            lifetime: Lifetime::within(self.timing.lifetime),
+            options: Vec::new(),
+        }
+    }
+}
+
+/// So that the next doubling gives the same wait again.
+const fn half(wait: Duration) -> Duration {
+    Duration::from_nanos(wait.as_nanos() / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(status: Status, sequence: u16) -> BindingAcknowledgement {
+        let lifetime = Lifetime(105);
+        BindingAcknowledgement { status, key_management: false, sequence, lifetime, options: Vec::new() }
+    }
+    fn secs(n: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(n)
+    }
+
+    #[test]
+    fn updates_go_out_again_after_doubling_waits_with_rising_numbers() {
+        let mut registration = Registration::new(Timing::default(), 65_530);
+        let mut sent = vec![(0, registration.begin(Instant::ZERO).sequence)];
+        while sent.len() < 8 {
+            let at = registration.poll_timeout().unwrap();
+            let early = at.as_nanos() - 1;
+            assert_eq!(registration.handle_timeout(Instant::from_nanos(early)), None);
+            let update = registration.handle_timeout(at).unwrap();
+            sent.push((at.since(Instant::ZERO).as_secs(), update.sequence));
+        }
+        let expected =
+            [(0, 65_531), (1, 65_532), (3, 65_533), (7, 65_534), (15, 65_535), (31, 0), (63, 1), (95, 2)];
+        assert_eq!(sent, expected);
+        // The acknowledgement of any of them will do.
+        assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 65_530)), Heard::Stale);
+        assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 3)), Heard::Stale);
+        let bound = Heard::Bound(Duration::from_secs(420));
+        assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 65_533)), bound);
+        assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 65_534)), Heard::Stale);
+    }
+
+    #[test]
+    fn a_binding_is_refreshed_before_it_ends() {
+        let mut registration = Registration::new(Timing::default(), 0);
+        registration.begin(Instant::ZERO);
+        registration.acknowledged(Instant::ZERO, &ack(Status::ACCEPTED, 1));
+        assert_eq!(registration.poll_timeout(), Some(secs(315)));
+        assert_eq!(registration.handle_timeout(secs(315)).unwrap().sequence, 2);
+        assert_eq!(registration.poll_timeout(), Some(secs(316)));
+        registration.stop();
+        assert_eq!(registration.poll_timeout(), None);
+        assert_eq!(registration.handle_timeout(secs(999)), None);
+    }
+
+    #[test]
+    fn a_refusal_ends_it() {
+        let mut registration = Registration::new(Timing::default(), 0);
+        registration.begin(Instant::ZERO);
+        let refused = Heard::Refused(Status::NOT_HOME_AGENT);
+        assert_eq!(registration.acknowledged(Instant::ZERO, &ack(Status::NOT_HOME_AGENT, 1)), refused);
+        assert_eq!(registration.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_number_that_is_too_low_is_raised() {
+        let mut registration = Registration::new(Timing::default(), 0);
+        registration.begin(Instant::ZERO);
+        let late = ack(Status::SEQUENCE_OUT_OF_WINDOW, 500);
+        assert_eq!(registration.acknowledged(secs(0), &late), Heard::Raised);
+        assert_eq!(registration.handle_timeout(secs(0)).unwrap().sequence, 501);
+        assert_eq!(registration.poll_timeout(), Some(secs(1)));
+        // One that tells our own number means that an update came twice.
+        assert_eq!(
+            registration.acknowledged(secs(0), &ack(Status::SEQUENCE_OUT_OF_WINDOW, 501)),
+            Heard::Stale
+        );
+    }
+}
