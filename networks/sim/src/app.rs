@@ -20,6 +20,8 @@ pub enum Delivery {
         from: HostId,
         /// Sender's port.
         from_port: u16,
+        /// The address that it was sent to: the host's own or that of one of its interfaces.
+        at: HostId,
         /// What it carried.
         payload: Payload,
     },
@@ -91,9 +93,9 @@ pub enum MessageDelivery {
 #[derive(Debug)]
 pub(crate) enum Op<R> {
     Datagram { socket: u32, to: HostId, port: u16, payload: Payload },
-    Connect { conn: ConnId, to: HostId, port: u16 },
+    Connect { conn: ConnId, from: Option<HostId>, to: HostId, port: u16 },
     Write { conn: ConnId, payload: Payload },
-    Associate { assoc: AssocId, to: HostId, port: u16, streams: u16 },
+    Associate { assoc: AssocId, from: Option<HostId>, to: HostId, port: u16, streams: u16 },
     Send { assoc: AssocId, message: Message },
     Credit { conn: ConnId, bytes: u32 },
     Shutdown { conn: ConnId },
@@ -124,7 +126,11 @@ impl<R> Context<'_, R> {
     }
     /// Opens a TCP connection under an id of the application's choice ([`ConnId::outgoing`]).
     pub fn connect(&mut self, conn: ConnId, to: HostId, port: u16) {
-        self.ops.push(Op::Connect { conn, to, port });
+        self.ops.push(Op::Connect { conn, from: None, to, port });
+    }
+    /// As [`Self::connect`], from the host's own address or that of an interface of it. From any other it is refused.
+    pub fn connect_from(&mut self, conn: ConnId, from: HostId, to: HostId, port: u16) {
+        self.ops.push(Op::Connect { conn, from: Some(from), to, port });
     }
     /// Writes to a TCP connection; one call is one write to the socket.
     pub fn write(&mut self, conn: ConnId, payload: Payload) {
@@ -133,7 +139,11 @@ impl<R> Context<'_, R> {
     /// Opens an SCTP association under an id of the application's choice, which is none of its TCP connections'
     /// either, asking for so many outbound streams.
     pub fn associate(&mut self, assoc: AssocId, to: HostId, port: u16, streams: u16) {
-        self.ops.push(Op::Associate { assoc, to, port, streams });
+        self.ops.push(Op::Associate { assoc, from: None, to, port, streams });
+    }
+    /// As [`Self::associate`], from the host's own address or that of an interface of it. From any other it is refused.
+    pub fn associate_from(&mut self, assoc: AssocId, from: HostId, to: HostId, port: u16, streams: u16) {
+        self.ops.push(Op::Associate { assoc, from: Some(from), to, port, streams });
     }
     /// Sends a user message on an SCTP association.
     pub fn send_message(&mut self, assoc: AssocId, message: Message) {

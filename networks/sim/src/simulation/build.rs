@@ -3,7 +3,7 @@
 use super::message::Associations;
 use super::outage::Outage;
 use super::radio::Radio;
-use super::{AppSlot, Host, HostStats, Route, Simulation, TcpTotals, Transports, udp_key};
+use super::{AppSlot, Host, HostStats, Route, Simulation, Socket, TcpTotals, Transports, udp_key};
 use crate::addr::{HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
 use crate::capture::Tap;
@@ -12,7 +12,7 @@ use crate::link::{Direction, LinkConfig, LinkId};
 use crate::packet::Pool;
 use crate::queue::EventQueue;
 use crate::radio::wimax::ConfigError;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
@@ -33,6 +33,14 @@ pub enum SimError {
         /// The port.
         port: u16,
     },
+    /// An application is to use the address of another host.
+    #[error("host {at} is no interface of host {host}")]
+    NoInterface {
+        /// The application's host.
+        host: u32,
+        /// Whose address was asked for.
+        at: u32,
+    },
     /// A cell's settings cannot be.
     #[error("cell: {0}")]
     Cell(#[from] ConfigError),
@@ -44,6 +52,7 @@ pub struct Builder<A: Application> {
     version: IpVersion,
     pub(super) seed: Seed,
     hosts: Vec<Host<A::Report>>,
+    interfaces: BTreeMap<HostId, HostId>,
     pub(super) directions: Vec<Direction>,
     pub(super) cells: Vec<Radio>,
     apps: Vec<AppSlot<A>>,
@@ -63,6 +72,7 @@ impl<A: Application> Builder<A> {
             version,
             seed,
             hosts: Vec::new(),
+            interfaces: BTreeMap::new(),
             directions: Vec::new(),
             cells: Vec::new(),
             apps: Vec::new(),
@@ -95,6 +105,28 @@ impl<A: Application> Builder<A> {
             down: false,
         });
         Ok(HostId(id))
+    }
+
+    /// Gives a host one more address: a node of the network of its own, to which links attach as to a host. What comes for
+    /// it is delivered to the applications of `owner`, and costs the owner's processor. An owner may have links of its own;
+    /// it forwards nothing between them and its interfaces, and when it fails its interfaces do.
+    ///
+    /// # Errors
+    /// [`SimError::TooManyHosts`].
+    pub fn interface(&mut self, owner: HostId) -> Result<HostId, SimError> {
+        let interface = self.host(None)?;
+        let owner = self.interfaces.get(&owner).copied().unwrap_or(owner);
+        self.interfaces.insert(interface, owner);
+        Ok(interface)
+    }
+
+    /// The application's host, if this is an address of it.
+    fn address_of(&self, app: u32, at: HostId) -> Result<(), SimError> {
+        let host = self.apps[app as usize].host;
+        if at == host || self.interfaces.get(&at) == Some(&host) {
+            return Ok(());
+        }
+        Err(SimError::NoInterface { host: host.0, at: at.0 })
     }
 
     /// Joins two hosts; the link becomes the next port of each.
@@ -145,15 +177,20 @@ impl<A: Application> Builder<A> {
     /// # Errors
     /// [`SimError::PortTaken`].
     pub fn bind_udp(&mut self, app: u32, socket: u32, port: u16) -> Result<(), SimError> {
-        let slot = &mut self.apps[app as usize];
-        let host = slot.host;
-        if self.udp_ports.insert(udp_key(host, port), (app, socket)).is_some() {
-            return Err(SimError::PortTaken { host: host.0, port });
+        self.bind_udp_at(app, socket, self.apps[app as usize].host, port)
+    }
+
+    /// As [`Self::bind_udp`], at its host's own address or that of an interface of it: what the socket sends leaves by the
+    /// routes of that address and has it as its source.
+    ///
+    /// # Errors
+    /// [`SimError::PortTaken`], [`SimError::NoInterface`].
+    pub fn bind_udp_at(&mut self, app: u32, socket: u32, at: HostId, port: u16) -> Result<(), SimError> {
+        self.address_of(app, at)?;
+        if self.udp_ports.insert(udp_key(at, port), (app, socket)).is_some() {
+            return Err(SimError::PortTaken { host: at.0, port });
         }
-        if slot.sockets.len() <= socket as usize {
-            slot.sockets.resize(socket as usize + 1, 0);
-        }
-        slot.sockets[socket as usize] = port;
+        self.apps[app as usize].bind(socket, Socket { at, port });
         Ok(())
     }
 
@@ -162,10 +199,18 @@ impl<A: Application> Builder<A> {
     /// # Errors
     /// [`SimError::PortTaken`].
     pub fn listen(&mut self, app: u32, port: u16) -> Result<(), SimError> {
-        let host = self.apps[app as usize].host;
-        match self.listeners.insert((host, port), app) {
+        self.listen_at(app, self.apps[app as usize].host, port)
+    }
+
+    /// As [`Self::listen`], at its host's own address or that of an interface of it.
+    ///
+    /// # Errors
+    /// [`SimError::PortTaken`], [`SimError::NoInterface`].
+    pub fn listen_at(&mut self, app: u32, at: HostId, port: u16) -> Result<(), SimError> {
+        self.address_of(app, at)?;
+        match self.listeners.insert((at, port), app) {
             None => Ok(()),
-            Some(_) => Err(SimError::PortTaken { host: host.0, port }),
+            Some(_) => Err(SimError::PortTaken { host: at.0, port }),
         }
     }
 
@@ -174,10 +219,18 @@ impl<A: Application> Builder<A> {
     /// # Errors
     /// [`SimError::PortTaken`].
     pub fn listen_sctp(&mut self, app: u32, port: u16) -> Result<(), SimError> {
-        let host = self.apps[app as usize].host;
-        match self.sctp_listeners.insert((host, port), app) {
+        self.listen_sctp_at(app, self.apps[app as usize].host, port)
+    }
+
+    /// As [`Self::listen_sctp`], at its host's own address or that of an interface of it.
+    ///
+    /// # Errors
+    /// [`SimError::PortTaken`], [`SimError::NoInterface`].
+    pub fn listen_sctp_at(&mut self, app: u32, at: HostId, port: u16) -> Result<(), SimError> {
+        self.address_of(app, at)?;
+        match self.sctp_listeners.insert((at, port), app) {
             None => Ok(()),
-            Some(_) => Err(SimError::PortTaken { host: host.0, port }),
+            Some(_) => Err(SimError::PortTaken { host: at.0, port }),
         }
     }
 
@@ -261,6 +314,7 @@ impl<A: Application> Builder<A> {
             started: false,
             queue: EventQueue::new(),
             hosts: self.hosts,
+            interfaces: self.interfaces,
             directions: self.directions,
             cells: self.cells,
             rng: self.seed.stream("tcp.iss", 0),

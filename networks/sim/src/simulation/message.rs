@@ -8,7 +8,7 @@ use crate::sctp::{self, Answer, Association, Chunk, Initial, Message};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
-use usher_core::{AssocId, Instant, Rng, Seed};
+use usher_core::{AssocId, CloseReason, Instant, Rng, Seed};
 
 /// All associations of a simulation.
 #[derive(Debug)]
@@ -86,12 +86,16 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         &mut self,
         app: u32,
         id: AssocId,
+        from: Option<HostId>,
         remote: HostId,
         remote_port: u16,
         streams: u16,
     ) {
-        let slot = &self.apps[app as usize];
-        let (local, mut config) = (slot.host, slot.transports.sctp.clone());
+        let Some(local) = self.local_address(app, from) else {
+            let event = MessageDelivery::Down(CloseReason::Refused);
+            return self.deliver(app, Delivery::Message { assoc: id, event });
+        };
+        let mut config = self.apps[app as usize].transports.sctp.clone();
         if config.outbound_streams != streams {
             config = Arc::new(sctp::Config { outbound_streams: streams, ..(*config).clone() });
         }

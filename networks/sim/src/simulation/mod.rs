@@ -20,7 +20,7 @@ use crate::packet::{PacketRef, Pool};
 use crate::queue::EventQueue;
 use crate::reassembly::Reassembly;
 use crate::{sctp, tcp};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use usher_core::collections::HashMap;
@@ -92,8 +92,8 @@ struct AppSlot<A> {
     queues: bool,
     /// Bytes per second that it reads of each connection; `None` reads all at once.
     read_rate: Option<NonZeroU64>,
-    /// Local port of each socket; 0 is not bound.
-    sockets: Vec<u16>,
+    /// Where each socket is bound.
+    sockets: Vec<Socket>,
     outgoing: ConnTable,
     incoming: ConnTable,
     /// When its timer is due, and the time of the one valid event for it in the event queue, which may be
@@ -146,7 +146,21 @@ impl ConnTable {
     }
 }
 
+/// A UDP socket's address and port; port 0 is not bound.
+#[derive(Clone, Copy, Debug)]
+struct Socket {
+    at: HostId,
+    port: u16,
+}
+
 impl<A> AppSlot<A> {
+    fn bind(&mut self, socket: u32, to: Socket) {
+        let socket = socket as usize;
+        if self.sockets.len() <= socket {
+            self.sockets.resize(socket + 1, Socket { at: self.host, port: 0 });
+        }
+        self.sockets[socket] = to;
+    }
     fn place(&self, id: ConnId) -> u32 {
         let table = if id.is_incoming() { &self.incoming } else { &self.outgoing };
         table.get(id.index())
@@ -269,6 +283,8 @@ pub struct Simulation<A: Application, O> {
     started: bool,
     queue: EventQueue<Event>,
     hosts: Vec<Host<A::Report>>,
+    /// Whose interface a host is that is one.
+    interfaces: BTreeMap<HostId, HostId>,
     directions: Vec<Direction>,
     cells: Vec<radio::Radio>,
     rng: Rng,

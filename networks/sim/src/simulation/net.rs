@@ -1,6 +1,6 @@
 //! IP: sending, forwarding, fragmenting, receiving; UDP; frames.
 
-use super::{Event, FourTuple, Route, Simulation, udp_key};
+use super::{Event, FourTuple, Route, Simulation, Socket, udp_key};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{Application, Delivery, Observer};
 use crate::ip;
@@ -190,7 +190,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         match self.udp_ports.get(&udp_key(host, d.dst_port)) {
             Some(&(app, socket)) => {
                 let (from_port, payload) = (d.src_port, d.payload);
-                self.deliver(app, Delivery::Datagram { socket, from, from_port, payload });
+                self.deliver(app, Delivery::Datagram { socket, from, from_port, at: host, payload });
             }
             None => self.stats.udp_no_port += 1,
         }
@@ -198,23 +198,30 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
 
     pub(super) fn send_datagram(&mut self, app: u32, socket: u32, to: HostId, port: u16, payload: Payload) {
         let slot = &mut self.apps[app as usize];
-        let from = slot.host;
-        let bound = slot.sockets.get(socket as usize).copied().unwrap_or(0);
+        let own = Socket { at: slot.host, port: 0 };
+        let Socket { at: from, port: bound } = slot.sockets.get(socket as usize).copied().unwrap_or(own);
         let src_port = if bound != 0 {
             bound
         } else {
+            let from = own.at;
             let fresh = self.ephemeral_port(from, |sim, p| !sim.udp_ports.contains_key(&udp_key(from, p)));
-            let slot = &mut self.apps[app as usize];
-            if slot.sockets.len() <= socket as usize {
-                slot.sockets.resize(socket as usize + 1, 0);
-            }
-            slot.sockets[socket as usize] = fresh;
+            self.apps[app as usize].bind(socket, Socket { at: from, port: fresh });
             self.udp_ports.insert(udp_key(from, fresh), (app, socket));
             fresh
         };
         let ident = self.next_ident(from);
         let datagram = Datagram { src_port, dst_port: port, payload };
         self.send(from, Packet::udp(self.version, from, to, ident, datagram));
+    }
+
+    /// The address that a connection is to be opened from: the application's host's own if none is asked for, nothing if
+    /// it is not the host's.
+    pub(super) fn local_address(&mut self, app: u32, from: Option<HostId>) -> Option<HostId> {
+        let host = self.apps[app as usize].host;
+        let from = from.unwrap_or(host);
+        let ours = from == host || self.interfaces.get(&from) == Some(&host);
+        self.stats.stale_operation += u64::from(!ours);
+        ours.then_some(from)
     }
 
     pub(super) fn send_frame(&mut self, app: u32, port: u32, payload: Payload) {

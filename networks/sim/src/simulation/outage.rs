@@ -24,16 +24,26 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     pub(super) fn outage(&mut self, index: u32) {
         let Outage { host, until, .. } = self.outages[index as usize];
         if self.now < until {
-            self.fail(host);
+            for address in self.addresses(host) {
+                self.fail(address);
+            }
             self.queue.push(until, Event::Outage(index));
-        } else if std::mem::take(&mut self.hosts[host.0 as usize].down) {
-            self.down -= 1;
+        } else if self.hosts[host.0 as usize].down {
+            for address in self.addresses(host) {
+                self.down -= u32::from(std::mem::take(&mut self.hosts[address.0 as usize].down));
+            }
             for app in 0..self.apps.len() as u32 {
                 if self.apps[app as usize].host == host {
                     self.deliver(app, Delivery::Start);
                 }
             }
         }
+    }
+
+    /// A host and its interfaces.
+    fn addresses(&self, host: HostId) -> Vec<HostId> {
+        let interfaces = self.interfaces.iter().filter(|(_, owner)| **owner == host);
+        std::iter::once(host).chain(interfaces.map(|(interface, _)| *interface)).collect()
     }
 
     fn fail(&mut self, host: HostId) {

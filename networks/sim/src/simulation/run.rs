@@ -141,10 +141,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     fn execute(&mut self, app: u32, op: Op<A::Report>) {
         match op {
             Op::Datagram { socket, to, port, payload } => self.send_datagram(app, socket, to, port, payload),
-            Op::Connect { conn, to, port } => self.tcp_connect(app, conn, to, port),
+            Op::Connect { conn, from, to, port } => self.tcp_connect(app, conn, from, to, port),
             Op::Write { conn, payload } => self.tcp_write(app, conn, payload),
             Op::Credit { conn, bytes } => self.tcp_credit(app, conn, bytes),
-            Op::Associate { assoc, to, port, streams } => self.sctp_connect(app, assoc, to, port, streams),
+            Op::Associate { assoc, from, to, port, streams } => {
+                self.sctp_connect(app, assoc, from, to, port, streams);
+            }
             Op::Send { assoc, message } => self.sctp_send(app, assoc, message),
             Op::Shutdown { conn } => self.close(app, conn, false),
             Op::Abort { conn } => self.close(app, conn, true),

@@ -19,9 +19,19 @@ impl TcpTotals {
 }
 
 impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
-    pub(super) fn tcp_connect(&mut self, app: u32, id: ConnId, remote: HostId, remote_port: u16) {
-        let slot = &self.apps[app as usize];
-        let (local, config) = (slot.host, slot.transports.tcp.clone());
+    pub(super) fn tcp_connect(
+        &mut self,
+        app: u32,
+        id: ConnId,
+        from: Option<HostId>,
+        remote: HostId,
+        remote_port: u16,
+    ) {
+        let Some(local) = self.local_address(app, from) else {
+            let event = StreamDelivery::Closed(CloseReason::Refused);
+            return self.deliver(app, Delivery::Stream { conn: id, event });
+        };
+        let config = self.apps[app as usize].transports.tcp.clone();
         let local_port = self.ephemeral_port(local, |sim, p| {
             !sim.tuples.contains_key(&FourTuple { local, remote, local_port: p, remote_port })
         });

@@ -1,7 +1,7 @@
 //! Hosting protocol machines on simulated hosts: deliveries become inputs, transmits become operations.
 
 use super::Report;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use usher_core::{
     AssocId, CloseReason, ConnId, Input, Machine, MessageEvent, MessageOp, Path, PortId, SocketId,
     StreamEvent, StreamOp, Transmit,
@@ -22,16 +22,25 @@ impl Place {
         SocketAddr::new(host.ip(self.version), port)
     }
 
+    /// The hosts of a connection's addresses, this one's without a choice.
+    fn ends(self, local: Option<IpAddr>, remote: SocketAddr) -> Option<(HostId, HostId)> {
+        let from = match local {
+            Some(local) => HostId::of_ip(local)?,
+            None => self.host,
+        };
+        Some((from, HostId::of_ip(remote.ip())?))
+    }
+
     /// Feeds a delivery to a machine.
     pub(super) fn feed<M: Machine>(self, ctx: &Context<'_, Report>, machine: &mut M, delivery: &Delivery) {
         let now = ctx.now();
         match delivery {
             Delivery::Start => {}
             Delivery::Timer => machine.handle(now, Input::Timeout),
-            Delivery::Datagram { socket, from, from_port, payload } => {
+            Delivery::Datagram { socket, from, from_port, at, payload } => {
                 let path = Path {
                     socket: SocketId(*socket),
-                    local: self.address(self.host, 0),
+                    local: self.address(*at, 0),
                     remote: self.address(*from, *from_port),
                 };
                 machine.handle(now, Input::Datagram { path, data: payload.as_slice() });
@@ -76,7 +85,7 @@ impl Place {
         ctx.set_timer(machine.poll_timeout());
     }
 
-    /// Does one thing that a machine wants done.
+    /// Does one thing that a machine wants done. A datagram's source is the address at which its socket is bound.
     pub(super) fn transmit<M: Machine>(
         self,
         ctx: &mut Context<'_, Report>,
@@ -105,8 +114,8 @@ impl Place {
         buf: &[u8],
     ) {
         match op {
-            MessageOp::Connect { remote, streams, .. } => match HostId::of_ip(remote.ip()) {
-                Some(to) => ctx.associate(assoc, to, remote.port(), streams),
+            MessageOp::Connect { local, remote, streams } => match self.ends(local, remote) {
+                Some((from, to)) => ctx.associate_from(assoc, from, to, remote.port(), streams),
                 None => {
                     let event = MessageEvent::Down(CloseReason::Refused);
                     machine.handle(ctx.now(), Input::Message { assoc, event });
@@ -129,8 +138,8 @@ impl Place {
         buf: &[u8],
     ) {
         match op {
-            StreamOp::Connect { remote, .. } => match HostId::of_ip(remote.ip()) {
-                Some(to) => ctx.connect(conn, to, remote.port()),
+            StreamOp::Connect { local, remote } => match self.ends(local, remote) {
+                Some((from, to)) => ctx.connect_from(conn, from, to, remote.port()),
                 None => {
                     let event = StreamEvent::Closed(CloseReason::Refused);
                     machine.handle(ctx.now(), Input::Stream { conn, event });
