@@ -2,6 +2,7 @@
 //! contradict each other.
 
 mod cells;
+mod mobility;
 
 use crate::fault::hint;
 use crate::metrics;
@@ -31,6 +32,7 @@ pub(crate) fn scenario(scenario: &Scenario) -> Vec<Finding> {
     check.hosts();
     check.links();
     check.cells();
+    check.bss();
     check.transport();
     check.workload();
     check.background();
@@ -88,7 +90,9 @@ impl Check<'_> {
 
     fn hosts(&mut self) {
         self.require(!self.scenario.hosts.is_empty(), keys!["hosts"], "no hosts; at least one is needed");
-        let total: u64 = self.scenario.hosts.iter().map(|(_, h)| u64::from(h.count.get())).sum();
+        self.interfaces();
+        let members = |name| self.scenario.members(name).map_or(0, u64::from);
+        let total: u64 = self.scenario.hosts.names().map(members).sum();
         if total > MAX_HOSTS {
             self.fault(keys!["hosts"], format!("{total} hosts, and at most {MAX_HOSTS} can be simulated"));
         } else {
@@ -120,11 +124,12 @@ impl Check<'_> {
     /// The first number of a group's hosts, and how many they are.
     fn group(&self, name: &str) -> Option<(u32, u32)> {
         let mut first = 0;
-        for (host, settings) in self.scenario.hosts.iter() {
+        for host in self.scenario.hosts.names() {
+            let members = self.scenario.members(host)?;
             if host == name {
-                return Some((first, settings.count.get()));
+                return Some((first, members));
             }
-            first = first.saturating_add(settings.count.get());
+            first = first.saturating_add(members);
         }
         None
     }
@@ -137,6 +142,16 @@ impl Check<'_> {
             self.fault(path, format!("there is no host \"{name}\"{near}"));
         }
         known
+    }
+
+    /// Reports what is no host that can have a role; true when it is one.
+    fn endpoint(&mut self, name: &str, path: Vec<String>) -> bool {
+        let owner = self.scenario.hosts.get(name).and_then(|host| host.interface_of.as_ref());
+        if let Some(owner) = owner {
+            self.fault(path, format!("\"{name}\" is an interface of \"{owner}\"; name that"));
+            return false;
+        }
+        self.host(name, path)
     }
 
     fn representative(&mut self, host: u32) -> Option<u32> {
@@ -288,7 +303,7 @@ impl Check<'_> {
 
     fn outages(&mut self) {
         for (i, outage) in self.scenario.outages.iter().enumerate() {
-            self.host(&outage.host, keys!["outages", i, "host"]);
+            self.endpoint(&outage.host, keys!["outages", i, "host"]);
             let (from, until) = (outage.from.get(), outage.until.get());
             self.require(
                 from < until,
@@ -302,6 +317,7 @@ impl Check<'_> {
         match &self.scenario.workload {
             Workload::Eap(eap) => self.eap(eap),
             Workload::Dialogue(dialogue) => self.dialogue(dialogue),
+            Workload::Mih(mih) => self.mih(mih),
         }
         self.arrivals(self.scenario.workload.arrivals());
     }
@@ -324,9 +340,9 @@ impl Check<'_> {
 
     fn eap(&mut self, eap: &Eap) {
         let at = |key: &str| keys!["workload", key];
-        let stations = self.host(&eap.stations, at("stations"));
-        let nas = self.host(&eap.nas, at("nas"));
-        let server = self.host(&eap.server, at("server"));
+        let stations = self.endpoint(&eap.stations, at("stations"));
+        let nas = self.endpoint(&eap.nas, at("nas"));
+        let server = self.endpoint(&eap.server, at("server"));
         if stations && nas && eap.stations != eap.nas {
             self.reach(&eap.stations, &eap.nas, at("nas"));
         }
@@ -399,7 +415,7 @@ impl Check<'_> {
 
     fn dialogue(&mut self, dialogue: &Dialogue) {
         let at = |key: &str| keys!["workload", key];
-        if self.host(&dialogue.clients, at("clients")) & self.host(&dialogue.server, at("server")) {
+        if self.endpoint(&dialogue.clients, at("clients")) & self.endpoint(&dialogue.server, at("server")) {
             if dialogue.clients == dialogue.server {
                 self.fault(at("server"), format!("\"{}\" cannot be the server as well", dialogue.server));
             } else {
@@ -481,7 +497,7 @@ impl Check<'_> {
         };
         for (i, traffic) in scenario.background.iter().enumerate() {
             let at = |key: &str| keys!["background", i, key];
-            if self.host(&traffic.from, at("from")) & self.host(&traffic.to, at("to")) {
+            if self.endpoint(&traffic.from, at("from")) & self.endpoint(&traffic.to, at("to")) {
                 if traffic.from == traffic.to {
                     self.fault(at("to"), format!("\"{}\" cannot send to itself", traffic.to));
                 } else {

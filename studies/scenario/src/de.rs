@@ -131,7 +131,10 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Node, faults: &mut Collector<
                 parent.pop();
                 lost
             }
-            _ => false,
+            // Of so many values as are needed, one was faulty and has been reported.
+            What::Value(_) => node_at(tree, &path)
+                .is_some_and(|node| matches!(&node.item, Item::Array(nodes) if nodes.iter().any(|n| n.dead))),
+            What::Unknown { .. } => false,
         };
         if !known {
             faults.add(error.span.clone().unwrap_or_else(|| tree.place(&path)), describe(&error, &path));
@@ -157,7 +160,7 @@ fn node_at<'a>(tree: &'a Node, path: &[Step]) -> Option<&'a Node> {
 fn harmless(path: &[Step]) -> bool {
     match path.first() {
         Some(Step::Key(key)) => match key.as_str() {
-            "hosts" | "links" => path.len() > 2,
+            "hosts" | "links" | "cells" | "bss" => path.len() > 2,
             "workload" => path.len() > 1,
             "axes" => false,
             _ => true,

@@ -1,7 +1,7 @@
 //! The metrics that a run yields, by the names that figures and the stopping rule use.
 
 use crate::fault::hint;
-use crate::model::{Cell, Host, Link, Scenario, StudyFile};
+use crate::model::{Bss, Cell, Host, Link, Scenario, StudyFile};
 use crate::ordered::Ordered;
 
 /// A metric, or a family of them.
@@ -22,7 +22,7 @@ pub struct Metric {
 pub enum Of {
     /// Of a run.
     Run,
-    /// Of each link, or group of links; cells are among them.
+    /// Of each link, or group of links; cells and BSSs are among them.
     Link,
     /// Of each cell, or group of cells.
     Cell,
@@ -45,6 +45,7 @@ pub const METRICS: &[Metric] = &[
     metric(Of::Run, "completed", "", "dialogues that ended well"),
     metric(Of::Run, "rejected", "", "authentications that ended in a reject"),
     metric(Of::Run, "failures", "", "share of the dialogues begun that came to no end"),
+    metric(Of::Run, "success", "", "share of the dialogues begun that ended well"),
     metric(
         Of::Run,
         "retransmissions",
@@ -64,9 +65,29 @@ pub const METRICS: &[Metric] = &[
         "",
         "SCTP packets without data, most of them SACKs, per completed dialogue",
     ),
+    metric(Of::Run, "tcp.per-mih-packet", "", "TCP segments of all hosts, per MIH packet"),
+    metric(Of::Run, "sctp.per-mih-packet", "", "SCTP packets of all hosts, per MIH packet"),
+    metric(
+        Of::Run,
+        "mih.overhead",
+        "",
+        "MIH packets given to the transport, per indication, request or response that a user gave",
+    ),
+    metric(Of::Run, "mih.packets", "", "MIH packets given to the transport, per transaction"),
+    metric(Of::Run, "mih.retransmissions", "", "MIH messages sent again, per transaction"),
+    metric(
+        Of::Run,
+        "mih.duplicates",
+        "",
+        "messages that came again and were given to the user as if they were new, per transaction",
+    ),
+    metric(Of::Run, "mih.late", "", "responses dropped because their transaction was over, per transaction"),
+    metric(Of::Run, "mih.memory", "", "most transactions that an MIH function held at once"),
     metric(Of::Link, "packets", "", "packets on the link, both ways, per completed dialogue"),
     metric(Of::Link, "bytes", "B", "bytes on the link, both ways, per completed dialogue"),
     metric(Of::Link, "load", "", "share of the link's rate in use, in its busier direction"),
+    metric(Of::Link, "sent", "b/s", "bits offered to the link in a second, both ways"),
+    metric(Of::Link, "received", "b/s", "bits that the link delivered in a second, both ways"),
     metric(
         Of::Link,
         "drops",
@@ -94,16 +115,23 @@ pub struct Names<'a> {
     hosts: &'a Ordered<Host>,
     links: &'a Ordered<Link>,
     cells: &'a Ordered<Cell>,
+    bss: &'a Ordered<Bss>,
 }
 
 impl<'a> From<&'a StudyFile> for Names<'a> {
     fn from(file: &'a StudyFile) -> Self {
-        Self { hosts: &file.hosts, links: &file.links, cells: &file.cells }
+        Self { hosts: &file.hosts, links: &file.links, cells: &file.cells, bss: &file.bss }
+    }
+}
+impl Names<'_> {
+    /// The names of what packets travel on.
+    fn of_links(&self) -> impl Iterator<Item = &str> {
+        self.links.names().chain(self.cells.names()).chain(self.bss.names())
     }
 }
 impl<'a> From<&'a Scenario> for Names<'a> {
     fn from(scenario: &'a Scenario) -> Self {
-        Self { hosts: &scenario.hosts, links: &scenario.links, cells: &scenario.cells }
+        Self { hosts: &scenario.hosts, links: &scenario.links, cells: &scenario.cells, bss: &scenario.bss }
     }
 }
 
@@ -114,7 +142,7 @@ pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metr
         let Some(rest) = name.strip_prefix(m.name) else { return false };
         match (m.of, rest.strip_prefix('.')) {
             (Of::Run, _) => rest.is_empty(),
-            (Of::Link, Some(link)) => names.links.get(link).is_some() || names.cells.get(link).is_some(),
+            (Of::Link, Some(link)) => names.of_links().any(|name| name == link),
             (Of::Cell, Some(cell)) => names.cells.get(cell).is_some(),
             (Of::Host, Some(host)) => names.hosts.get(host).is_some(),
             (_, None) => false,
@@ -133,7 +161,7 @@ pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<Str
         let mut of = |name: &str| known.push(format!("{}.{name}", metric.name));
         match metric.of {
             Of::Run => known.push(metric.name.to_owned()),
-            Of::Link => names.links.names().chain(names.cells.names()).for_each(&mut of),
+            Of::Link => names.of_links().for_each(&mut of),
             Of::Cell => names.cells.names().for_each(&mut of),
             Of::Host => names.hosts.names().for_each(&mut of),
         }

@@ -43,8 +43,8 @@ pub(crate) enum Step {
 }
 
 /// The tables that axes may reach into.
-pub(crate) const SETTABLE: [&str; 7] =
-    ["run", "hosts", "links", "cells", "transport", "workload", "background"];
+pub(crate) const SETTABLE: [&str; 8] =
+    ["run", "hosts", "links", "cells", "bss", "transport", "workload", "background"];
 
 /// Reads a document. Syntax errors go to the collector, at most ten of them.
 pub(crate) fn parse(text: &str, faults: &mut Collector<'_>) -> Option<Node> {
@@ -241,7 +241,8 @@ impl Node {
             node = match &mut node.item {
                 Item::Table(entries) => {
                     let found = entries.iter().position(|e| e.key == *key);
-                    if found.is_none() && depth == 1 && matches!(keys[0].as_str(), "hosts" | "links") {
+                    let named = matches!(keys[0].as_str(), "hosts" | "links" | "cells" | "bss");
+                    if found.is_none() && depth == 1 && named {
                         let known = hint(key, entries.iter().map(|e| e.key.as_str()));
                         return Err(wrong(format!("there is no \"{key}\" in {}{known}", keys[0])));
                     }

@@ -23,6 +23,10 @@ pub enum Dimension {
     Packets,
     /// TCP segments.
     Segments,
+    /// Metres.
+    Length,
+    /// Metres per second.
+    Speed,
 }
 
 /// Unit, dimension, and how many of the dimension's base unit it is.
@@ -49,6 +53,10 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("/h", Dimension::Rate, 1.0 / 3600.0),
     ("packets", Dimension::Packets, 1.0),
     ("segments", Dimension::Segments, 1.0),
+    ("m", Dimension::Length, 1.0),
+    ("km", Dimension::Length, 1e3),
+    ("m/s", Dimension::Speed, 1.0),
+    ("km/h", Dimension::Speed, 1.0 / 3.6),
 ];
 
 /// Usual spellings of others, for the hint.
@@ -83,6 +91,13 @@ const ALIASES: &[(&str, &str)] = &[
     ("per second", "/s"),
     ("packet", "packets"),
     ("segment", "segments"),
+    ("metre", "m"),
+    ("metres", "m"),
+    ("meters", "m"),
+    ("kilometres", "km"),
+    ("mps", "m/s"),
+    ("kmh", "km/h"),
+    ("kph", "km/h"),
 ];
 
 impl Dimension {
@@ -104,6 +119,8 @@ impl Dimension {
             Self::Rate => ("a rate of events", "5 /s"),
             Self::Packets => ("a number of packets", "50 packets"),
             Self::Segments => ("a number of segments", "4 segments"),
+            Self::Length => ("a length", "50 m"),
+            Self::Speed => ("a speed", "1 m/s"),
         }
     }
 }
@@ -142,11 +159,11 @@ impl Quantity {
         let &(unit, dimension, _) = UNITS.iter().find(|u| u.0 == unit)?;
         Some(Self { number: number?, unit, dimension })
     }
-    /// In the dimension's base unit (seconds, bits per second, bytes, a share of one, events per second).
+    /// In the dimension's base unit (seconds, bits per second, bytes, a share of one, events per second, metres,
+    /// metres per second).
     pub fn base(self) -> f64 {
-        // Dividing by the reciprocal keeps decimal fractions as exact as they were written.
         let factor = self.dimension.factor(self.unit).unwrap_or(1.0);
-        if factor < 1.0 { self.number / (1.0 / factor).round() } else { self.number * factor }
+        if factor < 1.0 { self.number / reciprocal(factor) } else { self.number * factor }
     }
     /// The number in another unit of the same dimension.
     pub fn to(self, unit: &str) -> Option<f64> {
@@ -154,12 +171,26 @@ impl Quantity {
             return Some(self.number);
         }
         let factor = self.dimension.factor(unit)?;
-        Some(if factor < 1.0 { self.base() * (1.0 / factor).round() } else { self.base() / factor })
+        Some(if factor < 1.0 { self.base() * reciprocal(factor) } else { self.base() / factor })
     }
 }
 
-/// Reads a quantity of one dimension, in its base unit.
+/// One over a factor, to a tenth: dividing by it keeps decimal fractions as exact as they were written.
+fn reciprocal(factor: f64) -> f64 {
+    (10.0 / factor).round() / 10.0
+}
+
+/// Reads a quantity of one dimension that is not negative, in its base unit.
 fn read(text: &str, dimension: Dimension) -> Result<f64, String> {
+    let base = read_signed(text, dimension)?;
+    if base < 0.0 {
+        return Err(format!("\"{text}\" is negative, and {} cannot be", dimension.noun().0));
+    }
+    Ok(base)
+}
+
+/// Reads a quantity of one dimension, in its base unit.
+fn read_signed(text: &str, dimension: Dimension) -> Result<f64, String> {
     let (noun, example) = dimension.noun();
     let (number, unit) = split(text);
     let Some(number) = number else {
@@ -174,9 +205,6 @@ fn read(text: &str, dimension: Dimension) -> Result<f64, String> {
         let hint = alias.map(|a| format!("; did you mean \"{number} {a}\"?")).unwrap_or_default();
         return Err(format!("\"{unit}\" is no unit of {noun} ({}){hint}", units.join(", ")));
     };
-    if quantity.base() < 0.0 {
-        return Err(format!("\"{text}\" is negative, and {noun} cannot be"));
-    }
     Ok(quantity.base())
 }
 
@@ -209,6 +237,9 @@ macro_rules! text_quantity {
         }
     };
 }
+
+mod space;
+pub use space::{Coordinate, Length, Speed};
 
 /// A span of time: `"10 ms"`; units ns, us, ms, s, min, h.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -267,6 +298,10 @@ impl BitRate {
             return Err(format!("\"{text}\" is more than 1000000 Gb/s"));
         }
         Ok(Self(rate as u64))
+    }
+    /// This many bits per second; zero gives one.
+    pub const fn of(bits_per_second: u64) -> Self {
+        Self(if bits_per_second == 0 { 1 } else { bits_per_second })
     }
     /// Bits per second.
     pub const fn bits_per_second(self) -> u64 {

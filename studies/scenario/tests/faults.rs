@@ -63,7 +63,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             r#"question = "Q?""#,
             "question = \"Q?\"\nauthor = \"me\"",
-            "t.toml:3:1: unknown key \"author\" at the top; known are \"title\", \"question\", \"description\", \"groups\", \"run\", \"quick\", \"full\", \"sensitivity\", \"hosts\", \"links\", \"cells\", \"transport\", \"workload\", \"background\", \"outages\", \"choices\", \"axes\", \"figures\", \"recommendations\", \"capture\"",
+            "t.toml:3:1: unknown key \"author\" at the top; known are \"title\", \"question\", \"description\", \"groups\", \"run\", \"quick\", \"full\", \"sensitivity\", \"hosts\", \"links\", \"cells\", \"bss\", \"transport\", \"workload\", \"background\", \"outages\", \"choices\", \"axes\", \"figures\", \"recommendations\", \"capture\"",
         ),
         (
             r#"transport = "tcp""#,
@@ -496,5 +496,178 @@ fn faults_of_a_cell_name_their_place() {
         let faults = Study::parse("t", "t.toml", &text).and_then(|study| study.check()).unwrap_err();
         let found = faults.to_string();
         assert!(found.starts_with(expected), "{found}\nfor {expected}");
+    }
+}
+
+/// Mobile nodes with an interface each in a BSS; the tests change lines of it.
+const MOBILE: &str = r#"title = "T"
+question = "Q?"
+[run]
+duration = "10 s"
+[hosts.mn]
+count = 4
+position = ["-40 m", "0 m"]
+velocity = ["1 m/s", "0 m/s"]
+spread = "1 m"
+[hosts.second]
+interface_of = "mn"
+[hosts.ap]
+[hosts.pos]
+[bss.air]
+access_point = "ap"
+stations = "mn"
+rate = "11 Mb/s"
+basic_rate = "1 Mb/s"
+cw_min = 31
+cw_max = 1023
+radius = "50 m"
+going_down = "45 m"
+scan = { min = "20 ms", max = "60 ms" }
+[links.core]
+between = ["ap", "pos"]
+[workload]
+kind = "mih"
+mn = "mn"
+pos = "pos"
+message = "indication"
+transport = "udp"
+size = "200 B"
+arrivals = { kind = "constant", interval = "500 ms" }
+[workload.timing]
+retransmission = "300 ms"
+[workload.timing.by_service]
+command = { retransmission = "500 ms" }
+[workload.timing.by_message.MN_HO_Commit]
+retransmissions = 3
+[[figures]]
+name = "delay"
+title = "Delay"
+x = "loss"
+y = "mih.overhead"
+[[axes]]
+name = "loss"
+set = "bss.air.packet_loss"
+values = ["0 %", "5 %"]
+"#;
+
+#[test]
+fn faults_of_moving_hosts_and_of_mih_name_their_place() {
+    Study::parse("t", "t.toml", MOBILE).unwrap_or_else(|e| panic!("{e}")).check().unwrap();
+    let table = [
+        (
+            r#"position = ["-40 m", "0 m"]"#,
+            r#"position = ["-40 m"]"#,
+            "t.toml:7:12: hosts.mn.position: 2 values are needed, here are 1",
+        ),
+        (
+            r#"position = ["-40 m", "0 m"]"#,
+            r#"position = ["-40 m", "0 m/s"]"#,
+            "t.toml:7:22: hosts.mn.position[1]: \"m/s\" is no unit of a length (m, km)",
+        ),
+        (
+            r#"velocity = ["1 m/s", "0 m/s"]"#,
+            "",
+            "t.toml:9:10: hosts.mn.spread: it is along the way, and there is no velocity",
+        ),
+        (
+            r#"interface_of = "mn""#,
+            r#"interface_of = "nm""#,
+            "t.toml:11:16: hosts.second.interface_of: there is no host \"nm\"; did you mean \"mn\"?",
+        ),
+        (
+            r#"interface_of = "mn""#,
+            r#"interface_of = "second""#,
+            "t.toml:11:16: hosts.second.interface_of: \"second\" is an interface itself",
+        ),
+        (
+            r#"interface_of = "mn""#,
+            "interface_of = \"mn\"\ncount = 3",
+            "t.toml:12:9: hosts.second.count: each member of \"mn\" has one: leave it out",
+        ),
+        (
+            r#"interface_of = "mn""#,
+            "interface_of = \"mn\"\ndeparts = \"1 s\"",
+            "t.toml:12:11: hosts.second.departs: it is where \"mn\" is",
+        ),
+        (
+            r#"mn = "mn""#,
+            r#"mn = "second""#,
+            "t.toml:28:6: workload.mn: \"second\" is an interface of \"mn\"; name that",
+        ),
+        (
+            r#"access_point = "ap""#,
+            r#"access_point = "second""#,
+            "t.toml:15:16: bss.air.access_point: \"second\" is an interface of \"mn\"; name that\n\
+             t.toml:29:7: workload.pos: no links lead from \"mn\" 0 to \"pos\"",
+        ),
+        (
+            "[hosts.ap]",
+            "[hosts.ap]\ncount = 5",
+            "t.toml:16:16: bss.air.access_point: 5 access points for 4 stations: some would have none",
+        ),
+        ("[links.core]", "[links.air]", "t.toml:14:6: bss.air: there is a link or cell \"air\" as well"),
+        (
+            r#"rate = "11 Mb/s""#,
+            r#"rate = "0.5 Mb/s""#,
+            "t.toml:18:14: bss.air.basic_rate: 1000000 b/s is above the rate of data, 500000 b/s",
+        ),
+        ("cw_min = 31", "cw_min = 2047", "t.toml:19:10: bss.air.cw_min: 2047 is above cw_max, 1023"),
+        (
+            r#"going_down = "45 m""#,
+            r#"going_down = "55 m""#,
+            "t.toml:22:14: bss.air.going_down: 55 m is not within the radius",
+        ),
+        (r#"min = "20 ms""#, r#"min = "90 ms""#, "t.toml:23:16: bss.air.scan.min: 90 ms is above max, 60 ms"),
+        (
+            r#"pos = "pos""#,
+            r#"pos = "mn""#,
+            "t.toml:29:7: workload.pos: \"mn\" cannot be the point of service as well",
+        ),
+        (
+            r#"size = "200 B""#,
+            r#"size = "20 B""#,
+            "t.toml:32:8: workload.size: 20 B is not between 64 B and 65543 B",
+        ),
+        (
+            r#"message = "indication""#,
+            r#"message = "response""#,
+            "t.toml:30:11: workload.message: \"response\" is not known here; known are \"indication\", \"request\"",
+        ),
+        (
+            r#"retransmission = "300 ms""#,
+            r#"retransmission = "0 s""#,
+            "t.toml:35:18: workload.timing.retransmission: zero is impossible here",
+        ),
+        (
+            r#"retransmission = "500 ms""#,
+            r#"response = "0 s""#,
+            "t.toml:37:24: workload.timing.by_service.command.response: zero is impossible here",
+        ),
+        (
+            "retransmissions = 3",
+            "retransmissions = 300",
+            "t.toml:39:19: workload.timing.by_message.MN_HO_Commit.retransmissions: 300 is above 255",
+        ),
+        (
+            r#"y = "mih.overhead""#,
+            r#"y = "mih.overhed""#,
+            "t.toml:44:5: figures[0].y: there is no metric \"mih.overhed\"; did you mean \"mih.overhead\"?",
+        ),
+        (
+            r#"y = "mih.overhead""#,
+            r#"y = "sent.ari""#,
+            "t.toml:44:5: figures[0].y: there is no metric \"sent.ari\"; did you mean \"sent.air\"?",
+        ),
+        (
+            r#"set = "bss.air.packet_loss""#,
+            r#"set = "bss.ari.packet_loss""#,
+            "t.toml:47:7: \"bss.ari.packet_loss\" names no setting: there is no \"ari\" in bss; did you mean \"air\"?",
+        ),
+    ];
+    for (line, other, expected) in table {
+        assert!(MOBILE.contains(line), "{line}");
+        let text = MOBILE.replacen(line, other, 1);
+        let found = Study::parse("t", "t.toml", &text).and_then(|study| study.check());
+        assert_eq!(found.unwrap_err().to_string().trim_end(), expected, "{other}");
     }
 }

@@ -193,6 +193,7 @@ impl World {
         match &scenario.workload {
             Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
             Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,
+            Workload::Mih(_) => return Err(WorldError::Role("MIH functions have no host yet".to_owned())),
         }
         for (i, b) in scenario.background.iter().enumerate() {
             let to = topology.group(&b.to)?;

@@ -89,7 +89,7 @@ impl Topology {
 fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
     match &scenario.workload {
         model::Workload::Eap(e) => [(a, b), (b, a)].contains(&(&e.stations, &e.nas)),
-        model::Workload::Dialogue(_) => false,
+        model::Workload::Dialogue(_) | model::Workload::Mih(_) => false,
     }
 }
 

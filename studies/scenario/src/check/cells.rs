@@ -12,26 +12,30 @@ impl Check<'_> {
             if scenario.links.get(name).is_some() {
                 self.fault(keys!["cells", name], format!("there is a link \"{name}\" as well"));
             }
-            let (base, stations) = (&cell.base_station, &cell.stations);
-            let both = self.host(base, keys!["cells", name, "base_station"])
-                & self.host(stations, keys!["cells", name, "stations"]);
-            if both && base == stations {
-                let message = format!("\"{base}\" cannot be the base station as well");
-                self.fault(keys!["cells", name, "stations"], message);
-            } else if both {
-                let (Some((_, bases)), Some((_, members))) = (self.group(base), self.group(stations)) else {
-                    continue;
-                };
-                self.require(
-                    bases <= members,
-                    keys!["cells", name, "base_station"],
-                    format!("{bases} base stations for {members} stations: some would have none"),
-                );
-                if cell.used {
-                    self.join(stations, base);
-                }
-            }
+            self.medium(["cells", name, "base_station"], &cell.base_station, &cell.stations, cell.used);
             self.cell(name, cell);
+        }
+    }
+
+    /// The hosts of a cell or BSS: its `[table, name, key]` names the one in the middle, in whose words it is.
+    pub(super) fn medium(&mut self, [table, name, key]: [&str; 3], base: &str, stations: &str, used: bool) {
+        let both = self.endpoint(base, keys![table, name, key])
+            & self.host(stations, keys![table, name, "stations"]);
+        let what = key.replace('_', " ");
+        if both && base == stations {
+            self.fault(keys![table, name, "stations"], format!("\"{base}\" cannot be the {what} as well"));
+        } else if both {
+            let (Some((_, bases)), Some((_, members))) = (self.group(base), self.group(stations)) else {
+                return;
+            };
+            self.require(
+                bases <= members,
+                keys![table, name, key],
+                format!("{bases} {what}s for {members} stations: some would have none"),
+            );
+            if used {
+                self.join(stations, base);
+            }
         }
     }
 

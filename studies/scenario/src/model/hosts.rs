@@ -2,11 +2,12 @@
 
 use super::TimeLaw;
 use crate::ordered::Ordered;
-use crate::units::{BitRate, Bound, Count, MeanLength, Queue, Share, Size, Time};
+use crate::units::{BitRate, Bound, Coordinate, Count, Length, MeanLength, Queue, Share, Size, Speed, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_core::Instant;
 use usher_core::impair::{self, ChannelConfig, QueueLimit};
+use usher_sim::radio::motion::{Position, Trajectory};
 
 /// A host, or a group of like hosts.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -17,6 +18,40 @@ pub struct Host {
     pub count: Count,
     /// Its processor. Without one, work takes no time.
     pub cpu: Option<Cpu>,
+    /// Where it is, or starts: x and y.
+    #[serde(default)]
+    pub position: [Coordinate; 2],
+    /// How fast it moves along x and y, in a straight line.
+    #[serde(default)]
+    pub velocity: [Speed; 2],
+    /// Simulated time at which it begins to move.
+    #[serde(default)]
+    pub departs: Time,
+    /// Each member of the group starts up to so far ahead along its way, drawn uniformly, so that they differ.
+    #[serde(default)]
+    pub spread: Length,
+    /// It is no host but an interface of this one: one more address of it, for links, cells and BSSs of its own. Of a
+    /// group, every member has one. It moves with its host.
+    pub interface_of: Option<String>,
+}
+
+impl Host {
+    /// True when it moves, or will.
+    pub fn moves(&self) -> bool {
+        self.velocity.iter().any(|v| v.metres_per_second() != 0.0)
+    }
+    /// The way of a member; `share` is how far ahead it starts within `spread`, from 0 to 1.
+    pub fn trajectory(&self, share: f64) -> Trajectory {
+        let [x, y] = self.position.map(Coordinate::metres);
+        let [vx, vy] = self.velocity.map(Speed::metres_per_second);
+        let speed = libm::sqrt(vx * vx + vy * vy);
+        let ahead = if speed > 0.0 { self.spread.metres() * share / speed } else { 0.0 };
+        Trajectory {
+            start: Position { x: x + vx * ahead, y: y + vy * ahead },
+            velocity: (vx, vy),
+            departs: Instant::ZERO + self.departs.get(),
+        }
+    }
 }
 
 const fn one() -> Count {
@@ -320,6 +355,17 @@ mod tests {
         }
         let one: One = toml::from_str(text).unwrap();
         Loss::Burst { loss: Share::parse(&one.loss).unwrap(), mean: one.mean }.channel()
+    }
+
+    #[test]
+    fn members_start_along_their_way() {
+        let text =
+            "position = ['-10 m', '5 m']\nvelocity = ['3 m/s', '4 m/s']\ndeparts = '5 s'\nspread = '2 m'";
+        let host: Host = toml::from_str(text).unwrap();
+        let way = host.trajectory(0.5);
+        assert_eq!((way.start, way.velocity), (Position { x: -9.4, y: 5.8 }, (3.0, 4.0)));
+        let at = way.at(Instant::ZERO + Time::secs(6).get());
+        assert!((at.x + 6.4).abs() < 1e-12 && (at.y - 9.8).abs() < 1e-12, "{at:?}");
     }
 
     #[test]

@@ -4,16 +4,22 @@
 //! kind's name alone.
 
 mod axes;
+mod bss;
 mod cell;
 mod hosts;
+mod mih;
 mod run;
 mod transport;
 mod workload;
 
 pub use axes::{Axis, Case, Choice, Figure, Limit, Paths, Recommendation, Relax, Value};
+pub use bss::{Bss, LossFrom, Preamble, Scan};
 pub use cell::{Cell, Entry, Frame, Modulation, Requests};
 pub use hosts::{
     Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,
+};
+pub use mih::{
+    ByService, Mih, MihFunction, MihMessage, MihTiming, MihTransport, Timing, TimingChange, Unanswered,
 };
 pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{Congestion, Control, Sctp, Tcp, Transport};
@@ -60,6 +66,9 @@ pub struct StudyFile {
     /// The 802.16 cells, by name.
     #[serde(default)]
     pub cells: Ordered<Cell>,
+    /// The 802.11 cells, by name.
+    #[serde(default)]
+    pub bss: Ordered<Bss>,
     /// Settings of the transport protocols, the same on all hosts.
     #[serde(default)]
     pub transport: Transport,
@@ -99,6 +108,8 @@ pub struct Scenario {
     pub links: Ordered<Link>,
     /// The 802.16 cells, in the file's order.
     pub cells: Ordered<Cell>,
+    /// The 802.11 cells, in the file's order.
+    pub bss: Ordered<Bss>,
     /// Settings of the transport protocols.
     pub transport: Transport,
     /// Who says what to whom.
@@ -113,9 +124,20 @@ pub struct Scenario {
 
 impl From<StudyFile> for Scenario {
     fn from(file: StudyFile) -> Self {
-        let StudyFile { run, hosts, links, cells, transport, workload, background, outages, capture, .. } =
-            file;
-        Self { run, hosts, links, cells, transport, workload, background, outages, capture }
+        let StudyFile {
+            run,
+            hosts,
+            links,
+            cells,
+            bss,
+            transport,
+            workload,
+            background,
+            outages,
+            capture,
+            ..
+        } = file;
+        Self { run, hosts, links, cells, bss, transport, workload, background, outages, capture }
     }
 }
 
@@ -124,9 +146,19 @@ impl Scenario {
     pub fn cells_in_use(&self) -> impl Iterator<Item = (&str, &Cell)> {
         self.cells.iter().filter(|(_, cell)| cell.used)
     }
-    /// The names of links and cells, in the file's order.
+    /// The BSSs that are there, in the file's order.
+    pub fn bss_in_use(&self) -> impl Iterator<Item = (&str, &Bss)> {
+        self.bss.iter().filter(|(_, bss)| bss.used)
+    }
+    /// The names of links, cells and BSSs, in the file's order.
     pub fn link_names(&self) -> impl Iterator<Item = &str> {
-        self.links.names().chain(self.cells.names())
+        self.links.names().chain(self.cells.names()).chain(self.bss.names())
+    }
+    /// How many hosts a group has; an interface is as many as the hosts that have it.
+    pub fn members(&self, name: &str) -> Option<u32> {
+        let host = self.hosts.get(name)?;
+        let owner = host.interface_of.as_deref().and_then(|owner| self.hosts.get(owner));
+        Some(owner.unwrap_or(host).count.get())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Who says what to whom, and how often: `[workload]`.
 
+use super::Mih;
 use crate::units::{Bound, Count, Rate, Share, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,6 +14,8 @@ pub enum Workload {
     Eap(Box<Eap>),
     /// Clients and a server exchange requests and answers of given sizes.
     Dialogue(Box<Dialogue>),
+    /// Mobile nodes and points of service exchange IEEE 802.21 messages.
+    Mih(Box<Mih>),
 }
 
 impl Workload {
@@ -21,6 +24,7 @@ impl Workload {
         match self {
             Self::Eap(eap) => &eap.arrivals,
             Self::Dialogue(dialogue) => &dialogue.arrivals,
+            Self::Mih(mih) => &mih.arrivals,
         }
     }
 }

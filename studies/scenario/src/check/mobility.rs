@@ -1,0 +1,169 @@
+//! What no single value shows about interfaces, BSSs, and the workloads of IEEE 802.21.
+
+use super::{Check, keys};
+use crate::model::{Bss, Mih, MihFunction, MihTransport, TimingChange};
+use crate::units::{Bound, Coordinate, Count, Length, Queue, Switch, Time};
+
+/// The smallest size that an indication, a request or a response may have: the header, both MIHF identifiers and what
+/// tells one transaction from another.
+const SMALLEST: u64 = 64;
+/// The largest MIH message: the header's length field has 16 bits.
+const LARGEST: u64 = 8 + 65_535;
+
+impl Check<'_> {
+    pub(super) fn interfaces(&mut self) {
+        let scenario = self.scenario;
+        for (name, host) in scenario.hosts.iter() {
+            let at = |key: &str| keys!["hosts", name, key];
+            let Some(owner) = &host.interface_of else {
+                self.require(
+                    host.moves() || host.spread == Length::default(),
+                    at("spread"),
+                    "it is along the way, and there is no velocity",
+                );
+                continue;
+            };
+            if !self.host(owner, at("interface_of")) {
+                continue;
+            }
+            let of = scenario.hosts.get(owner);
+            self.require(
+                owner != name && of.is_some_and(|of| of.interface_of.is_none()),
+                at("interface_of"),
+                format!("\"{owner}\" is an interface itself"),
+            );
+            let members = of.map_or(Count::ONE, |of| of.count);
+            self.require(
+                [Count::ONE, members].contains(&host.count),
+                at("count"),
+                format!("each member of \"{owner}\" has one: leave it out"),
+            );
+            self.require(host.cpu.is_none(), at("cpu"), format!("the processor is that of \"{owner}\""));
+            for (own, key) in [
+                (host.position != <[Coordinate; 2]>::default(), "position"),
+                (host.moves(), "velocity"),
+                (host.departs != Time::default(), "departs"),
+                (host.spread != Length::default(), "spread"),
+            ] {
+                self.require(!own, at(key), format!("it is where \"{owner}\" is"));
+            }
+        }
+    }
+
+    pub(super) fn bss(&mut self) {
+        let scenario = self.scenario;
+        for (name, bss) in scenario.bss.iter() {
+            if scenario.links.get(name).is_some() || scenario.cells.get(name).is_some() {
+                self.fault(keys!["bss", name], format!("there is a link or cell \"{name}\" as well"));
+            }
+            self.medium(["bss", name, "access_point"], &bss.access_point, &bss.stations, bss.used);
+            self.bss_settings(name, bss);
+        }
+    }
+
+    fn bss_settings(&mut self, name: &str, bss: &Bss) {
+        let at = |key: &str| keys!["bss", name, key];
+        self.mtu(bss.mtu.bytes(), at("mtu"));
+        self.require(
+            !matches!(bss.queue, Queue::Bytes(_)),
+            at("queue"),
+            "a BSS's queues are counted in packets",
+        );
+        let (basic, rate) = (bss.basic_rate.bits_per_second(), bss.rate.bits_per_second());
+        self.require(
+            basic <= rate,
+            at("basic_rate"),
+            format!("{basic} b/s is above the rate of data, {rate} b/s"),
+        );
+        self.require(bss.retransmissions <= 255, at("retransmissions"), "at most 255");
+        let (min, max) = (bss.cw_min, bss.cw_max);
+        self.require(min <= max, at("cw_min"), format!("{min} is above cw_max, {max}"));
+        self.require(max <= 32_767, at("cw_max"), format!("{max} is above 32767"));
+        self.going_down(name, bss.radius, bss.going_down);
+        if let Switch::On(interval) = bss.beacons {
+            self.positive(interval, at("beacons"));
+        }
+        let (min, max) = (bss.scan.min, bss.scan.max);
+        self.require(
+            min <= max,
+            keys!["bss", name, "scan", "min"],
+            format!("{} is above max, {}", min.get(), max.get()),
+        );
+    }
+
+    fn going_down(&mut self, name: &str, radius: Bound<Length>, going_down: Option<Length>) {
+        let Some(from) = going_down else { return };
+        let inside = radius.get().is_some_and(|radius| from < radius);
+        self.require(
+            inside,
+            keys!["bss", name, "going_down"],
+            format!("{} m is not within the radius", from.metres()),
+        );
+    }
+
+    pub(super) fn mih(&mut self, mih: &Mih) {
+        let at = |key: &str| keys!["workload", key];
+        if self.endpoint(&mih.mn, at("mn")) & self.endpoint(&mih.pos, at("pos")) {
+            if mih.mn == mih.pos {
+                self.fault(at("pos"), format!("\"{}\" cannot be the point of service as well", mih.pos));
+            } else {
+                self.reach(&mih.mn, &mih.pos, at("pos"));
+            }
+        }
+        let size = mih.size.bytes();
+        self.require(
+            (SMALLEST..=LARGEST).contains(&size),
+            at("size"),
+            format!("{size} B is not between {SMALLEST} B and {LARGEST} B"),
+        );
+        self.function(mih.function());
+    }
+
+    /// The settings of MIH functions.
+    pub(super) fn function(&mut self, function: MihFunction<'_>) {
+        let at = |key: &str| keys!["workload", key];
+        let largest = match function.transport {
+            MihTransport::Udp => 65_507,
+            MihTransport::Tcp | MihTransport::Sctp => LARGEST,
+        };
+        let packet = function.max_message.bytes();
+        self.require(
+            (SMALLEST..=largest).contains(&packet),
+            at("max_message"),
+            format!("{packet} B is not between {SMALLEST} B and {largest} B"),
+        );
+        let timing = |parts: &[&str], key: &str| {
+            let mut path = keys!["workload", "timing"];
+            path.extend(parts.iter().chain([&key]).map(|&part| part.to_owned()));
+            path
+        };
+        let common = function.timing.common();
+        self.positive(common.retransmission, timing(&[], "retransmission"));
+        self.tries(common.retransmissions, timing(&[], "retransmissions"));
+        if let Switch::On(response) = common.response {
+            self.positive(response, timing(&[], "response"));
+        }
+        let services = function.timing.by_service.iter();
+        let services = services.filter_map(|(name, change)| Some(("by_service", name, change?)));
+        let messages = function.timing.by_message.iter().map(|(name, change)| ("by_message", name, change));
+        for (table, name, change) in services.chain(messages) {
+            self.change(change, |key| timing(&[table, name], key));
+        }
+    }
+
+    fn change(&mut self, change: &TimingChange, at: impl Fn(&str) -> Vec<String>) {
+        if let Some(time) = change.retransmission {
+            self.positive(time, at("retransmission"));
+        }
+        if let Some(n) = change.retransmissions {
+            self.tries(n, at("retransmissions"));
+        }
+        if let Some(Switch::On(time)) = change.response {
+            self.positive(time, at("response"));
+        }
+    }
+
+    fn tries(&mut self, n: u32, path: Vec<String>) {
+        self.require(n <= 255, path, format!("{n} is above 255"));
+    }
+}

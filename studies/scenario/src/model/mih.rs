@@ -1,0 +1,236 @@
+//! IEEE 802.21 messages between stations and points of service: the workloads `mih` and `handover`.
+
+use super::Arrivals;
+use crate::ordered::Ordered;
+use crate::units::{Count, Size, Switch, Time};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// MIH messages between mobile nodes and points of service: indications of the mobile nodes, or requests of the points
+/// of service, which the mobile nodes answer. A dialogue is one transaction: an indication, from its sending to its
+/// first delivery to the remote user; a request, from its sending to the valid response.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mih {
+    /// The mobile nodes.
+    pub mn: String,
+    /// The points of service. Mobile node i has point of service i modulo their number.
+    pub pos: String,
+    /// What is sent.
+    pub message: MihMessage,
+    /// When transactions begin, at each mobile node or, for requests, for each. They do not wait for earlier ones.
+    pub arrivals: Arrivals,
+    /// Size of every indication, request and response, the MIH header included.
+    #[serde(default = "size")]
+    pub size: Size,
+    /// What carries MIH messages.
+    pub transport: MihTransport,
+    /// Every message asks for the MIH acknowledgement.
+    #[serde(default)]
+    pub ack: bool,
+    /// How long a user takes to answer a request.
+    #[serde(default)]
+    pub processing: Time,
+    /// When a message is sent again, and when it is given up.
+    #[serde(default)]
+    pub timing: MihTiming,
+    /// How long an ended transaction is remembered, to tell its duplicates; `"off"` forgets it at once.
+    #[serde(default = "lifetime")]
+    pub lifetime: Switch<Time>,
+    /// How many transactions a function holds at most, those remembered included; beyond it, new ones are refused.
+    #[serde(default = "max_transactions")]
+    pub max_transactions: Count,
+    /// The largest MIH packet; a larger message is fragmented.
+    #[serde(default = "max_message")]
+    pub max_message: Size,
+}
+
+const fn size() -> Size {
+    Size::of(200)
+}
+pub(super) const fn lifetime() -> Switch<Time> {
+    Switch::On(Time::secs(30))
+}
+pub(super) const fn max_transactions() -> Count {
+    Count::of(4096)
+}
+pub(super) const fn max_message() -> Size {
+    Size::of(1500)
+}
+
+/// What MIH users send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MihMessage {
+    /// An indication, from the mobile node to its point of service.
+    Indication,
+    /// A request, from the point of service to its mobile node, which answers by a response.
+    Request,
+}
+
+/// What carries MIH messages (RFC 5677; SCTP is this program's extension).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MihTransport {
+    /// UDP, one MIH packet per datagram.
+    Udp,
+    /// TCP, one connection, opened before the first message.
+    Tcp,
+    /// SCTP, one MIH packet per message, over one association opened before the first message.
+    Sctp,
+}
+
+/// When an MIH message is sent again, and when it is given up.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MihTiming {
+    /// How long an acknowledgement is waited for before the message is sent again.
+    pub retransmission: Time,
+    /// How often a message is sent again before its transaction fails.
+    pub retransmissions: u32,
+    /// How long a response is waited for once its request is acknowledged (without MIH acknowledgements: once it is
+    /// sent); `"off"` waits for ever.
+    pub response: Switch<Time>,
+    /// What is done when the response does not come in time.
+    pub unanswered: Unanswered,
+    /// What differs for the messages of a service.
+    pub by_service: ByService,
+    /// What differs for a message, such as `"MN_HO_Commit"`. It comes before `by_service`, whose values it begins from.
+    pub by_message: Ordered<TimingChange>,
+}
+
+impl Default for MihTiming {
+    fn default() -> Self {
+        Self {
+            retransmission: Time::millis(300),
+            retransmissions: 2,
+            response: Switch::Off,
+            unanswered: Unanswered::default(),
+            by_service: ByService::default(),
+            by_message: Ordered::default(),
+        }
+    }
+}
+
+/// What is done when a request is acknowledged and not answered in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Unanswered {
+    /// It is waited for longer.
+    #[default]
+    Wait,
+    /// The request is sent again.
+    Retransmit,
+    /// The transaction fails.
+    Abort,
+}
+
+/// What differs for the messages of each service.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ByService {
+    /// Service management.
+    pub management: Option<TimingChange>,
+    /// The event service.
+    pub event: Option<TimingChange>,
+    /// The command service.
+    pub command: Option<TimingChange>,
+    /// The information service.
+    pub information: Option<TimingChange>,
+}
+
+impl ByService {
+    /// The services by their number, with what differs for each.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Option<&TimingChange>)> {
+        [
+            ("management", &self.management),
+            ("event", &self.event),
+            ("command", &self.command),
+            ("information", &self.information),
+        ]
+        .into_iter()
+        .map(|(name, change)| (name, change.as_ref()))
+    }
+}
+
+/// What differs from the timing that holds otherwise.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TimingChange {
+    /// How long an acknowledgement is waited for.
+    pub retransmission: Option<Time>,
+    /// How often a message is sent again.
+    pub retransmissions: Option<u32>,
+    /// How long a response is waited for.
+    pub response: Option<Switch<Time>>,
+    /// What is done when it does not come in time.
+    pub unanswered: Option<Unanswered>,
+}
+
+/// What holds for one kind of message, with everything that differs for it in place.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Timing {
+    /// How long an acknowledgement is waited for.
+    pub retransmission: Time,
+    /// How often a message is sent again.
+    pub retransmissions: u32,
+    /// How long a response is waited for.
+    pub response: Switch<Time>,
+    /// What is done when it does not come in time.
+    pub unanswered: Unanswered,
+}
+
+impl Timing {
+    /// With what differs.
+    #[must_use]
+    pub fn with(self, change: &TimingChange) -> Self {
+        Self {
+            retransmission: change.retransmission.unwrap_or(self.retransmission),
+            retransmissions: change.retransmissions.unwrap_or(self.retransmissions),
+            response: change.response.unwrap_or(self.response),
+            unanswered: change.unanswered.unwrap_or(self.unanswered),
+        }
+    }
+}
+
+impl MihTiming {
+    /// What holds where nothing differs.
+    pub fn common(&self) -> Timing {
+        let Self { retransmission, retransmissions, response, unanswered, .. } = *self;
+        Timing { retransmission, retransmissions, response, unanswered }
+    }
+}
+
+/// The settings of MIH functions that the workloads share.
+#[derive(Clone, Copy, Debug)]
+pub struct MihFunction<'a> {
+    /// What carries the messages.
+    pub transport: MihTransport,
+    /// Every message asks for the MIH acknowledgement.
+    pub ack: bool,
+    /// How long a user takes to answer a request.
+    pub processing: Time,
+    /// When a message is sent again, and when it is given up.
+    pub timing: &'a MihTiming,
+    /// How long an ended transaction is remembered.
+    pub lifetime: Switch<Time>,
+    /// How many transactions are held at most.
+    pub max_transactions: Count,
+    /// The largest MIH packet.
+    pub max_message: Size,
+}
+
+impl Mih {
+    /// The settings of its MIH functions.
+    pub fn function(&self) -> MihFunction<'_> {
+        MihFunction {
+            transport: self.transport,
+            ack: self.ack,
+            processing: self.processing,
+            timing: &self.timing,
+            lifetime: self.lifetime,
+            max_transactions: self.max_transactions,
+            max_message: self.max_message,
+        }
+    }
+}
