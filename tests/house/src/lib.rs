@@ -18,6 +18,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-eap", "usher-crypto", "EAP-MD5's digest, EAP-TLS's engine"),
     ("usher-mip", "usher-core", "codecs, time"),
     ("usher-pkm", "usher-core", "codecs"),
+    ("usher-mih", "usher-core", "the machine shape, codecs, timers"),
     ("usher-report", "usher-observe", "a report is made from estimates"),
     ("usher-claims", "usher-observe", "claims are held against rows"),
     ("usher-claims", "usher-report", "a verdict is shown in tables"),

@@ -1,0 +1,119 @@
+//! Who speaks, and in which transaction.
+
+use crate::wire::{ValueError, Wire, get_length, put_length};
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{Reader, Truncated, Writer};
+
+/// Octets that an MIHF identifier may have: the most of a network access identifier (RFC 4282).
+pub const MAX_MIHF_ID: usize = 253;
+
+/// The identifier of an MIH function: a network access identifier of up to [`MAX_MIHF_ID`] octets. One of no octets
+/// means all who hear it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct MihfId(Vec<u8>);
+
+/// More octets than an MIHF identifier may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("an MIHF identifier of {0} octets")]
+pub struct IdTooLong(pub usize);
+
+impl MihfId {
+    /// An identifier of these octets.
+    ///
+    /// # Errors
+    /// They are more than [`MAX_MIHF_ID`].
+    pub fn new(octets: impl AsRef<[u8]>) -> Result<Self, IdTooLong> {
+        let octets = octets.as_ref();
+        if octets.len() > MAX_MIHF_ID { Err(IdTooLong(octets.len())) } else { Ok(Self(octets.to_vec())) }
+    }
+    /// The identifier of no octets: whoever hears it is meant.
+    pub const fn multicast() -> Self {
+        Self(Vec::new())
+    }
+    /// True for the identifier of no octets.
+    pub const fn is_multicast(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The identifier's octets.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for MihfId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_multicast() { f.write_str("*") } else { write!(f, "{}", self.0.escape_ascii()) }
+    }
+}
+
+impl fmt::Debug for MihfId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MihfId({self})")
+    }
+}
+
+impl Wire for MihfId {
+    fn put(&self, w: &mut Writer<'_>) {
+        put_length(w, self.0.len());
+        w.bytes(&self.0);
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+        let n = get_length(r)?;
+        if n > r.remaining() {
+            return Err(Truncated { needed: n, left: r.remaining() }.into());
+        }
+        Self::new(r.bytes(n)?).map_err(|e| ValueError::Form(e.0 as u64))
+    }
+}
+
+/// The number of a transaction, of 12 bits. With the identifiers of both ends it names a transaction (8.4.1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct TransactionId(u16);
+
+impl TransactionId {
+    /// How many there are.
+    pub const COUNT: u16 = 1 << 12;
+
+    /// The number's low 12 bits.
+    pub const fn new(number: u16) -> Self {
+        Self(number % Self::COUNT)
+    }
+    /// The number: 0 to 4095.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+    /// The next; 0 follows 4095.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self::new(self.0 + 1)
+    }
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn an_identifier_has_at_most_253_octets() {
+        assert_eq!(MihfId::new([b'a'; 254]), Err(IdTooLong(254)));
+        assert!(MihfId::new([b'a'; 253]).is_ok());
+        assert_eq!(MihfId::new("").unwrap(), MihfId::multicast());
+        assert_eq!(MihfId::new("mn@example").unwrap().to_string(), "mn@example");
+        assert_eq!(MihfId::multicast().to_string(), "*");
+    }
+
+    #[test]
+    fn transaction_numbers_wrap_at_12_bits() {
+        assert_eq!(TransactionId::new(4095).next(), TransactionId::new(0));
+        assert_eq!(TransactionId::new(4096), TransactionId::new(0));
+        assert_eq!(TransactionId::new(17).next().get(), 18);
+    }
+}

@@ -1,0 +1,632 @@
+//! Links: which, how they are, what shall be done with them.
+
+use crate::wire::{ValueError, Wire, bitmap, choice, codes, sequence};
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{Reader, Writer};
+
+codes! {
+    /// A link's technology (LINK_TYPE).
+    LinkType {
+        /// GSM.
+        Gsm = 1 "GSM",
+        /// GPRS.
+        Gprs = 2 "GPRS",
+        /// EDGE.
+        Edge = 3 "EDGE",
+        /// IEEE 802.3.
+        Ethernet = 15 "Ethernet",
+        /// Another wireless one.
+        WirelessOther = 18 "wireless",
+        /// IEEE 802.11.
+        Ieee80211 = 19 "802.11",
+        /// cdma2000.
+        Cdma2000 = 22 "cdma2000",
+        /// UMTS.
+        Umts = 23 "UMTS",
+        /// cdma2000 high rate packet data.
+        Hrpd = 24 "cdma2000-HRPD",
+        /// IEEE 802.16.
+        Ieee80216 = 27 "802.16",
+        /// IEEE 802.20.
+        Ieee80220 = 28 "802.20",
+        /// IEEE 802.22.
+        Ieee80222 = 29 "802.22",
+    }
+}
+
+/// An address on a link (LINK_ADDR).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkAddr {
+    /// A MAC address.
+    Mac([u8; 6]),
+    /// A cell of a 3G network.
+    Cell3g {
+        /// The operator.
+        plmn: [u8; 3],
+        /// The cell.
+        cell: u32,
+    },
+    /// A cell of a 2G network.
+    Cell2g {
+        /// The operator.
+        plmn: [u8; 3],
+        /// The location area.
+        area: u16,
+        /// The cell.
+        cell: u16,
+    },
+    /// Another 3GPP address.
+    Gpp(Vec<u8>),
+    /// A 3GPP2 address.
+    Gpp2(Vec<u8>),
+    /// Another one of layer 2.
+    Other(Vec<u8>),
+}
+
+/// IANA's address family number of 48-bit MAC addresses, as the dissector takes it.
+const FAMILY_MAC: u16 = 6;
+
+impl Wire for LinkAddr {
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Mac(mac) => {
+                w.u8(0).u16(FAMILY_MAC).u8(6).bytes(mac);
+            }
+            Self::Cell3g { plmn, cell } => {
+                w.u8(1).bytes(plmn).u32(*cell);
+            }
+            Self::Cell2g { plmn, area, cell } => {
+                w.u8(2).bytes(plmn).u16(*area).u16(*cell);
+            }
+            Self::Gpp(octets) => {
+                w.u8(3);
+                octets.put(w);
+            }
+            Self::Gpp2(octets) => {
+                w.u8(4);
+                octets.put(w);
+            }
+            Self::Other(octets) => {
+                w.u8(5);
+                octets.put(w);
+            }
+        }
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+        Ok(match r.u8()? {
+            0 => {
+                let family = r.u16()?;
+                if family != FAMILY_MAC {
+                    return Err(ValueError::Form(family.into()));
+                }
+                match r.u8()? {
+                    6 => Self::Mac(r.array()?),
+                    other => return Err(ValueError::Form(other.into())),
+                }
+            }
+            1 => Self::Cell3g { plmn: r.array()?, cell: r.u32()? },
+            2 => Self::Cell2g { plmn: r.array()?, area: r.u16()?, cell: r.u16()? },
+            3 => Self::Gpp(Vec::get(r)?),
+            4 => Self::Gpp2(Vec::get(r)?),
+            5 => Self::Other(Vec::get(r)?),
+            other => return Err(ValueError::Choice(other)),
+        })
+    }
+}
+
+impl fmt::Display for LinkAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mac([a, b, c, d, e, g]) => write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}"),
+            Self::Cell3g { plmn: [a, b, c], cell } => write!(f, "{a:02x}{b:02x}{c:02x}/{cell}"),
+            Self::Cell2g { plmn: [a, b, c], area, cell } => write!(f, "{a:02x}{b:02x}{c:02x}/{area}/{cell}"),
+            Self::Gpp(octets) | Self::Gpp2(octets) | Self::Other(octets) => {
+                write!(f, "\"{}\"", octets.escape_ascii())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for LinkAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+sequence! {
+    /// An interface: its technology and its own address (LINK_ID).
+    LinkId {
+        /// Its technology.
+        technology: LinkType,
+        /// Its address.
+        address: LinkAddr,
+    }
+}
+
+impl LinkId {
+    /// An interface with a MAC address.
+    pub const fn mac(technology: LinkType, mac: [u8; 6]) -> Self {
+        Self { technology, address: LinkAddr::Mac(mac) }
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.technology, self.address)
+    }
+}
+
+sequence! {
+    /// A link: an interface and the point of attachment it is attached to (LINK_TUPLE_ID).
+    LinkTupleId {
+        /// The interface.
+        link: LinkId,
+        /// The point of attachment.
+        poa: Option<LinkAddr>,
+    }
+}
+
+impl fmt::Display for LinkTupleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.poa {
+            Some(poa) => write!(f, "{} at {poa}", self.link),
+            None => write!(f, "{}", self.link),
+        }
+    }
+}
+
+sequence! {
+    /// An interface and points of attachment that it could use (LINK_POA_LIST).
+    LinkPoaList {
+        /// The interface.
+        link: LinkId,
+        /// The points of attachment, the preferred first.
+        poas: Vec<LinkAddr>,
+    }
+}
+
+codes! {
+    /// Why a link is lost (LINK_DN_REASON).
+    LinkDownReason {
+        /// Somebody wanted so.
+        ExplicitDisconnect = 0 "explicit disconnect",
+        /// Frames were not acknowledged.
+        PacketTimeout = 1 "packet timeout",
+        /// The network has no resources for it.
+        NoResource = 2 "no resource",
+        /// No beacon was heard.
+        NoBroadcast = 3 "no broadcast",
+        /// Authentication failed.
+        AuthenticationFailure = 4 "authentication failure",
+        /// Billing failed.
+        BillingFailure = 5 "billing failure",
+    }
+}
+
+codes! {
+    /// Why a link will be lost (LINK_GD_REASON).
+    LinkGoingDownReason {
+        /// Somebody wants so.
+        ExplicitDisconnect = 0 "explicit disconnect",
+        /// It gets worse.
+        ParameterDegrading = 1 "link parameter degrading",
+        /// The battery is low.
+        LowPower = 2 "low power",
+        /// The network has no resources for it.
+        NoResource = 3 "no resource",
+    }
+}
+
+choice! {
+    /// How strong a signal is (SIG_STRENGTH).
+    SignalStrength {
+        /// In dBm.
+        Dbm(i8) = 0,
+        /// Of the best, in percent.
+        Percent(u8) = 1,
+    }
+}
+
+codes! {
+    /// Whose parameters are meant: the choice within LINK_PARAM_TYPE.
+    ParameterGroup {
+        /// Those that every technology has.
+        Generic = 0 "generic",
+        /// Of service qualities.
+        Qos = 1 "QoS",
+        /// Of GSM and GPRS.
+        Gsm = 2 "GSM",
+        /// Of EDGE.
+        Edge = 3 "EDGE",
+        /// Of Ethernet.
+        Ethernet = 4 "Ethernet",
+        /// Of 802.11.
+        Ieee80211 = 5 "802.11",
+        /// Of cdma2000.
+        Cdma2000 = 6 "cdma2000",
+        /// Of UMTS FDD.
+        Fdd = 7 "FDD",
+        /// Of HRPD.
+        Hrpd = 8 "HRPD",
+        /// Of 802.16.
+        Ieee80216 = 9 "802.16",
+        /// Of 802.20.
+        Ieee80220 = 10 "802.20",
+        /// Of 802.22.
+        Ieee80222 = 11 "802.22",
+    }
+}
+
+sequence! {
+    /// What is measured of a link (LINK_PARAM_TYPE).
+    LinkParamType {
+        /// Whose parameter.
+        group: ParameterGroup,
+        /// Which one of the group's.
+        number: u8,
+    }
+}
+
+impl LinkParamType {
+    /// Data rate, in kb/s.
+    pub const DATA_RATE: Self = Self { group: ParameterGroup::Generic, number: 0 };
+    /// Signal strength.
+    pub const SIGNAL_STRENGTH: Self = Self { group: ParameterGroup::Generic, number: 1 };
+    /// Signal to interference plus noise ratio.
+    pub const SINR: Self = Self { group: ParameterGroup::Generic, number: 2 };
+    /// Throughput.
+    pub const THROUGHPUT: Self = Self { group: ParameterGroup::Generic, number: 3 };
+    /// Packet error rate.
+    pub const PACKET_ERROR_RATE: Self = Self { group: ParameterGroup::Generic, number: 4 };
+    /// Received signal strength indication of 802.11.
+    pub const RSSI_80211: Self = Self { group: ParameterGroup::Ieee80211, number: 0 };
+}
+
+sequence! {
+    /// A value of one class of service.
+    CosValue {
+        /// The class.
+        class: u8,
+        /// The value: ms for delays, a ratio for losses.
+        value: u16,
+    }
+}
+
+choice! {
+    /// The value of a quality of service parameter (QOS_PARAM_VAL).
+    QosValue {
+        /// Number of classes.
+        Classes(u8) = 0,
+        /// Shortest packet delays.
+        MinDelay(Vec<CosValue>) = 1,
+        /// Mean packet delays.
+        AvgDelay(Vec<CosValue>) = 2,
+        /// Longest packet delays.
+        MaxDelay(Vec<CosValue>) = 3,
+        /// Spread of packet delays.
+        Jitter(Vec<CosValue>) = 4,
+        /// Packet losses.
+        Loss(Vec<CosValue>) = 5,
+    }
+}
+
+choice! {
+    /// What was measured (LINK_PARAM's value).
+    LinkParamValue {
+        /// A number in the unit of its type.
+        Number(u16) = 0,
+        /// Of service quality.
+        Qos(QosValue) = 1,
+    }
+}
+
+sequence! {
+    /// A measurement (LINK_PARAM).
+    LinkParam {
+        /// What.
+        kind: LinkParamType,
+        /// How much.
+        value: LinkParamValue,
+    }
+}
+
+codes! {
+    /// From which side a threshold is crossed (THRESHOLD_XDIR).
+    ThresholdDirection {
+        /// The value goes above it.
+        Above = 0 "above",
+        /// The value goes below it.
+        Below = 1 "below",
+    }
+}
+
+sequence! {
+    /// A threshold (THRESHOLD).
+    Threshold {
+        /// Where it is.
+        value: u16,
+        /// Whence it is crossed.
+        direction: ThresholdDirection,
+    }
+}
+
+sequence! {
+    /// A measurement with the threshold that it crossed (LINK_PARAM_RPT).
+    LinkParamReport {
+        /// The measurement.
+        param: LinkParam,
+        /// The threshold; none in a report made at intervals.
+        threshold: Option<Threshold>,
+    }
+}
+
+codes! {
+    /// What becomes of a threshold (TH_ACTION).
+    ThresholdAction {
+        /// It is set.
+        Normal = 0 "set",
+        /// It is set until it is crossed once.
+        OneShot = 1 "set once",
+        /// It is given up.
+        Cancel = 2 "cancel",
+    }
+}
+
+sequence! {
+    /// Thresholds to set (LINK_CFG_PARAM).
+    LinkCfgParam {
+        /// Of what.
+        kind: LinkParamType,
+        /// At which interval to report, in ms.
+        interval: Option<u16>,
+        /// What becomes of the thresholds.
+        action: ThresholdAction,
+        /// The thresholds.
+        thresholds: Vec<Threshold>,
+    }
+}
+
+sequence! {
+    /// A threshold that was to be set (LINK_CFG_STATUS).
+    LinkCfgStatus {
+        /// Of what.
+        kind: LinkParamType,
+        /// The threshold.
+        threshold: Threshold,
+        /// Whether it is set.
+        set: bool,
+    }
+}
+
+codes! {
+    /// What a link shall do (LINK_AC_TYPE).
+    LinkActionType {
+        /// Nothing, but for the action's attributes.
+        None = 0 "none",
+        /// Break the connection.
+        Disconnect = 1 "disconnect",
+        /// Go to sleep.
+        LowPower = 2 "low power",
+        /// Switch off.
+        PowerDown = 3 "power down",
+        /// Switch on, and connect.
+        PowerUp = 4 "power up",
+    }
+}
+
+bitmap! {
+    /// What a link shall do besides (LINK_AC_ATTR).
+    LinkActionAttributes: u8 {
+        /// Scan.
+        SCAN = 0,
+        /// Keep the resources on disconnection.
+        RETAIN_RESOURCES = 1,
+        /// Forward buffered data to the new link.
+        FORWARD_DATA = 2,
+    }
+}
+
+codes! {
+    /// What came of an action (LINK_AC_RESULT).
+    LinkActionResult {
+        /// It is done.
+        Success = 0 "success",
+        /// It failed.
+        Failure = 1 "failure",
+        /// The link would not.
+        Refused = 2 "refused",
+        /// The link cannot.
+        Incapable = 3 "incapable",
+    }
+}
+
+sequence! {
+    /// An action of a link (LINK_ACTION_REQ).
+    LinkAction {
+        /// The interface.
+        link: LinkId,
+        /// The point of attachment that is meant.
+        poa: Option<LinkAddr>,
+        /// What to do.
+        action: LinkActionType,
+        /// And besides.
+        attributes: LinkActionAttributes,
+        /// In how many ms.
+        delay: u16,
+    }
+}
+
+sequence! {
+    /// What a scan found (LINK_SCAN_RSP).
+    LinkScan {
+        /// The point of attachment.
+        poa: LinkAddr,
+        /// Its network.
+        network: Vec<u8>,
+        /// How strong it is.
+        signal: SignalStrength,
+    }
+}
+
+sequence! {
+    /// What came of an action (LINK_ACTION_RSP).
+    LinkActionOutcome {
+        /// The interface.
+        link: LinkId,
+        /// How it ended.
+        result: LinkActionResult,
+        /// What was found, if it was a scan.
+        scan: Option<Vec<LinkScan>>,
+    }
+}
+
+bitmap! {
+    /// MIH services that a network tells of (LINK_MIHCAP_FLAG).
+    MihCapability: u8 {
+        /// Events.
+        EVENT = 0,
+        /// Commands.
+        COMMAND = 1,
+        /// Information.
+        INFORMATION = 2,
+    }
+}
+
+bitmap! {
+    /// What a network can do (NET_CAPS).
+    NetworkCapabilities: u32 {
+        /// Security.
+        SECURITY = 0,
+        /// Quality of service, class 0.
+        QOS_0 = 1,
+        /// Access to the internet.
+        INTERNET = 7,
+        /// Emergency services.
+        EMERGENCY = 8,
+        /// MIH.
+        MIH = 9,
+    }
+}
+
+sequence! {
+    /// A link that could be used (LINK_DET_INFO).
+    LinkDetected {
+        /// The interface, and the point of attachment.
+        link: LinkTupleId,
+        /// The network's name.
+        network: Vec<u8>,
+        /// What else names it, such as an HESSID.
+        auxiliary: Vec<u8>,
+        /// How strong it is.
+        signal: SignalStrength,
+        /// Signal to interference plus noise ratio, in dB.
+        sinr: u16,
+        /// Highest data rate, in kb/s.
+        rate: u32,
+        /// MIH services there.
+        mih: MihCapability,
+        /// What the network can do.
+        capabilities: NetworkCapabilities,
+    }
+}
+
+sequence! {
+    /// Which links one wants to hear of (LINK_DET_CFG).
+    LinkDetectedConfig {
+        /// Those of this network.
+        network: Option<Vec<u8>>,
+        /// Those at least as strong.
+        signal: Option<SignalStrength>,
+        /// Those at least as fast, in kb/s.
+        rate: Option<u32>,
+    }
+}
+
+choice! {
+    /// When one wants to hear of an event (EVT_CFG_INFO).
+    EventConfig {
+        /// Of links detected.
+        Detected(Vec<LinkDetectedConfig>) = 0,
+        /// Of measurements.
+        Parameters(Vec<LinkCfgParam>) = 1,
+    }
+}
+
+bitmap! {
+    /// States of a link that one wants to know (LINK_STATES_REQ).
+    LinkStates: u16 {
+        /// How it is operated.
+        OPERATION_MODE = 0,
+        /// Its channel.
+        CHANNEL = 1,
+    }
+}
+
+bitmap! {
+    /// What one wants to know of a link in general (LINK_DESC_REQ).
+    LinkDescriptors: u16 {
+        /// How many classes of service.
+        CLASSES = 0,
+        /// How many queues.
+        QUEUES = 1,
+    }
+}
+
+sequence! {
+    /// What one wants to know of links (LINK_STATUS_REQ).
+    LinkStatusRequest {
+        /// States.
+        states: LinkStates,
+        /// Measurements.
+        params: Vec<LinkParamType>,
+        /// Generalities.
+        descriptors: LinkDescriptors,
+    }
+}
+
+codes! {
+    /// How a link is operated (OP_MODE).
+    OperationMode {
+        /// Normally.
+        Normal = 0 "normal",
+        /// To save power.
+        PowerSaving = 1 "power saving",
+        /// It is off.
+        PoweredDown = 2 "powered down",
+    }
+}
+
+choice! {
+    /// A link's state (LINK_STATES_RSP).
+    LinkState {
+        /// How it is operated.
+        Operation(OperationMode) = 0,
+        /// Its channel.
+        Channel(u16) = 1,
+    }
+}
+
+choice! {
+    /// A generality of a link (LINK_DESC_RSP).
+    LinkDescriptor {
+        /// How many classes of service.
+        Classes(u8) = 0,
+        /// How many queues.
+        Queues(u8) = 1,
+    }
+}
+
+sequence! {
+    /// What is known of a link (an element of the status response list).
+    LinkStatus {
+        /// The interface.
+        link: LinkId,
+        /// Its states.
+        states: Vec<LinkState>,
+        /// Its measurements.
+        params: Vec<LinkParam>,
+        /// Its generalities.
+        descriptors: Vec<LinkDescriptor>,
+    }
+}

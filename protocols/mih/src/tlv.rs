@@ -1,0 +1,253 @@
+//! Parameters: a type, a length, a value.
+//!
+//! Types and their values are those of Wireshark's dissector and of ODTONE, which agree but for what is said at
+//! [`CommandList`], [`NetworkType`] (which the dissector reads the other way round: 0 for what is there) and
+//! [`EventConfig`] (which it takes for both lists one after the other). RDF queries and their answers (types 44 to 46
+//! and 49 to 51) are not typed.
+
+use crate::element::{Networks, Query};
+use crate::handover::*;
+use crate::id::MihfId;
+use crate::link::*;
+use crate::wire::{ValueError, Wire, get_length, length_octets, put_length, whole};
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use usher_core::{Reader, Truncated, Writer};
+
+/// Declares the parameters: variant, type of the value, number with its name in [`kind`], name in print.
+macro_rules! parameters {
+    ($($(#[$doc:meta])* $variant:ident($type:ty) = $konst:ident $number:literal $print:literal;)*) => {
+        /// A parameter of a message.
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+        pub enum Tlv {
+            $($(#[$doc])* $variant($type),)*
+            /// Any other one, and one of a type above whose value is in a form that is not. Written as it is.
+            Other {
+                /// Its type.
+                kind: u8,
+                /// Its value.
+                value: Vec<u8>,
+            },
+        }
+        /// The types of parameters by their numbers.
+        pub mod kind {
+            $($(#[$doc])* pub const $konst: u8 = $number;)*
+            /// A vendor's.
+            pub const VENDOR: u8 = 100;
+            /// The last of the experimental types 101 to 254, with which messages are padded here.
+            pub const PADDING: u8 = 254;
+
+            /// All that are typed.
+            pub const ALL: &[u8] = &[$($number),*];
+            /// The name of a type; none for one that is not typed.
+            pub const fn name(kind: u8) -> Option<&'static str> {
+                match kind { $($number => Some($print),)* _ => None }
+            }
+        }
+        impl Tlv {
+            /// Its type.
+            pub const fn kind(&self) -> u8 {
+                match self { $(Self::$variant(_) => $number,)* Self::Other { kind, .. } => *kind }
+            }
+            fn put_value(&self, w: &mut Writer<'_>) {
+                match self {
+                    $(Self::$variant(value) => value.put(w),)*
+                    Self::Other { value, .. } => { w.bytes(value); }
+                }
+            }
+            fn read(kind: u8, value: &[u8]) -> Result<Self, ValueError> {
+                match kind {
+                    $($number => whole(value).map(Self::$variant),)*
+                    _ => Ok(Self::Other { kind, value: value.to_vec() }),
+                }
+            }
+        }
+    };
+}
+
+parameters! {
+    /// Who sends the message. The MIHF writes it.
+    Source(MihfId) = SOURCE 1 "source";
+    /// To whom. The MIHF writes it.
+    Destination(MihfId) = DESTINATION 2 "destination";
+    /// How a request ended.
+    Status(Status) = STATUS 3 "status";
+    /// A technology.
+    LinkType(LinkType) = LINK_TYPE 4 "link type";
+    /// Events.
+    EventList(EventList) = EVENT_LIST 5 "event list";
+    /// Commands.
+    CommandList(CommandList) = COMMAND_LIST 6 "command list";
+    /// Queries that are answered.
+    QueryTypeList(QueryTypeList) = QUERY_TYPE_LIST 7 "query type list";
+    /// Transports.
+    TransportList(TransportList) = TRANSPORT_LIST 8 "transport list";
+    /// Interfaces.
+    LinkAddressList(Vec<NetTypeAddr>) = LINK_ADDRESS_LIST 9 "link address list";
+    /// Between which networks one can make before one breaks.
+    MbbHandoverSupport(Vec<MbbHandover>) = MBB_HANDOVER_SUPPORT 10 "make before break support";
+    /// Whether a registration is the first.
+    RegisterCode(RegisterCode) = REGISTER_REQUEST_CODE 11 "register request code";
+    /// For how many seconds a registration holds.
+    ValidTimeInterval(u32) = VALID_TIME_INTERVAL 12 "valid time interval";
+    /// A link.
+    LinkIdentifier(LinkTupleId) = LINK_IDENTIFIER 13 "link identifier";
+    /// The new link.
+    NewLinkIdentifier(LinkTupleId) = NEW_LINK_IDENTIFIER 14 "new link identifier";
+    /// The old access router.
+    OldAccessRouter(LinkAddr) = OLD_ACCESS_ROUTER 15 "old access router";
+    /// The new access router.
+    NewAccessRouter(LinkAddr) = NEW_ACCESS_ROUTER 16 "new access router";
+    /// Whether the IP address changes.
+    IpRenewal(bool) = IP_RENEWAL_FLAG 17 "IP renewal flag";
+    /// Ways of IP mobility.
+    IpMobility(IpMobility) = IP_MOBILITY 18 "mobility management";
+    /// Ways to an IP address.
+    IpConfigMethods(IpConfigMethods) = IP_CONFIG_METHODS 19 "IP configuration methods";
+    /// Why a link was lost.
+    LinkDownReason(LinkDownReason) = LINK_DOWN_REASON 20 "link down reason";
+    /// In how many milliseconds.
+    TimeInterval(u16) = TIME_INTERVAL 21 "time interval";
+    /// Why a link will be lost.
+    LinkGoingDownReason(LinkGoingDownReason) = LINK_GOING_DOWN_REASON 22 "link going down reason";
+    /// Measurements.
+    LinkParameterReports(Vec<LinkParamReport>) = LINK_PARAMETER_REPORT_LIST 23 "link parameter report list";
+    /// What one wants to know of a device.
+    DeviceStates(DeviceStates) = DEVICE_STATES 24 "device states request";
+    /// Interfaces.
+    LinkIdentifierList(Vec<LinkId>) = LINK_IDENTIFIER_LIST 25 "link identifier list";
+    /// What a device says of itself.
+    DeviceStateList(Vec<DeviceState>) = DEVICE_STATE_LIST 26 "device states response list";
+    /// What one wants to know of links.
+    StatusRequest(LinkStatusRequest) = STATUS_REQUEST 27 "get status request set";
+    /// What is known of them.
+    StatusResponses(Vec<LinkStatus>) = STATUS_RESPONSE_LIST 28 "get status response list";
+    /// Thresholds to set.
+    ConfigureRequests(Vec<LinkCfgParam>) = CONFIGURE_REQUEST_LIST 29 "configure request list";
+    /// Thresholds that were to be set.
+    ConfigureResponses(Vec<LinkCfgStatus>) = CONFIGURE_RESPONSE_LIST 30 "configure response list";
+    /// Points of attachment: candidates, or the network's suggestion.
+    LinkPoaLists(Vec<LinkPoaList>) = LINK_POA_LIST 31 "list of link PoA list";
+    /// The preferred of them, the best first.
+    PreferredLinks(Vec<PreferredLink>) = PREFERRED_LINK_LIST 32 "preferred link list";
+    /// Service qualities that a handover needs.
+    ResourceQuery(QosList) = RESOURCE_QUERY 33 "handover resource query list";
+    /// Whether a station will hand over.
+    HandoverStatus(HandoverStatus) = HANDOVER_STATUS 34 "handover status";
+    /// The access router.
+    AccessRouter(IpAddr) = ACCESS_ROUTER 35 "access router address";
+    /// The DHCP server.
+    DhcpServer(IpAddr) = DHCP_SERVER 36 "DHCP server address";
+    /// The foreign agent.
+    ForeignAgent(IpAddr) = FOREIGN_AGENT 37 "FA address";
+    /// What links shall do.
+    LinkActions(Vec<LinkAction>) = LINK_ACTION_LIST 38 "link actions list";
+    /// What came of it.
+    LinkActionOutcomes(Vec<LinkActionOutcome>) = LINK_ACTION_RESULT_LIST 39 "link actions result list";
+    /// How a handover ended.
+    HandoverResult(HandoverResult) = HANDOVER_RESULT 40 "handover result";
+    /// Whether the resources are there.
+    ResourceStatus(bool) = RESOURCE_STATUS 41 "resource status";
+    /// Whether resources are kept.
+    ResourceRetention(bool) = RESOURCE_RETENTION 42 "resource retention status";
+    /// Binary queries.
+    Queries(Vec<Query>) = QUERY_LIST 43 "info query binary data list";
+    /// How many octets an answer may have.
+    MaxResponseSize(u16) = MAX_RESPONSE_SIZE 47 "max response size";
+    /// Answers to binary queries.
+    Answers(Vec<Networks>) = ANSWER_LIST 48 "info response binary data list";
+    /// The station's MIHF.
+    MnMihfId(MihfId) = MN_MIHF_ID 52 "mobile node MIHF ID";
+    /// Whether the network wants a report of resources.
+    QueryResourceReport(bool) = QUERY_RESOURCE_REPORT_FLAG 53 "query resource report flag";
+    /// When one wants to hear of events.
+    EventConfigs(Vec<EventConfig>) = EVENT_CONFIG_LIST 54 "event configuration info list";
+    /// Where a station goes.
+    TargetNetwork(TargetNetwork) = TARGET_NETWORK 55 "target network info";
+    /// Where it could go.
+    TargetNetworks(Vec<TargetNetwork>) = TARGET_NETWORK_LIST 56 "list of target network info";
+    /// Resources that are kept.
+    AssignedResources(AssignedResources) = ASSIGNED_RESOURCES 57 "assigned resource set";
+    /// Links that could be used.
+    LinksDetected(Vec<LinkDetected>) = LINK_DETECTED_LIST 58 "link detected info list";
+    /// The station's interface in the new network.
+    MnLinkIdentifier(LinkId) = MN_LINK_IDENTIFIER 59 "MN link ID";
+    /// The point of attachment in the new network.
+    Poa(LinkAddr) = POA 60 "PoA";
+    /// The asking one has not been authenticated.
+    UnauthenticatedRequest(bool) = UNAUTHENTICATED_REQUEST 61 "unauthenticated information request";
+    /// The asking one's network.
+    NetworkType(NetworkType) = NETWORK_TYPE 62 "network type";
+    /// Resources that are wanted.
+    RequestedResources(RequestedResources) = REQUESTED_RESOURCES 63 "requested resource set";
+}
+
+impl Tlv {
+    /// A parameter that says nothing, with a value of so many zero octets.
+    pub fn padding(octets: usize) -> Self {
+        Self::Other { kind: kind::PADDING, value: alloc::vec![0; octets] }
+    }
+    /// Appends the parameter.
+    pub fn emit(&self, w: &mut Writer<'_>) {
+        let mut value = Vec::new();
+        self.put_value(&mut Writer::new(&mut value));
+        w.u8(self.kind());
+        put_length(w, value.len());
+        w.bytes(&value);
+    }
+    /// Octets of the parameter on the wire.
+    pub fn octets(&self) -> usize {
+        let mut value = Vec::new();
+        self.put_value(&mut Writer::new(&mut value));
+        1 + length_octets(value.len()) + value.len()
+    }
+}
+
+/// The type and value of the next parameter.
+pub(crate) fn next<'a>(r: &mut Reader<'a>) -> Result<(u8, &'a [u8]), ValueError> {
+    let kind = r.u8()?;
+    let n = get_length(r)?;
+    if n > r.remaining() {
+        return Err(Truncated { needed: n, left: r.remaining() }.into());
+    }
+    Ok((kind, r.bytes(n)?))
+}
+
+/// The parameter of a type and value.
+pub(crate) fn typed(kind: u8, value: &[u8]) -> Result<Tlv, ValueError> {
+    match Tlv::read(kind, value) {
+        // A query that says where its station is has its own form, which is not typed.
+        Err(ValueError::Choice(_)) if kind == kind::QUERY_LIST => {
+            Ok(Tlv::Other { kind, value: value.to_vec() })
+        }
+        other => other,
+    }
+}
+
+impl fmt::Display for Tlv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind();
+        match kind::name(kind) {
+            Some(name) => f.write_str(name)?,
+            None => write!(f, "parameter {kind}")?,
+        }
+        match self {
+            Self::Source(id) | Self::Destination(id) | Self::MnMihfId(id) => write!(f, " {id}"),
+            Self::Status(v) => write!(f, " {v}"),
+            Self::LinkType(v) => write!(f, " {v}"),
+            Self::LinkIdentifier(v) | Self::NewLinkIdentifier(v) => write!(f, " {v}"),
+            Self::MnLinkIdentifier(v) => write!(f, " {v}"),
+            Self::Poa(v) | Self::OldAccessRouter(v) | Self::NewAccessRouter(v) => write!(f, " {v}"),
+            Self::LinkDownReason(v) => write!(f, " {v}"),
+            Self::LinkGoingDownReason(v) => write!(f, " {v}"),
+            Self::TimeInterval(v) => write!(f, " {v} ms"),
+            Self::ValidTimeInterval(v) => write!(f, " {v} s"),
+            Self::HandoverStatus(v) => write!(f, " {v}"),
+            Self::HandoverResult(v) => write!(f, " {v}"),
+            Self::ResourceStatus(v) | Self::ResourceRetention(v) => write!(f, " {v}"),
+            Self::Other { value, .. } => write!(f, " of {} octets", value.len()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! How data types are written: the standard's basic and derived types, each with one reader and one writer.
+//!
+//! A list is its number of elements and the elements; an octet string is a list of octets; a choice is one octet that
+//! says which, and what was chosen; a sequence is its members one after another (annex F).
+
+use alloc::vec::Vec;
+use usher_core::{Reader, Truncated, Writer};
+
+/// Why octets are not a value of a type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ValueError {
+    /// It ends too early.
+    #[error(transparent)]
+    Truncated(#[from] Truncated),
+    /// A choice that the type does not have.
+    #[error("choice {0} is not of the type")]
+    Choice(u8),
+    /// A truth value other than 0 and 1.
+    #[error("{0} is no truth value")]
+    Boolean(u8),
+    /// A length or an address type that the type does not have.
+    #[error("{0} is not of the type")]
+    Form(u64),
+    /// Octets are left after the value.
+    #[error("{0} octets after the value")]
+    Trailing(usize),
+}
+
+/// A data type of the standard.
+pub(crate) trait Wire: Sized {
+    /// Appends the value.
+    fn put(&self, w: &mut Writer<'_>);
+    /// Reads a value.
+    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError>;
+}
+
+/// Reads one value out of octets that hold nothing else.
+pub(crate) fn whole<T: Wire>(octets: &[u8]) -> Result<T, ValueError> {
+    let mut r = Reader::new(octets);
+    let value = T::get(&mut r)?;
+    if r.is_empty() { Ok(value) } else { Err(ValueError::Trailing(r.remaining())) }
+}
+
+/// Octets that the length of `n` takes.
+pub(crate) const fn length_octets(n: usize) -> usize {
+    if n <= 128 { 1 } else { 1 + significant(n - 128) }
+}
+
+const fn significant(n: usize) -> usize {
+    let bits = usize::BITS - n.leading_zeros();
+    let octets = bits.div_ceil(8);
+    if octets == 0 { 1 } else { octets as usize }
+}
+
+/// Appends a length: up to 127 in one octet, 128 as `0x80`, more as `0x80 + n` and the excess over 128 in `n` octets.
+pub(crate) fn put_length(w: &mut Writer<'_>, n: usize) {
+    if n <= 128 {
+        w.u8(n as u8);
+    } else {
+        let excess = (n - 128).to_be_bytes();
+        let octets = significant(n - 128);
+        w.u8(0x80 | octets as u8).bytes(&excess[excess.len() - octets..]);
+    }
+}
+
+/// Reads a length, which may be written in more octets than needed.
+pub(crate) fn get_length(r: &mut Reader<'_>) -> Result<usize, ValueError> {
+    let first = r.u8()?;
+    if first <= 0x80 {
+        return Ok(usize::from(first));
+    }
+    let mut excess = 0u64;
+    for octet in r.bytes(usize::from(first & 0x7f))? {
+        if excess > u64::from(u32::MAX) {
+            return Err(ValueError::Form(excess));
+        }
+        excess = excess << 8 | u64::from(*octet);
+    }
+    usize::try_from(excess + 128).map_err(|_| ValueError::Form(excess))
+}
+
+macro_rules! integers {
+    ($($type:ty: $method:ident),*) => {$(
+        impl Wire for $type {
+            fn put(&self, w: &mut Writer<'_>) {
+                w.$method(*self);
+            }
+            fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+                Ok(r.$method()?)
+            }
+        }
+    )*};
+}
+integers!(u8: u8, u16: u16, u32: u32, u64: u64);
+
+impl Wire for i8 {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.u8(*self as u8);
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+        Ok(r.u8()? as i8)
+    }
+}
+
+impl Wire for bool {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.u8(u8::from(*self));
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+        match r.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(ValueError::Boolean(other)),
+        }
+    }
+}
+
+impl<const N: usize> Wire for [u8; N] {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.bytes(self);
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+        Ok(r.array()?)
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn put(&self, w: &mut Writer<'_>) {
+        put_length(w, self.len());
+        self.iter().for_each(|element| element.put(w));
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+        let n = get_length(r)?;
+        // Every element takes an octet or more, so that a list is never longer than what is left.
+        if n > r.remaining() {
+            return Err(Truncated { needed: n, left: r.remaining() }.into());
+        }
+        (0..n).map(|_| T::get(r)).collect()
+    }
+}
+
+/// A choice between nothing and a value.
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            None => {
+                w.u8(0);
+            }
+            Some(value) => {
+                w.u8(1);
+                value.put(w);
+            }
+        }
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, ValueError> {
+        match r.u8()? {
+            0 => Ok(None),
+            1 => T::get(r).map(Some),
+            other => Err(ValueError::Choice(other)),
+        }
+    }
+}
+
+/// Declares an enumeration of one octet: names for the known values, all others kept.
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $octet:literal $print:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+            /// A value without a name here.
+            Other(u8),
+        }
+        impl $name {
+            /// The values that have names.
+            pub const KNOWN: &'static [Self] = &[$(Self::$variant),*];
+            /// On the wire.
+            pub const fn octet(self) -> u8 {
+                match self { $(Self::$variant => $octet,)* Self::Other(octet) => octet }
+            }
+        }
+        impl From<u8> for $name {
+            fn from(octet: u8) -> Self {
+                match octet { $($octet => Self::$variant,)* other => Self::Other(other) }
+            }
+        }
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self { $(Self::$variant => f.write_str($print),)* Self::Other(octet) => write!(f, "{octet}") }
+            }
+        }
+        impl crate::wire::Wire for $name {
+            fn put(&self, w: &mut usher_core::Writer<'_>) {
+                w.u8(self.octet());
+            }
+            fn get(r: &mut usher_core::Reader<'_>) -> Result<Self, crate::wire::ValueError> {
+                Ok(Self::from(r.u8()?))
+            }
+        }
+    };
+}
+pub(crate) use codes;
+
+/// Declares a bitmap. Bit 0 is the leftmost, as the standard counts.
+macro_rules! bitmap {
+    ($(#[$meta:meta])* $name:ident: $int:ident { $($(#[$doc:meta])* $flag:ident = $bit:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+        pub struct $name(pub $int);
+        impl $name {
+            $($(#[$doc])* pub const $flag: Self = Self(1 << ($int::BITS - 1 - $bit));)*
+            /// Nothing.
+            pub const NONE: Self = Self(0);
+            /// Both together.
+            #[must_use]
+            pub const fn with(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+            /// What is in both.
+            #[must_use]
+            pub const fn common(self, other: Self) -> Self {
+                Self(self.0 & other.0)
+            }
+            /// What is in this one alone.
+            #[must_use]
+            pub const fn without(self, other: Self) -> Self {
+                Self(self.0 & !other.0)
+            }
+            /// True when all of `other` is in it.
+            pub const fn has(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+            /// True when nothing is in it.
+            pub const fn is_empty(self) -> bool {
+                self.0 == 0
+            }
+        }
+        impl crate::wire::Wire for $name {
+            fn put(&self, w: &mut usher_core::Writer<'_>) {
+                self.0.put(w);
+            }
+            fn get(r: &mut usher_core::Reader<'_>) -> Result<Self, crate::wire::ValueError> {
+                $int::get(r).map(Self)
+            }
+        }
+    };
+}
+pub(crate) use bitmap;
+
+/// Declares a sequence: a struct whose members follow each other.
+macro_rules! sequence {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+        pub struct $name { $($(#[$doc])* pub $field: $type,)* }
+        impl crate::wire::Wire for $name {
+            fn put(&self, w: &mut usher_core::Writer<'_>) {
+                $(self.$field.put(w);)*
+            }
+            fn get(r: &mut usher_core::Reader<'_>) -> Result<Self, crate::wire::ValueError> {
+                Ok(Self { $($field: crate::wire::Wire::get(r)?,)* })
+            }
+        }
+    };
+}
+pub(crate) use sequence;
+
+/// Declares a choice: an enumeration whose first octet says which.
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($type:ty) = $octet:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+        pub enum $name { $($(#[$doc])* $variant($type),)* }
+        impl crate::wire::Wire for $name {
+            fn put(&self, w: &mut usher_core::Writer<'_>) {
+                match self {
+                    $(Self::$variant(value) => {
+                        w.u8($octet);
+                        value.put(w);
+                    })*
+                }
+            }
+            fn get(r: &mut usher_core::Reader<'_>) -> Result<Self, crate::wire::ValueError> {
+                match r.u8()? {
+                    $($octet => crate::wire::Wire::get(r).map(Self::$variant),)*
+                    other => Err(crate::wire::ValueError::Choice(other)),
+                }
+            }
+        }
+    };
+}
+pub(crate) use choice;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lengths_are_written_as_the_standard_says() {
+        for (n, octets) in [
+            (0, &[0][..]),
+            (127, &[127]),
+            (128, &[0x80]),
+            (129, &[0x81, 1]),
+            (383, &[0x81, 255]),
+            (384, &[0x82, 1, 0]),
+            (65_663, &[0x82, 255, 255]),
+        ] {
+            let mut out = Vec::new();
+            put_length(&mut Writer::new(&mut out), n);
+            assert_eq!(out, octets, "{n}");
+            assert_eq!(length_octets(n), octets.len(), "{n}");
+            assert_eq!(get_length(&mut Reader::new(&out)), Ok(n));
+        }
+    }
+
+    #[test]
+    fn a_length_may_be_longer_than_needed_but_not_than_what_a_number_holds() {
+        assert_eq!(get_length(&mut Reader::new(&[0x81, 0])), Ok(128));
+        assert_eq!(get_length(&mut Reader::new(&[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7])), Ok(135));
+        assert!(matches!(get_length(&mut Reader::new(&[0x86, 1, 0, 0, 0, 0, 0])), Err(ValueError::Form(_))));
+        assert!(get_length(&mut Reader::new(&[0x82, 1])).is_err());
+    }
+
+    #[test]
+    fn a_list_longer_than_its_octets_is_refused_at_once() {
+        assert!(whole::<Vec<u8>>(&[0x84, 0xff, 0xff, 0xff, 0, 1]).is_err());
+        assert_eq!(whole::<Vec<u16>>(&[2, 0, 1, 0, 2]), Ok(alloc::vec![1, 2]));
+        assert_eq!(whole::<Vec<u16>>(&[1, 0, 1, 9]), Err(ValueError::Trailing(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn lengths_are_read_as_written(n in 0usize..1 << 24) {
+            let mut out = Vec::new();
+            put_length(&mut Writer::new(&mut out), n);
+            prop_assert_eq!(out.len(), length_octets(n));
+            prop_assert_eq!(get_length(&mut Reader::new(&out)), Ok(n));
+        }
+    }
+}
