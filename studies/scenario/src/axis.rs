@@ -114,9 +114,8 @@ pub(crate) fn check(file: &StudyFile) -> Vec<Finding> {
 fn recommendations(file: &StudyFile, findings: &mut Vec<Finding>) {
     for (i, said) in file.recommendations.iter().enumerate() {
         let axes = file.axes.iter().map(|a| a.name.as_str());
-        if !axes.clone().any(|a| a == said.choose) {
-            let near = hint(&said.choose, axes);
-            let message = format!("there is no axis \"{}\"{near}", said.choose);
+        for choose in said.choose.0.iter().filter(|c| !axes.clone().any(|a| a == **c)) {
+            let message = format!("there is no axis \"{choose}\"{}", hint(choose, axes.clone()));
             findings.push((keys!["recommendations", i, "choose"], message));
         }
         if let Some(message) = metrics::unknown(&said.metric, file) {

@@ -30,6 +30,14 @@ pub struct Advice {
 /// Differences below this share of the best are of no use to anybody who has to choose.
 const INDIFFERENT: f64 = 0.05;
 
+/// A point's settings of the axes that are not chosen on, and those of the chosen axes in words.
+fn split(said: &Recommendation, whole: &Point) -> Option<(Point, String)> {
+    let choose = &said.choose.0;
+    let names: Option<Vec<&str>> = choose.iter().map(|axis| whole.get(axis)).collect();
+    let at = choose.iter().fold(whole.clone(), |point, axis| point.without(axis));
+    Some((at, names?.join(", ")))
+}
+
 /// What a recommendation says, in the plan's order of points.
 pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advice> {
     let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
@@ -44,8 +52,7 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
     let mut places: Vec<(Point, Vec<(String, Point)>)> = Vec::new();
     for point in &plan.points {
         let whole = super::plan::point(point);
-        let Some(choice) = whole.get(&said.choose).map(str::to_owned) else { continue };
-        let at = whole.without(&said.choose);
+        let Some((at, choice)) = split(said, &whole) else { continue };
         match places.iter_mut().find(|(p, _)| *p == at) {
             Some((_, choices)) => choices.push((choice, whole)),
             None => places.push((at, vec![(choice, whole)])),
@@ -109,7 +116,7 @@ pub(super) fn findings(said: &Recommendation, plan: &Plan, results: &Results) ->
 pub(super) fn section(said: &Recommendation, file: &StudyFile, plan: &Plan, results: &Results) -> Section {
     let metric = metrics::find(&said.metric, file);
     let (about, unit) = metric.map_or((said.metric.as_str(), ""), |m| (m.about, m.unit));
-    let others: Vec<_> = plan.axes.iter().filter(|a| a.name != said.choose).collect();
+    let others: Vec<_> = plan.axes.iter().filter(|a| !said.choose.0.contains(&a.name)).collect();
     let mut columns: Vec<Column> = others.iter().map(|a| Column::new(a.label.as_str(), "")).collect();
     columns.extend([
         Column::new("Use", ""),
@@ -202,10 +209,10 @@ mod tests {
         let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
         let said = &study.file().recommendations[0];
         let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
-        let place = |p: &Point| p.without(&said.choose);
+        let place = |p: &Point| split(said, p).unwrap().0;
         let first = place(&whole[0]);
         let choices: Vec<&Point> = whole.iter().filter(|p| place(p) == first).collect();
-        let name = |i: usize| choices[i].get(&said.choose).unwrap().to_owned();
+        let name = |i: usize| split(said, choices[i]).unwrap().1;
         let delays = |i: usize, times: f64, more: f64, from: usize| {
             let values = CHANCE.iter().enumerate().skip(from);
             rows(choices[i], &said.metric, values.map(|(r, v)| (r as u32, v * times + more)))
@@ -241,5 +248,20 @@ mod tests {
         let none = of(&second);
         assert_eq!((&none.best, &none.worst, none.as_good.len()), (&None, &None, 0));
         assert_eq!(none.excluded.len(), choices.len());
+    }
+
+    #[test]
+    fn several_axes_may_be_chosen_on_together() {
+        let study = Study::open("aaa-advice").unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let mut said = study.file().recommendations[0].clone();
+        said.choose.0.insert(0, "delay".to_owned());
+        let whole = crate::sweep::plan::point(&plan.points[0]);
+        let (at, choice) = split(&said, &whole).unwrap();
+        assert_eq!(choice, "1 ms, RADIUS, RFC 5080");
+        assert_eq!((at.get("delay"), at.get("transport")), (None, None));
+        assert_eq!((at.get("loss"), at.get("rate")), (whole.get("loss"), whole.get("rate")));
+        let places = |said: &Recommendation| advise(said, &plan, &results(Vec::new())).len();
+        assert_eq!(2 * places(&said), places(&study.file().recommendations[0]));
     }
 }

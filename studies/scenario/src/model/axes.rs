@@ -21,7 +21,7 @@ pub struct Axis {
     /// The path of the setting that takes the values, such as `"links.core.loss"`, or several paths that all
     /// do.
     #[serde(default)]
-    pub set: Paths,
+    pub set: OneOrMore,
     /// The values.
     #[serde(default)]
     pub values: Vec<Value>,
@@ -78,41 +78,41 @@ pub struct Choice {
 /// A named bundle of settings: paths and their values.
 pub type Case = Ordered<Value>;
 
-/// One path of a setting, or several.
+/// One name or path, or several.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Paths(pub Vec<String>);
+pub struct OneOrMore(pub Vec<String>);
 
-impl<'de> Deserialize<'de> for Paths {
+impl<'de> Deserialize<'de> for OneOrMore {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrMany;
-        impl<'de> Visitor<'de> for OneOrMany {
-            type Value = Paths;
+        struct Texts;
+        impl<'de> Visitor<'de> for Texts {
+            type Value = OneOrMore;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the path of a setting, or an array of paths")
+                f.write_str("a text, or an array of texts")
             }
-            fn visit_str<E: Error>(self, path: &str) -> Result<Self::Value, E> {
-                Ok(Paths(vec![path.to_owned()]))
+            fn visit_str<E: Error>(self, one: &str) -> Result<Self::Value, E> {
+                Ok(OneOrMore(vec![one.to_owned()]))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut paths = Vec::new();
-                while let Some(path) = seq.next_element()? {
-                    paths.push(path);
+                let mut several = Vec::new();
+                while let Some(text) = seq.next_element()? {
+                    several.push(text);
                 }
-                Ok(Paths(paths))
+                Ok(OneOrMore(several))
             }
         }
-        deserializer.deserialize_any(OneOrMany)
+        deserializer.deserialize_any(Texts)
     }
 }
 
-impl JsonSchema for Paths {
+impl JsonSchema for OneOrMore {
     fn schema_name() -> Cow<'static, str> {
-        "Paths".into()
+        "OneOrMore".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],
-            "description": "The path of a setting, such as links.core.loss, or several."
+            "description": "One name or path, or several."
         })
     }
 }
@@ -217,8 +217,8 @@ pub struct Recommendation {
     /// What it shows, in a sentence or two.
     #[serde(default)]
     pub caption: String,
-    /// The axis whose values are compared.
-    pub choose: String,
+    /// The axis whose values are compared, or several: then every combination of their values is.
+    pub choose: OneOrMore,
     /// The metric that should be small.
     pub metric: String,
     /// What a value must keep to be recommended at all.

@@ -12,7 +12,7 @@ mod run;
 mod transport;
 mod workload;
 
-pub use axes::{Axis, Case, Choice, Figure, Limit, Paths, Recommendation, Relax, Value};
+pub use axes::{Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Relax, Value};
 pub use bss::{Bss, LossFrom, Preamble, Scan};
 pub use cell::{Cell, Entry, Frame, Modulation, Requests};
 pub use hosts::{
