@@ -12,6 +12,7 @@ mod fault;
 pub mod founding;
 pub mod hol;
 pub mod metrics;
+pub mod mih;
 pub mod model;
 mod ordered;
 mod plan;

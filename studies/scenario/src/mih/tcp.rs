@@ -1,0 +1,291 @@
+//! MIH messages on a TCP connection whose segments and acknowledgements are lost, with a timeout that doubles up to a
+//! largest value.
+
+use usher_core::Duration;
+
+/// What is rarer than this changes no digit.
+const RARE: f64 = 1e-13;
+/// Phases that the time between two messages is divided into.
+const PHASES: usize = 250;
+
+/// One segment on a connection on which nothing else is under way.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Lone {
+    /// The chance that a segment is lost on the way of the data, and on the way back; below 1.
+    pub loss: [f64; 2],
+    /// How long a packet takes, on these ways.
+    pub delay: [Duration; 2],
+    /// The retransmission timeout's lower bound, which holds the timeout while nothing was lost.
+    pub rto_min: Duration,
+    /// Its upper bound, at least the lower.
+    pub rto_max: Duration,
+}
+
+impl Lone {
+    /// The timeout after so many doublings.
+    fn timeout(&self, level: u32) -> Duration {
+        let (mut timeout, mut left) = (self.rto_min, level);
+        while left > 0 && timeout < self.rto_max {
+            timeout = (timeout * 2).min(self.rto_max);
+            left -= 1;
+        }
+        timeout
+    }
+
+    /// How many doublings change something.
+    fn levels(&self) -> u32 {
+        (0..).find(|level| self.timeout(*level) >= self.rto_max).unwrap_or(0)
+    }
+
+    /// The mean time in seconds that retransmissions add to the delivery of a segment whose timeout begins at a level:
+    /// the i-th timeout is waited for when the first i + 1 transmissions are lost.
+    fn repairs(&self, level: u32) -> f64 {
+        let (mut sum, mut lost, mut at) = (0.0, self.loss[0], level);
+        while lost > RARE {
+            sum += lost * self.timeout(at).as_secs_f64();
+            lost *= self.loss[0];
+            at = (at + 1).min(self.levels());
+        }
+        sum
+    }
+
+    /// The mean delay of its delivery in seconds. A message that finds an idle connection with an unused timeout has
+    /// this delay, and none has less on average.
+    pub fn mean(&self) -> f64 {
+        self.delay[0].as_secs_f64() + self.repairs(0)
+    }
+}
+
+/// Messages at even intervals over one connection on which one segment is under way at a time: Nagle's algorithm holds
+/// back what comes meanwhile, and the next segment carries all of it. Acknowledgements are not delayed, there are no
+/// timestamps, and what was backed off holds until a segment passes at once (RFC 6298, Karn's rule).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stream {
+    /// The connection, whose round trip is shorter than its least timeout.
+    pub lone: Lone,
+    /// From one message to the next.
+    pub every: Duration,
+    /// How many messages a segment holds.
+    pub room: f64,
+}
+
+/// The means over all messages.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Means {
+    /// From a message's sending to its delivery, in seconds.
+    pub delay: f64,
+    /// Segments of both sides for each message, acknowledgements included.
+    pub segments: f64,
+    /// The share of messages that leave in a segment which would have to hold more than it can: how far the model
+    /// leaves its domain.
+    pub crowded: f64,
+}
+
+/// One way for a segment to be acknowledged.
+struct Cycle {
+    chance: f64,
+    /// In phases.
+    lasts: usize,
+    /// The level that its timeout is left at.
+    level: usize,
+    /// Transmissions, and acknowledgements of those that arrived.
+    segments: f64,
+}
+
+impl Stream {
+    /// The means; `None` where everything is lost, or a timeout is shorter than the round trip.
+    pub fn means(&self) -> Option<Means> {
+        let [lost, lost_back] = self.lone.loss;
+        let round_trip = self.lone.delay[0] + self.lone.delay[1];
+        if lost >= 1.0 || lost_back >= 1.0 || self.lone.rto_min <= round_trip || self.every.is_zero() {
+            return None;
+        }
+        let levels = self.lone.levels() as usize + 1;
+        let cycles: Vec<Vec<Cycle>> = (0..levels).map(|l| self.cycles(l as u32)).collect();
+        let repairs: Vec<f64> = (0..levels).map(|l| self.lone.repairs(l as u32)).collect();
+        let begins = settle(&cycles);
+        let phase_s = self.every.as_secs_f64() / PHASES as f64;
+        let there = self.lone.delay[0].as_secs_f64();
+        let (mut messages, mut waits, mut segments, mut crowded) = (0.0, 0.0, 0.0, 0.0);
+        for (level, from) in begins.iter().enumerate() {
+            for (phase, share) in from.iter().enumerate() {
+                for cycle in &cycles[level] {
+                    let chance = share * cycle.chance;
+                    let (n, next) = batch(phase + cycle.lasts);
+                    // The newest of them has waited for the phase, each other for one interval more than the next.
+                    let waited = next as f64 * phase_s + (n - 1.0) / 2.0 * self.every.as_secs_f64();
+                    messages += chance * n;
+                    waits += chance * n * (waited + there + repairs[cycle.level]);
+                    segments += chance * cycle.segments;
+                    crowded += if n > self.room { chance * n } else { 0.0 };
+                }
+            }
+        }
+        Some(Means { delay: waits / messages, segments: segments / messages, crowded: crowded / messages })
+    }
+
+    /// The ways for a segment whose timeout begins at a level: so many failures, in each of which the data or its
+    /// acknowledgement is lost, and then neither.
+    fn cycles(&self, level: u32) -> Vec<Cycle> {
+        let [lost, lost_back] = self.lone.loss;
+        let passes = (1.0 - lost) * (1.0 - lost_back);
+        // Of the tries that fail, those whose data arrives are acknowledged in vain.
+        let in_vain = if passes < 1.0 { (1.0 - lost) * lost_back / (1.0 - passes) } else { 0.0 };
+        let phase = self.every.as_nanos() as f64 / PHASES as f64;
+        let top = self.lone.levels();
+        let mut lasts = self.lone.delay[0] + self.lone.delay[1];
+        let (mut chance, mut at, mut failures) = (passes, level, 0.0);
+        let mut cycles = Vec::new();
+        while chance > RARE * passes {
+            cycles.push(Cycle {
+                chance,
+                lasts: libm::round(lasts.as_nanos() as f64 / phase) as usize,
+                level: if failures == 0.0 { 0 } else { at as usize },
+                segments: 2.0 + failures * (1.0 + in_vain),
+            });
+            lasts += self.lone.timeout(at);
+            at = (at + 1).min(top);
+            chance *= 1.0 - passes;
+            failures += 1.0;
+        }
+        cycles
+    }
+}
+
+/// How many messages have come so many phases after the last one before, and the phase that the segment which carries
+/// them begins in: that of their last. With none there is silence until the next one.
+fn batch(phases: usize) -> (f64, usize) {
+    let (n, phase) = (phases / PHASES, phases % PHASES);
+    if n == 0 { (1.0, 0) } else { (n as f64, phase) }
+}
+
+/// How often segments begin at each level and phase in the long run.
+fn settle(cycles: &[Vec<Cycle>]) -> Vec<Vec<f64>> {
+    let mut now = vec![vec![0.0; PHASES]; cycles.len()];
+    now[0][0] = 1.0;
+    loop {
+        let mut next = vec![vec![0.0; PHASES]; cycles.len()];
+        for (from, ways) in now.iter().zip(cycles) {
+            for (phase, share) in from.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+                for cycle in ways {
+                    next[cycle.level][batch(phase + cycle.lasts).1] += share * cycle.chance;
+                }
+            }
+        }
+        let whole: f64 = next.iter().flatten().sum();
+        next.iter_mut().flatten().for_each(|share| *share /= whole);
+        let moved: f64 = next.iter().flatten().zip(now.iter().flatten()).map(|(a, b)| (a - b).abs()).sum();
+        now = next;
+        if moved < 1e-10 {
+            return now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::Seed;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn stream(loss: f64, rto_max: u64) -> Stream {
+        let lone = Lone { loss: [loss; 2], delay: [ms(20); 2], rto_min: ms(200), rto_max: ms(rto_max) };
+        Stream { lone, every: ms(500), room: 6.4 }
+    }
+
+    #[test]
+    fn a_lone_segment_waits_for_its_own_repairs() {
+        // 20 ms, and 200, 400, 500, 500, ... ms with the chances 1/2, 1/4, 1/8, 1/16, ...
+        let mean = stream(0.5, 500).lone.mean();
+        assert!((mean - (0.02 + 0.1 + 0.1 + 0.5 * 0.25)).abs() < 1e-9, "{mean}");
+        assert_eq!(stream(0.0, 500).lone.mean(), 0.02);
+        let levels = [200, 300, 400, 1000].map(|max| stream(0.1, max).lone.levels());
+        assert_eq!(levels, [0, 1, 1, 3]);
+    }
+
+    #[test]
+    fn without_loss_each_message_is_a_segment_and_its_acknowledgement() {
+        let means = stream(0.0, 1000).means().unwrap();
+        assert!((means.delay - 0.02).abs() < 1e-12 && (means.segments - 2.0).abs() < 1e-12, "{means:?}");
+        assert_eq!(means.crowded, 0.0);
+        let fast = Lone { rto_min: ms(40), ..stream(0.1, 1000).lone };
+        assert_eq!(Stream { lone: fast, ..stream(0.1, 1000) }.means(), None);
+        assert_eq!(stream(1.0, 1000).means(), None);
+    }
+
+    /// The connection played try by try, in milliseconds.
+    fn play(s: &Stream, seed: Seed, messages: u64) -> (f64, f64) {
+        let mut rng = seed.stream("losses", 0);
+        let (every, one_way) = (s.every.as_millis(), s.lone.delay[0].as_millis());
+        let (least, most) = (s.lone.rto_min.as_millis(), s.lone.rto_max.as_millis());
+        let (mut now, mut sent, mut timeout, mut sum, mut segments) = (0, 0, least, 0, 0);
+        while sent < messages {
+            now = now.max(sent * every);
+            let until = now / every + 1;
+            let (mut delivered, mut retried) = (None, false);
+            loop {
+                segments += 1;
+                let arrives = !rng.chance(s.lone.loss[0]);
+                if arrives {
+                    delivered.get_or_insert(now + one_way);
+                    segments += 1;
+                    if !rng.chance(s.lone.loss[1]) {
+                        now += 2 * one_way;
+                        break;
+                    }
+                }
+                now += timeout;
+                timeout = (2 * timeout).min(most);
+                retried = true;
+            }
+            if !retried {
+                timeout = least;
+            }
+            let at = delivered.unwrap_or(now);
+            sum += (sent..until).map(|m| at - m * every).sum::<u64>();
+            sent = until;
+        }
+        (sum as f64 / 1000.0 / sent as f64, segments as f64 / sent as f64)
+    }
+
+    #[test]
+    fn a_played_connection_has_the_means() {
+        for (loss, rto_max) in [(0.05, 1000), (0.2, 200), (0.2, 500), (0.3, 1000), (0.5, 300)] {
+            let s = stream(loss, rto_max);
+            let means = s.means().unwrap();
+            let plays: Vec<(f64, f64)> =
+                (0..20).map(|r| play(&s, Seed::new(3).derive("play", r), 20_000)).collect();
+            for (theory, values) in [
+                (means.delay, plays.iter().map(|p| p.0).collect::<Vec<_>>()),
+                (means.segments, plays.iter().map(|p| p.1).collect()),
+            ] {
+                let mean = values.iter().sum::<f64>() / 20.0;
+                let spread: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+                let error = (spread / 19.0 / 20.0).sqrt();
+                assert!(
+                    (mean - theory).abs() < 4.0 * error,
+                    "{loss}, {rto_max}: {mean} ± {error}, not {theory}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_delay_grows_ever_faster_with_loss_and_steadily_with_the_largest_timeout() {
+        let steps = |of: &dyn Fn(u64) -> Stream| {
+            let delays = [0, 1, 2, 3, 4].map(|i| of(i).means().unwrap().delay);
+            [0, 1, 2, 3].map(|i| delays[i + 1] - delays[i])
+        };
+        let by_loss = steps(&|i| stream(0.1 * i as f64, 500));
+        assert!(by_loss[0] > 0.0 && by_loss.windows(2).all(|w| w[1] > w[0]), "{by_loss:?}");
+        let by_timeout = steps(&|i| stream(0.45, 200 + 200 * i));
+        assert!(by_timeout.iter().all(|s| (s / 0.7 - 1.0).abs() < 0.05), "{by_timeout:?}");
+        for (loss, rto_max) in [(0.1, 200), (0.4, 1000)] {
+            let s = stream(loss, rto_max);
+            assert!(s.means().unwrap().delay > s.lone.mean());
+        }
+    }
+}
