@@ -4,6 +4,7 @@
 //! links have to say. Link events and commands are those of IEEE 802.21 (the MIH_LINK_SAP), as far as they are used here.
 
 pub mod motion;
+pub mod wifi;
 pub mod wimax;
 
 use usher_core::Duration;

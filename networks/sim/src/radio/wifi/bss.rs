@@ -1,0 +1,395 @@
+//! The machine of a basic service set: packets, and the exchange of frames.
+
+use super::config::{ConfigError, PacketLoss, WifiConfig};
+use super::frame::{DIFS, EIFS, Frame, Kind, Times};
+use super::medium::{Contender, Exchange, Medium};
+use super::station::{Station, Timer};
+use crate::radio::motion::{Position, Trajectory};
+use crate::radio::{DropReason, LinkEvent, Way};
+use std::collections::VecDeque;
+use usher_core::timer::TimerQueue;
+use usher_core::{Duration, Instant, Rng};
+
+usher_core::counters! {
+    /// What happened in a basic service set, as far as it has been told of the time.
+    pub struct Counters {
+        /// Packets sent for the first time.
+        data,
+        /// Packets sent again.
+        retries,
+        /// Management frames sent, for the first time or again, without beacons.
+        management,
+        /// Beacons sent.
+        beacons,
+        /// Times that frames were sent together.
+        collisions,
+        /// Frames that were lost by that, each transmission counted.
+        collided,
+        /// Acknowledgements sent.
+        acks,
+        /// Transmissions lost to noise.
+        frame_losses,
+        /// Packets that arrived at a station.
+        packets_down,
+        /// Packets that arrived at the access point.
+        packets_up,
+        /// Associations.
+        associations,
+        /// Commands that did not fit their station's state.
+        ignored_commands,
+        /// Dropped: the queue was full.
+        queue_full,
+        /// Dropped: lost beyond the MAC.
+        packet_losses,
+        /// Dropped: never acknowledged.
+        given_up,
+        /// Dropped: the station was out of reach, or not associated.
+        out_of_reach,
+    }
+}
+
+/// A basic service set; see the [module](super).
+#[derive(Debug)]
+pub struct Bss {
+    pub(super) config: WifiConfig,
+    pub(super) times: Times,
+    pub(super) rng: Rng,
+    pub(super) stations: Vec<Station>,
+    /// The access point, then the stations.
+    pub(super) contenders: Vec<Contender>,
+    pub(super) medium: Medium,
+    pub(super) timers: TimerQueue<(Timer, u32)>,
+    /// The next target beacon transmission time.
+    pub(super) beacon_due: Option<Instant>,
+    arriving: VecDeque<(Instant, Way, u32)>,
+    dropped: VecDeque<(Way, u32, DropReason)>,
+    pub(super) events: VecDeque<(u32, LinkEvent)>,
+    pub(super) counters: Counters,
+}
+
+/// The access point among the contenders.
+pub(super) const ACCESS_POINT: u32 = 0;
+
+/// A station among the contenders.
+pub(super) const fn contender(station: u32) -> u32 {
+    station + 1
+}
+
+impl Bss {
+    /// A basic service set with its access point here and these stations. Its first beacon comes at a time drawn from the
+    /// first beacon interval. Stations that are associated from the beginning say [`LinkEvent::Up`] at time zero.
+    ///
+    /// # Errors
+    /// The configuration cannot be.
+    pub fn new(
+        config: WifiConfig,
+        mut rng: Rng,
+        access_point: Position,
+        stations: Vec<Trajectory>,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let phase = |interval: Duration| Instant::from_nanos(rng.below(interval.as_nanos()));
+        let beacon_due = config.beacons.map(phase);
+        let mut timers = TimerQueue::new();
+        timers.insert(Instant::ZERO, (Timer::Start, 0));
+        let station =
+            |(i, way): (usize, Trajectory)| Station::new(&config, &mut timers, access_point, i as u32, &way);
+        let stations: Vec<_> = stations.into_iter().enumerate().map(station).collect();
+        Ok(Self {
+            times: config.times(),
+            contenders: (0..=stations.len()).map(|_| Contender::default()).collect(),
+            config,
+            rng,
+            stations,
+            medium: Medium::default(),
+            timers,
+            beacon_due,
+            arriving: VecDeque::new(),
+            dropped: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// Its settings.
+    #[must_use]
+    pub const fn config(&self) -> &WifiConfig {
+        &self.config
+    }
+
+    /// Offers a packet of `octets`, which the set calls `handle` from here on: it comes back from exactly one of
+    /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not go back. A station that is not associated, or that
+    /// the set does not have, gets and sends nothing.
+    pub fn send(&mut self, now: Instant, way: Way, octets: u32, handle: u32) {
+        self.catch_up(now);
+        let (Way::Down(station) | Way::Up(station)) = way;
+        if !self.stations.get(station as usize).is_some_and(Station::is_associated) {
+            self.drop_packet(way, handle, DropReason::OutOfReach);
+            return;
+        }
+        let number = match way {
+            Way::Down(_) => ACCESS_POINT,
+            Way::Up(_) => contender(station),
+        };
+        let sender = &mut self.contenders[number as usize];
+        if sender.packets >= self.config.queue {
+            self.drop_packet(way, handle, DropReason::QueueFull);
+            return;
+        }
+        sender.packets += 1;
+        let was_empty = sender.queue.is_empty();
+        sender.queue.push_back(Frame::new(Kind::Data { handle, octets }, station));
+        if was_empty {
+            self.join(now, number);
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`] next: nothing is to be heard from the set before. What happens unseen until
+    /// then is made up for at the next call of whatever kind.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let arriving = self.arriving.front().map(|(at, ..)| *at);
+        let exchange = match &self.medium.on_air {
+            Some(exchange) => Some(exchange.end),
+            None => self.next_exchange().map(|exchange| exchange.end),
+        };
+        let beacon = self.beacon_due.filter(|_| self.beacon_matters()).map(|due| {
+            let access_point = &self.contenders[ACCESS_POINT as usize];
+            self.medium.earliest(access_point, due) + self.times.frame(Kind::Beacon)
+        });
+        [arriving, self.timers.next(), exchange, beacon].into_iter().flatten().min()
+    }
+
+    /// Does all that is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.catch_up(now);
+    }
+
+    /// The next packet that has arrived by `now`, and where.
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<(Way, u32)> {
+        let (_, way, handle) = self.arriving.pop_front_if(|(at, ..)| *at <= now)?;
+        Some((way, handle))
+    }
+    /// The next packet that will not arrive.
+    pub fn poll_drop(&mut self) -> Option<(Way, u32, DropReason)> {
+        self.dropped.pop_front()
+    }
+    /// The next thing that a station's link has to say, and the station.
+    pub fn poll_link_event(&mut self) -> Option<(u32, LinkEvent)> {
+        self.events.pop_front()
+    }
+
+    /// Does all that is due at `now` or earlier, in order.
+    pub(super) fn catch_up(&mut self, now: Instant) {
+        loop {
+            let end = self.medium.on_air.as_ref().map(|exchange| exchange.end);
+            let timer = self.timers.next();
+            let beacon = self.beacon_due;
+            let start = if end.is_none() { self.medium.first(&self.contenders) } else { None };
+            let next = [end, timer, beacon, start].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= now) else { return };
+            if end == Some(next) {
+                self.conclude(next);
+            } else if timer == Some(next) {
+                if let Some((_, (timer, station))) = self.timers.pop_due(next) {
+                    self.expire(next, timer, station);
+                }
+            } else if beacon == Some(next) {
+                self.announce(next);
+            } else {
+                self.begin(next);
+            }
+        }
+    }
+
+    /// A contender that had nothing to send, or could not, now can.
+    pub(super) fn join(&mut self, now: Instant, number: u32) {
+        let contender = &mut self.contenders[number as usize];
+        if self.medium.join(contender, now) {
+            self.draw(number);
+        }
+    }
+    /// Draws a back-off from the window of what is to be sent next.
+    fn draw(&mut self, number: u32) {
+        let contender = &mut self.contenders[number as usize];
+        let attempts = contender.queue.front().map_or(0, |frame| frame.attempts);
+        let window = self.config.window(attempts);
+        contender.backoff = Some(self.rng.below(u64::from(window) + 1) as u32);
+    }
+
+    /// What is sent next if nobody joins.
+    fn next_exchange(&self) -> Option<Exchange> {
+        let first = self.medium.first(&self.contenders)?;
+        let mut exchange = Exchange { senders: Vec::new(), end: first };
+        for (number, at) in self.medium.senders(&self.contenders, first) {
+            let frame = self.contenders[number as usize].queue.front()?;
+            exchange.end = exchange.end.max(at + self.times.frame(frame.kind));
+            exchange.senders.push(number);
+        }
+        Some(exchange)
+    }
+
+    /// Frames go on the air.
+    fn begin(&mut self, now: Instant) {
+        let Some(exchange) = self.next_exchange() else { return };
+        for &number in &exchange.senders {
+            let contender = &mut self.contenders[number as usize];
+            contender.sending = true;
+            contender.backoff = None;
+        }
+        self.medium.on_air = Some(exchange);
+        for number in 0..self.contenders.len() {
+            let contender = &mut self.contenders[number];
+            if !contender.sending && self.medium.freeze(contender, now) {
+                self.draw(number as u32);
+            }
+        }
+    }
+
+    /// They end, and what becomes of them is known.
+    fn conclude(&mut self, now: Instant) {
+        let Some(exchange) = self.medium.on_air.take() else { return };
+        let alone = exchange.senders.len() == 1;
+        (self.medium.idle, self.medium.free) = (now, now + EIFS);
+        if !alone {
+            self.counters.collisions += 1;
+            self.counters.collided += exchange.senders.len() as u64;
+        }
+        for &number in &exchange.senders {
+            let contender = &mut self.contenders[number as usize];
+            contender.sending = false;
+            let Some(&frame) = contender.queue.front() else { continue };
+            match frame.kind {
+                Kind::Data { .. } if frame.attempts == 0 => self.counters.data += 1,
+                Kind::Data { .. } => self.counters.retries += 1,
+                Kind::Beacon => self.counters.beacons += 1,
+                _ => self.counters.management += 1,
+            }
+            if frame.kind.is_broadcast() {
+                if alone {
+                    self.medium.free = now + DIFS;
+                }
+                self.take_first(number);
+                self.draw(number);
+                if frame.kind == Kind::Beacon {
+                    self.beacon_sent(alone);
+                } else {
+                    self.contenders[number as usize].silent = true;
+                    if alone && self.reaches(frame) {
+                        self.heard(now, frame);
+                    }
+                }
+            } else if alone && self.reaches(frame) {
+                self.counters.acks += 1;
+                self.medium.idle = now + self.times.ack();
+                self.medium.free = self.medium.idle + DIFS;
+                self.take_first(number);
+                self.draw(number);
+                self.received(now, number, frame);
+            } else {
+                self.failed(number, frame);
+            }
+        }
+    }
+
+    fn take_first(&mut self, number: u32) {
+        let contender = &mut self.contenders[number as usize];
+        if contender.queue.pop_front().is_some_and(|frame| frame.kind.is_data()) {
+            contender.packets -= 1;
+        }
+    }
+
+    /// A frame that nothing collided with is received.
+    fn reaches(&mut self, frame: Frame) -> bool {
+        let station = &self.stations[frame.station as usize];
+        if !station.is_tuned() || !station.wants(frame.kind) {
+            return false;
+        }
+        let lost = self.noise();
+        self.counters.frame_losses += u64::from(lost);
+        !lost
+    }
+    pub(super) fn noise(&mut self) -> bool {
+        self.config.frame_loss > 0.0 && self.rng.chance(self.config.frame_loss)
+    }
+
+    /// A frame is not acknowledged.
+    fn failed(&mut self, number: u32, frame: Frame) {
+        let station = &self.stations[frame.station as usize];
+        let hopeless = !station.wants(frame.kind);
+        let tuned = station.is_tuned();
+        if let Some(first) = self.contenders[number as usize].queue.front_mut() {
+            first.attempts = frame.attempts.saturating_add(1);
+        }
+        if hopeless || frame.attempts >= self.config.retransmissions {
+            self.take_first(number);
+            if let Kind::Data { handle, .. } = frame.kind {
+                let why = if tuned && !hopeless { DropReason::GaveUp } else { DropReason::OutOfReach };
+                self.drop_packet(way(number, frame.station), handle, why);
+            }
+        }
+        self.draw(number);
+    }
+
+    /// A frame has been acknowledged.
+    fn received(&mut self, now: Instant, number: u32, frame: Frame) {
+        let Kind::Data { handle, .. } = frame.kind else { return self.heard(now, frame) };
+        let way = way(number, frame.station);
+        let here = match self.config.packet_loss_from {
+            PacketLoss::Always => true,
+            PacketLoss::GoingDown => self.stations[frame.station as usize].is_far(),
+        };
+        if here && self.config.packet_loss > 0.0 && self.rng.chance(self.config.packet_loss) {
+            self.drop_packet(way, handle, DropReason::Lost);
+            return;
+        }
+        match way {
+            Way::Down(_) => self.counters.packets_down += 1,
+            Way::Up(_) => self.counters.packets_up += 1,
+        }
+        self.arriving.push_back((now, way, handle));
+    }
+
+    fn drop_packet(&mut self, way: Way, handle: u32, why: DropReason) {
+        *match why {
+            DropReason::QueueFull => &mut self.counters.queue_full,
+            DropReason::Lost => &mut self.counters.packet_losses,
+            DropReason::GaveUp => &mut self.counters.given_up,
+            DropReason::OutOfReach => &mut self.counters.out_of_reach,
+        } += 1;
+        self.dropped.push_back((way, handle, why));
+    }
+
+    /// Takes out what waits at or for a station that is no longer associated.
+    pub(super) fn purge(&mut self, station: u32) {
+        let mut packets = Vec::new();
+        for number in [ACCESS_POINT, contender(station)] {
+            let of = &self.stations[station as usize];
+            let contender = &mut self.contenders[number as usize];
+            let keep = usize::from(contender.sending);
+            let (mut position, before) = (0, packets.len());
+            contender.queue.retain(|frame| {
+                position += 1;
+                let stays = position <= keep || frame.station != station || of.wants(frame.kind);
+                if let (false, Kind::Data { handle, .. }) = (stays, frame.kind) {
+                    packets.push((way(number, station), handle));
+                }
+                stays
+            });
+            contender.packets -= packets.len() - before;
+        }
+        for (way, handle) in packets {
+            self.drop_packet(way, handle, DropReason::OutOfReach);
+        }
+    }
+}
+
+/// The way of a station's frame that this contender sends.
+const fn way(number: u32, station: u32) -> Way {
+    if number == ACCESS_POINT { Way::Down(station) } else { Way::Up(station) }
+}

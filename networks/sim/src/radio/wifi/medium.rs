@@ -1,0 +1,111 @@
+//! Who waits for the medium, and for how long.
+
+use super::frame::{DIFS, Frame, SLOT};
+use std::collections::VecDeque;
+use usher_core::Instant;
+
+/// The access point, or a station, as one that contends for the medium.
+#[derive(Debug, Default)]
+pub(super) struct Contender {
+    /// What it has to send; the first is sent next, or is on the air.
+    pub(super) queue: VecDeque<Frame>,
+    /// Packets among that.
+    pub(super) packets: usize,
+    /// Its first frame is on the air.
+    pub(super) sending: bool,
+    /// Slots that it has to let pass yet, counted from `Medium::free` or from `from`, whichever is later. None: it is
+    /// through, and may send when the medium has been idle for DIFS.
+    pub(super) backoff: Option<u32>,
+    /// When it is to send if it needs no back-off, and the medium stays idle.
+    pub(super) from: Instant,
+    /// It is on another channel.
+    pub(super) silent: bool,
+}
+
+impl Contender {
+    /// Puts a frame before all packets, and behind what else goes before them.
+    pub(super) fn push_first(&mut self, frame: Frame) {
+        let skip = usize::from(self.sending);
+        let rest = self.queue.iter().skip(skip).take_while(|f| !f.kind.is_data()).count();
+        self.queue.insert(skip + rest, frame);
+    }
+    /// When it would be through with its back-off, if nobody sent before.
+    fn through(&self, medium: &Medium) -> Instant {
+        medium.free.max(self.from) + SLOT * u64::from(self.backoff.unwrap_or(0))
+    }
+    /// When it would send if nobody did before.
+    fn plan(&self, medium: &Medium) -> Option<Instant> {
+        (!self.queue.is_empty() && !self.silent).then(|| self.through(medium))
+    }
+}
+
+/// Frames on the air.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    /// Who sends: one, or several that collide.
+    pub(super) senders: Vec<u32>,
+    /// When the last of the frames ends.
+    pub(super) end: Instant,
+}
+
+/// The one medium of all.
+#[derive(Debug, Default)]
+pub(super) struct Medium {
+    pub(super) on_air: Option<Exchange>,
+    /// When the last exchange is over, its acknowledgement included.
+    pub(super) idle: Instant,
+    /// When slots begin to be counted after it: DIFS or EIFS later.
+    pub(super) free: Instant,
+}
+
+impl Medium {
+    fn is_busy(&self, now: Instant) -> bool {
+        self.on_air.is_some() || now < self.idle
+    }
+
+    /// Who sends first, and when.
+    pub(super) fn first(&self, contenders: &[Contender]) -> Option<Instant> {
+        contenders.iter().filter_map(|c| c.plan(self)).min()
+    }
+    /// Who sends at `first` or before that can be noticed, and when. A frame is noticed after a slot, which is what slots
+    /// are for.
+    pub(super) fn senders(
+        &self,
+        contenders: &[Contender],
+        first: Instant,
+    ) -> impl Iterator<Item = (u32, Instant)> {
+        let plans = contenders.iter().enumerate().filter_map(|(i, c)| Some((i as u32, c.plan(self)?)));
+        plans.filter(move |(_, at)| *at < first + SLOT)
+    }
+
+    /// The earliest that a frame is sent for which a contender will contend from `due` on.
+    pub(super) fn earliest(&self, contender: &Contender, due: Instant) -> Instant {
+        let (through, sensed) = (contender.through(self), due + DIFS);
+        if through > due { through.min(sensed) } else { sensed }
+    }
+
+    /// A contender that had nothing to send, or could not, now can: says whether it has to draw a back-off.
+    pub(super) fn join(&self, contender: &mut Contender, now: Instant) -> bool {
+        if contender.backoff.is_some() {
+            if self.is_busy(now) || contender.through(self) > now {
+                return false;
+            }
+            contender.backoff = None;
+        }
+        if self.is_busy(now) {
+            return true;
+        }
+        contender.from = now + DIFS;
+        false
+    }
+    /// The medium becomes busy at `now` by others: says whether the contender has to draw a back-off.
+    pub(super) fn freeze(&self, contender: &mut Contender, now: Instant) -> bool {
+        let Some(slots) = contender.backoff else {
+            return !contender.queue.is_empty() && !contender.silent;
+        };
+        let passed = now.since(self.free.max(contender.from)).as_nanos() / SLOT.as_nanos();
+        let left = u64::from(slots).saturating_sub(passed);
+        contender.backoff = (left > 0).then_some(left as u32);
+        false
+    }
+}

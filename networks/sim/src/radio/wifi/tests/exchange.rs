@@ -1,0 +1,241 @@
+//! Single frames, to the nanosecond.
+
+use super::*;
+
+#[test]
+fn a_lone_packet_takes_its_frame_and_no_more() {
+    let mut bss = bss(quiet(), 1);
+    assert_eq!(begin(&mut bss), [(0, LinkEvent::Up)]);
+    assert_eq!(bss.poll_timeout(), None, "an idle set has no events");
+    bss.send(t(1_000_000), Way::Up(0), 200, 7);
+    // DIFS 50 µs, preamble 192 µs, 236 octets at 11 Mb/s 171.636364 µs.
+    let end = 1_000_000 + 50_000 + 192_000 + 171_637;
+    assert_eq!(frame(200), 192_000 + 171_637);
+    assert_eq!(bss.poll_timeout(), Some(t(end)));
+    let (told, timeouts) = run(&mut bss, Instant::FAR_FUTURE);
+    assert_eq!((told, timeouts), (vec![(end, Told::Arrived(Way::Up(0), 7))], 1));
+    let c = bss.counters();
+    assert_eq!((c.data, c.acks, c.packets_up, c.retries, c.collisions), (1, 1, 1, 0, 0));
+    // The next one long after has nothing to wait for but DIFS.
+    bss.send(t(500_000_000), Way::Down(0), 1000, 8);
+    let end = 500_000_000 + DIFS + 192_000 + 753_455;
+    assert_eq!(arrived(&run(&mut bss, Instant::FAR_FUTURE).0), [(end, 8)]);
+}
+
+#[test]
+fn rates_and_preambles_are_those_of_the_settings() {
+    let arrival = |config: WifiConfig| {
+        let mut bss = bss(config, 1);
+        begin(&mut bss);
+        bss.send(t(0), Way::Down(0), 64, 0);
+        bss.send(t(0), Way::Down(0), 64, 1);
+        let at = arrived(&run(&mut bss, Instant::FAR_FUTURE).0);
+        (at[0].0, at[1].0 - at[0].0)
+    };
+    // One hundred octets; the second after acknowledgement, DIFS and a back-off.
+    let at_11 = arrival(quiet());
+    assert_eq!(at_11.0, 50_000 + 192_000 + 72_728);
+    let slots = at_11.1 - (10_000 + 192_000 + 56_000 + 50_000 + 192_000 + 72_728);
+    assert!(slots.is_multiple_of(SLOT) && slots / SLOT <= 31, "{slots}");
+    let rates = [(Rate::One, 800_000), (Rate::Two, 400_000), (Rate::FiveAndHalf, 145_455)];
+    for (rate, time) in rates {
+        let config = WifiConfig { rate, basic_rate: Rate::One, ..quiet() };
+        let at = arrival(config);
+        assert_eq!(at.0, 50_000 + 192_000 + time);
+        let between = 10_000 + 192_000 + 112_000 + 50_000 + 192_000 + time;
+        assert_eq!(at.1, between + slots, "the same draw");
+    }
+    let short = arrival(WifiConfig { preamble: Preamble::Short, ..quiet() });
+    assert_eq!(short, (at_11.0 - 96_000, at_11.1 - 2 * 96_000));
+}
+
+#[test]
+fn who_finds_the_medium_busy_waits_for_its_end_and_a_back_off() {
+    for seed in 0..20 {
+        let mut bss = seeded(quiet(), 2, seed);
+        begin(&mut bss);
+        bss.send(t(0), Way::Up(0), 1500, 0);
+        // On the air since 50 µs.
+        bss.send(t(60_000), Way::Up(1), 1500, 1);
+        let at = arrived(&run(&mut bss, Instant::FAR_FUTURE).0);
+        assert_eq!(at[0], (DIFS + frame(1500), 0));
+        let slots = at[1].0 - (at[0].0 + ACK + DIFS + frame(1500));
+        assert!(slots.is_multiple_of(SLOT) && slots <= 31 * SLOT, "{slots}");
+        assert_eq!(bss.counters().collisions, 0);
+    }
+}
+
+#[test]
+fn who_is_overtaken_while_it_senses_draws_a_back_off() {
+    let mut bss = bss(quiet(), 2);
+    begin(&mut bss);
+    bss.send(t(0), Way::Up(0), 100, 0);
+    // It would send at 80 µs, thirty after the other.
+    bss.send(t(30_000), Way::Up(1), 100, 1);
+    let at = arrived(&run(&mut bss, Instant::FAR_FUTURE).0);
+    assert_eq!(at[0], (DIFS + frame(100), 0));
+    let slots = at[1].0 - (at[0].0 + ACK + DIFS + frame(100));
+    assert!(slots.is_multiple_of(SLOT) && slots <= 31 * SLOT, "{slots}");
+    assert_eq!(bss.counters().collisions, 0);
+}
+
+#[test]
+fn frames_that_begin_less_than_a_slot_apart_collide() {
+    for (apart, collide) in [(0, true), (19_999, true), (20_000, false)] {
+        let mut bss = bss(quiet(), 2);
+        begin(&mut bss);
+        bss.send(t(0), Way::Up(0), 100, 0);
+        bss.send(t(apart), Way::Up(1), 100, 1);
+        let first_end = DIFS + frame(100);
+        let at = arrived(&run(&mut bss, Instant::FAR_FUTURE).0);
+        let c = bss.counters();
+        assert_eq!(at.len(), 2);
+        assert_eq!(at[0].0 == first_end, !collide, "{apart}");
+        assert_eq!(c.collisions > 0, collide, "{apart}");
+        if collide {
+            // EIFS after the last one's end, slots are counted again.
+            let slots = at[0].0 - (first_end + apart + EIFS + frame(100));
+            assert!(slots.is_multiple_of(SLOT) && slots <= 63 * SLOT || c.collisions > 1, "{slots}");
+            assert_eq!((c.data, c.collided), (2, 2 * c.collisions));
+        }
+    }
+}
+
+#[test]
+fn a_back_off_goes_on_where_it_stopped() {
+    // Both draw when the first frame is done; who draws the larger number counts on after the other's frame.
+    for seed in 0..50 {
+        let mut bss = seeded(quiet(), 3, seed);
+        begin(&mut bss);
+        bss.send(t(0), Way::Up(0), 500, 0);
+        bss.send(t(60_000), Way::Up(1), 500, 1);
+        bss.send(t(60_000), Way::Up(2), 500, 2);
+        let at = arrived(&run(&mut bss, Instant::FAR_FUTURE).0);
+        if bss.counters().collisions > 0 {
+            continue;
+        }
+        let free = at[0].0 + ACK + DIFS;
+        let first = (at[1].0 - frame(500) - free) / SLOT;
+        let rest = (at[2].0 - frame(500) - (at[1].0 + ACK + DIFS)) / SLOT;
+        assert!(rest >= 1 && first + rest <= 31, "{first} {rest}");
+    }
+}
+
+#[test]
+fn after_a_frame_its_sender_waits_even_if_it_has_nothing_yet() {
+    let mut waited = [0u32; 2];
+    for seed in 0..200 {
+        let mut bss = seeded(quiet(), 1, seed);
+        begin(&mut bss);
+        bss.send(t(0), Way::Up(0), 100, 0);
+        run(&mut bss, Instant::FAR_FUTURE);
+        let free = DIFS + frame(100) + ACK + DIFS;
+        // In the middle of the slot that follows 15 slots of back-off.
+        let sent = free + 15 * SLOT + SLOT / 2;
+        bss.send(t(sent), Way::Up(0), 100, 1);
+        let at = arrived(&run(&mut bss, Instant::FAR_FUTURE).0)[0].0 - frame(100);
+        let through = at == sent + DIFS;
+        waited[usize::from(through)] += 1;
+        assert!(
+            through || (at - free).is_multiple_of(SLOT) && (16..=31).contains(&((at - free) / SLOT)),
+            "{at}"
+        );
+    }
+    // 0 to 15 of 32 are over: half of 200, give or take 3.5 standard errors of 7.
+    assert!(waited[0].abs_diff(100) <= 25, "{waited:?}");
+}
+
+#[test]
+fn a_frame_that_is_never_acknowledged_is_sent_seven_times() {
+    let mut bss = bss(WifiConfig { frame_loss: 1.0, ..quiet() }, 1);
+    begin(&mut bss);
+    bss.send(t(0), Way::Up(0), 100, 0);
+    let (told, timeouts) = run(&mut bss, Instant::FAR_FUTURE);
+    let [(at, Told::Dropped(Way::Up(0), 0, DropReason::GaveUp))] = told[..] else { panic!("{told:?}") };
+    let slots = at - (DIFS + 7 * frame(100) + 6 * EIFS);
+    assert!(slots.is_multiple_of(SLOT) && slots / SLOT <= 63 + 127 + 255 + 511 + 1023 + 1023, "{slots}");
+    let c = bss.counters();
+    assert_eq!((c.data, c.retries, c.frame_losses, c.given_up, timeouts), (1, 6, 7, 1, 7));
+}
+
+#[test]
+fn queues_are_bounded() {
+    let mut bss = bss(WifiConfig { queue: 3, ..quiet() }, 2);
+    begin(&mut bss);
+    for i in 0..5 {
+        bss.send(t(0), Way::Down(i % 2), 10, i);
+    }
+    bss.send(t(0), Way::Down(2), 10, 5);
+    let (told, _) = run(&mut bss, Instant::FAR_FUTURE);
+    let dropped = |way, handle, why| (0, Told::Dropped(way, handle, why));
+    assert_eq!(
+        told[..3],
+        [
+            dropped(Way::Down(1), 3, DropReason::QueueFull),
+            dropped(Way::Down(0), 4, DropReason::QueueFull),
+            dropped(Way::Down(2), 5, DropReason::OutOfReach),
+        ]
+    );
+    assert_eq!(arrived(&told).iter().map(|(_, handle)| *handle).collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+#[test]
+fn a_beacon_goes_before_what_waits_and_takes_its_time() {
+    let mut bss = bss(WifiConfig { basic_rate: Rate::One, ..WifiConfig::default() }, 1);
+    begin(&mut bss);
+    for i in 0..100 {
+        bss.send(t(0), Way::Down(0), 1500, i);
+    }
+    let (told, _) = run(&mut bss, seconds(0.19));
+    let at = arrived(&told);
+    assert_eq!(bss.counters().collisions, 0);
+    let between: Vec<u64> = at.windows(2).map(|w| w[1].0 - w[0].0 - frame(1500) - DIFS).collect();
+    // 65 octets at 1 Mb/s, after DIFS and a back-off; then the packet's own.
+    let (beacon, ack) = (192_000 + 8 * 65_000, 10_000 + 192_000 + 112_000);
+    let is_plain = |gap: &u64| (gap - ack).is_multiple_of(SLOT) && *gap <= ack + 31 * SLOT;
+    let long: Vec<_> = between.iter().filter(|gap| !is_plain(gap)).collect();
+    let beacons = bss.counters().beacons;
+    assert!(!long.is_empty() && (beacons - 1..=beacons).contains(&(long.len() as u64)), "{long:?}");
+    for gap in long {
+        let slots = gap - (ack + DIFS + beacon);
+        assert!(slots.is_multiple_of(SLOT) && slots <= 62 * SLOT, "{slots}");
+    }
+}
+
+#[test]
+fn beacons_that_everybody_expects_are_no_events() {
+    let mut bss = bss(WifiConfig::default(), 3);
+    begin(&mut bss);
+    assert_eq!(bss.poll_timeout(), None);
+    bss.send(seconds(100.0), Way::Up(0), 100, 0);
+    let (told, timeouts) = run(&mut bss, Instant::FAR_FUTURE);
+    assert_eq!(arrived(&told).len(), 1);
+    assert!(timeouts <= 2, "{timeouts}");
+    assert!((976..=977).contains(&bss.counters().beacons), "one each 102.4 ms, made up for");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_says_why() {
+    let why = |change: fn(&mut WifiConfig)| {
+        let mut config = WifiConfig::default();
+        change(&mut config);
+        config.check().unwrap_err()
+    };
+    assert_eq!(why(|c| c.frame_loss = 1.1), ConfigError::Probability("frame_loss"));
+    assert_eq!(why(|c| c.packet_loss = f64::NAN), ConfigError::Probability("packet_loss"));
+    assert_eq!(why(|c| c.cw_min = 30), ConfigError::Windows(30, 1023));
+    assert_eq!(why(|c| c.cw_max = 15), ConfigError::Windows(31, 15));
+    assert_eq!(why(|c| c.cw_max = u32::MAX), ConfigError::Windows(31, u32::MAX));
+    assert_eq!(why(|c| c.radius = 0.0), ConfigError::Coverage);
+    assert_eq!(why(|c| c.radius = f64::INFINITY), ConfigError::Coverage);
+    assert_eq!(why(|c| c.going_down = 51.0), ConfigError::Coverage);
+    let short = |c: &mut WifiConfig| (c.preamble, c.basic_rate) = (Preamble::Short, Rate::One);
+    assert_eq!(why(short), ConfigError::Preamble);
+    assert_eq!(why(|c| c.rate = Rate::One), ConfigError::BasicRate);
+    assert_eq!(why(|c| c.beacons = Some(Duration::from_millis(9))), ConfigError::Beacons);
+    assert_eq!(why(|c| c.beacons_missed = 0), ConfigError::Beacons);
+    assert_eq!(why(|c| c.channel = 0), ConfigError::Scan);
+    assert_eq!(why(|c| c.channel = 12), ConfigError::Scan);
+    assert_eq!(why(|c| c.max_channel_time = Duration::ZERO), ConfigError::Scan);
+    assert_eq!(WifiConfig::default().check(), Ok(()));
+}
