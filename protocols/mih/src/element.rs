@@ -140,10 +140,10 @@ pub struct PoaInfo {
 }
 
 /// A network (IE_CONTAINER_NETWORK).
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct NetworkInfo {
     /// Its kind.
-    pub network: NetworkType,
+    pub network: Option<NetworkType>,
     /// Its operator.
     pub operator: Option<Operator>,
     /// Its name.
@@ -200,7 +200,9 @@ impl PoaInfo {
 
 impl NetworkInfo {
     fn put(&self, w: &mut Writer<'_>) {
-        put_element(w, ElementType::NETWORK_TYPE, |w| self.network.put(w));
+        if let Some(network) = &self.network {
+            put_element(w, ElementType::NETWORK_TYPE, |w| network.put(w));
+        }
         if let Some(operator) = &self.operator {
             put_element(w, ElementType::OPERATOR_ID, |w| operator.put(w));
         }
@@ -213,10 +215,10 @@ impl NetworkInfo {
     }
     fn read(octets: &[u8]) -> Result<Self, ValueError> {
         let mut r = Reader::new(octets);
-        let mut info = Self { network: NetworkType::default(), operator: None, name: None, poas: Vec::new() };
+        let mut info = Self::default();
         while !r.is_empty() {
             match element(&mut r)? {
-                (ElementType::NETWORK_TYPE, value) => info.network = whole(value)?,
+                (ElementType::NETWORK_TYPE, value) => info.network = Some(whole(value)?),
                 (ElementType::OPERATOR_ID, value) => info.operator = Some(whole(value)?),
                 (ElementType::NETWORK_ID, value) => info.name = Some(whole(value)?),
                 (ElementType::POA, value) => info.poas.push(PoaInfo::read(value)?),

@@ -21,6 +21,9 @@
 
 extern crate alloc;
 
+pub mod fragment;
+pub mod fuzz;
+
 mod element;
 mod handover;
 mod header;

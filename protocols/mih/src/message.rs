@@ -336,3 +336,203 @@ impl fmt::Display for Decoded {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Sample;
+    use crate::{HandoverResult, LinkAddr, LinkId, LinkTupleId, LinkType, TargetNetwork};
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    fn ends() -> (MihfId, MihfId) {
+        (MihfId::new("mn").unwrap(), MihfId::new("pos1").unwrap())
+    }
+
+    fn encoded(message: &Message, bits: Bits) -> Vec<u8> {
+        let (source, destination) = ends();
+        let mut out = Vec::new();
+        message.encode(bits, TransactionId::new(7), &source, &destination, &mut out).unwrap();
+        out
+    }
+
+    fn commit() -> Message {
+        let target = TargetNetwork::Poa(LinkAddr::Mac([2, 0, 0, 0, 0, 9]));
+        let params = [Tlv::LinkType(LinkType::Ieee80216), Tlv::TargetNetwork(target)];
+        Message::new(MessageId::MN_HO_COMMIT_REQUEST, params)
+    }
+
+    #[test]
+    fn a_message_has_the_octets_of_the_dissector_s_rules() {
+        let octets = [
+            0x18, 0, 0x34, 0x07, 0, 7, 0, 28, 1, 3, 2, b'm', b'n', 2, 5, 4, b'p', b'o', b's', b'1', 4, 1, 27,
+            55, 11, 1, 0, 0, 6, 6, 2, 0, 0, 0, 0, 9,
+        ];
+        assert_eq!(encoded(&commit(), Bits { ack_req: true, ..Bits::default() }), octets);
+        let decoded = Message::decode(&octets).unwrap();
+        assert_eq!((&decoded.source, &decoded.destination), (&ends().0, &ends().1));
+        assert_eq!(decoded.message, commit());
+        let line = "mn > pos1 #7 MIH_MN_HO_Commit request: link type 802.16, target network info ACK-Req";
+        assert_eq!(decoded.to_string(), line);
+    }
+
+    #[test]
+    fn an_acknowledgement_carries_the_ends_alone() {
+        let message = Message::acknowledgement(MessageId::MN_HO_COMMIT_REQUEST);
+        let octets = encoded(&message, Bits { ack_rsp: true, ..Bits::default() });
+        assert_eq!(octets.len(), HEADER + 5 + 7);
+        assert!(Message::decode(&octets).unwrap().is_acknowledgement());
+        let unmarked = encoded(&message, Bits::default());
+        let missing = Fault::Missing(MessageId::MN_HO_COMMIT_REQUEST, kind::LINK_TYPE);
+        let error = Message::decode(&unmarked).unwrap_err();
+        assert_eq!((error.fault, error.answer()), (missing, Some(Status::UnspecifiedFailure)));
+    }
+
+    #[test]
+    fn a_response_that_is_no_success_may_carry_the_status_alone() {
+        let response = |status| Message::new(MessageId::MN_HO_COMMIT_RESPONSE, [Tlv::Status(status)]);
+        assert!(Message::decode(&encoded(&response(Status::Rejected), Bits::default())).is_ok());
+        let error = Message::decode(&encoded(&response(Status::Success), Bits::default())).unwrap_err();
+        assert_eq!(error.fault, Fault::Missing(MessageId::MN_HO_COMMIT_RESPONSE, kind::LINK_TYPE));
+        assert_eq!(error.answer(), None, "nothing answers a response");
+    }
+
+    #[test]
+    fn identifiers_come_first_and_once() {
+        let octets = encoded(&commit(), Bits::default());
+        let swapped = [&octets[..8], &octets[13..20], &octets[8..13], &octets[20..]].concat();
+        let error = Message::decode(&swapped).unwrap_err();
+        assert_eq!((error.fault, error.answer()), (Fault::Order(kind::SOURCE), None));
+        let mut doubled = [&octets[..], &octets[8..13]].concat();
+        doubled[7] += 5;
+        assert_eq!(Message::decode(&doubled).unwrap_err().fault, Fault::Order(kind::SOURCE));
+        let mut alone = octets[..13].to_vec();
+        alone[7] = 5;
+        assert_eq!(Message::decode(&alone).unwrap_err().fault, Fault::Order(kind::DESTINATION));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_could_be_read() {
+        let octets = encoded(&commit(), Bits::default());
+        let fault = |octets: &[u8]| Message::decode(octets).unwrap_err();
+        assert!(matches!(fault(&octets[..7]).fault, Fault::Header(HeaderError::Truncated(_))));
+        assert_eq!(fault(&octets[..30]).fault, Fault::Length { said: 28, there: 22 });
+        assert_eq!(fault(&[&octets[..], &[0]].concat()).fault, Fault::Length { said: 28, there: 29 });
+        let mut unknown = octets.clone();
+        unknown[3] = 99;
+        let error = fault(&unknown);
+        assert_eq!((error.answer(), error.source.as_ref()), (Some(Status::Rejected), Some(&ends().0)));
+        assert_eq!(error.to_string(), "unknown message command action 99 request");
+        let mut broken = octets.clone();
+        broken[25] = 7;
+        let error = fault(&broken);
+        assert_eq!(error.fault, Fault::Value(kind::TARGET_NETWORK, ValueError::Choice(7)));
+        assert_eq!(error.answer(), Some(Status::UnspecifiedFailure));
+        broken[24] = 12;
+        assert!(matches!(fault(&broken).fault, Fault::Parameter(ValueError::Truncated(_))));
+        let many = Message::new(commit().id, alloc::vec![Tlv::padding(0); MAX_PARAMETERS + 1]);
+        assert_eq!(fault(&encoded(&many, Bits::default())).fault, Fault::TooMany);
+    }
+
+    #[test]
+    fn messages_longer_than_a_header_says_are_not_written() {
+        let (source, destination) = ends();
+        let long = Message::new(commit().id, [Tlv::padding(65_520)]);
+        let mut out = alloc::vec![1];
+        let result = long.encode(Bits::default(), TransactionId::default(), &source, &destination, &mut out);
+        assert_eq!((result, out), (Err(EncodeError::TooLong(65_536)), alloc::vec![1]));
+    }
+
+    #[test]
+    fn messages_are_padded_to_any_size() {
+        let (source, destination) = ends();
+        let least = commit().octets(&source, &destination);
+        assert_eq!(least, 36);
+        for octets in (least..2000).chain([65_000, 65_543]) {
+            let padded = commit().padded_to(octets, &source, &destination);
+            if octets == least + 1 {
+                assert_eq!(padded, Err(EncodeError::Padding { octets: least, wanted: octets }));
+                continue;
+            }
+            let message = padded.unwrap();
+            let encoded = encoded(&message, Bits::default());
+            assert_eq!(encoded.len(), octets);
+            assert_eq!(Message::decode(&encoded).unwrap().message, message);
+            assert!(message.params.len() <= commit().params.len() + 2);
+        }
+        assert!(commit().padded_to(20, &source, &destination).is_err());
+    }
+
+    fn of_kinds(kinds: &[u8]) -> Vec<BoxedStrategy<Tlv>> {
+        kinds.iter().map(|kind| tlv::samples::of_kind(*kind)).collect()
+    }
+
+    fn any_message() -> impl Strategy<Value = Message> {
+        let others = proptest::sample::subsequence(&kind::ALL[2..], 0..4);
+        (proptest::sample::select(MessageId::ALL), others).prop_flat_map(|(id, others)| {
+            let kinds = [id.mandatory().unwrap(), &others].concat();
+            of_kinds(&kinds).prop_map(move |params| Message { id, params })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1024))]
+        #[test]
+        fn messages_are_read_as_written(
+            message in any_message(), bits: [bool; 3], transaction in 0u16..4096,
+            source in MihfId::sample(), destination in MihfId::sample(),
+        ) {
+            let [ack_req, ack_rsp, uir] = bits;
+            let transaction = TransactionId::new(transaction);
+            let mut out = Vec::new();
+            message.encode(Bits { ack_req, ack_rsp, uir }, transaction, &source, &destination, &mut out).unwrap();
+            prop_assert_eq!(out.len(), message.octets(&source, &destination));
+            prop_assert!(crate::fuzz::message(&out));
+            let decoded = Message::decode(&out).unwrap();
+            prop_assert_eq!((decoded.header.ack_req, decoded.header.ack_rsp, decoded.header.uir), bits.into());
+            prop_assert_eq!(decoded.header.transaction, transaction);
+            prop_assert_eq!((decoded.source, decoded.destination), (source, destination));
+            prop_assert_eq!(decoded.message, message);
+        }
+        #[test]
+        fn damaged_messages_are_read_without_harm(
+            message in any_message(), damage: Vec<(proptest::sample::Index, u8)>, cut: proptest::sample::Index,
+        ) {
+            let mut octets = encoded(&message, Bits::default());
+            for (at, octet) in damage.iter().take(4) {
+                let at = at.index(octets.len());
+                octets[at] = *octet;
+            }
+            prop_assert!(crate::fuzz::message(&octets));
+            prop_assert!(crate::fuzz::message(&octets[..cut.index(octets.len())]));
+        }
+        #[test]
+        fn each_mandatory_parameter_is_missed(message in any_message(), at: proptest::sample::Index) {
+            let mandatory = message.id.mandatory().unwrap();
+            prop_assume!(!mandatory.is_empty());
+            let failed = message.status().is_some_and(|s| s != Status::Success);
+            prop_assume!(message.id.opcode != Opcode::Response || !failed);
+            let kind = mandatory[at.index(mandatory.len())];
+            let mut less = message.clone();
+            less.params.retain(|p| p.kind() != kind);
+            let fault = Message::decode(&encoded(&less, Bits::default())).unwrap_err().fault;
+            prop_assert_eq!(fault, Fault::Missing(message.id, kind));
+        }
+    }
+
+    #[test]
+    fn a_complete_says_how_it_ended() {
+        let link = |technology| LinkTupleId { link: LinkId::mac(technology, [2; 6]), poa: None };
+        let params = [
+            Tlv::LinkIdentifier(link(LinkType::Ieee80211)),
+            Tlv::NewLinkIdentifier(link(LinkType::Ieee80216)),
+            Tlv::HandoverResult(HandoverResult::Success),
+        ];
+        let message = Message::new(MessageId::MN_HO_COMPLETE_REQUEST, params);
+        assert_eq!(
+            message.to_string(),
+            "MIH_MN_HO_Complete request: link identifier 802.11 02:02:02:02:02:02, \
+             new link identifier 802.16 02:02:02:02:02:02, handover result success"
+        );
+    }
+}

@@ -63,6 +63,22 @@ macro_rules! parameters {
                 }
             }
         }
+        #[cfg(test)]
+        pub(crate) mod samples {
+            use super::*;
+            use crate::wire::Sample;
+            use proptest::prelude::*;
+
+            /// Parameters of a typed kind.
+            pub(crate) fn of_kind(kind: u8) -> BoxedStrategy<Tlv> {
+                match kind {
+                    $($number => <$type>::sample().prop_map(Tlv::$variant).boxed(),)*
+                    _ => proptest::collection::vec(any::<u8>(), 0..300)
+                        .prop_map(move |value| Tlv::Other { kind, value })
+                        .boxed(),
+                }
+            }
+        }
     };
 }
 
@@ -248,6 +264,161 @@ impl fmt::Display for Tlv {
             Self::ResourceStatus(v) | Self::ResourceRetention(v) => write!(f, " {v}"),
             Self::Other { value, .. } => write!(f, " of {} octets", value.len()),
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::{NetworkInfo, PoaInfo};
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    fn emitted(tlv: &Tlv) -> Vec<u8> {
+        let mut out = Vec::new();
+        tlv.emit(&mut Writer::new(&mut out));
+        out
+    }
+
+    fn parsed(octets: &[u8]) -> Result<Tlv, ValueError> {
+        let mut r = Reader::new(octets);
+        let (kind, value) = next(&mut r)?;
+        assert!(r.is_empty());
+        typed(kind, value)
+    }
+
+    #[track_caller]
+    fn vector(tlv: Tlv, octets: &[u8]) {
+        assert_eq!(emitted(&tlv), octets);
+        assert_eq!(parsed(octets), Ok(tlv));
+    }
+
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
+
+    #[test]
+    fn parameters_have_the_octets_of_the_dissector_s_rules() {
+        vector(Tlv::Source(MihfId::new("mn").unwrap()), &[1, 3, 2, b'm', b'n']);
+        vector(Tlv::Destination(MihfId::multicast()), &[2, 1, 0]);
+        vector(Tlv::Status(Status::Rejected), &[3, 1, 2]);
+        vector(
+            Tlv::EventList(EventList::LINK_DETECTED.with(EventList::LINK_GOING_DOWN)),
+            &[5, 4, 0x88, 0, 0, 0],
+        );
+        vector(Tlv::TransportList(TransportList::TCP), &[8, 2, 0x40, 0]);
+        vector(Tlv::TimeInterval(500), &[21, 2, 1, 0xf4]);
+        let link = LinkId::mac(LinkType::Ieee80216, MAC);
+        let address = [0, 0, 6, 6, 2, 0, 0, 0, 0, 7];
+        vector(
+            Tlv::LinkIdentifier(LinkTupleId { link: link.clone(), poa: Some(LinkAddr::Mac(MAC)) }),
+            &[&[13, 22, 27][..], &address, &[1], &address].concat(),
+        );
+        vector(Tlv::MnLinkIdentifier(link.clone()), &[&[59, 11, 27][..], &address].concat());
+        vector(
+            Tlv::TargetNetwork(TargetNetwork::Poa(LinkAddr::Mac(MAC))),
+            &[&[55, 11, 1][..], &address].concat(),
+        );
+        let report = LinkParamReport {
+            param: LinkParam { kind: LinkParamType::SIGNAL_STRENGTH, value: LinkParamValue::Number(0xffb0) },
+            threshold: Some(Threshold { value: 0xffb5, direction: ThresholdDirection::Below }),
+        };
+        vector(
+            Tlv::LinkParameterReports(alloc::vec![report]),
+            &[23, 10, 1, 0, 1, 0, 0xff, 0xb0, 1, 0xff, 0xb5, 1],
+        );
+        let class = |value| alloc::vec![CosValue { class: 3, value }];
+        let qos = QosList { classes: 1, max_delay: class(50), loss: class(2), ..QosList::default() };
+        let resources = RequestedResources {
+            qos,
+            container: TspContainer::Predefined(9),
+            cause: HandoverCause::NoBroadcast,
+        };
+        vector(Tlv::RequestedResources(resources), &[63, 15, 1, 0, 0, 1, 3, 0, 50, 0, 1, 3, 0, 2, 1, 9, 3]);
+        let action = LinkAction {
+            link,
+            poa: None,
+            action: LinkActionType::PowerUp,
+            attributes: LinkActionAttributes::SCAN.with(LinkActionAttributes::RETAIN_RESOURCES),
+            delay: 100,
+        };
+        let rest = [0, 4, 0xc0, 0, 100];
+        vector(Tlv::LinkActions(alloc::vec![action]), &[&[38, 17, 1, 27][..], &address, &rest].concat());
+    }
+
+    #[test]
+    fn a_long_value_has_a_long_length() {
+        let tlv = Tlv::padding(300);
+        assert_eq!(emitted(&tlv)[..3], [254, 0x81, 172]);
+        assert_eq!(tlv.octets(), 303);
+        assert_eq!(emitted(&Tlv::padding(128))[..3], [254, 0x80, 0]);
+        assert_eq!(tlv.to_string(), "parameter 254 of 300 octets");
+    }
+
+    #[test]
+    fn values_of_another_form_are_refused() {
+        assert_eq!(parsed(&[3, 2, 0, 0]), Err(ValueError::Trailing(1)));
+        assert_eq!(parsed(&[41, 1, 2]), Err(ValueError::Boolean(2)));
+        assert_eq!(parsed(&[60, 2, 9, 0]), Err(ValueError::Choice(9)));
+        assert!(matches!(parsed(&[1, 2, 2, b'm']), Err(ValueError::Truncated(_))));
+        assert!(matches!(parsed(&[25, 1, 200]), Err(ValueError::Truncated(_))));
+    }
+
+    #[test]
+    fn a_query_that_says_where_its_station_is_is_kept_as_it_came() {
+        let octets = [43, 3, 1, 1, 0];
+        assert_eq!(parsed(&octets), Ok(Tlv::Other { kind: kind::QUERY_LIST, value: alloc::vec![1, 1, 0] }));
+    }
+
+    #[test]
+    fn elements_that_are_not_typed_are_passed_over() {
+        let poa = [&[0x10, 0, 2, 0, 10, 0, 0, 6, 6][..], &MAC].concat();
+        let cost = [0x10, 0, 1, 3, 2, 0xaa, 0xbb];
+        let network = [&cost[..], &[0x10, 0, 3, 2, poa.len() as u8], &poa].concat();
+        let list = [&[0x10, 0, 3, 1, network.len() as u8][..], &network].concat();
+        let answer = [&[1, 0x10, 0, 3, 0, list.len() as u8][..], &list].concat();
+        let parsed = parsed(&[&[48, answer.len() as u8][..], &answer].concat());
+        let poas = alloc::vec![PoaInfo { address: LinkAddr::Mac(MAC), location: None }];
+        let info = NetworkInfo { poas, ..NetworkInfo::default() };
+        assert_eq!(parsed, Ok(Tlv::Answers(alloc::vec![Networks(alloc::vec![info])])));
+    }
+
+    #[test]
+    fn every_typed_parameter_has_a_name_and_its_number() {
+        for kind in kind::ALL {
+            assert!(kind::name(*kind).is_some());
+        }
+        assert_eq!((kind::ALL.len(), kind::name(44), kind::name(kind::VENDOR)), (57, None, None));
+    }
+
+    fn any_parameter() -> impl Strategy<Value = Tlv> {
+        proptest::sample::select(kind::ALL).prop_flat_map(samples::of_kind)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+        #[test]
+        fn parameters_are_read_as_written(tlv in any_parameter()) {
+            let octets = emitted(&tlv);
+            prop_assert_eq!(octets.len(), tlv.octets());
+            prop_assert!(!tlv.to_string().is_empty());
+            prop_assert_eq!(parsed(&octets), Ok(tlv));
+        }
+        #[test]
+        fn cut_parameters_are_refused(tlv in any_parameter(), at: proptest::sample::Index) {
+            let octets = emitted(&tlv);
+            let cut = &octets[..at.index(octets.len())];
+            prop_assert!(next(&mut Reader::new(cut)).is_err());
+        }
+        #[test]
+        fn any_octets_are_read_without_harm(
+            kind in proptest::sample::select(kind::ALL),
+            value in proptest::collection::vec(any::<u8>(), 0..80),
+        ) {
+            if let Ok(tlv) = typed(kind, &value) {
+                let octets = emitted(&tlv);
+                prop_assert!(octets.len() <= value.len() + 2);
+                prop_assert_eq!(parsed(&octets), Ok(tlv));
+            }
         }
     }
 }

@@ -34,6 +34,12 @@ pub(crate) trait Wire: Sized {
     fn get(r: &mut Reader<'_>) -> Result<Self, ValueError>;
 }
 
+/// Values of a type for tests, with lists of a few elements.
+#[cfg(test)]
+pub(crate) trait Sample: Sized + core::fmt::Debug {
+    fn sample() -> proptest::strategy::BoxedStrategy<Self>;
+}
+
 /// Reads one value out of octets that hold nothing else.
 pub(crate) fn whole<T: Wire>(octets: &[u8]) -> Result<T, ValueError> {
     let mut r = Reader::new(octets);
@@ -189,6 +195,13 @@ macro_rules! codes {
                 match self { $(Self::$variant => f.write_str($print),)* Self::Other(octet) => write!(f, "{octet}") }
             }
         }
+        #[cfg(test)]
+        impl crate::wire::Sample for $name {
+            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+                use proptest::prelude::*;
+                any::<u8>().prop_map(Self::from).boxed()
+            }
+        }
         impl crate::wire::Wire for $name {
             fn put(&self, w: &mut usher_core::Writer<'_>) {
                 w.u8(self.octet());
@@ -235,6 +248,13 @@ macro_rules! bitmap {
                 self.0 == 0
             }
         }
+        #[cfg(test)]
+        impl crate::wire::Sample for $name {
+            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+                use proptest::prelude::*;
+                any::<$int>().prop_map(Self).boxed()
+            }
+        }
         impl crate::wire::Wire for $name {
             fn put(&self, w: &mut usher_core::Writer<'_>) {
                 self.0.put(w);
@@ -253,6 +273,14 @@ macro_rules! sequence {
         $(#[$meta])*
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub struct $name { $($(#[$doc])* pub $field: $type,)* }
+        #[cfg(test)]
+        impl crate::wire::Sample for $name {
+            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+                use proptest::prelude::*;
+                let members = ($(<$type as crate::wire::Sample>::sample(),)*);
+                members.prop_map(|($($field,)*)| Self { $($field),* }).boxed()
+            }
+        }
         impl crate::wire::Wire for $name {
             fn put(&self, w: &mut usher_core::Writer<'_>) {
                 $(self.$field.put(w);)*
@@ -271,6 +299,14 @@ macro_rules! choice {
         $(#[$meta])*
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum $name { $($(#[$doc])* $variant($type),)* }
+        #[cfg(test)]
+        impl crate::wire::Sample for $name {
+            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+                use proptest::prelude::*;
+                let variants = [$(<$type as crate::wire::Sample>::sample().prop_map(Self::$variant).boxed()),*];
+                proptest::strategy::Union::new(variants).boxed()
+            }
+        }
         impl crate::wire::Wire for $name {
             fn put(&self, w: &mut usher_core::Writer<'_>) {
                 match self {
@@ -290,6 +326,113 @@ macro_rules! choice {
     };
 }
 pub(crate) use choice;
+
+#[cfg(test)]
+mod samples {
+    use super::Sample;
+    use crate::element::*;
+    use crate::handover::{NetworkType, Offer, TspContainer};
+    use crate::{LinkAddr, MihfId};
+    use alloc::vec::Vec;
+    use core::net::IpAddr;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    macro_rules! any {
+        ($($type:ty),*) => {$(
+            impl Sample for $type {
+                fn sample() -> BoxedStrategy<Self> {
+                    any::<Self>().boxed()
+                }
+            }
+        )*};
+    }
+    any!(u8, u16, u32, u64, i8, bool, [u8; 3], IpAddr);
+
+    impl<T: Sample + 'static> Sample for Vec<T> {
+        fn sample() -> BoxedStrategy<Self> {
+            vec(T::sample(), 0..4).boxed()
+        }
+    }
+    impl<T: Sample + 'static> Sample for Option<T> {
+        fn sample() -> BoxedStrategy<Self> {
+            proptest::option::of(T::sample()).boxed()
+        }
+    }
+    impl<T: Sample + Clone + 'static> Sample for Offer<T> {
+        fn sample() -> BoxedStrategy<Self> {
+            let has = any::<bool>().prop_map(Self::Has);
+            prop_oneof![Just(Self::Unsaid), has, T::sample().prop_map(Self::Is)].boxed()
+        }
+    }
+    impl Sample for MihfId {
+        fn sample() -> BoxedStrategy<Self> {
+            vec(any::<u8>(), 0..=253).prop_map(|octets| Self::new(octets).unwrap()).boxed()
+        }
+    }
+    impl Sample for TspContainer {
+        fn sample() -> BoxedStrategy<Self> {
+            let carrier = vec(any::<u8>(), 0..300).prop_map(Self::Carrier);
+            prop_oneof![Just(Self::None), any::<u8>().prop_map(Self::Predefined), carrier].boxed()
+        }
+    }
+    impl Sample for LinkAddr {
+        fn sample() -> BoxedStrategy<Self> {
+            let octets = || vec(any::<u8>(), 0..9);
+            let plmn = any::<[u8; 3]>;
+            prop_oneof![
+                any::<[u8; 6]>().prop_map(Self::Mac),
+                (plmn(), any::<u32>()).prop_map(|(plmn, cell)| Self::Cell3g { plmn, cell }),
+                (plmn(), any::<[u16; 2]>()).prop_map(|(plmn, [area, cell])| Self::Cell2g {
+                    plmn,
+                    area,
+                    cell
+                }),
+                octets().prop_map(Self::Gpp),
+                octets().prop_map(Self::Gpp2),
+                octets().prop_map(Self::Other),
+            ]
+            .boxed()
+        }
+    }
+    impl Sample for ElementType {
+        fn sample() -> BoxedStrategy<Self> {
+            any::<u32>().prop_map(Self).boxed()
+        }
+    }
+    impl Sample for Query {
+        fn sample() -> BoxedStrategy<Self> {
+            (Sample::sample(), Sample::sample(), Sample::sample(), Sample::sample(), Sample::sample())
+                .prop_map(|(technologies, networks, elements, limit, currency)| Self {
+                    technologies,
+                    networks,
+                    elements,
+                    limit,
+                    currency,
+                })
+                .boxed()
+        }
+    }
+    impl Sample for PoaInfo {
+        fn sample() -> BoxedStrategy<Self> {
+            (Sample::sample(), Sample::sample())
+                .prop_map(|(address, location)| Self { address, location })
+                .boxed()
+        }
+    }
+    impl Sample for NetworkInfo {
+        fn sample() -> BoxedStrategy<Self> {
+            (Option::<NetworkType>::sample(), Sample::sample(), Sample::sample(), Sample::sample())
+                .prop_map(|(network, operator, name, poas)| Self { network, operator, name, poas })
+                .boxed()
+        }
+    }
+    impl Sample for Networks {
+        fn sample() -> BoxedStrategy<Self> {
+            Vec::<NetworkInfo>::sample().prop_map(Self).boxed()
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
