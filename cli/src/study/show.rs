@@ -52,7 +52,7 @@ fn as_json(study: &Study, plans: [&Plan; 3]) -> Value {
     let figures = file
         .figures
         .iter()
-        .map(|f| json!({ "name": f.name, "title": f.title, "x": f.x, "y": f.y, "series": f.series }));
+        .map(|f| json!({ "name": f.name, "title": f.title, "x": f.x, "y": f.y.0, "series": f.series }));
     let modes = plans.map(|p| {
         let (fewest, most) = p.runs();
         json!({ "mode": p.mode.name(), "points": p.points.len(), "replications": [fewest, most] })
@@ -83,7 +83,7 @@ fn as_text(study: &Study, plans: [&Plan; 3]) -> String {
     section("Axes", plans[1].axes.iter().map(axis).collect());
     let figure = |f: &usher_scenario::model::Figure| {
         let by = if f.series.is_empty() { String::new() } else { format!(", by {}", f.series.join(", ")) };
-        vec![f.name.clone(), format!("{} over {}{by}", f.y, f.x), f.title.clone()]
+        vec![f.name.clone(), format!("{} over {}{by}", f.y.0.join(", "), f.x), f.title.clone()]
     };
     section("Figures", file.figures.iter().map(figure).collect());
     let mode = |p: &&Plan| {

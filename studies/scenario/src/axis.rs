@@ -175,7 +175,15 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                 findings.extend(message.map(|m| (keys!["figures", i, "x"], m)));
             }
         }
-        if let Some(message) = metrics::unknown(&figure.y, file) {
+        let mut units: Vec<&str> = Vec::new();
+        for y in &figure.y.0 {
+            match metrics::unknown(y, file) {
+                Some(message) => findings.push((keys!["figures", i, "y"], message)),
+                None => units.extend(metrics::find(y, file).map(|m| m.unit)),
+            }
+        }
+        if figure.y.0.is_empty() || units.iter().any(|u| *u != units[0]) {
+            let message = "one metric is needed, or several of one unit".to_owned();
             findings.push((keys!["figures", i, "y"], message));
         }
         if let Some(message) = figure.analytic.as_deref().and_then(analytic::unknown) {

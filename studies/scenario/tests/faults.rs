@@ -260,6 +260,11 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         ),
         (
             r#"y = "delay.mean""#,
+            r#"y = ["delay.mean", "failures"]"#,
+            "t.toml:28:5: figures[0].y: one metric is needed, or several of one unit",
+        ),
+        (
+            r#"y = "delay.mean""#,
             r#"y = "delay.main""#,
             "t.toml:28:5: figures[0].y: there is no metric \"delay.main\"; did you mean \"delay.mean\"?",
         ),

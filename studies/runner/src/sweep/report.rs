@@ -136,12 +136,14 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
     } else {
         Axis::categories(label, values.iter().map(|v| v.text.as_str()))
     };
-    let y = metrics::find(&said.y, file);
-    let y = Axis::new(y.map_or(said.y.as_str(), |m| m.about), y.map_or("", |m| m.unit));
+    let first = said.y.0.first().map_or("", String::as_str);
+    let y = metrics::find(first, file);
+    let about = y.map_or(first, |m| m.about);
+    let y = Axis::new(said.y_title.as_deref().unwrap_or(about), y.map_or("", |m| m.unit));
     let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
 
     let mut series: Vec<Series> = Vec::new();
-    for point in &plan.points {
+    for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
         let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
         if said.filter.iter().any(|(axis, value)| !held(value, text(axis))) {
             continue;
@@ -159,9 +161,12 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
                 across.mean
             }
         };
-        let Some(estimate) = estimates.get(&(super::plan::point(point), said.y.clone())) else { continue };
-        let names: Vec<&str> = said.series.iter().map(|axis| text(axis)).collect();
-        let name = if names.is_empty() { said.y.clone() } else { names.join(", ") };
+        let mut names: Vec<&str> = said.series.iter().map(|axis| text(axis)).collect();
+        if names.is_empty() || said.y.0.len() > 1 {
+            names.push(metric);
+        }
+        let name = names.join(", ");
+        let Some(estimate) = estimates.get(&(super::plan::point(point), metric.clone())) else { continue };
         if let Some(exact) = said.analytic.as_deref().and_then(|form| analytic::value(form, &point.scenario))
         {
             let name = format!("{name} (closed form)");
@@ -243,7 +248,7 @@ fn sure(value: f64, half_width: f64) -> String {
 }
 
 fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Table {
-    let mut shown: Vec<&str> = plan.figures.iter().map(|f| f.y.as_str()).collect();
+    let mut shown: Vec<&str> = plan.figures.iter().flat_map(|f| f.y.0.iter().map(String::as_str)).collect();
     shown.extend(plan.points.first().map(|p| p.scenario.run.replications.metric.as_str()));
     shown.extend(["delay.p95", "failures"]);
     let mut names: Vec<&str> = Vec::new();
@@ -306,7 +311,7 @@ mod tests {
             let point = super::super::plan::point(point);
             let estimate = |mean| Estimate { mean, half_width: 0.0, n: 5 };
             estimates.insert((point.clone(), "failures".to_owned()), estimate(0.5 - 0.01 * i as f64));
-            estimates.insert((point, said.y.clone()), estimate(1.0 + i as f64));
+            estimates.insert((point, said.y.0[0].clone()), estimate(1.0 + i as f64));
         }
         let drawn = figure(said, study.file(), &plan, &estimates);
         assert_eq!(drawn.x.title, metrics::find("failures", study.file()).unwrap().about);
@@ -315,6 +320,30 @@ mod tests {
         for series in &drawn.series {
             assert!(series.points.windows(2).all(|w| w[0].x > w[1].x && w[0].mean < w[1].mean));
             assert!(series.names.iter().eq(losses.iter().map(|v| &v.text)));
+        }
+    }
+
+    #[test]
+    fn a_figure_may_show_several_metrics() {
+        let text =
+            usher_scenario::template().replace("y = \"delay.mean\"", "y = [\"delay.p50\", \"delay.p95\"]");
+        let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let said = plan.figures.iter().find(|f| f.y.0.len() == 2).unwrap();
+        let mut estimates = Estimates::new();
+        for point in &plan.points {
+            let point = super::super::plan::point(point);
+            for (metric, mean) in [("delay.p50", 1.0), ("delay.p95", 2.0)] {
+                let estimate = Estimate { mean, half_width: 0.0, n: 5 };
+                estimates.insert((point.clone(), metric.to_owned()), estimate);
+            }
+        }
+        let drawn = figure(said, study.file(), &plan, &estimates);
+        assert!(drawn.series.len().is_multiple_of(2) && !drawn.series.is_empty());
+        for series in &drawn.series {
+            let mean = if series.name.ends_with("delay.p50") { 1.0 } else { 2.0 };
+            assert!(series.name.ends_with("delay.p95") || mean == 1.0, "{}", series.name);
+            assert!(series.points.iter().all(|p| p.mean == mean));
         }
     }
 

@@ -250,8 +250,10 @@ pub struct Figure {
     pub x: String,
     /// The axis whose values, in their order, are the points of a curve where `x` is a metric.
     pub along: Option<String>,
-    /// The metric drawn upwards.
-    pub y: String,
+    /// The metric drawn upwards, or several of one unit, each with curves of its own.
+    pub y: OneOrMore,
+    /// What the upward axis is called; without it, what its metric is, of several the first.
+    pub y_title: Option<String>,
     /// The axes whose values become curves; every combination is one.
     #[serde(default)]
     pub series: Vec<String>,
