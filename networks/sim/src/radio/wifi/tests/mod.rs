@@ -5,6 +5,8 @@ use usher_core::{Duration, Instant, Seed};
 
 mod exchange;
 mod link;
+mod model;
+mod whole;
 
 const CENTRE: Position = Position { x: 0.0, y: 0.0 };
 

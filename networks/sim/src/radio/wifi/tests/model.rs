@@ -1,0 +1,169 @@
+//! The contention against Bianchi's model, and chance against its distributions.
+
+use super::*;
+
+const OCTETS: u64 = 1000;
+
+/// Bianchi's model (2000): a station's frame collides with probability p in each of its transmissions whatever their
+/// number, and a station sends in a slot with probability τ. With transmissions limited, as Wu et al. (2002) have it, a
+/// frame has Σ pⁱ of them, and before the i-th a mean of W·2ⁱ/2 - 1/2 slots.
+struct Model {
+    /// Probability that a transmission collides.
+    p: f64,
+    /// Packets a second.
+    throughput: f64,
+}
+
+fn bianchi(stations: u32) -> Model {
+    let tau = |p: f64| {
+        let (mut sent, mut waited) = (0.0, 0.0);
+        for i in 0..7 {
+            let reached = libm::pow(p, f64::from(i));
+            sent += reached;
+            waited += reached * (f64::from((32u32 << i).min(1024)) - 1.0) / 2.0;
+        }
+        sent / (sent + waited)
+    };
+    let others = |tau: f64| 1.0 - libm::pow(1.0 - tau, f64::from(stations) - 1.0);
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..60 {
+        let p = (low + high) / 2.0;
+        if others(tau(p)) > p { low = p } else { high = p }
+    }
+    let (p, tau) = (low, tau(low));
+    let n = f64::from(stations);
+    let idle = libm::pow(1.0 - tau, n);
+    let success = n * tau * libm::pow(1.0 - tau, n - 1.0);
+    let time = |nanos: u64| nanos as f64 / 1e9;
+    let slot = idle * time(SLOT)
+        + success * time(frame(OCTETS) + ACK + DIFS)
+        + (1.0 - idle - success) * time(frame(OCTETS) + EIFS);
+    Model { p, throughput: success / slot }
+}
+
+/// These ways always have something to carry, for so many seconds: how much arrived by each.
+fn saturated(ways: &[Way], time: f64, seed: u64) -> (Bss, Vec<u64>) {
+    let mut bss = seeded(quiet(), ways.len(), seed);
+    begin(&mut bss);
+    for (i, way) in (0..).zip(ways) {
+        bss.send(t(0), *way, OCTETS as u32, i);
+        bss.send(t(0), *way, OCTETS as u32, i);
+    }
+    let mut arrived = vec![0; ways.len()];
+    while let Some(now) = bss.poll_timeout().filter(|now| *now <= seconds(time)) {
+        bss.handle_timeout(now);
+        let mut next = Vec::new();
+        while let Some((way, handle)) = bss.poll_delivery(now) {
+            arrived[handle as usize] += 1;
+            next.push((way, handle));
+        }
+        next.extend(std::iter::from_fn(|| bss.poll_drop()).map(|(way, handle, _)| (way, handle)));
+        for (way, handle) in next {
+            bss.send(now, way, OCTETS as u32, handle);
+        }
+    }
+    (bss, arrived)
+}
+fn up(stations: u32) -> Vec<Way> {
+    (0..stations).map(Way::Up).collect()
+}
+
+#[test]
+fn a_station_alone_sends_as_fast_as_its_back_off_lets_it() {
+    let (bss, _) = saturated(&up(1), 100.0, 1);
+    let cycle = (frame(OCTETS) + ACK + DIFS) as f64 / 1e9 + 15.5 * SLOT as f64 / 1e9;
+    let c = bss.counters();
+    // The mean of n draws from 32 slots, each of standard error 9.2 slots.
+    let n = c.packets_up as f64;
+    let error = 9.24 * SLOT as f64 / 1e9 / libm::sqrt(n);
+    assert!((100.0 / n - cycle).abs() < 3.5 * error + 1e-8, "{} {cycle}", 100.0 / n);
+    assert_eq!((c.retries, c.collisions, c.queue_full), (0, 0, 0));
+    assert!((bianchi(1).throughput * cycle - 1.0).abs() < 1e-9, "the model says the same");
+}
+
+#[test]
+fn saturated_stations_send_and_collide_as_often_as_bianchis_model_says() {
+    for stations in [2, 3, 5, 10, 20, 50] {
+        let (bss, _) = saturated(&up(stations), 300.0, u64::from(stations));
+        let (c, model) = (bss.counters(), bianchi(stations));
+        let throughput = c.packets_up as f64 / 300.0 / model.throughput;
+        let p = c.collided as f64 / (c.data + c.retries) as f64 / model.p;
+        // In the model others' frames are counted down as slots, too, so that it waits a little less.
+        assert!((0.98..1.0).contains(&throughput), "{stations}: {throughput}");
+        assert!((p - 1.0).abs() < 0.08, "{stations}: {p}");
+    }
+}
+
+#[test]
+fn all_get_the_same_share() {
+    let even = |ways: &[Way], within: f64| {
+        let (_, arrived) = saturated(ways, 200.0, 3);
+        let mean = arrived.iter().sum::<u64>() as f64 / ways.len() as f64;
+        // What one gets at the others' cost in a second says little about the next.
+        assert!(arrived.iter().all(|n| (*n as f64 / mean - 1.0).abs() < within), "{arrived:?}");
+    };
+    even(&up(8), 0.05);
+    even(&[Way::Up(0), Way::Down(1)], 0.01);
+}
+
+#[test]
+fn noise_makes_a_geometric_number_of_transmissions() {
+    let (loss, packets) = (0.4f64, 20_000u32);
+    let mut bss = bss(WifiConfig { frame_loss: loss, ..quiet() }, 1);
+    begin(&mut bss);
+    // How many packets had so many retransmissions and arrived; the last: were given up.
+    let mut histogram = [0u32; 8];
+    for i in 0..packets {
+        let before = bss.counters().retries;
+        let way = if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) };
+        bss.send(t(u64::from(i) * 1_000_000_000), way, 100, i);
+        let (told, _) = run(&mut bss, Instant::FAR_FUTURE);
+        let retries = (bss.counters().retries - before) as usize;
+        match told[..] {
+            [(_, Told::Arrived(w, h))] => {
+                assert_eq!((w, h), (way, i));
+                histogram[retries] += 1;
+            }
+            [(_, Told::Dropped(w, h, DropReason::GaveUp))] => {
+                assert_eq!((w, h, retries), (way, i, 6));
+                histogram[7] += 1;
+            }
+            _ => panic!("{told:?}"),
+        }
+    }
+    for (k, count) in histogram.into_iter().enumerate() {
+        let p = libm::pow(loss, k as f64) * if k < 7 { 1.0 - loss } else { 1.0 };
+        let n = f64::from(packets);
+        let error = libm::sqrt(n * p * (1.0 - p));
+        assert!((f64::from(count) - n * p).abs() < 3.5 * error, "{k}: {count} of {}", n * p);
+    }
+}
+
+#[test]
+fn packets_are_lost_once_beyond_the_mac() {
+    let (loss, packets) = (0.3, 20_000u32);
+    for from in [PacketLoss::Always, PacketLoss::GoingDown] {
+        // Half of them near, half of them beyond the threshold.
+        let config = WifiConfig { packet_loss: loss, packet_loss_from: from, ..quiet() };
+        let mut bss = walking(config, vec![walk(31.0, 0.01)], 1);
+        begin(&mut bss);
+        let mut lost = [0u32; 2];
+        for i in 0..packets {
+            let way = if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) };
+            bss.send(t(u64::from(i) * 90_000_000), way, 100, i);
+            let dropped = |t: &(u64, Told)| matches!(t.1, Told::Dropped(_, _, DropReason::Lost));
+            let before = u64::from(i) * 90_000_000;
+            let (told, _) = run(&mut bss, t(before + 89_000_000));
+            lost[usize::from(before >= 1_000_000_000_000)] += told.iter().any(dropped) as u32;
+        }
+        let (near, far) = (11_112.0, 8_888.0);
+        let expected = if from == PacketLoss::Always { near * loss } else { 0.0 };
+        for (count, mean) in [(lost[0], expected), (lost[1], far * loss)] {
+            let error = libm::sqrt(mean * (1.0 - loss));
+            assert!((f64::from(count) - mean).abs() <= 3.5 * error, "{from:?} {count} {mean}");
+        }
+        let c = bss.counters();
+        assert_eq!(c.packet_losses, u64::from(lost[0] + lost[1]));
+        assert_eq!((c.data, c.retries, c.acks), (20_000, 0, 20_000), "the MAC knows nothing of it");
+    }
+}
