@@ -654,6 +654,11 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
             "t.toml:39:19: workload.timing.by_message.MN_HO_Commit.retransmissions: 300 is above 255",
         ),
         (
+            "[workload.timing.by_message.MN_HO_Commit]",
+            "[workload.timing.by_message.MN_HO_Comit]",
+            "t.toml:38:29: workload.timing.by_message.MN_HO_Comit: there is no message \"MN_HO_Comit\"; did you mean \"MN_HO_Commit\"?",
+        ),
+        (
             r#"y = "mih.overhead""#,
             r#"y = "mih.overhed""#,
             "t.toml:44:5: figures[0].y: there is no metric \"mih.overhed\"; did you mean \"mih.overhead\"?",

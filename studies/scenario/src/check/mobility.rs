@@ -1,8 +1,11 @@
 //! What no single value shows about interfaces, BSSs, and the workloads of IEEE 802.21.
 
 use super::{Check, keys};
+use crate::fault::hint;
+use crate::model::message_name;
 use crate::model::{Bss, Mih, MihFunction, MihTransport, TimingChange};
 use crate::units::{Bound, Coordinate, Count, Length, Queue, Switch, Time};
+use usher_mih::MessageId;
 
 /// The smallest size that an indication, a request or a response may have: the header, both MIHF identifiers and what
 /// tells one transaction from another.
@@ -137,6 +140,9 @@ impl Check<'_> {
             path.extend(parts.iter().chain([&key]).map(|&part| part.to_owned()));
             path
         };
+        if let Switch::On(time) = function.transaction {
+            self.positive(time, at("transaction"));
+        }
         let common = function.timing.common();
         self.positive(common.retransmission, timing(&[], "retransmission"));
         self.tries(common.retransmissions, timing(&[], "retransmissions"));
@@ -146,6 +152,13 @@ impl Check<'_> {
         let services = function.timing.by_service.iter();
         let services = services.filter_map(|(name, change)| Some(("by_service", name, change?)));
         let messages = function.timing.by_message.iter().map(|(name, change)| ("by_message", name, change));
+        for name in function.timing.by_message.names() {
+            let known = MessageId::ALL.iter().map(|id| message_name(*id));
+            if known.clone().all(|message| message != name) {
+                let near = hint(name, known);
+                self.fault(timing(&["by_message"], name), format!("there is no message \"{name}\"{near}"));
+            }
+        }
         for (table, name, change) in services.chain(messages) {
             self.change(change, |key| timing(&[table, name], key));
         }

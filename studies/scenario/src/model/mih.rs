@@ -5,6 +5,7 @@ use crate::ordered::Ordered;
 use crate::units::{Count, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_mih::MessageId;
 
 /// MIH messages between mobile nodes and points of service: indications of the mobile nodes, or requests of the points
 /// of service, which the mobile nodes answer. A dialogue is one transaction: an indication, from its sending to its
@@ -34,7 +35,15 @@ pub struct Mih {
     /// When a message is sent again, and when it is given up.
     #[serde(default)]
     pub timing: MihTiming,
-    /// How long an ended transaction is remembered, to tell its duplicates; `"off"` forgets it at once.
+    /// How long a request waits for its answer before it is acknowledged without payload; an answer that comes
+    /// earlier carries the acknowledgement.
+    #[serde(default)]
+    pub ack_delay: Time,
+    /// How long a transaction may be under way before it fails; `"off"` lets it wait for ever.
+    #[serde(default)]
+    pub transaction: Switch<Time>,
+    /// How long an ended transaction is remembered, to tell its duplicates; `"off"` forgets it at once. Identifiers come
+    /// round after 4096 transactions: what is remembered for longer hides new ones.
     #[serde(default = "lifetime")]
     pub lifetime: Switch<Time>,
     /// How many transactions a function holds at most, those remembered included; beyond it, new ones are refused.
@@ -193,6 +202,12 @@ impl Timing {
     }
 }
 
+/// The name by which studies call a message: that of its primitive, such as `MN_HO_Commit`.
+pub fn message_name(id: MessageId) -> &'static str {
+    let name = id.name().unwrap_or_default();
+    name.strip_prefix("MIH_").unwrap_or(name)
+}
+
 impl MihTiming {
     /// What holds where nothing differs.
     pub fn common(&self) -> Timing {
@@ -212,6 +227,10 @@ pub struct MihFunction<'a> {
     pub processing: Time,
     /// When a message is sent again, and when it is given up.
     pub timing: &'a MihTiming,
+    /// How long a request waits for its answer before it is acknowledged without payload.
+    pub ack_delay: Time,
+    /// How long a transaction may be under way.
+    pub transaction: Switch<Time>,
     /// How long an ended transaction is remembered.
     pub lifetime: Switch<Time>,
     /// How many transactions are held at most.
@@ -228,6 +247,8 @@ impl Mih {
             ack: self.ack,
             processing: self.processing,
             timing: &self.timing,
+            ack_delay: self.ack_delay,
+            transaction: self.transaction,
             lifetime: self.lifetime,
             max_transactions: self.max_transactions,
             max_message: self.max_message,

@@ -20,6 +20,7 @@ pub use hosts::{
 };
 pub use mih::{
     ByService, Mih, MihFunction, MihMessage, MihTiming, MihTransport, Timing, TimingChange, Unanswered,
+    message_name,
 };
 pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{Congestion, Control, Sctp, Tcp, Transport};
