@@ -76,6 +76,8 @@ usher_core::counters! {
         queue_full,
         /// Lost on the medium.
         lost,
+        /// Bytes of what was dropped or lost, framing included.
+        dropped_bytes,
         /// Delivered twice.
         duplicated,
         /// Delivered damaged.
@@ -162,11 +164,13 @@ impl Direction {
             }
             Fate::QueueFull => {
                 self.stats.queue_full += 1;
+                self.stats.dropped_bytes += u64::from(bytes);
                 pool.release(packet);
                 None
             }
             Fate::Lost { .. } => {
                 self.stats.lost += 1;
+                self.stats.dropped_bytes += u64::from(bytes);
                 pool.release(packet);
                 None
             }

@@ -299,10 +299,6 @@ impl BitRate {
         }
         Ok(Self(rate as u64))
     }
-    /// This many bits per second; zero gives one.
-    pub const fn of(bits_per_second: u64) -> Self {
-        Self(if bits_per_second == 0 { 1 } else { bits_per_second })
-    }
     /// Bits per second.
     pub const fn bits_per_second(self) -> u64 {
         self.0

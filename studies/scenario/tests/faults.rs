@@ -522,7 +522,7 @@ interface_of = "mn"
 access_point = "ap"
 stations = "mn"
 rate = "11 Mb/s"
-basic_rate = "1 Mb/s"
+basic_rate = "2 Mb/s"
 cw_min = 31
 cw_max = 1023
 radius = "50 m"
@@ -613,16 +613,29 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
         ("[links.core]", "[links.air]", "t.toml:14:6: bss.air: there is a link or cell \"air\" as well"),
         (
             r#"rate = "11 Mb/s""#,
-            r#"rate = "0.5 Mb/s""#,
-            "t.toml:18:14: bss.air.basic_rate: 1000000 b/s is above the rate of data, 500000 b/s",
+            r#"rate = "12 Mb/s""#,
+            "t.toml:17:8: bss.air.rate: \"12 Mb/s\" is not known here; did you mean \"1 Mb/s\"?",
         ),
-        ("cw_min = 31", "cw_min = 2047", "t.toml:19:10: bss.air.cw_min: 2047 is above cw_max, 1023"),
+        (
+            r#"rate = "11 Mb/s""#,
+            r#"rate = "1 Mb/s""#,
+            "t.toml:18:14: bss.air.basic_rate: the basic rate is above the data rate",
+        ),
+        (
+            "cw_min = 31",
+            "cw_min = 2047",
+            "t.toml:19:10: bss.air.cw_min: contention windows from 2047 to 1023; wanted are 2^n - 1, growing, to 65535 at most",
+        ),
         (
             r#"going_down = "45 m""#,
             r#"going_down = "55 m""#,
-            "t.toml:22:14: bss.air.going_down: 55 m is not within the radius",
+            "t.toml:22:14: bss.air.going_down: the radius is more than nothing, and the threshold of going down not beyond it",
         ),
-        (r#"min = "20 ms""#, r#"min = "90 ms""#, "t.toml:23:16: bss.air.scan.min: 90 ms is above max, 60 ms"),
+        (
+            r#"min = "20 ms""#,
+            r#"min = "90 ms""#,
+            "t.toml:23:1: bss.air.scan: the access point's channel is one of those scanned, and MinChannelTime is not above MaxChannelTime",
+        ),
         (
             r#"pos = "pos""#,
             r#"pos = "mn""#,
@@ -631,12 +644,17 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
         (
             r#"size = "200 B""#,
             r#"size = "20 B""#,
-            "t.toml:32:8: workload.size: 20 B is not between 64 B and 65543 B",
+            "t.toml:32:8: workload.size: 20 B is not between 128 B and 65543 B",
         ),
         (
             r#"message = "indication""#,
             r#"message = "response""#,
             "t.toml:30:11: workload.message: \"response\" is not known here; known are \"indication\", \"request\"",
+        ),
+        (
+            r#"arrivals = { kind = "constant", interval = "500 ms" }"#,
+            r#"arrivals = { kind = "closed", pause = "500 ms" }"#,
+            "t.toml:33:21: workload.arrivals.kind: MIH transactions do not wait for earlier ones: \"poisson\" or \"constant\"",
         ),
         (
             r#"retransmission = "300 ms""#,

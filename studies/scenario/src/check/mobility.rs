@@ -2,14 +2,16 @@
 
 use super::{Check, keys};
 use crate::fault::hint;
-use crate::model::message_name;
-use crate::model::{Bss, Mih, MihFunction, MihTransport, TimingChange};
-use crate::units::{Bound, Coordinate, Count, Length, Queue, Switch, Time};
+use crate::model::{Arrivals, Bss, Mih, MihFunction, MihTransport, TimingChange, message_name};
+use crate::units::{Coordinate, Count, Length, Queue, Switch, Time};
 use usher_mih::MessageId;
+use usher_sim::radio::wifi::ConfigError;
 
 /// The smallest size that an indication, a request or a response may have: the header, both MIHF identifiers and what
 /// tells one transaction from another.
-const SMALLEST: u64 = 64;
+const SMALLEST: u64 = 128;
+/// The smallest piece that a message is cut into.
+const PIECE: u64 = 64;
 /// The largest MIH message: the header's length field has 16 bits.
 const LARGEST: u64 = 8 + 65_535;
 
@@ -72,36 +74,22 @@ impl Check<'_> {
             at("queue"),
             "a BSS's queues are counted in packets",
         );
-        let (basic, rate) = (bss.basic_rate.bits_per_second(), bss.rate.bits_per_second());
-        self.require(
-            basic <= rate,
-            at("basic_rate"),
-            format!("{basic} b/s is above the rate of data, {rate} b/s"),
-        );
         self.require(bss.retransmissions <= 255, at("retransmissions"), "at most 255");
-        let (min, max) = (bss.cw_min, bss.cw_max);
-        self.require(min <= max, at("cw_min"), format!("{min} is above cw_max, {max}"));
-        self.require(max <= 32_767, at("cw_max"), format!("{max} is above 32767"));
-        self.going_down(name, bss.radius, bss.going_down);
         if let Switch::On(interval) = bss.beacons {
             self.positive(interval, at("beacons"));
         }
-        let (min, max) = (bss.scan.min, bss.scan.max);
-        self.require(
-            min <= max,
-            keys!["bss", name, "scan", "min"],
-            format!("{} is above max, {}", min.get(), max.get()),
-        );
-    }
-
-    fn going_down(&mut self, name: &str, radius: Bound<Length>, going_down: Option<Length>) {
-        let Some(from) = going_down else { return };
-        let inside = radius.get().is_some_and(|radius| from < radius);
-        self.require(
-            inside,
-            keys!["bss", name, "going_down"],
-            format!("{} m is not within the radius", from.metres()),
-        );
+        let Err(why) = bss.config().check() else { return };
+        let path = match why {
+            // Shares are shares.
+            ConfigError::Probability(_) => return,
+            ConfigError::Windows(..) => at("cw_min"),
+            ConfigError::Coverage => at("going_down"),
+            ConfigError::Preamble => at("preamble"),
+            ConfigError::BasicRate => at("basic_rate"),
+            ConfigError::Beacons => at("beacons"),
+            ConfigError::Scan => at("scan"),
+        };
+        self.fault(path, why.to_string());
     }
 
     pub(super) fn mih(&mut self, mih: &Mih) {
@@ -112,6 +100,12 @@ impl Check<'_> {
             } else {
                 self.reach(&mih.mn, &mih.pos, at("pos"));
             }
+        }
+        if let Arrivals::Closed { .. } = mih.arrivals {
+            self.fault(
+                keys!["workload", "arrivals", "kind"],
+                "MIH transactions do not wait for earlier ones: \"poisson\" or \"constant\"",
+            );
         }
         let size = mih.size.bytes();
         self.require(
@@ -131,9 +125,9 @@ impl Check<'_> {
         };
         let packet = function.max_message.bytes();
         self.require(
-            (SMALLEST..=largest).contains(&packet),
+            (PIECE..=largest).contains(&packet),
             at("max_message"),
-            format!("{packet} B is not between {SMALLEST} B and {largest} B"),
+            format!("{packet} B is not between {PIECE} B and {largest} B"),
         );
         let timing = |parts: &[&str], key: &str| {
             let mut path = keys!["workload", "timing"];

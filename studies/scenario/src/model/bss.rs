@@ -1,11 +1,13 @@
 //! 802.11 cells: `[bss.NAME]`.
 
-use crate::units::{BitRate, Bound, Count, Length, Queue, Share, Size, Switch, Time};
+use crate::units::{Count, Length, Queue, Share, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_core::Duration;
+use usher_sim::radio::wifi::{self, WifiConfig};
 
 /// An 802.11 cell (an infrastructure BSS, DCF): stations and their access point share one medium. What is not given is
-/// 802.11b at 11 Mb/s. With a group of access points there is one cell for each, and member i of the stations is in cell
+/// 802.11b at 11 Mb/s as the simulator has it, which says where its values are from. With a group of access points there is one cell for each, and member i of the stations is in cell
 /// i modulo m, of m.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -20,10 +22,10 @@ pub struct Bss {
     pub used: bool,
     /// The rate of data frames, both ways.
     #[serde(default = "rate")]
-    pub rate: BitRate,
+    pub rate: WifiRate,
     /// The rate of acknowledgements, beacons and all that every station must hear.
     #[serde(default = "basic_rate")]
-    pub basic_rate: BitRate,
+    pub basic_rate: WifiRate,
     /// The preamble and header of the physical layer.
     #[serde(default)]
     pub preamble: Preamble,
@@ -42,16 +44,16 @@ pub struct Bss {
     /// Share of packets that are lost for good, beyond what the MAC repeats, in each direction.
     #[serde(default)]
     pub packet_loss: Share,
-    /// From when on both losses take place.
+    /// From when on packets are lost so.
     #[serde(default)]
     pub packet_loss_from: LossFrom,
     /// How far from the access point a station can be.
-    #[serde(default)]
-    pub radius: Bound<Length>,
-    /// The distance from the access point at which a station that moves away is told that its link is going down;
-    /// without it, it is not told.
-    pub going_down: Option<Length>,
-    /// The interval of beacons; `"off"` sends none.
+    #[serde(default = "radius")]
+    pub radius: Length,
+    /// The distance from the access point at which a station that moves away is told that its link is going down.
+    #[serde(default = "going_down")]
+    pub going_down: Length,
+    /// The interval of beacons; `"off"` sends none, and stations know by themselves when they come and leave.
     #[serde(default = "beacons")]
     pub beacons: Switch<Time>,
     /// After so many missed beacons a station's link is down.
@@ -63,6 +65,9 @@ pub struct Bss {
     /// Stations in reach are associated from the start.
     #[serde(default = "super::yes")]
     pub associated: bool,
+    /// How long a station tries to get associated.
+    #[serde(default = "entry_timeout")]
+    pub entry_timeout: Time,
     /// How many packets may wait, at each station and at the access point.
     #[serde(default = "queue")]
     pub queue: Queue,
@@ -71,11 +76,20 @@ pub struct Bss {
     pub mtu: Size,
 }
 
-fn rate() -> BitRate {
-    BitRate::of(11_000_000)
+const fn rate() -> WifiRate {
+    WifiRate::Eleven
 }
-fn basic_rate() -> BitRate {
-    BitRate::of(1_000_000)
+const fn basic_rate() -> WifiRate {
+    WifiRate::Two
+}
+const fn radius() -> Length {
+    Length::of(50)
+}
+const fn going_down() -> Length {
+    Length::of(41)
+}
+const fn entry_timeout() -> Time {
+    Time::millis(500)
 }
 const fn retransmissions() -> u32 {
     6
@@ -87,16 +101,44 @@ const fn cw_max() -> u32 {
     1023
 }
 const fn beacons() -> Switch<Time> {
-    Switch::On(Time(usher_core::Duration::from_micros(102_400)))
+    Switch::On(Time(Duration::from_micros(102_400)))
 }
 const fn beacons_missed() -> Count {
-    Count::of(4)
+    Count::of(5)
 }
 const fn queue() -> Queue {
     Queue::Packets(100)
 }
 const fn mtu() -> Size {
     Size::of(1500)
+}
+
+/// The rate of frames (802.11b).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+pub enum WifiRate {
+    /// DBPSK.
+    #[serde(rename = "1 Mb/s")]
+    One,
+    /// DQPSK.
+    #[serde(rename = "2 Mb/s")]
+    Two,
+    /// CCK.
+    #[serde(rename = "5.5 Mb/s")]
+    FiveAndHalf,
+    /// CCK.
+    #[serde(rename = "11 Mb/s")]
+    Eleven,
+}
+
+impl From<WifiRate> for wifi::Rate {
+    fn from(rate: WifiRate) -> Self {
+        match rate {
+            WifiRate::One => Self::One,
+            WifiRate::Two => Self::Two,
+            WifiRate::FiveAndHalf => Self::FiveAndHalf,
+            WifiRate::Eleven => Self::Eleven,
+        }
+    }
 }
 
 /// The preamble of the physical layer (802.11b).
@@ -117,7 +159,7 @@ pub enum LossFrom {
     /// From the start.
     #[default]
     Always,
-    /// For each station from its Link_Going_Down on.
+    /// While the station is farther away than `going_down`.
     GoingDown,
 }
 
@@ -127,6 +169,8 @@ pub enum LossFrom {
 pub struct Scan {
     /// How many channels are scanned.
     pub channels: Count,
+    /// The access point's, from 1.
+    pub channel: Count,
     /// How long a channel is listened to at least.
     pub min: Time,
     /// How long a channel is listened to when something was heard in `min`.
@@ -135,6 +179,54 @@ pub struct Scan {
 
 impl Default for Scan {
     fn default() -> Self {
-        Self { channels: Count::of(11), min: Time::millis(20), max: Time::millis(60) }
+        Self { channels: Count::of(11), channel: Count::of(6), min: Time::millis(20), max: Time::millis(60) }
+    }
+}
+
+impl Bss {
+    /// As the simulator takes it.
+    pub fn config(&self) -> WifiConfig {
+        WifiConfig {
+            rate: self.rate.into(),
+            basic_rate: self.basic_rate.into(),
+            preamble: match self.preamble {
+                Preamble::Long => wifi::Preamble::Long,
+                Preamble::Short => wifi::Preamble::Short,
+            },
+            cw_min: self.cw_min,
+            cw_max: self.cw_max,
+            retransmissions: u8::try_from(self.retransmissions).unwrap_or(u8::MAX),
+            queue: match self.queue {
+                Queue::Packets(n) => usize::try_from(n).unwrap_or(usize::MAX),
+                Queue::Unlimited | Queue::Bytes(_) => usize::MAX,
+            },
+            frame_loss: self.frame_loss.get(),
+            packet_loss: self.packet_loss.get(),
+            packet_loss_from: match self.packet_loss_from {
+                LossFrom::Always => wifi::PacketLoss::Always,
+                LossFrom::GoingDown => wifi::PacketLoss::GoingDown,
+            },
+            radius: self.radius.metres(),
+            going_down: self.going_down.metres(),
+            beacons: self.beacons.get().map(Time::get),
+            beacons_missed: self.beacons_missed.get(),
+            associated: self.associated,
+            entry_timeout: self.entry_timeout.get(),
+            channels: self.scan.channels.get(),
+            channel: self.scan.channel.get(),
+            min_channel_time: self.scan.min.get(),
+            max_channel_time: self.scan.max.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_simulators() {
+        let bss: Bss = toml::from_str("access_point = \"a\"\nstations = \"s\"").unwrap();
+        assert_eq!(bss.config(), WifiConfig::default());
     }
 }

@@ -13,7 +13,7 @@ mod transport;
 mod workload;
 
 pub use axes::{Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Relax, Value};
-pub use bss::{Bss, LossFrom, Preamble, Scan};
+pub use bss::{Bss, LossFrom, Preamble, Scan, WifiRate};
 pub use cell::{Cell, Entry, Frame, Modulation, Requests};
 pub use hosts::{
     Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,

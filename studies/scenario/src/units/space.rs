@@ -25,6 +25,10 @@ impl Length {
     pub fn parse(text: &str) -> Result<Self, String> {
         bounded(text, read(text, Dimension::Length)?, "m").map(Self)
     }
+    /// This many metres.
+    pub const fn of(metres: u32) -> Self {
+        Self(metres as f64)
+    }
     /// Metres.
     pub const fn metres(self) -> f64 {
         self.0
