@@ -5,7 +5,7 @@ mod pcapng;
 mod tshark;
 
 pub use pcapng::{Captured, Udp, udp};
-pub use tshark::{DAMAGE, FLAWS};
+pub use tshark::{DAMAGE, FLAWS, fields};
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -27,7 +27,12 @@ const PREFERENCES: [&str; 7] = [
     "udp.try_heuristic_first:FALSE",
 ];
 
-pub(crate) fn fields(capture: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
+/// What tshark makes of a capture's frames that match `filter`: one line of fields per frame. Several values of a field
+/// are joined by commas.
+///
+/// # Panics
+/// tshark is missing, or it refuses the filter, a field or the capture.
+pub fn fields(capture: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
     let mut tshark = Command::new("tshark");
     // Two passes: requests know their answers.
     tshark.args(["-n", "-2", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]);
