@@ -6,6 +6,9 @@
 //! A [`Message`] is a name ([`MessageId`]: service, opcode, action) and parameters ([`Tlv`]). The identifiers of both
 //! ends are parameters too, the first two of every message; they are not in [`Message`].
 //!
+//! An MIH function ([`Mihf`]) is a [machine](usher_core::Machine): its transactions are the standard's four automata
+//! (`transaction`), what carries its messages is behind MIH_NET_SAP (`net`).
+//!
 //! # What is known from where
 //!
 //! The standard's text was not at hand. Numbers, types and the forms of values are those of Wireshark's dissector and of
@@ -16,6 +19,8 @@
 //!   the same up to 128).
 //! - Which fragments carry what: [`fragment`].
 //! - What answers a request that cannot be read: [`DecodeError::answer`].
+//! - The automata are those of ODTONE, which names its variables as the standard does; what is added, and why, stands
+//!   above each table (`transaction::source` and its neighbours).
 
 #![cfg_attr(not(test), no_std)]
 
@@ -23,18 +28,24 @@ extern crate alloc;
 
 pub mod fragment;
 pub mod fuzz;
+pub mod information;
 
+mod counters;
 mod element;
+mod function;
 mod handover;
 mod header;
 mod id;
 mod link;
 mod message;
+mod net;
 mod service;
 mod tlv;
+mod transaction;
 mod wire;
 
 pub use element::*;
+pub use function::*;
 pub use handover::*;
 pub use header::{HEADER, Header, HeaderError, MAX_FRAGMENT, VERSION};
 pub use id::{IdTooLong, MAX_MIHF_ID, MihfId, TransactionId};

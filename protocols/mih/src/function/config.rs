@@ -1,0 +1,200 @@
+//! The settings of an MIH function and of its peers.
+
+use crate::information::Store;
+use crate::{
+    CommandList, EventList, MbbHandover, MessageId, MihfId, NetTypeAddr, QueryTypeList, Service, Tlv,
+    TransportList,
+};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_core::Duration;
+
+/// The port of the MIH protocol over UDP and TCP (RFC 5677 §5.3); over SCTP it is ours.
+pub const PORT: u16 = 4551;
+
+/// What carries messages to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Transport {
+    /// One message or fragment a datagram.
+    Udp,
+    /// Messages one after another, cut by the length in their headers.
+    Tcp,
+    /// One message a user message, one stream for each service. No standard has this: it is our extension.
+    Sctp,
+}
+
+/// How a peer is reached.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Route {
+    /// By what.
+    pub transport: Transport,
+    /// From which of our addresses; none leaves it to the host.
+    pub local: Option<IpAddr>,
+    /// To which address and port.
+    pub remote: SocketAddr,
+}
+
+/// Another MIH function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its identifier.
+    pub id: MihfId,
+    /// How it is reached.
+    pub route: Route,
+    /// Ask it for MIH acknowledgements.
+    pub ack: bool,
+}
+
+/// What to do when a request was acknowledged and its response does not come in time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Unanswered {
+    /// Wait on, until the transaction's lifetime ends it.
+    Wait,
+    /// Send the request again with its transaction identifier, as often as [`Timing::retransmissions`] says, then fail.
+    Retransmit,
+    /// Fail with [`Failure::NoResponse`](crate::Failure::NoResponse); the user may try another interface.
+    Abort,
+}
+
+/// The timers of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// RetransmissionInterval: how long an acknowledgement is waited for.
+    pub retransmission: Duration,
+    /// How often a message is sent again for want of an acknowledgement, and again for want of a response.
+    pub retransmissions: u8,
+    /// How long a response is waited for after the acknowledgement, or after the request where none is asked for;
+    /// none waits until the transaction's lifetime ends it.
+    pub response: Option<Duration>,
+    /// What to do then.
+    pub unanswered: Unanswered,
+}
+
+impl Default for Timing {
+    /// An acknowledgement within a second, two retransmissions, a response whenever it comes. The standard
+    /// leaves the interval open.
+    fn default() -> Self {
+        Self {
+            retransmission: Duration::from_secs(1),
+            retransmissions: 2,
+            response: None,
+            unanswered: Unanswered::Wait,
+        }
+    }
+}
+
+/// The settings of an MIH function.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who it is.
+    pub id: MihfId,
+    /// The timers of messages that have none of their own.
+    pub timing: Timing,
+    /// Timers of a service's messages, by [`Service::index`].
+    pub by_service: [Option<Timing>; 4],
+    /// Timers of single messages, by service and action; a request and its response share them.
+    pub by_message: BTreeMap<(Service, u16), Timing>,
+    /// TransactionLifeTime of transactions that are under way; with none they wait for ever.
+    pub transaction: Option<Duration>,
+    /// How long an ended transaction is remembered, so that duplicates are known.
+    pub lifetime: Duration,
+    /// How long a request waits for its answer before it is acknowledged without payload. With zero an answer
+    /// given before the host's next timer still carries the acknowledgement.
+    pub ack_delay: Duration,
+    /// Transactions in memory, under way and ended ones together. When all are under way, messages from others are
+    /// dropped and commands refused; else the one that ended first is forgotten early.
+    pub max_transactions: usize,
+    /// Octets of a packet, header included; longer messages are cut into fragments, whatever carries them.
+    pub max_message: usize,
+    /// Octets of a message that is put together of fragments.
+    pub max_reassembled: usize,
+    /// Messages that wait for connections which are not up yet.
+    pub max_queue: usize,
+    /// Functions that are registered here and not configured as peers.
+    pub max_registered: usize,
+    /// For how long a registration is valid.
+    pub registration: Duration,
+    /// Over SCTP: messages of one service keep their order.
+    pub ordered: bool,
+    /// What Capability_Discover is answered with.
+    pub capabilities: Capabilities,
+    /// What Get_Information is answered from; without one the user is asked.
+    pub information: Option<Store>,
+}
+
+impl Config {
+    /// The settings of this function with everything else at its default. Lifetimes are those of the standard's open
+    /// implementation (ODTONE), 15 s; packets are what fits the smallest IPv6 packet over UDP (RFC 8200 §5).
+    #[must_use]
+    pub fn new(id: MihfId) -> Self {
+        Self {
+            id,
+            timing: Timing::default(),
+            by_service: [None; 4],
+            by_message: BTreeMap::new(),
+            transaction: Some(Duration::from_secs(15)),
+            lifetime: Duration::from_secs(15),
+            ack_delay: Duration::ZERO,
+            max_transactions: 1 << 16,
+            max_message: 1280 - 40 - 8,
+            max_reassembled: 1 << 16,
+            max_queue: 1 << 20,
+            max_registered: 1 << 12,
+            registration: Duration::from_secs(3600),
+            ordered: true,
+            capabilities: Capabilities::default(),
+            information: None,
+        }
+    }
+    /// The timers of a message: its own, else its service's, else the default.
+    #[must_use]
+    pub fn timing(&self, id: MessageId) -> Timing {
+        let own = self.by_message.get(&(id.service, id.action)).copied();
+        own.or(self.by_service[id.service.index()]).unwrap_or(self.timing)
+    }
+}
+
+/// What an MIH function can do, as it says in answer to Capability_Discover. Empty parts are not said.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Capabilities {
+    /// Its interfaces.
+    pub links: Vec<NetTypeAddr>,
+    /// The events that it reports.
+    pub events: EventList,
+    /// The commands that it follows.
+    pub commands: CommandList,
+    /// The queries that it answers.
+    pub queries: QueryTypeList,
+    /// The transports that it speaks.
+    pub transports: TransportList,
+    /// Between which networks it can make before it breaks.
+    pub make_before_break: Vec<MbbHandover>,
+}
+
+impl Capabilities {
+    /// As the parameters of a message.
+    #[must_use]
+    pub fn params(&self) -> Vec<Tlv> {
+        let mut params = Vec::new();
+        if !self.links.is_empty() {
+            params.push(Tlv::LinkAddressList(self.links.clone()));
+        }
+        if !self.events.is_empty() {
+            params.push(Tlv::EventList(self.events));
+        }
+        if !self.commands.is_empty() {
+            params.push(Tlv::CommandList(self.commands));
+        }
+        if !self.queries.is_empty() {
+            params.push(Tlv::QueryTypeList(self.queries));
+        }
+        if !self.transports.is_empty() {
+            params.push(Tlv::TransportList(self.transports));
+        }
+        if !self.make_before_break.is_empty() {
+            params.push(Tlv::MbbHandoverSupport(self.make_before_break.clone()));
+        }
+        params
+    }
+}

@@ -1,0 +1,69 @@
+//! What an MIH function answers by itself: the management service, and Get_Information where it has a store.
+
+use super::{Event, Mihf};
+use crate::{Message, MessageId, MihfId, Status, Tlv, kind};
+use alloc::vec::Vec;
+
+impl Mihf {
+    /// The parameters of the response, if the request is not for the user.
+    pub(super) fn answer(&mut self, peer: u32, from: &MihfId, message: &Message) -> Option<Vec<Tlv>> {
+        match message.id {
+            MessageId::CAPABILITY_DISCOVER_REQUEST => {
+                let mut params = alloc::vec![Tlv::Status(Status::Success)];
+                params.extend(self.config.capabilities.params());
+                Some(params)
+            }
+            MessageId::REGISTER_REQUEST => Some(self.register(peer, from)),
+            MessageId::DEREGISTER_REQUEST => {
+                self.peers.register(peer, false, self.config.max_registered);
+                self.events.push_back(Event::Deregistered { peer: from.clone() });
+                Some(alloc::vec![Tlv::Status(Status::Success)])
+            }
+            MessageId::EVENT_SUBSCRIBE_REQUEST => Some(self.subscribe(from, message, true)),
+            MessageId::EVENT_UNSUBSCRIBE_REQUEST => Some(self.subscribe(from, message, false)),
+            MessageId::GET_INFORMATION_REQUEST => {
+                let store = self.config.information.as_ref()?;
+                Some(store.answer(message))
+            }
+            _ => None,
+        }
+    }
+
+    fn register(&mut self, peer: u32, from: &MihfId) -> Vec<Tlv> {
+        if !self.peers.register(peer, true, self.config.max_registered) {
+            self.counters.registrations_refused += 1;
+            return alloc::vec![Tlv::Status(Status::Rejected), Tlv::ValidTimeInterval(0)];
+        }
+        self.events.push_back(Event::Registered { peer: from.clone() });
+        let seconds = u32::try_from(self.config.registration.as_secs()).unwrap_or(u32::MAX);
+        alloc::vec![Tlv::Status(Status::Success), Tlv::ValidTimeInterval(seconds)]
+    }
+
+    /// Subscribes to events or ends that; the events of which there are none here are not granted.
+    fn subscribe(&mut self, from: &MihfId, message: &Message, on: bool) -> Vec<Tlv> {
+        let (Some(Tlv::LinkIdentifier(link)), Some(Tlv::EventList(asked))) =
+            (message.get(kind::LINK_IDENTIFIER), message.get(kind::EVENT_LIST))
+        else {
+            return alloc::vec![Tlv::Status(Status::UnspecifiedFailure)];
+        };
+        let ours = self.config.capabilities.events;
+        let events = if on && !ours.is_empty() { asked.common(ours) } else { *asked };
+        let mut params = alloc::vec![Tlv::Status(Status::Success), Tlv::LinkIdentifier(link.clone())];
+        if on && events.is_empty() {
+            params[0] = Tlv::Status(Status::Rejected);
+            return params;
+        }
+        params.push(Tlv::EventList(events));
+        let (peer, link) = (from.clone(), link.clone());
+        self.events.push_back(if on {
+            let configs = match message.get(kind::EVENT_CONFIG_LIST) {
+                Some(Tlv::EventConfigs(configs)) => configs.clone(),
+                _ => Vec::new(),
+            };
+            Event::Subscribed { peer, link, events, configs }
+        } else {
+            Event::Unsubscribed { peer, link, events }
+        });
+        params
+    }
+}

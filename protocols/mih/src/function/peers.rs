@@ -1,0 +1,205 @@
+//! The other MIH functions: those that the user named, and those that have sent something that is remembered.
+
+use super::config::{Peer, Route};
+use crate::net::Way;
+use crate::{MihfId, TransactionId};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use usher_core::collections::{HashMap, HashState};
+
+const WORDS: usize = TransactionId::COUNT as usize / 64;
+
+/// What is known of another MIH function.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: MihfId,
+    /// Route and ACK-Req, where the user named it.
+    pub(crate) configured: Option<(Route, bool)>,
+    /// By which way something last came from it.
+    pub(crate) way: Option<Way>,
+    /// Counts the user's changes of the route.
+    pub(crate) changes: u32,
+    pub(crate) registered: bool,
+    /// Transactions and connections that refer to it.
+    uses: u32,
+    /// The identifier that the next transaction to it gets, if it is free.
+    next: TransactionId,
+    /// Which identifiers are open, one bit each.
+    open: Option<Box<[u64; WORDS]>>,
+}
+
+impl Entry {
+    /// An identifier that no open transaction has, the next in turn; none if all are open.
+    pub(crate) fn identifier(&mut self) -> Option<TransactionId> {
+        let open = self.open.get_or_insert_with(|| Box::new([0; WORDS]));
+        let start = usize::from(self.next.get());
+        for i in 0..=WORDS {
+            let word = (start / 64 + i) % WORDS;
+            // The first word is looked at twice: from the start on, and up to it at the end.
+            let mask = match i {
+                0 => u64::MAX << (start % 64),
+                WORDS => !(u64::MAX << (start % 64)),
+                _ => u64::MAX,
+            };
+            let free = !open[word] & mask;
+            if free != 0 {
+                let bit = free.trailing_zeros() as usize;
+                open[word] |= 1 << bit;
+                let id = TransactionId::new((word * 64 + bit) as u16);
+                self.next = id.next();
+                return Some(id);
+            }
+        }
+        None
+    }
+    /// The identifier that was given longest ago, if none is free.
+    pub(crate) const fn oldest(&self) -> TransactionId {
+        self.next
+    }
+    /// A transaction with this identifier has ended.
+    pub(crate) fn vacate(&mut self, id: TransactionId) {
+        if let Some(open) = &mut self.open {
+            open[usize::from(id.get()) / 64] &= !(1 << (id.get() % 64));
+        }
+    }
+}
+
+/// All that are known, by identifier and by a number of ours.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    by_id: HashMap<MihfId, u32>,
+    registered: usize,
+}
+
+impl Peers {
+    pub(crate) fn new(state: HashState) -> Self {
+        Self { entries: Vec::new(), free: Vec::new(), by_id: HashMap::with_hasher(state), registered: 0 }
+    }
+    pub(crate) fn find(&self, id: &MihfId) -> Option<u32> {
+        self.by_id.get(id).copied()
+    }
+    pub(crate) fn get(&self, peer: u32) -> Option<&Entry> {
+        self.entries.get(peer as usize)?.as_ref()
+    }
+    pub(crate) fn get_mut(&mut self, peer: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(peer as usize)?.as_mut()
+    }
+    /// The number of a function; a new one begins its identifiers with `first`.
+    pub(crate) fn intern(&mut self, id: &MihfId, first: impl FnOnce() -> u64) -> u32 {
+        if let Some(peer) = self.find(id) {
+            return peer;
+        }
+        let entry = Entry {
+            id: id.clone(),
+            configured: None,
+            way: None,
+            changes: 0,
+            registered: false,
+            uses: 0,
+            next: TransactionId::new((first() % u64::from(TransactionId::COUNT)) as u16),
+            open: None,
+        };
+        let peer = match self.free.pop() {
+            Some(peer) => {
+                self.entries[peer as usize] = Some(entry);
+                peer
+            }
+            None => {
+                self.entries.push(Some(entry));
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.by_id.insert(id.clone(), peer);
+        peer
+    }
+    /// The user names a function, or changes its route.
+    pub(crate) fn configure(&mut self, peer: u32, settings: &Peer) {
+        if let Some(entry) = self.get_mut(peer) {
+            entry.configured = Some((settings.route, settings.ack));
+            entry.changes += 1;
+        }
+    }
+    /// Registers a function, or ends its registration. False where no more may register.
+    pub(crate) fn register(&mut self, peer: u32, on: bool, most: usize) -> bool {
+        let room = self.registered < most;
+        let Some(entry) = self.get_mut(peer) else { return false };
+        if on && !entry.registered && entry.configured.is_none() && !room {
+            return false;
+        }
+        let was = core::mem::replace(&mut entry.registered, on);
+        self.registered = self.registered + usize::from(on) - usize::from(was);
+        true
+    }
+    /// One more transaction or connection refers to it.
+    pub(crate) fn hold(&mut self, peer: u32) {
+        if let Some(entry) = self.get_mut(peer) {
+            entry.uses += 1;
+        }
+    }
+    /// One less does; with the last of them a function that nobody named is forgotten.
+    pub(crate) fn release(&mut self, peer: u32) {
+        let Some(entry) = self.get_mut(peer) else { return };
+        entry.uses = entry.uses.saturating_sub(1);
+        self.sweep(peer);
+    }
+    /// Forgets a function if nothing refers to it.
+    pub(crate) fn sweep(&mut self, peer: u32) {
+        let Some(entry) = self.get_mut(peer) else { return };
+        let idle = entry.uses == 0 && entry.configured.is_none() && !entry.registered;
+        if idle && let Some(gone) = self.entries[peer as usize].take() {
+            self.by_id.remove(&gone.id);
+            self.free.push(peer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers() -> Peers {
+        Peers::new(HashState::with_seed(1))
+    }
+
+    #[test]
+    fn identifiers_go_round_and_pass_over_those_that_are_open() {
+        let mut peers = peers();
+        let peer = peers.intern(&MihfId::new("a").unwrap(), || 4094);
+        let entry = peers.get_mut(peer).unwrap();
+        let given: Vec<u16> = (0..4096).map(|_| entry.identifier().unwrap().get()).collect();
+        let expected: Vec<u16> = (0..4096).map(|i| (4094 + i) % 4096).collect();
+        assert_eq!(given, expected);
+        assert_eq!((entry.identifier(), entry.oldest().get()), (None, 4094));
+        for id in [3, 4093, 70] {
+            entry.vacate(TransactionId::new(id));
+        }
+        let given: Vec<u16> = (0..3).map(|_| entry.identifier().unwrap().get()).collect();
+        assert_eq!(given, [3, 70, 4093]);
+        assert_eq!(entry.identifier(), None);
+    }
+
+    #[test]
+    fn who_is_not_named_is_forgotten_with_its_last_transaction() {
+        let mut peers = peers();
+        let (a, b) = (MihfId::new("a").unwrap(), MihfId::new("b").unwrap());
+        let peer = peers.intern(&a, || 0);
+        peers.hold(peer);
+        peers.hold(peer);
+        peers.release(peer);
+        assert_eq!(peers.find(&a), Some(peer));
+        peers.release(peer);
+        assert_eq!(peers.find(&a), None);
+        assert_eq!(peers.intern(&b, || 0), peer);
+        assert!(peers.register(peer, true, 1));
+        peers.sweep(peer);
+        assert_eq!(peers.find(&b), Some(peer));
+        let other = peers.intern(&a, || 0);
+        assert!(!peers.register(other, true, 1));
+        assert!(peers.register(peer, false, 1));
+        peers.sweep(peer);
+        assert!(peers.register(other, true, 1));
+        assert_eq!(peers.find(&b), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! What comes in: from packets to transactions.
+
+use super::table::{Key, Transaction};
+use super::{Event, Incoming, Mihf};
+use crate::net::Way;
+use crate::transaction::{Machines, Status as End, Variables};
+use crate::{Decoded, Fault, Header, HeaderError, Message, MessageId, MihfId, Opcode, Status, Tlv};
+use usher_core::{ConnId, Instant};
+
+/// A message that came, with what is known of its coming.
+struct Arrival {
+    way: Way,
+    header: Header,
+    source: MihfId,
+    destination: MihfId,
+    message: Message,
+    /// The status that answers it, where it could not be read.
+    refusal: Option<Status>,
+}
+
+impl Mihf {
+    /// A packet came.
+    pub(super) fn packet(&mut self, now: Instant, way: Way, octets: &[u8]) {
+        self.counters.received += 1;
+        self.work.decoded += 1;
+        self.message(now, way, octets);
+    }
+
+    /// A whole message came.
+    fn message(&mut self, now: Instant, way: Way, octets: &[u8]) {
+        match Message::decode(octets) {
+            Ok(Decoded { header, source, destination, message }) => {
+                let unknown = message.params.iter().filter(|p| matches!(p, Tlv::Other { .. })).count();
+                self.counters.unknown_tlv += unknown as u64;
+                self.receive(now, Arrival { way, header, source, destination, message, refusal: None });
+            }
+            Err(error) => {
+                match error.fault {
+                    Fault::Header(HeaderError::Reserved(_)) => self.counters.unknown_service += 1,
+                    Fault::Unknown(_) => self.counters.unknown_message += 1,
+                    _ => self.counters.malformed += 1,
+                }
+                let refusal = error.answer();
+                let ends = (error.header, error.source, error.destination);
+                if let (Some(_), (Some(header), Some(source), Some(destination))) = (refusal, ends) {
+                    let message = Message::acknowledgement(header.id);
+                    self.receive(now, Arrival { way, header, source, destination, message, refusal });
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, now: Instant, arrival: Arrival) {
+        let Arrival { way, header, source, destination, message, .. } = &arrival;
+        if source.is_multicast() {
+            self.counters.malformed += 1;
+            return;
+        }
+        if !destination.is_multicast() && *destination != self.config.id {
+            self.counters.misaddressed += 1;
+            return;
+        }
+        self.heard(*way, source);
+        let bare = header.ack_rsp && message.params.is_empty();
+        match (header.id.opcode, bare, header.ack_rsp) {
+            (Opcode::Request | Opcode::Indication, true, _) => {
+                let key = |peer| Key::source(peer, header.transaction);
+                self.acknowledged(now, source, key, header.id);
+            }
+            (Opcode::Response, true, _) => {
+                let request = MessageId { opcode: Opcode::Request, ..header.id };
+                let key = |peer| Key::destination(peer, header.transaction, request);
+                self.acknowledged(now, source, key, request);
+            }
+            (Opcode::Response, false, _) => self.response(now, arrival),
+            (Opcode::Request | Opcode::Indication, false, true) => self.counters.malformed += 1,
+            (Opcode::Request | Opcode::Indication, false, false) => self.begun(now, arrival),
+        }
+    }
+
+    /// Takes note of by which way a function was heard, where anything is known of it.
+    fn heard(&mut self, way: Way, source: &MihfId) {
+        let Some(peer) = self.peers.find(source) else { return };
+        if let Some(entry) = self.peers.get_mut(peer) {
+            entry.way = Some(way);
+        }
+        self.bind(way, peer);
+    }
+
+    fn bind(&mut self, way: Way, peer: u32) {
+        if let Way::Connection(conn) = way
+            && self.net.identify(conn, peer)
+        {
+            self.peers.hold(peer);
+        }
+    }
+
+    /// A connection is over.
+    pub(super) fn lose(&mut self, conn: ConnId) {
+        if let Some(peer) = self.net.down(conn, &mut self.counters)
+            && conn.is_incoming()
+        {
+            self.peers.release(peer);
+        }
+    }
+
+    /// An acknowledgement without payload came.
+    fn acknowledged(&mut self, now: Instant, source: &MihfId, key: impl Fn(u32) -> Key, id: MessageId) {
+        let token = self.peers.find(source).and_then(|peer| self.table.find(key(peer)));
+        let transaction = token.and_then(|token| Some((token, self.table.get(token)?)));
+        match transaction {
+            Some((token, transaction)) if transaction.id == id => {
+                if !transaction.machines.awaits_ack() {
+                    self.counters.late_acks += 1;
+                    return;
+                }
+                self.step(now, token, |machines, effects| {
+                    machines.variables.msg_in_ack_rsp = true;
+                    machines.run(effects);
+                });
+            }
+            _ => self.counters.unknown_transaction += 1,
+        }
+    }
+
+    /// A response came.
+    fn response(&mut self, now: Instant, arrival: Arrival) {
+        let Arrival { way, header, source, message, .. } = arrival;
+        let peer = self.peers.find(&source);
+        let token = peer.and_then(|peer| self.table.find(Key::source(peer, header.transaction)));
+        let changes = peer.and_then(|peer| self.peers.get(peer)).map_or(0, |entry| entry.changes);
+        let transaction = token.and_then(|token| Some((token, self.table.get_mut(token)?)));
+        let Some((token, transaction)) =
+            transaction.filter(|(_, t)| t.id.opcode == Opcode::Request && t.id.response() == header.id)
+        else {
+            self.counters.unknown_transaction += 1;
+            return;
+        };
+        match transaction.machines.variables.transaction_status {
+            End::Ongoing => transaction.inbox = Some(message),
+            End::Success => self.counters.duplicates += 1,
+            End::Failure => {
+                self.counters.late_responses += 1;
+                return;
+            }
+        }
+        transaction.way = Some((way, changes));
+        self.step(now, token, |machines, effects| {
+            let variables = &mut machines.variables;
+            variables.msg_in_avail = true;
+            variables.msg_in_ack_req = header.ack_req;
+            variables.msg_in_ack_rsp = header.ack_rsp;
+            machines.run(effects);
+        });
+    }
+
+    /// A request or an indication came.
+    fn begun(&mut self, now: Instant, arrival: Arrival) {
+        let Arrival { way, header, source, destination, message, refusal } = arrival;
+        let (id, tid) = (header.id, header.transaction);
+        let known = self.peers.find(&source);
+        if let Some(peer) = known
+            && let Some(token) = self.table.find(Key::destination(peer, tid, id))
+        {
+            self.counters.duplicates += 1;
+            let changes = self.peers.get(peer).map_or(0, |entry| entry.changes);
+            if let Some(transaction) = self.table.get_mut(token) {
+                transaction.way = Some((way, changes));
+            }
+            self.step(now, token, |machines, effects| {
+                machines.variables.msg_in_avail = true;
+                machines.run(effects);
+            });
+            return;
+        }
+        if !self.room() {
+            self.counters.refused += 1;
+            return;
+        }
+        let rng = &mut self.rng;
+        let peer = self.peers.intern(&source, || rng.next_u64());
+        self.peers.hold(peer);
+        self.bind(way, peer);
+        let mut variables = Variables::new(id.opcode);
+        variables.msg_in_ack_req = header.ack_req;
+        variables.is_multicast = destination.is_multicast();
+        variables.ack_due = id.opcode == Opcode::Indication;
+        let machines = Machines::destination(variables);
+        let mut transaction = Transaction::new(machines, Key::destination(peer, tid, id), peer, id, tid);
+        let changes = match self.peers.get_mut(peer) {
+            Some(entry) => {
+                entry.way = Some(way);
+                entry.changes
+            }
+            None => 0,
+        };
+        transaction.timing = self.config.timing(id);
+        transaction.way = Some((way, changes));
+        (transaction.inbox, transaction.refusal) = (Some(message), refusal);
+        let token = self.table.insert(now, transaction);
+        self.step(now, token, |machines, effects| machines.start(effects));
+    }
+
+    /// Gives what came to whom it is for: the user, or the function itself.
+    pub(super) fn deliver(&mut self, now: Instant, token: u64) {
+        let Some(transaction) = self.table.get_mut(token) else { return };
+        if transaction.user.is_some() {
+            return;
+        }
+        let (peer, refusal) = (transaction.peer, transaction.refusal);
+        let Some(message) = transaction.inbox.take() else { return };
+        let Some(entry) = self.peers.get(peer) else { return };
+        let from = entry.id.clone();
+        if message.id.opcode == Opcode::Indication {
+            self.events.push_back(Event::Indication { from, message });
+            return;
+        }
+        let answer = match refusal {
+            Some(status) => Some(alloc::vec![Tlv::Status(status)]),
+            None => self.answer(peer, &from, &message),
+        };
+        let transaction = Incoming(token);
+        match answer {
+            Some(params) => {
+                let response = Message { id: message.id.response(), params };
+                if self.respond(now, transaction, &response).is_err() {
+                    // An answer of ours that cannot be sent is one that is too long.
+                    let failed = Tlv::Status(Status::UnspecifiedFailure);
+                    let response = Message { id: message.id.response(), params: alloc::vec![failed] };
+                    let sent = self.respond(now, transaction, &response);
+                    debug_assert!(sent.is_ok(), "a status fits every packet");
+                }
+            }
+            None => self.events.push_back(Event::Request { from, transaction, message }),
+        }
+    }
+}

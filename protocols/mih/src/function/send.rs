@@ -1,0 +1,214 @@
+//! What goes out: the user's messages, responses, acknowledgements.
+
+use super::table::{Key, Transaction};
+use super::{Event, Failure, Incoming, Mihf, Peer, Unanswered};
+use crate::net::{Confirm, Pdu, Request, Target};
+use crate::transaction::{Machines, Variables};
+use crate::{Bits, Message, MihfId, Opcode, TransactionId};
+use alloc::vec::Vec;
+use usher_core::{CommandError, Instant};
+
+const TOO_LONG: CommandError = CommandError::Invalid("the message does not fit its fragments");
+
+impl Mihf {
+    /// The user names a peer or changes its route.
+    pub(super) fn name(&mut self, peer: &Peer) {
+        self.net.address(peer.route.local);
+        let rng = &mut self.rng;
+        let number = self.peers.intern(&peer.id, || rng.next_u64());
+        self.peers.configure(number, peer);
+        self.net.reroute(number, &peer.route, &mut self.counters);
+    }
+
+    /// The user sends a request or an indication.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        user: u64,
+        to: &MihfId,
+        message: &Message,
+    ) -> Result<(), CommandError> {
+        if message.id.opcode == Opcode::Response {
+            return Err(CommandError::Invalid("a response answers a request: use Respond"));
+        }
+        if !message.id.is_known() {
+            return Err(CommandError::Invalid("the standard has no such message"));
+        }
+        if to.is_multicast() && message.id.opcode == Opcode::Request {
+            return Err(CommandError::Invalid("a request goes to one function"));
+        }
+        if self.by_token.contains_key(&user) {
+            return Err(CommandError::Invalid("the token is already in use"));
+        }
+        let Some((peer, ack)) = self.reach(to) else {
+            self.counters.no_route += 1;
+            self.events.push_back(Event::Done { token: user, result: Err(Failure::NoRoute) });
+            return Ok(());
+        };
+        if !self.room() {
+            return Err(CommandError::Full("all transactions in memory are under way"));
+        }
+        let tid = self.identifier(now, peer)?;
+        let ack = ack && !to.is_multicast();
+        let Some(out) = self.encode(message, Bits { ack_req: ack, ..Bits::default() }, tid, to) else {
+            if let Some(entry) = self.peers.get_mut(peer) {
+                entry.vacate(tid);
+            }
+            return Err(TOO_LONG);
+        };
+        let timing = self.config.timing(message.id);
+        let mut variables = Variables::new(message.id.opcode);
+        variables.start_ack_requestor = ack;
+        variables.is_multicast = to.is_multicast();
+        variables.rtx_ctr_max = timing.retransmissions;
+        variables.ack_due = true;
+        if timing.unanswered == Unanswered::Retransmit {
+            variables.resends_max = timing.retransmissions;
+        }
+        let key = Key::source(peer, tid);
+        let mut transaction = Transaction::new(Machines::source(variables), key, peer, message.id, tid);
+        (transaction.timing, transaction.user, transaction.out) = (timing, Some(user), Some(out));
+        let token = self.table.insert(now, transaction);
+        self.peers.hold(peer);
+        self.by_token.insert(user, token);
+        self.step(now, token, |machines, effects| machines.start(effects));
+        Ok(())
+    }
+
+    /// A peer to which there is a way, and whether it is asked for acknowledgements.
+    fn reach(&self, to: &MihfId) -> Option<(u32, bool)> {
+        let peer = self.peers.find(to)?;
+        let entry = self.peers.get(peer)?;
+        match entry.configured {
+            Some((_, ack)) => Some((peer, ack)),
+            None => entry.way.filter(|way| self.net.is_open(*way)).map(|_| (peer, false)),
+        }
+    }
+
+    /// A transaction identifier for a peer that no open transaction has.
+    fn identifier(&mut self, now: Instant, peer: u32) -> Result<TransactionId, CommandError> {
+        let Some(entry) = self.peers.get_mut(peer) else {
+            return Err(CommandError::WrongState("the peer is not known"));
+        };
+        let tid = match entry.identifier() {
+            Some(tid) => Some(tid),
+            None => {
+                let oldest = entry.oldest();
+                self.counters.displaced += 1;
+                if let Some(token) = self.table.find(Key::source(peer, oldest)) {
+                    self.step(now, token, |machines, effects| {
+                        machines.variables.transaction_stop = true;
+                        machines.run(effects);
+                    });
+                }
+                self.peers.get_mut(peer).and_then(super::peers::Entry::identifier)
+            }
+        };
+        let tid = tid.ok_or(CommandError::Full("all transaction identifiers of the peer are open"))?;
+        if let Some(token) = self.table.find(Key::source(peer, tid)) {
+            self.counters.forgotten_early += 1;
+            self.forget(token);
+        }
+        Ok(tid)
+    }
+
+    /// The user answers a request.
+    pub(super) fn respond(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        message: &Message,
+    ) -> Result<(), CommandError> {
+        let token = incoming.0;
+        let transaction = self.table.get(token).ok_or(CommandError::UnknownToken)?;
+        if transaction.user.is_some() || message.id != transaction.id.response() {
+            return Err(CommandError::Invalid("the message does not answer this request"));
+        }
+        if !transaction.machines.is_open() || transaction.out.is_some() {
+            return Err(CommandError::WrongState("the request is answered, or too old"));
+        }
+        let variables = &transaction.machines.variables;
+        let (tid, ack_rsp, asked) =
+            (transaction.tid, variables.start_ack_responder, variables.msg_in_ack_req);
+        let entry = self.peers.get(transaction.peer).ok_or(CommandError::UnknownToken)?;
+        let ack_req = entry.configured.map_or(asked, |(_, ack)| ack);
+        let to = entry.id.clone();
+        let bits = Bits { ack_req, ack_rsp, uir: false };
+        let out = self.encode(message, bits, tid, &to).ok_or(TOO_LONG)?;
+        let timing = self.config.timing(message.id);
+        if let Some(transaction) = self.table.get_mut(token) {
+            (transaction.out, transaction.timing) = (Some(out), timing);
+        }
+        self.step(now, token, |machines, effects| {
+            let variables = &mut machines.variables;
+            variables.msg_out_avail = true;
+            variables.msg_out_ack_req = ack_req;
+            variables.rtx_ctr_max = timing.retransmissions;
+            machines.run(effects);
+        });
+        Ok(())
+    }
+
+    fn encode(&mut self, message: &Message, bits: Bits, tid: TransactionId, to: &MihfId) -> Option<Pdu> {
+        self.work.encoded += 1;
+        let mut out = Vec::new();
+        message.encode(bits, tid, &self.config.id, to, &mut out).ok()?;
+        Some(Pdu::new(&out))
+    }
+
+    /// Hands MsgOut to the transport.
+    pub(super) fn transmit(&mut self, token: u64) {
+        let Some(transaction) = self.table.get(token) else { return };
+        let Some(pdu) = transaction.out.clone() else { return };
+        let (machines, service) = (&transaction.machines, transaction.id.service);
+        let reliable = !machines.variables.start_ack_requestor;
+        let target = self.target(transaction);
+        self.offer(token, target, reliable, service, &pdu);
+    }
+
+    /// Sends an acknowledgement without payload: it bears the name of the message that it acknowledges.
+    pub(super) fn acknowledge(&mut self, token: u64) {
+        let Some(transaction) = self.table.get(token) else { return };
+        let id = if transaction.user.is_some() { transaction.id.response() } else { transaction.id };
+        let (tid, service, target) = (transaction.tid, id.service, self.target(transaction));
+        let Some(entry) = self.peers.get(transaction.peer) else { return };
+        let to = entry.id.clone();
+        let bits = Bits { ack_rsp: true, ..Bits::default() };
+        let Some(pdu) = self.encode(&Message::acknowledgement(id), bits, tid, &to) else { return };
+        self.counters.acks += 1;
+        self.offer(token, target, false, service, &pdu);
+    }
+
+    fn offer(
+        &mut self,
+        transaction: u64,
+        target: Option<Target>,
+        reliable: bool,
+        service: crate::Service,
+        pdu: &Pdu,
+    ) {
+        let Some(to) = target else {
+            self.counters.no_route += 1;
+            self.net.fail(transaction);
+            return;
+        };
+        let request = Request { to, reliable, service, pdu, transaction };
+        if self.net.request(request, &mut self.counters) == Confirm::Failed {
+            self.net.fail(transaction);
+        }
+    }
+
+    /// Whither a transaction's next message goes.
+    fn target(&self, transaction: &Transaction) -> Option<Target> {
+        let entry = self.peers.get(transaction.peer)?;
+        let route = entry.configured.map(|(route, _)| Target::Route(transaction.peer, route));
+        match transaction.way {
+            Some((way, changes)) => {
+                let way =
+                    Some(Target::Way(way)).filter(|_| changes == entry.changes && self.net.is_open(way));
+                way.or(route)
+            }
+            None => route.or_else(|| entry.way.filter(|way| self.net.is_open(*way)).map(Target::Way)),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Transactions: what a request with its response, or an indication, is between two MIHFs
+//! (IEEE 802.21-2008 clause 8.2).
+//!
+//! Of each there is a source or a destination machine, and while a message with ACK-Req is on its way an
+//! acknowledgement requestor on the one side and an acknowledgement responder on the other. The four are
+//! [diagrams](diagram) that share their variables.
+
+mod ack_requestor;
+mod ack_responder;
+mod destination;
+pub(crate) mod diagram;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use ack_requestor::AckRequestor;
+use ack_responder::AckResponder;
+use alloc::vec::Vec;
+use destination::Destination;
+use diagram::{Action, Diagram};
+pub(crate) use diagram::{Effect, Status, Variables};
+use source::Source;
+
+/// The machine that a transaction has for itself, by the side it is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Side {
+    Source(Source),
+    Destination(Destination),
+}
+
+/// The machines of one transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machines {
+    pub(crate) variables: Variables,
+    side: Side,
+    requestor: Option<AckRequestor>,
+    responder: Option<AckResponder>,
+}
+
+impl Machines {
+    /// A transaction of which we are the source. Its machines stand before INIT until [`Self::start`].
+    pub(crate) const fn source(variables: Variables) -> Self {
+        Self { variables, side: Side::Source(Source::Init), requestor: None, responder: None }
+    }
+    /// A transaction that somebody else began.
+    pub(crate) const fn destination(variables: Variables) -> Self {
+        Self { variables, side: Side::Destination(Destination::Init), requestor: None, responder: None }
+    }
+    /// True until the source or destination machine has come to its end.
+    pub(crate) fn is_open(&self) -> bool {
+        self.variables.transaction_status == Status::Ongoing
+    }
+    /// True while an acknowledgement of what we sent is waited for.
+    pub(crate) fn awaits_ack(&self) -> bool {
+        self.requestor == Some(AckRequestor::WaitAck)
+    }
+
+    /// Enters INIT and goes on from there.
+    pub(crate) fn start(&mut self, effects: &mut Vec<Effect>) {
+        self.start_traced(effects, &mut |_, _| ());
+    }
+    /// Takes arrows until none fits, after a variable has changed.
+    pub(crate) fn run(&mut self, effects: &mut Vec<Effect>) {
+        self.run_traced(effects, &mut |_, _| ());
+    }
+
+    fn start_traced(&mut self, effects: &mut Vec<Effect>, taken: &mut impl FnMut(&'static str, usize)) {
+        let actions = match self.side {
+            Side::Source(state) => state.actions(),
+            Side::Destination(state) => state.actions(),
+        };
+        self.act(actions, effects);
+        self.run_traced(effects, taken);
+    }
+
+    /// Acknowledgement machines first: the others look at what they have found.
+    fn run_traced(&mut self, effects: &mut Vec<Effect>, taken: &mut impl FnMut(&'static str, usize)) {
+        loop {
+            if let Some((at, next)) = self.requestor.and_then(|s| follow(s, &self.variables)) {
+                taken(AckRequestor::NAME, at);
+                self.requestor = Some(next);
+                self.act(next.actions(), effects);
+                continue;
+            }
+            // What has just come is a duplicate for the responder only if the source or the destination has
+            // no use for it, except that a response waits for the responder's mark.
+            let step = match self.side {
+                Side::Source(state) => follow(state, &self.variables).map(|(at, next)| {
+                    taken(Source::NAME, at);
+                    (Side::Source(next), next.actions())
+                }),
+                Side::Destination(state) => follow(state, &self.variables).map(|(at, next)| {
+                    taken(Destination::NAME, at);
+                    (Side::Destination(next), next.actions())
+                }),
+            };
+            if let Some((side, actions)) = step {
+                self.side = side;
+                self.act(actions, effects);
+                continue;
+            }
+            if let Some((at, next)) = self.responder.and_then(|s| follow(s, &self.variables)) {
+                taken(AckResponder::NAME, at);
+                self.responder = Some(next);
+                self.act(next.actions(), effects);
+                continue;
+            }
+            break;
+        }
+        self.variables.msg_in_avail = false;
+        self.variables.msg_in_ack_rsp = false;
+        self.variables.retransmission_due = false;
+        self.variables.response_due = false;
+        self.variables.transport_failed = false;
+    }
+
+    fn act(&mut self, actions: &'static [Action], effects: &mut Vec<Effect>) {
+        for action in actions {
+            let v = &mut self.variables;
+            match action {
+                Action::StartTransactionTimer => effects.push(Effect::StartTransactionTimer),
+                Action::StartRetransmissionTimer => {
+                    v.retransmission_due = false;
+                    effects.push(Effect::StartRetransmissionTimer);
+                }
+                Action::StartResponseTimer => {
+                    (v.response_awaited, v.response_due) = (true, false);
+                    effects.push(Effect::StartResponseTimer);
+                }
+                Action::StartAckTimer => effects.push(Effect::StartAckTimer),
+                Action::TransmitMsgOut => effects.push(Effect::TransmitMsgOut),
+                Action::RetransmitMsgOut => effects.push(Effect::RetransmitMsgOut),
+                Action::TransmitAck => {
+                    v.msg_in_avail = false;
+                    effects.push(Effect::TransmitAck);
+                }
+                Action::TransmitDup => {
+                    v.msg_in_avail = false;
+                    effects.push(Effect::TransmitDup);
+                }
+                Action::ProcessMsgIn => {
+                    v.msg_in_avail = false;
+                    effects.push(Effect::ProcessMsgIn);
+                }
+                Action::RunAckRequestor => {
+                    if v.start_ack_requestor {
+                        self.requestor = Some(AckRequestor::Init);
+                        self.act(AckRequestor::Init.actions(), effects);
+                    }
+                }
+                Action::RunAckResponder => {
+                    if v.start_ack_responder {
+                        self.responder = Some(AckResponder::Init);
+                        self.act(AckResponder::Init.actions(), effects);
+                    }
+                }
+                Action::NoteAckReq => v.start_ack_responder = v.msg_in_ack_req && !v.is_multicast,
+                Action::NoteMsgOutAckReq => v.start_ack_requestor = v.msg_out_ack_req,
+                Action::NoteResponse => (v.response_received, v.msg_out_avail) = (true, false),
+                Action::AckOngoing => (v.ack_requestor_status, v.rtx_ctr) = (Status::Ongoing, 0),
+                Action::CountRetransmission => v.rtx_ctr = v.rtx_ctr.saturating_add(1),
+                Action::CountResend => v.resends = v.resends.saturating_add(1),
+                Action::Piggyback => v.msg_out_ack_rsp = true,
+                Action::AckSuccess => {
+                    v.ack_requestor_status = Status::Success;
+                    effects.push(Effect::StopRetransmissionTimer);
+                }
+                Action::AckFailure => {
+                    v.ack_requestor_status = Status::Failure;
+                    effects.push(Effect::StopRetransmissionTimer);
+                }
+                Action::Succeed | Action::Fail => {
+                    let end = if *action == Action::Succeed { Status::Success } else { Status::Failure };
+                    v.transaction_status = end;
+                    if self.requestor == Some(AckRequestor::WaitAck) {
+                        effects.push(Effect::StopRetransmissionTimer);
+                    }
+                    self.requestor = None;
+                    effects.push(Effect::Ended(end));
+                }
+            }
+        }
+    }
+}
+
+/// The arrow that is taken from a state, and where it leads.
+fn follow<S: Diagram>(state: S, variables: &Variables) -> Option<(usize, S)> {
+    let at = state.next(variables)?;
+    Some((at, S::ARROWS[at].to))
+}
