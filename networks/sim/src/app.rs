@@ -2,6 +2,7 @@
 
 use crate::addr::HostId;
 use crate::packet::Payload;
+use crate::radio::{LinkCommand, LinkEvent};
 use crate::sctp::Message;
 use usher_core::{AssocId, CloseReason, ConnId, Instant, Work};
 
@@ -38,6 +39,15 @@ pub enum Delivery {
         assoc: AssocId,
         /// What happened.
         event: MessageDelivery,
+    },
+    /// The link of a station of a cell or basic service set has something to say.
+    Link {
+        /// What the application hears: the station itself, or its base station or access point.
+        at: HostId,
+        /// The station.
+        station: HostId,
+        /// What it says.
+        event: LinkEvent,
     },
     /// A frame arrived.
     Frame {
@@ -101,6 +111,7 @@ pub(crate) enum Op<R> {
     Shutdown { conn: ConnId },
     Abort { conn: ConnId },
     Frame { port: u32, payload: Payload },
+    Link { at: HostId, command: LinkCommand },
     Timer(Option<Instant>),
     Report(R),
 }
@@ -165,6 +176,10 @@ impl<R> Context<'_, R> {
     /// Sends a frame out of a port of the host.
     pub fn send_frame(&mut self, port: u32, payload: Payload) {
         self.ops.push(Op::Frame { port, payload });
+    }
+    /// Tells a link what to do: that of the host, or of an interface of it, which is a station of a cell or basic service set.
+    pub fn link_command(&mut self, at: HostId, command: LinkCommand) {
+        self.ops.push(Op::Link { at, command });
     }
     /// Asks for a [`Delivery::Timer`] at this time, instead of any asked for before.
     pub fn set_timer(&mut self, at: Option<Instant>) {

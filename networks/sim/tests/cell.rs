@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use usher_core::{Instant, Seed};
-use usher_sim::radio::wimax::{Backoff, ConfigError, WimaxConfig};
+use usher_sim::radio::wimax::{Backoff, ConfigError, Entry, WimaxConfig};
 use usher_sim::{
     Application, Builder, CellId, Context, Delivery, HostId, IpVersion, LinkConfig, LinkId, Observer,
     Payload, SimError, Simulation, Tap,
@@ -82,7 +82,7 @@ fn world(stations: usize, config: WimaxConfig) -> (Simulation<App, Log>, CellId,
 #[test]
 fn packets_and_frames_cross_a_cell() {
     let at_once = Backoff { start: 0, ..WimaxConfig::default().request };
-    let config = WimaxConfig { network_entry: false, request: at_once, ..WimaxConfig::default() };
+    let config = WimaxConfig { entry: Entry::Done, request: at_once, ..WimaxConfig::default() };
     let (mut sim, cell, links) = world(1, config);
     sim.run_until(Instant::from_nanos(1_000_000_000));
     // Both up in frame 2, back in frame 3, where the frame is first, since the datagram went on to the server: after 46
@@ -90,7 +90,7 @@ fn packets_and_frames_cross_a_cell() {
     let back = Instant::from_nanos(3 * FRAME + 5 * SYMBOL);
     let then = Instant::from_nanos(3 * FRAME + 7 * SYMBOL);
     assert_eq!(sim.observer().0, [(back, 2, vec![b'f'; 60]), (then, 2, b"datagram".to_vec())]);
-    let c = sim.cell_counters(cell);
+    let c = sim.cell_counters(cell).unwrap();
     assert_eq!((c.requests, c.grants, c.packets_up, c.packets_down), (1, 1, 2, 2));
     // 36 octets of IP, 46 of a frame without its header, 10 of PDU each.
     assert_eq!(sim.link_stats(links[0]).map(|s| (s.offered, s.offered_bytes)), [(2, 102), (2, 102)]);
@@ -106,7 +106,7 @@ fn stations_of_a_cell_share_it_and_every_run_is_the_same() {
     let run = |config| {
         let (mut sim, cell, links) = world(150, config);
         sim.run_until(Instant::from_nanos(60_000_000_000));
-        let counters = *sim.cell_counters(cell);
+        let counters = *sim.cell_counters(cell).unwrap();
         let lost: u64 = links.iter().flat_map(|l| sim.link_stats(*l)).map(|s| s.lost).sum();
         (sim.observer().0.clone(), counters, lost)
     };

@@ -51,6 +51,26 @@ impl Trajectory {
         self.at(at).distance(from)
     }
 
+    /// When it is nearest to a point: for who stands still or goes away, when it departs.
+    #[must_use]
+    pub fn nearest(&self, to: Position) -> Instant {
+        let (x, y) = (self.start.x - to.x, self.start.y - to.y);
+        let (u, v) = self.velocity;
+        let (squared, towards) = (u * u + v * v, -(x * u + y * v));
+        if squared > 0.0 && towards > 0.0 {
+            self.after(towards / squared).unwrap_or(Instant::FAR_FUTURE)
+        } else {
+            self.departs
+        }
+    }
+
+    /// So many seconds after it departs; nothing for what the clock cannot hold.
+    fn after(&self, seconds: f64) -> Option<Instant> {
+        let nanos = libm::round(seconds.max(0.0) * 1e9);
+        let left = (Instant::FAR_FUTURE.as_nanos() - self.departs.as_nanos()) as f64;
+        (nanos < left).then(|| self.departs + Duration::from_nanos(nanos as u64))
+    }
+
     /// When it enters a circle and when it leaves it, to the nearest nanosecond. Who is inside or on the edge at the
     /// beginning does not enter; who only touches the circle does neither, nor does who stands still. A time that the
     /// clock cannot hold is never.
@@ -75,12 +95,7 @@ impl Trajectory {
             let sum = root - b;
             (if sum > 0.0 { c / sum } else { 0.0 }, sum / a)
         };
-        let time = |seconds: f64| {
-            let nanos = libm::round(seconds.max(0.0) * 1e9);
-            let left = (Instant::FAR_FUTURE.as_nanos() - self.departs.as_nanos()) as f64;
-            (nanos < left).then(|| self.departs + Duration::from_nanos(nanos as u64))
-        };
-        (if inside { None } else { time(enters) }, time(leaves))
+        (if inside { None } else { self.after(enters) }, self.after(leaves))
     }
 }
 
@@ -152,6 +167,14 @@ mod tests {
         assert_eq!(t.at(seconds(4.0)), t.start);
         assert_eq!(t.at(seconds(15.0)), ORIGIN);
         assert_eq!(t.distance(Position { x: 3.0, y: 4.0 }, seconds(15.0)), 5.0);
+    }
+
+    #[test]
+    fn who_comes_by_is_nearest_where_its_way_is_square() {
+        assert_eq!(moving(-100.0, 30.0, (2.0, 0.0)).nearest(ORIGIN), seconds(50.0));
+        let away = Trajectory { departs: seconds(3.0), ..moving(10.0, 0.0, (2.0, 0.0)) };
+        assert_eq!(away.nearest(ORIGIN), seconds(3.0));
+        assert_eq!(Trajectory::default().nearest(ORIGIN), seconds(0.0));
     }
 
     #[test]

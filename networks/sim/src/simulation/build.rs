@@ -2,7 +2,7 @@
 
 use super::message::Associations;
 use super::outage::Outage;
-use super::radio::Radio;
+use super::radio::{Air, Radio};
 use super::{AppSlot, Host, HostStats, Route, Simulation, Socket, TcpTotals, Transports, udp_key};
 use crate::addr::{HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
@@ -11,7 +11,8 @@ use crate::cpu::{Cpu, CpuConfig};
 use crate::link::{Direction, LinkConfig, LinkId};
 use crate::packet::Pool;
 use crate::queue::EventQueue;
-use crate::radio::wimax::ConfigError;
+use crate::radio::motion::Trajectory;
+use crate::radio::{wifi, wimax};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -43,7 +44,10 @@ pub enum SimError {
     },
     /// A cell's settings cannot be.
     #[error("cell: {0}")]
-    Cell(#[from] ConfigError),
+    Cell(#[from] wimax::ConfigError),
+    /// A basic service set's settings cannot be.
+    #[error("basic service set: {0}")]
+    Bss(#[from] wifi::ConfigError),
 }
 
 /// Collects hosts, links and applications.
@@ -55,6 +59,8 @@ pub struct Builder<A: Application> {
     interfaces: BTreeMap<HostId, HostId>,
     pub(super) directions: Vec<Direction>,
     pub(super) cells: Vec<Radio>,
+    pub(super) air: Air,
+    pub(super) places: BTreeMap<HostId, Trajectory>,
     apps: Vec<AppSlot<A>>,
     udp_ports: HashMap<u64, (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
@@ -75,6 +81,8 @@ impl<A: Application> Builder<A> {
             interfaces: BTreeMap::new(),
             directions: Vec::new(),
             cells: Vec::new(),
+            air: Air::default(),
+            places: BTreeMap::new(),
             apps: Vec::new(),
             udp_ports: HashMap::with_hasher(HashState::with_seed(0)),
             listeners: HashMap::with_hasher(HashState::with_seed(0)),
@@ -118,6 +126,12 @@ impl<A: Application> Builder<A> {
         let owner = self.interfaces.get(&owner).copied().unwrap_or(owner);
         self.interfaces.insert(interface, owner);
         Ok(interface)
+    }
+
+    /// Says where a host or interface is; without, it is still at the origin. To be said before what it is a station of is
+    /// built. Base stations and access points stay where they start.
+    pub fn place(&mut self, host: HostId, trajectory: Trajectory) {
+        self.places.insert(host, trajectory);
     }
 
     /// The application's host, if this is an address of it.
@@ -317,6 +331,7 @@ impl<A: Application> Builder<A> {
             interfaces: self.interfaces,
             directions: self.directions,
             cells: self.cells,
+            air: self.air,
             rng: self.seed.stream("tcp.iss", 0),
             cpu_jobs: Vec::new(),
             free_cpu_jobs: Vec::new(),

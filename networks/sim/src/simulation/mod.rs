@@ -287,6 +287,7 @@ pub struct Simulation<A: Application, O> {
     interfaces: BTreeMap<HostId, HostId>,
     directions: Vec<Direction>,
     cells: Vec<radio::Radio>,
+    air: radio::Air,
     rng: Rng,
     /// Host and job of each processor job under way.
     cpu_jobs: Vec<(HostId, u32)>,

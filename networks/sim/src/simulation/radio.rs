@@ -1,15 +1,18 @@
-//! Cells: links that share one medium.
+//! Cells and basic service sets: links that share one medium.
 //!
 //! A cell's stations are linked with its base station as by links of their own, with ports, routes, captures and
 //! counters as usual; only what becomes of a packet is the cell's to say.
 
 use super::{Builder, Event, SimError, Simulation};
 use crate::addr::HostId;
-use crate::app::{Application, Observer};
+use crate::app::{Application, Delivery, Observer};
 use crate::link::{Framing, LinkConfig, LinkId};
 use crate::packet::{Body, PacketRef};
-use crate::radio::wimax::{Cell, Counters, PDU, WimaxConfig};
-use crate::radio::{DropReason, Way};
+use crate::radio::motion::{Position, Trajectory};
+use crate::radio::wifi::{self, Bss, DATA_HEADER, WifiConfig};
+use crate::radio::wimax::{self, Cell, PDU, WimaxConfig};
+use crate::radio::{DropReason, LinkCommand, LinkEvent, Way};
+use std::collections::{BTreeMap, VecDeque};
 use usher_core::Instant;
 
 /// Octets of a frame that do not go on the air: a connection identifier stands for its header.
@@ -19,12 +22,41 @@ const FRAME_HEADER: u32 = 14;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CellId(u32);
 
+/// The machine of a medium.
+#[derive(Debug)]
+enum Medium {
+    Wimax(Box<Cell>),
+    Wifi(Box<Bss>),
+}
+
+/// Calls the machine, whichever it is.
+macro_rules! medium {
+    ($medium:expr, $machine:ident => $call:expr) => {
+        match $medium {
+            Medium::Wimax($machine) => $call,
+            Medium::Wifi($machine) => $call,
+        }
+    };
+}
+
+impl Medium {
+    /// Octets that a packet takes beside its own.
+    const fn overhead(&self) -> u32 {
+        match self {
+            Self::Wimax(_) => PDU,
+            Self::Wifi(_) => DATA_HEADER,
+        }
+    }
+}
+
 /// A cell with its links.
 #[derive(Debug)]
 pub(super) struct Radio {
-    cell: Cell,
+    medium: Medium,
     /// The direction from the first station to the base station; back follows, then the next station's two.
     first: u32,
+    /// What links have said and nobody has been told of yet.
+    events: VecDeque<(u32, LinkEvent)>,
     /// The time of the one valid event for it in the event queue; far future for none.
     armed: Instant,
 }
@@ -42,11 +74,22 @@ impl Radio {
     }
 }
 
+/// Who has to do with links that speak.
+#[derive(Debug, Default)]
+pub(super) struct Air {
+    /// The cell that a host is a station of, and its number there.
+    stations: BTreeMap<HostId, (u32, u32)>,
+    /// Applications that hear the links of a station, or all of a base station or access point.
+    listeners: BTreeMap<HostId, Vec<u32>>,
+}
+
 impl<A: Application> Builder<A> {
     /// Joins stations with a base station by an 802.16 cell. Each station gets a link, whose first host it is, in the
     /// order of the stations; the links become the hosts' next ports. IP packets of up to `mtu` octets go as they are.
     /// Of a frame, the Ethernet header does not go on the air, where a connection identifier stands for it; captures
     /// show one with every packet.
+    ///
+    /// Where they are is what [`Self::place`] has said so far.
     ///
     /// # Errors
     /// [`SimError::Cell`].
@@ -57,28 +100,91 @@ impl<A: Application> Builder<A> {
         config: &WimaxConfig,
         mtu: u32,
     ) -> Result<(CellId, Vec<LinkId>), SimError> {
+        let rng = self.seed.stream("cell", self.cells.len() as u64);
+        let (base, ways) = self.positions(base_station, stations);
+        let cell = Cell::new(*config, rng, base, ways)?;
+        Ok(self.medium(base_station, stations, Medium::Wimax(Box::new(cell)), mtu))
+    }
+
+    /// Joins stations with an access point by an 802.11 basic service set, as [`Self::cell`] does by a cell. Of a frame,
+    /// the Ethernet header does not go on the air, where an 802.11 header and LLC stand for it.
+    ///
+    /// # Errors
+    /// [`SimError::Bss`].
+    pub fn bss(
+        &mut self,
+        access_point: HostId,
+        stations: &[HostId],
+        config: &WifiConfig,
+        mtu: u32,
+    ) -> Result<(CellId, Vec<LinkId>), SimError> {
+        let rng = self.seed.stream("bss", self.cells.len() as u64);
+        let (base, ways) = self.positions(access_point, stations);
+        let bss = Bss::new(*config, rng, base, ways)?;
+        Ok(self.medium(access_point, stations, Medium::Wifi(Box::new(bss)), mtu))
+    }
+
+    fn positions(&self, base: HostId, stations: &[HostId]) -> (Position, Vec<Trajectory>) {
+        let way = |host: &HostId| self.places.get(host).copied().unwrap_or_default();
+        (way(&base).start, stations.iter().map(way).collect())
+    }
+
+    /// Puts a medium in the place of the links between its stations and their base station.
+    fn medium(
+        &mut self,
+        base_station: HostId,
+        stations: &[HostId],
+        medium: Medium,
+        mtu: u32,
+    ) -> (CellId, Vec<LinkId>) {
         let number = self.cells.len() as u32;
-        let rng = self.seed.stream("cell", u64::from(number));
-        let cell = Cell::new(*config, rng, stations.len() as u32)?;
         let first = self.directions.len();
         let link = LinkConfig { mtu, framing: Framing::Ethernet, ..LinkConfig::default() };
         let links = stations.iter().map(|station| self.link(*station, base_station, &link)).collect();
         for direction in &mut self.directions[first..] {
             direction.cell = number;
         }
-        self.cells.push(Radio { cell, first: first as u32, armed: Instant::FAR_FUTURE });
-        Ok((CellId(number), links))
+        for (i, station) in (0..).zip(stations) {
+            self.air.stations.insert(*station, (number, i));
+        }
+        let events = VecDeque::new();
+        self.cells.push(Radio { medium, first: first as u32, events, armed: Instant::FAR_FUTURE });
+        (CellId(number), links)
+    }
+
+    /// Lets an application hear a link: with its own host or an interface of it, what that says as a station; with a
+    /// base station or access point, what the links of all its stations say that the network can know of, which is not
+    /// [`LinkEvent::Detected`] and [`LinkEvent::Scanned`].
+    pub fn link_events(&mut self, app: u32, at: HostId) {
+        self.air.listeners.entry(at).or_default().push(app);
     }
 }
 
 impl<A: Application, O> Simulation<A, O> {
-    /// What happened in a cell.
-    pub fn cell_counters(&self, cell: CellId) -> &Counters {
-        self.cells[cell.0 as usize].cell.counters()
+    /// What happened in an 802.16 cell; nothing for another medium.
+    pub fn cell_counters(&self, cell: CellId) -> Option<&wimax::Counters> {
+        match &self.cells[cell.0 as usize].medium {
+            Medium::Wimax(cell) => Some(cell.counters()),
+            Medium::Wifi(_) => None,
+        }
+    }
+    /// What happened in an 802.11 basic service set; nothing for another medium.
+    pub fn bss_counters(&self, cell: CellId) -> Option<&wifi::Counters> {
+        match &self.cells[cell.0 as usize].medium {
+            Medium::Wimax(_) => None,
+            Medium::Wifi(bss) => Some(bss.counters()),
+        }
     }
 }
 
 impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
+    /// Arms the timers of cells in which something happens by itself.
+    pub(super) fn start_cells(&mut self) {
+        for number in 0..self.cells.len() as u32 {
+            self.settle_cell(number);
+        }
+    }
+
     /// Gives a packet to the cell that is its direction's medium.
     #[inline(never)]
     pub(super) fn send_by_cell(&mut self, index: u32, packet: PacketRef) {
@@ -89,10 +195,24 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let p = &under_way.packet;
         let header = if matches!(p.body, Body::Frame(_)) { FRAME_HEADER } else { 0 };
         let octets = p.len.saturating_sub(header);
-        direction.count(octets + PDU, p.is_background());
         let radio = &mut self.cells[number as usize];
-        radio.cell.send(self.now, radio.way(index), octets, packet.number());
+        direction.count(octets + radio.medium.overhead(), p.is_background());
+        let (way, handle) = (radio.way(index), packet.number());
+        medium!(&mut radio.medium, m => m.send(self.now, way, octets, handle));
         self.settle_cell(number);
+    }
+
+    /// Does what an application wants of a link. What the link says to it, it says after this handler.
+    pub(super) fn link_command(&mut self, app: u32, at: HostId, command: LinkCommand) {
+        let ours = self.local_address(app, Some(at));
+        match ours.and_then(|at| self.air.stations.get(&at).copied()) {
+            Some((number, station)) => {
+                let medium = &mut self.cells[number as usize].medium;
+                medium!(medium, m => m.command(self.now, station, command));
+                self.settle_cell(number);
+            }
+            None => self.stats.stale_operation += u64::from(ours.is_some()),
+        }
     }
 
     pub(super) fn cell_timer(&mut self, number: u32) {
@@ -101,20 +221,50 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             return;
         }
         radio.armed = Instant::FAR_FUTURE;
-        radio.cell.handle_timeout(self.now);
+        medium!(&mut radio.medium, m => m.handle_timeout(self.now));
         loop {
             let radio = &mut self.cells[number as usize];
-            let Some((way, handle)) = radio.cell.poll_delivery(self.now) else { break };
+            let arrived = medium!(&mut radio.medium, m => m.poll_delivery(self.now));
+            let Some((way, handle)) = arrived else { break };
             let direction = radio.direction(way);
             self.arrived(direction, PacketRef::of(handle));
         }
+        self.collect_events(number);
+        while let Some((station, event)) = self.cells[number as usize].events.pop_front() {
+            self.tell(number, station, event);
+        }
         self.settle_cell(number);
+    }
+
+    /// Tells who listens what a link says.
+    fn tell(&mut self, number: u32, station: u32, event: LinkEvent) {
+        let direction = self.cells[number as usize].direction(Way::Up(station));
+        let (station, base) =
+            (self.directions[direction as usize].from, self.directions[direction as usize].to);
+        let private = matches!(event, LinkEvent::Detected | LinkEvent::Scanned { .. });
+        for (at, hears) in [(station, true), (base, !private)] {
+            let listeners = if hears { self.air.listeners.get(&at).cloned() } else { None };
+            for app in listeners.unwrap_or_default() {
+                if !self.hosts[self.apps[app as usize].host.0 as usize].down {
+                    self.deliver(app, Delivery::Link { at, station, event });
+                }
+            }
+        }
+    }
+
+    fn collect_events(&mut self, number: u32) {
+        let radio = &mut self.cells[number as usize];
+        while let Some(event) = medium!(&mut radio.medium, m => m.poll_link_event()) {
+            if !self.air.listeners.is_empty() {
+                radio.events.push_back(event);
+            }
+        }
     }
 
     /// Frees what a cell dropped, and arms its timer.
     fn settle_cell(&mut self, number: u32) {
         let radio = &mut self.cells[number as usize];
-        while let Some((way, handle, why)) = radio.cell.poll_drop() {
+        while let Some((way, handle, why)) = medium!(&mut radio.medium, m => m.poll_drop()) {
             let stats = &mut self.directions[radio.direction(way) as usize].stats;
             *match why {
                 DropReason::QueueFull => &mut stats.queue_full,
@@ -122,7 +272,12 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             } += 1;
             self.pool.release(PacketRef::of(handle));
         }
-        if let Some(at) = radio.cell.poll_timeout().filter(|at| *at < radio.armed) {
+        self.collect_events(number);
+        let radio = &mut self.cells[number as usize];
+        // Links speak when no application is at work.
+        let speaks = (!radio.events.is_empty()).then_some(self.now);
+        let next = medium!(&radio.medium, m => m.poll_timeout()).into_iter().chain(speaks).min();
+        if let Some(at) = next.filter(|at| *at < radio.armed) {
             radio.armed = at;
             self.queue.push(at, Event::Cell(number));
         }

@@ -12,6 +12,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         if !self.started {
             self.started = true;
             self.plan_outages();
+            self.start_cells();
             for app in 0..self.apps.len() as u32 {
                 self.deliver(app, Delivery::Start);
             }
@@ -151,6 +152,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             Op::Shutdown { conn } => self.close(app, conn, false),
             Op::Abort { conn } => self.close(app, conn, true),
             Op::Frame { port, payload } => self.send_frame(app, port, payload),
+            Op::Link { at, command } => self.link_command(app, at, command),
             Op::Timer(at) => self.set_timer(app, at),
             Op::Report(report) => self.observer.report(self.now, app, report),
         }

@@ -169,7 +169,7 @@ impl Client {
                 }
             }
             Delivery::Message { event, .. } => self.message(ctx, event),
-            Delivery::Start | Delivery::Frame { .. } => {}
+            Delivery::Start | Delivery::Frame { .. } | Delivery::Link { .. } => {}
         }
         ctx.set_timer(self.next_timer());
     }
@@ -486,7 +486,7 @@ impl Server {
                 let message = Message { stream, ppid: 0, unordered: false, payload };
                 self.answer(ctx, Answer::Message { assoc, message });
             }
-            Delivery::Start | Delivery::Frame { .. } | Delivery::Message { .. } => {}
+            Delivery::Start | Delivery::Frame { .. } | Delivery::Link { .. } | Delivery::Message { .. } => {}
         }
     }
 

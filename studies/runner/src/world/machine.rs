@@ -35,7 +35,7 @@ impl Place {
     pub(super) fn feed<M: Machine>(self, ctx: &Context<'_, Report>, machine: &mut M, delivery: &Delivery) {
         let now = ctx.now();
         match delivery {
-            Delivery::Start => {}
+            Delivery::Start | Delivery::Link { .. } => {}
             Delivery::Timer => machine.handle(now, Input::Timeout),
             Delivery::Datagram { socket, from, from_port, at, payload } => {
                 let path = Path {

@@ -335,7 +335,9 @@ impl World {
         let sum = |cells: &Vec<usher_sim::CellId>| {
             let mut total = Counters::default();
             for cell in cells {
-                total.add(self.sim.cell_counters(*cell));
+                if let Some(counters) = self.sim.cell_counters(*cell) {
+                    total.add(counters);
+                }
             }
             total
         };

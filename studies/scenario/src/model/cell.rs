@@ -231,7 +231,7 @@ impl Cell {
             fch_slots: frame.fch_slots,
             map_repetition: frame.map_repetition.get(),
             uplink_lead: frame.uplink_lead,
-            network_entry: !entry.done,
+            entry: if entry.done { wimax::Entry::Done } else { wimax::Entry::AtFirstPacket },
             entry_frames: entry.frames,
             ranging: backoff(entry.backoff_start, entry.backoff_end, entry.tries),
             ranging_timeout: entry.timeout.get(),
@@ -246,6 +246,7 @@ impl Cell {
                 self.downlink_modulation.unwrap_or(self.modulation).into(),
                 self.uplink_modulation.unwrap_or(self.modulation).into(),
             ),
+            ..WimaxConfig::default()
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) const DIFS: Duration = Duration::from_micros(50);
 pub(super) const EIFS: Duration = Duration::from_micros(10 + 192 + 112 + 50);
 
 /// Octets that are sent beside a packet's own: MAC header (three addresses) 24, LLC and SNAP 8, check sequence 4.
-pub(super) const DATA_HEADER: u32 = 36;
+pub(crate) const DATA_HEADER: u32 = 36;
 /// Octets of an acknowledgement.
 const ACK: u32 = 14;
 /// MAC header and check sequence of a management frame.

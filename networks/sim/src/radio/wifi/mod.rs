@@ -55,5 +55,7 @@ pub use bss::{Bss, Counters};
 pub use config::{ConfigError, PacketLoss, Preamble, WifiConfig};
 pub use frame::Rate;
 
+pub(crate) use frame::DATA_HEADER;
+
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,12 @@
 //! The cell's machine.
 
 use super::burst::{self, GRANT_MANAGEMENT, Queue};
-use super::config::{ConfigError, DOWN_SLOT, Modulation, WimaxConfig};
+use super::config::{ConfigError, DOWN_SLOT, Entry, Modulation, WimaxConfig};
 use super::contention::{Contention, Outcome, Series};
+use super::reach::{Reach, Timer};
 use super::schedule::{Share, divide};
-use crate::radio::{DropReason, Way};
+use crate::radio::motion::{Position, Trajectory};
+use crate::radio::{DropReason, LinkDownReason, LinkEvent, Way};
 use std::collections::VecDeque;
 use usher_core::timer::TimerQueue;
 use usher_core::{Instant, Rng};
@@ -44,18 +46,24 @@ usher_core::counters! {
         lost,
         /// Dropped: the station was not heard.
         gave_up,
+        /// Dropped: the station was out of reach, or not in and not to come in for a packet.
+        out_of_reach,
+        /// Scans begun.
+        scans,
+        /// Commands that did not fit their station's state.
+        ignored_commands,
     }
 }
 
 /// Where a station stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(super) enum State {
     /// Not in the cell.
     Outside,
     /// Ranging, or waiting for RNG-RSP if there is a time.
     Ranging(Series, Option<Instant>),
-    /// Heard, and on its way in.
-    Entering,
+    /// Heard, and on its way in until then.
+    Entering(Instant),
     /// In, with nothing to send.
     Idle,
     /// Asking for bandwidth, or waiting for a grant if there is a time.
@@ -64,73 +72,97 @@ enum State {
     Served,
 }
 
+impl State {
+    pub(super) const fn is_in(self) -> bool {
+        matches!(self, Self::Idle | Self::Asking(..) | Self::Served)
+    }
+}
+
 #[derive(Debug)]
-struct Station {
+pub(super) struct Station {
     modulation: (Modulation, Modulation),
-    state: State,
-    down: Queue,
-    up: Queue,
+    pub(super) state: State,
+    pub(super) reach: Reach,
+    pub(super) down: Queue,
+    pub(super) up: Queue,
     /// In the round of those that have something to receive.
-    in_round: bool,
+    pub(super) in_round: bool,
     /// Octets that the base station knows to be wanted beyond those granted.
-    demand: u64,
+    pub(super) demand: u64,
     /// Octets granted in uplinks to come.
-    granted: u64,
+    pub(super) granted: u64,
 }
 
 /// A burst granted to a station.
 #[derive(Clone, Copy, Debug)]
-struct Grant {
+pub(super) struct Grant {
     frame: u64,
-    station: u32,
+    pub(super) station: u32,
     octets: u32,
 }
 
 /// A cell; see the [module](super).
 #[derive(Debug)]
 pub struct Cell {
-    config: WimaxConfig,
+    pub(super) config: WimaxConfig,
     rng: Rng,
-    stations: Vec<Station>,
+    pub(super) stations: Vec<Station>,
     /// Stations inside for which something waits at the base station, in the order of their turns.
-    round: VecDeque<u32>,
+    pub(super) round: VecDeque<u32>,
     /// Stations that want a grant, in the order of their turns.
-    wanting: VecDeque<u32>,
-    grants: VecDeque<Grant>,
-    ranging: Contention,
-    requests: Contention,
+    pub(super) wanting: VecDeque<u32>,
+    pub(super) grants: VecDeque<Grant>,
+    pub(super) ranging: Contention,
+    pub(super) requests: Contention,
     /// Ends of T3, of T16 and of network entry.
-    timers: TimerQueue<u32>,
+    pub(super) timers: TimerQueue<u32>,
+    /// When stations come and leave, and have searched.
+    pub(super) reaches: TimerQueue<(Timer, u32)>,
     /// The first frame not put together yet, and the first whose uplink has not been.
     next_frame: u64,
     next_uplink: u64,
     /// What is on the air or decoded, by time of arrival.
-    arriving: VecDeque<(Instant, Way, u32)>,
+    pub(super) arriving: VecDeque<(Instant, Way, u32)>,
     dropped: VecDeque<(Way, u32, DropReason)>,
-    counters: Counters,
+    pub(super) events: VecDeque<(u32, LinkEvent)>,
+    pub(super) counters: Counters,
     shares: Vec<Share>,
     outcome: Outcome,
 }
 
 impl Cell {
-    /// A cell with these many stations, all with the configured modulation.
+    /// A cell with its base station here and stations that move so, all with the configured modulation. In a cell with
+    /// a radius, stations that are in from the start say [`LinkEvent::Up`] at time zero.
     ///
     /// # Errors
     /// The configuration cannot be.
-    pub fn new(config: WimaxConfig, rng: Rng, stations: u32) -> Result<Self, ConfigError> {
+    pub fn new(
+        config: WimaxConfig,
+        rng: Rng,
+        base_station: Position,
+        stations: Vec<Trajectory>,
+    ) -> Result<Self, ConfigError> {
         config.check()?;
-        let state = if config.network_entry { State::Outside } else { State::Idle };
-        let station = |_| Station {
-            modulation: config.modulation,
-            state,
-            down: Queue::default(),
-            up: Queue::default(),
-            in_round: false,
-            demand: 0,
-            granted: 0,
+        let mut reaches = TimerQueue::new();
+        if config.radius.is_some() && config.entry == Entry::Done {
+            reaches.insert(Instant::ZERO, (Timer::Start, 0));
+        }
+        let mut station = |(i, way): (usize, &Trajectory)| {
+            let reach = Reach::new(&config, &mut reaches, base_station, i as u32, way);
+            Station {
+                modulation: config.modulation,
+                state: if config.entry == Entry::Done && reach.within { State::Idle } else { State::Outside },
+                reach,
+                down: Queue::default(),
+                up: Queue::default(),
+                in_round: false,
+                demand: 0,
+                granted: 0,
+            }
         };
         Ok(Self {
-            stations: (0..stations).map(station).collect(),
+            stations: stations.iter().enumerate().map(&mut station).collect(),
+            reaches,
             config,
             rng,
             round: VecDeque::new(),
@@ -143,6 +175,7 @@ impl Cell {
             next_uplink: 0,
             arriving: VecDeque::new(),
             dropped: VecDeque::new(),
+            events: VecDeque::new(),
             counters: Counters::default(),
             shares: Vec::new(),
             outcome: Outcome::default(),
@@ -167,26 +200,39 @@ impl Cell {
     }
 
     /// Offers a packet of `octets`, which the cell calls `handle` from here on: it comes back from exactly one of
-    /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not go back. A station that the cell does not have is
-    /// not heard.
+    /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not go back. A station that is out of reach, or not in
+    /// where it comes in on command only, gets and sends nothing; one that the cell does not have is not heard.
     pub fn send(&mut self, now: Instant, way: Way, octets: u32, handle: u32) {
         let (Way::Down(number) | Way::Up(number)) = way;
         let Some(station) = self.stations.get_mut(number as usize) else {
-            self.counters.gave_up += 1;
-            self.dropped.push_back((way, handle, DropReason::GaveUp));
+            self.drop_packet(way, handle, DropReason::GaveUp);
             return;
         };
+        let lazily = self.config.entry == Entry::AtFirstPacket;
+        if !(station.state.is_in() || lazily && station.reach.within) {
+            self.drop_packet(way, handle, DropReason::OutOfReach);
+            return;
+        }
         let queue = match way {
             Way::Down(_) => &mut station.down,
             Way::Up(_) => &mut station.up,
         };
         if queue.len() >= self.config.queue {
-            self.counters.queue_full += 1;
-            self.dropped.push_back((way, handle, DropReason::QueueFull));
+            self.drop_packet(way, handle, DropReason::QueueFull);
             return;
         }
         queue.push(handle, octets);
         self.look_after(now, number);
+    }
+
+    pub(super) fn drop_packet(&mut self, way: Way, handle: u32, why: DropReason) {
+        *match why {
+            DropReason::QueueFull => &mut self.counters.queue_full,
+            DropReason::Lost => &mut self.counters.lost,
+            DropReason::GaveUp => &mut self.counters.gave_up,
+            DropReason::OutOfReach => &mut self.counters.out_of_reach,
+        } += 1;
+        self.dropped.push_back((way, handle, why));
     }
 
     /// Lets a station that has something to send or to receive go for it.
@@ -197,7 +243,7 @@ impl Cell {
                 self.range(now, number, Series::default());
                 return;
             }
-            State::Outside | State::Ranging(..) | State::Entering => return,
+            State::Outside | State::Ranging(..) | State::Entering(_) => return,
             State::Idle if !station.up.is_empty() => self.ask(now, number, Series::default()),
             State::Idle | State::Asking(..) | State::Served => {}
         }
@@ -211,22 +257,14 @@ impl Cell {
         }
     }
 
-    fn range(&mut self, now: Instant, number: u32, series: Series) {
+    pub(super) fn range(&mut self, now: Instant, number: u32, series: Series) {
         match series.next(&self.config.ranging, &mut self.rng) {
             Some(series) => {
                 self.stations[number as usize].state = State::Ranging(series, None);
                 self.await_uplink(now);
                 self.ranging.join(number, series);
             }
-            None => {
-                let station = &mut self.stations[number as usize];
-                station.state = State::Outside;
-                let up = station.up.drain().map(|handle| (Way::Up(number), handle));
-                for (way, handle) in up.chain(station.down.drain().map(|h| (Way::Down(number), h))) {
-                    self.counters.gave_up += 1;
-                    self.dropped.push_back((way, handle, DropReason::GaveUp));
-                }
-            }
+            None => self.leave(number, DropReason::GaveUp, LinkDownReason::EntryFailed),
         }
     }
 
@@ -282,11 +320,17 @@ impl Cell {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let arriving = self.arriving.front().map(|(at, ..)| *at);
         let uplink = self.uplink_due().map(|frame| self.uplink(frame));
-        [arriving, self.timers.next(), self.frame_due(), uplink].into_iter().flatten().min()
+        [arriving, self.timers.next(), self.reaches.next(), self.frame_due(), uplink]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does all that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((_, (timer, number))) = self.reaches.pop_due(now) {
+            self.expire_reach(now, timer, number);
+        }
         while let Some((_, number)) = self.timers.pop_due(now) {
             self.expire(now, number);
         }
@@ -305,9 +349,10 @@ impl Cell {
         match self.stations[number as usize].state {
             State::Ranging(series, Some(_)) => self.range(now, number, series),
             State::Asking(series, Some(_)) => self.ask(now, number, series),
-            State::Entering => {
+            State::Entering(_) => {
                 self.counters.entered += 1;
                 self.stations[number as usize].state = State::Idle;
+                self.up(now, number);
                 self.look_after(now, number);
             }
             _ => {}
@@ -410,9 +455,11 @@ impl Cell {
         self.counters.ranging_attempts += (outcome.heard.len() + outcome.collided.len()) as u64;
         self.counters.ranging_collisions += outcome.collided.len() as u64;
         for &(number, _) in &outcome.heard {
-            let until = self.begin(frame + u64::from(self.config.entry_frames));
-            let until = until.max(end);
-            self.stations[number as usize].state = State::Entering;
+            let commanded = self.stations[number as usize].reach.commanded;
+            let registration = if commanded { self.config.registration_frames } else { 0 };
+            let frames = u64::from(self.config.entry_frames) + u64::from(registration);
+            let until = self.begin(frame + frames).max(end);
+            self.stations[number as usize].state = State::Entering(until);
             self.timers.insert(until, number);
         }
         for &(number, series) in &outcome.collided {

@@ -1,7 +1,7 @@
 //! What a cell is made of.
 
 use super::contention::Backoff;
-use usher_core::Duration;
+use usher_core::{Duration, Instant};
 
 /// Octets of a slot with one bit on each of its 48 data carriers.
 const SLOT: u32 = 6;
@@ -55,6 +55,18 @@ impl Modulation {
     }
 }
 
+/// How stations come in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Entry {
+    /// Those in reach are in from the start; later, on command.
+    Done,
+    /// For the first packet in either direction, and on command.
+    #[default]
+    AtFirstPacket,
+    /// On command: without it, packets are dropped.
+    OnCommand,
+}
+
 /// Why a cell cannot be as asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -70,6 +82,12 @@ pub enum ConfigError {
     /// Back-off windows that shrink, or are larger than 2^15.
     #[error("back-off exponents from {0} to {1}")]
     Exponents(u8, u8),
+    /// A coverage that is none, or a threshold beyond it.
+    #[error("the radius is more than nothing, and the threshold of going down not beyond it")]
+    Coverage,
+    /// A scan of no channel.
+    #[error("a scan of no channel")]
+    Scan,
     /// A probability that is none.
     #[error("loss is a probability")]
     Loss,
@@ -106,10 +124,12 @@ pub struct WimaxConfig {
     pub map_repetition: u32,
     /// The UL-MAP of frame n grants bursts in the uplink of frame n + this.
     pub uplink_lead: u32,
-    /// Stations begin outside, and range before their first packet.
-    pub network_entry: bool,
+    /// How stations come in.
+    pub entry: Entry,
     /// Frames from a heard RNG-REQ until packets go: RNG-RSP, SBC-REQ, SBC-RSP.
     pub entry_frames: u32,
+    /// Frames that network entry on command takes beyond those: REG-REQ, REG-RSP.
+    pub registration_frames: u32,
     /// Back-off of initial ranging.
     pub ranging: Backoff,
     /// How long a station waits for RNG-RSP (T3).
@@ -124,6 +144,16 @@ pub struct WimaxConfig {
     pub loss: f64,
     /// The stations' modulation, down and up, unless each has its own.
     pub modulation: (Modulation, Modulation),
+    /// How far the base station and its stations hear each other, in metres; without: everywhere.
+    pub radius: Option<f64>,
+    /// The distance from which on a station that moves away says that its link goes down, in metres; without: never.
+    pub going_down: Option<f64>,
+    /// Channels of a scan. The base station's is the last.
+    pub scan_channels: u32,
+    /// How long a scanning station waits for a preamble on a channel.
+    pub scan_dwell: Duration,
+    /// How often the base station describes its channels (DCD and UCD).
+    pub descriptor_interval: Duration,
 }
 
 impl Default for WimaxConfig {
@@ -131,7 +161,10 @@ impl Default for WimaxConfig {
     /// gaps of 105.714 and 60 µs; 30 and 35 subchannels, so 420 slots down and 175 up beside 3 symbols of contention.
     /// Assumed, since base stations choose them: 8 opportunities a frame of each kind, windows of 2³ to 2¹⁰, 16 tries,
     /// T3 of 200 ms, T16 of 50 ms, maps repeated 4 times, grants for the next frame's uplink, 3 frames of network entry,
-    /// 100 packets queued, nothing lost, QPSK 1/2 both ways.
+    /// 100 packets queued, nothing lost, QPSK 1/2 both ways, everything in reach.
+    ///
+    /// 20 ms on a channel for its preamble and 5 s between descriptors (10 at most by the standard) are what scenarios for
+    /// NIST's mobility modules for ns-2 set; two channels and two frames of registration are guesses.
     fn default() -> Self {
         Self {
             frame: Duration::from_millis(5),
@@ -148,8 +181,9 @@ impl Default for WimaxConfig {
             fch_slots: 4,
             map_repetition: 4,
             uplink_lead: 1,
-            network_entry: true,
+            entry: Entry::AtFirstPacket,
             entry_frames: 3,
+            registration_frames: 2,
             ranging: Backoff { start: 3, end: 10, tries: 16 },
             ranging_timeout: Duration::from_millis(200),
             request: Backoff { start: 3, end: 10, tries: 16 },
@@ -157,6 +191,11 @@ impl Default for WimaxConfig {
             queue: 100,
             loss: 0.0,
             modulation: (Modulation::Qpsk12, Modulation::Qpsk12),
+            radius: None,
+            going_down: None,
+            scan_channels: 2,
+            scan_dwell: Duration::from_millis(20),
+            descriptor_interval: Duration::from_secs(5),
         }
     }
 }
@@ -185,6 +224,15 @@ impl WimaxConfig {
             if b.start > b.end || b.end > 15 {
                 return Err(ConfigError::Exponents(b.start, b.end));
             }
+        }
+        if let Some(radius) = self.radius {
+            let threshold = self.going_down.is_none_or(|going_down| (0.0..=radius).contains(&going_down));
+            if !radius.is_finite() || radius <= 0.0 || !threshold {
+                return Err(ConfigError::Coverage);
+            }
+        }
+        if self.scan_channels == 0 {
+            return Err(ConfigError::Scan);
         }
         if !(0.0..=1.0).contains(&self.loss) {
             return Err(ConfigError::Loss);
@@ -217,6 +265,27 @@ impl WimaxConfig {
     /// From a frame's beginning to its uplink's.
     pub(super) fn uplink_offset(&self) -> Duration {
         self.symbols(self.downlink_symbols) + self.transmit_gap
+    }
+    /// When a station that begins now to look for the base station, in reach of it, knows the downlink and its descriptors:
+    /// other channels first, then the next frame's preamble, then the first downlink with descriptors. They go in the first
+    /// frame of each interval, from time zero.
+    pub(super) fn synchronised(&self, now: Instant) -> Instant {
+        let frame = self.frame.as_nanos();
+        let tuned = now + self.scan_dwell * u64::from(self.scan_channels - 1);
+        let preamble = tuned.as_nanos().div_ceil(frame);
+        let interval = self.descriptor_interval.as_nanos();
+        // The first interval that begins after the frame before.
+        let described = match (preamble.checked_sub(1), interval) {
+            (None, _) | (_, 0) => preamble,
+            (Some(before), _) => {
+                (before.saturating_mul(frame) / interval + 1).saturating_mul(interval).div_ceil(frame)
+            }
+        };
+        Instant::from_nanos(described.saturating_mul(frame)) + self.symbols(self.downlink_symbols)
+    }
+    /// When a station that begins now to look for the base station, out of reach of it, has done so.
+    pub(super) fn in_vain(&self, now: Instant) -> Instant {
+        now + self.scan_dwell * u64::from(self.scan_channels)
     }
     /// How long so many symbols take.
     pub(super) fn symbols(&self, n: u32) -> Duration {

@@ -26,8 +26,19 @@
 //! # How a station comes in
 //! Before its first packet, in either direction, it ranges: RNG-REQ in an opportunity of its own kind, with its own back-off
 //! and T3. When the base station has heard it, RNG-RSP and the exchange of capabilities (SBC) take
-//! [`WimaxConfig::entry_frames`] frames, after which packets go. Registration, which follows authentication in the
-//! standard, is left out, and so are the slots of the messages of network entry.
+//! [`WimaxConfig::entry_frames`] frames, after which packets go. The slots of the messages of network entry are left out.
+//! On command ([`Cell::command`]) it comes in the same way, without a packet, and registers, which takes
+//! [`WimaxConfig::registration_frames`] more; authentication, which goes before in the standard, is left out.
+//!
+//! # How a station finds the cell
+//! A station that is told to scan, or to come in without knowing the cell, waits for a preamble on each of
+//! [`WimaxConfig::scan_channels`]. The last is the base station's, where it takes the next frame's preamble and DL-MAP, then
+//! waits for the descriptors of the channels (DCD and UCD), which go every [`WimaxConfig::descriptor_interval`] and are
+//! taken to have been heard at the end of their downlink; their slots are left out. It knows the cell until it leaves it.
+//!
+//! # Reach
+//! With a [`WimaxConfig::radius`], a station farther away hears and is heard by nobody. Who crosses the edge is out at that
+//! instant, and what is on the air for it is lost; what a real receiver would take to notice is left out.
 //!
 //! # What is assumed
 //! The standard's text was not at hand; numbers are those that public descriptions of Mobile WiMAX (10 MHz, 1024 carriers,
@@ -46,11 +57,12 @@ mod burst;
 mod cell;
 mod config;
 mod contention;
+mod reach;
 mod schedule;
 
 pub use super::{DropReason, Way};
 pub use cell::{Cell, Counters};
-pub use config::{ConfigError, Modulation, WimaxConfig};
+pub use config::{ConfigError, Entry, Modulation, WimaxConfig};
 pub use contention::Backoff;
 
 pub(crate) use burst::PDU;

@@ -1,6 +1,9 @@
 use super::*;
+use crate::radio::motion::{Position, Trajectory};
 use proptest::prelude::*;
 use usher_core::{Duration, Instant, Seed};
+
+mod reach;
 
 /// The numbers of the default frame, in nanoseconds.
 const FRAME: u64 = 5_000_000;
@@ -15,11 +18,12 @@ fn t(nanos: u64) -> Instant {
 /// Stations that are in, and ask in the first opportunity.
 fn calm() -> WimaxConfig {
     let at_once = Backoff { start: 0, end: 10, tries: 16 };
-    WimaxConfig { network_entry: false, request: at_once, ranging: at_once, ..WimaxConfig::default() }
+    WimaxConfig { entry: Entry::Done, request: at_once, ranging: at_once, ..WimaxConfig::default() }
 }
 
 fn cell(config: WimaxConfig, stations: u32) -> Cell {
-    Cell::new(config, Seed::new(1).stream("cell", 0), stations).unwrap()
+    let still = vec![Trajectory::default(); stations as usize];
+    Cell::new(config, Seed::new(1).stream("cell", 0), Position::default(), still).unwrap()
 }
 
 /// Runs until nothing is left to happen; says what arrived when.
@@ -62,9 +66,7 @@ fn a_packet_goes_up_after_a_request_and_a_grant() {
     assert_eq!(run(&mut cell), [(2 * FRAME + UPLINK_END, Way::Up(0), 7)]);
     let c = cell.counters();
     assert_eq!((c.requests, c.grants, c.piggybacked, c.packets_up, c.octets_up), (1, 1, 0, 1, 110));
-    let mut soon =
-        super::Cell::new(WimaxConfig { uplink_lead: 0, ..calm() }, Seed::new(1).stream("cell", 0), 1)
-            .unwrap();
+    let mut soon = self::cell(WimaxConfig { uplink_lead: 0, ..calm() }, 1);
     // After frame 8's uplink began.
     soon.send(t(8 * FRAME + UPLINK + 1), Way::Up(0), 100, 8);
     assert_eq!(run(&mut soon), [(10 * FRAME + UPLINK_END, Way::Up(0), 8)]);
@@ -89,7 +91,7 @@ fn a_burst_carries_the_request_for_the_next() {
 
 #[test]
 fn a_station_ranges_before_its_first_packet() {
-    let mut cell = cell(WimaxConfig { network_entry: true, ..calm() }, 2);
+    let mut cell = cell(WimaxConfig { entry: Entry::AtFirstPacket, ..calm() }, 2);
     cell.send(t(0), Way::Up(0), 100, 1);
     let arrived = run(&mut cell);
     // Heard in frame 0, in from frame 3 on: asks there, granted in 4 for 5.
@@ -121,7 +123,7 @@ fn who_is_never_heard_gives_up() {
     let never = Backoff { start: 0, end: 0, tries: 3 };
     let config = WimaxConfig { request: never, ..calm() };
     let mut requests = cell(config, 2);
-    let mut ranging = cell(WimaxConfig { network_entry: true, ranging: never, ..config }, 2);
+    let mut ranging = cell(WimaxConfig { entry: Entry::AtFirstPacket, ranging: never, ..config }, 2);
     for cell in [&mut requests, &mut ranging] {
         for station in [0, 1] {
             cell.send(t(0), Way::Up(station), 10, station);
@@ -265,7 +267,7 @@ proptest! {
         entry: bool, lead in 0u32..3, loss in 0.0..0.2f64, start in 0u8..4, t16 in 6u64..40,
     ) {
         let config = WimaxConfig {
-            network_entry: entry,
+            entry: if entry { Entry::AtFirstPacket } else { Entry::Done },
             uplink_lead: lead,
             loss,
             queue: 10,
