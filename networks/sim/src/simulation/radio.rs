@@ -7,7 +7,7 @@ use super::{Builder, Event, SimError, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, Observer};
 use crate::link::{Framing, LinkConfig, LinkId};
-use crate::packet::{Body, PacketRef};
+use crate::packet::{Body, Packet, PacketRef};
 use crate::radio::motion::{Position, Trajectory};
 use crate::radio::wifi::{self, Bss, DATA_HEADER, WifiConfig};
 use crate::radio::wimax::{self, Cell, PDU, WimaxConfig};
@@ -18,7 +18,13 @@ use usher_core::Instant;
 /// Octets of a frame that do not go on the air: a connection identifier stands for its header.
 const FRAME_HEADER: u32 = 14;
 
-/// A cell: index in the order of creation.
+/// Octets of a packet or frame that go on the air, without what the medium adds.
+fn octets(packet: &Packet) -> u32 {
+    let header = if matches!(packet.body, Body::Frame(_)) { FRAME_HEADER } else { 0 };
+    packet.len.saturating_sub(header)
+}
+
+/// A cell or basic service set: index in the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CellId(u32);
 
@@ -193,8 +199,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let under_way = &mut self.pool[packet];
         under_way.damaged = false;
         let p = &under_way.packet;
-        let header = if matches!(p.body, Body::Frame(_)) { FRAME_HEADER } else { 0 };
-        let octets = p.len.saturating_sub(header);
+        let octets = octets(p);
         let radio = &mut self.cells[number as usize];
         direction.count(octets + radio.medium.overhead(), p.is_background());
         let (way, handle) = (radio.way(index), packet.number());
@@ -270,7 +275,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 DropReason::QueueFull => &mut stats.queue_full,
                 DropReason::Lost | DropReason::GaveUp | DropReason::OutOfReach => &mut stats.lost,
             } += 1;
-            self.pool.release(PacketRef::of(handle));
+            let packet = PacketRef::of(handle);
+            stats.dropped_bytes += u64::from(octets(&self.pool[packet].packet) + radio.medium.overhead());
+            self.pool.release(packet);
         }
         self.collect_events(number);
         let radio = &mut self.cells[number as usize];
