@@ -208,6 +208,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     /// Does what an application wants of a link. What the link says to it, it says after this handler.
+    #[inline(never)]
     pub(super) fn link_command(&mut self, app: u32, at: HostId, command: LinkCommand) {
         let ours = self.local_address(app, Some(at));
         match ours.and_then(|at| self.air.stations.get(&at).copied()) {
