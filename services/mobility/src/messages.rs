@@ -1,0 +1,195 @@
+//! The messages of both flows, as this crate says and reads them. What the standard lets a message carry beyond what it
+//! must, and the study does not speak of, is left out.
+
+use alloc::vec;
+use usher_core::Duration;
+use usher_mih::{
+    EventList, HandoverCause, HandoverResult, HandoverStatus, LinkAction, LinkActionAttributes,
+    LinkActionType, LinkAddr, LinkGoingDownReason, LinkId, LinkPoaList, LinkTupleId, LinkType, Message,
+    MessageId, MihfId, Opcode, PreferredLink, QosList, RegisterCode, RequestedResources, Status,
+    TargetNetwork, Tlv,
+};
+
+/// A link to which a station could go: its interface and the point of attachment.
+fn candidate(link: &LinkTupleId) -> LinkPoaList {
+    LinkPoaList { link: link.link.clone(), poas: link.poa.clone().into_iter().collect() }
+}
+
+/// Where a link leads to.
+fn network(link: &LinkTupleId) -> TargetNetwork {
+    TargetNetwork::Poa(link.poa.clone().unwrap_or_else(|| link.link.address.clone()))
+}
+
+/// MIH_Register request of a station with these interfaces.
+pub(crate) fn register(links: [&LinkTupleId; 2]) -> Message {
+    let interfaces = links.map(|link| link.link.clone()).to_vec();
+    let params = vec![Tlv::LinkIdentifierList(interfaces), Tlv::RegisterCode(RegisterCode::Register)];
+    Message::new(MessageId::REGISTER_REQUEST, params)
+}
+
+/// MIH_Event_Subscribe request for Link_Going_Down of a link.
+pub(crate) fn subscribe(link: &LinkTupleId) -> Message {
+    let params = vec![Tlv::LinkIdentifier(link.clone()), Tlv::EventList(EventList::LINK_GOING_DOWN)];
+    Message::new(MessageId::EVENT_SUBSCRIBE_REQUEST, params)
+}
+
+/// MIH_Link_Going_Down indication. A forecast beyond what the parameter can say is cut to that.
+pub(crate) fn going_down(link: &LinkTupleId, within: Duration) -> Message {
+    let milliseconds = u16::try_from(within.as_millis()).unwrap_or(u16::MAX);
+    let params = vec![
+        Tlv::LinkIdentifier(link.clone()),
+        Tlv::TimeInterval(milliseconds),
+        Tlv::LinkGoingDownReason(LinkGoingDownReason::ParameterDegrading),
+    ];
+    Message::new(MessageId::LINK_GOING_DOWN_INDICATION, params)
+}
+
+/// MIH_MN_HO_Candidate_Query request: from this link, to that one?
+pub(crate) fn mn_candidate_query(serving: &LinkTupleId, target: &LinkTupleId) -> Message {
+    let params = vec![Tlv::LinkIdentifier(serving.clone()), Tlv::LinkPoaLists(vec![candidate(target)])];
+    Message::new(MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, params)
+}
+
+/// MIH_MN_HO_Commit request: to that link.
+pub(crate) fn mn_commit(target: &LinkTupleId) -> Message {
+    let params = vec![Tlv::LinkType(target.link.technology), Tlv::TargetNetwork(network(target))];
+    Message::new(MessageId::MN_HO_COMMIT_REQUEST, params)
+}
+
+/// MIH_MN_HO_Complete request: from this link, to that one, well.
+pub(crate) fn mn_complete(serving: &LinkTupleId, target: &LinkTupleId) -> Message {
+    let params = vec![
+        Tlv::LinkIdentifier(serving.clone()),
+        Tlv::NewLinkIdentifier(target.clone()),
+        Tlv::HandoverResult(HandoverResult::Success),
+    ];
+    Message::new(MessageId::MN_HO_COMPLETE_REQUEST, params)
+}
+
+/// MIH_Net_HO_Candidate_Query response: the link that the station prefers; without one it declines.
+pub(crate) fn net_candidates(serving: &LinkTupleId, target: Option<&LinkTupleId>) -> Message {
+    let status = if target.is_some() { HandoverStatus::Permitted } else { HandoverStatus::Declined };
+    let mut params =
+        vec![Tlv::Status(Status::Success), Tlv::LinkIdentifier(serving.clone()), Tlv::HandoverStatus(status)];
+    if let Some(target) = target {
+        params.push(Tlv::PreferredLinks(vec![PreferredLink::new(candidate(target))]));
+    }
+    Message::new(MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE, params)
+}
+
+/// MIH_Net_HO_Commit response: it will.
+pub(crate) fn net_committed(target: &LinkTupleId) -> Message {
+    let params = vec![
+        Tlv::Status(Status::Success),
+        Tlv::LinkType(target.link.technology),
+        Tlv::TargetNetwork(network(target)),
+    ];
+    Message::new(MessageId::NET_HO_COMMIT_RESPONSE, params)
+}
+
+/// A station's link to a target network, as the serving network names it: it knows the interface that the station is
+/// attached by, and the target's point of attachment, but not the station's interface for that.
+pub(crate) fn target_link(station: &LinkTupleId, technology: LinkType, poa: &LinkAddr) -> LinkTupleId {
+    LinkTupleId { link: LinkId { technology, address: station.link.address.clone() }, poa: Some(poa.clone()) }
+}
+
+/// MIH_N2N_HO_Query_Resources request for a station.
+pub(crate) fn query_resources(station: &MihfId, target: &LinkTupleId) -> Message {
+    let params = vec![
+        Tlv::ResourceQuery(QosList::default()),
+        Tlv::MnMihfId(station.clone()),
+        Tlv::LinkPoaLists(vec![candidate(target)]),
+    ];
+    Message::new(MessageId::N2N_HO_QUERY_RESOURCES_REQUEST, params)
+}
+
+/// MIH_N2N_HO_Query_Resources response.
+pub(crate) fn resources(there: bool) -> Message {
+    let status = if there { Status::Success } else { Status::Rejected };
+    let params = vec![Tlv::Status(status), Tlv::ResourceStatus(there)];
+    Message::new(MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE, params)
+}
+
+/// MIH_MN_HO_Candidate_Query response: there.
+pub(crate) fn mn_candidates(serving: &LinkTupleId, target: &LinkTupleId) -> Message {
+    let params = vec![
+        Tlv::Status(Status::Success),
+        Tlv::LinkIdentifier(serving.clone()),
+        Tlv::PreferredLinks(vec![PreferredLink::new(candidate(target))]),
+    ];
+    Message::new(MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE, params)
+}
+
+/// MIH_N2N_HO_Commit request for a station.
+pub(crate) fn n2n_commit(station: &MihfId, target: &LinkTupleId) -> Message {
+    let resources = RequestedResources {
+        qos: QosList::default(),
+        container: usher_mih::TspContainer::None,
+        cause: HandoverCause::NoBroadcast,
+    };
+    let params = vec![
+        Tlv::MnMihfId(station.clone()),
+        Tlv::MnLinkIdentifier(target.link.clone()),
+        Tlv::Poa(target.poa.clone().unwrap_or_else(|| target.link.address.clone())),
+        Tlv::RequestedResources(resources),
+    ];
+    Message::new(MessageId::N2N_HO_COMMIT_REQUEST, params)
+}
+
+/// MIH_MN_HO_Commit response: it may.
+pub(crate) fn mn_committed(target: &LinkTupleId) -> Message {
+    let params = vec![
+        Tlv::Status(Status::Success),
+        Tlv::LinkType(target.link.technology),
+        Tlv::TargetNetwork(network(target)),
+    ];
+    Message::new(MessageId::MN_HO_COMMIT_RESPONSE, params)
+}
+
+/// MIH_Net_HO_Candidate_Query request: could it go there?
+pub(crate) fn net_candidate_query(target: &LinkTupleId) -> Message {
+    let params = vec![Tlv::LinkPoaLists(vec![candidate(target)]), Tlv::QueryResourceReport(false)];
+    Message::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)
+}
+
+/// MIH_Net_HO_Commit request: go there.
+pub(crate) fn net_commit(target: &LinkTupleId) -> Message {
+    let action = LinkAction {
+        link: target.link.clone(),
+        poa: target.poa.clone(),
+        action: LinkActionType::PowerUp,
+        attributes: LinkActionAttributes::default(),
+        delay: 0,
+    };
+    let params = vec![
+        Tlv::LinkType(target.link.technology),
+        Tlv::TargetNetworks(vec![network(target)]),
+        Tlv::LinkActions(vec![action]),
+    ];
+    Message::new(MessageId::NET_HO_COMMIT_REQUEST, params)
+}
+
+/// MIH_N2N_HO_Complete request: what MIH_MN_HO_Complete request of this station said.
+pub(crate) fn n2n_complete(station: &MihfId, complete: &Message) -> Message {
+    let mut params = vec![Tlv::MnMihfId(station.clone())];
+    params.extend(complete.params.iter().cloned());
+    Message::new(MessageId::N2N_HO_COMPLETE_REQUEST, params)
+}
+
+/// The response to a request that says nothing but how it ended.
+pub(crate) fn response(request: MessageId, status: Status) -> Message {
+    Message::new(MessageId { opcode: Opcode::Response, ..request }, vec![Tlv::Status(status)])
+}
+
+/// True for a response by which things may go on: it ended well, there are resources, and the handover is permitted.
+pub(crate) fn is_granted(response: &Message) -> bool {
+    response.status() == Some(Status::Success)
+        && response.params.iter().all(|param| {
+            !matches!(param, Tlv::HandoverStatus(HandoverStatus::Declined) | Tlv::ResourceStatus(false))
+        })
+}
+
+/// The station that a message between networks is about.
+pub(crate) fn station(message: &Message) -> Option<&MihfId> {
+    message.params.iter().find_map(|param| if let Tlv::MnMihfId(id) = param { Some(id) } else { None })
+}

@@ -1,0 +1,111 @@
+//! A network's resources: so many stations, attached or reserved for.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use usher_core::{Duration, Instant};
+use usher_mih::MihfId;
+
+/// The stations that a network has resources for.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    capacity: usize,
+    reserve: Duration,
+    attached: BTreeSet<MihfId>,
+    reserved: BTreeMap<MihfId, Instant>,
+}
+
+impl Admission {
+    /// Room for `capacity` stations; a reservation waits for `reserve`.
+    #[must_use]
+    pub const fn new(capacity: u32, reserve: Duration) -> Self {
+        Self { capacity: capacity as usize, reserve, attached: BTreeSet::new(), reserved: BTreeMap::new() }
+    }
+    /// Stations that are attached.
+    #[must_use]
+    pub fn attached(&self) -> usize {
+        self.attached.len()
+    }
+    /// Reservations that wait for their stations.
+    #[must_use]
+    pub fn reserved(&self) -> usize {
+        self.reserved.len()
+    }
+    /// True if something is reserved for this station.
+    #[must_use]
+    pub fn is_reserved(&self, station: &MihfId) -> bool {
+        self.reserved.contains_key(station)
+    }
+    /// True if there is room for this station, or it has some already.
+    #[must_use]
+    pub fn has_room(&self, station: &MihfId) -> bool {
+        self.attached.contains(station)
+            || self.reserved.contains_key(station)
+            || self.attached.len() + self.reserved.len() < self.capacity
+    }
+    /// Reserves for a station, or prolongs its reservation; false without room.
+    pub fn reserve(&mut self, now: Instant, station: &MihfId) -> bool {
+        let room = self.has_room(station);
+        if room && !self.attached.contains(station) {
+            self.reserved.insert(station.clone(), now + self.reserve);
+        }
+        room
+    }
+    /// A station is there, whether there was room or not: its link says so.
+    pub fn attach(&mut self, station: &MihfId) {
+        self.reserved.remove(station);
+        self.attached.insert(station.clone());
+    }
+    /// A station is gone.
+    pub fn leave(&mut self, station: &MihfId) {
+        self.reserved.remove(station);
+        self.attached.remove(station);
+    }
+    /// When the next reservation expires.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        self.reserved.values().min().copied()
+    }
+    /// Drops the reservations whose time is over; how many.
+    pub fn expire(&mut self, now: Instant) -> u64 {
+        let before = self.reserved.len();
+        self.reserved.retain(|_, until| *until > now);
+        (before - self.reserved.len()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> MihfId {
+        MihfId::new(name).unwrap()
+    }
+    fn secs(n: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_reservation_holds_a_place_until_it_expires() {
+        let mut admission = Admission::new(1, Duration::from_secs(5));
+        assert!(admission.reserve(secs(0), &id("a")));
+        assert!(!admission.reserve(secs(0), &id("b")));
+        assert!(admission.has_room(&id("a")) && !admission.has_room(&id("b")));
+        assert!(admission.reserve(secs(2), &id("a")));
+        assert_eq!(admission.next(), Some(secs(7)));
+        assert_eq!((admission.expire(secs(6)), admission.expire(secs(7))), (0, 1));
+        assert!(admission.reserve(secs(7), &id("b")));
+        assert_eq!((admission.attached(), admission.reserved()), (0, 1));
+    }
+
+    #[test]
+    fn a_station_that_came_needs_no_reservation() {
+        let mut admission = Admission::new(1, Duration::from_secs(5));
+        assert!(admission.reserve(secs(0), &id("a")));
+        admission.attach(&id("a"));
+        assert_eq!((admission.attached(), admission.reserved(), admission.next()), (1, 0, None));
+        assert!(admission.reserve(secs(0), &id("a")));
+        assert_eq!(admission.reserved(), 0);
+        assert!(!admission.has_room(&id("b")));
+        admission.leave(&id("a"));
+        assert!(admission.has_room(&id("b")));
+    }
+}

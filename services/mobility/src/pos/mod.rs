@@ -1,0 +1,172 @@
+//! The point of service (PoS): its MIH function, its handover controller, and its resources. One machine is the serving
+//! side for the stations that leave its network and the target side for those that come.
+//!
+//! Its only socket is that of its MIH function, 0.
+
+mod admission;
+mod machine;
+mod table;
+
+pub use admission::Admission;
+pub use machine::PointOfService;
+pub use table::{Action, On, ROWS, Row, State};
+
+use crate::link::LinkEvent;
+use crate::step::Step;
+use alloc::vec::Vec;
+use usher_core::Duration;
+use usher_mih::{LinkAddr, LinkTupleId, LinkType, MihfId, Peer};
+
+/// What makes a point of service begin a handover.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Trigger {
+    /// Nothing: stations lead.
+    Never,
+    /// Link_Going_Down of its own point of attachment's link to the station ([`Command::Link`]).
+    Local,
+    /// MIH_Link_Going_Down indication of the station, which it subscribes to when the station registers.
+    Remote,
+}
+
+/// A station that it serves, or will.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// The station's MIH function and the way to it.
+    pub peer: Peer,
+    /// The station's link to this network.
+    pub link: LinkTupleId,
+}
+
+/// The other network's point of service.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// Its MIH function and the way to it.
+    pub peer: Peer,
+    /// The technology of its network.
+    pub technology: LinkType,
+    /// Its network's point of attachment.
+    pub poa: LinkAddr,
+}
+
+/// What a point of service is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its MIH function.
+    pub mih: usher_mih::Config,
+    /// Its network's point of attachment, by which it knows whether a station came or went.
+    pub poa: LinkAddr,
+    /// The stations that it has to do with; requests of others are refused.
+    pub clients: Vec<Client>,
+    /// Where its stations can go.
+    pub neighbour: Option<Neighbour>,
+    /// What makes it begin a handover.
+    pub trigger: Trigger,
+    /// How long a request is processed before it is acted upon.
+    pub processing: Duration,
+    /// How many stations its network has resources for: attached ones and reservations together.
+    pub capacity: u32,
+    /// How long a reservation waits for its station.
+    pub reserve: Duration,
+    /// How long after its last message a handover that does not end is forgotten.
+    pub forget: Duration,
+    /// Requests that may be in processing at a time; further ones are refused.
+    pub max_requests: usize,
+}
+
+/// What a point of service is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Begin: the ways to its peers are known from now on. Once, first of all.
+    Start,
+    /// Its own point of attachment has something to say of its link to a station.
+    Link {
+        /// Which station.
+        station: MihfId,
+        /// What.
+        event: LinkEvent,
+    },
+    /// A station that is attached has left without a handover.
+    Leave {
+        /// Which.
+        station: MihfId,
+    },
+}
+
+/// What a point of service has to say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A station registered.
+    Registered {
+        /// Which.
+        station: MihfId,
+    },
+    /// It begins a handover.
+    HandoverBegan {
+        /// Of this station.
+        station: MihfId,
+    },
+    /// A step of a handover that it leads is over.
+    Step {
+        /// Whose handover.
+        station: MihfId,
+        /// Which step.
+        step: Step,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A handover that it leads has failed.
+    BrokenOff {
+        /// Of this station.
+        station: MihfId,
+    },
+    /// A station came from the other network.
+    Arrived {
+        /// Which.
+        station: MihfId,
+    },
+    /// A station has gone to the other network.
+    Gone {
+        /// Which.
+        station: MihfId,
+    },
+}
+
+usher_core::counters! {
+    /// What a point of service did and what it dropped.
+    pub struct Counters {
+        /// Handovers that it began.
+        began,
+        /// Handovers of its own that were broken off.
+        broken_off,
+        /// Stations that came from the other network.
+        arrived,
+        /// Stations that went to it.
+        gone,
+        /// Reservations made.
+        reserved,
+        /// Reservations that nobody came for in time.
+        expired,
+        /// Queries and reservations refused for want of resources.
+        no_resources,
+        /// Handovers forgotten because nothing more was heard of them.
+        forgotten,
+        /// Requests that were answered with success.
+        answered,
+        /// Requests that do not fit the state, or that had no success with the other network, and were refused.
+        refused,
+        /// Requests of stations that it does not know, or about them.
+        unknown_stations,
+        /// Requests that were refused because too many were in processing.
+        overloaded,
+        /// Requests that are no affair of a point of service.
+        unknown_requests,
+        /// Indications that it does not act upon.
+        ignored_indications,
+        /// Link events that it does not act upon.
+        ignored_link_events,
+        /// Subscriptions that were lost or refused.
+        subscriptions_failed,
+        /// Results of messages that were given up.
+        late_results,
+    }
+}

@@ -1,0 +1,297 @@
+//! Each row of the table, and each setting, on the machine itself.
+
+use super::*;
+use crate::station::ROWS;
+use core::net::IpAddr;
+use usher_core::Seed;
+use usher_mih::{
+    Bits, HandoverStatus, LinkAddr, LinkId, LinkTupleId, LinkType, Route, Tlv, TransactionId, Transport,
+};
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+const HOME: [u8; 4] = [10, 0, 1, 2];
+const CARE_OF: [u8; 4] = [10, 0, 2, 2];
+const SERVING: [u8; 4] = [10, 0, 10, 1];
+
+fn id(name: &str) -> MihfId {
+    MihfId::new(name).unwrap()
+}
+
+fn config() -> Config {
+    let route = |local: [u8; 4], remote: [u8; 4]| Route {
+        transport: Transport::Udp,
+        local: Some(local.into()),
+        remote: SocketAddr::new(remote.into(), mih::PORT),
+    };
+    let link = |technology, n| LinkTupleId {
+        link: LinkId::mac(technology, [2, 0, 0, 0, n, 2]),
+        poa: Some(LinkAddr::Mac([2, 0, 0, 0, n, 1])),
+    };
+    Config {
+        mih: mih::Config::new(id("mn")),
+        serving: Peer { id: id("serving"), route: route(HOME, SERVING), ack: false },
+        serving_after: route(CARE_OF, SERVING),
+        target: None,
+        serving_address: HOME.into(),
+        target_address: CARE_OF.into(),
+        serving_link: link(LinkType::Ieee80211, 1),
+        target_link: link(LinkType::Ieee80216, 2),
+        correspondent: SocketAddr::new([10, 0, 9, 9].into(), usher_mip::PORT),
+        initiation: Initiation::Network,
+        on_failure: OnFailure::WaitForLinkDown,
+        commit_answer: CommitAnswer::AfterProcessing,
+        processing: Duration::ZERO,
+        retry: Duration::from_secs(1),
+        binding: usher_mip::Timing::default(),
+        max_requests: 4,
+    }
+}
+
+/// A station that has registered and said all it had to say.
+fn station(config: Config) -> Station {
+    let mut station = Station::new(config, Seed::new(1).stream("station", 0));
+    station.command(NOW, Command::Start).unwrap();
+    drain(&mut station);
+    station
+}
+
+/// Messages and sockets of what it sends.
+fn drain(station: &mut Station) -> Vec<(u32, Option<Message>)> {
+    let mut sent = Vec::new();
+    let mut buf = Vec::new();
+    while let Some(transmit) = station.poll_transmit(NOW, &mut buf) {
+        let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
+        sent.push((path.socket.0, Message::decode(&buf).ok().map(|d| d.message)));
+    }
+    sent
+}
+
+fn from_serving(message: &Message, transaction: u16) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let (serving, mn) = (id("serving"), id("mn"));
+    message.encode(Bits::default(), TransactionId::new(transaction), &serving, &mn, &mut octets).unwrap();
+    octets
+}
+
+fn receive(station: &mut Station, octets: &[u8]) {
+    let path = Path {
+        socket: usher_core::SocketId(0),
+        local: SocketAddr::new(HOME.into(), mih::PORT),
+        remote: SocketAddr::new(SERVING.into(), mih::PORT),
+    };
+    station.handle(NOW, Input::Datagram { path, data: octets });
+}
+
+/// A query of the network, processed but not acted upon.
+fn asked(station: &mut Station, transaction: u16) -> (Incoming, MessageId) {
+    let query = messages::net_candidate_query(&station.config.target_link.clone());
+    receive(station, &from_serving(&query, transaction));
+    let request = station.requests.pop_due(NOW).unwrap();
+    (request.transaction, request.message.id)
+}
+
+fn count(events: &[Event], wanted: &Event) -> usize {
+    events.iter().filter(|event| *event == wanted).count()
+}
+
+#[test]
+fn rows_do_what_they_say() {
+    for row in ROWS {
+        let mut station = station(config());
+        station.state = row.from;
+        station.subscribed = true;
+        if row.from != State::Resting {
+            station.begin(NOW - Duration::from_millis(7));
+            station.out = None;
+        }
+        if matches!(row.from, State::Querying | State::Committing | State::Reporting | State::Completing) {
+            let query = messages::mn_commit(&station.config.target_link.clone());
+            station.send(NOW, id("serving"), query);
+        }
+        if row.from == State::Surveying || row.on == On::Asked {
+            station.asked = Some(asked(&mut station, 77));
+        }
+        if row.from == State::Redirecting {
+            station.registration.begin(NOW);
+        }
+        let began = station.counters.began;
+        while station.poll_event().is_some() {}
+        drain(&mut station);
+
+        assert!(station.happen(NOW, row.on), "{row:?}");
+        assert_eq!(station.state, row.to, "{row:?}");
+        let events: Vec<Event> = core::iter::from_fn(|| station.poll_event()).collect();
+        let sent = drain(&mut station);
+        let has = |action| row.actions.contains(&action);
+        let times = |action| usize::from(has(action));
+
+        let step = row.step.map(|step| {
+            let took = if row.from == State::Resting { Duration::ZERO } else { Duration::from_millis(7) };
+            Event::Step { step, took }
+        });
+        let steps: Vec<&Event> = events.iter().filter(|e| matches!(e, Event::Step { .. })).collect();
+        assert_eq!(steps, step.iter().collect::<Vec<_>>(), "{row:?}");
+        let command = |interface, command| Event::LinkCommand { interface, command };
+        let commands = [
+            (Action::Scan, command(Interface::Target, LinkCommand::Scan)),
+            (Action::Enter, command(Interface::Target, LinkCommand::Connect)),
+            (Action::Release, command(Interface::Serving, LinkCommand::Disconnect)),
+            (Action::Cancel, Event::HandoverCancelled),
+        ];
+        for (action, event) in commands {
+            assert_eq!(count(&events, &event), times(action), "{row:?}");
+        }
+        let done = |event: &&Event| matches!(event, Event::HandoverDone { .. });
+        assert_eq!(events.iter().filter(done).count(), times(Action::Finish), "{row:?}");
+        assert_eq!(station.counters.began - began, times(Action::Begin) as u64, "{row:?}");
+        assert_eq!(station.counters.broken_off, times(Action::BreakOff) as u64, "{row:?}");
+        assert_eq!(station.retry_at.is_some(), has(Action::Later), "{row:?}");
+
+        let said = |wanted: MessageId| {
+            sent.iter().filter(|(_, m)| m.as_ref().is_some_and(|m| m.id == wanted)).count()
+        };
+        let messages = [
+            (Action::Report, MessageId::LINK_GOING_DOWN_INDICATION),
+            (Action::Query, MessageId::MN_HO_CANDIDATE_QUERY_REQUEST),
+            (Action::Commit, MessageId::MN_HO_COMMIT_REQUEST),
+            (Action::Complete, MessageId::MN_HO_COMPLETE_REQUEST),
+        ];
+        for (action, message) in messages {
+            assert_eq!(said(message), times(action), "{row:?}");
+        }
+        let updates = sent.iter().filter(|(socket, _)| *socket == BINDING_SOCKET.0).count();
+        assert_eq!(updates, times(Action::Redirect), "{row:?}");
+        if has(Action::Complete) {
+            // By the new link, to which the flow has gone.
+            assert_eq!(sent[0].0, 1, "{row:?}");
+        }
+        if has(Action::Withdraw) {
+            assert_eq!(station.registration.poll_timeout(), None);
+        }
+        if has(Action::Abandon) {
+            assert_eq!(station.out, None, "{row:?}");
+        }
+        // A query is answered once: with the network that was found, without one, or with a refusal.
+        let answers: Vec<&Message> = sent
+            .iter()
+            .filter_map(|(_, message)| message.as_ref())
+            .filter(|message| message.id == MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE)
+            .collect();
+        let due = (row.from == State::Surveying || row.on == On::Asked) && row.to != State::Surveying;
+        assert_eq!(answers.len(), usize::from(due), "{row:?}");
+        for answer in answers {
+            let status = answer.params.iter().find_map(|p| match p {
+                Tlv::HandoverStatus(status) => Some(*status),
+                _ => None,
+            });
+            let expected = match (has(Action::Answer), has(Action::AnswerNone)) {
+                (true, _) => Some(HandoverStatus::Permitted),
+                (_, true) => Some(HandoverStatus::Declined),
+                _ => None,
+            };
+            assert_eq!(status, expected, "{row:?}");
+            assert_eq!(answer.status() == Some(Status::Success), expected.is_some(), "{row:?}");
+        }
+    }
+}
+
+/// What has no row changes nothing.
+#[test]
+fn other_events_change_nothing() {
+    for state in State::ALL {
+        for on in On::ALL.iter().filter(|on| Row::find(*state, **on).is_none()) {
+            let mut station = station(config());
+            station.state = *state;
+            assert!(!station.happen(NOW, *on));
+            assert_eq!((station.state, station.poll_event()), (*state, None));
+            assert_eq!(drain(&mut station), []);
+        }
+    }
+}
+
+/// Requests that do not fit are refused, and those that are none of a station's.
+#[test]
+fn requests_out_of_place_are_refused() {
+    let refusal = |station: &mut Station, message: &Message| {
+        receive(station, &from_serving(message, 5));
+        station.handle(NOW, Input::Timeout);
+        let sent = drain(station);
+        let answer = sent.iter().filter_map(|(_, m)| m.as_ref()).find(|m| m.status().is_some());
+        answer.unwrap_or_else(|| panic!("no answer: {sent:?}")).status()
+    };
+    let target = config().target_link;
+    let cases = [
+        (State::Moved, messages::net_candidate_query(&target)),
+        (State::Querying, messages::net_commit(&target)),
+        (State::Resting, messages::query_resources(&id("mn"), &target)),
+    ];
+    for (state, message) in cases {
+        let mut station = station(config());
+        station.state = state;
+        assert_eq!(refusal(&mut station, &message), Some(Status::Rejected), "{state:?}");
+        assert_eq!((station.state, station.counters.refused), (state, 1));
+    }
+    // A second query during the scan: the first is the one that the scan answers.
+    let mut station = station(config());
+    let first = messages::net_candidate_query(&target);
+    receive(&mut station, &from_serving(&first, 4));
+    station.handle(NOW, Input::Timeout);
+    assert_eq!(station.state, State::Surveying);
+    assert_eq!(refusal(&mut station, &first), Some(Status::Rejected));
+    let found = LinkEvent::Scanned { found: true };
+    station.command(NOW, Command::Link { interface: Interface::Target, event: found }).unwrap();
+    assert_eq!((station.counters.answered, station.state), (1, State::Answered));
+    // Without room for requests, even the first is refused.
+    let mut station = self::station(Config { max_requests: 0, ..config() });
+    assert_eq!(refusal(&mut station, &first), Some(Status::UnspecifiedFailure));
+    assert_eq!(station.counters.overloaded, 1);
+}
+
+#[test]
+fn the_registration_is_tried_until_it_succeeds() {
+    let mut config = config();
+    config.mih.transaction = Some(Duration::from_secs(3));
+    let mut station = station(config);
+    assert!(station.command(NOW, Command::Start).is_err());
+    let registered = |station: &mut Station| {
+        drain(station).iter().any(|(_, m)| m.as_ref().is_some_and(|m| m.id == MessageId::REGISTER_REQUEST))
+    };
+    for (after, again) in [(3, false), (4, true), (7, false), (8, true)] {
+        let now = NOW + Duration::from_secs(after);
+        station.handle(now, Input::Timeout);
+        assert_eq!(registered(&mut station), again, "{after}");
+    }
+    assert_eq!(station.counters.registrations_repeated, 2);
+}
+
+/// What comes from outside and is no packet is counted.
+#[test]
+fn odd_input_is_dropped() {
+    let mut station = station(config());
+    let datagram = |station: &mut Station, socket, data: &[u8]| {
+        let any = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
+        let path = Path { socket, local: any, remote: any };
+        station.handle(NOW, Input::Datagram { path, data });
+    };
+    datagram(&mut station, FLOW_SERVING, &[1, 2, 3]);
+    datagram(&mut station, FLOW_TARGET, &[0, 0, 0, 9]);
+    datagram(&mut station, BINDING_SOCKET, &[0; 50]);
+    let stray = usher_mip::BindingAcknowledgement {
+        status: usher_mip::Status::ACCEPTED,
+        key_management: false,
+        sequence: 1,
+        lifetime: usher_mip::Lifetime(9),
+        options: Vec::new(),
+    };
+    let mut octets = Vec::new();
+    let (source, destination) = (usher_mip::inner([10, 0, 9, 9].into()), usher_mip::inner(HOME.into()));
+    let message = usher_mip::Message::Acknowledgement(stray);
+    Packet { source, destination, message }.emit(&mut octets);
+    datagram(&mut station, BINDING_SOCKET, &octets);
+    let counters = station.counters;
+    assert_eq!((counters.malformed_data, counters.received), (1, 1));
+    assert_eq!((counters.malformed_bindings, counters.stale_bindings), (1, 1));
+    let received = Event::Received { sequence: 9, interface: Interface::Target };
+    assert_eq!(station.poll_event(), Some(received));
+    assert_eq!(station.poll_event(), None);
+}

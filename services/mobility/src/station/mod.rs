@@ -1,0 +1,223 @@
+//! The station (MN): its MIH function, its handover controller, and the receiving end of a flow.
+//!
+//! Sockets: those of the MIH function, one for the address of each interface: 0 for [`Config::serving_link`] and 1 for
+//! [`Config::target_link`]; then [`FLOW_SERVING`], [`FLOW_TARGET`] and [`BINDING_SOCKET`].
+
+mod machine;
+mod table;
+
+pub use machine::Station;
+pub use table::{Action, On, ROWS, Row, State};
+pub(crate) use table::{rows, variants};
+
+use crate::link::{Interface, LinkCommand, LinkEvent};
+use crate::step::Step;
+use core::net::{IpAddr, SocketAddr};
+use usher_core::{Duration, Instant, SocketId};
+use usher_mih::{LinkTupleId, Peer, Route};
+
+/// The socket on which the flow arrives by the serving interface: the application's port at its address.
+pub const FLOW_SERVING: SocketId = SocketId(2);
+/// The socket on which the flow arrives by the target interface: the application's port at its address.
+pub const FLOW_TARGET: SocketId = SocketId(3);
+/// The socket for registrations: port [`usher_mip::PORT`] at the target interface's address.
+pub const BINDING_SOCKET: SocketId = SocketId(4);
+
+/// Who leads the handover.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Initiation {
+    /// The station does (draft 6, G.5): on Link_Going_Down it scans and asks.
+    Station,
+    /// The network does (G.2): on Link_Going_Down the station tells a point of service that has subscribed to that
+    /// event, and does what it is asked. A point of service that hears of it from its own link needs no telling.
+    Network,
+}
+
+/// What the station does when the exchange has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OnFailure {
+    /// It stays until the old link is down, and then goes to the new one: what the study does.
+    WaitForLinkDown,
+    /// It goes to the other interface at once. The exchange is not taken up again there.
+    OtherInterface,
+}
+
+/// When MIH_Net_HO_Commit request is answered. The standard of 2008 lets the response tell what became of the link
+/// actions, but not how the old link should carry that once it is left.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CommitAnswer {
+    /// After the processing time, while the new link is being entered.
+    AfterProcessing,
+    /// When the flow is redirected, over the new link.
+    AfterRedirection,
+}
+
+/// What a station is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its MIH function.
+    pub mih: usher_mih::Config,
+    /// The serving point of service, by the serving interface ([`Route::local`] is its address).
+    pub serving: Peer,
+    /// The way to the same point of service once the flow is redirected: by the target interface.
+    pub serving_after: Route,
+    /// Who hears MIH_MN_HO_Complete: the target network's point of service, by the target interface, as in the standard
+    /// of 2008. `None`: the serving one, by `serving_after`.
+    pub target: Option<Peer>,
+    /// The address of the serving interface, which is the station's home address too.
+    pub serving_address: IpAddr,
+    /// The address of the target interface: the care-of address.
+    pub target_address: IpAddr,
+    /// The serving link as MIH messages name it, with its point of attachment.
+    pub serving_link: LinkTupleId,
+    /// The target link as MIH messages name it, with its point of attachment.
+    pub target_link: LinkTupleId,
+    /// Who is told of the redirection: the correspondent (or home agent) at port [`usher_mip::PORT`].
+    pub correspondent: SocketAddr,
+    /// Who leads.
+    pub initiation: Initiation,
+    /// What follows a failed exchange.
+    pub on_failure: OnFailure,
+    /// When MIH_Net_HO_Commit is answered.
+    pub commit_answer: CommitAnswer,
+    /// How long a request is processed before it is acted upon.
+    pub processing: Duration,
+    /// How long after a scan that found nothing, an entry that failed, a registration that was refused or lost, it is
+    /// tried again.
+    pub retry: Duration,
+    /// Timing of the redirection.
+    pub binding: usher_mip::Timing,
+    /// Requests that may be in processing at a time; further ones are refused.
+    pub max_requests: usize,
+}
+
+/// What a station is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Register with the serving point of service: once, when the serving link carries packets.
+    Start,
+    /// A link of its own has something to say.
+    Link {
+        /// Which.
+        interface: Interface,
+        /// What.
+        event: LinkEvent,
+    },
+}
+
+/// Why a handover has failed: the first reason of one that had several.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Failure {
+    /// A message was lost for good, or not answered.
+    MessageLost,
+    /// A request was refused: no resources in the target network, or its point of service could not be asked.
+    Refused,
+    /// The scan found no network.
+    NoNetwork,
+    /// The old link was down before the exchange was over.
+    LinkDown,
+}
+
+impl Failure {
+    /// Its name: small letters and hyphens.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MessageLost => "message-lost",
+            Self::Refused => "refused",
+            Self::NoNetwork => "no-network",
+            Self::LinkDown => "link-down",
+        }
+    }
+}
+
+/// What a station has to say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The serving point of service knows the station now.
+    Registered,
+    /// A link shall do something; the answer is a [`Command::Link`].
+    LinkCommand {
+        /// Which.
+        interface: Interface,
+        /// What.
+        command: LinkCommand,
+    },
+    /// A handover has begun: Link_Going_Down, the network's first request, or a link that was lost without warning.
+    HandoverBegan,
+    /// A step of the handover is over.
+    Step {
+        /// Which.
+        step: Step,
+        /// How long it took.
+        took: Duration,
+    },
+    /// The flow is redirected: the handover is over, but for its completion with the network.
+    HandoverDone {
+        /// The exchange led to it.
+        success: bool,
+        /// Why it did not.
+        failure: Option<Failure>,
+        /// When it began.
+        began: Instant,
+        /// When the old link was lost, if it was before the end.
+        left: Option<Instant>,
+        /// When the redirection was complete.
+        ended: Instant,
+    },
+    /// The old link came back while the station waited for its loss: there is no handover.
+    HandoverCancelled,
+    /// A packet of the flow arrived.
+    Received {
+        /// Its number.
+        sequence: u32,
+        /// By which interface.
+        interface: Interface,
+    },
+}
+
+usher_core::counters! {
+    /// What a station did and what it dropped.
+    pub struct Counters {
+        /// Handovers that began.
+        began,
+        /// Handovers that succeeded.
+        succeeded,
+        /// Handovers that ended otherwise: in the redirection nevertheless.
+        failed,
+        /// Handovers that were given up, since the old link came back.
+        cancelled,
+        /// Exchanges that were broken off, for whatever reason.
+        broken_off,
+        /// MIH_MN_HO_Complete that was lost for good, or refused.
+        incomplete,
+        /// Registrations with the point of service that were lost or refused, and tried again.
+        registrations_repeated,
+        /// Link_Going_Down that nobody had subscribed to.
+        unsubscribed,
+        /// Binding Updates that were sent, repetitions included.
+        binding_updates,
+        /// Packets of the flow that arrived.
+        received,
+        /// Requests that were answered with success.
+        answered,
+        /// Requests that do not fit the state, and were refused.
+        refused,
+        /// Requests that were refused because too many were in processing.
+        overloaded,
+        /// Requests that are no affair of a station.
+        unknown_requests,
+        /// Indications, which a station does not act upon.
+        indications,
+        /// Link events that mean nothing in the state that they came in.
+        ignored_link_events,
+        /// Results of messages that were given up.
+        late_results,
+        /// Dropped: datagrams to the registration's port that are no packet of it.
+        malformed_bindings,
+        /// Dropped: registration packets that answer nothing, or are none of the correspondent's.
+        stale_bindings,
+        /// Dropped: packets of the flow without a number.
+        malformed_data,
+    }
+}

@@ -1,0 +1,54 @@
+use super::*;
+
+/// The controller once more, as a grid: a line for each state, a column for each event in the order of their
+/// declaration, the first four letters of the next state, or a dot for nothing.
+const GRID: &str = "
+                LeaS LeaN Lost LosK Back Foun NotF Up   Down Gran Refu Fail Aske Told Boun Unbo Retr
+    Resting     Scan Repo Sear Ente .    .    .    .    .    .    .    .    Surv Ente .    .    .
+    Scanning    .    .    Sear Sear .    Quer Wait .    .    .    .    .    .    .    .    .    .
+    Querying    .    .    .    Ente .    .    .    .    .    Comm Wait Wait .    .    .    .    .
+    Committing  .    .    .    Ente .    .    .    .    .    Ente Wait Wait .    .    .    .    .
+    Reporting   .    .    Sear Ente .    .    .    .    .    Repo .    Wait Surv Ente .    .    .
+    Surveying   .    .    Sear Sear .    Answ Wait .    .    Surv .    Surv .    Ente .    .    .
+    Answered    .    .    .    Ente .    .    .    .    .    Answ .    Answ Answ Ente .    .    .
+    Waiting     .    .    Sear Ente Rest .    .    .    .    .    .    .    Surv Ente .    .    .
+    Searching   .    .    Sear Sear .    Ente Sear .    .    .    .    .    .    .    .    .    Sear
+    Entering    .    .    Ente Ente .    .    .    Redi Ente .    .    .    .    .    .    .    Ente
+    Redirecting .    .    Redi Redi .    .    .    .    Ente .    .    .    .    .    Comp Redi Redi
+    Completing  .    .    Comp Comp .    .    .    .    Move Move Move Move .    .    .    .    .
+    Moved       .    .    Move Move .    .    .    .    .    .    .    .    .    .    .    .    .
+";
+
+#[test]
+fn every_state_answers_every_event() {
+    let lines: Vec<Vec<&str>> =
+        GRID.trim().lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines.len(), State::ALL.len());
+    for (state, line) in State::ALL.iter().zip(&lines) {
+        assert_eq!(line[0], format!("{state:?}"));
+        assert_eq!(line.len(), 1 + On::ALL.len(), "{state:?}");
+        for (on, next) in On::ALL.iter().zip(&line[1..]) {
+            let found = Row::find(*state, *on).map(|row| format!("{:?}", row.to)[..4].to_owned());
+            assert_eq!(found.as_deref().unwrap_or("."), *next, "{state:?} {on:?}");
+        }
+    }
+}
+
+#[test]
+fn no_row_stands_twice() {
+    for (i, row) in ROWS.iter().enumerate() {
+        assert!(ROWS[i + 1..].iter().all(|other| (other.from, other.on) != (row.from, row.on)), "{row:?}");
+    }
+}
+
+/// Losses are told apart by what a scan has found only where one has: every state has both or the one it can have.
+#[test]
+fn a_lost_link_is_answered_in_every_state() {
+    for state in State::ALL {
+        let known = Row::find(*state, On::LostKnown);
+        let unknown = Row::find(*state, On::Lost);
+        let always_known = [State::Querying, State::Committing, State::Answered].contains(state);
+        assert!(known.is_some(), "{state:?}");
+        assert_eq!(unknown.is_none(), always_known, "{state:?}");
+    }
+}

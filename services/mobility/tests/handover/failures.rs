@@ -1,0 +1,341 @@
+//! Handovers in which something goes wrong. The old link is down 9 s after its announcement, unless a test says
+//! otherwise.
+
+use crate::world::{GOING, Setting, World, mn, ms};
+use usher_core::{Duration, Machine};
+use usher_mih::{MessageId as M, Unanswered};
+use usher_mobility::station::{Failure, OnFailure, State};
+use usher_mobility::{Initiation, Interface, LinkCommand, LinkEvent, pos, station};
+
+/// Failure after the old link is down: entry and redirection alone, or a scan before them.
+const KNOWN: u64 = 9000 + 100 + 60;
+const UNKNOWN: u64 = 9000 + 150 + 100 + 60;
+
+/// Responses are waited for; one second after the acknowledgement it is enough.
+fn setting(initiation: Initiation) -> Setting {
+    let mut setting = Setting::new(initiation);
+    setting.timing.response = Some(Duration::from_secs(1));
+    setting.timing.unanswered = Unanswered::Abort;
+    setting
+}
+
+fn run(setting: Setting) -> World {
+    let mut world = World::new(setting);
+    world.run(Duration::from_secs(25));
+    world
+}
+
+/// A world in which all messages of this name are lost from the beginning of the handover on.
+fn without(setting: Setting, lost: M) -> World {
+    let mut world = World::new(setting);
+    world.filter = Box::new(move |id, ack| id == lost && !ack);
+    world.run(Duration::from_secs(25));
+    world
+}
+
+#[test]
+fn a_station_that_leads_may_lose_any_message() {
+    use Failure::{MessageLost, Refused};
+    let expected = [
+        (M::MN_HO_CANDIDATE_QUERY_REQUEST, Some(MessageLost)),
+        // The serving network says that the other one does not answer.
+        (M::N2N_HO_QUERY_RESOURCES_REQUEST, Some(Refused)),
+        (M::N2N_HO_QUERY_RESOURCES_RESPONSE, Some(MessageLost)),
+        (M::MN_HO_CANDIDATE_QUERY_RESPONSE, Some(MessageLost)),
+        (M::MN_HO_COMMIT_REQUEST, Some(MessageLost)),
+        (M::N2N_HO_COMMIT_REQUEST, Some(Refused)),
+        (M::N2N_HO_COMMIT_RESPONSE, Some(MessageLost)),
+        (M::MN_HO_COMMIT_RESPONSE, Some(MessageLost)),
+        (M::MN_HO_COMPLETE_REQUEST, None),
+        (M::N2N_HO_COMPLETE_REQUEST, None),
+        (M::N2N_HO_COMPLETE_RESPONSE, None),
+        (M::MN_HO_COMPLETE_RESPONSE, None),
+    ];
+    for (lost, failure) in expected {
+        let world = without(setting(Initiation::Station), lost);
+        let took = if failure.is_some() { KNOWN } else { 1230 };
+        assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{lost}");
+        let incomplete = u64::from(failure.is_none());
+        assert_eq!(world.station.counters().incomplete, incomplete, "{lost}");
+        assert_eq!(world.station.state(), State::Moved, "{lost}");
+    }
+}
+
+#[test]
+fn a_network_that_leads_may_lose_any_message() {
+    use Failure::{LinkDown, MessageLost};
+    let expected = [
+        (M::LINK_GOING_DOWN_INDICATION, Some(MessageLost), UNKNOWN),
+        (M::N2N_HO_QUERY_RESOURCES_REQUEST, Some(LinkDown), UNKNOWN),
+        (M::N2N_HO_QUERY_RESOURCES_RESPONSE, Some(LinkDown), UNKNOWN),
+        (M::NET_HO_CANDIDATE_QUERY_REQUEST, Some(LinkDown), UNKNOWN),
+        (M::NET_HO_CANDIDATE_QUERY_RESPONSE, Some(LinkDown), KNOWN),
+        (M::N2N_HO_COMMIT_REQUEST, Some(LinkDown), KNOWN),
+        (M::N2N_HO_COMMIT_RESPONSE, Some(LinkDown), KNOWN),
+        (M::NET_HO_COMMIT_REQUEST, Some(LinkDown), KNOWN),
+        (M::NET_HO_COMMIT_RESPONSE, None, 1030),
+        (M::MN_HO_COMPLETE_REQUEST, None, 1030),
+        (M::N2N_HO_COMPLETE_REQUEST, None, 1030),
+        (M::N2N_HO_COMPLETE_RESPONSE, None, 1030),
+        (M::MN_HO_COMPLETE_RESPONSE, None, 1030),
+    ];
+    for (lost, failure, took) in expected {
+        let world = without(setting(Initiation::Network), lost);
+        assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{lost}");
+        assert_eq!(world.station.state(), State::Moved, "{lost}");
+        let broken = world.serving.counters().broken_off;
+        // A station that did not acknowledge the commitment may have heard it all the same.
+        let known_to_fail = failure == Some(LinkDown) && lost != M::NET_HO_COMMIT_REQUEST;
+        assert_eq!(broken, u64::from(known_to_fail), "{lost}");
+    }
+}
+
+/// The other interface is used as soon as the exchange has failed.
+#[test]
+fn a_station_need_not_wait_for_the_link_to_go_down() {
+    // Three times 100 ms for an acknowledgement; the scan before it.
+    let mut setting = setting(Initiation::Station);
+    setting.on_failure = OnFailure::OtherInterface;
+    let world = without(setting, M::MN_HO_CANDIDATE_QUERY_REQUEST);
+    assert_eq!(world.done(), (false, Some(Failure::MessageLost), ms(150 + 300 + 100 + 60)));
+    assert_eq!(world.steps()[1], ("wait", 300));
+    let mut setting = self::setting(Initiation::Network);
+    setting.on_failure = OnFailure::OtherInterface;
+    let world = without(setting, M::LINK_GOING_DOWN_INDICATION);
+    assert_eq!(world.done(), (false, Some(Failure::MessageLost), ms(300 + 150 + 100 + 60)));
+}
+
+/// The steps of a failed handover add up as those of another do.
+#[test]
+fn steps_add_up_whatever_happens() {
+    for lost in [M::MN_HO_CANDIDATE_QUERY_REQUEST, M::MN_HO_COMMIT_RESPONSE, M::MN_HO_COMPLETE_REQUEST] {
+        let world = without(setting(Initiation::Station), lost);
+        let sum: u64 = world.steps().iter().filter(|(name, _)| *name != "completion").map(|(_, ms)| ms).sum();
+        assert_eq!(ms(sum), world.done().2, "{lost}");
+    }
+}
+
+/// What is sent to a station that is nowhere is lost; the flow has a packet every 500 ms from 250 ms on.
+#[test]
+fn the_flow_is_lost_until_it_is_redirected() {
+    // Down at 9.2 s, entered at 9.3 s, redirected at 9.33 s.
+    let mut setting = setting(Initiation::Station);
+    setting.leaves = ms(9200);
+    let world = without(setting.clone(), M::MN_HO_COMMIT_REQUEST);
+    assert_eq!(world.lost(), [9250]);
+    // Two more attempts to enter, a second and 100 ms each.
+    setting.failed_entries = 2;
+    let world = without(setting, M::MN_HO_COMMIT_REQUEST);
+    assert_eq!(world.lost(), [9250, 9750, 10250, 10750, 11250]);
+}
+
+/// Acknowledgements are lost, messages are not: the network has heard what the station takes for lost, and goes on.
+#[test]
+fn the_network_may_have_heard_what_seemed_lost() {
+    let mut world = World::new(setting(Initiation::Network));
+    world.filter = Box::new(|id, ack| ack && id == M::LINK_GOING_DOWN_INDICATION);
+    world.run(ms(350));
+    assert_eq!(world.station.state(), State::Waiting);
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.done(), (true, None, ms(1030)));
+    assert_eq!(world.station.counters().broken_off, 1);
+}
+
+/// A response that comes after the station has given up is nothing to it.
+#[test]
+fn late_responses_come_in_vain() {
+    // Two processings for each of two requests; or one that is longer than the patience of a second.
+    let patient = 150 + 2 * (2 * 300 + 60) + 160;
+    for (processing, took, failure) in [(1100, KNOWN, Some(Failure::MessageLost)), (300, patient, None)] {
+        let mut setting = setting(Initiation::Station);
+        setting.processing = ms(processing);
+        let world = run(setting);
+        assert_eq!(world.done(), (failure.is_none(), failure, ms(took)), "{processing}");
+        let late = world.station.mihf().counters().late_responses;
+        assert_eq!(late > 0, failure.is_some(), "{processing}");
+    }
+}
+
+/// It may leave at any time, in either flow and with either answer to failure: the flow is redirected all the same, and
+/// the handover has succeeded exactly if the station was told to go before it lost the link.
+#[test]
+fn a_station_may_leave_amid_any_step() {
+    for initiation in [Initiation::Station, Initiation::Network] {
+        let told = if initiation == Initiation::Station { 1070 } else { 870 };
+        for leaves in (0..1600).step_by(5) {
+            let mut setting = setting(initiation);
+            setting.leaves = ms(leaves);
+            let world = run(setting);
+            let (success, failure, took) = world.done();
+            let expected = (leaves <= told).then_some(Failure::LinkDown);
+            assert_eq!((success, failure), (expected.is_none(), expected), "{initiation:?} {leaves}");
+            if success {
+                assert_eq!(took, ms(told + 160), "{initiation:?} {leaves}");
+            } else {
+                // Entry and redirection follow the loss at once, or with a scan that is under way or begins then.
+                let scan = took.saturating_sub(ms(leaves + 160));
+                assert!(scan <= ms(150), "{initiation:?} {leaves}: {took:?}");
+            }
+            assert_eq!(world.station.state(), State::Moved);
+            let left = world.said.iter().find_map(|(_, event)| match event {
+                station::Event::HandoverDone { left, .. } => Some(*left),
+                _ => None,
+            });
+            assert_eq!(left.flatten().is_some(), ms(leaves) <= took, "{initiation:?} {leaves}");
+        }
+    }
+}
+
+/// Without resources in the other network, the query ends it; the reservation does, where they went in between.
+#[test]
+fn a_target_without_resources_refuses() {
+    let mut full = setting(Initiation::Station);
+    full.capacity = 0;
+    let world = run(full.clone());
+    assert_eq!(world.done(), (false, Some(Failure::Refused), ms(KNOWN)));
+    assert_eq!(world.steps()[1].0, "wait");
+    assert_eq!((world.target.counters().no_resources, world.target.counters().reserved), (1, 0));
+    full.on_failure = OnFailure::OtherInterface;
+    assert_eq!(run(full).done(), (false, Some(Failure::Refused), ms(150 + 460 + 100 + 60)));
+    let mut full = setting(Initiation::Network);
+    full.capacity = 0;
+    let world = run(full);
+    assert_eq!(world.done(), (false, Some(Failure::LinkDown), ms(UNKNOWN)));
+    assert_eq!(world.serving.counters().broken_off, 1);
+}
+
+/// The new network may be hard to find and to enter, and may lose the redirection.
+#[test]
+fn the_new_network_is_tried_again() {
+    let mut blind = setting(Initiation::Station);
+    blind.blind_scans = 1;
+    let world = run(blind);
+    assert_eq!(world.done(), (false, Some(Failure::NoNetwork), ms(UNKNOWN)));
+    // The second blind scan comes after the loss; then one a second later.
+    let mut blind = setting(Initiation::Station);
+    blind.blind_scans = 2;
+    assert_eq!(run(blind).done().2, ms(UNKNOWN + 150 + 1000));
+    let mut blind = setting(Initiation::Network);
+    blind.blind_scans = 1;
+    let world = run(blind);
+    assert_eq!(world.done(), (false, Some(Failure::NoNetwork), ms(UNKNOWN)));
+    assert_eq!(world.serving.counters().broken_off, 1);
+
+    let mut shut = setting(Initiation::Station);
+    shut.failed_entries = 2;
+    let world = run(shut);
+    assert_eq!(world.done(), (true, None, ms(1230 + 2 * (100 + 1000))));
+
+    let mut world = World::new(setting(Initiation::Station));
+    world.lost_updates = 2;
+    world.run(Duration::from_secs(20));
+    // Again after one second and after two more (RFC 6275 §11.8).
+    assert_eq!(world.done(), (true, None, ms(1230 + 1000 + 2000)));
+    assert_eq!(world.station.counters().binding_updates, 3);
+}
+
+/// A new link that is lost again amid the redirection is entered again.
+#[test]
+fn the_new_link_may_be_lost_again() {
+    let mut world = World::new(setting(Initiation::Station));
+    world.at_link(GOING + ms(1190), Interface::Target, LinkEvent::Down);
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.done(), (true, None, ms(1190 + 1000 + 100 + 60)));
+    // After the redirection there is nothing left to do but to keep the old link.
+    let mut world = World::new(setting(Initiation::Station));
+    world.at_link(GOING + ms(1300), Interface::Target, LinkEvent::Down);
+    world.run(ms(5000));
+    assert_eq!(world.done(), (true, None, ms(1230)));
+    assert_eq!(world.station.state(), State::Moved);
+    let released = |(_, event): &(_, station::Event)| {
+        matches!(event, station::Event::LinkCommand { command: LinkCommand::Disconnect, .. })
+    };
+    assert!(!world.said.iter().any(released));
+}
+
+/// The old link recovers while the station waits for its loss: there is no handover, and there may be one later.
+#[test]
+fn a_link_may_come_back() {
+    let mut world = World::new(setting(Initiation::Station));
+    world.filter = Box::new(|id, _| id == M::MN_HO_CANDIDATE_QUERY_REQUEST);
+    world.at_link(GOING + ms(2000), Interface::Serving, LinkEvent::Up);
+    world.run(ms(2500));
+    assert_eq!(world.station.state(), State::Resting);
+    assert_eq!(world.station.counters().cancelled, 1);
+    world.filter = Box::new(|_, _| false);
+    let within = Duration::from_secs(6);
+    world.at_link(GOING + ms(3000), Interface::Serving, LinkEvent::GoingDown { within });
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.done(), (true, None, ms(1230)));
+}
+
+/// A link that is lost without an announcement.
+#[test]
+fn a_link_may_be_lost_out_of_the_blue() {
+    let mut world = World::new(setting(Initiation::Station));
+    world.at_link(GOING - ms(1000), Interface::Serving, LinkEvent::Down);
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.done(), (false, Some(Failure::LinkDown), ms(150 + 100 + 60)));
+    assert_eq!(world.steps()[0], ("scan", 150));
+}
+
+/// Requests beyond what may be in processing are refused at once.
+#[test]
+fn too_many_requests_are_refused() {
+    let mut setting = setting(Initiation::Station);
+    setting.max_requests = 0;
+    let world = run(setting);
+    assert_eq!(world.done().1, Some(Failure::Refused));
+    assert_eq!(world.serving.counters().overloaded, 1);
+}
+
+/// A reservation whose station does not come expires, and so does the handover that it was made for.
+#[test]
+fn what_nobody_comes_for_is_given_back() {
+    let mut setting = setting(Initiation::Network);
+    // The station never leaves 802.11, nor answers the commitment.
+    setting.leaves = Duration::from_secs(1000);
+    let mut world = World::new(setting);
+    world.filter = Box::new(|id, _| id == M::NET_HO_COMMIT_REQUEST);
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.target.admission().reserved(), 1);
+    assert_eq!(world.serving.state(&mn()), Some(pos::State::Leaving));
+    world.run(Duration::from_secs(90));
+    assert_eq!(world.target.admission().reserved(), 0);
+    assert_eq!(world.target.counters().expired, 1);
+    assert_eq!(world.serving.state(&mn()), Some(pos::State::Idle));
+    assert_eq!(world.serving.counters().forgotten, 1);
+}
+
+/// A station that leaves without a word is told to the point of service by its user.
+#[test]
+fn a_station_may_leave_without_a_handover() {
+    let mut world = World::new(setting(Initiation::Station));
+    world.run_to(GOING - ms(1000));
+    assert_eq!(world.serving.admission().attached(), 1);
+    let now = world.now;
+    world.serving.command(now, pos::Command::Leave { station: mn() }).unwrap();
+    assert_eq!(world.serving.admission().attached(), 0);
+}
+
+/// Loss on the air, from light to heavy: every handover ends once, in the new network, and the flow with it.
+#[test]
+fn every_handover_ends_whatever_is_lost() {
+    let mut successes = [0; 2];
+    for seed in 0..60 {
+        for (i, loss) in [0.1, 0.5].into_iter().enumerate() {
+            for initiation in [Initiation::Station, Initiation::Network] {
+                let mut setting = setting(initiation);
+                (setting.seed, setting.loss) = (seed, loss);
+                setting.ack = seed % 3 > 0;
+                let world = run(setting);
+                let (success, _, took) = world.done();
+                assert!(took <= ms(UNKNOWN), "{took:?}");
+                assert_eq!(world.station.state(), State::Moved);
+                assert_eq!(world.received.values().last(), Some(&Interface::Target));
+                successes[i] += u32::from(success);
+            }
+        }
+    }
+    assert!(successes[0] > successes[1] && successes[1] > 0, "{successes:?}");
+}

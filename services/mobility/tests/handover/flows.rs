@@ -1,0 +1,203 @@
+//! Both flows, without loss.
+
+use crate::world::{GOING, Setting, World, mn, ms};
+use usher_core::{Duration, Machine};
+use usher_mih::MessageId as M;
+use usher_mobility::pos::Trigger;
+use usher_mobility::station::CommitAnswer;
+use usher_mobility::{Initiation, Interface, LinkCommand, LinkEvent, pos, station};
+
+fn run(setting: Setting) -> World {
+    let mut world = World::new(setting);
+    world.run(Duration::from_secs(20));
+    world
+}
+
+/// Everything that both flows have in common.
+#[track_caller]
+fn all_is_well(world: &World) {
+    assert_eq!(world.station.state(), station::State::Moved);
+    let counters = world.station.counters();
+    let counted = (counters.began, counters.succeeded, counters.failed, counters.incomplete);
+    assert_eq!(counted, (1, 1, 0, 0));
+    assert_eq!((counters.refused, counters.late_results, counters.unknown_requests), (0, 0, 0));
+    // The old link was released, and the resources of the network that it belongs to with it.
+    let released = |(_, event): &(_, station::Event)| {
+        *event
+            == station::Event::LinkCommand { interface: Interface::Serving, command: LinkCommand::Disconnect }
+    };
+    assert!(world.said.iter().any(released));
+    let places =
+        |pos: &usher_mobility::PointOfService| (pos.admission().attached(), pos.admission().reserved());
+    assert_eq!((places(&world.serving), places(&world.target)), ((0, 0), (1, 0)));
+    assert_eq!((world.target.counters().reserved, world.target.counters().arrived), (1, 1));
+    assert_eq!(world.serving.counters().gone, 1);
+    assert_eq!(world.serving.state(&mn()), Some(pos::State::Idle));
+    // Nothing of the flow was lost, and all of it goes by the new link in the end.
+    assert_eq!(world.lost(), [] as [u64; 0]);
+    assert_eq!(world.received.values().last(), Some(&Interface::Target));
+    assert_eq!(world.received.values().next(), Some(&Interface::Serving));
+}
+
+/// Sums by hand. The resource check and the commitment cross 802.11 (20 ms) there and back, and the wire (10 ms) there
+/// and back, and are processed by the serving and by the target network (200 ms each): 460 ms. The redirection crosses
+/// 802.16 (30 ms) there and back. The completion does so too, with the wire there and back and two processings: 480 ms.
+#[test]
+fn a_station_leads() {
+    let world = run(Setting::new(Initiation::Station));
+    assert_eq!(world.done(), (true, None, ms(150 + 460 + 460 + 100 + 60)));
+    let expected = [
+        ("scan", 150),
+        ("resources", 460),
+        ("commit", 460),
+        ("entry", 100),
+        ("redirection", 60),
+        ("completion", 480),
+    ];
+    assert_eq!(world.steps(), expected);
+    assert_eq!(world.serving_steps(), []);
+    all_is_well(&world);
+}
+
+#[test]
+fn messages_are_those_of_the_flow() {
+    let mut setting = Setting::new(Initiation::Station);
+    setting.ack = false;
+    let world = run(setting);
+    let expected = [
+        M::REGISTER_REQUEST,
+        M::REGISTER_RESPONSE,
+        M::MN_HO_CANDIDATE_QUERY_REQUEST,
+        M::N2N_HO_QUERY_RESOURCES_REQUEST,
+        M::N2N_HO_QUERY_RESOURCES_RESPONSE,
+        M::MN_HO_CANDIDATE_QUERY_RESPONSE,
+        M::MN_HO_COMMIT_REQUEST,
+        M::N2N_HO_COMMIT_REQUEST,
+        M::N2N_HO_COMMIT_RESPONSE,
+        M::MN_HO_COMMIT_RESPONSE,
+        M::MN_HO_COMPLETE_REQUEST,
+        M::N2N_HO_COMPLETE_REQUEST,
+        M::N2N_HO_COMPLETE_RESPONSE,
+        M::MN_HO_COMPLETE_RESPONSE,
+    ];
+    assert_eq!(world.messages, expected);
+    all_is_well(&world);
+    let mut setting = Setting::new(Initiation::Network);
+    setting.ack = false;
+    let world = run(setting);
+    let expected = [
+        M::REGISTER_REQUEST,
+        M::REGISTER_RESPONSE,
+        M::EVENT_SUBSCRIBE_REQUEST,
+        M::EVENT_SUBSCRIBE_RESPONSE,
+        M::LINK_GOING_DOWN_INDICATION,
+        M::N2N_HO_QUERY_RESOURCES_REQUEST,
+        M::N2N_HO_QUERY_RESOURCES_RESPONSE,
+        M::NET_HO_CANDIDATE_QUERY_REQUEST,
+        M::NET_HO_CANDIDATE_QUERY_RESPONSE,
+        M::N2N_HO_COMMIT_REQUEST,
+        M::N2N_HO_COMMIT_RESPONSE,
+        M::NET_HO_COMMIT_REQUEST,
+        // The station is on the new link before it has processed the commitment.
+        M::MN_HO_COMPLETE_REQUEST,
+        M::NET_HO_COMMIT_RESPONSE,
+        M::N2N_HO_COMPLETE_REQUEST,
+        M::N2N_HO_COMPLETE_RESPONSE,
+        M::MN_HO_COMPLETE_RESPONSE,
+    ];
+    assert_eq!(world.messages, expected);
+    all_is_well(&world);
+}
+
+/// Preparation: the indication (20 ms), the resource check (10 + 200 + 10 ms), the query (20 + 200 ms). Decision: the
+/// answer (20 ms), the reservation (10 + 200 + 10 ms), the commitment (20 ms), which is followed at once.
+#[test]
+fn the_network_leads_and_is_told() {
+    let world = run(Setting::new(Initiation::Network));
+    assert_eq!(world.done(), (true, None, ms(460 + 150 + 260 + 100 + 60)));
+    let expected = [
+        ("preparation", 460),
+        ("scan", 150),
+        ("decision", 260),
+        ("entry", 100),
+        ("redirection", 60),
+        ("completion", 480),
+    ];
+    assert_eq!(world.steps(), expected);
+    // The query: 20 ms, 200 ms of processing, the scan's 150 ms, 20 ms.
+    assert_eq!(world.serving_steps()[..3], [("resources", 220), ("candidate", 390), ("reservation", 220)]);
+    all_is_well(&world);
+}
+
+/// The indication's 20 ms are saved where the access point hears of it itself.
+#[test]
+fn the_network_leads_and_hears_by_itself() {
+    let mut setting = Setting::new(Initiation::Network);
+    setting.trigger = Trigger::Local;
+    let world = run(setting);
+    assert_eq!(world.done(), (true, None, ms(440 + 150 + 260 + 100 + 60)));
+    assert_eq!(world.steps()[0], ("preparation", 440));
+    assert_eq!(world.station.counters().unsubscribed, 1);
+    assert!(!world.messages.contains(&M::LINK_GOING_DOWN_INDICATION));
+    all_is_well(&world);
+}
+
+#[test]
+fn the_commitment_can_be_answered_by_the_new_link() {
+    for (answer, wait) in [(CommitAnswer::AfterProcessing, 200), (CommitAnswer::AfterRedirection, 160)] {
+        let mut setting = Setting::new(Initiation::Network);
+        setting.commit_answer = answer;
+        let world = run(setting);
+        // The request crosses 802.11; the answer comes by the new link, which stands after 160 ms.
+        assert_eq!(world.serving_steps()[3], ("commit", 20 + wait + 30), "{answer:?}");
+        all_is_well(&world);
+    }
+}
+
+#[test]
+fn the_serving_network_can_hear_of_the_completion_first() {
+    for initiation in [Initiation::Station, Initiation::Network] {
+        let mut setting = Setting::new(initiation);
+        setting.completes_with_target = false;
+        let world = run(setting);
+        assert!(world.done().0);
+        assert_eq!(world.steps().last(), Some(&("completion", 480)));
+        all_is_well(&world);
+    }
+}
+
+/// The access point foresees the loss one second before the station does: the handover begins with the query, and what
+/// either side foresees later means nothing to it.
+#[test]
+fn the_network_may_know_before_the_station() {
+    let mut setting = Setting::new(Initiation::Network);
+    setting.trigger = Trigger::Local;
+    let mut world = World::new(setting);
+    let early = GOING - Duration::from_secs(1);
+    world.run_to(early);
+    let event = LinkEvent::GoingDown { within: Duration::from_secs(10) };
+    world.serving.command(early, pos::Command::Link { station: mn(), event }).unwrap();
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.done(), (true, None, ms(150 + 260 + 100 + 60)));
+    assert_eq!(world.steps()[0], ("preparation", 0));
+    assert_eq!(world.serving.counters().began, 1);
+    assert_eq!(world.station.counters().ignored_link_events, 1);
+}
+
+#[test]
+fn work_is_told_by_label() {
+    let world = run(Setting::new(Initiation::Network));
+    let labels: Vec<&str> = world.labels.iter().copied().collect();
+    let own = ["mobility.binding", "mobility.data", "mobility.link", "mobility.request"];
+    assert_eq!(labels.iter().filter(|l| l.starts_with("mobility")).copied().collect::<Vec<_>>(), own);
+    assert!(labels.iter().any(|l| l.starts_with("mih.")));
+}
+
+/// Twice the same world says the same.
+#[test]
+fn worlds_repeat() {
+    let mut setting = Setting::new(Initiation::Network);
+    setting.loss = 0.3;
+    let (a, b) = (run(setting.clone()), run(setting));
+    assert_eq!((a.said, a.serving_said, a.target_said), (b.said, b.serving_said, b.target_said));
+}

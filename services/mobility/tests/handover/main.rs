@@ -1,0 +1,5 @@
+//! Handovers of a whole world of machines.
+
+mod failures;
+mod flows;
+mod world;
