@@ -286,6 +286,7 @@ impl Bss {
                 }
             } else if alone && self.reaches(frame) {
                 self.counters.acks += 1;
+                self.stations[frame.station as usize].hears();
                 self.medium.idle = now + self.times.ack();
                 self.medium.free = self.medium.idle + DIFS;
                 self.take_first(number);

@@ -91,7 +91,8 @@ pub struct WifiConfig {
     pub going_down: f64,
     /// From one beacon to the next; without: the stations know by themselves when they come and leave.
     pub beacons: Option<Duration>,
-    /// How many beacons in a row a station does not hear before it takes its link for lost.
+    /// How many beacons in a row a station does not hear, nor anything else from the access point in between, before it
+    /// takes its link for lost.
     pub beacons_missed: u32,
     /// Stations in reach at the beginning are associated.
     pub associated: bool,

@@ -22,7 +22,7 @@
 //! Within [`WifiConfig::radius`] of the access point everything is heard, beyond it nothing. Beacons compete for the medium
 //! as other frames do, but go before what waits. Who is not associated says `Detected` at the first it hears. An
 //! associated station that crosses [`WifiConfig::going_down`] outward says `GoingDown` with the time that it has left, and
-//! `Down` when it has missed [`WifiConfig::beacons_missed`] beacons in a row. A scan visits all channels, of which one has
+//! `Down` when it has missed [`WifiConfig::beacons_missed`] beacons in a row and heard nothing else meanwhile. A scan visits all channels, of which one has
 //! the access point; there a probe request goes, and the answer makes the station stay for MaxChannelTime. An association
 //! is four frames: authentication (open system) and association, requests and answers. What waits for a station, or at
 //! it, when its association ends is dropped.

@@ -64,7 +64,7 @@ pub(super) struct Station {
     leaves: Option<Instant>,
     /// It knows of the access point.
     detected: bool,
-    /// Beacons in a row that it has not heard.
+    /// Beacons in a row that it has not heard, nor anything else since.
     missed: u32,
     scan: Option<Scan>,
     /// It is to get associated after the scan.
@@ -115,6 +115,10 @@ impl Station {
     /// It and the access point hear each other.
     pub(super) const fn is_tuned(&self) -> bool {
         self.in_reach && matches!(self.scan, None | Some(Scan::Listening { .. }))
+    }
+    /// It hears from the access point, be it an acknowledgement.
+    pub(super) const fn hears(&mut self) {
+        self.missed = 0;
     }
     /// A frame of this kind, from it or for it, is of use.
     pub(super) const fn wants(&self, kind: Kind) -> bool {
@@ -379,7 +383,7 @@ impl Bss {
             let hears = alone && s.is_tuned() && !self.noise();
             let s = &mut self.stations[station as usize];
             if hears {
-                s.missed = 0;
+                s.hears();
                 self.found(station);
                 self.detect(station);
             } else if s.is_associated() {

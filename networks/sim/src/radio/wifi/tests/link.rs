@@ -271,3 +271,17 @@ fn a_station_that_hears_no_beacon_for_noise_is_gone_and_detects_the_next() {
     assert_eq!(events, [LinkEvent::Up, down(LinkDownReason::OutOfReach), LinkEvent::Detected]);
     assert_eq!((told[2].0 - told[1].0) % INTERVAL, 0);
 }
+
+#[test]
+fn beacons_that_are_lost_do_not_cost_a_link_that_is_in_use() {
+    let mut bss = bss(WifiConfig { frame_loss: 0.6, beacons_missed: 3, ..WifiConfig::default() }, 2);
+    let mut told = Vec::new();
+    for i in 0..2000 {
+        let at = t(u64::from(i) * 50_000_000);
+        told.extend(run(&mut bss, at).0);
+        bss.send(at, if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) }, 100, i);
+    }
+    // Its neighbour has only the beacons, of which three in a row are lost every other second.
+    assert_eq!(said(&told, 0), [(0, LinkEvent::Up)]);
+    assert!(said(&told, 1).iter().any(|(_, event)| *event == down(LinkDownReason::OutOfReach)));
+}
