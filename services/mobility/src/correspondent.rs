@@ -212,3 +212,6 @@ impl Machine for Correspondent {
         self.work.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -193,3 +193,75 @@ pub(crate) fn is_granted(response: &Message) -> bool {
 pub(crate) fn station(message: &Message) -> Option<&MihfId> {
     message.params.iter().find_map(|param| if let Tlv::MnMihfId(id) = param { Some(id) } else { None })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_mih::{Bits, TransactionId};
+
+    fn link(technology: LinkType) -> LinkTupleId {
+        let poa = Some(LinkAddr::Mac([2, 0, 0, 0, 1, 1]));
+        LinkTupleId { link: LinkId::mac(technology, [2, 0, 0, 0, 1, 2]), poa }
+    }
+    fn id(name: &str) -> MihfId {
+        MihfId::new(name).unwrap()
+    }
+
+    /// Each has what the standard says that it must have, and is read as it was written.
+    #[test]
+    fn messages_are_whole() {
+        let (from, to, mn) = (link(LinkType::Ieee80211), link(LinkType::Ieee80216), id("mn"));
+        let complete = mn_complete(&from, &to);
+        let all = [
+            register([&from, &to]),
+            subscribe(&from),
+            going_down(&from, Duration::from_secs(9)),
+            mn_candidate_query(&from, &to),
+            mn_candidates(&from, &to),
+            mn_commit(&to),
+            mn_committed(&to),
+            n2n_complete(&mn, &complete),
+            complete,
+            net_candidate_query(&to),
+            net_candidates(&from, Some(&to)),
+            net_candidates(&from, None),
+            net_commit(&to),
+            net_committed(&to),
+            query_resources(&mn, &to),
+            resources(true),
+            resources(false),
+            n2n_commit(&mn, &to),
+            response(MessageId::N2N_HO_COMMIT_REQUEST, Status::Success),
+            response(MessageId::MN_HO_COMMIT_REQUEST, Status::Rejected),
+            response(MessageId::MN_HO_COMPLETE_REQUEST, Status::Success),
+            response(MessageId::N2N_HO_COMPLETE_REQUEST, Status::Success),
+        ];
+        for message in all {
+            let mut octets = Vec::new();
+            message.encode(Bits::default(), TransactionId::new(1), &mn, &id("pos"), &mut octets).unwrap();
+            let decoded = Message::decode(&octets).unwrap_or_else(|e| panic!("{message}: {e}"));
+            assert_eq!(decoded.message, message);
+        }
+    }
+
+    #[test]
+    fn things_go_on_by_success_alone() {
+        let (from, to) = (link(LinkType::Ieee80211), link(LinkType::Ieee80216));
+        for granted in [mn_candidates(&from, &to), resources(true), net_candidates(&from, Some(&to))] {
+            assert!(is_granted(&granted), "{granted}");
+        }
+        let denied = response(MessageId::MN_HO_COMMIT_REQUEST, Status::NetworkError);
+        for refused in [denied, resources(false), net_candidates(&from, None), mn_commit(&to)] {
+            assert!(!is_granted(&refused), "{refused}");
+        }
+    }
+
+    /// The parameter's 16 bits of milliseconds end after a minute.
+    #[test]
+    fn a_forecast_is_cut_to_what_can_be_said() {
+        for (within, said) in [(9_000, 9_000), (65_535, 65_535), (100_000, 65_535)] {
+            let message = going_down(&link(LinkType::Ieee80211), Duration::from_millis(within));
+            assert!(message.params.contains(&Tlv::TimeInterval(said)), "{message}");
+        }
+    }
+}

@@ -472,3 +472,6 @@ impl Machine for PointOfService {
         self.work.pop_front().or_else(|| self.mihf.poll_work())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -155,3 +155,6 @@ pub const ROWS: &[Row] = rows! {
     Leaving: Completed => [] Idle;
     Leaving: Forgotten => [Forget] Idle;
 };
+
+#[cfg(test)]
+mod tests;

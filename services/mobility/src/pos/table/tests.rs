@@ -1,0 +1,54 @@
+use super::*;
+
+/// The controller once more, as a grid: a line for each state, a column for each event in the order of their
+/// declaration, the first four letters of the next state, or a dot for nothing.
+const GRID: &str = "
+                Quer Comm Trig Gran Refu Fail Comp Forg
+    Idle        Inqu Book Chec .    .    .    Idle .
+    Inquiring   .    .    .    Offe Idle Idle Idle .
+    Offered     Inqu Book .    .    .    .    Idle Idle
+    Booking     .    .    .    Book Idle Idle Idle .
+    Booked      .    .    .    .    .    .    Idle Idle
+    Checking    .    .    .    Aski Idle Idle Idle .
+    Asking      .    .    .    Rese Idle Idle Idle .
+    Reserving   .    .    .    Tell Idle Idle Idle .
+    Telling     .    .    .    Leav Idle Leav Idle .
+    Leaving     .    .    .    .    .    .    Idle Idle
+";
+
+#[test]
+fn every_state_answers_every_event() {
+    let lines: Vec<Vec<&str>> =
+        GRID.trim().lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines.len(), State::ALL.len());
+    for (state, line) in State::ALL.iter().zip(&lines) {
+        assert_eq!(line[0], format!("{state:?}"));
+        assert_eq!(line.len(), 1 + On::ALL.len(), "{state:?}");
+        for (on, next) in On::ALL.iter().zip(&line[1..]) {
+            let found = Row::find(*state, *on).map(|row| format!("{:?}", row.to)[..4].to_owned());
+            assert_eq!(found.as_deref().unwrap_or("."), *next, "{state:?} {on:?}");
+        }
+    }
+}
+
+#[test]
+fn no_row_stands_twice() {
+    for (i, row) in ROWS.iter().enumerate() {
+        assert!(ROWS[i + 1..].iter().all(|other| (other.from, other.on) != (row.from, row.on)), "{row:?}");
+    }
+}
+
+/// Every state in which something is out has an answer to each way in which that can end; every other state but the
+/// first is left at last, if nothing is heard any more.
+#[test]
+fn nothing_waits_for_ever() {
+    use State::{Asking, Booking, Checking, Inquiring, Reserving, Telling};
+    for state in State::ALL {
+        let results = [On::Granted, On::Refused, On::Failed].map(|on| Row::find(*state, on).is_some());
+        let out = [Inquiring, Booking, Checking, Asking, Reserving, Telling].contains(state);
+        assert_eq!(results, [out; 3], "{state:?}");
+        let forgotten = Row::find(*state, On::Forgotten).is_some();
+        assert_eq!(forgotten, !out && *state != State::Idle, "{state:?}");
+        assert!(Row::find(*state, On::Completed).is_some(), "{state:?}");
+    }
+}
