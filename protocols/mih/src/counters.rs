@@ -40,7 +40,10 @@ usher_core::counters! {
         malformed,
         /// Packets for another MIH function: dropped.
         misaddressed,
-        /// Fragments dropped for want of room or because they do not fit together.
+        /// Messages in fragments that are longer than may be: dropped.
+        oversize,
+        /// Fragments dropped for want of room or because they do not fit together, and messages of which not all
+        /// fragments came.
         fragments_dropped,
         /// Connections closed because what came on them cannot be cut into messages.
         broken_streams,

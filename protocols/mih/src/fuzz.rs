@@ -1,5 +1,7 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
+pub use crate::function::fuzz::function;
+
 use crate::fragment::{Limits, Reassembly, fragment};
 use crate::{Bits, Decoded, Header, Message};
 use alloc::string::ToString;

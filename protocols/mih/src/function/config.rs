@@ -109,6 +109,10 @@ pub struct Config {
     pub max_message: usize,
     /// Octets of a message that is put together of fragments.
     pub max_reassembled: usize,
+    /// Messages of which some fragments have come and not all.
+    pub max_incomplete: usize,
+    /// How long the rest of a message's fragments is waited for after the first of them.
+    pub patience: Duration,
     /// Messages that wait for connections which are not up yet.
     pub max_queue: usize,
     /// Functions that are registered here and not configured as peers.
@@ -139,6 +143,8 @@ impl Config {
             max_transactions: 1 << 16,
             max_message: 1280 - 40 - 8,
             max_reassembled: 1 << 16,
+            max_incomplete: 256,
+            patience: Duration::from_secs(5),
             max_queue: 1 << 20,
             max_registered: 1 << 12,
             registration: Duration::from_secs(3600),

@@ -20,6 +20,7 @@
 //! transaction that has failed is dropped and counted, and not acknowledged.
 
 mod config;
+pub(crate) mod fuzz;
 mod management;
 mod peers;
 mod receive;
@@ -32,6 +33,7 @@ mod work;
 pub use crate::counters::Counters;
 pub use config::{Capabilities, Config, PORT, Peer, Route, Timing, Transport, Unanswered};
 
+use crate::fragment::{Limits, Reassembly};
 use crate::net::{Indication, Net, Way};
 use crate::transaction::{Effect, Machines, Status};
 use crate::{EventConfig, EventList, LinkTupleId, Message, MihfId, Opcode};
@@ -160,6 +162,7 @@ pub struct Mihf {
     peers: Peers,
     table: Table,
     by_token: HashMap<u64, u64>,
+    reassembly: Reassembly,
     effects: Vec<Effect>,
     indications: VecDeque<Indication>,
     events: VecDeque<Event>,
@@ -172,11 +175,17 @@ impl Mihf {
     #[must_use]
     pub fn new(config: Config, mut rng: Rng) -> Self {
         let mut state = || HashState::with_seed(rng.next_u64());
+        let limits = Limits {
+            octets: config.max_reassembled,
+            messages: config.max_incomplete,
+            patience: config.patience,
+        };
         Self {
             net: Net::new(config.max_queue, config.ordered),
             peers: Peers::new(state()),
             table: Table::new(config.max_transactions, config.lifetime, state()),
             by_token: HashMap::with_hasher(state()),
+            reassembly: Reassembly::new(limits),
             effects: Vec::new(),
             indications: VecDeque::new(),
             events: VecDeque::new(),

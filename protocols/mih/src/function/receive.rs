@@ -23,7 +23,12 @@ impl Mihf {
     pub(super) fn packet(&mut self, now: Instant, way: Way, octets: &[u8]) {
         self.counters.received += 1;
         self.work.decoded += 1;
-        self.message(now, way, octets);
+        if let Some(whole) = self.reassembly.take(now, octets) {
+            self.message(now, way, &whole);
+        }
+        let fragments = self.reassembly.counters();
+        self.counters.oversize = fragments.oversize;
+        self.counters.fragments_dropped = fragments.malformed + fragments.refused + fragments.timeouts;
     }
 
     /// A whole message came.

@@ -2,6 +2,7 @@
 
 use super::table::{Key, Transaction};
 use super::{Event, Failure, Incoming, Mihf, Peer, Unanswered};
+use crate::fragment::fragment;
 use crate::net::{Confirm, Pdu, Request, Target};
 use crate::transaction::{Machines, Variables};
 use crate::{Bits, Message, MihfId, Opcode, TransactionId};
@@ -153,6 +154,9 @@ impl Mihf {
         self.work.encoded += 1;
         let mut out = Vec::new();
         message.encode(bits, tid, &self.config.id, to, &mut out).ok()?;
+        if out.len() > self.config.max_message {
+            out = fragment(&out, self.config.max_message).ok()?.concat();
+        }
         Some(Pdu::new(&out))
     }
 

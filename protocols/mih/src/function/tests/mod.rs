@@ -1,12 +1,16 @@
 //! Two MIH functions joined by a pipe in virtual time.
 
 mod datagrams;
+mod faults;
+mod management;
+mod properties;
+mod streams;
 
 use super::*;
 use crate::{Decoded, Header, MessageId, Opcode, Status, Tlv};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use usher_core::{Duration, Path, Seed, SocketId};
+use usher_core::{CloseReason, ConnId, Duration, MessageOp, Path, Seed, SocketId, StreamOp};
 
 pub(super) const STATION: usize = 0;
 pub(super) const POS: usize = 1;
@@ -34,6 +38,9 @@ pub(super) type Fate = Box<dyn FnMut(usize, &Decoded) -> Vec<Duration>>;
 
 enum Arrival {
     Datagram(usize, Path, Vec<u8>),
+    Up(usize, ConnId, Transport),
+    Data(usize, ConnId, Transport, u16, Vec<u8>),
+    Down(usize, ConnId, Transport, CloseReason),
     Timer(usize),
 }
 
@@ -48,6 +55,17 @@ pub(super) struct Pair {
     /// Who sent what when, in short.
     pub(super) log: Vec<String>,
     pub(super) events: Vec<(u64, usize, Event)>,
+    /// The other end of a connection.
+    wires: BTreeMap<(usize, ConnId), ConnId>,
+    accepted: u32,
+    /// Connections are refused.
+    pub(super) refusing: bool,
+    /// Octets of a stream that arrive at once.
+    pub(super) chunk: usize,
+    /// The streams of associations on which something was sent.
+    pub(super) streams: Vec<u16>,
+    /// Sockets and addresses from which datagrams were sent.
+    pub(super) paths: Vec<(u32, SocketAddr, SocketAddr)>,
 }
 
 impl Pair {
@@ -67,6 +85,12 @@ impl Pair {
             fate: Box::new(|_, _| vec![DELAY]),
             log: Vec::new(),
             events: Vec::new(),
+            wires: BTreeMap::new(),
+            accepted: 0,
+            refusing: false,
+            chunk: usize::MAX,
+            streams: Vec::new(),
+            paths: Vec::new(),
         };
         for side in [STATION, POS] {
             let route = route(transport, 1 - side);
@@ -110,7 +134,26 @@ impl Pair {
         while let Some(transmit) = self.sides[side].poll_transmit(self.now, &mut buf) {
             match transmit {
                 Transmit::Datagram { path } => self.datagram(side, path, &buf),
-                other => panic!("{other:?}"),
+                Transmit::Stream { conn, op } => match op {
+                    StreamOp::Connect { .. } => self.connect(side, conn, Transport::Tcp),
+                    StreamOp::Data => self.connection(side, conn, Transport::Tcp, 0, &buf),
+                    StreamOp::Abort => self.close(side, conn, Transport::Tcp),
+                    other => panic!("{other:?}"),
+                },
+                Transmit::Message { assoc, op } => match op {
+                    MessageOp::Connect { streams, .. } => {
+                        assert_eq!(streams, 4);
+                        self.connect(side, assoc, Transport::Sctp);
+                    }
+                    MessageOp::Data { stream, unordered, .. } => {
+                        assert!(!unordered);
+                        self.streams.push(stream);
+                        self.connection(side, assoc, Transport::Sctp, stream, &buf);
+                    }
+                    MessageOp::Abort => self.close(side, assoc, Transport::Sctp),
+                    other => panic!("{other:?}"),
+                },
+                Transmit::Frame { .. } => panic!("frames are not ours"),
             }
         }
         while let Some(event) = self.sides[side].poll_event() {
@@ -125,10 +168,72 @@ impl Pair {
             }
         }
     }
-    fn datagram(&mut self, side: usize, path: Path, octets: &[u8]) {
+    fn connect(&mut self, side: usize, conn: ConnId, transport: Transport) {
+        self.log.push(format!("{} {} connect", self.now.as_nanos() / 1_000_000, ["mn", "pos"][side]));
+        if self.refusing {
+            self.push(self.now + DELAY * 2, Arrival::Down(side, conn, transport, CloseReason::Refused));
+            return;
+        }
+        let other = ConnId::incoming(self.accepted);
+        self.accepted += 1;
+        self.wires.insert((side, conn), other);
+        self.wires.insert((1 - side, other), conn);
+        self.push(self.now + DELAY, Arrival::Up(1 - side, other, transport));
+        self.push(self.now + DELAY * 2, Arrival::Up(side, conn, transport));
+    }
+    fn connection(&mut self, side: usize, conn: ConnId, transport: Transport, stream: u16, octets: &[u8]) {
         let decoded = Message::decode(octets).unwrap();
         self.note(side, &decoded);
+        let Some(&other) = self.wires.get(&(side, conn)) else { return };
+        let chunk = if transport == Transport::Sctp { usize::MAX } else { self.chunk };
+        for part in octets.chunks(chunk) {
+            let arrival = Arrival::Data(1 - side, other, transport, stream, part.to_vec());
+            self.push(self.now + DELAY, arrival);
+        }
+    }
+    fn close(&mut self, side: usize, conn: ConnId, transport: Transport) {
+        self.log.push(format!("{} {} abort", self.now.as_nanos() / 1_000_000, ["mn", "pos"][side]));
+        if let Some(other) = self.wires.remove(&(side, conn)) {
+            self.wires.remove(&(1 - side, other));
+            self.push(self.now + DELAY, Arrival::Down(1 - side, other, transport, CloseReason::Reset));
+        }
+    }
+    /// Resets all connections, as seen by both sides.
+    pub(super) fn cut(&mut self, transport: Transport) {
+        for (side, conn) in core::mem::take(&mut self.wires).into_keys() {
+            self.push(self.now, Arrival::Down(side, conn, transport, CloseReason::Reset));
+        }
+    }
+    /// Gives octets of a connection to a side that somebody else has opened.
+    pub(super) fn stream(&mut self, side: usize, n: u32, event: StreamEvent<'_>) {
+        let conn = ConnId::incoming(n);
+        self.sides[side].handle(self.now, Input::Stream { conn, event });
+        self.drain(side);
+    }
+    fn arrive(&mut self, side: usize, conn: ConnId, transport: Transport, stream: u16, data: &[u8]) {
+        let input = match transport {
+            Transport::Sctp => {
+                Input::Message { assoc: conn, event: MessageEvent::Data { stream, ppid: 0, data } }
+            }
+            _ => Input::Stream { conn, event: StreamEvent::Data(data) },
+        };
+        self.sides[side].handle(self.now, input);
+    }
+    fn datagram(&mut self, side: usize, path: Path, octets: &[u8]) {
+        self.paths.push((path.socket.0, path.local, path.remote));
         let back = Path { socket: SocketId(0), local: path.remote, remote: SocketAddr::new(ip(side), PORT) };
+        let Ok(decoded) = Message::decode(octets) else {
+            let header = Header::parse(octets).unwrap();
+            let what = if header.is_fragment() {
+                format!("fragment {}", header.fragment)
+            } else {
+                format!("unknown {}", header.id.opcode)
+            };
+            self.log.push(format!("{} {} {what}", self.now.as_nanos() / 1_000_000, ["mn", "pos"][side]));
+            self.push(self.now + DELAY, Arrival::Datagram(1 - side, back, octets.to_vec()));
+            return;
+        };
+        self.note(side, &decoded);
         for delay in (self.fate)(side, &decoded) {
             self.push(self.now + delay, Arrival::Datagram(1 - side, back, octets.to_vec()));
         }
@@ -161,6 +266,34 @@ impl Pair {
         match arrival {
             Arrival::Datagram(side, path, data) => {
                 self.sides[side].handle(at, Input::Datagram { path, data: &data });
+                self.drain(side);
+            }
+            Arrival::Up(side, conn, transport) => {
+                let remote = SocketAddr::new(ip(1 - side), if conn.is_incoming() { 40000 } else { PORT });
+                let input = match transport {
+                    Transport::Sctp => {
+                        Input::Message { assoc: conn, event: MessageEvent::Up { remote, streams: 4 } }
+                    }
+                    _ => {
+                        let event = StreamEvent::Connected { remote, certificate: None };
+                        Input::Stream { conn, event }
+                    }
+                };
+                self.sides[side].handle(at, input);
+                self.drain(side);
+            }
+            Arrival::Data(side, conn, transport, stream, data) => {
+                if self.wires.contains_key(&(side, conn)) {
+                    self.arrive(side, conn, transport, stream, &data);
+                    self.drain(side);
+                }
+            }
+            Arrival::Down(side, conn, transport, reason) => {
+                let input = match transport {
+                    Transport::Sctp => Input::Message { assoc: conn, event: MessageEvent::Down(reason) },
+                    _ => Input::Stream { conn, event: StreamEvent::Closed(reason) },
+                };
+                self.sides[side].handle(at, input);
                 self.drain(side);
             }
             Arrival::Timer(side) => {

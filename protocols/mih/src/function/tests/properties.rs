@@ -1,0 +1,109 @@
+//! Whatever is lost, delayed or comes twice.
+
+use super::*;
+use proptest::prelude::*;
+
+/// What becomes of each packet in turn: lost, or delayed by so many milliseconds, once or twice.
+fn fates() -> impl Strategy<Value = Vec<Vec<u64>>> {
+    let fate = proptest::collection::vec(prop_oneof![3 => 5u64..40, 1 => 40u64..900], 0..3);
+    proptest::collection::vec(fate, 1..40)
+}
+
+#[derive(Clone, Debug)]
+struct Setting {
+    ack: bool,
+    response: Option<u64>,
+    unanswered: Unanswered,
+    ack_delay: u64,
+    lifetime: u64,
+    max_transactions: usize,
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let unanswered =
+        prop_oneof![Just(Unanswered::Wait), Just(Unanswered::Retransmit), Just(Unanswered::Abort)];
+    (any::<bool>(), proptest::option::of(10u64..500), unanswered, 0u64..300, 0u64..3000, 2usize..30).prop_map(
+        |(ack, response, unanswered, ack_delay, lifetime, max_transactions)| Setting {
+            ack,
+            response,
+            unanswered,
+            ack_delay,
+            lifetime,
+            max_transactions,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn whatever_is_sent_is_done_once(
+        fates in fates(),
+        setting in setting(),
+        transport in prop_oneof![3 => Just(Transport::Udp), 1 => Just(Transport::Tcp), 1 => Just(Transport::Sctp)],
+        sent in proptest::collection::vec((0u64..2000, 0usize..2, any::<bool>()), 1..20),
+        processing in 0u64..500,
+        cut in proptest::option::of(0u64..2000),
+    ) {
+        let s = setting.clone();
+        let mut pair = Pair::new(transport, s.ack, move |c| {
+            c.timing.response = s.response.map(Duration::from_millis);
+            c.timing.unanswered = s.unanswered;
+            c.ack_delay = Duration::from_millis(s.ack_delay);
+            c.lifetime = Duration::from_millis(s.lifetime);
+            c.max_transactions = s.max_transactions;
+            c.transaction = Some(Duration::from_secs(5));
+        });
+        let mut n = 0;
+        pair.fate = Box::new(move |_, _| {
+            n += 1;
+            fates[n % fates.len()].iter().map(|ms| Duration::from_millis(*ms)).collect()
+        });
+        let mut sent = sent;
+        sent.sort();
+        let mut accepted = Vec::new();
+        for (token, (ms, side, ask)) in sent.iter().enumerate() {
+            pair.serve(Duration::from_millis(processing), at(*ms));
+            if cut.is_some_and(|cut| cut < *ms) {
+                pair.cut(transport);
+            }
+            let message = if *ask { request() } else { indication() };
+            let to = id(1 - side);
+            if pair.command(*side, Command::Send { token: token as u64, to, message }).is_ok() {
+                accepted.push(token as u64);
+            }
+        }
+        pair.serve(Duration::from_millis(processing), at(60_000));
+        let mut done: Vec<u64> = pair.done().into_iter().map(|(_, token, _)| token).collect();
+        done.sort_unstable();
+        prop_assert_eq!(done, accepted);
+        for side in [STATION, POS] {
+            prop_assert!(pair.sides[side].most_remembered() <= setting.max_transactions);
+            let next = pair.sides[side].poll_timeout();
+            prop_assert_eq!(next, None, "nothing is under way any more");
+        }
+    }
+
+    #[test]
+    fn without_loss_everything_succeeds_and_is_delivered_once(
+        setting in setting(),
+        transport in prop_oneof![Just(Transport::Udp), Just(Transport::Tcp), Just(Transport::Sctp)],
+        chunk in 1usize..60,
+        sent in proptest::collection::vec((0u64..2000, 0usize..2, any::<bool>()), 1..20),
+    ) {
+        let mut pair = Pair::new(transport, setting.ack, |c| c.ack_delay = Duration::from_millis(setting.ack_delay % 50));
+        pair.chunk = chunk;
+        let mut sent = sent;
+        sent.sort();
+        for (token, (ms, side, ask)) in sent.iter().enumerate() {
+            pair.serve(Duration::from_millis(5), at(*ms));
+            pair.send(*side, token as u64, if *ask { request() } else { indication() });
+        }
+        pair.serve(Duration::from_millis(5), at(60_000));
+        let done = pair.done();
+        prop_assert!(done.iter().all(|(_, _, how)| matches!(&how[..], "done" | "response")));
+        prop_assert_eq!(done.len(), sent.len());
+        prop_assert_eq!(pair.delivered(STATION) + pair.delivered(POS), sent.len());
+    }
+}

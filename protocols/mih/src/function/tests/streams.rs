@@ -1,0 +1,193 @@
+//! Over TCP and SCTP.
+
+use super::*;
+
+fn pair(transport: Transport, ack: bool) -> Pair {
+    Pair::new(transport, ack, |_| ())
+}
+
+const PROCESSING: Duration = Duration::from_millis(200);
+
+#[test]
+fn the_first_message_opens_a_connection_which_is_kept_and_answered_on() {
+    for transport in [Transport::Tcp, Transport::Sctp] {
+        let mut pair = pair(transport, false);
+        pair.send(STATION, 1, request());
+        pair.serve(PROCESSING, at(1000));
+        pair.send(STATION, 2, indication());
+        pair.send(POS, 3, indication());
+        pair.run(at(2000));
+        let expected = [
+            "0 mn connect",
+            "40 mn request",
+            "260 pos response",
+            "1000 mn indication",
+            "1000 pos indication",
+        ];
+        assert_eq!(pair.log, expected, "{transport:?}");
+        let done = [(280, 1, "response".into()), (1000, 2, "done".into()), (1000, 3, "done".into())];
+        assert_eq!(pair.done(), done);
+        assert_eq!((pair.delivered(STATION), pair.delivered(POS)), (1, 2));
+        assert_eq!(pair.sides[STATION].counters().unreliable, 0);
+    }
+}
+
+#[test]
+fn acknowledgements_go_over_connections_too() {
+    let mut pair = pair(Transport::Tcp, true);
+    pair.send(STATION, 1, request());
+    pair.serve(PROCESSING, at(1000));
+    let expected =
+        ["0 mn connect", "40 mn request+req", "60 pos ack", "260 pos response+req+rsp", "280 mn ack"];
+    assert_eq!(pair.log, expected);
+}
+
+#[test]
+fn what_is_sent_again_while_a_connection_opens_waits_as_well() {
+    let mut pair = pair(Transport::Tcp, true);
+    let slow = |config: &mut Config| config.timing.retransmission = Duration::from_millis(15);
+    pair.sides[STATION] = {
+        let mut config = Config::new(id(STATION));
+        slow(&mut config);
+        Mihf::new(config, Seed::new(7).stream("mihf", 0))
+    };
+    let peer = Peer { id: id(POS), route: route(Transport::Tcp, POS), ack: true };
+    pair.command(STATION, Command::Peer(peer)).unwrap();
+    pair.send(STATION, 1, indication());
+    pair.run(at(1000));
+    assert_eq!(
+        pair.log[..4],
+        ["0 mn connect", "40 mn indication+req", "40 mn indication+req", "40 mn indication+req"]
+    );
+    assert_eq!(pair.delivered(POS), 1);
+    assert_eq!(pair.done(), [(45, 1, "NoAcknowledgement".into())]);
+    assert_eq!(pair.sides[STATION].counters().late_acks, 3);
+}
+
+#[test]
+fn messages_are_cut_out_of_a_stream_wherever_its_segments_end() {
+    for chunk in 1..80 {
+        let mut pair = pair(Transport::Tcp, true);
+        pair.chunk = chunk;
+        for token in 0..5 {
+            pair.send(STATION, token, indication());
+        }
+        pair.send(STATION, 5, request());
+        pair.serve(PROCESSING, at(1000));
+        assert_eq!(pair.delivered(POS), 6, "{chunk}");
+        let mut done = pair.done();
+        done.sort();
+        assert_eq!(done.len(), 6);
+        assert_eq!(done[5], (280, 5, "response".into()), "{chunk}");
+    }
+}
+
+#[test]
+fn a_connection_that_closed_is_opened_again_when_there_is_something_to_send() {
+    for transport in [Transport::Tcp, Transport::Sctp] {
+        let mut pair = pair(transport, true);
+        pair.send(STATION, 1, indication());
+        pair.run(at(500));
+        pair.cut(transport);
+        pair.run(at(1000));
+        pair.send(STATION, 2, indication());
+        pair.run(at(2000));
+        assert_eq!(pair.log[3..5], ["1000 mn connect", "1040 mn indication+req"]);
+        assert_eq!(pair.done().len(), 2);
+    }
+}
+
+#[test]
+fn what_was_under_way_is_sent_again_by_the_rules_of_mih_alone() {
+    let mut with = pair(Transport::Tcp, true);
+    with.send(STATION, 1, indication());
+    with.run(at(50));
+    with.cut(Transport::Tcp);
+    with.run(at(1000));
+    let expected =
+        ["0 mn connect", "40 mn indication+req", "100 mn connect", "140 mn indication+req", "160 pos ack"];
+    assert_eq!(with.log, expected);
+    assert_eq!(with.done(), [(180, 1, "done".into())]);
+    let mut without = pair(Transport::Tcp, false);
+    without.send(STATION, 1, request());
+    without.run(at(50));
+    without.cut(Transport::Tcp);
+    without.run(at(20_000));
+    assert_eq!(without.log, ["0 mn connect", "40 mn request"]);
+    assert_eq!(without.done(), [(15_000, 1, "NoResponse".into())]);
+}
+
+#[test]
+fn without_acknowledgements_a_refused_connection_ends_a_request() {
+    for transport in [Transport::Tcp, Transport::Sctp] {
+        let mut pair = pair(transport, false);
+        pair.refusing = true;
+        pair.send(STATION, 1, request());
+        pair.run(at(1000));
+        assert_eq!(pair.done(), [(40, 1, "Transport".into())]);
+        assert_eq!(pair.sides[STATION].counters().not_connected, 1);
+    }
+}
+
+#[test]
+fn with_acknowledgements_it_is_tried_again() {
+    let mut pair = pair(Transport::Tcp, true);
+    pair.refusing = true;
+    pair.send(STATION, 1, request());
+    pair.run(at(90));
+    pair.refusing = false;
+    pair.serve(Duration::ZERO, at(1000));
+    assert_eq!(pair.log[..3], ["0 mn connect", "100 mn connect", "140 mn request+req"]);
+    assert_eq!(pair.done(), [(180, 1, "response".into())]);
+}
+
+#[test]
+fn what_waits_for_a_connection_is_bounded() {
+    let mut pair = Pair::new(Transport::Tcp, false, |c| c.max_queue = 3);
+    for token in 0..5 {
+        pair.send(STATION, token, request());
+    }
+    let failed = vec![(0, 3, "Transport".to_owned()), (0, 4, "Transport".into())];
+    assert_eq!(pair.done(), failed);
+    assert_eq!(pair.sides[STATION].counters().queue_full, 2);
+    pair.serve(Duration::ZERO, at(1000));
+    assert_eq!(pair.done().len(), 5);
+}
+
+#[test]
+fn a_stream_that_cannot_be_cut_into_messages_is_closed() {
+    let mut pair = pair(Transport::Tcp, false);
+    let remote = SocketAddr::new(ip(STATION), 50_000);
+    pair.stream(POS, 9, StreamEvent::Connected { remote, certificate: None });
+    pair.stream(POS, 9, StreamEvent::Data(&[0x70, 0, 0, 0, 0, 0, 0]));
+    assert!(pair.log.is_empty(), "less than a header says nothing");
+    pair.stream(POS, 9, StreamEvent::Data(&[0, 1, 2, 3]));
+    assert_eq!(pair.log, ["0 pos abort"]);
+    assert_eq!(pair.sides[POS].counters().broken_streams, 1);
+    pair.stream(POS, 9, StreamEvent::Data(&[1, 2, 3]));
+    assert_eq!(pair.sides[POS].counters().received, 0);
+}
+
+#[test]
+fn a_malformed_message_does_not_end_its_stream() {
+    let mut pair = pair(Transport::Tcp, false);
+    let remote = SocketAddr::new(ip(STATION), 50_000);
+    let mut octets = vec![0x10, 0, 0x34, 7, 0, 1, 0, 1, 0xff];
+    indication()
+        .encode(crate::Bits::default(), crate::TransactionId::new(5), &id(STATION), &id(POS), &mut octets)
+        .unwrap();
+    pair.stream(POS, 9, StreamEvent::Connected { remote, certificate: None });
+    pair.stream(POS, 9, StreamEvent::Data(&octets));
+    let c = pair.sides[POS].counters();
+    assert_eq!((c.malformed, c.broken_streams, pair.delivered(POS)), (1, 0, 1));
+}
+
+#[test]
+fn each_service_has_its_stream_of_an_association() {
+    let mut pair = pair(Transport::Sctp, false);
+    let down = Message::new(MessageId::DEREGISTER_REQUEST, []);
+    pair.send(STATION, 1, down);
+    pair.send(STATION, 2, indication());
+    pair.run(at(1000));
+    assert_eq!(pair.streams, [0, 3, 0]);
+}
