@@ -49,3 +49,50 @@ impl Requests {
         self.due.next()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::{Duration, Input, Machine, Path, SocketId};
+    use usher_mih::{Bits, Config, Event, LinkId, LinkTupleId, LinkType, Mihf, TransactionId};
+
+    /// Names of requests come from an MIH function that has heard them.
+    fn heard(count: u16) -> Vec<Request> {
+        let id = |name: &str| MihfId::new(name).unwrap();
+        let rng = usher_core::Seed::new(1).stream("mihf", 0);
+        let mut mihf = Mihf::new(Config::new(id("a")), rng);
+        let link = LinkTupleId { link: LinkId::mac(LinkType::Ieee80211, [0; 6]), poa: None };
+        let message = crate::messages::mn_complete(&link, &link);
+        for n in 0..count {
+            let mut octets = Vec::new();
+            message.encode(Bits::default(), TransactionId::new(n), &id("b"), &id("a"), &mut octets).unwrap();
+            let any = core::net::SocketAddr::new([0, 0, 0, 0].into(), 0);
+            let path = Path { socket: SocketId(0), local: any, remote: any };
+            mihf.handle(Instant::ZERO, Input::Datagram { path, data: &octets });
+        }
+        core::iter::from_fn(|| mihf.poll_event())
+            .filter_map(|event| match event {
+                Event::Request { from, transaction, message } => Some(Request { from, transaction, message }),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn requests_wait_their_turn() {
+        let at = |n| Instant::ZERO + Duration::from_millis(n);
+        let [a, b, c, d] = heard(4).try_into().unwrap();
+        let names = [&a, &b, &c, &d].map(|request| request.transaction);
+        let mut requests = Requests::new(3);
+        assert_eq!(requests.next(), None);
+        assert!(requests.push(at(20), a).is_ok());
+        assert!(requests.push(at(10), b).is_ok());
+        assert!(requests.push(at(10), c).is_ok());
+        assert_eq!(requests.push(at(0), d).map_err(|request| request.transaction), Err(names[3]));
+        assert_eq!(requests.next(), Some(at(10)));
+        let mut due = |now| requests.pop_due(now).map(|request| request.transaction);
+        assert_eq!(due(at(9)), None);
+        assert_eq!([due(at(10)), due(at(10)), due(at(10))], [Some(names[1]), Some(names[2]), None]);
+        assert_eq!([due(at(20)), due(at(20))], [Some(names[0]), None]);
+    }
+}

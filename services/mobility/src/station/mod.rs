@@ -38,7 +38,8 @@ pub enum Initiation {
 pub enum OnFailure {
     /// It stays until the old link is down, and then goes to the new one: what the study does.
     WaitForLinkDown,
-    /// It goes to the other interface at once. The exchange is not taken up again there.
+    /// It goes to the other interface at once. The exchange is not taken up again there. Of a network that leads and has
+    /// given up it learns only by the old link's loss.
     OtherInterface,
 }
 

@@ -2,4 +2,6 @@
 
 mod failures;
 mod flows;
+mod pipes;
+mod transports;
 mod world;

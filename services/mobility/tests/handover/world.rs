@@ -1,12 +1,13 @@
 //! A station, two points of service and a correspondent, joined by pipes, in virtual time.
 
+use crate::pipes::{Outcome, Pipe};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use usher_core::impair::{Channel, ChannelConfig, Fate, Loss};
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
 use usher_mih::{
-    Config as MihConfig, LinkAddr, LinkId, LinkTupleId, LinkType, Message, MessageId, MihfId, Peer, Route,
-    Timing, Transport,
+    Config as MihConfig, Decoded, LinkAddr, LinkId, LinkTupleId, LinkType, Message, MessageId, MihfId, Peer,
+    Route, Timing, Transport,
 };
 use usher_mobility::pos::{Client, Neighbour, Trigger};
 use usher_mobility::station::CommitAnswer;
@@ -40,15 +41,38 @@ const fn address(net: u8, host: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(10, 0, net, host))
 }
 
+/// The machines that speak MIH.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Node {
+    Station,
+    Serving,
+    Target,
+}
+
+impl Node {
+    pub(crate) fn at(ip: IpAddr) -> Self {
+        match ip {
+            HOME | CARE_OF => Self::Station,
+            SERVING => Self::Serving,
+            TARGET => Self::Target,
+            other => panic!("nobody is at {other}"),
+        }
+    }
+    /// Its first address.
+    pub(crate) const fn home(self) -> IpAddr {
+        match self {
+            Self::Station => HOME,
+            Self::Serving => SERVING,
+            Self::Target => TARGET,
+        }
+    }
+}
+
 fn id(name: &str) -> MihfId {
     MihfId::new(name).unwrap()
 }
 pub(crate) fn mn() -> MihfId {
     id("mn@example")
-}
-
-fn route(local: Option<IpAddr>, remote: IpAddr) -> Route {
-    Route { transport: Transport::Udp, local, remote: SocketAddr::new(remote, usher_mih::PORT) }
 }
 
 fn link(technology: LinkType, n: u8) -> LinkTupleId {
@@ -65,6 +89,7 @@ pub(crate) struct Setting {
     pub(crate) trigger: Trigger,
     pub(crate) on_failure: station::OnFailure,
     pub(crate) commit_answer: CommitAnswer,
+    pub(crate) transport: Transport,
     /// Ask for MIH acknowledgements.
     pub(crate) ack: bool,
     pub(crate) timing: Timing,
@@ -91,6 +116,7 @@ impl Setting {
             trigger,
             on_failure: station::OnFailure::WaitForLinkDown,
             commit_answer: CommitAnswer::AfterProcessing,
+            transport: Transport::Udp,
             ack: true,
             timing: Timing { retransmission: ms(100), ..Timing::default() },
             processing: PROCESSING,
@@ -105,17 +131,21 @@ impl Setting {
         }
     }
 
+    fn route(&self, local: Option<IpAddr>, remote: IpAddr) -> Route {
+        Route { transport: self.transport, local, remote: SocketAddr::new(remote, usher_mih::PORT) }
+    }
+
     fn mih(&self, name: &str) -> MihConfig {
         MihConfig { timing: self.timing, ..MihConfig::new(id(name)) }
     }
 
     fn station(&self) -> station::Config {
         let peer = |name: &str, route: Route| Peer { id: id(name), route, ack: self.ack };
-        let target = peer("target@example", route(Some(CARE_OF), TARGET));
+        let target = peer("target@example", self.route(Some(CARE_OF), TARGET));
         station::Config {
             mih: self.mih("mn@example"),
-            serving: peer("serving@example", route(Some(HOME), SERVING)),
-            serving_after: route(Some(CARE_OF), SERVING),
+            serving: peer("serving@example", self.route(Some(HOME), SERVING)),
+            serving_after: self.route(Some(CARE_OF), SERVING),
             target: self.completes_with_target.then_some(target),
             serving_address: HOME,
             target_address: CARE_OF,
@@ -133,8 +163,11 @@ impl Setting {
     }
 
     fn pos(&self, serving: bool) -> pos::Config {
-        let peer =
-            |name: &str, remote: IpAddr| Peer { id: id(name), route: route(None, remote), ack: self.ack };
+        let peer = |name: &str, remote: IpAddr| Peer {
+            id: id(name),
+            route: self.route(None, remote),
+            ack: self.ack,
+        };
         let (name, other, remote) = if serving {
             ("serving@example", "target@example", TARGET)
         } else {
@@ -159,8 +192,9 @@ impl Setting {
 
 /// What is under way, by time and order.
 #[derive(Debug)]
-enum Happening {
+pub(crate) enum Happening {
     Datagram { from: SocketAddr, to: SocketAddr, data: Vec<u8> },
+    Pipe { pipe: usize, to: usize, outcome: Outcome },
     Link { interface: Interface, event: LinkEvent },
     Flow,
 }
@@ -179,6 +213,7 @@ pub(crate) struct World {
     queue: BTreeMap<(Instant, u64), Happening>,
     order: u64,
     air: Channel,
+    pub(crate) pipes: Vec<Pipe>,
     pub(crate) filter: Filter,
     /// Binding Updates that are still to be lost.
     pub(crate) lost_updates: u32,
@@ -219,6 +254,7 @@ impl World {
             queue: BTreeMap::new(),
             order: 0,
             air: Channel::new(air, seed.stream("air", 0)),
+            pipes: Vec::new(),
             filter: Box::new(|_, _| false),
             lost_updates: 0,
             wifi_up: true,
@@ -249,7 +285,7 @@ impl World {
         self.at(at, Happening::Link { interface, event });
     }
 
-    fn at(&mut self, at: Instant, happening: Happening) {
+    pub(crate) fn at(&mut self, at: Instant, happening: Happening) {
         self.queue.insert((at, self.order), happening);
         self.order += 1;
     }
@@ -317,8 +353,7 @@ impl World {
             }
             Happening::Datagram { from, to, data } => {
                 // What is under way when a link goes down is lost.
-                let gone = |ip: IpAddr| (ip == HOME && !self.wifi_up) || (ip == CARE_OF && !self.wimax_up);
-                if gone(from.ip()) || gone(to.ip()) {
+                if self.is_gone(from.ip()) || self.is_gone(to.ip()) {
                     return;
                 }
                 let socket = SocketId(match (to.ip(), to.port()) {
@@ -330,15 +365,43 @@ impl World {
                     other => panic!("nobody listens at {other:?}"),
                 });
                 let input = Input::Datagram { path: Path { socket, local: to, remote: from }, data: &data };
-                match to.ip() {
-                    HOME | CARE_OF => self.station.handle(now, input),
-                    SERVING => self.serving.handle(now, input),
-                    TARGET => self.target.handle(now, input),
-                    CORRESPONDENT => self.correspondent.handle(now, input),
-                    other => panic!("nobody is at {other}"),
+                if to.ip() == CORRESPONDENT {
+                    self.correspondent.handle(now, input);
+                } else {
+                    self.handle(Node::at(to.ip()), input);
                 }
             }
+            Happening::Pipe { pipe, to, outcome } => self.come_out(pipe, to, &outcome),
         }
+    }
+
+    pub(crate) fn handle(&mut self, node: Node, input: Input<'_>) {
+        match node {
+            Node::Station => self.station.handle(self.now, input),
+            Node::Serving => self.serving.handle(self.now, input),
+            Node::Target => self.target.handle(self.now, input),
+        }
+    }
+
+    /// True for an address whose link is down.
+    pub(crate) fn is_gone(&self, ip: IpAddr) -> bool {
+        (ip == HOME && !self.wifi_up) || (ip == CARE_OF && !self.wimax_up)
+    }
+
+    /// How long a packet takes between two addresses.
+    pub(crate) fn delay(&self, ends: [IpAddr; 2]) -> Duration {
+        if ends.contains(&HOME) {
+            WIFI
+        } else if ends.contains(&CARE_OF) {
+            WIMAX
+        } else {
+            WIRE
+        }
+    }
+
+    /// Offers a packet to the old network's air.
+    pub(crate) fn lost_on_air(&mut self, octets: u32) -> bool {
+        !matches!(self.air.offer(self.now, octets), Fate::Delivered { .. })
     }
 
     fn drain(&mut self) {
@@ -346,22 +409,26 @@ impl World {
         let now = self.now;
         loop {
             let mut quiet = true;
-            while let Some(transmit) = self.station.poll_transmit(now, &mut buf) {
-                let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
-                let (ip, port) = match path.socket.0 {
-                    0 => (HOME, usher_mih::PORT),
-                    1 => (CARE_OF, usher_mih::PORT),
-                    4 => (CARE_OF, usher_mip::PORT),
-                    other => panic!("socket {other} sends"),
-                };
-                self.send(SocketAddr::new(ip, port), path.remote, &buf);
-            }
-            for (serving, ip) in [(true, SERVING), (false, TARGET)] {
+            for node in [Node::Station, Node::Serving, Node::Target] {
                 loop {
-                    let pos = if serving { &mut self.serving } else { &mut self.target };
-                    let Some(transmit) = pos.poll_transmit(now, &mut buf) else { break };
-                    let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
-                    self.send(SocketAddr::new(ip, usher_mih::PORT), path.remote, &buf);
+                    let transmit = match node {
+                        Node::Station => self.station.poll_transmit(now, &mut buf),
+                        Node::Serving => self.serving.poll_transmit(now, &mut buf),
+                        Node::Target => self.target.poll_transmit(now, &mut buf),
+                    };
+                    match transmit {
+                        None => break,
+                        Some(Transmit::Datagram { path }) => {
+                            let from = match (node, path.socket.0) {
+                                (_, 0) => SocketAddr::new(node.home(), usher_mih::PORT),
+                                (Node::Station, 1) => SocketAddr::new(CARE_OF, usher_mih::PORT),
+                                (Node::Station, 4) => SocketAddr::new(CARE_OF, usher_mip::PORT),
+                                other => panic!("{other:?} sends"),
+                            };
+                            self.send(from, path.remote, &buf);
+                        }
+                        Some(other) => self.pipe(node, other, &buf),
+                    }
                 }
             }
             while let Some(transmit) = self.correspondent.poll_transmit(now, &mut buf) {
@@ -428,35 +495,27 @@ impl World {
     }
 
     fn send(&mut self, from: SocketAddr, to: SocketAddr, data: &[u8]) {
-        let ends = [from.ip(), to.ip()];
-        let delay = if ends.contains(&HOME) {
-            if !self.wifi_up {
-                return;
-            }
-            match self.air.offer(self.now, data.len() as u32) {
-                Fate::Delivered { .. } => WIFI,
-                _ => return,
-            }
-        } else if ends.contains(&CARE_OF) {
-            WIMAX
-        } else {
-            WIRE
-        };
-        if from.port() == usher_mih::PORT {
-            let decoded = Message::decode(data).unwrap();
-            let id = decoded.message.id;
-            if self.messages.last() != Some(&id) {
-                self.messages.push(id);
-            }
-            if (self.filter)(id, decoded.is_acknowledgement()) {
-                return;
-            }
+        let delay = self.delay([from.ip(), to.ip()]);
+        if self.is_gone(from.ip()) || (delay == WIFI && self.lost_on_air(data.len() as u32)) {
+            return;
+        }
+        if from.port() == usher_mih::PORT && self.is_to_be_lost(&Message::decode(data).unwrap()) {
+            return;
         }
         if to == SocketAddr::new(CORRESPONDENT, usher_mip::PORT) && self.lost_updates > 0 {
             self.lost_updates -= 1;
             return;
         }
         self.at(self.now + delay, Happening::Datagram { from, to, data: data.to_vec() });
+    }
+
+    /// Notes a message, and says whether it is to be lost.
+    pub(crate) fn is_to_be_lost(&mut self, decoded: &Decoded) -> bool {
+        let id = decoded.message.id;
+        if self.messages.last() != Some(&id) {
+            self.messages.push(id);
+        }
+        (self.filter)(id, decoded.is_acknowledgement())
     }
 
     /// The handover's end: success, reason, how long it took; it must have ended exactly once.

@@ -74,12 +74,16 @@ fn from_serving(message: &Message, transaction: u16) -> Vec<u8> {
 }
 
 fn receive(station: &mut Station, octets: &[u8]) {
+    receive_at(station, NOW, octets);
+}
+
+fn receive_at(station: &mut Station, now: Instant, octets: &[u8]) {
     let path = Path {
         socket: usher_core::SocketId(0),
         local: SocketAddr::new(HOME.into(), mih::PORT),
         remote: SocketAddr::new(SERVING.into(), mih::PORT),
     };
-    station.handle(NOW, Input::Datagram { path, data: octets });
+    station.handle(now, Input::Datagram { path, data: octets });
 }
 
 /// A query of the network, processed but not acted upon.
@@ -294,4 +298,53 @@ fn odd_input_is_dropped() {
     let received = Event::Received { sequence: 9, interface: Interface::Target };
     assert_eq!(station.poll_event(), Some(received));
     assert_eq!(station.poll_event(), None);
+}
+
+/// Whatever happens in whatever order, the controller stays in its states, one handover at a time, and comes to rest.
+#[test]
+fn no_order_of_events_is_too_odd() {
+    let target = config().target_link;
+    let requests = [messages::net_candidate_query(&target), messages::net_commit(&target)];
+    let within = Duration::from_secs(9);
+    let events = [
+        LinkEvent::Detected,
+        LinkEvent::Up,
+        LinkEvent::Down,
+        LinkEvent::GoingDown { within },
+        LinkEvent::Scanned { found: true },
+        LinkEvent::Scanned { found: false },
+    ];
+    let mut reached = alloc::collections::BTreeSet::new();
+    for seed in 0..300 {
+        let mut rng = Seed::new(seed).stream("order", 0);
+        let initiation = if rng.chance(0.5) { Initiation::Station } else { Initiation::Network };
+        let on_failure = if rng.chance(0.5) { OnFailure::OtherInterface } else { OnFailure::WaitForLinkDown };
+        let mut station = station(Config { initiation, on_failure, ..config() });
+        let mut now = NOW;
+        let mut ends = 0;
+        for n in 0..60 {
+            now += Duration::from_millis(rng.below(2000));
+            match rng.below(4) {
+                0 => receive_at(&mut station, now, &from_serving(&requests[rng.below(2) as usize], n)),
+                1 => station.handle(now, Input::Timeout),
+                _ => {
+                    let interface = if rng.chance(0.4) { Interface::Serving } else { Interface::Target };
+                    let event = events[rng.below(6) as usize];
+                    station.command(now, Command::Link { interface, event }).unwrap();
+                }
+            }
+            drain(&mut station);
+            while let Some(event) = station.poll_event() {
+                ends += u32::from(matches!(event, Event::HandoverDone { .. }));
+            }
+            reached.insert(station.state());
+        }
+        assert!(ends <= 1, "{seed}");
+        let counters = station.counters();
+        assert!(counters.succeeded + counters.failed + counters.cancelled <= counters.began, "{seed}");
+    }
+    // Without answers from anybody, not all states are reached.
+    let unreached = [State::Committing, State::Completing, State::Moved];
+    let expected = State::ALL.iter().copied().filter(|state| !unreached.contains(state)).collect();
+    assert_eq!(reached, expected);
 }

@@ -1,0 +1,69 @@
+//! Both flows over connections.
+
+use crate::world::{Setting, World, ms};
+use usher_core::Duration;
+use usher_mih::Transport;
+use usher_mobility::station::State;
+use usher_mobility::{Initiation, Interface};
+
+fn setting(initiation: Initiation, transport: Transport) -> Setting {
+    Setting { transport, ack: false, ..Setting::new(initiation) }
+}
+
+fn run(setting: Setting) -> World {
+    let mut world = World::new(setting);
+    world.run(Duration::from_secs(20));
+    world
+}
+
+/// Sums by hand, as over UDP, with a handshake where a message is the first between two functions: there and back over
+/// the wire (20 ms) for the resource check, over 802.16 (60 ms) for the completion. The station's connection by 802.11
+/// stands since it registered, and is the one by which the network speaks to it.
+#[test]
+fn connections_cost_their_handshakes() {
+    for transport in [Transport::Tcp, Transport::Sctp] {
+        let world = run(setting(Initiation::Station, transport));
+        assert_eq!(world.done(), (true, None, ms(1230 + 20)), "{transport:?}");
+        let expected = [
+            ("scan", 150),
+            ("resources", 480),
+            ("commit", 460),
+            ("entry", 100),
+            ("redirection", 60),
+            ("completion", 540),
+        ];
+        assert_eq!(world.steps(), expected, "{transport:?}");
+        assert_eq!(world.pipes.len(), 3, "{transport:?}");
+        let world = run(setting(Initiation::Network, transport));
+        assert_eq!(world.done(), (true, None, ms(1030 + 20)), "{transport:?}");
+        assert_eq!(world.steps()[0], ("preparation", 480), "{transport:?}");
+        assert_eq!(world.station.state(), State::Moved);
+        assert_eq!(world.station.counters().incomplete, 0);
+        assert_eq!((world.serving.counters().gone, world.target.counters().arrived), (1, 1));
+    }
+}
+
+/// Nothing is lost for good while the link is there: loss makes a handover slow, and it fails where the link is down
+/// before it is over.
+#[test]
+fn loss_makes_slow() {
+    for initiation in [Initiation::Station, Initiation::Network] {
+        let clean = run(setting(initiation, Transport::Tcp)).done().2;
+        let mut slower = 0;
+        for seed in 0..40 {
+            let mut lossy = setting(initiation, Transport::Tcp);
+            (lossy.seed, lossy.loss) = (seed, 0.4);
+            let (success, failure, took) = run(lossy).done();
+            assert_eq!((success, failure), (true, None), "{initiation:?} {seed}");
+            assert!(took >= clean && took.saturating_sub(clean).as_millis() % 200 == 0, "{took:?}");
+            slower += u32::from(took > clean);
+        }
+        assert!(slower > 20, "{slower}");
+        let mut hasty = setting(initiation, Transport::Tcp);
+        hasty.leaves = ms(600);
+        let world = run(hasty);
+        assert!(!world.done().0);
+        assert_eq!(world.station.state(), State::Moved);
+        assert_eq!(world.received.values().last(), Some(&Interface::Target));
+    }
+}
