@@ -104,7 +104,7 @@ const fn beacons() -> Switch<Time> {
     Switch::On(Time(Duration::from_micros(102_400)))
 }
 const fn beacons_missed() -> Count {
-    Count::of(5)
+    Count::of(3)
 }
 const fn queue() -> Queue {
     Queue::Packets(100)

@@ -114,9 +114,9 @@ impl Default for WifiConfig {
     ///
     /// Beyond the standard, which leaves them open: acknowledgements and management at 2 Mb/s, the highest rate that a
     /// station of IEEE 802.11-1997 has; 100 packets queued. `going_down` of 41 m is 9 s before the edge for a station that
-    /// walks outward at 1 m/s. MinChannelTime of 20 ms and MaxChannelTime of 60 ms are those of NIST's mobility modules
-    /// for ns-2. Five missed beacons are a guess (those modules have three, drivers seven to ten), and so are 500 ms for an
-    /// association and the sixth channel.
+    /// walks outward at 1 m/s. MinChannelTime of 20 ms, MaxChannelTime of 60 ms and three missed beacons are those of NIST's
+    /// mobility modules for ns-2; drivers wait for seven to ten beacons. 500 ms for an association and the sixth channel
+    /// are guesses.
     fn default() -> Self {
         Self {
             rate: Rate::Eleven,
@@ -132,7 +132,7 @@ impl Default for WifiConfig {
             radius: 50.0,
             going_down: 41.0,
             beacons: Some(Duration::from_micros(102_400)),
-            beacons_missed: 5,
+            beacons_missed: 3,
             associated: true,
             entry_timeout: Duration::from_millis(500),
             channels: 11,

@@ -19,7 +19,7 @@ fn down(why: LinkDownReason) -> LinkEvent {
 }
 
 #[test]
-fn who_walks_away_says_so_and_is_gone_when_it_has_missed_five_beacons() {
+fn who_walks_away_says_so_and_is_gone_when_it_has_missed_three_beacons() {
     for seed in 0..10 {
         // From the centre at 1 m/s.
         let mut bss = walking(WifiConfig::default(), vec![walk(0.0, 1.0)], seed);
@@ -28,9 +28,9 @@ fn who_walks_away_says_so_and_is_gone_when_it_has_missed_five_beacons() {
         let within = Duration::from_secs(9);
         assert_eq!(said[..2], [(0, LinkEvent::Up), (41_000_000_000, LinkEvent::GoingDown { within })]);
         let [(at, LinkEvent::Down(LinkDownReason::OutOfReach))] = said[2..] else { panic!("{said:?}") };
-        // The fifth beacon that ends after the crossing.
+        // The third beacon that ends after the crossing.
         let after = at - 50_000_000_000;
-        assert!((4 * INTERVAL..=5 * INTERVAL).contains(&after), "{after}");
+        assert!((2 * INTERVAL..=3 * INTERVAL).contains(&after), "{after}");
     }
 }
 
@@ -245,7 +245,7 @@ fn who_is_told_to_connect_during_a_scan_does_so_after_it() {
 
 #[test]
 fn out_of_reach_nothing_arrives() {
-    // Gone after ten seconds, and known to be so half a second later.
+    // Gone after ten seconds, and known to be so a third of a second later.
     let mut bss = walking(WifiConfig::default(), vec![walk(40.0, 1.0)], 1);
     begin(&mut bss);
     let mut told = Vec::new();
@@ -259,8 +259,8 @@ fn out_of_reach_nothing_arrives() {
     assert_eq!(last, (0..100).collect::<Vec<_>>());
     let c = bss.counters();
     assert_eq!((c.out_of_reach, c.given_up), (20, 0));
-    // Those of the last half second before it is known were sent seven times.
-    assert!((4 * 6..=6 * 6).contains(&c.retries), "{}", c.retries);
+    // Those of the last third of a second before it is known were sent seven times.
+    assert!((2 * 6..=4 * 6).contains(&c.retries), "{}", c.retries);
 }
 
 #[test]
