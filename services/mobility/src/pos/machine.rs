@@ -202,8 +202,7 @@ impl PointOfService {
     fn answer(&mut self, now: Instant, station: &MihfId, message: Option<Message>) {
         let asked = self.clients.get_mut(station).and_then(|client| client.asked.take());
         if let (Some((transaction, _)), Some(message)) = (asked, message) {
-            self.counters.answered += 1;
-            self.order(now, mih::Command::Respond { transaction, message });
+            self.respond(now, transaction, message);
         }
     }
 
@@ -215,13 +214,12 @@ impl PointOfService {
     }
 
     fn refuse(&mut self, now: Instant, transaction: Incoming, id: MessageId, status: Status) {
-        self.counters.refused += 1;
-        let message = messages::response(id, status);
-        self.order(now, mih::Command::Respond { transaction, message });
+        self.respond(now, transaction, messages::response(id, status));
     }
 
-    fn accept(&mut self, now: Instant, transaction: Incoming, message: Message) {
-        self.counters.answered += 1;
+    fn respond(&mut self, now: Instant, transaction: Incoming, message: Message) {
+        let success = message.status() == Some(Status::Success);
+        *if success { &mut self.counters.answered } else { &mut self.counters.refused } += 1;
         self.order(now, mih::Command::Respond { transaction, message });
     }
 
@@ -296,7 +294,7 @@ impl PointOfService {
             Some(Purpose::Completion(transaction)) => {
                 let status = if on == On::Granted { Status::Success } else { Status::NetworkError };
                 let message = messages::response(MessageId::MN_HO_COMPLETE_REQUEST, status);
-                self.accept(now, transaction, message);
+                self.respond(now, transaction, message);
             }
             Some(Purpose::Subscription) => {
                 if on != On::Granted {
@@ -321,21 +319,21 @@ impl PointOfService {
                 self.expire(now);
                 let room = messages::station(&message).is_none_or(|id| self.admission.has_room(id));
                 self.counters.no_resources += u64::from(!room);
-                self.accept(now, transaction, messages::resources(room));
+                self.respond(now, transaction, messages::resources(room));
             }
             MessageId::N2N_HO_COMMIT_REQUEST => {
                 self.expire(now);
                 let room = messages::station(&message).is_some_and(|id| self.admission.reserve(now, id));
                 *if room { &mut self.counters.reserved } else { &mut self.counters.no_resources } += 1;
                 let status = if room { Status::Success } else { Status::Rejected };
-                self.accept(now, transaction, messages::response(message.id, status));
+                self.respond(now, transaction, messages::response(message.id, status));
             }
             MessageId::N2N_HO_COMPLETE_REQUEST => {
                 if let Some(station) = messages::station(&message).cloned() {
                     self.moved(now, &station, &message);
                 }
                 let answer = messages::response(message.id, Status::Success);
-                self.accept(now, transaction, answer);
+                self.respond(now, transaction, answer);
             }
             id => {
                 self.counters.unknown_requests += 1;
@@ -370,7 +368,7 @@ impl PointOfService {
             }
             None => {
                 let answer = messages::response(message.id, Status::Success);
-                self.accept(now, transaction, answer);
+                self.respond(now, transaction, answer);
             }
         }
     }

@@ -152,7 +152,8 @@ usher_core::counters! {
         forgotten,
         /// Requests that were answered with success.
         answered,
-        /// Requests that do not fit the state, or that had no success with the other network, and were refused.
+        /// Requests that were answered otherwise: they do not fit the state, there are no resources, or they had no success
+        /// with the other network.
         refused,
         /// Requests of stations that it does not know, or about them.
         unknown_stations,
