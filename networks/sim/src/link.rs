@@ -43,7 +43,8 @@ impl Framing {
 /// A link's properties.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LinkConfig {
-    /// From the first named host to the second.
+    /// From the first named host to the second. What it does to packets beyond delaying them may begin later than the run:
+    /// see [`ChannelConfig::impaired_from`].
     pub up: ChannelConfig,
     /// From the second to the first.
     pub down: ChannelConfig,

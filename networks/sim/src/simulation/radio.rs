@@ -285,7 +285,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         // Links speak when no application is at work.
         let speaks = (!radio.events.is_empty()).then_some(self.now);
         let next = medium!(&radio.medium, m => m.poll_timeout()).into_iter().chain(speaks).min();
-        if let Some(at) = next.filter(|at| *at < radio.armed) {
+        if let Some(at) = next.map(|at| at.max(self.now)).filter(|at| *at < radio.armed) {
             radio.armed = at;
             self.queue.push(at, Event::Cell(number));
         }
