@@ -24,7 +24,7 @@ usher_core::counters! {
         received,
         /// Requests, indications and responses that came again and were recognised.
         duplicates,
-        /// Responses to a request that had failed by then, or had its response: dropped, not acknowledged.
+        /// Responses to a request that had failed by then: dropped, not acknowledged.
         late_responses,
         /// Acknowledgements that nobody waited for any more.
         late_acks,

@@ -119,9 +119,9 @@ impl Connection {
     /// Whether it leads where a route does. What others opened has a port of its own, and we do not know to which of
     /// our addresses.
     fn serves(&self, conn: ConnId, route: &Route) -> bool {
-        let local = self.local.is_none() || route.local.is_none() || self.local == route.local;
-        let port = conn.is_incoming() || self.remote.port() == route.remote.port();
-        self.transport == route.transport && self.remote.ip() == route.remote.ip() && local && port
+        let same = self.transport == route.transport && self.remote.ip() == route.remote.ip();
+        let ours = self.local == route.local && self.remote.port() == route.remote.port();
+        same && (conn.is_incoming() || ours)
     }
 }
 

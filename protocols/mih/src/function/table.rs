@@ -147,6 +147,10 @@ impl Table {
     }
     /// Begins the memory of a transaction that has ended.
     pub(super) fn remember(&mut self, now: Instant, token: u64) {
+        // Those that went before their time leave their places, which a long lifetime would keep.
+        if self.ended.len() >= 2 * self.limit.saturating_add(32) {
+            self.ended.retain(|(_, token)| self.transactions.get(*token).is_some());
+        }
         self.ended.push_back((now, token));
     }
     /// One whose memory is over.

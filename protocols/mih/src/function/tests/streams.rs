@@ -191,3 +191,33 @@ fn each_service_has_its_stream_of_an_association() {
     pair.run(at(1000));
     assert_eq!(pair.streams, [0, 3, 0]);
 }
+
+#[test]
+fn another_route_is_another_connection_and_takes_what_waits_with_it() {
+    let mut pair = pair(Transport::Tcp, true);
+    let moved = |transport| Route { local: Some(IpAddr::from([10, 0, 9, 1])), ..route(transport, POS) };
+    pair.send(STATION, 1, indication());
+    pair.run(at(10));
+    let peer = |route| Command::Peer(Peer { id: id(POS), route, ack: true });
+    pair.command(STATION, peer(moved(Transport::Tcp))).unwrap();
+    pair.run(at(1000));
+    let expected = ["0 mn connect", "10 mn abort", "10 mn connect", "50 mn indication+req", "70 pos ack"];
+    assert_eq!(pair.log, expected);
+    pair.send(STATION, 2, indication());
+    pair.run(at(2000));
+    pair.command(STATION, peer(route(Transport::Tcp, POS))).unwrap();
+    pair.send(STATION, 3, indication());
+    pair.run(at(2010));
+    pair.command(STATION, peer(moved(Transport::Udp))).unwrap();
+    pair.run(at(3000));
+    let expected = [
+        "1000 mn indication+req",
+        "1020 pos ack",
+        "2000 mn connect",
+        "2010 mn abort",
+        "2010 mn indication+req",
+        "2030 pos ack",
+    ];
+    assert_eq!(pair.log[5..], expected);
+    assert_eq!(pair.done().len(), 3);
+}
