@@ -129,6 +129,7 @@ impl Station {
         self.state = row.to;
         if row.to != row.from {
             self.retry_at = None;
+            self.counters.incomplete += u64::from(row.to == State::Moved && on != On::Granted);
         }
         for action in row.actions {
             self.act(now, on, *action);
@@ -167,12 +168,7 @@ impl Station {
             Action::Scan => self.tell(Interface::Target, LinkCommand::Scan),
             Action::Enter => self.tell(Interface::Target, LinkCommand::Connect),
             Action::Release if self.detached => {}
-            Action::Release => {
-                if on != On::Granted {
-                    self.counters.incomplete += 1;
-                }
-                self.tell(Interface::Serving, LinkCommand::Disconnect);
-            }
+            Action::Release => self.tell(Interface::Serving, LinkCommand::Disconnect),
             Action::Report => self.report(now),
             Action::Query => {
                 let query = messages::mn_candidate_query(serving_link, target_link);
@@ -424,6 +420,10 @@ impl Station {
 
     fn link(&mut self, now: Instant, interface: Interface, event: LinkEvent) {
         self.work.push_back(Work { label: "mobility.link", units: 1 });
+        if !self.started {
+            self.counters.ignored_link_events += 1;
+            return;
+        }
         let meant = match (interface, event) {
             (Interface::Serving, LinkEvent::GoingDown { within }) => {
                 self.forecast = within;

@@ -95,7 +95,8 @@ pub struct Config {
 /// What a station is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Register with the serving point of service: once, when the serving link carries packets.
+    /// Register with the serving point of service: once, when the serving link carries packets. Link events before that
+    /// mean nothing.
     Start,
     /// A link of its own has something to say.
     Link {
@@ -190,7 +191,7 @@ usher_core::counters! {
         cancelled,
         /// Exchanges that were broken off, for whatever reason.
         broken_off,
-        /// MIH_MN_HO_Complete that was lost for good, or refused.
+        /// MIH_MN_HO_Complete that was lost for good, refused, or given up with the new link.
         incomplete,
         /// Registrations with the point of service that were lost or refused, and tried again.
         registrations_repeated,
