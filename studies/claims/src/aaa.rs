@@ -3,17 +3,14 @@
 mod hol;
 mod small;
 
+use crate::common::{Found, Function, configured, finite};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Verdict};
-use crate::measure::{Curve, Side, Values, mean, minus, side};
-use crate::results::{Choice, View};
+use crate::judge::{Finding, Verdict};
+use crate::results::View;
 use usher_observe::Estimate;
 
-type Found = Result<Finding, Gone>;
-pub(crate) type Function = fn(&Claim, &View<'_>) -> Found;
-
 /// Each claim's function.
-const FUNCTIONS: [(&str, Function); 15] = [
+pub(crate) const FUNCTIONS: [(&str, Function); 15] = [
     ("aaa.setup", setup),
     ("aaa.hol.gap-5", hol::gap_5),
     ("aaa.hol.gap-19", hol::gap_19),
@@ -31,116 +28,10 @@ const FUNCTIONS: [(&str, Function); 15] = [
     ("aaa.surge", surge),
 ];
 
-/// The function that judges this claim.
-pub(crate) fn function(id: &str) -> Option<Function> {
-    FUNCTIONS.iter().find(|(known, _)| *known == id).map(|(_, function)| *function)
-}
-
-#[cfg(test)]
-pub(crate) fn ids() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.iter().map(|(id, _)| *id)
-}
-
-/// A curve at one value of one axis.
-fn curve(
-    view: &View<'_>,
-    study: &str,
-    metric: &str,
-    x: &str,
-    axis: &str,
-    value: &str,
-) -> Result<Curve, Gone> {
-    view.curve(Choice { study, metric, x, axis: (axis, value) })
-}
-
-/// Refuses curves on which nothing can be tested.
-fn tested(curve: Curve, least: usize, what: &str) -> Result<Curve, Gone> {
-    if curve.0.len() < least {
-        return Err(Gone::NotComparable(format!(
-            "{what}: {} point(s) of the axis are there, and the test needs {least}.",
-            curve.0.len()
-        )));
-    }
-    let bare: Vec<String> =
-        curve.0.iter().filter(|(_, v)| v.len() < 2).map(|(x, _)| crate::judge::digits(*x)).collect();
-    if !bare.is_empty() {
-        return Err(Gone::NotComparable(format!(
-            "{what}: not two replications in common at {}, and one replication gives no interval.",
-            bare.join(", ")
-        )));
-    }
-    Ok(curve)
-}
-
-/// Refuses a figure that is no number, or that has no interval.
-fn finite(estimate: Estimate, what: &str) -> Result<Estimate, Gone> {
-    if !estimate.mean.is_finite() {
-        let text = format!("{what} cannot be formed: the replications have nothing in common.");
-        return Err(Gone::NotComparable(text));
-    }
-    if !estimate.half_width.is_finite() {
-        let text = format!("{what} is of one replication, which gives no interval.");
-        return Err(Gone::NotComparable(text));
-    }
-    Ok(estimate)
-}
-
-/// The paired difference `a - b` with its interval.
-fn difference(a: &Values, b: &Values, what: &str) -> Result<Estimate, Gone> {
-    finite(mean(&minus(a, b)), what)
-}
-
-/// A number of things with its noun.
-fn count(n: usize, of: usize, what: &str) -> String {
-    if n == of { format!("all {of} {what}") } else { format!("{n} of {of} {what}") }
-}
-
-/// Counts the estimates on one side of zero.
-fn on(estimates: &[(f64, Estimate)], wanted: Side) -> usize {
-    estimates.iter().filter(|(_, e)| side(e) == wanted).count()
-}
-
-/// The places whose estimates are on none but the wanted side, for a reason.
-fn others(estimates: &[(f64, Estimate)], wanted: Side, unit: &str) -> String {
-    let rest: Vec<String> = estimates
-        .iter()
-        .filter(|(_, e)| side(e) != wanted)
-        .map(|(x, _)| format!("{}{unit}", crate::judge::digits(*x)))
-        .collect();
-    rest.join(", ")
-}
-
 fn setup(claim: &Claim, view: &View<'_>) -> Found {
-    let present: Vec<&String> = claim.studies.iter().filter(|s| view.has(s)).collect();
-    if present.is_empty() {
-        return Err(view.missing(&claim.studies.join(" ")));
-    }
-    present.iter().try_for_each(|s| view.at_defaults(s))?;
-    if present.iter().all(|s| view.setup(s).is_none()) {
-        return Err(Gone::NotComparable("The runs do not say how they were set up.".to_owned()));
-    }
-    let mut wrong = Vec::new();
-    for study in &present {
-        let Some(setup) = view.setup(study) else {
-            wrong.push(format!("{study}: its setting is not known"));
-            continue;
-        };
-        wrong.extend(setup.deviations().into_iter().map(|d| format!("{study}: {d}")));
-    }
-    let names = present.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
-    if wrong.is_empty() {
-        let reason = format!(
-            "In {names}: up to 100 stations on an 802.16 base station, the AAA server two hops away, 1.5 Mb/s and \
-             10 ms between them."
-        );
-        return Ok(Finding::words("configured as stated", Verdict::Reproduced, reason));
-    }
-    let same = |s: &&&String| !wrong.iter().any(|w| w.starts_with(&format!("{s}:")));
-    let right = present.iter().filter(same).count();
-    // One thing of five that is otherwise leaves the setting the same in the main.
-    let verdict = if wrong.len() <= 2 * present.len() { Verdict::Partly } else { Verdict::Differs };
-    let ours = format!("as stated in {}", count(right, present.len(), "studies"));
-    Ok(Finding::words(ours, verdict, format!("Not as stated: {}.", wrong.join("; "))))
+    let stated = "up to 100 stations on an 802.16 base station, the AAA server two hops away, 1.5 Mb/s and 10 ms between \
+                  them";
+    configured(claim, view, stated)
 }
 
 /// The mean of the three savings, each measured as the claim of its own measures it.

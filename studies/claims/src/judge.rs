@@ -265,6 +265,11 @@ pub(crate) fn with_interval(e: &Estimate, unit: &str) -> String {
     }
 }
 
+/// `0.25 (0.24 to 0.26)`: of what has no unit and is no share.
+pub(crate) fn bare(e: &Estimate) -> String {
+    format!("{} ({} to {})", digits(e.mean), digits(e.low()), digits(e.high()))
+}
+
 /// The same with a word for its sign: `0.48 s (0.44 to 0.52 s) more`, and `less` instead of a minus.
 pub(crate) fn with_word(e: &Estimate, unit: &str, more: &str, less: &str) -> String {
     if e.mean < 0.0 {

@@ -5,8 +5,11 @@
 //! the first comparison), and every reason is computed: it says with numbers why the verdict is what it is.
 
 mod aaa;
+mod common;
+mod handover;
 mod judge;
 mod measure;
+mod mih;
 mod results;
 mod setup;
 mod shown;
@@ -17,7 +20,7 @@ pub mod data;
 
 pub use judge::{Judgement, Value, Verdict};
 pub use results::{DEFAULT_VARIANT, Results};
-pub use setup::Setup;
+pub use setup::{Access, Setup};
 pub use shown::{beside, json, map, section, table};
 
 use data::{Claim, Kind};
@@ -40,9 +43,14 @@ pub fn evaluate_all(results: &Results, variant: &str) -> Vec<Judgement> {
 
 fn judge(claim: &Claim, results: &Results, variant: &str) -> Judgement {
     let view = View::new(results, variant);
-    let found = match aaa::function(&claim.id) {
+    let found = match functions().find(|(id, _)| *id == claim.id).map(|(_, function)| function) {
         Some(function) => function(claim, &view),
         None => Err(judge::Gone::NotComparable("Nothing is measured for it yet.".to_owned())),
     };
     judge::Judgement::new(claim, found, &results.cautions(claim))
+}
+
+/// The function that judges each claim, by the claim's name.
+fn functions() -> impl Iterator<Item = (&'static str, common::Function)> {
+    aaa::FUNCTIONS.into_iter().chain(mih::FUNCTIONS).chain(handover::FUNCTIONS)
 }

@@ -96,6 +96,23 @@ impl Curve {
         Self(self.0.iter().filter(|(x, _)| other.at(*x).is_some()).cloned().collect())
     }
 
+    /// The points from a place on.
+    pub(crate) fn from(mut self, place: f64) -> Self {
+        self.0.retain(|(x, _)| *x >= place - 1e-9);
+        self
+    }
+
+    /// The points beyond a place.
+    pub(crate) fn beyond(mut self, place: f64) -> Self {
+        self.0.retain(|(x, _)| *x > place + 1e-9);
+        self
+    }
+
+    /// The same upside down.
+    pub(crate) fn negative(&self) -> Self {
+        Self(self.0.iter().map(|(x, v)| (*x, contrast(&[(-1.0, v)]))).collect())
+    }
+
     /// Each point's estimate.
     pub(crate) fn estimates(&self) -> Vec<(f64, Estimate)> {
         self.0.iter().map(|(x, v)| (*x, mean(v))).collect()
@@ -235,6 +252,54 @@ impl Level {
     /// Constant: every point within 5 % of the mean; partly, two thirds of them.
     pub(crate) fn verdict(&self) -> Verdict {
         Verdict::on_count(self.within, self.of)
+    }
+}
+
+/// How many standard errors a share may be from the one that a formula gives.
+const ERRORS: f64 = 3.5;
+
+/// Whether a share of so many independent trials is what a formula gives, but for chance.
+pub(crate) fn agrees(share: f64, formula: f64, trials: f64) -> bool {
+    (share - formula).abs() <= ERRORS * (formula * (1.0 - formula) / trials).sqrt() + ROUNDING
+}
+
+/// Where a curve is highest.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Turn {
+    /// The place of its highest point.
+    pub(crate) at: f64,
+    /// The places next to that; at an end, the end itself.
+    pub(crate) between: (f64, f64),
+    /// The highest point less the first.
+    pub(crate) rise: Estimate,
+    /// The highest point less the last.
+    pub(crate) fall: Estimate,
+}
+
+/// The highest point of a curve, and how far it rises to that and falls from it; `None` for a curve without points.
+pub(crate) fn turn(curve: &Curve) -> Option<Turn> {
+    let means = curve.estimates();
+    let (i, (at, _)) = means.iter().enumerate().max_by(|a, b| a.1.1.mean.total_cmp(&b.1.1.mean))?;
+    let last = means.len() - 1;
+    let less = |j: usize| mean(&minus(&curve.0[i].1, &curve.0[j].1));
+    let between = (means[i.saturating_sub(1)].0, means[(i + 1).min(last)].0);
+    Some(Turn { at: *at, between, rise: less(0), fall: less(last) })
+}
+
+impl Turn {
+    /// Rises and falls again: surely both. Partly where it does in the mean.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let [rise, fall] = [&self.rise, &self.fall].map(|e| (side(e), e.mean > 0.0));
+        match (rise, fall) {
+            ((Side::Above, _), (Side::Above, _)) => Verdict::Reproduced,
+            ((_, true), (_, true)) => Verdict::Partly,
+            _ => Verdict::Differs,
+        }
+    }
+
+    /// Whether it is where a document has it, as finely as the axis can tell.
+    pub(crate) fn is_near(&self, place: f64) -> bool {
+        (self.between.0..=self.between.1).contains(&place)
     }
 }
 
@@ -422,6 +487,28 @@ mod tests {
         assert_eq!(crossover(&with(0.001, &[-0.04, -0.03, -0.02, -0.01])), Crossover::Nowhere);
         assert_eq!(crossover(&with(0.1, &[0.0, 0.0, -0.08, -0.3])), Crossover::Unsure);
         assert_eq!(crossover(&[]), Crossover::Nowhere);
+    }
+
+    #[test]
+    fn a_turn_is_as_fine_as_its_axis() {
+        let hill =
+            curve(&[(0.0, &[2.0, 2.1]), (10.0, &[3.0, 3.1]), (20.0, &[4.0, 4.1]), (40.0, &[1.0, 1.1])]);
+        let seen = turn(&hill).unwrap();
+        assert_eq!((seen.at, seen.between, seen.verdict()), (20.0, (10.0, 40.0), Verdict::Reproduced));
+        assert!(seen.is_near(10.0) && seen.is_near(35.0) && !seen.is_near(5.0));
+        let rising = curve(&[(0.0, &[2.0, 2.1]), (10.0, &[3.0, 3.1])]);
+        let seen = turn(&rising).unwrap();
+        assert_eq!((seen.between, seen.verdict()), ((0.0, 10.0), Verdict::Differs));
+        assert_eq!(turn(&hill.negative()).unwrap().at, 40.0);
+        assert_eq!((hill.clone().from(10.0).0.len(), hill.beyond(10.0).0.len()), (3, 2));
+        assert_eq!(turn(&Curve::default()), None);
+    }
+
+    /// A share of 0.5 of 10 000 has a standard error of 0.005.
+    #[test]
+    fn a_share_agrees_within_its_chance() {
+        assert!(agrees(0.517, 0.5, 10_000.0) && !agrees(0.518, 0.5, 10_000.0));
+        assert!(agrees(1.0, 1.0, 10.0) && !agrees(0.9999, 1.0, 10.0));
     }
 
     /// From -1 at 2 to 3 at 6: through zero at 3.

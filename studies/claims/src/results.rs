@@ -79,8 +79,15 @@ pub(crate) struct Choice<'a> {
     pub(crate) metric: &'a str,
     /// The axis that the curve runs along; its values begin with a number.
     pub(crate) x: &'a str,
-    /// An axis and the value that it must have.
-    pub(crate) axis: (&'a str, &'a str),
+    /// Axes, and the values that they must have.
+    pub(crate) at: &'a [(&'a str, &'a str)],
+}
+
+impl Choice<'_> {
+    /// `protocol = Diameter/TCP, nodes = 9`.
+    fn place(&self) -> String {
+        self.at.iter().map(|(axis, value)| format!("{axis} = {value}")).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// An axis that is held at its default, where a study has it.
@@ -105,6 +112,19 @@ impl<'a> View<'a> {
         self.results.setups.get(study)
     }
 
+    /// The values of an axis that a study's rows have, by the number that they begin with.
+    pub(crate) fn values(&self, study: &str, axis: &str) -> Vec<&'a str> {
+        let own = self.results.summaries.iter().filter(|s| &*s.study == study && self.at_variant(&s.point));
+        let mut values: Vec<&str> = Vec::new();
+        for value in own.filter_map(|s| s.point.get(axis)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values.sort_by(|a, b| leading(a).unwrap_or(f64::MAX).total_cmp(&leading(b).unwrap_or(f64::MAX)));
+        values
+    }
+
     /// Refuses a study that was run at other settings than its own: a verdict is of the defaults. Other variants are
     /// of other settings anyhow.
     pub(crate) fn at_defaults(&self, study: &str) -> Result<(), Gone> {
@@ -116,10 +136,11 @@ impl<'a> View<'a> {
 
     /// The summaries of these points, of all metrics, with their places.
     fn places<'c>(&'c self, choice: Choice<'c>) -> impl Iterator<Item = (f64, &'c Summary)> {
-        let Choice { study, x, axis, .. } = choice;
+        let Choice { study, x, at, .. } = choice;
         let own = move |s: &&Summary| {
             let held = HELD.iter().all(|(a, v)| s.point.get(a).is_none_or(|text| text == *v));
-            &*s.study == study && self.at_variant(&s.point) && held && s.point.get(axis.0) == Some(axis.1)
+            let chosen = at.iter().all(|(axis, value)| s.point.get(axis) == Some(*value));
+            &*s.study == study && self.at_variant(&s.point) && held && chosen
         };
         let place = move |s: &'c Summary| Some((s.point.get(x).and_then(leading)?, s));
         self.results.summaries.iter().filter(own).filter_map(place)
@@ -128,7 +149,7 @@ impl<'a> View<'a> {
     /// The curve of these points. Where several points have the same place (a study with a further axis), the
     /// first in the order of the rows is taken: an axis's first value is its default.
     pub(crate) fn curve(&self, choice: Choice<'_>) -> Result<Curve, Gone> {
-        let Choice { study, metric, axis, .. } = choice;
+        let Choice { study, metric, .. } = choice;
         if !self.has(study) {
             return Err(self.missing(study));
         }
@@ -140,7 +161,7 @@ impl<'a> View<'a> {
             }
         }
         if points.is_empty() {
-            let whole = format!("{study} has no {metric} at {} = {}{}", axis.0, axis.1, self.in_variant());
+            let whole = format!("{study} has no {metric} at {}{}", choice.place(), self.in_variant());
             return Err(if self.places(choice).next().is_some() {
                 Gone::NotComparable(format!("{whole}: nothing completed there."))
             } else {
@@ -153,7 +174,7 @@ impl<'a> View<'a> {
 
     /// The values at one place of a curve.
     pub(crate) fn at(&self, choice: Choice<'_>, place: f64) -> Result<Values, Gone> {
-        let Choice { study, metric, x, axis } = choice;
+        let Choice { study, metric, x, at } = choice;
         let curve = self.curve(choice)?;
         if let Some(values) = curve.at(place) {
             return Ok(values.clone());
@@ -161,7 +182,7 @@ impl<'a> View<'a> {
         if self.places(choice).any(|(known, _)| known == place) {
             return Err(Gone::NotComparable(format!(
                 "{study} has no {metric} at {x} {place} with {}: nothing completed there.",
-                axis.1
+                at.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(", ")
             )));
         }
         let known: Vec<String> = curve.0.iter().map(|(x, _)| usher_observe::row::number(*x)).collect();
@@ -182,7 +203,7 @@ impl<'a> View<'a> {
 }
 
 /// The number that a value begins with: 5 of `5 %`.
-fn leading(text: &str) -> Option<f64> {
+pub(crate) fn leading(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.trim_end_matches('%').parse().ok()
 }
 

@@ -1,199 +1,59 @@
 //! How a study is set up, as far as claims ask.
 
-use std::collections::{BTreeMap, VecDeque};
+mod access;
+mod mih;
+
+pub use access::Access;
+
+use std::collections::BTreeMap;
 use usher_observe::manifest::Fact;
-use usher_scenario::model::{Scenario, Workload};
 use usher_scenario::{DEFAULT, Plan, VARIANT};
 
-/// What is stated: the most stations, the links from NAS to server, their rate in bit/s and delay in seconds.
-const STATIONS: u32 = 100;
-const HOPS: usize = 2;
-const RATE: u64 = 1_500_000;
-const DELAY_S: f64 = 0.01;
-
-/// What a study configures.
+/// What a study configures, for the statement on its setting.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Setup {
-    /// The most stations that any point has.
-    pub stations: u32,
-    /// True where the stations are on an 802.16 base station, at every point.
-    pub radio: bool,
-    /// The links from the NAS to the AAA server.
-    pub hops: usize,
-    /// The rate of the slowest of them in bit/s.
-    pub rate: u64,
-    /// The propagation delay over all of them, in seconds.
-    pub delay_s: f64,
+pub enum Setup {
+    /// Of authentications: the way from the stations to their AAA server.
+    Access(Access),
+    /// Of MIH messages and handovers: what is not as the document states.
+    Listed(Vec<String>),
 }
 
+/// The fact that holds the list.
+const LISTED: &str = "setup.otherwise";
+/// Between the parts of the list.
+const BETWEEN: &str = "; ";
+
 impl Setup {
-    /// Reads it from a study and its plan; `None` where the study is not of EAP authentications at a server that
-    /// the NAS reaches.
+    /// Reads it from a plan; `None` where no statement is on a study of its kind.
     pub fn of(plan: &Plan) -> Option<Self> {
         let default = |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
-        let points = plan.points.iter().filter(default);
-        points.filter_map(|p| Self::of_scenario(&p.scenario)).reduce(Self::with)
-    }
-
-    /// Both points' setting in one: the most stations, and of each other thing the value that is not as stated where
-    /// one of them is not, so that no point's deviation is lost.
-    fn with(self, other: Self) -> Self {
-        Self {
-            stations: self.stations.max(other.stations),
-            radio: self.radio && other.radio,
-            hops: if self.hops == HOPS { other.hops } else { self.hops },
-            rate: if self.rate == RATE { other.rate } else { self.rate },
-            delay_s: if Self::delay_is_stated(self.delay_s) { other.delay_s } else { self.delay_s },
-        }
-    }
-
-    fn delay_is_stated(delay_s: f64) -> bool {
-        (delay_s - DELAY_S).abs() <= 1e-9
+        let scenarios = || plan.points.iter().filter(default).map(|p| &p.scenario);
+        let access = scenarios().filter_map(Access::of).reduce(Access::with);
+        access.map(Self::Access).or_else(|| mih::otherwise(scenarios()).map(Self::Listed))
     }
 
     /// As facts for the manifest of a run.
-    pub fn facts(&self) -> [(String, Fact); 5] {
-        [
-            ("stations", Fact::from(u64::from(self.stations))),
-            ("radio", Fact::Flag(self.radio)),
-            ("hops", Fact::from(self.hops as u64)),
-            ("rate_b_per_s", Fact::from(self.rate)),
-            ("delay_s", Fact::from(self.delay_s)),
-        ]
-        .map(|(name, fact)| (format!("setup.{name}"), fact))
+    pub fn facts(&self) -> Vec<(String, Fact)> {
+        match self {
+            Self::Access(access) => access.facts().into(),
+            Self::Listed(list) => vec![(LISTED.to_owned(), Fact::from(list.join(BETWEEN)))],
+        }
     }
 
     /// Reads it from the facts of a manifest; `None` where they lack it.
     pub fn from_facts(facts: &BTreeMap<String, Fact>) -> Option<Self> {
-        let fact = |name: &str| facts.get(&format!("setup.{name}"));
-        let number = |name: &str| match fact(name)? {
-            Fact::Count(n) => Some(*n as f64),
-            Fact::Number(x) => Some(*x),
-            _ => None,
-        };
-        Some(Self {
-            stations: number("stations")? as u32,
-            radio: fact("radio")? == &Fact::Flag(true),
-            hops: number("hops")? as usize,
-            rate: number("rate_b_per_s")? as u64,
-            delay_s: number("delay_s")?,
-        })
+        if let Some(Fact::Text(list)) = facts.get(LISTED) {
+            let parts = list.split(BETWEEN).filter(|part| !part.is_empty());
+            return Some(Self::Listed(parts.map(str::to_owned).collect()));
+        }
+        Access::from_facts(facts).map(Self::Access)
     }
 
-    fn of_scenario(scenario: &Scenario) -> Option<Self> {
-        let Workload::Eap(eap) = &scenario.workload else { return None };
-        let stations = scenario.hosts.get(&eap.stations)?.count.get();
-        let path = path(scenario, &eap.nas, &eap.server)?;
-        let links = || path.iter().filter_map(|name| scenario.links.get(name));
-        let rate = links().filter_map(|l| l.rate.get()).map(|r| r.bits_per_second()).min()?;
-        Some(Self {
-            stations,
-            radio: scenario
-                .cells_in_use()
-                .any(|(_, c)| c.stations == eap.stations && c.base_station == eap.nas),
-            hops: path.len(),
-            rate,
-            delay_s: links().map(|l| l.delay.get().as_secs_f64()).sum(),
-        })
-    }
-
-    /// What is not as stated: up to 100 stations on an 802.16 base station, a server two hops away, 1.5 Mb/s and
-    /// 10 ms.
+    /// What is not as stated.
     pub(crate) fn deviations(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        if self.stations > STATIONS {
-            wrong.push(format!("{} stations, not up to 100", self.stations));
+        match self {
+            Self::Access(access) => access.deviations(),
+            Self::Listed(list) => list.clone(),
         }
-        if !self.radio {
-            wrong.push("the stations' access is wired, not 802.16".to_owned());
-        }
-        if self.hops != HOPS {
-            wrong.push(format!("links from NAS to server: {}, not two", self.hops));
-        }
-        if self.rate != RATE {
-            wrong.push(format!("the path has {} Mb/s, not 1.5", self.rate as f64 / 1e6));
-        }
-        if !Self::delay_is_stated(self.delay_s) {
-            wrong.push(format!("its delay is {} ms, not 10", self.delay_s * 1e3));
-        }
-        wrong
-    }
-}
-
-/// The links of the shortest path between two hosts, by name.
-fn path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
-    let mut seen = vec![from];
-    let mut queue: VecDeque<(&str, Vec<&str>)> = VecDeque::from([(from, Vec::new())]);
-    while let Some((host, path)) = queue.pop_front() {
-        if host == to {
-            return Some(path);
-        }
-        for (name, link) in scenario.links.iter() {
-            let [a, b] = &link.between;
-            let next = if a == host { b } else { a };
-            if (a == host || b == host) && !seen.contains(&next.as_str()) {
-                seen.push(next);
-                queue.push_back((next, [&path[..], &[name]].concat()));
-            }
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use usher_scenario::{Mode, Overrides, Study};
-
-    #[test]
-    fn the_founding_study_is_read() {
-        let of = |name: &str| {
-            let study = Study::open(name).unwrap();
-            Setup::of(&study.plan(Mode::Default, &Overrides::default()).unwrap())
-        };
-        let setup = of("aaa-hol").unwrap();
-        assert_eq!(Setup::from_facts(&setup.facts().into()), Some(setup.clone()));
-        assert_eq!((setup.hops, setup.rate, setup.radio), (2, 1_500_000, true));
-        assert!((setup.delay_s - 0.01).abs() < 1e-9 && setup.stations <= 100);
-        assert_eq!(of("dialogue-queue"), None);
-        assert_eq!(Setup::from_facts(&BTreeMap::new()), None);
-    }
-
-    #[test]
-    fn no_points_deviation_is_lost() {
-        let stated = Setup { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
-        let other = Setup { stations: 50, radio: false, hops: 3, rate: 2_000_000, delay_s: 0.05 };
-        for both in [stated.clone().with(other.clone()), other.clone().with(stated.clone())] {
-            assert_eq!(both, Setup { stations: 100, ..other.clone() });
-        }
-        assert_eq!(stated.clone().with(stated.clone()), stated);
-        let study = Study::open("aaa-hol").unwrap();
-        let mut plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
-        assert_eq!(Setup::of(&plan).unwrap().deviations(), Vec::<String>::new());
-        let Some(last) = plan.points.last_mut() else { panic!("no point") };
-        let world = last.scenario.clone();
-        let Workload::Eap(eap) = &mut last.scenario.workload else { panic!("no EAP") };
-        let links = path(&world, &eap.nas, &eap.server).unwrap();
-        let [a, b] = &world.links.get(links[0]).unwrap().between;
-        eap.nas = if *a == eap.nas { b.clone() } else { a.clone() };
-        let Some(setup) = Setup::of(&plan) else { panic!("no setting") };
-        assert!(!setup.deviations().is_empty(), "the last point is not as stated");
-    }
-
-    #[test]
-    fn every_deviation_is_named() {
-        let stated = Setup { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
-        assert_eq!(stated.deviations(), Vec::<String>::new());
-        let other = Setup { stations: 200, radio: false, hops: 1, rate: 2_000_000, delay_s: 0.02 };
-        assert_eq!(
-            other.deviations(),
-            [
-                "200 stations, not up to 100",
-                "the stations' access is wired, not 802.16",
-                "links from NAS to server: 1, not two",
-                "the path has 2 Mb/s, not 1.5",
-                "its delay is 20 ms, not 10"
-            ]
-        );
     }
 }

@@ -5,6 +5,9 @@ use crate::*;
 use std::collections::BTreeSet;
 use usher_observe::{Point, Row};
 
+mod handover;
+mod mih;
+
 const TCP: &str = "Diameter/TCP";
 const SCTP: &str = "Diameter/SCTP, many streams";
 const UDP: &str = "RADIUS/UDP, RFC 5080";
@@ -76,7 +79,11 @@ fn the_data_is_consistent() {
     let ids: Vec<&str> = data::claims().iter().map(|c| c.id.as_str()).collect();
     let distinct: BTreeSet<&str> = ids.iter().copied().collect();
     assert_eq!(distinct.len(), ids.len(), "an id is there twice");
-    assert_eq!(distinct, crate::aaa::ids().collect(), "each claim has a function, and each function a claim");
+    assert_eq!(
+        distinct,
+        functions().map(|(id, _)| id).collect(),
+        "each claim has a function, and each function a claim"
+    );
     for claim in data::claims() {
         let id = &claim.id;
         assert!(data::documents().iter().any(|d| d.id == claim.document), "{id}: unknown document");
@@ -138,7 +145,7 @@ fn nothing_is_judged_from_nothing() {
     assert_eq!(judged.len(), data::claims().len());
     for judgement in &judged {
         assert_eq!((judgement.verdict, &judgement.ours), (NotRun, &None), "{judgement:?}");
-        assert!(judgement.reason.contains("usher study run aaa-"), "{judgement:?}");
+        assert!(judgement.reason.contains("usher study run "), "{judgement:?}");
     }
     assert_eq!(evaluate(&Results::default(), DEFAULT_VARIANT), []);
     let some = evaluate(&Results::new(&figure_2()), DEFAULT_VARIANT);
@@ -483,20 +490,20 @@ fn the_causes_left_open() {
 
 #[test]
 fn the_setting_is_held_against_the_statement() {
-    let stated = Setup { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
-    let judged = |setup: Option<Setup>| {
+    let stated = Access { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
+    let judged = |setup: Option<Access>| {
         let mut results = Results::new(&figure_2());
-        setup.into_iter().for_each(|s| results.set_up("aaa-hol", s));
+        setup.into_iter().for_each(|s| results.set_up("aaa-hol", Setup::Access(s)));
         let judged = evaluate(&results, DEFAULT_VARIANT);
         let ours = judged[0].ours.as_ref().map_or_else(String::new, Value::text);
         (judged[0].verdict, ours, judged[0].reason.clone())
     };
     assert_eq!(judged(Some(stated.clone())).0, Reproduced);
     assert_eq!(judged(Some(stated.clone())).1, "configured as stated");
-    let wired = judged(Some(Setup { radio: false, ..stated.clone() }));
+    let wired = judged(Some(Access { radio: false, ..stated.clone() }));
     assert_eq!((wired.0, wired.1.as_str()), (Partly, "as stated in 0 of 1 studies"));
     assert!(wired.2.contains("aaa-hol: the stations' access is wired"), "{}", wired.2);
-    let other = Setup { stations: 200, radio: false, hops: 1, ..stated };
+    let other = Access { stations: 200, radio: false, hops: 1, ..stated };
     assert_eq!(judged(Some(other)).0, Differs);
     assert_eq!(judged(None).0, NotComparable);
 }
@@ -513,7 +520,8 @@ fn what_to_beware_of_is_said() {
 #[test]
 fn other_settings_give_no_verdict() {
     let mut results = Results::new(&figure_2());
-    results.set_up("aaa-hol", Setup { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 });
+    let stated = Access { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
+    results.set_up("aaa-hol", Setup::Access(stated));
     results.set_apart("aaa-hol", "aaa-hol was run with run.time=9 s.");
     for judgement in evaluate(&results, DEFAULT_VARIANT).iter().filter(|j| j.id != "aaa.average") {
         let expected = (NotComparable, "aaa-hol was run with run.time=9 s.");

@@ -1,5 +1,7 @@
 //! Closed forms that a figure can draw beside its results, by the name in its `analytic`.
 
+mod mih;
+
 use crate::fault::hint;
 use crate::hol::Model;
 use crate::model::{
@@ -35,6 +37,41 @@ pub const FORMS: &[Form] = &[
                 repaired by a timeout that is fixed (rto_min = rto_max); propagation delays alone, without \
                 transmission times and queues, and without fast retransmission (docs/head-of-line.md)",
         eval: hol_delay,
+    },
+    Form {
+        name: "mih-success",
+        about: "share of MIH transactions over UDP that succeed, each packet lost by itself: with MIH acknowledgement by \
+                the standard's rule to give up (docs/mih.md); propagation delays, and the time of a frame of 802.11",
+        eval: mih::success,
+    },
+    Form {
+        name: "mih-success-bound",
+        about: "share of MIH transactions over UDP that would succeed if each message counted by itself and nothing were \
+                ever too late: (1 - p^3)^2 for requests with MIH acknowledgement and two retransmissions",
+        eval: mih::success_bound,
+    },
+    Form {
+        name: "mih-delay",
+        about: "mean delay in seconds of MIH transactions over UDP that succeed (docs/mih.md)",
+        eval: mih::delay,
+    },
+    Form {
+        name: "mih-overhead",
+        about: "MIH packets over UDP for each message that carries information (docs/mih.md)",
+        eval: mih::overhead,
+    },
+    Form {
+        name: "mih-tcp-delay",
+        about: "mean delay in seconds over TCP without MIH acknowledgement: of indications, one segment being under way at \
+                a time, while few find no room in it; of requests a lower bound, that of segments that nothing waits for \
+                (docs/mih.md)",
+        eval: mih::tcp_delay,
+    },
+    Form {
+        name: "mih-tcp-segments",
+        about: "TCP segments of both sides for each indication without MIH acknowledgement, where mih-tcp-delay's model \
+                holds (docs/mih.md)",
+        eval: mih::tcp_segments,
     },
 ];
 

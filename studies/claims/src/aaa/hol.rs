@@ -1,6 +1,6 @@
 //! Figure 2: head-of-line blocking, and RADIUS beside it. Read from `aaa-hol`.
 
-use super::{Found, count, curve, difference, finite, on, others, tested};
+use crate::common::{Found, count, curve, difference, finite, on, others, tested};
 use crate::data::Claim;
 use crate::judge::{
     Finding, Gone, ROUNDING, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
@@ -30,7 +30,7 @@ fn delays(view: &View<'_>, protocol: &str) -> Result<Curve, Gone> {
 /// TCP's delay and SCTP's at one loss.
 fn both(view: &View<'_>, loss: f64) -> Result<(Values, Values), Gone> {
     let of = |protocol| {
-        let choice = Choice { study: STUDY, metric: "delay.mean", x: LOSS, axis: ("protocol", protocol) };
+        let choice = Choice { study: STUDY, metric: "delay.mean", x: LOSS, at: &[("protocol", protocol)] };
         view.at(choice, loss)
     };
     Ok((of(TCP)?, of(SCTP)?))

@@ -1,7 +1,7 @@
 //! Figures 3 to 6: Nagle's algorithm and delayed acknowledgement. Read from `aaa-nagle`, `aaa-delack`, `aaa-packets`
 //! and `aaa-congestion`.
 
-use super::{Found, count, curve, finite, on, others, tested};
+use crate::common::{Found, count, curve, finite, on, others, tested};
 use crate::data::Claim;
 use crate::judge::{
     Finding, Gone, Value, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
@@ -77,12 +77,12 @@ pub(super) fn nagle_delay(_: &Claim, view: &View<'_>) -> Found {
 /// The packets with Nagle's algorithm, and the study that they are from: figure 5 shows those of figure 3 again, so
 /// the one stands in for the other.
 fn nagle_packets(view: &View<'_>) -> Choice<'static> {
-    let (study, axis) = if !view.has(NAGLE) && view.has(AVOIDANCE) {
-        (AVOIDANCE, ("avoidance", "Nagle"))
+    let (study, at): (_, &[_]) = if !view.has(NAGLE) && view.has(AVOIDANCE) {
+        (AVOIDANCE, &[("avoidance", "Nagle")])
     } else {
-        (NAGLE, ("nagle", "with Nagle"))
+        (NAGLE, &[("nagle", "with Nagle")])
     };
-    Choice { study, metric: PACKETS, x: NODES, axis }
+    Choice { study, metric: PACKETS, x: NODES, at }
 }
 
 pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {

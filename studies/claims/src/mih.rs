@@ -1,0 +1,89 @@
+//! The claims of "Performance Evaluation of L3 Transport Protocols for IEEE 802.21" on MIH messages, a function each.
+
+mod tcp;
+mod udp;
+
+use crate::common::{Found, Function, configured};
+use crate::data::Claim;
+use crate::judge::{Finding, Gone, Verdict};
+use crate::measure::{Curve, Values};
+use crate::results::{Choice, View};
+
+/// Each claim's function.
+pub(crate) const FUNCTIONS: [(&str, Function); 15] = [
+    ("mih.setup", setup),
+    ("mih.udp.delay", udp::delay),
+    ("mih.udp.delay-ack", udp::delay_ack),
+    ("mih.udp.success", udp::success),
+    ("mih.udp.overhead", udp::overhead),
+    ("mih.udp.throughput", udp::throughput),
+    ("mih.tcp.delay-loss", tcp::delay_loss),
+    ("mih.tcp.delay-maxrto", tcp::delay_maxrto),
+    ("mih.tcp.ack-hurts", tcp::ack_hurts),
+    ("mih.tcp.late-dip", tcp::late_dip),
+    ("mih.tcp.success", tcp::success),
+    ("mih.tcp.mih-overhead", tcp::mih_overhead),
+    ("mih.tcp.segments", tcp::segments),
+    ("mih.tcp.load", tcp::load),
+    ("mih.open", open),
+];
+
+const LOSS: &str = "loss";
+/// What is sent, as the axis `message` has it.
+const MESSAGES: [&str; 2] = ["indication", "request"];
+/// The axis `ack` with MIH acknowledgements, and without.
+const WITH: (&str, &str) = ("ack", "with");
+const WITHOUT: (&str, &str) = ("ack", "without");
+/// The link whose load and throughput are looked at: all that the mobile node and its point of service send passes it.
+const LINK: &str = "access";
+
+/// A metric of a study over loss.
+fn over_loss(view: &View<'_>, study: &str, metric: &str, at: &[(&str, &str)]) -> Result<Curve, Gone> {
+    view.curve(Choice { study, metric, x: LOSS, at })
+}
+
+/// A metric of a study at one loss.
+fn at_loss(
+    view: &View<'_>,
+    study: &str,
+    metric: &str,
+    at: &[(&str, &str)],
+    loss: f64,
+) -> Result<Values, Gone> {
+    view.at(Choice { study, metric, x: LOSS, at }, loss)
+}
+
+/// The seconds of a value such as `0.3 s` or `300 ms`.
+fn seconds(text: &str) -> Option<f64> {
+    let (number, unit) = text.split_once(' ')?;
+    let number: f64 = number.parse().ok()?;
+    match unit {
+        "s" => Some(number),
+        "ms" => Some(number / 1000.0),
+        _ => None,
+    }
+}
+
+fn setup(claim: &Claim, view: &View<'_>) -> Found {
+    let stated = "802.11 at 11 Mb/s with a radius of 50 m, wired links of 100 Mb/s and 10 ms, IPv6, an MSS of 1280 B, a \
+                  smallest RTO of 0.2 s without a limit of retransmissions, the five largest RTOs, MIH messages of 200 B, 2 \
+                  retransmissions and 0.2 s for a request, 2 messages a second from 5 s on for 4000 s, loss of up to 50 %";
+    configured(claim, view, stated)
+}
+
+/// What the document leaves open: done where every study that looks into it has results.
+fn open(claim: &Claim, view: &View<'_>) -> Found {
+    let missing: Vec<&str> = claim.studies.iter().map(String::as_str).filter(|s| !view.has(s)).collect();
+    if missing.len() == claim.studies.len() {
+        return Err(view.missing(&missing.join(" ")));
+    }
+    claim.studies.iter().filter(|s| view.has(s)).try_for_each(|s| view.at_defaults(s))?;
+    if missing.is_empty() {
+        let reason = format!("Studied: {} have results.", claim.studies.join(" and "));
+        return Ok(Finding::words("done", Verdict::Reproduced, reason));
+    }
+    let of = claim.studies.len();
+    let ours = format!("{} of {of} done", of - missing.len());
+    let reason = format!("{0} was not run: usher study run {0}.", missing.join(" "));
+    Ok(Finding::words(ours, Verdict::Partly, reason))
+}

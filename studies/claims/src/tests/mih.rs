@@ -1,0 +1,253 @@
+//! The claims on MIH messages, from made-up rows.
+
+use super::*;
+
+const LOSSES: [&str; 5] = ["0 %", "10 %", "20 %", "30 %", "50 %"];
+const MESSAGES: [&str; 2] = ["indication", "request"];
+const RTOS: [&str; 5] = ["0.2 s", "0.3 s", "0.5 s", "0.75 s", "1 s"];
+
+fn number(text: &str) -> f64 {
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Rows of `mih-udp`: a metric by message, acknowledgement, timeout in seconds and loss as a share.
+fn udp(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (message, ack) in MESSAGES.into_iter().flat_map(|m| ["without", "with"].map(|a| (m, a))) {
+        for (timeout, loss) in ["0.1 s", "0.5 s"].into_iter().flat_map(|t| LOSSES.map(|l| (t, l))) {
+            let axes = [("message", message), ("ack", ack), ("timeout", timeout), ("loss", loss)];
+            let mean = value(message, ack == "with", number(timeout), number(loss) / 100.0);
+            rows.extend(
+                point("mih-udp", &axes, metric, mean, mean.abs() * 1e-4).into_iter().map(|r| quiet(r, mean)),
+            );
+        }
+    }
+    rows
+}
+
+/// A row without what replications share, which is too much for shares and small delays.
+fn quiet(row: Row, mean: f64) -> Row {
+    let shared = [-0.02, 0.0, 0.02][row.replication as usize];
+    Row { value: mean + (row.value - mean - shared), ..row }
+}
+
+/// The same of `mih-tcp`, by largest RTO.
+fn tcp(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (message, ack) in MESSAGES.into_iter().flat_map(|m| ["without", "with"].map(|a| (m, a))) {
+        for (rto, loss) in RTOS.into_iter().flat_map(|t| LOSSES.map(|l| (t, l))) {
+            let axes = [("message", message), ("ack", ack), ("max-rto", rto), ("loss", loss)];
+            let mean = value(message, ack == "with", number(rto), number(loss) / 100.0);
+            rows.extend(point("mih-tcp", &axes, metric, mean, 0.0).into_iter().map(|r| quiet(r, mean)).map(
+                |r| Row {
+                    // A little of its own, so that a difference has an interval.
+                    value: r.value + 1e-5 * f64::from(r.replication),
+                    ..r
+                },
+            ));
+        }
+    }
+    rows
+}
+
+#[test]
+fn udp_delays() {
+    let rows = |i: f64, r: f64| udp("delay.mean", |m, _, _, _| if m == "indication" { i } else { r });
+    let said = ["Without loss an indication takes 20", "without loss a request takes 240", "Over all losses"];
+    verdict(&rows(0.0201, 0.2405), "mih.udp.delay", Reproduced, &said);
+    verdict(&rows(0.024, 0.24), "mih.udp.delay", Partly, &["20 % above the published 20 ms"]);
+    verdict(&rows(0.04, 0.24), "mih.udp.delay", Differs, &["indication: differs; request: reproduced"]);
+    verdict(&rows(0.02, 0.24)[..6], "mih.udp.delay", NotRun, &["usher study run mih-udp"]);
+}
+
+#[test]
+fn added_delay_in_proportion() {
+    let rows = |power: f64| udp("delay.mean", |_, _, t, p| 0.02 + p * t.powf(power));
+    verdict(
+        &rows(1.0),
+        "mih.udp.delay-ack",
+        Reproduced,
+        &["at all 4 losses", "held against the timeout (0.1 s, 0.5 s)"],
+    );
+    verdict(&rows(0.0), "mih.udp.delay-ack", Differs, &["0 of 4 losses"]);
+    let half = udp("delay.mean", |m, _, t, p| 0.02 + p * if m == "request" { 1.0 } else { t });
+    verdict(&half, "mih.udp.delay-ack", Partly, &["indication: reproduced; request: differs"]);
+    let mut single = rows(1.0);
+    single.retain(|r| r.point.get("timeout") == Some("0.1 s"));
+    verdict(&single, "mih.udp.delay-ack", NotComparable, &["two timeouts"]);
+}
+
+fn successes(of: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Row> {
+    let mut rows = udp("success", of);
+    // Shares of exactly the mean: their chance is in the number of transactions.
+    for three in rows.chunks_mut(3) {
+        let mean = three.iter().map(|r| r.value).sum::<f64>() / 3.0;
+        three.iter_mut().for_each(|r| r.value = mean);
+    }
+    [rows, udp("started", |_, _, _, _| 8000.0)].concat()
+}
+
+#[test]
+fn formulas_for_success() {
+    let bound = |m: &str, ack: bool, p: f64| {
+        let once: f64 = if ack { 1.0 - p * p * p } else { 1.0 - p };
+        if m == "request" { once * once } else { once }
+    };
+    let as_stated = successes(|m, ack, _, p| bound(m, ack, p));
+    verdict(&as_stated, "mih.udp.success", Reproduced, &["(1 - p^3)^2: at all 5 losses"]);
+    // What the closed form has for requests with acknowledgement at 0.1 s and 50 %.
+    let ours = successes(|m, ack, _, p| match (m, ack) {
+        ("request", true) => 1.0 - p * 0.836,
+        _ => bound(m, ack, p),
+    });
+    let said = ["(1 - p^3)^2: at 1 of 5 losses", "that rule the exact chance", "at 50 % loss with 0.1 s"];
+    let judged = verdict(&ours, "mih.udp.success", Partly, &said);
+    assert_eq!(judged.ours, Some(Value::Text("3 of 4 formulas hold".into())));
+    verdict(&successes(|_, _, _, p| 1.0 - 0.9 * p), "mih.udp.success", Differs, &["1 - p: at 1 of 5 losses"]);
+}
+
+#[test]
+fn overhead_over_udp() {
+    let rows = |none: f64, more: f64| {
+        udp("mih.overhead", |m, _, _, p| none + p * if m == "request" { 2.0 } else { 2.0 + more })
+    };
+    verdict(
+        &rows(2.0, 0.5),
+        "mih.udp.overhead",
+        Reproduced,
+        &["at all 4 losses", "the difference is 0.25 (0.25 to 0.25) packets"],
+    );
+    verdict(&rows(2.0, -0.5), "mih.udp.overhead", Partly, &["requests cost less: differs"]);
+    verdict(&rows(3.0, -0.5), "mih.udp.overhead", Differs, &["50 % above the published 2"]);
+}
+
+#[test]
+fn throughput_over_udp() {
+    let rows = |received: fn(f64) -> f64, sent: fn(f64) -> f64| {
+        let of = |metric: &str, f: fn(f64) -> f64| udp(metric, |_, _, _, p| 1000.0 * f(p));
+        [of("received.access", received), of("sent.access", sent)].concat()
+    };
+    let held = rows(|p| 1.0 + p * (0.3 - p), |p| 1.0 + p);
+    verdict(&held, "mih.udp.throughput", Reproduced, &["at all 1 losses up to 10 %", "load grows by 500"]);
+    verdict(&rows(|p| 1.0 - p, |p| 1.0 + p), "mih.udp.throughput", Partly, &["held at low loss: differs"]);
+    verdict(&rows(|p| 1.0 - p * p, |_| 1.0), "mih.udp.throughput", Partly, &["load grows: differs"]);
+    verdict(&rows(|p| 0.9 + 0.1 / (1.0 + 20.0 * p) + p, |p| 1.0 - p), "mih.udp.throughput", Differs, &[]);
+}
+
+#[test]
+fn tcp_delays_over_loss_and_max_rto() {
+    let rows = |f: fn(f64, f64) -> f64| tcp("delay.mean", |_, _, m, p| 0.02 + f(m, p));
+    let convex = rows(|m, p| p * p * m * m);
+    verdict(&convex, "mih.tcp.delay-loss", Reproduced, &["requests, 1 s: reproduced"]);
+    verdict(
+        &convex,
+        "mih.tcp.delay-maxrto",
+        Reproduced,
+        &["requests at 50 %: reproduced", "indications at 30 %"],
+    );
+    let concave = rows(|m, p| (p * m).sqrt());
+    verdict(&concave, "mih.tcp.delay-loss", Differs, &[]);
+    verdict(&concave, "mih.tcp.delay-maxrto", Differs, &[]);
+    let mut low = convex;
+    low.retain(|r| number(r.point.get("loss").unwrap()) < 30.0);
+    verdict(&low, "mih.tcp.delay-maxrto", NotRun, &["no point at 30 % loss or more"]);
+}
+
+#[test]
+fn acknowledgement_over_tcp() {
+    let rows = |more: f64, success: f64| {
+        let delays = tcp("delay.mean", |_, ack, m, p| 0.02 + p * m + if ack { p * more } else { 0.0 });
+        let share = |m: &str, ack: bool, p: f64| if m == "request" && ack && p > 0.2 { success } else { 1.0 };
+        [delays, tcp("success", |m, ack, _, p| share(m, ack, p))].concat()
+    };
+    verdict(
+        &rows(1.0, 1.0),
+        "mih.tcp.ack-hurts",
+        Reproduced,
+        &["(0 points left out", "by 0.5 s", "at 50 % loss"],
+    );
+    verdict(&rows(1.0, 0.9), "mih.tcp.ack-hurts", Reproduced, &["(10 points left out"]);
+    verdict(&rows(-1.0, 1.0), "mih.tcp.ack-hurts", Differs, &["surely slower at 0 of 4 losses"]);
+    let fall = rows(1.0, 0.8);
+    verdict(&fall, "mih.tcp.success", Reproduced, &["falls by 20 %", "99.5 % or more at all 25 points"]);
+    verdict(&rows(1.0, 1.0), "mih.tcp.success", Differs, &["requests with ACK, 1 s: differs"]);
+}
+
+#[test]
+fn a_late_dip() {
+    let rows = |f: fn(f64) -> f64| tcp("delay.mean", |_, _, m, p| 0.3 + m * f(p));
+    let dip = rows(|p| if p < 0.4 { p } else { 0.2 });
+    verdict(&dip, "mih.tcp.late-dip", Reproduced, &["longest at 30 % loss", "being 20 and 50 %"]);
+    let early = rows(|p| if p < 0.15 { p } else { 0.05 });
+    verdict(&early, "mih.tcp.late-dip", Partly, &["falls again: reproduced; from about 45 %: differs"]);
+    let never =
+        verdict(&rows(|p| p), "mih.tcp.late-dip", Partly, &["longest at 50 %", "falls again: differs"]);
+    assert_eq!(never.ours, Some(Value::Text("does not fall again".into())));
+    verdict(&rows(|p| -p), "mih.tcp.late-dip", Differs, &["longest at 0 % loss"]);
+}
+
+#[test]
+fn overhead_over_tcp() {
+    let rows = |i: f64, r: f64| {
+        tcp("mih.overhead", |m, _, _, p| 2.0 + p / 0.5 * if m == "request" { r - 2.0 } else { i - 2.0 })
+    };
+    let said = ["The largest are at 50 and 50 % loss", "indications cost at most 6"];
+    verdict(&rows(6.0, 4.5), "mih.tcp.mih-overhead", Reproduced, &said);
+    verdict(&rows(5.0, 4.5), "mih.tcp.mih-overhead", Partly, &["below the published 6"]);
+    verdict(&rows(3.0, 4.5), "mih.tcp.mih-overhead", Differs, &["indication limit: differs"]);
+}
+
+#[test]
+fn segments_and_load_over_tcp() {
+    let hill = |top: f64, p: f64| 2.0 + if p <= top { 5.0 * p } else { 5.0 * top - 2.0 * (p - top) };
+    let rows =
+        |i: f64, r: f64| tcp("tcp.per-mih-packet", |m, _, _, p| hill(if m == "request" { r } else { i }, p));
+    verdict(
+        &rows(0.2, 0.1),
+        "mih.tcp.segments",
+        Reproduced,
+        &["all 5 curves rise and fall", "highest at 20 % with 0.2 s"],
+    );
+    verdict(
+        &rows(0.5, 0.1),
+        "mih.tcp.segments",
+        Partly,
+        &["indications without ACK, turn at about 20 %: differs"],
+    );
+    let none = tcp("tcp.per-mih-packet", |_, _, _, p| 4.0 - p);
+    verdict(&none, "mih.tcp.segments", Differs, &["published are 2"]);
+    let load = |f: fn(f64) -> f64, most: f64| {
+        [tcp("sent.access", |_, _, _, p| 1e3 * f(p)), tcp("mih.overhead", |_, _, _, p| 2.0 + p * most)]
+            .concat()
+    };
+    verdict(&load(|p| p.sqrt(), 7.9), "mih.tcp.load", Reproduced, &["5.95 MIH packets for an indication"]);
+    verdict(&load(|p| p * p, 7.9), "mih.tcp.load", Differs, &["bounded by MIH: reproduced"]);
+    verdict(&load(|p| p.sqrt(), 9.0), "mih.tcp.load", Partly, &["bounded by MIH: differs"]);
+}
+
+#[test]
+fn what_the_document_leaves_open() {
+    let studies = &data::find("mih.open").unwrap().studies;
+    let of = |study: &String| point(study, &[], "delay.mean", 1.0, 0.0);
+    let all: Vec<Row> = studies.iter().flat_map(of).collect();
+    verdict(&all, "mih.open", Reproduced, &["Studied: mih-timers"]);
+    let judged = verdict(&of(&studies[0]), "mih.open", Partly, &["usher study run"]);
+    assert_eq!(judged.ours, Some(Value::Text(format!("1 of {} done", studies.len()))));
+}
+
+#[test]
+fn the_list_of_what_is_otherwise() {
+    let judged = |list: &[&str]| {
+        let mut results = Results::new(&udp("success", |_, _, _, _| 1.0));
+        let setup = Setup::Listed(list.iter().map(|s| (*s).to_owned()).collect());
+        assert_eq!(Setup::from_facts(&setup.facts().into_iter().collect()), Some(setup.clone()));
+        results.set_up("mih-udp", setup);
+        let judged = evaluate(&results, DEFAULT_VARIANT);
+        let judged = judged.into_iter().find(|j| j.id == "mih.setup").unwrap();
+        (judged.verdict, judged.reason)
+    };
+    assert_eq!(judged(&[]).0, Reproduced);
+    let (verdict, reason) = judged(&["IPv4, not IPv6", "the MSS is not 1280 B"]);
+    assert!(verdict == Partly && reason.contains("mih-udp: IPv4, not IPv6; mih-udp: the MSS"), "{reason}");
+    assert_eq!(judged(&["a", "b", "c"]).0, Differs);
+}
