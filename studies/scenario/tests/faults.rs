@@ -489,6 +489,16 @@ fn faults_of_a_cell_name_their_place() {
             "backoff_end = 16",
             "t.toml:23:15: cells.air.requests.backoff_end: 16 is above 15",
         ),
+        (
+            "backoff_start = 2",
+            "backoff_start = 2\n[cells.air.entry]\ndone = true\non_command = true",
+            "t.toml:25:14: cells.air.entry.on_command: stations cannot be in from the start as well",
+        ),
+        (
+            "[cells.air.frame]",
+            "radius = \"500 m\"\ngoing_down = \"600 m\"\n[cells.air.frame]",
+            "t.toml:18:14: cells.air.going_down: the radius is more than nothing, and the threshold of going down not beyond it",
+        ),
         ("[links.core]", "[links.air]", "t.toml:11:8: cells.air: there is a link \"air\" as well"),
         (
             "y = \"collisions.air\"",

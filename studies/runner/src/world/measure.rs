@@ -15,6 +15,7 @@ pub(super) struct Measure {
     /// Their exact sum, nanoseconds.
     delay_sum: u128,
     begun: u64,
+    succeeded: u64,
     rejected: u64,
     failed: u64,
     /// Dialogues that ended well since the counting began, whenever they began.
@@ -75,6 +76,7 @@ impl Measure {
             delays: Samples::default(),
             delay_sum: 0,
             begun: 0,
+            succeeded: 0,
             rejected: 0,
             failed: 0,
             completed: 0,
@@ -88,7 +90,7 @@ impl Measure {
     }
 
     fn open(&self) -> u64 {
-        self.begun - self.failed - self.rejected - self.delays.len() as u64
+        self.begun - self.failed - self.rejected - self.succeeded
     }
 
     /// From now on the run is done when all that counts has ended.
@@ -122,6 +124,16 @@ impl Measure {
         out
     }
 
+    /// Counted dialogues that began.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Of them, those that have ended well.
+    pub(super) fn succeeded(&self) -> u64 {
+        self.succeeded
+    }
+
     /// Dialogues that ended well since the counting began.
     pub(super) fn completed(&self) -> u64 {
         self.completed
@@ -139,6 +151,7 @@ impl Observer<Report> for Measure {
                 }
                 match end {
                     End::Completed => {
+                        self.succeeded += 1;
                         let delay = now.since(began);
                         self.delays.push(delay);
                         self.delay_sum += u128::from(delay.as_nanos());

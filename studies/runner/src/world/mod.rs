@@ -6,6 +6,7 @@ mod dialogue;
 mod eap;
 mod machine;
 mod measure;
+mod mih;
 mod short;
 mod topology;
 
@@ -58,6 +59,7 @@ enum Role {
     Station(Box<eap::StationRole>),
     Nas(Box<eap::NasRole>),
     AaaServer(Box<eap::ServerRole>),
+    Mih(Box<mih::NodeRole>),
 }
 
 impl Application for Role {
@@ -71,6 +73,7 @@ impl Application for Role {
             Self::Station(station) => station.handle(ctx, delivery),
             Self::Nas(nas) => nas.handle(ctx, delivery),
             Self::AaaServer(server) => server.handle(ctx, delivery),
+            Self::Mih(node) => node.handle(ctx, delivery),
             Self::Source(source) => source.handle(ctx, &delivery),
             Self::Sink => {}
         }
@@ -167,10 +170,11 @@ impl World {
         let from = Instant::ZERO + scenario.run.warmup.get();
         let end = from + scenario.run.duration.get();
         let cells = scenario.cells_in_use().map(|(_, c)| c.mtu);
-        let mtus = scenario.links.iter().map(|(_, l)| l.mtu).chain(cells);
+        let bss = scenario.bss_in_use().map(|(_, b)| b.mtu);
+        let mtus = scenario.links.iter().map(|(_, l)| l.mtu).chain(cells).chain(bss);
         let mtu = mtus.map(|mtu| mtu.bytes() as u32).min().unwrap_or(1500);
         let mut builder = Builder::new(version, seed);
-        let topology = Topology::build(scenario, &mut builder)?;
+        let topology = Topology::build(scenario, seed, &mut builder)?;
         let transports = Arc::new(Transports {
             tcp: Arc::new(topology::tcp_config(&scenario.transport.tcp, version, mtu)),
             sctp: Arc::new(topology::sctp_config(&scenario.transport.sctp, version, mtu)),
@@ -193,7 +197,7 @@ impl World {
         match &scenario.workload {
             Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
             Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,
-            Workload::Mih(_) => return Err(WorldError::Role("MIH functions have no host yet".to_owned())),
+            Workload::Mih(m) => mih::build(&mut plan, &topology, m)?,
         }
         for (i, b) in scenario.background.iter().enumerate() {
             let to = topology.group(&b.to)?;
@@ -232,10 +236,11 @@ impl World {
         let end = from + run.duration.get();
         let drained = end + run.drain.get();
         let started = std::time::Instant::now();
-        self.sim.run_until(from);
+        self.sim.run_until(just_before(from));
         let (links_before, transports_before) = (self.links(), self.transport_totals());
         let cells_before = self.cells();
-        self.sim.run_until(end);
+        let mih_before = self.mih_totals();
+        self.sim.run_until(just_before(end));
         let links_at_end = self.links();
         self.sim.observer_mut().drain();
         if !usher_sim::Observer::is_done(self.sim.observer()) {
@@ -246,6 +251,7 @@ impl World {
 
         let mut metrics = self.sim.observer_mut().metrics();
         self.transport_metrics(&mut metrics, transports_before);
+        self.mih_metrics(&mut metrics, transports_before, mih_before);
         self.link_metrics(&mut metrics, &links_before, &links_at_end);
         self.cell_metrics(&mut metrics, &cells_before);
         self.cpu_metrics(&mut metrics);
@@ -292,6 +298,51 @@ impl World {
         }
     }
 
+    /// What all MIH functions counted together; nothing where there is none.
+    fn mih_totals(&self) -> Option<mih::Totals> {
+        let functions = self.sim.apps().filter_map(|role| match role {
+            Role::Mih(node) => Some(node.totals()),
+            _ => None,
+        });
+        functions.reduce(mih::Totals::and)
+    }
+
+    fn mih_metrics(
+        &self,
+        metrics: &mut Vec<(String, f64)>,
+        transports_before: [(&'static str, u64); 8],
+        before: Option<mih::Totals>,
+    ) {
+        let (Some(before), Some(after)) = (before, self.mih_totals()) else { return };
+        let mut put = |name: &str, value: f64| metrics.push((name.to_owned(), value));
+        let packets = after.packets - before.packets;
+        let begun = self.sim.observer().begun() as f64;
+        if begun > 0.0 {
+            put("success", self.sim.observer().succeeded() as f64 / begun);
+        }
+        let messages = after.messages - before.messages;
+        if messages > 0 {
+            put("mih.overhead", packets as f64 / messages as f64);
+        }
+        if begun > 0.0 {
+            put("mih.packets", packets as f64 / begun);
+            put("mih.retransmissions", (after.retransmissions - before.retransmissions) as f64 / begun);
+            put("mih.duplicates", (after.duplicates - before.duplicates) as f64 / begun);
+            put("mih.late", (after.late - before.late) as f64 / begun);
+        }
+        put("mih.memory", after.memory as f64);
+        for ((name, before), (_, after)) in transports_before.iter().zip(self.transport_totals()) {
+            let carried = match *name {
+                "tcp.segments" => "tcp.per-mih-packet",
+                "sctp.packets" => "sctp.per-mih-packet",
+                _ => continue,
+            };
+            if after > 0 && packets > 0 {
+                put(carried, (after - before) as f64 / packets as f64);
+            }
+        }
+    }
+
     fn link_metrics(
         &self,
         metrics: &mut Vec<(String, f64)>,
@@ -323,6 +374,10 @@ impl World {
             if let Some(load) = busier {
                 metrics.push((format!("load.{name}"), load));
             }
+            let given = sent.iter().sum::<f64>();
+            let dropped = delta(&at_end[i], |s| s.dropped_bytes).iter().sum::<f64>();
+            metrics.push((format!("sent.{name}"), given * 8.0 / duration));
+            metrics.push((format!("received.{name}"), (given - dropped) * 8.0 / duration));
             let offered = both(|s| s.offered);
             if offered > 0.0 {
                 metrics.push((format!("drops.{name}"), both(|s| s.queue_full + s.lost) / offered));
@@ -370,6 +425,11 @@ impl World {
             metrics.push((format!("busy.{name}"), busy as f64 / 1e9 / capacity));
         }
     }
+}
+
+/// What happens at a time itself counts to what comes after it.
+fn just_before(time: Instant) -> Instant {
+    Instant::from_nanos(time.as_nanos().saturating_sub(1))
 }
 
 /// VmHWM of `/proc/self/status`.

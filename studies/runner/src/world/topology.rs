@@ -2,6 +2,7 @@
 
 use super::{Role, WorldError};
 use std::collections::BTreeMap;
+use usher_core::Seed;
 use usher_scenario::model::{self, Direction, Scenario};
 use usher_sim::{Builder, CellId, CpuConfig, Framing, HostId, IpVersion, LinkConfig, LinkId, ServiceTime};
 
@@ -13,7 +14,7 @@ const CPU_QUEUE: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Topology {
     pub(super) hosts: BTreeMap<String, Vec<HostId>>,
-    /// In the study's order, links before cells: name, its links.
+    /// In the study's order, links before cells and BSSs: name, its links.
     pub(super) links: Vec<(String, Vec<LinkId>)>,
     /// In the study's order: name, its cells.
     pub(super) cells: Vec<(String, Vec<CellId>)>,
@@ -27,16 +28,16 @@ impl Topology {
         self.hosts.get(name).map(Vec::as_slice).ok_or_else(|| WorldError::NoHost(name.to_owned()))
     }
 
-    pub(super) fn build(scenario: &Scenario, builder: &mut Builder<Role>) -> Result<Self, WorldError> {
+    pub(super) fn build(
+        scenario: &Scenario,
+        seed: Seed,
+        builder: &mut Builder<Role>,
+    ) -> Result<Self, WorldError> {
         let mut topology = Self::default();
-        for (name, host) in scenario.hosts.iter() {
-            let members = (0..host.count.get())
-                .map(|_| builder.host(host.cpu.as_ref().map(cpu)))
-                .collect::<Result<_, _>>()?;
-            topology.hosts.insert(name.to_owned(), members);
-        }
+        topology.build_hosts(scenario, seed, builder)?;
         // First, so that a cell is its stations' first port, by which their frames go.
-        let of_cells = topology.build_cells(scenario, builder)?;
+        let mut of_cells = topology.build_cells(scenario, builder)?;
+        of_cells.extend(topology.build_bss(scenario, builder)?);
         for (name, link) in scenario.links.iter() {
             let config = LinkConfig {
                 up: link.channel(Direction::Up),
@@ -60,6 +61,60 @@ impl Topology {
             topology.ethernet.push(true);
         }
         Ok(topology)
+    }
+
+    /// The hosts, then their interfaces, all where they are.
+    fn build_hosts(
+        &mut self,
+        scenario: &Scenario,
+        seed: Seed,
+        builder: &mut Builder<Role>,
+    ) -> Result<(), WorldError> {
+        let mut ways = BTreeMap::new();
+        for (i, (name, host)) in
+            scenario.hosts.iter().enumerate().filter(|(_, (_, h))| h.interface_of.is_none())
+        {
+            let mut rng = seed.stream("place", i as u64);
+            let mut members = Vec::new();
+            for _ in 0..host.count.get() {
+                let id = builder.host(host.cpu.as_ref().map(cpu))?;
+                let way = host.trajectory(rng.unit());
+                builder.place(id, way);
+                ways.insert(id, way);
+                members.push(id);
+            }
+            self.hosts.insert(name.to_owned(), members);
+        }
+        for (name, host) in scenario.hosts.iter() {
+            let Some(owner) = &host.interface_of else { continue };
+            let mut members = Vec::new();
+            for owner in self.group(owner)? {
+                let id = builder.interface(*owner)?;
+                builder.place(id, ways.get(owner).copied().unwrap_or_default());
+                members.push(id);
+            }
+            self.hosts.insert(name.to_owned(), members);
+        }
+        Ok(())
+    }
+
+    fn build_bss(
+        &self,
+        scenario: &Scenario,
+        builder: &mut Builder<Role>,
+    ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
+        let mut of_bss = Vec::new();
+        for (name, bss) in scenario.bss_in_use() {
+            let points = self.group(&bss.access_point)?;
+            let stations = self.group(&bss.stations)?;
+            let mut links = Vec::new();
+            for (i, &point) in points.iter().enumerate() {
+                let members: Vec<HostId> = stations.iter().copied().skip(i).step_by(points.len()).collect();
+                links.extend(builder.bss(point, &members, &bss.config(), bss.mtu.bytes() as u32)?.1);
+            }
+            of_bss.push((name.to_owned(), links));
+        }
+        Ok(of_bss)
     }
 
     fn build_cells(

@@ -62,16 +62,25 @@ impl Check<'_> {
             (cell.frame.duration, "frame", "duration"),
             (cell.frame.symbol, "frame", "symbol"),
             (cell.entry.timeout, "entry", "timeout"),
+            (cell.scan.descriptors, "scan", "descriptors"),
             (cell.requests.timeout, "requests", "timeout"),
         ] {
             self.positive(time, at(table, key));
         }
+        self.require(
+            !(cell.entry.done && cell.entry.on_command),
+            at("entry", "on_command"),
+            "stations cannot be in from the start as well",
+        );
         match cell.config().check() {
             Err(why @ ConfigError::FrameTooShort(_)) if !cell.frame.duration.get().is_zero() => {
                 self.fault(at("frame", "duration"), why.to_string());
             }
             Err(why @ ConfigError::NoRoom(part)) => {
                 self.fault(at("frame", &format!("{part}_symbols")), why.to_string());
+            }
+            Err(why @ ConfigError::Coverage) => {
+                self.fault(keys!["cells", name, "going_down"], why.to_string());
             }
             // The rest is reported above, or its type cannot hold it.
             _ => {}

@@ -1,6 +1,6 @@
 //! 802.16 cells: `[cells.NAME]`.
 
-use crate::units::{Count, Queue, Share, Size, Time};
+use crate::units::{Bound, Count, Length, Queue, Share, Size, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_core::Duration;
@@ -36,6 +36,15 @@ pub struct Cell {
     /// The largest IP packet.
     #[serde(default = "mtu")]
     pub mtu: Size,
+    /// How far from the base station a station can be.
+    #[serde(default)]
+    pub radius: Bound<Length>,
+    /// The distance from the base station at which a station that moves away is told that its link is going down; without
+    /// it, it is not told.
+    pub going_down: Option<Length>,
+    /// How a station looks for its base station.
+    #[serde(default)]
+    pub scan: CellScan,
     /// The frame: its times, its size and what the maps take of it.
     #[serde(default)]
     pub frame: Frame,
@@ -144,13 +153,33 @@ impl Default for Frame {
     }
 }
 
+/// An 802.16 scan: one channel after another, the base station's last.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CellScan {
+    /// How many channels are scanned.
+    pub channels: Count,
+    /// How long a channel is listened to for a preamble.
+    pub dwell: Time,
+    /// How often the base station describes its channels (DCD and UCD), which a station waits for.
+    pub descriptors: Time,
+}
+
+impl Default for CellScan {
+    fn default() -> Self {
+        Self { channels: Count::of(2), dwell: Time::millis(20), descriptors: Time::secs(5) }
+    }
+}
+
 /// How a station comes into a cell, before its first packet in either direction: contended ranging, then the exchange of
 /// capabilities.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Entry {
-    /// Stations are in from the start.
+    /// Stations in reach are in from the start.
     pub done: bool,
+    /// Stations come in when they are told to, and not for a packet: without it, packets are dropped.
+    pub on_command: bool,
     /// Ranging opportunities in a frame.
     pub opportunities: Count,
     /// The first back-off window is 2 to this many opportunities.
@@ -163,18 +192,22 @@ pub struct Entry {
     pub timeout: Time,
     /// Frames from a heard ranging until packets go: its answer, and the capabilities' request and answer.
     pub frames: u32,
+    /// Frames that coming in on command takes beyond those: the registration's request and answer.
+    pub registration_frames: u32,
 }
 
 impl Default for Entry {
     fn default() -> Self {
         Self {
             done: false,
+            on_command: false,
             opportunities: Count::of(8),
             backoff_start: 3,
             backoff_end: 10,
             tries: Count::of(16),
             timeout: Time::millis(200),
             frames: 3,
+            registration_frames: 2,
         }
     }
 }
@@ -231,8 +264,13 @@ impl Cell {
             fch_slots: frame.fch_slots,
             map_repetition: frame.map_repetition.get(),
             uplink_lead: frame.uplink_lead,
-            entry: if entry.done { wimax::Entry::Done } else { wimax::Entry::AtFirstPacket },
+            entry: match (entry.done, entry.on_command) {
+                (true, _) => wimax::Entry::Done,
+                (false, true) => wimax::Entry::OnCommand,
+                (false, false) => wimax::Entry::AtFirstPacket,
+            },
             entry_frames: entry.frames,
+            registration_frames: entry.registration_frames,
             ranging: backoff(entry.backoff_start, entry.backoff_end, entry.tries),
             ranging_timeout: entry.timeout.get(),
             request: backoff(requests.backoff_start, requests.backoff_end, requests.tries),
@@ -246,7 +284,11 @@ impl Cell {
                 self.downlink_modulation.unwrap_or(self.modulation).into(),
                 self.uplink_modulation.unwrap_or(self.modulation).into(),
             ),
-            ..WimaxConfig::default()
+            radius: self.radius.get().map(Length::metres),
+            going_down: self.going_down.map(Length::metres),
+            scan_channels: self.scan.channels.get(),
+            scan_dwell: self.scan.dwell.get(),
+            descriptor_interval: self.scan.descriptors.get(),
         }
     }
 }

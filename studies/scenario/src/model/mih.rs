@@ -29,6 +29,9 @@ pub struct Mih {
     /// Every message asks for the MIH acknowledgement.
     #[serde(default)]
     pub ack: bool,
+    /// Over SCTP, the messages of a service keep their order; else what is lost holds nothing else up.
+    #[serde(default = "super::yes")]
+    pub ordered: bool,
     /// How long a user takes to answer a request.
     #[serde(default)]
     pub processing: Time,
@@ -61,7 +64,7 @@ pub(super) const fn lifetime() -> Switch<Time> {
     Switch::On(Time::secs(30))
 }
 pub(super) const fn max_transactions() -> Count {
-    Count::of(4096)
+    Count::of(65_536)
 }
 pub(super) const fn max_message() -> Size {
     Size::of(1500)
@@ -223,6 +226,8 @@ pub struct MihFunction<'a> {
     pub transport: MihTransport,
     /// Every message asks for the MIH acknowledgement.
     pub ack: bool,
+    /// Over SCTP, the messages of a service keep their order.
+    pub ordered: bool,
     /// How long a user takes to answer a request.
     pub processing: Time,
     /// When a message is sent again, and when it is given up.
@@ -245,6 +250,7 @@ impl Mih {
         MihFunction {
             transport: self.transport,
             ack: self.ack,
+            ordered: self.ordered,
             processing: self.processing,
             timing: &self.timing,
             ack_delay: self.ack_delay,

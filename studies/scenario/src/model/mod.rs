@@ -14,7 +14,7 @@ mod workload;
 
 pub use axes::{Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Relax, Value};
 pub use bss::{Bss, LossFrom, Preamble, Scan, WifiRate};
-pub use cell::{Cell, Entry, Frame, Modulation, Requests};
+pub use cell::{Cell, CellScan, Entry, Frame, Modulation, Requests};
 pub use hosts::{
     Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,
 };

@@ -1,0 +1,127 @@
+//! The MIH workload: mobile nodes and points of service that exchange messages of IEEE 802.21.
+
+mod node;
+mod payload;
+mod settings;
+
+pub(super) use node::{NodeRole, Totals};
+
+use super::arrivals::{ArrivalProcess, budget};
+use super::machine::Place;
+use super::topology::Topology;
+use super::{Plan, Role, WorldError};
+use node::Target;
+use payload::Payload;
+use usher_mih::{
+    LinkId, LinkParam, LinkParamReport, LinkParamType, LinkParamValue, LinkStatus, LinkStatusRequest,
+    LinkTupleId, LinkType, Message, MessageId, Mihf, MihfId, PORT, RegisterCode, Status, Tlv,
+};
+use usher_scenario::model::{Mih, MihMessage, MihTransport};
+use usher_sim::HostId;
+
+/// Puts the workload's roles on the topology's hosts.
+pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Result<(), WorldError> {
+    let function = mih.function();
+    let stations = topology.group(&mih.mn)?;
+    let points = topology.group(&mih.pos)?;
+    let size = mih.size.bytes() as usize;
+    let sized = |message: Message, from: &MihfId, to: &MihfId| {
+        message.padded_to(size, from, to).map_err(|e| WorldError::Role(e.to_string()))
+    };
+    let node = |plan: &Plan<'_>, host: HostId, id: &MihfId| {
+        let place = Place { host, version: plan.version };
+        let chance = plan.seed.stream("mih", u64::from(host.0));
+        let mihf = Mihf::new(settings::config(id.clone(), function), chance);
+        NodeRole::new(place, mihf, mih.processing.get())
+    };
+    let mn_ids = (0..stations.len()).map(|i| settings::identifier("mn", i)).collect::<Result<Vec<_>, _>>()?;
+    let pos_ids = (0..points.len()).map(|i| settings::identifier("pos", i)).collect::<Result<Vec<_>, _>>()?;
+    let mut at_points: Vec<NodeRole> =
+        points.iter().zip(&pos_ids).map(|(host, id)| node(plan, *host, id)).collect();
+    let shared = budget(&mih.arrivals);
+    for (i, (&host, mn)) in stations.iter().zip(&mn_ids).enumerate() {
+        let at = i % points.len();
+        let pos = &pos_ids[at];
+        let place = Place { host, version: plan.version };
+        let link = LinkId::mac(LinkType::Ieee80211, host.mac(0));
+        let arrivals = ArrivalProcess::new(
+            &mih.arrivals,
+            i as u64,
+            stations.len() as u64,
+            plan.end,
+            shared.clone(),
+            plan.seed.stream("arrivals", i as u64),
+        );
+        let mut station = node(plan, host, mn);
+        station.knows(settings::peer(pos.clone(), place, points[at], function), Some(register(&link)));
+        at_points[at].knows(settings::peer(mn.clone(), place, host, function), None);
+        match mih.message {
+            MihMessage::Indication => {
+                let message = sized(report(&link), mn, pos)?;
+                station.sends(Target { id: pos.clone(), message, arrivals });
+            }
+            MihMessage::Request => {
+                let message = sized(ask(&link), pos, mn)?;
+                at_points[at].sends(Target { id: mn.clone(), message, arrivals });
+                station.answers(pos.clone(), sized(answer(&link), mn, pos)?);
+            }
+        }
+        let app = put(plan, host, station, mih.transport)?;
+        plan.builder.link_events(app, host);
+    }
+    for (&host, role) in points.iter().zip(at_points) {
+        put(plan, host, role, mih.transport)?;
+    }
+    Ok(())
+}
+
+fn put(
+    plan: &mut Plan<'_>,
+    host: HostId,
+    role: NodeRole,
+    transport: MihTransport,
+) -> Result<u32, WorldError> {
+    let app = plan.role(host, Role::Mih(Box::new(role)));
+    match transport {
+        MihTransport::Udp => plan.builder.bind_udp(app, 0, PORT)?,
+        MihTransport::Tcp => plan.builder.listen(app, PORT)?,
+        MihTransport::Sctp => plan.builder.listen_sctp(app, PORT)?,
+    }
+    Ok(app)
+}
+
+/// A mobile node makes itself known to its point of service.
+fn register(link: &LinkId) -> Message {
+    let params = [Tlv::LinkIdentifierList(vec![link.clone()]), Tlv::RegisterCode(RegisterCode::Register)];
+    Message::new(MessageId::REGISTER_REQUEST, params)
+}
+
+fn rate() -> LinkParam {
+    LinkParam { kind: LinkParamType::DATA_RATE, value: LinkParamValue::Number(11_000) }
+}
+
+/// An indication of the workload: a periodic report of a link's parameters.
+fn report(link: &LinkId) -> Message {
+    let link = LinkTupleId { link: link.clone(), poa: None };
+    let report = LinkParamReport { param: rate(), threshold: None };
+    let params = [Tlv::LinkIdentifier(link), Tlv::LinkParameterReports(vec![report]), Payload::place()];
+    Message::new(MessageId::LINK_PARAMETERS_REPORT_INDICATION, params)
+}
+
+/// A request of the workload: for a link's parameters.
+fn ask(link: &LinkId) -> Message {
+    let wanted = LinkStatusRequest {
+        states: Default::default(),
+        params: vec![LinkParamType::DATA_RATE],
+        descriptors: Default::default(),
+    };
+    let params = [Tlv::LinkIdentifierList(vec![link.clone()]), Tlv::StatusRequest(wanted), Payload::place()];
+    Message::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params)
+}
+
+/// Its response.
+fn answer(link: &LinkId) -> Message {
+    let status = LinkStatus { link: link.clone(), states: vec![], params: vec![rate()], descriptors: vec![] };
+    let params = [Tlv::Status(Status::Success), Tlv::StatusResponses(vec![status]), Payload::place()];
+    Message::new(MessageId::LINK_GET_PARAMETERS_RESPONSE, params)
+}

@@ -1,0 +1,241 @@
+//! A mobile node or a point of service: an MIH function, its user, and where they live.
+
+use super::super::arrivals::ArrivalProcess;
+use super::super::machine::Place;
+use super::super::{End, Report};
+use super::payload::{Payload, Seen};
+use std::collections::{BTreeMap, VecDeque};
+use usher_core::{Duration, Instant, Machine};
+use usher_mih::{Command, Event, Incoming, Message, Mihf, MihfId, Opcode, Peer, Status};
+use usher_sim::radio::{LinkCommand, LinkEvent};
+use usher_sim::{Context, Delivery};
+
+/// The token of what is no transaction of the workload.
+const ASIDE: u64 = u64::MAX;
+
+/// What an MIH function did, and what became of it at its user.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct Totals {
+    /// Indications, requests and responses that the user gave.
+    pub(in super::super) messages: u64,
+    /// Packets given to the transport.
+    pub(in super::super) packets: u64,
+    /// Messages sent again.
+    pub(in super::super) retransmissions: u64,
+    /// Messages that came again, and that the user took for new ones.
+    pub(in super::super) duplicates: u64,
+    /// Responses dropped because their transaction was over.
+    pub(in super::super) late: u64,
+    /// Most transactions held at once.
+    pub(in super::super) memory: u64,
+}
+
+impl Totals {
+    /// Both together; the memory is that of the one with more.
+    #[must_use]
+    pub(in super::super) fn and(self, other: Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            packets: self.packets + other.packets,
+            retransmissions: self.retransmissions + other.retransmissions,
+            duplicates: self.duplicates + other.duplicates,
+            late: self.late + other.late,
+            memory: self.memory.max(other.memory),
+        }
+    }
+}
+
+impl From<&Mihf> for Totals {
+    fn from(mihf: &Mihf) -> Self {
+        let counters = mihf.counters();
+        Self {
+            messages: counters.messages,
+            packets: counters.packets,
+            retransmissions: counters.retransmissions,
+            duplicates: 0,
+            late: counters.late_responses,
+            memory: mihf.most_remembered() as u64,
+        }
+    }
+}
+
+/// Somebody to whom messages go.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Who.
+    pub(super) id: MihfId,
+    /// What is sent: a request or an indication, of its size already.
+    pub(super) message: Message,
+    /// When.
+    pub(super) arrivals: ArrivalProcess,
+}
+
+/// An MIH function and its user.
+#[derive(Debug)]
+pub(in super::super) struct NodeRole {
+    place: Place,
+    mihf: Mihf,
+    /// The functions that it knows from the start.
+    peers: Vec<Peer>,
+    /// What it sends once at the start, to whom.
+    hello: Option<(MihfId, Message)>,
+    /// To whom it sends.
+    targets: Vec<Target>,
+    /// The number of the next message to each of them.
+    next: Vec<u64>,
+    /// When its requests without a response began, by their tokens.
+    open: BTreeMap<u64, Instant>,
+    tokens: u64,
+    /// How it answers requests, by who asks.
+    responses: BTreeMap<MihfId, Message>,
+    processing: Duration,
+    /// Requests being processed.
+    answers: VecDeque<(Instant, Incoming, Message)>,
+    /// What has come, by who sent it.
+    seen: BTreeMap<MihfId, Seen>,
+    duplicates: u64,
+    buf: Vec<u8>,
+}
+
+impl NodeRole {
+    /// A function at a place, whose user takes so long for an answer. It neither knows nor sends anything yet.
+    pub(super) fn new(place: Place, mihf: Mihf, processing: Duration) -> Self {
+        Self {
+            place,
+            mihf,
+            peers: Vec::new(),
+            hello: None,
+            targets: Vec::new(),
+            next: Vec::new(),
+            open: BTreeMap::new(),
+            tokens: 0,
+            responses: BTreeMap::new(),
+            processing,
+            answers: VecDeque::new(),
+            seen: BTreeMap::new(),
+            duplicates: 0,
+            buf: Vec::new(),
+        }
+    }
+    /// Lets it know another function, and say something to it at the start.
+    pub(super) fn knows(&mut self, peer: Peer, hello: Option<Message>) {
+        if let Some(hello) = hello {
+            self.hello = Some((peer.id.clone(), hello));
+        }
+        self.peers.push(peer);
+    }
+    /// Lets it send messages.
+    pub(super) fn sends(&mut self, target: Target) {
+        self.targets.push(target);
+        self.next.push(0);
+    }
+    /// Lets it answer the requests of a function.
+    pub(super) fn answers(&mut self, from: MihfId, response: Message) {
+        self.responses.insert(from, response);
+    }
+    /// What was counted so far.
+    pub(in super::super) fn totals(&self) -> Totals {
+        Totals { duplicates: self.duplicates, ..Totals::from(&self.mihf) }
+    }
+
+    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let now = ctx.now();
+        if matches!(delivery, Delivery::Start) {
+            // A refusal would be a fault of the settings, which the checks let through only if they fit.
+            for peer in std::mem::take(&mut self.peers) {
+                let _ = self.mihf.command(now, Command::Peer(peer));
+            }
+            if let Some((to, message)) = self.hello.take() {
+                let _ = self.mihf.command(now, Command::Send { token: ASIDE, to, message });
+            }
+        }
+        // Whose association was lost comes back as soon as it hears the network again.
+        if let Delivery::Link { at, event: LinkEvent::Detected, .. } = delivery {
+            ctx.link_command(at, LinkCommand::Connect);
+        }
+        self.place.feed(ctx, &mut self.mihf, &delivery);
+        self.due(ctx);
+        while let Some(event) = self.mihf.poll_event() {
+            self.event(ctx, event);
+        }
+        self.place.drain(ctx, &mut self.mihf, &mut self.buf);
+        let answer = self.answers.front().map(|(at, ..)| *at);
+        let send = self.targets.iter().filter_map(|t| t.arrivals.next()).min();
+        ctx.set_timer([self.mihf.poll_timeout(), answer, send].into_iter().flatten().min());
+    }
+
+    /// Sends what is due: answers, and what begins.
+    fn due(&mut self, ctx: &mut Context<'_, Report>) {
+        let now = ctx.now();
+        while let Some((at, ..)) = self.answers.front()
+            && *at <= now
+        {
+            let Some((_, transaction, message)) = self.answers.pop_front() else { return };
+            // The function may have given the transaction up meanwhile.
+            let _ = self.mihf.command(now, Command::Respond { transaction, message });
+        }
+        for i in 0..self.targets.len() {
+            while self.targets[i].arrivals.take(now) {
+                self.send(ctx, i);
+            }
+        }
+    }
+
+    fn send(&mut self, ctx: &mut Context<'_, Report>, target: usize) {
+        let now = ctx.now();
+        let number = self.next[target];
+        self.next[target] += 1;
+        let Target { id, message, .. } = &self.targets[target];
+        let message = Payload { began: now, number }.written(message);
+        let request = message.id.opcode == Opcode::Request;
+        let token = self.tokens;
+        self.tokens += 1;
+        ctx.report(Report::Begun);
+        let accepted = self.mihf.command(now, Command::Send { token, to: id.clone(), message });
+        match (accepted, request) {
+            (Ok(()), true) => {
+                self.open.insert(token, now);
+            }
+            (Ok(()), false) => {}
+            (Err(_), _) => ctx.report(Report::Ended { began: now, end: End::Failed }),
+        }
+    }
+
+    fn event(&mut self, ctx: &mut Context<'_, Report>, event: Event) {
+        let now = ctx.now();
+        match event {
+            Event::Indication { from, message } => {
+                let Some(payload) = Payload::of(&message) else { return };
+                if self.seen.entry(from).or_default().first(payload.number) {
+                    ctx.report(Report::Ended { began: payload.began, end: End::Completed });
+                } else {
+                    self.duplicates += 1;
+                }
+            }
+            Event::Request { from, transaction, message } => {
+                let Some(response) = self.responses.get(&from) else { return };
+                let Some(payload) = Payload::of(&message) else { return };
+                let response = payload.written(response);
+                if !self.seen.entry(from).or_default().first(payload.number) {
+                    self.duplicates += 1;
+                }
+                self.answers.push_back((now + self.processing, transaction, response));
+                if self.processing.is_zero() {
+                    self.due(ctx);
+                }
+            }
+            Event::Done { token, result } => {
+                let Some(began) = self.open.remove(&token) else { return };
+                let good = |m: &Message| m.status() == Some(Status::Success);
+                let end =
+                    if matches!(&result, Ok(Some(m)) if good(m)) { End::Completed } else { End::Failed };
+                ctx.report(Report::Ended { began, end });
+            }
+            // The function itself answers what is said to it about registration and subscription.
+            Event::Registered { .. }
+            | Event::Deregistered { .. }
+            | Event::Subscribed { .. }
+            | Event::Unsubscribed { .. } => {}
+        }
+    }
+}

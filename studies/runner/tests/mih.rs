@@ -1,0 +1,183 @@
+//! MIH messages between mobile nodes and points of service, from TOML to metrics.
+
+use std::collections::BTreeMap;
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides, Study};
+
+type Metrics = BTreeMap<String, f64>;
+
+/// Runs the one point of a study; its metrics by name.
+fn run(text: &str) -> Metrics {
+    let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
+    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"));
+    let point = &plan.points[0];
+    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+    world.run().metrics.into_iter().collect()
+}
+
+/// A mobile node, a router and a point of service, 10 ms apart; what is lost is lost once, next to the mobile node.
+fn study(message: &str, transport: &str, loss: &str, duration: u32, more: &str) -> String {
+    format!(
+        r#"
+title = "t"
+question = "q"
+[run]
+duration = "{duration} s"
+warmup = "5 s"
+drain = "2000 s"
+ip = "v6"
+[hosts.mn]
+[hosts.router]
+[hosts.pos]
+[links.near]
+between = ["mn", "router"]
+rate = "100 Mb/s"
+delay = "10 ms"
+loss = "{loss}"
+impaired_from = "5 s"
+[links.far]
+between = ["router", "pos"]
+rate = "100 Mb/s"
+delay = "10 ms"
+[transport.tcp]
+delayed_ack = "off"
+rto_min = "200 ms"
+rto_max = "500 ms"
+rto_initial = "500 ms"
+retransmissions = "unlimited"
+[transport.sctp]
+sack_delay = "off"
+rto_min = "200 ms"
+rto_max = "500 ms"
+rto_initial = "500 ms"
+retransmissions = "unlimited"
+path_retransmissions = 1000
+heartbeat = "off"
+[workload]
+kind = "mih"
+mn = "mn"
+pos = "pos"
+message = "{message}"
+transport = "{transport}"
+arrivals = {{ kind = "constant", interval = "500 ms", start = "5 s" }}
+processing = "200 ms"
+lifetime = "100 s"
+{more}
+"#
+    )
+}
+
+/// Seconds that an MIH packet of this size takes over two links of 100 Mb/s, with UDP and IPv6 around it.
+fn way(octets: u32) -> f64 {
+    2.0 * (0.01 + f64::from((octets + 48) * 8) / 100e6)
+}
+
+#[test]
+fn without_loss_the_delays_are_those_of_hand_arithmetic() {
+    let m = run(&study("indication", "udp", "0 %", 100, ""));
+    assert_eq!((m["started"], m["completed"], m["success"]), (200.0, 200.0, 1.0));
+    assert!((m["delay.mean"] - way(200)).abs() < 1e-9 && (m["delay.max"] - way(200)).abs() < 1e-9, "{m:?}");
+    assert_eq!((m["mih.overhead"], m["mih.packets"], m["mih.duplicates"]), (1.0, 1.0, 0.0));
+    assert_eq!((m["packets.near"], m["sent.near"]), (1.0, 248.0 * 8.0 * 2.0));
+    let m = run(&study("request", "udp", "0 %", 100, ""));
+    assert_eq!((m["started"], m["completed"]), (200.0, 200.0));
+    assert!((m["delay.mean"] - 0.2 - 2.0 * way(200)).abs() < 1e-9, "{m:?}");
+    assert_eq!((m["mih.overhead"], m["mih.packets"]), (1.0, 2.0));
+}
+
+#[test]
+fn with_acknowledgements_each_message_is_two_packets() {
+    for (message, packets) in [("indication", 2.0), ("request", 4.0)] {
+        let m = run(&study(message, "udp", "0 %", 100, "ack = true"));
+        assert_eq!((m["success"], m["mih.overhead"], m["mih.packets"]), (1.0, 2.0, packets), "{message}");
+        assert_eq!((m["mih.retransmissions"], m["mih.late"]), (0.0, 0.0));
+    }
+}
+
+#[test]
+fn loss_shows_as_success_and_retransmissions() {
+    let p: f64 = 0.3;
+    let near = |share: f64, expected: f64| {
+        // Some 8000 transactions: three and a half standard errors.
+        let bound = 3.5 * (expected * (1.0 - expected) / 8000.0).sqrt();
+        assert!((share - expected).abs() < bound, "{share} for {expected}");
+    };
+    let loss = "30 %";
+    near(run(&study("indication", "udp", loss, 4000, ""))["success"], 1.0 - p);
+    near(run(&study("request", "udp", loss, 4000, ""))["success"], (1.0 - p).powi(2));
+    let m = run(&study("indication", "udp", loss, 4000, "ack = true"));
+    near(m["success"], 1.0 - p.powi(3));
+    assert!(m["mih.overhead"] > 2.0 && m["mih.overhead"] < 6.0, "{m:?}");
+    assert!(m["mih.retransmissions"] > 0.5 && m["delay.mean"] > way(200) + 0.05, "{m:?}");
+    let acked = run(&study("request", "udp", loss, 4000, "ack = true"));
+    assert!(acked["success"] < (1.0 - p.powi(3)).powi(2) + 0.02, "{acked:?}");
+    assert!(acked["success"] > (1.0 - p).powi(2), "{acked:?}");
+    let sum = acked["sent.near"] * (1.0 - p);
+    assert!((acked["received.near"] / sum - 1.0).abs() < 0.03, "{acked:?}");
+}
+
+#[test]
+fn a_lifetime_that_is_too_short_lets_duplicates_through() {
+    let forgetful = study("indication", "udp", "30 %", 1000, "ack = true").replace("\"100 s\"", "\"off\"");
+    let m = run(&forgetful);
+    assert!(m["mih.duplicates"] > 0.2, "{m:?}");
+    let m = run(&study("indication", "udp", "30 %", 1000, "ack = true"));
+    assert_eq!(m["mih.duplicates"], 0.0);
+    assert!(m["mih.memory"] > 150.0, "{m:?}");
+}
+
+#[test]
+fn over_tcp_and_sctp_everything_arrives() {
+    for (transport, packets) in [("tcp", "tcp.per-mih-packet"), ("sctp", "sctp.per-mih-packet")] {
+        for message in ["indication", "request"] {
+            let calm = run(&study(message, transport, "0 %", 100, ""));
+            assert_eq!((calm["success"], calm["mih.overhead"]), (1.0, 1.0), "{transport} {calm:?}");
+            assert!((calm[packets] - 2.0).abs() < 0.02, "{transport} {calm:?}");
+            let m = run(&study(message, transport, "30 %", 1000, ""));
+            assert_eq!(m["success"], 1.0, "{transport} {message} {m:?}");
+            assert!(m["delay.mean"] > calm["delay.mean"] + 0.1, "{transport} {message} {m:?}");
+            assert!(m[packets] > 2.2, "{transport} {message} {m:?}");
+        }
+    }
+}
+
+#[test]
+fn the_command_service_can_have_timers_of_its_own() {
+    let slow = "ack = true\n[workload.timing]\nretransmission = \"100 s\"\n";
+    let m = run(&study("request", "udp", "30 %", 1000, slow));
+    let own = format!("{slow}[workload.timing.by_service]\ncommand = {{ retransmission = \"100 ms\" }}\n");
+    let quick = run(&study("request", "udp", "30 %", 1000, &own));
+    assert!(quick["delay.mean"] < m["delay.mean"] / 10.0, "{quick:?} {m:?}");
+    let named =
+        format!("{slow}[workload.timing.by_message.Link_Get_Parameters]\nretransmission = \"100 ms\"\n");
+    assert_eq!(run(&study("request", "udp", "30 %", 1000, &named)), quick);
+}
+
+#[test]
+fn each_mobile_node_of_a_group_has_a_point_of_service() {
+    let text = study("request", "udp", "0 %", 100, "")
+        .replace("[hosts.mn]", "[hosts.mn]\ncount = 6")
+        .replace("[hosts.pos]", "[hosts.pos]\ncount = 2");
+    let m = run(&text);
+    assert_eq!((m["started"], m["success"]), (1200.0, 1.0));
+}
+
+#[test]
+fn over_an_802_11_cell_the_access_delay_comes_in_addition() {
+    let air = "[hosts.ap]\n[bss.air]\naccess_point = \"ap\"\nstations = \"mn\"\n[hosts.router]";
+    let text = study("indication", "udp", "0 %", 100, "")
+        .replace("[hosts.router]", air)
+        .replace("between = [\"mn\", \"router\"]", "between = [\"ap\", \"router\"]");
+    let m = run(&text);
+    assert_eq!((m["success"], m["packets.air"]), (1.0, 1.0));
+    // The preamble and 248 octets at 11 Mb/s take at least 0.37 ms, DIFS and headers included less than 1 ms.
+    let access = m["delay.p50"] - way(200);
+    assert!(access > 0.37e-3 && access < 1e-3, "{access}");
+    // Frames that are lost are sent again by the MAC: later, but few are missing. A station that has missed too many
+    // beacons in a row comes back.
+    let lossy = run(&text.replace("stations = \"mn\"", "stations = \"mn\"\nframe_loss = \"30 %\""));
+    assert!(lossy["success"] > 0.9 && lossy["delay.mean"] > m["delay.mean"] + 0.2e-3, "{lossy:?}");
+    let lost = run(&text.replace("stations = \"mn\"", "stations = \"mn\"\npacket_loss = \"30 %\""));
+    assert!(lost["success"] > 0.55 && lost["success"] < 0.85, "{lost:?}");
+    assert!((lost["received.air"] / lost["sent.air"] - 0.7).abs() < 0.15, "{lost:?}");
+}
