@@ -509,9 +509,15 @@ mod tests {
         #[test]
         fn each_mandatory_parameter_is_missed(message in any_message(), at: proptest::sample::Index) {
             let mandatory = message.id.mandatory().unwrap();
-            prop_assume!(!mandatory.is_empty());
-            let failed = message.status().is_some_and(|s| s != Status::Success);
-            prop_assume!(message.id.opcode != Opcode::Response || !failed);
+            if mandatory.is_empty() {
+                return Ok(());
+            }
+            let mut message = message;
+            for param in &mut message.params {
+                if let Tlv::Status(status) = param {
+                    *status = Status::Success;
+                }
+            }
             let kind = mandatory[at.index(mandatory.len())];
             let mut less = message.clone();
             less.params.retain(|p| p.kind() != kind);
