@@ -13,7 +13,7 @@ use crate::radio::wifi::{self, Bss, DATA_HEADER, WifiConfig};
 use crate::radio::wimax::{self, Cell, PDU, WimaxConfig};
 use crate::radio::{DropReason, LinkCommand, LinkEvent, Way};
 use std::collections::{BTreeMap, VecDeque};
-use usher_core::Instant;
+use usher_core::{Duration, Instant};
 
 /// Octets of a frame that do not go on the air: a connection identifier stands for its header.
 const FRAME_HEADER: u32 = 14;
@@ -106,9 +106,11 @@ impl<A: Application> Builder<A> {
         config: &WimaxConfig,
         mtu: u32,
     ) -> Result<(CellId, Vec<LinkId>), SimError> {
-        let rng = self.seed.stream("cell", self.cells.len() as u64);
+        let number = self.cells.len() as u64;
         let (base, ways) = self.positions(base_station, stations);
-        let cell = Cell::new(*config, rng, base, ways)?;
+        let mut cell = Cell::new(*config, self.seed.stream("cell", number), base, ways)?;
+        let mut phase = self.seed.stream("cell.descriptors", number);
+        cell.describe_from(phase.between(Duration::ZERO, config.descriptor_interval));
         Ok(self.medium(base_station, stations, Medium::Wimax(Box::new(cell)), mtu))
     }
 

@@ -9,7 +9,7 @@ use crate::radio::motion::{Position, Trajectory};
 use crate::radio::{DropReason, LinkDownReason, LinkEvent, Way};
 use std::collections::VecDeque;
 use usher_core::timer::TimerQueue;
-use usher_core::{Instant, Rng};
+use usher_core::{Duration, Instant, Rng};
 
 usher_core::counters! {
     /// What happened in a cell.
@@ -118,6 +118,8 @@ pub struct Cell {
     pub(super) timers: TimerQueue<u32>,
     /// When stations come and leave, and have searched.
     pub(super) reaches: TimerQueue<(Timer, u32)>,
+    /// When the base station first describes its channels.
+    pub(super) descriptor_phase: Duration,
     /// The first frame not put together yet, and the first whose uplink has not been.
     next_frame: u64,
     next_uplink: u64,
@@ -171,6 +173,7 @@ impl Cell {
             ranging: Contention::default(),
             requests: Contention::default(),
             timers: TimerQueue::new(),
+            descriptor_phase: Duration::ZERO,
             next_frame: 0,
             next_uplink: 0,
             arriving: VecDeque::new(),
@@ -187,6 +190,10 @@ impl Cell {
         if let Some(s) = self.stations.get_mut(station as usize) {
             s.modulation = modulation;
         }
+    }
+    /// Says how long after time zero the base station first describes its channels: at once, unless it is said.
+    pub fn describe_from(&mut self, phase: Duration) {
+        self.descriptor_phase = phase;
     }
     /// What happened so far.
     #[must_use]

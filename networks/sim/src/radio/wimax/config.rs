@@ -268,18 +268,22 @@ impl WimaxConfig {
     }
     /// When a station that begins now to look for the base station, in reach of it, knows the downlink and its descriptors:
     /// other channels first, then the next frame's preamble, then the first downlink with descriptors. They go in the first
-    /// frame of each interval, from time zero.
-    pub(super) fn synchronised(&self, now: Instant) -> Instant {
+    /// frame of each interval, of which the first begins `phase` after time zero.
+    pub(super) fn synchronised(&self, now: Instant, phase: Duration) -> Instant {
         let frame = self.frame.as_nanos();
         let tuned = now + self.scan_dwell * u64::from(self.scan_channels - 1);
         let preamble = tuned.as_nanos().div_ceil(frame);
         let interval = self.descriptor_interval.as_nanos();
         // The first interval that begins after the frame before.
-        let described = match (preamble.checked_sub(1), interval) {
-            (None, _) | (_, 0) => preamble,
-            (Some(before), _) => {
-                (before.saturating_mul(frame) / interval + 1).saturating_mul(interval).div_ceil(frame)
+        let phase = phase.as_nanos();
+        let before = preamble.checked_sub(1).map(|before| before.saturating_mul(frame));
+        let described = match (before, interval) {
+            (_, 0) => preamble,
+            (Some(before), _) if before >= phase => {
+                let passed = (before - phase) / interval + 1;
+                passed.saturating_mul(interval).saturating_add(phase).div_ceil(frame)
             }
+            _ => phase.div_ceil(frame),
         };
         Instant::from_nanos(described.saturating_mul(frame)) + self.symbols(self.downlink_symbols)
     }

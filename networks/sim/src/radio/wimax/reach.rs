@@ -128,7 +128,11 @@ impl Cell {
     fn search(&mut self, now: Instant, number: u32, scans: bool) {
         let reach = &mut self.stations[number as usize].reach;
         reach.search = Some(Search { in_reach: reach.within, scans, connects: !scans });
-        let until = if reach.within { self.config.synchronised(now) } else { self.config.in_vain(now) };
+        let until = if reach.within {
+            self.config.synchronised(now, self.descriptor_phase)
+        } else {
+            self.config.in_vain(now)
+        };
         self.reaches.insert(until, (Timer::Searched, number));
         self.counters.scans += u64::from(scans);
     }

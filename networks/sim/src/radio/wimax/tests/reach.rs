@@ -133,6 +133,11 @@ fn a_scan_takes_its_channels_the_next_frame_and_the_next_descriptors() {
     cell.command(t(1195 * MS), 0, LinkCommand::Scan);
     let found = 243 * FRAME + DOWNLINK;
     assert_eq!(listen(&mut cell, u64::MAX)[1], (found, LinkEvent::Scanned { found: true }));
+    // Described from 50 ms on: at 353 ms, frame 71.
+    let mut shifted = with(config, walking(0.0, 0.0));
+    shifted.describe_from(Duration::from_millis(50));
+    shifted.command(t(321 * MS), 0, LinkCommand::Scan);
+    assert_eq!(listen(&mut shifted, u64::MAX)[0], (71 * FRAME + DOWNLINK, LinkEvent::Detected));
     // In every frame.
     let mut soon = with(WimaxConfig { descriptor_interval: Duration::ZERO, ..config }, walking(0.0, 0.0));
     soon.command(t(321 * MS), 0, LinkCommand::Scan);
