@@ -318,8 +318,11 @@ impl Check<'_> {
             Workload::Eap(eap) => self.eap(eap),
             Workload::Dialogue(dialogue) => self.dialogue(dialogue),
             Workload::Mih(mih) => self.mih(mih),
+            Workload::Handover(handover) => self.handover(handover),
         }
-        self.arrivals(self.scenario.workload.arrivals());
+        if let Some(arrivals) = self.scenario.workload.arrivals() {
+            self.arrivals(arrivals);
+        }
     }
 
     /// Reports members of `from` that cannot reach their partner in `to`.

@@ -709,3 +709,102 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
         assert_eq!(found.unwrap_err().to_string().trim_end(), expected, "{other}");
     }
 }
+
+/// Two nodes that can hand over; the tests change lines of it.
+const HANDOVER: &str = r#"title = "T"
+question = "Q?"
+[run]
+duration = "30 s"
+[hosts.mn]
+count = 2
+[hosts.wlan]
+interface_of = "mn"
+[hosts.wimax]
+interface_of = "mn"
+[hosts.ap]
+[hosts.bs]
+[hosts.serving]
+[hosts.target]
+[hosts.peer]
+count = 2
+[bss.air]
+access_point = "ap"
+stations = "wlan"
+[cells.wide]
+base_station = "bs"
+stations = "wimax"
+[links.a]
+between = ["ap", "serving"]
+[links.b]
+between = ["bs", "target"]
+[links.c]
+between = ["serving", "target"]
+[links.d]
+between = ["peer", "target"]
+[workload]
+kind = "handover"
+mn = "mn"
+wlan = "wlan"
+wimax = "wimax"
+pos = "serving"
+target = "target"
+correspondent = "peer"
+initiated_by = "station"
+transport = "udp"
+application = { interval = "500 ms", size = "200 B" }
+"#;
+
+#[test]
+fn faults_of_a_handover_name_their_place() {
+    Study::parse("t", "t.toml", HANDOVER).unwrap_or_else(|e| panic!("{e}")).check().unwrap();
+    let table = [
+        ("wlan = \"wlan\"", "wlan = \"ap\"", "t.toml:34:8: workload.wlan: \"ap\" is no interface of \"mn\""),
+        (
+            "wimax = \"wimax\"",
+            "wimax = \"wlan\"",
+            "t.toml:35:9: workload.wimax: \"wlan\" cannot be the other interface as well\n\
+             t.toml:35:9: workload.wimax: \"wlan\" is no station of a cell that is in use",
+        ),
+        (
+            "[hosts.peer]\ncount = 2",
+            "[hosts.peer]\ncount = 1",
+            "t.toml:38:17: workload.correspondent: 1 for 2 mobile nodes: each needs one of its own",
+        ),
+        (
+            "target = \"target\"",
+            "target = \"serving\"",
+            "t.toml:37:10: workload.target: \"serving\" is the network that is left",
+        ),
+        (
+            "[hosts.target]",
+            "[hosts.target]\ncount = 2",
+            "t.toml:38:10: workload.target: 2 for 1 points of service of the other network: each needs its own",
+        ),
+        (
+            "[hosts.ap]",
+            "[hosts.ap]\ncount = 2",
+            "t.toml:37:7: workload.pos: each point of service needs all its nodes at one access point and one base station",
+        ),
+        (
+            "stations = \"wlan\"",
+            "stations = \"wlan\"\nused = false\n[links.e]\nbetween = [\"wlan\", \"ap\"]",
+            "t.toml:37:8: workload.wlan: \"wlan\" is no station of a BSS that is in use",
+        ),
+        (
+            "interval = \"500 ms\"",
+            "interval = \"0 s\"",
+            "t.toml:41:28: workload.application.interval: zero is impossible here",
+        ),
+        (
+            "initiated_by = \"station\"",
+            "initiated_by = \"me\"",
+            "t.toml:39:16: workload.initiated_by: \"me\" is not known here; known are \"station\", \"network\"",
+        ),
+    ];
+    for (line, other, expected) in table {
+        assert!(HANDOVER.contains(line), "{line}");
+        let text = HANDOVER.replacen(line, other, 1);
+        let found = Study::parse("t", "t.toml", &text).and_then(|study| study.check());
+        assert_eq!(found.unwrap_err().to_string().trim_end(), expected, "{other}");
+    }
+}

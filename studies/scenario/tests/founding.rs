@@ -95,7 +95,7 @@ fn the_yardsticks_make_as_many_transactions_as_they_say() {
         let plan = plan(name, Mode::Default);
         let [point] = plan.points.as_slice() else { panic!("{name} has one point") };
         assert_eq!((point.key.as_str(), plan.runs()), ("-", (1, 1)));
-        let Arrivals::Constant { interval, start, stagger, count } = point.scenario.workload.arrivals()
+        let Some(Arrivals::Constant { interval, start, stagger, count }) = point.scenario.workload.arrivals()
         else {
             panic!("constant arrivals")
         };

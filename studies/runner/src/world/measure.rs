@@ -1,5 +1,6 @@
 //! From what applications report to the metrics of one run.
 
+use super::handover::Tally;
 use super::{End, Report};
 use usher_core::{Duration, Instant};
 use usher_observe::stats::quantiles;
@@ -10,7 +11,7 @@ use usher_sim::Observer;
 pub(super) struct Measure {
     from: Instant,
     to: Instant,
-    /// Delays of counted dialogues that succeeded.
+    /// Delays of counted dialogues that came to an end.
     delays: Samples,
     /// Their exact sum, nanoseconds.
     delay_sum: u128,
@@ -21,6 +22,8 @@ pub(super) struct Measure {
     /// Dialogues that ended well since the counting began, whenever they began.
     completed: u64,
     retransmissions: u64,
+    /// Of handovers.
+    tally: Tally,
     /// Between the two phases of a run: end as soon as nothing that counts is open.
     draining: bool,
 }
@@ -81,6 +84,7 @@ impl Measure {
             failed: 0,
             completed: 0,
             retransmissions: 0,
+            tally: Tally::default(),
             draining: false,
         }
     }
@@ -100,7 +104,7 @@ impl Measure {
 
     /// The metrics of dialogues. What has not ended by now counts as failed.
     pub(super) fn metrics(&mut self) -> Vec<(String, f64)> {
-        let n = self.delays.len();
+        let (n, good) = (self.delays.len(), self.succeeded);
         let mut out: Vec<(String, f64)> = Vec::new();
         let mut put = |name: &str, value: f64| out.push((name.to_owned(), value));
         if n > 0 {
@@ -112,15 +116,16 @@ impl Measure {
             put("delay.max", max);
         }
         put("started", self.begun as f64);
-        put("completed", n as f64);
+        put("completed", good as f64);
         put("rejected", self.rejected as f64);
         if self.begun > 0 {
-            let failed = self.begun - n as u64 - self.rejected;
+            let failed = self.begun - good - self.rejected;
             put("failures", failed as f64 / self.begun as f64);
         }
         if self.completed > 0 {
             put("retransmissions", self.retransmissions as f64 / self.completed as f64);
         }
+        out.extend(self.tally.metrics());
         out
     }
 
@@ -144,14 +149,22 @@ impl Observer<Report> for Measure {
     fn report(&mut self, now: Instant, _app: u32, report: Report) {
         match report {
             Report::Begun => self.begun += u64::from(self.counts(now)),
+            Report::Withdrawn(began) => self.begun -= u64::from(self.counts(began)),
+            Report::Mobile(node, said) => {
+                let (from, to) = (self.from, self.to);
+                self.tally.note(now, node, said, |began| from <= began && began < to);
+            }
             Report::Ended { began, end } => {
                 self.completed += u64::from(end == End::Completed && now >= self.from);
                 if !self.counts(began) {
                     return;
                 }
                 match end {
-                    End::Completed => {
-                        self.succeeded += 1;
+                    End::Completed | End::Otherwise => {
+                        match end {
+                            End::Completed => self.succeeded += 1,
+                            _ => self.failed += 1,
+                        }
                         let delay = now.since(began);
                         self.delays.push(delay);
                         self.delay_sum += u128::from(delay.as_nanos());

@@ -4,6 +4,7 @@ mod arrivals;
 mod background;
 mod dialogue;
 mod eap;
+mod handover;
 mod machine;
 mod measure;
 mod mih;
@@ -36,6 +37,10 @@ enum Report {
     },
     /// The application protocol sent so many requests again.
     Retransmissions(u64),
+    /// A dialogue that began then is none after all.
+    Withdrawn(Instant),
+    /// Something happened to the mobile node of this number.
+    Mobile(u32, handover::Said),
 }
 
 /// How a dialogue ended.
@@ -47,6 +52,8 @@ enum End {
     Rejected,
     /// Given up.
     Failed,
+    /// Not as it should, but to an end: with a delay.
+    Otherwise,
 }
 
 /// Everything that runs on simulated hosts.
@@ -60,6 +67,9 @@ enum Role {
     Nas(Box<eap::NasRole>),
     AaaServer(Box<eap::ServerRole>),
     Mih(Box<mih::NodeRole>),
+    Mobile(Box<handover::MobileRole>),
+    Point(Box<handover::PointRole>),
+    Correspondent(Box<handover::CorrespondentRole>),
 }
 
 impl Application for Role {
@@ -74,6 +84,9 @@ impl Application for Role {
             Self::Nas(nas) => nas.handle(ctx, delivery),
             Self::AaaServer(server) => server.handle(ctx, delivery),
             Self::Mih(node) => node.handle(ctx, delivery),
+            Self::Mobile(node) => node.handle(ctx, delivery),
+            Self::Point(point) => point.handle(ctx, delivery),
+            Self::Correspondent(correspondent) => correspondent.handle(ctx, delivery),
             Self::Source(source) => source.handle(ctx, &delivery),
             Self::Sink => {}
         }
@@ -198,6 +211,7 @@ impl World {
             Workload::Dialogue(d) => dialogues(&mut plan, &topology, d)?,
             Workload::Eap(e) => eap::build(&mut plan, &topology, e, &key_log)?,
             Workload::Mih(m) => mih::build(&mut plan, &topology, m)?,
+            Workload::Handover(h) => handover::build(&mut plan, &topology, h)?,
         }
         for (i, b) in scenario.background.iter().enumerate() {
             let to = topology.group(&b.to)?;
@@ -302,6 +316,8 @@ impl World {
     fn mih_totals(&self) -> Option<mih::Totals> {
         let functions = self.sim.apps().filter_map(|role| match role {
             Role::Mih(node) => Some(node.totals()),
+            Role::Mobile(node) => Some(node.totals()),
+            Role::Point(point) => Some(point.totals()),
             _ => None,
         });
         functions.reduce(mih::Totals::and)

@@ -2,7 +2,7 @@
 
 use super::{Check, keys};
 use crate::fault::hint;
-use crate::model::{Arrivals, Bss, Mih, MihFunction, MihTransport, TimingChange, message_name};
+use crate::model::{Arrivals, Bss, Handover, Mih, MihFunction, MihTransport, TimingChange, message_name};
 use crate::units::{Coordinate, Count, Length, Queue, Switch, Time};
 use usher_mih::MessageId;
 use usher_sim::radio::wifi::ConfigError;
@@ -114,6 +114,78 @@ impl Check<'_> {
             format!("{size} B is not between {SMALLEST} B and {LARGEST} B"),
         );
         self.function(mih.function());
+    }
+
+    pub(super) fn handover(&mut self, handover: &Handover) {
+        let at = |key: &str| keys!["workload", key];
+        let Handover { mn, wlan, wimax, pos, target, correspondent, .. } = handover;
+        let mut known = self.endpoint(mn, at("mn"));
+        for (interface, key) in [(wlan, "wlan"), (wimax, "wimax")] {
+            let own = self.host(interface, at(key));
+            let of = self.scenario.hosts.get(interface).and_then(|host| host.interface_of.as_ref());
+            self.require(
+                !own || of == Some(mn),
+                at(key),
+                format!("\"{interface}\" is no interface of \"{mn}\""),
+            );
+            known &= own && of == Some(mn);
+        }
+        self.require(
+            wlan != wimax,
+            at("wimax"),
+            format!("\"{wimax}\" cannot be the other interface as well"),
+        );
+        for (name, key) in [(pos, "pos"), (target, "target"), (correspondent, "correspondent")] {
+            let there = self.endpoint(name, at(key));
+            let other = name != mn;
+            self.require(other, at(key), format!("\"{name}\" cannot be that as well"));
+            known &= there && other;
+        }
+        self.require(pos != target, at("target"), format!("\"{target}\" is the network that is left"));
+        if known {
+            self.reach(wlan, pos, at("pos"));
+            self.reach(wimax, target, at("target"));
+            self.reach(wlan, correspondent, at("correspondent"));
+            self.reach(wimax, correspondent, at("correspondent"));
+            self.reach(pos, target, at("target"));
+            let members = |name| self.scenario.members(name).unwrap_or(1);
+            let (nodes, ends) = (members(mn), members(correspondent));
+            self.require(
+                nodes == ends,
+                at("correspondent"),
+                format!("{ends} for {nodes} mobile nodes: each needs one of its own"),
+            );
+        }
+        let bss = self.scenario.bss_in_use().find(|(_, bss)| bss.stations == *wlan);
+        let cell = self.scenario.cells_in_use().find(|(_, cell)| cell.stations == *wimax);
+        if known {
+            let message = |interface, of| format!("\"{interface}\" is no station of a {of} that is in use");
+            self.require(bss.is_some(), at("wlan"), message(wlan, "BSS"));
+            self.require(cell.is_some(), at("wimax"), message(wimax, "cell"));
+            let members = |name: &str| self.scenario.members(name).unwrap_or(1);
+            let (here, there) = (members(pos), members(target));
+            let attached = [bss.map(|(_, b)| &b.access_point), cell.map(|(_, c)| &c.base_station)];
+            let shared = attached.into_iter().flatten().all(|name| here % members(name) == 0);
+            self.require(
+                here == there,
+                at("target"),
+                format!("{there} for {here} points of service of the other network: each needs its own"),
+            );
+            self.require(
+                shared,
+                at("pos"),
+                "each point of service needs all its nodes at one access point and one base station",
+            );
+        }
+        self.positive(handover.application.interval, keys!["workload", "application", "interval"]);
+        let size = handover.application.size.bytes();
+        self.require(
+            (4..=65_000).contains(&size),
+            keys!["workload", "application", "size"],
+            format!("{size} B is not between 4 B and 65000 B"),
+        );
+        self.positive(handover.retry, at("retry"));
+        self.function(handover.function());
     }
 
     /// The settings of MIH functions.

@@ -6,6 +6,7 @@
 mod axes;
 mod bss;
 mod cell;
+mod handover;
 mod hosts;
 mod mih;
 mod run;
@@ -15,6 +16,7 @@ mod workload;
 pub use axes::{Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Relax, Value};
 pub use bss::{Bss, LossFrom, Preamble, Scan, WifiRate};
 pub use cell::{Cell, CellScan, Entry, Frame, Modulation, Requests};
+pub use handover::{CommitAnswer, Flow, GoingDown, Handover, Initiator, OnFailure};
 pub use hosts::{
     Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,
 };

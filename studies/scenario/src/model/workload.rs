@@ -1,6 +1,6 @@
 //! Who says what to whom, and how often: `[workload]`.
 
-use super::Mih;
+use super::{Handover, Mih};
 use crate::units::{Bound, Count, Rate, Share, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,15 +16,18 @@ pub enum Workload {
     Dialogue(Box<Dialogue>),
     /// Mobile nodes and points of service exchange IEEE 802.21 messages.
     Mih(Box<Mih>),
+    /// Mobile nodes hand over from 802.11 to 802.16.
+    Handover(Box<Handover>),
 }
 
 impl Workload {
-    /// When its dialogues begin.
-    pub fn arrivals(&self) -> &Arrivals {
+    /// When its dialogues begin; of handovers the movement says so.
+    pub fn arrivals(&self) -> Option<&Arrivals> {
         match self {
-            Self::Eap(eap) => &eap.arrivals,
-            Self::Dialogue(dialogue) => &dialogue.arrivals,
-            Self::Mih(mih) => &mih.arrivals,
+            Self::Eap(eap) => Some(&eap.arrivals),
+            Self::Dialogue(dialogue) => Some(&dialogue.arrivals),
+            Self::Mih(mih) => Some(&mih.arrivals),
+            Self::Handover(_) => None,
         }
     }
 }

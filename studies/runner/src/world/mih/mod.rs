@@ -5,6 +5,7 @@ mod payload;
 mod settings;
 
 pub(super) use node::{NodeRole, Totals};
+pub(super) use settings::{config, identifier};
 
 use super::arrivals::{ArrivalProcess, budget};
 use super::machine::Place;

@@ -1,0 +1,112 @@
+//! A mobile node: the station's machine with its two interfaces.
+
+use super::super::machine::Place;
+use super::super::mih::Totals;
+use super::super::{End, Report};
+use super::tally::Said;
+use usher_core::{Instant, Machine};
+use usher_mobility::station::{Command, Event};
+use usher_mobility::{Interface, LinkCommand, LinkEvent, Station};
+use usher_sim::radio;
+use usher_sim::{Context, Delivery, HostId};
+
+/// The station and where it lives.
+#[derive(Debug)]
+pub(in super::super) struct MobileRole {
+    place: Place,
+    /// Its number among the mobile nodes.
+    number: u32,
+    /// Its interfaces: the one that it is attached by at first, and the other.
+    wlan: HostId,
+    wimax: HostId,
+    station: Station,
+    /// When the handover that is under way began.
+    began: Option<Instant>,
+    buf: Vec<u8>,
+}
+
+impl MobileRole {
+    pub(super) fn new(place: Place, number: u32, wlan: HostId, wimax: HostId, station: Station) -> Self {
+        Self { place, number, wlan, wimax, station, began: None, buf: Vec::new() }
+    }
+
+    /// What its MIH function has done.
+    pub(in super::super) fn totals(&self) -> Totals {
+        Totals::from(self.station.mihf())
+    }
+
+    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let now = ctx.now();
+        let command = match &delivery {
+            Delivery::Start => Some(Command::Start),
+            Delivery::Link { at, event, .. } if *at == self.wlan => {
+                Some(Command::Link { interface: Interface::Serving, event: heard(*event) })
+            }
+            Delivery::Link { event, .. } => {
+                Some(Command::Link { interface: Interface::Target, event: heard(*event) })
+            }
+            _ => None,
+        };
+        if let Some(command) = command {
+            // What it will not hear, it counts.
+            let _ = self.station.command(now, command);
+        }
+        self.place.feed(ctx, &mut self.station, &delivery);
+        while let Some(event) = self.station.poll_event() {
+            self.event(ctx, event);
+        }
+        self.place.drain(ctx, &mut self.station, &mut self.buf);
+    }
+
+    fn event(&mut self, ctx: &mut Context<'_, Report>, event: Event) {
+        let number = self.number;
+        let mobile = |said| Report::Mobile(number, said);
+        match event {
+            Event::LinkCommand { interface, command } => {
+                let at = match interface {
+                    Interface::Serving => self.wlan,
+                    Interface::Target => self.wimax,
+                };
+                ctx.link_command(at, told(command));
+            }
+            Event::HandoverBegan => {
+                self.began = Some(ctx.now());
+                ctx.report(Report::Begun);
+                ctx.report(mobile(Said::Begun));
+            }
+            Event::Step { step, took } => ctx.report(mobile(Said::Step { step, took })),
+            Event::HandoverDone { success, began, .. } => {
+                self.began = None;
+                ctx.report(mobile(Said::Done { began, success }));
+                let end = if success { End::Completed } else { End::Otherwise };
+                ctx.report(Report::Ended { began, end });
+            }
+            Event::Received { sequence, .. } => ctx.report(mobile(Said::Received { sequence })),
+            Event::HandoverCancelled => {
+                if let Some(began) = self.began.take() {
+                    ctx.report(Report::Withdrawn(began));
+                }
+            }
+            Event::Registered => {}
+        }
+    }
+}
+
+/// What a link says, as a station hears it.
+pub(super) fn heard(event: radio::LinkEvent) -> LinkEvent {
+    match event {
+        radio::LinkEvent::Detected => LinkEvent::Detected,
+        radio::LinkEvent::Up => LinkEvent::Up,
+        radio::LinkEvent::GoingDown { within } => LinkEvent::GoingDown { within },
+        radio::LinkEvent::Down(_) => LinkEvent::Down,
+        radio::LinkEvent::Scanned { found } => LinkEvent::Scanned { found },
+    }
+}
+
+fn told(command: LinkCommand) -> radio::LinkCommand {
+    match command {
+        LinkCommand::Scan => radio::LinkCommand::Scan,
+        LinkCommand::Connect => radio::LinkCommand::Connect,
+        LinkCommand::Disconnect => radio::LinkCommand::Disconnect,
+    }
+}

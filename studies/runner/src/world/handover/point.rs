@@ -1,0 +1,65 @@
+//! A point of service, with the links of its access point where it hears them.
+
+use super::super::Report;
+use super::super::machine::Place;
+use super::super::mih::Totals;
+use super::node::heard;
+use super::tally::Said;
+use std::collections::BTreeMap;
+use usher_core::Machine;
+use usher_mih::MihfId;
+use usher_mobility::PointOfService;
+use usher_mobility::pos::{Command, Event};
+use usher_sim::{Context, Delivery, HostId};
+
+/// The mobile nodes of a run: by their identifiers their numbers, by their interfaces in the 802.11 cell their identifiers.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    pub(super) numbers: BTreeMap<MihfId, u32>,
+    pub(super) by_interface: BTreeMap<HostId, MihfId>,
+}
+
+/// The point of service and where it lives.
+#[derive(Debug)]
+pub(in super::super) struct PointRole {
+    place: Place,
+    nodes: std::rc::Rc<Nodes>,
+    point: PointOfService,
+    buf: Vec<u8>,
+}
+
+impl PointRole {
+    pub(super) fn new(place: Place, nodes: std::rc::Rc<Nodes>, point: PointOfService) -> Self {
+        Self { place, nodes, point, buf: Vec::new() }
+    }
+
+    /// What its MIH function has done.
+    pub(in super::super) fn totals(&self) -> Totals {
+        Totals::from(self.point.mihf())
+    }
+
+    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let command = match &delivery {
+            Delivery::Start => Some(Command::Start),
+            Delivery::Link { station, event, .. } => self
+                .nodes
+                .by_interface
+                .get(station)
+                .map(|id| Command::Link { station: id.clone(), event: heard(*event) }),
+            _ => None,
+        };
+        if let Some(command) = command {
+            // What it will not hear, it counts.
+            let _ = self.point.command(ctx.now(), command);
+        }
+        self.place.feed(ctx, &mut self.point, &delivery);
+        while let Some(event) = self.point.poll_event() {
+            if let Event::Step { station, step, took } = event
+                && let Some(number) = self.nodes.numbers.get(&station)
+            {
+                ctx.report(Report::Mobile(*number, Said::Step { step, took }));
+            }
+        }
+        self.place.drain(ctx, &mut self.point, &mut self.buf);
+    }
+}

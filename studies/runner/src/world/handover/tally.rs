@@ -1,0 +1,191 @@
+//! From what the roles of handovers report to metrics.
+
+use std::collections::BTreeMap;
+use usher_core::{Duration, Instant};
+use usher_mobility::Step;
+
+/// What happened to the mobile node of this number.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Said {
+    /// Its handover began.
+    Begun,
+    /// A step of its handover is over.
+    Step {
+        /// Which.
+        step: Step,
+        /// How long it took.
+        took: Duration,
+    },
+    /// Its handover is over.
+    Done {
+        /// When it had begun.
+        began: Instant,
+        /// The exchange of messages led to the new network.
+        success: bool,
+    },
+    /// A packet of its flow left.
+    Sent {
+        /// Its number.
+        sequence: u32,
+    },
+    /// A packet of its flow arrived.
+    Received {
+        /// Its number.
+        sequence: u32,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Steps of the handover that is under way, or has just ended.
+    steps: Vec<(Step, Duration)>,
+    /// Whether the last handover was a success that counts.
+    counts: bool,
+    /// From when to when handovers that count were.
+    handovers: Vec<(Instant, Instant)>,
+    /// When each packet left, and whether it arrived.
+    flow: Vec<(Instant, bool)>,
+}
+
+/// Sums over handovers.
+#[derive(Debug, Default)]
+pub(in super::super) struct Tally {
+    nodes: BTreeMap<u32, Node>,
+    /// Nanoseconds and number of each step.
+    steps: BTreeMap<Step, (u128, u64)>,
+    succeeded: (u128, u64),
+    failed: (u128, u64),
+}
+
+fn add(sum: &mut (u128, u64), took: Duration) {
+    sum.0 += u128::from(took.as_nanos());
+    sum.1 += 1;
+}
+
+impl Tally {
+    /// Takes note; `counts` says whether a handover that began then does.
+    pub(in super::super) fn note(
+        &mut self,
+        now: Instant,
+        number: u32,
+        said: Said,
+        counts: impl Fn(Instant) -> bool,
+    ) {
+        let node = self.nodes.entry(number).or_default();
+        match said {
+            Said::Begun => {
+                node.counts = false;
+                node.steps.clear();
+            }
+            // Steps of the point of service, and the completion, may end after the handover.
+            Said::Step { step, took } if node.counts => add(self.steps.entry(step).or_default(), took),
+            Said::Step { step, took } => node.steps.push((step, took)),
+            Said::Done { began, success } => {
+                let steps = std::mem::take(&mut node.steps);
+                if !counts(began) {
+                    return;
+                }
+                add(if success { &mut self.succeeded } else { &mut self.failed }, now.since(began));
+                node.handovers.push((began, now));
+                node.counts = success;
+                if success {
+                    steps.iter().for_each(|(step, took)| add(self.steps.entry(*step).or_default(), *took));
+                }
+            }
+            Said::Sent { sequence } => {
+                let at = sequence as usize;
+                if node.flow.len() <= at {
+                    node.flow.resize(at + 1, (Instant::FAR_FUTURE, true));
+                }
+                node.flow[at] = (now, false);
+            }
+            Said::Received { sequence } => {
+                if let Some((_, arrived)) = node.flow.get_mut(sequence as usize) {
+                    *arrived = true;
+                }
+            }
+        }
+    }
+
+    /// The metrics; none where no handover has ended.
+    pub(in super::super) fn metrics(&self) -> Vec<(String, f64)> {
+        let mut out = Vec::new();
+        let mut mean = |name: String, (sum, n): (u128, u64)| {
+            if n > 0 {
+                out.push((name, sum as f64 / n as f64 / 1e9));
+            }
+        };
+        mean("delay.success".to_owned(), self.succeeded);
+        mean("delay.failed".to_owned(), self.failed);
+        for step in Step::ALL {
+            mean(format!("step.{step}"), self.steps.get(step).copied().unwrap_or_default());
+        }
+        let (mut sent, mut lost) = (0_u64, 0_u64);
+        for node in self.nodes.values() {
+            for &(began, ended) in &node.handovers {
+                let during = node.flow.iter().filter(|(at, _)| began <= *at && *at < ended);
+                for (_, arrived) in during {
+                    sent += 1;
+                    lost += u64::from(!arrived);
+                }
+            }
+        }
+        if sent > 0 {
+            out.push(("app.loss".to_owned(), lost as f64 / sent as f64));
+        }
+        let handovers = self.succeeded.1 + self.failed.1;
+        if handovers > 0 {
+            out.push(("app.lost".to_owned(), lost as f64 / handovers as f64));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn note(tally: &mut Tally, now: u64, said: Said) {
+        tally.note(at(now), 3, said, |began| began >= at(10));
+    }
+
+    #[test]
+    fn steps_and_packets_are_those_of_handovers_that_count() {
+        let mut tally = Tally::default();
+        let step = |took| Said::Step { step: Step::Scan, took: Duration::from_secs(took) };
+        for n in 0..30 {
+            note(&mut tally, n, Said::Sent { sequence: n as u32 });
+            // Every third arrives.
+            if n % 3 == 0 {
+                note(&mut tally, n, Said::Received { sequence: n as u32 });
+            }
+        }
+        // Too early to count.
+        note(&mut tally, 0, Said::Begun);
+        note(&mut tally, 6, step(1));
+        note(&mut tally, 7, Said::Done { began: at(5), success: true });
+        assert_eq!(tally.metrics(), []);
+        // From 10 to 16 s, and a step after that; two of six packets arrive.
+        note(&mut tally, 0, Said::Begun);
+        note(&mut tally, 12, step(2));
+        note(&mut tally, 16, Said::Done { began: at(10), success: true });
+        note(&mut tally, 17, step(4));
+        // Failed: 20 to 29 s; three of nine packets arrive.
+        note(&mut tally, 0, Said::Begun);
+        note(&mut tally, 22, step(100));
+        note(&mut tally, 29, Said::Done { began: at(20), success: false });
+        let metrics: BTreeMap<String, f64> = tally.metrics().into_iter().collect();
+        let expected = [
+            ("app.loss", 10.0 / 15.0),
+            ("app.lost", 5.0),
+            ("delay.failed", 9.0),
+            ("delay.success", 6.0),
+            ("step.scan", 3.0),
+        ];
+        assert_eq!(metrics.iter().map(|(name, v)| (name.as_str(), *v)).collect::<Vec<_>>(), expected);
+    }
+}
