@@ -141,6 +141,23 @@ fn over_tcp_and_sctp_everything_arrives() {
     }
 }
 
+/// Requests fail for their user after 0.9 s, while TCP still has most of them in its queue.
+#[test]
+fn what_is_still_in_tcps_queue_counts() {
+    let text =
+        study("request", "tcp", "50 %", 300, "ack = true\n[workload.timing]\nretransmission = \"300 ms\"\n");
+    let whole = run(&text);
+    assert!(whole["success"] < 0.5, "{whole:?}");
+    // Given up and answered all the same: each of them costs three requests, their acknowledgements and three responses.
+    assert!(whole["mih.late"] > 0.5 && whole["mih.overhead"] > 3.5, "{whole:?}");
+    let cut = run(&text.replace("drain = \"2000 s\"", "drain = \"2 s\""));
+    assert_eq!(whole["success"], cut["success"]);
+    assert!(
+        cut["mih.late"] < whole["mih.late"] && cut["mih.overhead"] < whole["mih.overhead"],
+        "{cut:?} {whole:?}"
+    );
+}
+
 #[test]
 fn the_command_service_can_have_timers_of_its_own() {
     let slow = "ack = true\n[workload.timing]\nretransmission = \"100 s\"\n";

@@ -83,8 +83,8 @@ pub(in super::super) struct NodeRole {
     targets: Vec<Target>,
     /// The number of the next message to each of them.
     next: Vec<u64>,
-    /// When its requests without a response began, by their tokens.
-    open: BTreeMap<u64, Instant>,
+    /// Its requests without a response, by their tokens.
+    open: BTreeMap<u64, Payload>,
     tokens: u64,
     /// How it answers requests, by who asks.
     responses: BTreeMap<MihfId, Message>,
@@ -186,7 +186,8 @@ impl NodeRole {
         let number = self.next[target];
         self.next[target] += 1;
         let Target { id, message, .. } = &self.targets[target];
-        let message = Payload { began: now, number }.written(message);
+        let payload = Payload { began: now, number };
+        let message = payload.written(message);
         let request = message.id.opcode == Opcode::Request;
         let token = self.tokens;
         self.tokens += 1;
@@ -194,7 +195,7 @@ impl NodeRole {
         let accepted = self.mihf.command(now, Command::Send { token, to: id.clone(), message });
         match (accepted, request) {
             (Ok(()), true) => {
-                self.open.insert(token, now);
+                self.open.insert(token, payload);
             }
             (Ok(()), false) => {}
             (Err(_), _) => ctx.report(Report::Ended { began: now, end: End::Failed }),
@@ -225,11 +226,13 @@ impl NodeRole {
                 }
             }
             Event::Done { token, result } => {
-                let Some(began) = self.open.remove(&token) else { return };
-                let good = |m: &Message| m.status() == Some(Status::Success);
+                let Some(request) = self.open.remove(&token) else { return };
+                // Identifiers come round: what has waited in a queue for that long may answer an earlier request.
+                let answers = |m: &Message| Payload::of(m).is_some_and(|p| p.number == request.number);
+                let good = |m: &Message| m.status() == Some(Status::Success) && answers(m);
                 let end =
                     if matches!(&result, Ok(Some(m)) if good(m)) { End::Completed } else { End::Failed };
-                ctx.report(Report::Ended { began, end });
+                ctx.report(Report::Ended { began: request.began, end });
             }
             // The function itself answers what is said to it about registration and subscription.
             Event::Registered { .. }
