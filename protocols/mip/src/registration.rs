@@ -7,8 +7,10 @@ use usher_core::{Duration, Instant};
 /// The station's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// How long the first update waits for its acknowledgement; doubled at each further one
-    /// (`INITIAL_BINDACK_TIMEOUT`).
+    /// How long the first update for a binding that does not hold yet waits for its acknowledgement; doubled at each
+    /// further one (`InitialBindackTimeoutFirstReg`).
+    pub first: Duration,
+    /// The same for a binding that holds (`INITIAL_BINDACK_TIMEOUT`).
     pub initial: Duration,
     /// The longest wait (`MAX_BINDACK_TIMEOUT`).
     pub longest: Duration,
@@ -17,9 +19,10 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// RFC 6275 §12: 1 s, 32 s; and 420 s (`MAX_RR_BINDING_LIFETIME`).
+    /// RFC 6275 §12 and §13: 1.5 s, 1 s, 32 s; and 420 s (`MAX_RR_BINDING_LIFETIME`).
     fn default() -> Self {
         Self {
+            first: Duration::from_millis(1500),
             initial: Duration::from_secs(1),
             longest: Duration::from_secs(32),
             lifetime: Duration::from_secs(420),
@@ -60,6 +63,8 @@ pub struct Registration {
     timing: Timing,
     /// The sequence number of the latest update.
     sequence: u16,
+    /// When the binding ends that was accepted last.
+    until: Option<Instant>,
     state: State,
 }
 
@@ -67,11 +72,12 @@ impl Registration {
     /// Nothing asked for yet. The first update's sequence number is the one after `sequence`.
     #[must_use]
     pub const fn new(timing: Timing, sequence: u16) -> Self {
-        Self { timing, sequence, state: State::Idle }
+        Self { timing, sequence, until: None, state: State::Idle }
     }
     /// Asks for the binding anew, from now on: the first update.
     pub fn begin(&mut self, now: Instant) -> BindingUpdate {
-        self.next(now, None, self.timing.initial)
+        let holds = self.until.is_some_and(|until| until > now);
+        self.next(now, None, if holds { self.timing.initial } else { self.timing.first })
     }
     /// Asks no longer; what arrives is stale.
     pub const fn stop(&mut self) {
@@ -120,6 +126,7 @@ impl Registration {
             return Heard::Refused(ack.status);
         }
         let lifetime = ack.lifetime.duration();
+        self.until = Some(now + lifetime);
         let quarter = lifetime.as_nanos() / 4;
         self.state = match quarter {
             0 => State::Idle,
@@ -170,11 +177,11 @@ mod tests {
             let early = at.as_nanos() - 1;
             assert_eq!(registration.handle_timeout(Instant::from_nanos(early)), None);
             let update = registration.handle_timeout(at).unwrap();
-            sent.push((at.since(Instant::ZERO).as_secs(), update.sequence));
+            sent.push((at.as_nanos() / 1_000_000, update.sequence));
         }
-        let expected =
-            [(0, 65_531), (1, 65_532), (3, 65_533), (7, 65_534), (15, 65_535), (31, 0), (63, 1), (95, 2)];
-        assert_eq!(sent, expected);
+        let times = [0, 1500, 4500, 10_500, 22_500, 46_500, 78_500, 110_500];
+        let numbers = [65_531, 65_532, 65_533, 65_534, 65_535, 0, 1, 2];
+        assert_eq!(sent, times.into_iter().zip(numbers).collect::<Vec<_>>());
         // The acknowledgement of any of them will do.
         assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 65_530)), Heard::Stale);
         assert_eq!(registration.acknowledged(secs(95), &ack(Status::ACCEPTED, 3)), Heard::Stale);
@@ -197,6 +204,20 @@ mod tests {
     }
 
     #[test]
+    fn a_first_registration_waits_longer_than_a_refreshment() {
+        let mut registration = Registration::new(Timing::default(), 0);
+        let wait = |registration: &mut Registration, at: u64| {
+            registration.begin(secs(at));
+            registration.poll_timeout().unwrap().since(secs(at)).as_millis()
+        };
+        assert_eq!(wait(&mut registration, 0), 1500);
+        registration.acknowledged(secs(0), &ack(Status::ACCEPTED, 1));
+        assert_eq!(wait(&mut registration, 419), 1000);
+        // Once the binding has ended, the next is a first one again.
+        assert_eq!(wait(&mut registration, 420), 1500);
+    }
+
+    #[test]
     fn a_refusal_ends_it() {
         let mut registration = Registration::new(Timing::default(), 0);
         registration.begin(Instant::ZERO);
@@ -212,7 +233,7 @@ mod tests {
         let late = ack(Status::SEQUENCE_OUT_OF_WINDOW, 500);
         assert_eq!(registration.acknowledged(secs(0), &late), Heard::Raised);
         assert_eq!(registration.handle_timeout(secs(0)).unwrap().sequence, 501);
-        assert_eq!(registration.poll_timeout(), Some(secs(1)));
+        assert_eq!(registration.poll_timeout(), Some(Instant::from_nanos(1_500_000_000)));
         // One that tells our own number means that an update came twice.
         assert_eq!(
             registration.acknowledged(secs(0), &ack(Status::SEQUENCE_OUT_OF_WINDOW, 501)),
