@@ -44,8 +44,8 @@ impl BindingCache {
     /// Takes an update that came from the address `source` (§9.5.1, §10.3.1), and says what to acknowledge. The
     /// acknowledgement is to be sent where the update asks for it ([`BindingUpdate::acknowledge`]) or is refused.
     ///
-    /// An update for the home address itself, or with a lifetime of zero, removes the binding; its sequence number is
-    /// remembered.
+    /// An update for the home address itself, or with a lifetime of zero, removes the binding. Where there is none, or
+    /// none any more, any sequence number is taken.
     pub fn update(
         &mut self,
         now: Instant,
@@ -64,8 +64,8 @@ impl BindingCache {
         let Some(entry) = self.served.get_mut(&home) else {
             return answer(Status::NOT_HOME_AGENT, update.sequence, Lifetime(0));
         };
-        if let Some(last) = entry.as_ref().filter(|b| (update.sequence.wrapping_sub(b.sequence) as i16) <= 0)
-        {
+        let stale = |b: &&Binding| b.until > now && (update.sequence.wrapping_sub(b.sequence) as i16) <= 0;
+        if let Some(last) = entry.as_ref().filter(stale) {
             return answer(Status::SEQUENCE_OUT_OF_WINDOW, last.sequence, Lifetime(0));
         }
         let alternate = update.options.iter().find_map(|option| match option {
@@ -140,6 +140,20 @@ mod tests {
         let ack = cache.update(secs(0), address(1), address(3), &update(0, 5));
         assert_eq!(ack.status, Status::ACCEPTED);
         assert_eq!(cache.locate(secs(0), address(1)), address(3));
+    }
+
+    #[test]
+    fn without_a_binding_any_number_will_do() {
+        let mut cache = cache();
+        let mut status = |at, sequence, lifetime| {
+            let ack = cache.update(secs(at), address(1), address(2), &update(sequence, lifetime));
+            (ack.status, ack.sequence)
+        };
+        assert_eq!(status(0, 700, 5), (Status::ACCEPTED, 700));
+        assert_eq!(status(19, 600, 5), (Status::SEQUENCE_OUT_OF_WINDOW, 700));
+        assert_eq!(status(20, 600, 5), (Status::ACCEPTED, 600));
+        assert_eq!(status(21, 601, 0), (Status::ACCEPTED, 601));
+        assert_eq!(status(21, 500, 5), (Status::ACCEPTED, 500));
     }
 
     #[test]
