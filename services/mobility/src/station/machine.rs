@@ -128,7 +128,10 @@ impl Station {
         }
         self.state = row.to;
         if row.to != row.from {
-            self.retry_at = None;
+            // Whether the completion is over is nothing to a refreshment that is to be tried again.
+            if row.from != State::Completing {
+                self.retry_at = None;
+            }
             self.counters.incomplete += u64::from(row.to == State::Moved && on != On::Granted);
         }
         for action in row.actions {
@@ -140,10 +143,12 @@ impl Station {
                 self.refuse(now, transaction, id, Status::UnspecifiedFailure);
             }
         }
-        if row.to == State::Waiting
-            && row.from != State::Waiting
-            && self.config.on_failure == OnFailure::OtherInterface
-        {
+        let leave = match self.config.on_failure {
+            OnFailure::WaitForLinkDown => false,
+            OnFailure::OtherInterface => true,
+            OnFailure::OtherInterfaceIfUnanswered => on == On::Unanswered,
+        };
+        if leave && row.to == State::Waiting && row.from != State::Waiting {
             self.lose(now);
         }
         true
@@ -329,6 +334,7 @@ impl Station {
                 let on = match result {
                     Ok(Some(response)) if !messages::is_granted(&response) => On::Refused,
                     Ok(_) => On::Granted,
+                    Err(mih::Failure::NoResponse) => On::Unanswered,
                     Err(_) => On::Failed,
                 };
                 self.result(now, token, on);
@@ -484,7 +490,10 @@ impl Station {
         match heard {
             // A refreshment changes nothing.
             Heard::Bound(_) => drop(self.happen(now, On::Bound)),
-            Heard::Refused(_) => drop(self.happen(now, On::Unbound)),
+            Heard::Refused(_) => {
+                self.counters.bindings_refused += 1;
+                self.happen(now, On::Unbound);
+            }
             Heard::Raised => self.registration_due(now),
             Heard::Stale => self.counters.stale_bindings += 1,
         }

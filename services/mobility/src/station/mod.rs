@@ -41,6 +41,10 @@ pub enum OnFailure {
     /// It goes to the other interface at once. The exchange is not taken up again there. Of a network that leads and has
     /// given up it learns only by the old link's loss.
     OtherInterface,
+    /// The same where a request of its own was not answered in time ([`usher_mih::Failure::NoResponse`]: acknowledged and
+    /// not answered, or never acknowledged because that was not asked for). After a message that was not
+    /// acknowledged, a refusal or a scan that found nothing it waits for the old link's loss.
+    OtherInterfaceIfUnanswered,
 }
 
 /// When MIH_Net_HO_Commit request is answered. The standard of 2008 lets the response tell what became of the link
@@ -199,6 +203,8 @@ usher_core::counters! {
         unsubscribed,
         /// Binding Updates that were sent, repetitions included.
         binding_updates,
+        /// Binding Updates that were refused, and tried again.
+        bindings_refused,
         /// Packets of the flow that arrived.
         received,
         /// Requests that were answered with success.

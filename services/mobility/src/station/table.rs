@@ -91,8 +91,10 @@ variants! {
         Granted,
         /// It was answered otherwise.
         Refused,
-        /// It was lost for good, or not answered.
+        /// It was lost for good: not acknowledged, or not sent at all.
         Failed,
+        /// It has not been answered in time, and nothing says that it was lost.
+        Unanswered,
         /// MIH_Net_HO_Candidate_Query request, after its processing.
         Asked,
         /// MIH_Net_HO_Commit request, on its arrival.
@@ -188,11 +190,13 @@ pub const ROWS: &[Row] = rows! {
     Querying: Granted => (Resources) [Commit] Committing;
     Querying: Refused => [BreakOff] Waiting;
     Querying: Failed => [BreakOff] Waiting;
+    Querying: Unanswered => [BreakOff] Waiting;
     Querying: LostKnown => (Wait) [Abandon BreakOff Enter] Entering;
 
     Committing: Granted => (Commit) [Enter] Entering;
     Committing: Refused => [BreakOff] Waiting;
     Committing: Failed => [BreakOff] Waiting;
+    Committing: Unanswered => [BreakOff] Waiting;
     Committing: LostKnown => (Wait) [Abandon BreakOff Enter] Entering;
 
     Reporting: Granted => [] Reporting;
@@ -244,10 +248,15 @@ pub const ROWS: &[Row] = rows! {
     Completing: Granted => (Completion) [Release] Moved;
     Completing: Refused => [Release] Moved;
     Completing: Failed => [Release] Moved;
+    Completing: Unanswered => [Release] Moved;
     Completing: Down => [Abandon] Moved;
+    Completing: Unbound => [Later] Completing;
+    Completing: Retry => [Redirect] Completing;
     Completing: Lost => [] Completing;
     Completing: LostKnown => [] Completing;
 
+    Moved: Unbound => [Later] Moved;
+    Moved: Retry => [Redirect] Moved;
     Moved: Lost => [] Moved;
     Moved: LostKnown => [] Moved;
 };

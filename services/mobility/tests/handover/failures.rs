@@ -105,6 +105,41 @@ fn a_station_need_not_wait_for_the_link_to_go_down() {
     assert_eq!(world.done(), (false, Some(Failure::MessageLost), ms(300 + 150 + 100 + 60)));
 }
 
+/// Only a request that has come and is not answered sends the station to the other interface, if it is told so.
+#[test]
+fn a_station_may_leave_only_what_does_not_answer() {
+    let mut setting = setting(Initiation::Station);
+    setting.on_failure = OnFailure::OtherInterfaceIfUnanswered;
+    let lost = Some(Failure::MessageLost);
+    // A second after the acknowledgement, which takes a round trip of 40 ms; the scan before it. The commitment comes
+    // after the answer to the query.
+    let world = without(setting.clone(), M::MN_HO_CANDIDATE_QUERY_RESPONSE);
+    assert_eq!(world.done(), (false, lost, ms(150 + 40 + 1000 + 100 + 60)));
+    assert_eq!(world.steps()[1], ("wait", 1040));
+    let world = without(setting.clone(), M::MN_HO_COMMIT_RESPONSE);
+    assert_eq!(world.done(), (false, lost, ms(150 + 460 + 40 + 1000 + 100 + 60)));
+    // What is not acknowledged is waited out, whether the message was lost or its acknowledgement.
+    for request in [M::MN_HO_CANDIDATE_QUERY_REQUEST, M::MN_HO_COMMIT_REQUEST] {
+        assert_eq!(without(setting.clone(), request).done(), (false, lost, ms(KNOWN)), "{request}");
+    }
+    let mut world = World::new(setting.clone());
+    world.filter = Box::new(|id, ack| ack && id == M::MN_HO_CANDIDATE_QUERY_REQUEST);
+    world.run(Duration::from_secs(25));
+    assert_eq!(world.done(), (false, lost, ms(KNOWN)));
+    // So are a refusal and a scan in vain.
+    let mut full = setting.clone();
+    full.capacity = 0;
+    assert_eq!(run(full).done(), (false, Some(Failure::Refused), ms(KNOWN)));
+    let mut blind = setting;
+    blind.blind_scans = 1;
+    assert_eq!(run(blind).done(), (false, Some(Failure::NoNetwork), ms(UNKNOWN)));
+    // A network that leads is not asked: an indication wants no answer.
+    let mut network = self::setting(Initiation::Network);
+    network.on_failure = OnFailure::OtherInterfaceIfUnanswered;
+    let world = without(network, M::LINK_GOING_DOWN_INDICATION);
+    assert_eq!(world.done(), (false, lost, ms(UNKNOWN)));
+}
+
 /// The steps of a failed handover add up as those of another do.
 #[test]
 fn steps_add_up_whatever_happens() {
@@ -229,8 +264,8 @@ fn the_new_network_is_tried_again() {
     let mut world = World::new(setting(Initiation::Station));
     world.lost_updates = 2;
     world.run(Duration::from_secs(20));
-    // Again after one second and after two more (RFC 6275 §11.8).
-    assert_eq!(world.done(), (true, None, ms(1230 + 1000 + 2000)));
+    // Again after one and a half seconds and after three more (RFC 6275 §11.8).
+    assert_eq!(world.done(), (true, None, ms(1230 + 1500 + 3000)));
     assert_eq!(world.station.counters().binding_updates, 3);
 }
 

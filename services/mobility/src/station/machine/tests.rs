@@ -273,6 +273,53 @@ fn the_registration_is_tried_until_it_succeeds() {
     assert_eq!(station.counters.registrations_repeated, 2);
 }
 
+/// A refreshment that is refused is tried again, before and after the completion and across its end; until it is
+/// accepted the binding of before may run out.
+#[test]
+fn a_refused_refreshment_is_tried_again() {
+    let at = |s: u64| NOW + Duration::from_secs(s);
+    let updates = |station: &mut Station, now| {
+        station.handle(now, Input::Timeout);
+        drain(station).iter().filter(|(socket, _)| *socket == BINDING_SOCKET.0).count()
+    };
+    let answer = |station: &mut Station, now, sequence, status| {
+        let ack = usher_mip::BindingAcknowledgement {
+            status,
+            key_management: false,
+            sequence,
+            lifetime: usher_mip::Lifetime(5),
+            options: Vec::new(),
+        };
+        let (source, destination) = (usher_mip::inner([10, 0, 9, 9].into()), usher_mip::inner(HOME.into()));
+        let message = usher_mip::Message::Acknowledgement(ack);
+        let mut data = Vec::new();
+        Packet { source, destination, message }.emit(&mut data);
+        let any = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
+        let path = Path { socket: BINDING_SOCKET, local: any, remote: any };
+        station.handle(now, Input::Datagram { path, data: &data });
+    };
+    let refused = usher_mip::Status(130);
+    for (before, ends) in [(State::Completing, true), (State::Completing, false), (State::Moved, false)] {
+        let mut station = station(config());
+        station.begin(NOW);
+        station.state = before;
+        let first = station.registration.begin(NOW).sequence;
+        // Of twenty seconds; refreshed after fifteen, and refused.
+        answer(&mut station, NOW, first, usher_mip::Status::ACCEPTED);
+        assert_eq!(updates(&mut station, at(14)), 0);
+        assert_eq!(updates(&mut station, at(15)), 1);
+        answer(&mut station, at(15), first + 1, refused);
+        assert_eq!((station.counters.bindings_refused, station.state), (1, before));
+        if ends {
+            assert!(station.happen(at(15), On::Granted));
+        }
+        assert_eq!(station.poll_timeout(), Some(at(16)), "{before:?} {ends}");
+        assert_eq!(updates(&mut station, at(16)), 1, "{before:?} {ends}");
+        answer(&mut station, at(16), first + 2, usher_mip::Status::ACCEPTED);
+        assert_eq!(station.registration.poll_timeout(), Some(at(31)), "{before:?} {ends}");
+    }
+}
+
 /// A link that has not come up yet is not lost.
 #[test]
 fn before_the_start_links_mean_nothing() {
@@ -334,7 +381,9 @@ fn no_order_of_events_is_too_odd() {
     for seed in 0..300 {
         let mut rng = Seed::new(seed).stream("order", 0);
         let initiation = if rng.chance(0.5) { Initiation::Station } else { Initiation::Network };
-        let on_failure = if rng.chance(0.5) { OnFailure::OtherInterface } else { OnFailure::WaitForLinkDown };
+        let on_failure =
+            [OnFailure::WaitForLinkDown, OnFailure::OtherInterface, OnFailure::OtherInterfaceIfUnanswered]
+                [rng.below(3) as usize];
         let mut station = station(Config { initiation, on_failure, ..config() });
         let mut now = NOW;
         let mut ends = 0;

@@ -3,20 +3,20 @@ use super::*;
 /// The controller once more, as a grid: a line for each state, a column for each event in the order of their
 /// declaration, the first four letters of the next state, or a dot for nothing.
 const GRID: &str = "
-                LeaS LeaN Lost LosK Back Foun NotF Up   Down Gran Refu Fail Aske Told Boun Unbo Retr
-    Resting     Scan Repo Sear Ente .    .    .    .    .    .    .    .    Surv Ente .    .    .
-    Scanning    .    .    Sear Sear .    Quer Wait .    .    .    .    .    .    .    .    .    .
-    Querying    .    .    .    Ente .    .    .    .    .    Comm Wait Wait .    .    .    .    .
-    Committing  .    .    .    Ente .    .    .    .    .    Ente Wait Wait .    .    .    .    .
-    Reporting   .    .    Sear Ente .    .    .    .    .    Repo .    Wait Surv Ente .    .    .
-    Surveying   .    .    Sear Sear .    Answ Wait .    .    Surv .    Surv .    Ente .    .    .
-    Answered    .    .    .    Ente .    .    .    .    .    Answ .    Answ Answ Ente .    .    .
-    Waiting     .    .    Sear Ente Rest .    .    .    .    .    .    .    Surv Ente .    .    .
-    Searching   .    .    Sear Sear .    Ente Sear .    .    .    .    .    .    .    .    .    Sear
-    Entering    .    .    Ente Ente .    .    .    Redi Ente .    .    .    .    .    .    .    Ente
-    Redirecting .    .    Redi Redi .    .    .    .    Ente .    .    .    .    .    Comp Redi Redi
-    Completing  .    .    Comp Comp .    .    .    .    Move Move Move Move .    .    .    .    .
-    Moved       .    .    Move Move .    .    .    .    .    .    .    .    .    .    .    .    .
+                LeaS LeaN Lost LosK Back Foun NotF Up   Down Gran Refu Fail Unan Aske Told Boun Unbo Retr
+    Resting     Scan Repo Sear Ente .    .    .    .    .    .    .    .    .    Surv Ente .    .    .
+    Scanning    .    .    Sear Sear .    Quer Wait .    .    .    .    .    .    .    .    .    .    .
+    Querying    .    .    .    Ente .    .    .    .    .    Comm Wait Wait Wait .    .    .    .    .
+    Committing  .    .    .    Ente .    .    .    .    .    Ente Wait Wait Wait .    .    .    .    .
+    Reporting   .    .    Sear Ente .    .    .    .    .    Repo .    Wait .    Surv Ente .    .    .
+    Surveying   .    .    Sear Sear .    Answ Wait .    .    Surv .    Surv .    .    Ente .    .    .
+    Answered    .    .    .    Ente .    .    .    .    .    Answ .    Answ .    Answ Ente .    .    .
+    Waiting     .    .    Sear Ente Rest .    .    .    .    .    .    .    .    Surv Ente .    .    .
+    Searching   .    .    Sear Sear .    Ente Sear .    .    .    .    .    .    .    .    .    .    Sear
+    Entering    .    .    Ente Ente .    .    .    Redi Ente .    .    .    .    .    .    .    .    Ente
+    Redirecting .    .    Redi Redi .    .    .    .    Ente .    .    .    .    .    .    Comp Redi Redi
+    Completing  .    .    Comp Comp .    .    .    .    Move Move Move Move Move .    .    .    Comp Comp
+    Moved       .    .    Move Move .    .    .    .    .    .    .    .    .    .    .    .    Move Move
 ";
 
 #[test]
