@@ -117,7 +117,8 @@ pub struct Config {
     pub max_queue: usize,
     /// Functions that are registered here and not configured as peers.
     pub max_registered: usize,
-    /// For how long a registration is valid.
+    /// For how long a registration is valid, in whole seconds; then the function is registered no more unless it has
+    /// registered again. Nobody is told of that.
     pub registration: Duration,
     /// Over SCTP: messages of one service keep their order.
     pub ordered: bool,

@@ -3,19 +3,26 @@
 use super::{Event, Mihf};
 use crate::{Message, MessageId, MihfId, Status, Tlv, kind};
 use alloc::vec::Vec;
+use usher_core::{Duration, Instant};
 
 impl Mihf {
     /// The parameters of the response, if the request is not for the user.
-    pub(super) fn answer(&mut self, peer: u32, from: &MihfId, message: &Message) -> Option<Vec<Tlv>> {
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        peer: u32,
+        from: &MihfId,
+        message: &Message,
+    ) -> Option<Vec<Tlv>> {
         match message.id {
             MessageId::CAPABILITY_DISCOVER_REQUEST => {
                 let mut params = alloc::vec![Tlv::Status(Status::Success)];
                 params.extend(self.config.capabilities.params());
                 Some(params)
             }
-            MessageId::REGISTER_REQUEST => Some(self.register(peer, from)),
+            MessageId::REGISTER_REQUEST => Some(self.register(now, peer, from)),
             MessageId::DEREGISTER_REQUEST => {
-                self.peers.register(peer, false, self.config.max_registered);
+                self.peers.deregister(peer);
                 self.events.push_back(Event::Deregistered { peer: from.clone() });
                 Some(alloc::vec![Tlv::Status(Status::Success)])
             }
@@ -29,13 +36,14 @@ impl Mihf {
         }
     }
 
-    fn register(&mut self, peer: u32, from: &MihfId) -> Vec<Tlv> {
-        if !self.peers.register(peer, true, self.config.max_registered) {
+    fn register(&mut self, now: Instant, peer: u32, from: &MihfId) -> Vec<Tlv> {
+        let seconds = u32::try_from(self.config.registration.as_secs()).unwrap_or(u32::MAX);
+        let until = now + Duration::from_secs(seconds.into());
+        if !self.peers.register(peer, until, self.config.max_registered) {
             self.counters.registrations_refused += 1;
             return alloc::vec![Tlv::Status(Status::Rejected), Tlv::ValidTimeInterval(0)];
         }
         self.events.push_back(Event::Registered { peer: from.clone() });
-        let seconds = u32::try_from(self.config.registration.as_secs()).unwrap_or(u32::MAX);
         alloc::vec![Tlv::Status(Status::Success), Tlv::ValidTimeInterval(seconds)]
     }
 

@@ -338,6 +338,7 @@ impl Mihf {
 
     /// Room for one more transaction, if need be by forgetting one that has ended.
     fn room(&mut self) -> bool {
+        self.peers.purge(now);
         while self.table.is_full() {
             let Some(token) = self.table.oldest_ended() else { return false };
             self.counters.forgotten_early += 1;

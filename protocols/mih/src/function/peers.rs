@@ -4,7 +4,9 @@ use super::config::{Peer, Route};
 use crate::net::Way;
 use crate::{MihfId, TransactionId};
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use usher_core::Instant;
 use usher_core::collections::{HashMap, HashState};
 
 const WORDS: usize = TransactionId::COUNT as usize / 64;
@@ -19,7 +21,8 @@ pub(crate) struct Entry {
     pub(crate) way: Option<Way>,
     /// Counts the user's changes of the route.
     pub(crate) changes: u32,
-    pub(crate) registered: bool,
+    /// Until when it is registered.
+    registered: Option<Instant>,
     /// Transactions and connections that refer to it.
     uses: u32,
     /// The identifier that the next transaction to it gets, if it is free.
@@ -70,12 +73,21 @@ pub(crate) struct Peers {
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
     by_id: HashMap<MihfId, u32>,
-    registered: usize,
+    /// When registrations end.
+    registrations: BTreeSet<(Instant, u32)>,
+    /// How many of them are of functions that nobody named.
+    strangers: usize,
 }
 
 impl Peers {
     pub(crate) fn new(state: HashState) -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), by_id: HashMap::with_hasher(state), registered: 0 }
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_id: HashMap::with_hasher(state),
+            registrations: BTreeSet::new(),
+            strangers: 0,
+        }
     }
     pub(crate) fn find(&self, id: &MihfId) -> Option<u32> {
         self.by_id.get(id).copied()
@@ -96,7 +108,7 @@ impl Peers {
             configured: None,
             way: None,
             changes: 0,
-            registered: false,
+            registered: None,
             uses: 0,
             next: TransactionId::new((first() % u64::from(TransactionId::COUNT)) as u16),
             open: None,
@@ -116,21 +128,45 @@ impl Peers {
     }
     /// The user names a function, or changes its route.
     pub(crate) fn configure(&mut self, peer: u32, settings: &Peer) {
-        if let Some(entry) = self.get_mut(peer) {
-            entry.configured = Some((settings.route, settings.ack));
-            entry.changes += 1;
-        }
+        let Some(entry) = self.get_mut(peer) else { return };
+        let stranger = entry.configured.is_none() && entry.registered.is_some();
+        entry.configured = Some((settings.route, settings.ack));
+        entry.changes += 1;
+        self.strangers -= usize::from(stranger);
     }
-    /// Registers a function, or ends its registration. False where no more may register.
-    pub(crate) fn register(&mut self, peer: u32, on: bool, most: usize) -> bool {
-        let room = self.registered < most;
+    /// Registers a function until then, anew if it is registered already. False where no more may register that
+    /// nobody named.
+    pub(crate) fn register(&mut self, peer: u32, until: Instant, most: usize) -> bool {
+        let room = self.strangers < most;
         let Some(entry) = self.get_mut(peer) else { return false };
-        if on && !entry.registered && entry.configured.is_none() && !room {
+        let stranger = entry.configured.is_none();
+        if stranger && entry.registered.is_none() && !room {
             return false;
         }
-        let was = core::mem::replace(&mut entry.registered, on);
-        self.registered = self.registered + usize::from(on) - usize::from(was);
+        let before = entry.registered.replace(until);
+        self.strangers += usize::from(stranger && before.is_none());
+        if let Some(before) = before {
+            self.registrations.remove(&(before, peer));
+        }
+        self.registrations.insert((until, peer));
         true
+    }
+    /// Ends a function's registration.
+    pub(crate) fn deregister(&mut self, peer: u32) {
+        let Some(entry) = self.get_mut(peer) else { return };
+        let stranger = entry.configured.is_none();
+        let Some(until) = entry.registered.take() else { return };
+        self.strangers -= usize::from(stranger);
+        self.registrations.remove(&(until, peer));
+    }
+    /// Ends the registrations whose time is over, and forgets whom nothing else refers to.
+    pub(crate) fn purge(&mut self, now: Instant) {
+        while let Some(&(until, peer)) = self.registrations.first()
+            && until <= now
+        {
+            self.deregister(peer);
+            self.sweep(peer);
+        }
     }
     /// One more transaction or connection refers to it.
     pub(crate) fn hold(&mut self, peer: u32) {
@@ -147,7 +183,7 @@ impl Peers {
     /// Forgets a function if nothing refers to it.
     pub(crate) fn sweep(&mut self, peer: u32) {
         let Some(entry) = self.get_mut(peer) else { return };
-        let idle = entry.uses == 0 && entry.configured.is_none() && !entry.registered;
+        let idle = entry.uses == 0 && entry.configured.is_none() && entry.registered.is_none();
         if idle && let Some(gone) = self.entries[peer as usize].take() {
             self.by_id.remove(&gone.id);
             self.free.push(peer);
@@ -192,14 +228,38 @@ mod tests {
         peers.release(peer);
         assert_eq!(peers.find(&a), None);
         assert_eq!(peers.intern(&b, || 0), peer);
-        assert!(peers.register(peer, true, 1));
+        let until = Instant::from_nanos(9);
+        assert!(peers.register(peer, until, 1));
         peers.sweep(peer);
         assert_eq!(peers.find(&b), Some(peer));
         let other = peers.intern(&a, || 0);
-        assert!(!peers.register(other, true, 1));
-        assert!(peers.register(peer, false, 1));
+        assert!(!peers.register(other, until, 1));
+        peers.deregister(peer);
         peers.sweep(peer);
-        assert!(peers.register(other, true, 1));
+        assert!(peers.register(other, until, 1));
         assert_eq!(peers.find(&b), None);
+    }
+
+    #[test]
+    fn registrations_end_and_those_of_named_functions_take_nobodys_place() {
+        let mut peers = peers();
+        let [a, b, c] = ["a", "b", "c"].map(|name| peers.intern(&MihfId::new(name).unwrap(), || 0));
+        let at = Instant::from_nanos;
+        assert!(peers.register(a, at(10), 1));
+        assert!(peers.register(a, at(20), 1), "again, and for longer");
+        peers.purge(at(19));
+        assert!(!peers.register(b, at(30), 1));
+        let remote = core::net::SocketAddr::from(([10, 0, 0, 1], super::super::PORT));
+        let route = Route { transport: super::super::Transport::Udp, local: None, remote };
+        let id = MihfId::new("a").unwrap();
+        peers.configure(a, &Peer { id: id.clone(), route, ack: false });
+        assert!(peers.register(b, at(30), 1));
+        assert!(!peers.register(c, at(30), 1));
+        peers.purge(at(20));
+        assert!(!peers.register(c, at(30), 1));
+        assert_eq!(peers.find(&id), Some(a), "it is named");
+        peers.purge(at(30));
+        assert_eq!(peers.find(&MihfId::new("b").unwrap()), None);
+        assert!(peers.register(c, at(40), 1));
     }
 }

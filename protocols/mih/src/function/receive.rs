@@ -222,7 +222,7 @@ impl Mihf {
         }
         let answer = match refusal {
             Some(status) => Some(alloc::vec![Tlv::Status(status)]),
-            None => self.answer(peer, &from, &message),
+            None => self.answer(now, peer, &from, &message),
         };
         let transaction = Incoming(token);
         match answer {

@@ -93,6 +93,34 @@ fn who_registers_can_be_sent_to_by_the_way_by_which_he_was_heard() {
 }
 
 #[test]
+fn a_registration_ends_with_its_time_and_makes_room() {
+    let settings = |c: &mut Config| (c.max_registered, c.registration) = (1, Duration::from_secs(60));
+    let mut pair = Pair::new(Transport::Udp, false, settings);
+    let params = [Tlv::LinkIdentifierList(vec![]), Tlv::RegisterCode(RegisterCode::Register)];
+    let register = Message::new(MessageId::REGISTER_REQUEST, params);
+    let registered = |pair: &Pair| {
+        let names = pair.events.iter().filter_map(|(ms, _, event)| match event {
+            Event::Registered { peer } => Some((*ms, peer.to_string())),
+            _ => None,
+        });
+        names.collect::<Vec<_>>()
+    };
+    pair.inject(POS, &stranger("guest", 1, false, &register));
+    pair.run(at(30_000));
+    pair.inject(POS, &stranger("guest", 2, false, &register));
+    pair.run(at(89_999));
+    pair.inject(POS, &stranger("another", 1, false, &register));
+    pair.run(at(90_000));
+    pair.inject(POS, &stranger("another", 2, false, &register));
+    let expected = [(0, "guest"), (30_000, "guest"), (90_000, "another")];
+    assert_eq!(registered(&pair), expected.map(|(ms, name)| (ms, name.to_owned())));
+    assert_eq!(pair.sides[POS].counters().registrations_refused, 1);
+    pair.command(POS, Command::Send { token: 1, to: MihfId::new("guest").unwrap(), message: indication() })
+        .unwrap();
+    assert_eq!(pair.done(), [(90_000, 1, "NoRoute".into())]);
+}
+
+#[test]
 fn events_are_granted_as_far_as_there_are_any() {
     let settings = |c: &mut Config| c.capabilities.events = EventList::LINK_UP;
     let subscribe = |id, events| Message::new(id, [Tlv::LinkIdentifier(link()), Tlv::EventList(events)]);
