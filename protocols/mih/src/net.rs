@@ -4,7 +4,7 @@
 //! ([`Indication`]). A message over UDP is a datagram of its own. Connections (TCP) and associations (SCTP) are
 //! opened by the first message to a peer and kept; what is handed over before they are up waits. One that has
 //! closed is opened again when there is something to be sent: what was under way on it is lost unless MIH's own rules
-//! send it again. On a connection that was accepted we answer whoever's identifier the first message bears.
+//! send it again, and a request for which they do not has failed. On a connection that was accepted we answer whoever's identifier the first message bears.
 //!
 //! What comes on a stream is cut by the length in each header. When it cannot be (another version) the stream is
 //! closed, for there is no way to find the next message.
@@ -29,6 +29,9 @@ impl Pdu {
     /// Of whole packets, each with its header.
     pub(crate) fn new(octets: &[u8]) -> Self {
         Self(octets.into())
+    }
+    fn octets(&self) -> usize {
+        self.0.len()
     }
     /// Where each packet lies.
     fn packets(&self) -> impl Iterator<Item = Range<usize>> {
@@ -66,6 +69,8 @@ pub(crate) struct Request<'a> {
     pub(crate) to: Target,
     /// The reliable delivery flag: nothing but the transport sees to it that the message arrives.
     pub(crate) reliable: bool,
+    /// The transaction hears it too if the connection by which the message went is over.
+    pub(crate) watched: bool,
     pub(crate) service: Service,
     pub(crate) pdu: &'a Pdu,
     /// The transaction that hears it if no connection came up.
@@ -99,6 +104,7 @@ struct Waiting {
     pdu: Pdu,
     service: Service,
     transaction: u64,
+    watched: bool,
 }
 
 #[derive(Debug)]
@@ -142,9 +148,13 @@ pub(crate) struct Net {
     by_peer: BTreeSet<(u32, ConnId)>,
     opened: u32,
     heard: u64,
+    /// Octets of the messages that wait.
     waiting: usize,
+    /// By which connection watched transactions last went, and the same the other way round.
+    carriers: BTreeMap<u64, ConnId>,
+    carried: BTreeSet<(ConnId, u64)>,
     out: VecDeque<Out>,
-    /// Transactions whose connection did not come up.
+    /// Transactions whose connection did not come up, or is over.
     failed: VecDeque<u64>,
 }
 
@@ -159,6 +169,8 @@ impl Net {
             opened: 0,
             heard: 0,
             waiting: 0,
+            carriers: BTreeMap::new(),
+            carried: BTreeSet::new(),
             out: VecDeque::new(),
             failed: VecDeque::new(),
         }
@@ -184,6 +196,7 @@ impl Net {
                 if request.reliable {
                     counters.unreliable += 1;
                 }
+                self.release(request.transaction);
                 for range in request.pdu.packets() {
                     let packet = Out::Packet(Transmit::Datagram { path }, request.pdu.clone(), range);
                     self.out.push_back(packet);
@@ -191,8 +204,9 @@ impl Net {
                 Confirm::Accepted
             }
             (None, Some(conn)) => {
-                let (pdu, service) = (request.pdu.clone(), request.service);
-                self.offer(conn, Waiting { pdu, service, transaction: request.transaction }, counters)
+                let Request { service, transaction, watched, .. } = request;
+                let pdu = request.pdu.clone();
+                self.offer(conn, Waiting { pdu, service, transaction, watched }, counters)
             }
             (None, None) => Confirm::Failed,
         };
@@ -210,21 +224,33 @@ impl Net {
             counters.no_route += 1;
             return Confirm::Failed;
         };
+        let (transaction, watched) = (message.transaction, message.watched);
         match connection.state {
             State::Up { streams } => {
                 let transport = connection.transport;
                 self.hand_over(conn, transport, streams, &message);
-                Confirm::Accepted
             }
-            State::Opening if self.waiting >= self.max_queue => {
+            State::Opening if message.pdu.octets() > self.max_queue.saturating_sub(self.waiting) => {
                 counters.queue_full += 1;
-                Confirm::Failed
+                return Confirm::Failed;
             }
             State::Opening => {
-                self.waiting += 1;
+                self.waiting += message.pdu.octets();
                 connection.waiting.push_back(message);
-                Confirm::Accepted
             }
+        }
+        if watched {
+            self.release(transaction);
+            self.carriers.insert(transaction, conn);
+            self.carried.insert((conn, transaction));
+        }
+        Confirm::Accepted
+    }
+
+    /// A transaction need not hear of its connection any more.
+    pub(crate) fn release(&mut self, transaction: u64) {
+        if let Some(conn) = self.carriers.remove(&transaction) {
+            self.carried.remove(&(conn, transaction));
         }
     }
 
@@ -309,6 +335,7 @@ impl Net {
                         let packet = Out::Packet(Transmit::Datagram { path }, message.pdu.clone(), range);
                         self.out.push_back(packet);
                     }
+                    self.release(message.transaction);
                 } else {
                     let conn = self.connection(peer, route);
                     self.offer(conn, message, counters);
@@ -317,8 +344,11 @@ impl Net {
         }
     }
 
-    /// A connection or association is up: an accepted one, or one of ours.
+    /// A connection or association is up: an accepted one, or one of ours that has not been given up meanwhile.
     pub(crate) fn up(&mut self, conn: ConnId, transport: Transport, remote: SocketAddr, streams: u16) {
+        if !conn.is_incoming() && !self.connections.contains_key(&conn) {
+            return;
+        }
         let connection = self.connections.entry(conn).or_insert_with(|| Connection {
             transport,
             local: None,
@@ -331,18 +361,25 @@ impl Net {
         });
         connection.state = State::Up { streams };
         let waiting = core::mem::take(&mut connection.waiting);
-        self.waiting -= waiting.len();
+        self.waiting -= waiting.iter().map(|message| message.pdu.octets()).sum::<usize>();
         for message in waiting {
             self.hand_over(conn, transport, streams, &message);
         }
     }
 
-    /// A connection or association is over. What waited for it to come up has failed.
+    /// A connection or association is over. What waited for it to come up has failed, and watched transactions that last
+    /// went by it have.
     pub(crate) fn down(&mut self, conn: ConnId, counters: &mut Counters) -> Option<u32> {
         let gone = self.forget(conn)?;
         for message in gone.waiting {
             counters.not_connected += 1;
             self.failed.push_back(message.transaction);
+        }
+        let carried: Vec<u64> =
+            self.carried.range((conn, 0)..=(conn, u64::MAX)).map(|&(_, transaction)| transaction).collect();
+        for transaction in carried {
+            self.release(transaction);
+            self.failed.push_back(transaction);
         }
         gone.peer
     }
@@ -352,15 +389,15 @@ impl Net {
         self.failed.push_back(transaction);
     }
 
-    /// The next transaction whose message waited for a connection that did not come up: the late half of
-    /// MIH_TP_Data.confirm.
+    /// The next transaction whose message waited for a connection that did not come up, or went by one that is over: the
+    /// late half of MIH_TP_Data.confirm.
     pub(crate) fn poll_failed(&mut self) -> Option<u64> {
         self.failed.pop_front()
     }
 
     fn forget(&mut self, conn: ConnId) -> Option<Connection> {
         let gone = self.connections.remove(&conn)?;
-        self.waiting -= gone.waiting.len();
+        self.waiting -= gone.waiting.iter().map(|message| message.pdu.octets()).sum::<usize>();
         if let Some(peer) = gone.peer {
             self.by_peer.remove(&(peer, conn));
         }

@@ -113,7 +113,8 @@ pub struct Config {
     pub max_incomplete: usize,
     /// How long the rest of a message's fragments is waited for after the first of them.
     pub patience: Duration,
-    /// Messages that wait for connections which are not up yet.
+    /// Octets of the messages that wait for connections which are not up yet, with those that are sent again meanwhile;
+    /// a message for which there is no room is dropped and its transaction, if it wants no acknowledgement, fails.
     pub max_queue: usize,
     /// Functions that are registered here and not configured as peers.
     pub max_registered: usize,
@@ -146,7 +147,7 @@ impl Config {
             max_reassembled: 1 << 16,
             max_incomplete: 256,
             patience: Duration::from_secs(5),
-            max_queue: 1 << 20,
+            max_queue: 64 << 20,
             max_registered: 1 << 12,
             registration: Duration::from_secs(3600),
             ordered: true,

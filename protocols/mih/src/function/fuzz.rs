@@ -34,7 +34,7 @@ pub fn function(mut octets: &[u8]) -> bool {
     let mut config = Config::new(name(0));
     config.max_transactions = MOST;
     config.max_message = 60 + usize::from(flags & 0x30) * 8;
-    config.max_queue = 2;
+    config.max_queue = 200;
     config.max_registered = 1;
     config.lifetime = Duration::from_millis(500);
     config.ack_delay = Duration::from_millis(u64::from(flags & 1) * 50);

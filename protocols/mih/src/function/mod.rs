@@ -67,7 +67,7 @@ pub enum Command {
     Respond {
         /// The request.
         transaction: Incoming,
-        /// The response, of the request's service and action.
+        /// The response, of the request's service and action, with at least one parameter.
         message: Message,
     },
     /// Ends what was sent under this token: nothing more is sent or said of it, no [`Event::Done`] either.
@@ -148,7 +148,7 @@ pub enum Failure {
     /// The peer is not known, or not heard of for too long.
     #[error("no route")]
     NoRoute,
-    /// Its connection did not come up, and no MIH acknowledgement was asked for.
+    /// Its connection did not come up, or ended before the response came, and no MIH acknowledgement was asked for.
     #[error("no connection")]
     Transport,
 }
@@ -321,7 +321,11 @@ impl Mihf {
             None if failed => self.counters.expired += 1,
             None => {}
         }
-        self.table.remember(now, token);
+        let worthless = transaction.is_worthless();
+        self.net.release(token);
+        if !worthless {
+            self.table.remember(now, token);
+        }
     }
 
     fn forget(&mut self, token: u64) {
@@ -334,11 +338,11 @@ impl Mihf {
         while let Some(token) = self.table.outlived(now) {
             self.forget(token);
         }
+        self.peers.purge(now);
     }
 
     /// Room for one more transaction, if need be by forgetting one that has ended.
     fn room(&mut self) -> bool {
-        self.peers.purge(now);
         while self.table.is_full() {
             let Some(token) = self.table.oldest_ended() else { return false };
             self.counters.forgotten_early += 1;
@@ -348,6 +352,8 @@ impl Mihf {
     }
 
     fn expire(&mut self, now: Instant) {
+        self.reassembly.handle_timeout(now);
+        self.count_fragments();
         while let Some((token, timer)) = self.table.pop_due(now) {
             self.step(now, token, |machines, effects| {
                 let variables = &mut machines.variables;
@@ -362,7 +368,8 @@ impl Mihf {
         }
     }
 
-    /// Ends the transactions whose message could not be handed to a transport and will not be sent again.
+    /// Ends the transactions whose message could not be handed to a transport, or was lost with its connection, and
+    /// which no acknowledgement tells of that.
     fn confirm(&mut self, now: Instant) {
         while let Some(token) = self.net.poll_failed() {
             let Some(transaction) = self.table.get_mut(token) else { continue };
@@ -442,7 +449,7 @@ impl Machine for Mihf {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        self.table.next()
+        [self.table.next(), self.reassembly.poll_timeout()].into_iter().flatten().min()
     }
 
     fn poll_event(&mut self) -> Option<Event> {

@@ -26,6 +26,11 @@ impl Mihf {
         if let Some(whole) = self.reassembly.take(now, octets) {
             self.message(now, way, &whole);
         }
+        self.count_fragments();
+    }
+
+    /// What became of fragments, in the function's counters.
+    pub(super) fn count_fragments(&mut self) {
         let fragments = self.reassembly.counters();
         self.counters.oversize = fragments.oversize;
         self.counters.fragments_dropped = fragments.malformed + fragments.refused + fragments.timeouts;

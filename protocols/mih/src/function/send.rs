@@ -125,6 +125,10 @@ impl Mihf {
         if transaction.user.is_some() || message.id != transaction.id.response() {
             return Err(CommandError::Invalid("the message does not answer this request"));
         }
+        if message.params.is_empty() {
+            // With the mark of an acknowledgement it would be nothing else to the peer.
+            return Err(CommandError::Invalid("a response says something"));
+        }
         if !transaction.machines.is_open() || transaction.out.is_some() {
             return Err(CommandError::WrongState("the request is answered, or too old"));
         }
@@ -166,8 +170,9 @@ impl Mihf {
         let Some(pdu) = transaction.out.clone() else { return };
         let (machines, service) = (&transaction.machines, transaction.id.service);
         let reliable = !machines.variables.start_ack_requestor;
+        let watched = reliable && transaction.user.is_some() && machines.is_open();
         let target = self.target(transaction);
-        self.offer(token, target, reliable, service, &pdu);
+        self.offer(token, target, reliable, watched, service, &pdu);
     }
 
     /// Sends an acknowledgement without payload: it bears the name of the message that it acknowledges.
@@ -180,7 +185,7 @@ impl Mihf {
         let bits = Bits { ack_rsp: true, ..Bits::default() };
         let Some(pdu) = self.encode(&Message::acknowledgement(id), bits, tid, &to) else { return };
         self.counters.acks += 1;
-        self.offer(token, target, false, service, &pdu);
+        self.offer(token, target, false, false, service, &pdu);
     }
 
     fn offer(
@@ -188,6 +193,7 @@ impl Mihf {
         transaction: u64,
         target: Option<Target>,
         reliable: bool,
+        watched: bool,
         service: crate::Service,
         pdu: &Pdu,
     ) {
@@ -196,7 +202,7 @@ impl Mihf {
             self.net.fail(transaction);
             return;
         };
-        let request = Request { to, reliable, service, pdu, transaction };
+        let request = Request { to, reliable, watched, service, pdu, transaction };
         if self.net.request(request, &mut self.counters) == Confirm::Failed {
             self.net.fail(transaction);
         }

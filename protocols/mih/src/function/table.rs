@@ -153,6 +153,11 @@ impl Table {
         }
         self.ended.push_back((now, token));
     }
+    /// Places in the queue of those that have ended.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.ended.len()
+    }
     /// One whose memory is over.
     pub(super) fn outlived(&mut self, now: Instant) -> Option<u64> {
         loop {

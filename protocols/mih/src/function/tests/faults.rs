@@ -393,6 +393,37 @@ fn long_messages_go_in_fragments() {
 }
 
 #[test]
+fn the_rest_of_a_message_is_not_waited_for_for_ever() {
+    let settings = |c: &mut Config| (c.max_message, c.patience) = (300, Duration::from_secs(2));
+    let mut pair = Pair::new(Transport::Udp, false, settings);
+    let long = indication().padded_to(1000, &id(STATION), &id(POS)).unwrap();
+    let mut octets = Vec::new();
+    long.encode(Bits::default(), TransactionId::new(1), &id(STATION), &id(POS), &mut octets).unwrap();
+    let pieces = crate::fragment::fragment(&octets, 300).unwrap();
+    pair.inject(POS, &pieces[0]);
+    assert_eq!(pair.sides[POS].poll_timeout(), Some(at(2000)));
+    pair.run(at(1999));
+    assert_eq!((counters(&pair, POS).fragments_dropped, pair.sides[POS].reassembly.incomplete()), (0, 1));
+    pair.run(at(2000));
+    assert_eq!((counters(&pair, POS).fragments_dropped, pair.sides[POS].reassembly.incomplete()), (1, 0));
+    assert_eq!(pair.sides[POS].poll_timeout(), None);
+}
+
+/// They are forgotten at once, and so is that they have ended.
+#[test]
+fn indications_without_acknowledgement_leave_nothing_behind() {
+    let mut pair = pair(false);
+    for token in 0..1000 {
+        pair.send(STATION, token, indication());
+    }
+    assert_eq!((pair.sides[STATION].remembered(), pair.sides[STATION].table.queued()), (0, 0));
+    let mut with = self::pair(true);
+    with.send(STATION, 0, indication());
+    with.run(at(1000));
+    assert_eq!((with.sides[STATION].remembered(), with.sides[STATION].table.queued()), (1, 1));
+}
+
+#[test]
 fn messages_longer_than_may_be_are_dropped() {
     let settings = |c: &mut Config| (c.max_message, c.max_reassembled) = (300, 500);
     let mut pair = Pair::new(Transport::Udp, true, settings);
@@ -415,6 +446,8 @@ fn commands_that_make_no_sense_are_refused() {
     let respond = |message| Command::Respond { transaction, message };
     let wrong = Message::new(MessageId::DEREGISTER_RESPONSE, [Tlv::Status(Status::Success)]);
     assert!(matches!(pair.command(POS, respond(wrong)), Err(CommandError::Invalid(_))));
+    let nothing = Message::new(MessageId::GET_INFORMATION_RESPONSE, []);
+    assert!(matches!(pair.command(POS, respond(nothing)), Err(CommandError::Invalid(_))));
     pair.command(POS, respond(response.clone())).unwrap();
     assert!(matches!(pair.command(POS, respond(response.clone())), Err(CommandError::WrongState(_))));
     pair.run(at(60_000));

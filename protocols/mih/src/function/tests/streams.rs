@@ -114,7 +114,58 @@ fn what_was_under_way_is_sent_again_by_the_rules_of_mih_alone() {
     without.cut(Transport::Tcp);
     without.run(at(20_000));
     assert_eq!(without.log, ["0 mn connect", "40 mn request"]);
-    assert_eq!(without.done(), [(15_000, 1, "NoResponse".into())]);
+    assert_eq!(without.done(), [(50, 1, "Transport".into())]);
+}
+
+#[test]
+fn a_request_without_acknowledgements_ends_with_the_connection_by_which_it_last_went() {
+    for transport in [Transport::Tcp, Transport::Sctp] {
+        let settings = |c: &mut Config| c.transaction = None;
+        let mut pair = Pair::new(transport, false, settings);
+        pair.send(STATION, 1, request());
+        pair.serve(PROCESSING, at(500));
+        pair.send(STATION, 2, request());
+        pair.send(STATION, 3, indication());
+        pair.send(STATION, 4, request());
+        pair.command(STATION, Command::Abandon { token: 4 }).unwrap();
+        pair.run(at(510));
+        pair.cut(transport);
+        pair.run(at(60_000));
+        let expected = [(280, 1, "response".into()), (500, 3, "done".into()), (510, 2, "Transport".into())];
+        assert_eq!(pair.done(), expected, "{transport:?}");
+        // What has gone by another way since is nothing to it.
+        let mut pair = Pair::new(transport, false, settings);
+        pair.send(STATION, 1, request());
+        pair.run(at(10));
+        let route = Route { local: Some(IpAddr::from([10, 0, 9, 1])), ..route(transport, POS) };
+        pair.command(STATION, Command::Peer(Peer { id: id(POS), route, ack: false })).unwrap();
+        let aborted = ConnId::outgoing(0);
+        let down = match transport {
+            Transport::Sctp => {
+                Input::Message { assoc: aborted, event: MessageEvent::Down(CloseReason::Reset) }
+            }
+            _ => Input::Stream { conn: aborted, event: StreamEvent::Closed(CloseReason::Reset) },
+        };
+        pair.sides[STATION].handle(pair.now, down);
+        pair.run(at(60));
+        assert!(pair.done().is_empty());
+        pair.cut(transport);
+        pair.run(at(60_000));
+        assert_eq!(pair.done(), [(60, 1, "Transport".into())], "{transport:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_was_given_up_is_none_when_it_comes_up_after_all() {
+    let mut pair = pair(Transport::Tcp, true);
+    pair.send(STATION, 1, indication());
+    pair.run(at(10));
+    let moved = Route { local: Some(IpAddr::from([10, 0, 9, 1])), ..route(Transport::Tcp, POS) };
+    pair.command(STATION, Command::Peer(Peer { id: id(POS), route: moved, ack: true })).unwrap();
+    // The world of this test says so of it at 40 ms.
+    pair.run(at(1000));
+    let open = |n| pair.sides[STATION].net.is_open(Way::Connection(ConnId::outgoing(n)));
+    assert_eq!([open(0), open(1)], [false, true]);
 }
 
 #[test]
@@ -143,7 +194,11 @@ fn with_acknowledgements_it_is_tried_again() {
 
 #[test]
 fn what_waits_for_a_connection_is_bounded() {
-    let mut pair = Pair::new(Transport::Tcp, false, |c| c.max_queue = 3);
+    let mut one = Vec::new();
+    let (bits, tid) = (crate::Bits::default(), crate::TransactionId::new(0));
+    request().encode(bits, tid, &id(STATION), &id(POS), &mut one).unwrap();
+    let room = 4 * one.len() - 1;
+    let mut pair = Pair::new(Transport::Tcp, false, |c| c.max_queue = room);
     for token in 0..5 {
         pair.send(STATION, token, request());
     }
@@ -152,6 +207,13 @@ fn what_waits_for_a_connection_is_bounded() {
     assert_eq!(pair.sides[STATION].counters().queue_full, 2);
     pair.serve(Duration::ZERO, at(1000));
     assert_eq!(pair.done().len(), 5);
+    // A message has the room that its octets need.
+    let mut pair = Pair::new(Transport::Tcp, false, |c| c.max_queue = room);
+    pair.send(STATION, 1, request().padded_to(room + 1, &id(STATION), &id(POS)).unwrap());
+    pair.send(STATION, 2, request().padded_to(room, &id(STATION), &id(POS)).unwrap());
+    assert_eq!(pair.done(), [(0, 1, "Transport".into())]);
+    pair.serve(Duration::ZERO, at(1000));
+    assert_eq!(pair.done().len(), 2);
 }
 
 #[test]
