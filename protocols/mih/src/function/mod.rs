@@ -148,7 +148,8 @@ pub enum Failure {
     /// The peer is not known, or not heard of for too long.
     #[error("no route")]
     NoRoute,
-    /// Its connection did not come up, or ended before the response came, and no MIH acknowledgement was asked for.
+    /// Its connection did not come up, or ended before the response came; no MIH acknowledgement was asked for, nor is it
+    /// sent again for want of a response.
     #[error("no connection")]
     Transport,
 }
@@ -368,13 +369,14 @@ impl Mihf {
         }
     }
 
-    /// Ends the transactions whose message could not be handed to a transport, or was lost with its connection, and
-    /// which no acknowledgement tells of that.
+    /// Ends the transactions whose message could not be handed to a transport, or was lost with its connection, and will
+    /// not be sent again.
     fn confirm(&mut self, now: Instant) {
         while let Some(token) = self.net.poll_failed() {
             let Some(transaction) = self.table.get_mut(token) else { continue };
             let machines = &transaction.machines;
-            if machines.is_open() && transaction.user.is_some() && !machines.variables.start_ack_requestor {
+            let told = machines.variables.start_ack_requestor || transaction.will_be_resent();
+            if machines.is_open() && transaction.user.is_some() && !told {
                 transaction.failure = Some(Failure::Transport);
                 self.step(now, token, |machines, effects| {
                     machines.variables.transport_failed = true;
@@ -462,6 +464,11 @@ impl Machine for Mihf {
 }
 
 impl Transaction {
+    /// True while the request goes out once more if no response comes.
+    fn will_be_resent(&self) -> bool {
+        let variables = &self.machines.variables;
+        self.timing.response.is_some() && variables.resends < variables.resends_max
+    }
     /// True for an ended transaction that nothing can come for any more: a sent indication without ACK-Req.
     fn is_worthless(&self) -> bool {
         self.user.is_some()

@@ -155,6 +155,31 @@ fn a_request_without_acknowledgements_ends_with_the_connection_by_which_it_last_
     }
 }
 
+/// Where requests are sent again for want of a response, a lost connection is no end before the last of them.
+#[test]
+fn a_request_that_is_to_be_sent_again_outlives_its_connection() {
+    let settings = |c: &mut Config| {
+        c.transaction = None;
+        c.timing.response = Some(Duration::from_millis(500));
+        c.timing.unanswered = Unanswered::Retransmit;
+    };
+    let mut pair = Pair::new(Transport::Tcp, false, settings);
+    pair.send(STATION, 1, request());
+    pair.run(at(50));
+    pair.cut(Transport::Tcp);
+    pair.serve(PROCESSING, at(1500));
+    let expected = ["0 mn connect", "40 mn request", "500 mn connect", "540 mn request"];
+    assert_eq!(pair.log[..4], expected);
+    assert_eq!(pair.done().len(), 1);
+    assert_eq!(pair.done()[0].2, "response");
+    let mut pair = Pair::new(Transport::Tcp, false, settings);
+    pair.refusing = true;
+    pair.send(STATION, 1, request());
+    pair.run(at(5000));
+    assert_eq!(pair.log, ["0 mn connect", "500 mn connect", "1000 mn connect"]);
+    assert_eq!(pair.done(), [(1040, 1, "Transport".into())]);
+}
+
 #[test]
 fn a_connection_that_was_given_up_is_none_when_it_comes_up_after_all() {
     let mut pair = pair(Transport::Tcp, true);
