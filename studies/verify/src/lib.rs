@@ -9,6 +9,7 @@ mod diameter;
 mod eap;
 mod hol;
 mod independent;
+mod mih;
 mod queues;
 mod radius;
 mod sctp;
@@ -132,6 +133,7 @@ pub fn oracles() -> Vec<Oracle> {
         tcp::ORACLES,
         sctp::ORACLES,
         hol::ORACLES,
+        mih::ORACLES,
         diameter::ORACLES,
     ]
     .concat()
