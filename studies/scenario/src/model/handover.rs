@@ -117,6 +117,8 @@ pub enum OnFailure {
     LinkDown,
     /// It goes to the other interface at once.
     OtherInterface,
+    /// It goes there at once where a request was not answered in time; after any other failure it stays.
+    OtherInterfaceIfUnanswered,
 }
 
 /// When a mobile node answers MIH_Net_HO_Commit, upon which it begins to move.

@@ -84,6 +84,7 @@ impl Parts<'_> {
             on_failure: match handover.on_failure {
                 model::OnFailure::LinkDown => OnFailure::WaitForLinkDown,
                 model::OnFailure::OtherInterface => OnFailure::OtherInterface,
+                model::OnFailure::OtherInterfaceIfUnanswered => OnFailure::OtherInterfaceIfUnanswered,
             },
             commit_answer: match handover.commit_answer {
                 model::CommitAnswer::AfterProcessing => CommitAnswer::AfterProcessing,
