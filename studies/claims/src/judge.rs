@@ -61,9 +61,12 @@ impl Verdict {
         }
     }
 
-    /// The verdict on what must hold at every point: at all of them reproduced, at two thirds partly.
+    /// The verdict on what must hold at every point: at all of them reproduced, at two thirds partly. Of no point nothing
+    /// follows.
     pub const fn on_count(held: usize, of: usize) -> Self {
-        if held == of {
+        if of == 0 {
+            Self::NotComparable
+        } else if held == of {
             Self::Reproduced
         } else if 3 * held >= 2 * of {
             Self::Partly
@@ -78,8 +81,12 @@ impl Verdict {
     }
 
     /// The verdict on a statement of several parts: all reproduced; partly where at least half of the parts
-    /// are reproduced or partly so.
+    /// are reproduced or partly so. A part of which nothing follows is not held; where nothing follows of any, nothing does
+    /// of the whole.
     pub fn of_parts(parts: &[Self]) -> Self {
+        if parts.iter().all(|p| *p >= Self::NotComparable) {
+            return Self::NotComparable;
+        }
         let held = parts.iter().filter(|p| **p <= Self::Partly).count();
         if parts.iter().all(|p| *p == Self::Reproduced) {
             Self::Reproduced
@@ -337,14 +344,18 @@ mod tests {
 
     #[test]
     fn counts_and_parts_have_theirs() {
-        use Verdict::{Differs, Partly, Reproduced};
+        use Verdict::{Differs, NotComparable, Partly, Reproduced};
         assert_eq!(
-            [(9, 9), (6, 9), (5, 9)].map(|(held, of)| Verdict::on_count(held, of)),
-            [Reproduced, Partly, Differs]
+            [(9, 9), (6, 9), (5, 9), (0, 0)].map(|(held, of)| Verdict::on_count(held, of)),
+            [Reproduced, Partly, Differs, NotComparable]
         );
         assert_eq!(Verdict::of_parts(&[Reproduced, Reproduced]), Reproduced);
         assert_eq!(Verdict::of_parts(&[Reproduced, Differs]), Partly);
         assert_eq!(Verdict::of_parts(&[Partly, Differs, Differs]), Differs);
+        assert_eq!(Verdict::of_parts(&[Reproduced, NotComparable]), Partly);
+        assert_eq!(Verdict::of_parts(&[Reproduced, NotComparable, NotComparable]), Differs);
+        assert_eq!(Verdict::of_parts(&[NotComparable, NotComparable]), NotComparable);
+        assert_eq!(Verdict::of_parts(&[]), NotComparable);
         assert_eq!(Verdict::worst(&[Reproduced, Partly]), Partly);
     }
 
