@@ -4,10 +4,13 @@
 use crate::common::{Found, Function, capital, configured, count, finite, on, tested};
 use crate::data::Claim;
 use crate::judge::{
-    Finding, Gone, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
+    Finding, Gone, ROUNDING, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
 };
-use crate::measure::{ALIKE, Curve, Side, Values, contrast, level, mean, rise};
+use crate::measure::{
+    ALIKE, Curve, ERRORS, Side, Stand, Values, agrees, contrast, mean, minus, rise, side, stand,
+};
 use crate::results::{Choice, View};
+use usher_observe::Estimate;
 
 /// Each claim's function.
 pub(crate) const FUNCTIONS: [(&str, Function); 7] = [
@@ -24,11 +27,14 @@ pub(crate) const FUNCTIONS: [(&str, Function); 7] = [
 const STATION: &str = "handover-mn";
 const NETWORK: &str = "handover-net";
 const TRANSPORT: &str = "transport";
+/// Steps of a handover that the station leads.
+pub(crate) const SCAN: &str = "step.scan";
+pub(crate) const RESOURCES: &str = "step.resources";
+pub(crate) const COMMIT: &str = "step.commit";
+pub(crate) const REDIRECTION: &str = "step.redirection";
 const UDP: [&str; 2] = ["UDP, 0.1 s", "UDP, 0.3 s"];
-/// How far the share of lost application packets may be from the cell's loss.
-const OFF: f64 = 0.05;
-/// What "all succeed" is at least.
-const ALL: f64 = 0.995;
+/// What "all are lost" is at least: a packet sent while its redirection is under way goes by the new link.
+const ALL_LOST: f64 = 0.95;
 
 fn over_loss(view: &View<'_>, study: &str, metric: &str, transport: &str) -> Result<Curve, Gone> {
     view.curve(Choice { study, metric, x: "loss", at: &[(TRANSPORT, transport)] })
@@ -78,43 +84,58 @@ fn failed_delay(claim: &Claim, view: &View<'_>) -> Found {
     Ok(Finding::number(&ours, verdict, reason))
 }
 
+/// Whether handovers surely fail where their success is so.
+fn fails(success: &Values) -> bool {
+    let all: Values = success.keys().map(|replication| (*replication, 1.0)).collect();
+    side(&mean(&minus(&all, success))) == Side::Above
+}
+
 fn success_order(_: &Claim, view: &View<'_>) -> Found {
-    let short = over_loss(view, STATION, "success", UDP[0])?;
-    let long = over_loss(view, STATION, "success", UDP[1])?;
-    let fails = |loss: f64| [&short, &long].iter().any(|c| c.at(loss).is_some_and(|v| mean(v).mean < 1.0));
+    let [short, long] =
+        [over_loss(view, STATION, "success", UDP[0])?, over_loss(view, STATION, "success", UDP[1])?];
+    let failing = |curve: &Curve, loss: f64| curve.at(loss).is_some_and(fails);
     let mut ahead = long.minus(&short);
-    ahead.0.retain(|(loss, _)| fails(*loss));
-    let ahead = tested(ahead, 1, "Success over UDP, where handovers fail")?.estimates();
+    ahead.0.retain(|(loss, _)| failing(&short, *loss) || failing(&long, *loss));
+    let ahead = tested(ahead, 1, "Success over UDP, where handovers surely fail")?.estimates();
     let longer = on(&ahead, Side::Above);
     let (mut held, mut of, mut behind) = (0, 0, Vec::new());
     for transport in transports(view, STATION, "TCP")? {
         let tcp = over_loss(view, STATION, "success", transport)?;
-        let mut first = None;
-        for (loss, values) in tcp.0.iter().filter(|(loss, _)| fails(*loss)) {
-            let others = [&short, &long].into_iter().filter_map(|c| c.at(*loss));
-            let fewest = others.into_iter().all(|v| mean(values).mean >= mean(v).mean);
-            of += 1;
-            held += usize::from(fewest);
-            if !fewest {
-                first.get_or_insert(*loss);
-            }
+        let mut differences = Vec::new();
+        for udp in [&short, &long] {
+            let mut more = tcp.minus(udp);
+            more.0.retain(|(loss, _)| failing(udp, *loss));
+            let more = tested(more, 0, "Success over TCP less that over UDP")?;
+            differences.extend(more.estimates());
         }
-        behind.extend(first.map(|loss| format!("{transport} from {} % on", digits(loss))));
+        // From here on its own handovers fail and it stays behind one over UDP: its retransmissions outlast the stay.
+        let turn = |from: f64| {
+            let mut later = tcp.0.iter().filter(|(loss, _)| *loss >= from);
+            let behind = |loss: f64| differences.iter().any(|(x, e)| *x == loss && e.mean <= 0.0);
+            later.all(|(loss, values)| fails(values) && behind(*loss))
+        };
+        let turn = tcp.0.iter().map(|(loss, _)| *loss).find(|loss| turn(*loss));
+        let all = differences.len();
+        differences.retain(|(loss, _)| turn.is_none_or(|turn| *loss < turn));
+        held += on(&differences, Side::Above);
+        // Behind from the start on is not as stated at any point.
+        of += if differences.is_empty() { all } else { differences.len() };
+        behind.extend(turn.map(|loss| format!("{transport} from {} % on", digits(loss))));
     }
     let parts = [
         ("UDP 0.1 s fails more than 0.3 s", Verdict::on_count(longer, ahead.len())),
         ("TCP fails the fewest", Verdict::on_count(held, of)),
     ];
     let (_, last) = ahead[ahead.len() - 1];
-    let more = if behind.is_empty() { String::new() } else { format!(" (not {})", behind.join(", ")) };
+    let more = if behind.is_empty() { String::new() } else { format!(" (behind: {})", behind.join(", ")) };
     let reason = format!(
-        "Where handovers over UDP fail, {} surely succeeds more often than {} at {} (by {} at the last). TCP succeeds at \
-         least as often as both at {}{more}.{}",
+        "Where handovers over UDP surely fail, {} surely succeeds more often than {} at {} (by {} at the last). TCP surely \
+         succeeds more often than either at {}{more}.{}",
         UDP[1],
         UDP[0],
         count(longer, ahead.len(), "losses"),
         with_interval(&last, ""),
-        count(held, of, "transports and losses"),
+        count(held, of, "transports, timeouts and losses"),
         part_by_part(parts)
     );
     let ours = format!("0.1 s fails more at {}", count(longer, ahead.len(), "losses"));
@@ -143,7 +164,7 @@ fn delay_order(_: &Claim, view: &View<'_>) -> Found {
         let success = over_loss(view, STATION, "success", transport)?;
         let own = over_loss(view, STATION, "delay.success", transport)?;
         let mut more = over_loss(view, STATION, "delay.mean", transport)?.minus(&own);
-        more.0.retain(|(loss, _)| success.at(*loss).is_some_and(|v| mean(v).mean < ALL));
+        more.0.retain(|(loss, _)| success.at(*loss).is_some_and(fails));
         let more = tested(more, 0, "All handovers less those that succeed")?.estimates();
         raised += on(&more, Side::Above);
         raises += more.len();
@@ -170,29 +191,50 @@ fn delay_order(_: &Claim, view: &View<'_>) -> Found {
     Ok(Finding::words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
+/// By which share each point of a curve is off the mean of its points.
+fn changes(curve: &Curve) -> Vec<(f64, Estimate)> {
+    let means: Vec<f64> = curve.estimates().iter().map(|(_, e)| e.mean).collect();
+    let middle = means.iter().sum::<f64>() / means.len() as f64;
+    let off = |values: &Values| {
+        let e = mean(values);
+        Estimate { mean: e.mean / middle - 1.0, half_width: e.half_width / middle.abs(), ..e }
+    };
+    curve.0.iter().map(|(loss, values)| (*loss, off(values))).collect()
+}
+
 fn steps(_: &Claim, view: &View<'_>) -> Found {
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     let all = transports(view, STATION, "")?;
-    for (step, name) in [("step.scan", "scan constant"), ("step.redirect", "redirection constant")] {
-        let (mut within, mut of, mut worst) = (0, 0, 0.0_f64);
+    for (step, name) in [(SCAN, "scan constant"), (REDIRECTION, "redirection constant")] {
+        let (mut within, mut off, mut unsure, mut worst) = (0, 0, 0, 0.0_f64);
         for transport in &all {
             let curve = tested(over_loss(view, STATION, step, transport)?, 2, name)?;
-            let Some(level) = level(&curve) else { continue };
-            within += level.within;
-            of += level.of;
-            worst = worst.max(level.worst);
+            for (_, change) in changes(&curve) {
+                worst = worst.max(change.mean.abs());
+                match stand(&change) {
+                    Stand::Alike => within += 1,
+                    Stand::Unsure => unsure += 1,
+                    Stand::Faster | Stand::Slower => off += 1,
+                }
+            }
         }
-        parts.push((name, Verdict::on_count(within, of)));
+        // Points that may be either are none that hold, and where they are more than a third nothing follows.
+        let verdict = match Verdict::on_count(within, within + off) {
+            _ if 3 * unsure > within + off + unsure => Verdict::NotComparable,
+            Verdict::Reproduced if unsure > 0 => Verdict::Partly,
+            verdict => verdict,
+        };
+        parts.push((name, verdict));
         said.push(format!(
-            "{name}: at {} within {} of its mean, {} off at most",
-            count(within, of, "transports and losses"),
+            "{name}: at {} within {} of its mean, at {off} surely not, {} off at most",
+            count(within, within + off + unsure, "transports and losses"),
             percent(ALIKE),
             percent(worst)
         ));
     }
     let (mut held, mut of) = (0, 0);
     for transport in &all {
-        for step in ["step.resources", "step.commit"] {
+        for step in [RESOURCES, COMMIT] {
             let curve = tested(over_loss(view, STATION, step, transport)?, 2, step)?;
             let Some(rise) = rise(&curve) else { continue };
             held += usize::from(rise.verdict() == Verdict::Reproduced);
@@ -203,8 +245,8 @@ fn steps(_: &Claim, view: &View<'_>) -> Found {
     said.push(format!("steps of messages grow with loss in {}", count(held, of, "transports and steps")));
     let (mut later, mut of, mut none) = (0, 0, None);
     for transport in transports(view, STATION, "TCP")? {
-        let request = over_loss(view, STATION, "step.commit", transport)?;
-        let more = request.minus(&over_loss(view, STATION, "step.resources", transport)?);
+        let request = over_loss(view, STATION, COMMIT, transport)?;
+        let more = request.minus(&over_loss(view, STATION, RESOURCES, transport)?);
         if let (None, Some(values)) = (none, more.at(0.0)) {
             none = Some(mean(values).mean);
         }
@@ -255,55 +297,111 @@ fn network_faster(_: &Claim, view: &View<'_>) -> Found {
     ))
 }
 
-/// While all handovers succeed, application packets are lost at the cell's ratio; and of two transports the one over which
-/// more handovers fail loses more, at the last loss.
-fn app_loss(_: &Claim, view: &View<'_>) -> Found {
-    let (mut held, mut of, mut worst) = (0, 0, 0.0_f64);
-    let mut ends: Vec<(f64, &str, Values)> = Vec::new();
-    for transport in transports(view, STATION, "")? {
-        let success = over_loss(view, STATION, "success", transport)?;
-        let lost = tested(over_loss(view, STATION, "app.loss", transport)?, 2, "Application loss")?;
-        for (loss, share) in lost.estimates() {
-            if success.at(loss).is_some_and(|v| mean(v).mean >= ALL) {
-                let off = (share.mean - loss / 100.0).abs();
+/// What became of the application's packets at a point.
+struct Flow {
+    loss: f64,
+    /// The share that was lost, of how many.
+    share: f64,
+    packets: f64,
+}
+
+/// The packets of all replications at each loss above none, where no handover failed. How many were sent is that which a
+/// replication lost by the share that these are; a replication that lost none sent as many as the others do on average.
+fn flows(view: &View<'_>, study: &str, transport: &str) -> Result<Vec<Flow>, Gone> {
+    let of = |metric| over_loss(view, study, metric, transport);
+    let (success, started) = (of("success")?, of("started")?);
+    let (shares, lost) = (of("app.loss")?.beyond(0.0), of("app.lost")?);
+    let flow = |(loss, shares): &(f64, Values)| {
+        let (success, started, lost) = (success.at(*loss)?, started.at(*loss)?, lost.at(*loss)?);
+        if success.values().any(|share| *share < 1.0 - ROUNDING) {
+            return None;
+        }
+        let all = |r: &u32| Some((*shares.get(r)?, lost.get(r)? * started.get(r)?));
+        let all: Vec<(f64, f64)> = shares.keys().filter_map(all).collect();
+        let sent: Vec<f64> =
+            all.iter().filter(|(share, _)| *share > 0.0).map(|(share, lost)| lost / share).collect();
+        let (lost, known) = (all.iter().map(|(_, lost)| lost).sum::<f64>(), sent.len() as f64);
+        // Where no replication lost any, a packet for each handover is what was sent at least.
+        let least = || all.len() as f64 * mean(started).mean;
+        let packets =
+            if sent.is_empty() { least() } else { sent.iter().sum::<f64>() / known * all.len() as f64 };
+        (!all.is_empty()).then(|| Flow { loss: loss / 100.0, share: lost / packets, packets })
+    };
+    Ok(shares.0.iter().filter_map(flow).collect())
+}
+
+/// Whether a share of packets is a ratio but for chance, or but for a twentieth of it: a handover's first and last packets
+/// may pass the cell before its loss begins, or not at all.
+fn at_ratio(share: f64, ratio: f64, packets: f64) -> bool {
+    agrees(share, ratio, packets) || (share / ratio - 1.0).abs() <= ALIKE
+}
+
+/// Where no handover fails, application packets are lost at the cell's ratio, at each point and in all; and of those that
+/// fail, all that is sent between leaving the cell and the end of the redirection is lost.
+fn app_loss(claim: &Claim, view: &View<'_>) -> Found {
+    let (mut held, mut of, mut worst) = (0, 0, (0.0_f64, 0.0));
+    let (mut packets, mut lost, mut expected, mut variance) = (0.0, 0.0, 0.0, 0.0);
+    let (mut all_lost, mut left, mut least) = (0, 0, 1.0_f64);
+    for study in claim.studies.iter().map(String::as_str) {
+        if !view.has(study) {
+            return Err(view.missing(study));
+        }
+        for transport in transports(view, study, "")? {
+            for Flow { loss, share, packets: n } in flows(view, study, transport)? {
                 of += 1;
-                held += usize::from(off <= OFF);
-                worst = worst.max(off);
+                held += usize::from(at_ratio(share, loss, n));
+                if (share - loss).abs() > worst.0 {
+                    worst = ((share - loss).abs(), loss);
+                }
+                packets += n;
+                lost += share * n;
+                expected += loss * n;
+                variance += loss * (1.0 - loss) * n;
+            }
+            match over_loss(view, study, "app.loss-after-leaving", transport) {
+                Ok(shares) => {
+                    for (_, e) in shares.estimates() {
+                        left += 1;
+                        all_lost += usize::from(e.mean >= ALL_LOST - ROUNDING);
+                        least = least.min(e.mean);
+                    }
+                }
+                // Over this one none failed.
+                Err(Gone::NotComparable(_)) => {}
+                Err(gone) => return Err(gone),
             }
         }
-        let packets = over_loss(view, STATION, "app.lost", transport)?;
-        let (Some((_, success)), Some((_, packets))) = (success.0.last(), packets.0.last()) else { continue };
-        ends.push((mean(success).mean, transport, packets.clone()));
     }
-    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (Some(most), Some(least)) = (ends.first(), ends.last()) else {
-        return Err(Gone::NotComparable("There is one transport only.".to_owned()));
-    };
-    if of == 0 || most.0 >= least.0 {
-        let text = "There is no point at which all handovers succeed, or none at which more fail over one transport.";
+    if of + left == 0 {
+        let text = "There is no point at which all handovers succeed, or none at which any fails.";
         return Err(Gone::NotComparable(text.to_owned()));
     }
-    let more = finite(mean(&contrast(&[(1.0, &most.2), (-1.0, &least.2)])), "The packets lost more")?;
-    let order = if more.low() > 0.0 {
-        Verdict::Reproduced
-    } else if more.mean > 0.0 {
-        Verdict::Partly
+    let together = (lost - expected).abs() <= (ERRORS * variance.sqrt()).max(ALIKE * expected);
+    let parts = [
+        ("at the loss ratio", Verdict::on_count(held, of)),
+        ("at the ratio in all", Verdict::on_count(usize::from(together), usize::from(of > 0))),
+        ("all lost after leaving", Verdict::on_count(all_lost, left)),
+    ];
+    let after = if left == 0 {
+        "Of handovers that fail, nothing is known.".to_owned()
     } else {
-        Verdict::Differs
+        format!(
+            "Of handovers that fail, {} or more of what is sent between leaving the cell and the end of the redirection is \
+             lost at {}, {} at least.",
+            percent(ALL_LOST),
+            count(all_lost, left, "transports and losses"),
+            percent(least)
+        )
     };
-    let parts = [("at the loss ratio", Verdict::on_count(held, of)), ("failures lose more", order)];
     let reason = format!(
-        "Where all handovers succeed, the share of application packets lost is within {} percentage points of the cell's \
-         loss at {} ({} points off at most). At the last loss {} of the handovers succeed over {} and {} over {}; the former \
-         loses {} packets more for a handover.{}",
-        digits(OFF * 100.0),
+        "Where all handovers succeed, the share of application packets lost is the cell's loss but for chance at {} (farthest, \
+         by {} percentage points, at {}); in all {} of {} packets were lost, and {} would be at the ratio. {after}{}",
         count(held, of, "transports and losses"),
-        digits(worst * 100.0),
-        percent(most.0),
-        most.1,
-        percent(least.0),
-        least.1,
-        digits(more.mean),
+        digits(worst.0 * 100.0),
+        percent(worst.1),
+        digits(lost),
+        digits(packets),
+        digits(expected),
         part_by_part(parts)
     );
     let ours = format!("at the ratio at {}", count(held, of, "points"));

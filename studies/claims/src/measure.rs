@@ -256,7 +256,7 @@ impl Level {
 }
 
 /// How many standard errors a share may be from the one that a formula gives.
-const ERRORS: f64 = 3.5;
+pub(crate) const ERRORS: f64 = 3.5;
 
 /// Whether a share of so many independent trials is what a formula gives, but for chance.
 pub(crate) fn agrees(share: f64, formula: f64, trials: f64) -> bool {
