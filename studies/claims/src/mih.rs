@@ -1,11 +1,12 @@
 //! The claims of "Performance Evaluation of L3 Transport Protocols for IEEE 802.21" on MIH messages, a function each.
 
+pub(crate) mod open;
 mod tcp;
 mod udp;
 
 use crate::common::{Found, Function, configured};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Verdict};
+use crate::judge::Gone;
 use crate::measure::{Curve, Values};
 use crate::results::{Choice, View};
 
@@ -25,7 +26,7 @@ pub(crate) const FUNCTIONS: [(&str, Function); 15] = [
     ("mih.tcp.mih-overhead", tcp::mih_overhead),
     ("mih.tcp.segments", tcp::segments),
     ("mih.tcp.load", tcp::load),
-    ("mih.open", open),
+    ("mih.open", open::open),
 ];
 
 const LOSS: &str = "loss";
@@ -67,23 +68,7 @@ fn seconds(text: &str) -> Option<f64> {
 fn setup(claim: &Claim, view: &View<'_>) -> Found {
     let stated = "802.11 at 11 Mb/s with a radius of 50 m, wired links of 100 Mb/s and 10 ms, IPv6, an MSS of 1280 B, a \
                   smallest RTO of 0.2 s without a limit of retransmissions, the five largest RTOs, MIH messages of 200 B, 2 \
-                  retransmissions and 0.2 s for a request, 2 messages a second from 5 s on for 4000 s, loss of up to 50 %";
+                  retransmissions and 0.2 s for a request, 2 messages a second from 5 s on for 4000 s, loss of 0 to 50 % from 5 s on, an \
+                  MIH timeout of three largest RTOs over TCP, and MIH packets of up to 1000 B over UDP";
     configured(claim, view, stated)
-}
-
-/// What the document leaves open: done where every study that looks into it has results.
-fn open(claim: &Claim, view: &View<'_>) -> Found {
-    let missing: Vec<&str> = claim.studies.iter().map(String::as_str).filter(|s| !view.has(s)).collect();
-    if missing.len() == claim.studies.len() {
-        return Err(view.missing(&missing.join(" ")));
-    }
-    claim.studies.iter().filter(|s| view.has(s)).try_for_each(|s| view.at_defaults(s))?;
-    if missing.is_empty() {
-        let reason = format!("Studied: {} have results.", claim.studies.join(" and "));
-        return Ok(Finding::words("done", Verdict::Reproduced, reason));
-    }
-    let of = claim.studies.len();
-    let ours = format!("{} of {of} done", of - missing.len());
-    let reason = format!("{0} was not run: usher study run {0}.", missing.join(" "));
-    Ok(Finding::words(ours, Verdict::Partly, reason))
 }

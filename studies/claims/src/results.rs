@@ -90,6 +90,9 @@ impl Choice<'_> {
     }
 }
 
+/// Values by metric.
+pub(crate) type Measured = BTreeMap<String, Values>;
+
 /// An axis that is held at its default, where a study has it.
 const HELD: [(&str, &str); 1] = [("method", "eap-md5")];
 
@@ -123,6 +126,29 @@ impl<'a> View<'a> {
         }
         values.sort_by(|a, b| leading(a).unwrap_or(f64::MAX).total_cmp(&leading(b).unwrap_or(f64::MAX)));
         values
+    }
+
+    /// What was measured of each choice on some axes (`0.1 s, 4`), for each combination of the other axes' values, in the
+    /// order of the rows.
+    pub(crate) fn choices(&self, study: &str, axes: &[&str]) -> Vec<(Point, Vec<(String, Measured)>)> {
+        let own = self.results.summaries.iter().filter(|s| &*s.study == study && self.at_variant(&s.point));
+        let mut places: Vec<(Point, Vec<(String, Measured)>)> = Vec::new();
+        for summary in own {
+            let names: Option<Vec<&str>> = axes.iter().map(|axis| summary.point.get(axis)).collect();
+            let Some(name) = names.map(|names| names.join(", ")) else { continue };
+            let at = axes.iter().fold(summary.point.clone(), |point, axis| point.without(axis));
+            let place = places.iter().position(|(known, _)| *known == at).unwrap_or_else(|| {
+                places.push((at, Vec::new()));
+                places.len() - 1
+            });
+            let choices = &mut places[place].1;
+            let choice = choices.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                choices.push((name, Measured::new()));
+                choices.len() - 1
+            });
+            choices[choice].1.insert(summary.metric.to_string(), summary.values.iter().copied().collect());
+        }
+        places
     }
 
     /// Refuses a study that was run at other settings than its own: a verdict is of the defaults. Other variants are

@@ -1,6 +1,7 @@
 //! The claims on MIH messages, from made-up rows.
 
 use super::*;
+use crate::mih::open::QUESTIONS;
 
 const LOSSES: [&str; 5] = ["0 %", "10 %", "20 %", "30 %", "50 %"];
 const MESSAGES: [&str; 2] = ["indication", "request"];
@@ -228,14 +229,74 @@ fn segments_and_load_over_tcp() {
     verdict(&load(|p| p.sqrt(), 9.0), "mih.tcp.load", Partly, &["bounded by MIH: differs"]);
 }
 
+/// Rows of a study on what is left open, at two losses: the choices with what is to be small and what is limited.
+fn choices(
+    study: &str,
+    axes: &[&str],
+    metric: &str,
+    of: &[(&[&str], f64)],
+    limit: Option<(&str, f64)>,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (loss, (names, value)) in ["5 %", "40 %"].into_iter().flat_map(|l| of.iter().map(move |c| (l, c))) {
+        let mut at: Vec<(&str, &str)> = axes.iter().copied().zip(names.iter().copied()).collect();
+        at.insert(0, ("loss", loss));
+        rows.extend(point(study, &at, metric, *value, 0.0));
+        rows.extend(limit.into_iter().flat_map(|(metric, least)| {
+            // What is soonest fails most.
+            point(study, &at, metric, least / value, 0.0)
+        }));
+    }
+    rows
+}
+
 #[test]
 fn what_the_document_leaves_open() {
-    let studies = &data::find("mih.open").unwrap().studies;
-    let of = |study: &String| point(study, &[], "delay.mean", 1.0, 0.0);
-    let all: Vec<Row> = studies.iter().flat_map(of).collect();
-    verdict(&all, "mih.open", Reproduced, &["Studied: mih-timers"]);
-    let judged = verdict(&of(&studies[0]), "mih.open", Partly, &["usher study run"]);
-    assert_eq!(judged.ours, Some(Value::Text(format!("1 of {} done", studies.len()))));
+    let timers = |least| {
+        let of: [(&[&str], f64); 2] = [(&["0.1 s", "2"], 1.0), (&["0.5 s", "8"], 2.0)];
+        choices("mih-timers", &["timer", "limit"], "delay.mean", &of, Some(("failures", least)))
+    };
+    let response =
+        |of: &[(&[&str], f64)]| choices("mih-response", &["unanswered", "timer"], "delay.mean", of, None);
+    let whole: [(&[&str], f64); 2] = [(&["wait", "1 s"], 3.0), (&["retransmit", "0.6 s"], 2.0)];
+    let lifetime: [(&[&str], f64); 2] = [(&["5 s"], 100.0), (&["60 s"], 1200.0)];
+    let lifetime =
+        choices("mih-lifetime", &["lifetime"], "mih.memory", &lifetime, Some(("mih.duplicates", 0.01)));
+    let all = |least, of: &[(&[&str], f64)]| [timers(least), response(of), lifetime.clone()].concat();
+    let said = [
+        "mih-timers recommends something for the least delay.mean with failures up to 0.05 at all 2 places, as timer and limit: \
+         0.5 s, 8 (at 2)",
+        "as unanswered and timer: retransmit, 0.6 s",
+        "as lifetime: 5 s (at 2)",
+    ];
+    verdict(&all(0.08, &whole), "mih.open", Reproduced, &said);
+    // Results are no answer where nothing is within the limit, or there is nothing to choose from.
+    let judged = verdict(&all(0.5, &whole), "mih.open", Partly, &["mih-timers recommends nothing"]);
+    assert_eq!(judged.ours, Some(Value::Text("2 of 3 done".into())));
+    verdict(&all(0.08, &whole[..1]), "mih.open", Partly, &["mih-response recommends nothing"]);
+    verdict(&timers(0.5), "mih.open", Differs, &["usher study run mih-response"]);
+    verdict(&timers(0.08), "mih.open", Partly, &["mih-lifetime was not run"]);
+    let mut unlimited = timers(0.08);
+    unlimited.retain(|r| &*r.metric != "failures");
+    verdict(&unlimited, "mih.open", Differs, &["mih-timers recommends nothing"]);
+}
+
+#[test]
+fn what_is_left_open_is_what_the_studies_recommend() {
+    let asked: Vec<&str> = QUESTIONS.iter().map(|q| q.study).collect();
+    assert_eq!(data::find("mih.open").unwrap().studies, asked);
+    let founding = usher_scenario::founding::group("mih-open").into_iter();
+    for study in founding.filter(|name| asked.contains(name)) {
+        let study = usher_scenario::Study::open(study).unwrap();
+        let question = QUESTIONS.iter().find(|q| q.study == study.name()).unwrap();
+        let [said] = &study.file().recommendations[..] else {
+            panic!("{} has one recommendation", study.name())
+        };
+        assert_eq!(said.choose.0, question.choose);
+        assert_eq!(said.metric, question.metric);
+        let limit = said.limit.as_ref().map(|l| (&*l.metric, l.most.get()));
+        assert_eq!(limit, question.limit);
+    }
 }
 
 #[test]
