@@ -1,6 +1,7 @@
 //! How a study is set up, as far as claims ask.
 
 mod access;
+mod handover;
 mod mih;
 
 pub use access::Access;
@@ -29,7 +30,7 @@ impl Setup {
         let default = |p: &&usher_scenario::Point| p.setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
         let scenarios = || plan.points.iter().filter(default).map(|p| &p.scenario);
         let access = scenarios().filter_map(Access::of).reduce(Access::with);
-        access.map(Self::Access).or_else(|| mih::otherwise(scenarios()).map(Self::Listed))
+        access.map(Self::Access).or_else(|| mih::otherwise(&plan.study, scenarios()).map(Self::Listed))
     }
 
     /// As facts for the manifest of a run.

@@ -1,8 +1,10 @@
 //! The setting of MIH messages between mobile nodes and points of service, as far as it is not as the document states.
 
+use super::handover;
+use std::collections::BTreeSet;
 use usher_core::Duration;
 use usher_scenario::model::{
-    Arrivals, IpVersion, Mih, MihMessage, MihTransport, Scenario, WifiRate, Workload,
+    Arrivals, IpVersion, LinkSide, Loss, Mih, MihMessage, MihTransport, Scenario, WifiRate, Workload,
 };
 
 const RADIUS_M: f64 = 50.0;
@@ -11,33 +13,106 @@ const WIRED_DELAY: Duration = Duration::from_millis(10);
 const MSS: u64 = 1280;
 const RTO_MIN: Duration = Duration::from_millis(200);
 const RTO_MAX: [u64; 5] = [200, 300, 500, 750, 1000];
+/// The largest loss.
+const LOSS_MOST: f64 = 0.5;
+const IMPAIRED_FROM: Duration = Duration::from_secs(5);
+const MAX_MESSAGE: u64 = 1000;
+/// How many largest RTOs the MIH timeout is over TCP.
+const TIMEOUT_RTOS: u64 = 3;
 const SIZE: u64 = 200;
-const RETRANSMISSIONS: u32 = 2;
+pub(super) const RETRANSMISSIONS: u32 = 2;
 const PROCESSING: Duration = Duration::from_millis(200);
 const INTERVAL: Duration = Duration::from_millis(500);
 const WARM_UP: Duration = Duration::from_secs(5);
 const DURATION: Duration = Duration::from_secs(4000);
 
-/// What is not as stated at some point, each thing once; `None` where no point is of MIH messages.
-pub(super) fn otherwise<'a>(scenarios: impl Iterator<Item = &'a Scenario>) -> Option<Vec<String>> {
+/// What the points of a study have together.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) losses: Vec<f64>,
+    /// Largest RTOs of the points over TCP.
+    pub(super) rto_max: BTreeSet<Duration>,
+    /// Timeouts of the points over UDP, where the document says which.
+    pub(super) timeouts: BTreeSet<Duration>,
+}
+
+/// Seconds, for people.
+pub(super) fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+impl Seen {
+    /// What is not as stated of all points together.
+    fn otherwise(&self, rto_max: &[u64], timeouts: &[u64]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let stated =
+            [(&self.rto_max, rto_max, "largest RTOs"), (&self.timeouts, timeouts, "MIH timeouts over UDP")];
+        for (run, stated, what) in stated {
+            let stated: BTreeSet<Duration> = stated.iter().map(|ms| Duration::from_millis(*ms)).collect();
+            if !run.is_empty() && *run != stated {
+                let list =
+                    |set: &BTreeSet<Duration>| set.iter().map(|d| seconds(*d)).collect::<Vec<_>>().join(", ");
+                wrong.push(format!("the {what} are {}, not {}", list(run), list(&stated)));
+            }
+        }
+        let least = self.losses.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.losses.iter().copied().fold(0.0, f64::max);
+        if least != 0.0 || most != LOSS_MOST {
+            wrong.push(format!("loss goes from {} to {} %, not from 0 to 50 %", least * 100.0, most * 100.0));
+        }
+        wrong
+    }
+}
+
+/// What is not as stated at some point, each thing once; `None` where no point is of MIH messages or handovers.
+pub(super) fn otherwise<'a>(
+    study: &str,
+    scenarios: impl Iterator<Item = &'a Scenario>,
+) -> Option<Vec<String>> {
     let mut found: Option<Vec<String>> = None;
+    let (mut seen, mut rto_max, mut timeouts) = (Seen::default(), &RTO_MAX[..], &[][..]);
     for scenario in scenarios {
-        let Workload::Mih(mih) = &scenario.workload else { continue };
+        let all = match &scenario.workload {
+            Workload::Mih(mih) => at_point(scenario, mih, &mut seen),
+            Workload::Handover(handover) => {
+                (rto_max, timeouts) = (&handover::RTO_MAX[..], &handover::TIMEOUTS[..]);
+                handover::at_point(study, scenario, handover, &mut seen)
+            }
+            Workload::Eap(_) | Workload::Dialogue(_) => continue,
+        };
         let list = found.get_or_insert_default();
-        for text in at_point(scenario, mih) {
+        for text in all {
             if !list.contains(&text) {
                 list.push(text);
             }
         }
     }
-    found
+    found.map(|mut list| {
+        list.extend(seen.otherwise(rto_max, timeouts));
+        list
+    })
 }
 
-fn at_point(scenario: &Scenario, mih: &Mih) -> Vec<String> {
+fn at_point(scenario: &Scenario, mih: &Mih, seen: &mut Seen) -> Vec<String> {
     let mut wrong = access(scenario, &mih.mn);
     wrong.extend(wired(scenario));
-    if mih.transport == MihTransport::Tcp {
-        wrong.extend(tcp(scenario));
+    wrong.extend(losses(scenario, seen));
+    match mih.transport {
+        MihTransport::Tcp => {
+            wrong.extend(tcp(scenario, seen));
+            let stated = scenario.transport.tcp.rto_max.get() * TIMEOUT_RTOS;
+            if mih.ack && mih.timing.retransmission.get() != stated {
+                wrong.push("the MIH timeout is not three times the largest RTO".to_owned());
+            }
+        }
+        MihTransport::Udp if mih.max_message.bytes() != MAX_MESSAGE => {
+            wrong.push(format!(
+                "an MIH packet over UDP has up to {} B, not {MAX_MESSAGE}",
+                mih.max_message.bytes()
+            ));
+        }
+        MihTransport::Udp => {}
+        MihTransport::Sctp => wrong.push("messages go over SCTP".to_owned()),
     }
     if mih.size.bytes() != SIZE {
         wrong.push(format!("MIH messages have {} B, not {SIZE}", mih.size.bytes()));
@@ -46,7 +121,7 @@ fn at_point(scenario: &Scenario, mih: &Mih) -> Vec<String> {
         wrong.push(format!("{} MIH retransmissions, not {RETRANSMISSIONS}", mih.timing.retransmissions));
     }
     if mih.message == MihMessage::Request && mih.processing.get() != PROCESSING {
-        wrong.push(format!("a request is processed in {}, not in 0.2 s", mih.processing.get()));
+        wrong.push(format!("a request is processed in {}, not in 0.2 s", seconds(mih.processing.get())));
     }
     match &mih.arrivals {
         Arrivals::Constant { interval, .. } if interval.get() == INTERVAL => {}
@@ -54,10 +129,10 @@ fn at_point(scenario: &Scenario, mih: &Mih) -> Vec<String> {
     }
     let (warm_up, duration) = (scenario.run.warmup.get(), scenario.run.duration.get());
     if warm_up != WARM_UP {
-        wrong.push(format!("counting begins after {warm_up}, not after 5 s"));
+        wrong.push(format!("counting begins after {}, not after 5 s", seconds(warm_up)));
     }
     if duration != DURATION {
-        wrong.push(format!("traffic is counted for {duration}, not for 4000 s"));
+        wrong.push(format!("traffic is counted for {}, not for 4000 s", seconds(duration)));
     }
     wrong
 }
@@ -92,20 +167,100 @@ pub(super) fn wired(scenario: &Scenario) -> Vec<String> {
     wrong
 }
 
-pub(super) fn tcp(scenario: &Scenario) -> Vec<String> {
+/// Where packets are lost, how many and from when on.
+fn losses(scenario: &Scenario, seen: &mut Seen) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut most = scenario.bss_in_use().map(|(_, bss)| bss.packet_loss.get()).fold(0.0, f64::max);
+    if most > 0.0 {
+        wrong.push("packets are lost in the 802.11 cell from the start".to_owned());
+    }
+    for (name, link) in scenario.links.iter() {
+        match &link.loss {
+            Loss::Independent(share) if [&link.up, &link.down].iter().all(|s| **s == LinkSide::default()) => {
+                most = most.max(share.get());
+                if share.get() > 0.0 && link.impaired_from.get() != IMPAIRED_FROM {
+                    let from = seconds(link.impaired_from.get());
+                    wrong.push(format!("the link \"{name}\" loses packets from {from} on, not from 5 s"));
+                }
+            }
+            _ => wrong.push(format!("the link \"{name}\" does not lose each packet alike")),
+        }
+    }
+    seen.losses.push(most);
+    wrong
+}
+
+pub(super) fn tcp(scenario: &Scenario, seen: &mut Seen) -> Vec<String> {
     let tcp = &scenario.transport.tcp;
     let mut wrong = Vec::new();
     if tcp.mss.map(|s| s.bytes()) != Some(MSS) {
         wrong.push(format!("the MSS is not {MSS} B"));
     }
     if tcp.rto_min.get() != RTO_MIN {
-        wrong.push(format!("the smallest RTO is {}, not 0.2 s", tcp.rto_min.get()));
+        wrong.push(format!("the smallest RTO is {}, not 0.2 s", seconds(tcp.rto_min.get())));
     }
-    if !RTO_MAX.iter().any(|ms| tcp.rto_max.get() == Duration::from_millis(*ms)) {
-        wrong.push(format!("a largest RTO of {}", tcp.rto_max.get()));
-    }
+    seen.rto_max.insert(tcp.rto_max.get());
     if tcp.retransmissions.get().is_some() {
         wrong.push("TCP's retransmissions have a limit".to_owned());
     }
     wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Setup;
+    use usher_scenario::model::{MihTransport, Workload};
+    use usher_scenario::{Mode, Overrides, Plan, Study};
+
+    fn plan(mode: Mode, set: &[&str]) -> Plan {
+        let mut overrides = Overrides::default();
+        set.iter().for_each(|s| overrides.set(s).unwrap());
+        Study::open("mih-tcp").unwrap().plan(mode, &overrides).unwrap()
+    }
+
+    fn list(plan: &Plan) -> Vec<String> {
+        let Some(Setup::Listed(list)) = Setup::of(plan) else { panic!("no list") };
+        list
+    }
+
+    #[test]
+    fn the_founding_study_is_as_stated_where_it_is_run_whole() {
+        assert_eq!(list(&plan(Mode::Default, &[])), Vec::<String>::new());
+        assert_eq!(
+            list(&plan(Mode::Quick, &[])),
+            [
+                "traffic is counted for 200 s, not for 4000 s",
+                "the largest RTOs are 0.2 s, 1 s, not 0.2 s, 0.3 s, 0.5 s, 0.75 s, 1 s"
+            ]
+        );
+    }
+
+    #[test]
+    fn each_thing_that_is_otherwise_is_listed_once() {
+        for (set, text) in [
+            ("loss=0 %,20 %", "loss goes from 0 to 20 %, not from 0 to 50 %"),
+            ("links.access.impaired_from=0 s", "the link \"access\" loses packets from 0 s on, not from 5 s"),
+            ("workload.timing.retransmissions=4", "4 MIH retransmissions, not 2"),
+            ("bss.wlan.rate=2 Mb/s", "802.11 is not at 11 Mb/s"),
+            ("run.ip=v4", "IPv4, not IPv6"),
+        ] {
+            assert_eq!(list(&plan(Mode::Default, &[set])), [text], "{set}");
+        }
+        let mut plan = plan(Mode::Default, &[]);
+        for point in &mut plan.points {
+            point.scenario.transport.tcp.rto_max = usher_scenario::units::Time::millis(500);
+        }
+        assert_eq!(
+            list(&plan),
+            [
+                "the MIH timeout is not three times the largest RTO",
+                "the largest RTOs are 0.5 s, not 0.2 s, 0.3 s, 0.5 s, 0.75 s, 1 s"
+            ]
+        );
+        for point in &mut plan.points {
+            let Workload::Mih(mih) = &mut point.scenario.workload else { panic!("no MIH") };
+            (mih.transport, mih.max_message) = (MihTransport::Udp, usher_scenario::units::Size::of(1500));
+        }
+        assert_eq!(list(&plan), ["an MIH packet over UDP has up to 1500 B, not 1000"]);
+    }
 }
