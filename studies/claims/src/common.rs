@@ -108,6 +108,17 @@ pub(crate) fn configured(claim: &Claim, view: &View<'_>, stated: &str) -> Found 
     Ok(Finding::words(ours, verdict, format!("Not as stated: {}.", wrong.join("; "))))
 }
 
+impl Finding {
+    /// Partly at most, where a study that the statement is on was not run.
+    pub(crate) fn of_all(mut self, claim: &Claim, view: &View<'_>) -> Self {
+        for study in claim.studies.iter().filter(|study| !view.has(study)) {
+            self.verdict = self.verdict.max(Verdict::Partly);
+            self.reason.push_str(&format!(" {study} was not run: usher study run {study}."));
+        }
+        self
+    }
+}
+
 /// The figures of a statement with several, as they are held against it.
 pub(crate) struct Figures<'a> {
     claim: &'a Claim,

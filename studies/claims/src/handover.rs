@@ -49,9 +49,11 @@ fn transports<'a>(view: &View<'a>, study: &str, kind: &str) -> Result<Vec<&'a st
 
 fn setup(claim: &Claim, view: &View<'_>) -> Found {
     let stated = "802.11 at 11 Mb/s with a radius of 50 m and 6 retransmissions of the MAC, 802.16 with 64-QAM 3/4 and 500 m, \
-                  stations at 1 m/s, 30 s, the five transports, two MIH retransmissions, 0.2 s for a request, a packet of the \
-                  application each 0.5 s";
-    configured(claim, view, stated)
+                  stations at 1 m/s, 30 s of traffic, MIH timeouts of 0.1 and 0.3 s over UDP and largest RTOs of 0.2, 0.5 and 1 s \
+                  over TCP, two MIH retransmissions, 0.2 s for a request, wired links of 100 Mb/s and 10 ms, IPv6, a packet of \
+                  the application each 0.5 s, loss of 0 to 50 % in the 802.11 cell from Link_Going_Down on, and the side that \
+                  the study is named after leading";
+    configured(claim, view, stated).map(|found| found.of_all(claim, view))
 }
 
 fn failed_delay(claim: &Claim, view: &View<'_>) -> Found {

@@ -70,5 +70,5 @@ fn setup(claim: &Claim, view: &View<'_>) -> Found {
                   smallest RTO of 0.2 s without a limit of retransmissions, the five largest RTOs, MIH messages of 200 B, 2 \
                   retransmissions and 0.2 s for a request, 2 messages a second from 5 s on for 4000 s, loss of 0 to 50 % from 5 s on, an \
                   MIH timeout of three largest RTOs over TCP, and MIH packets of up to 1000 B over UDP";
-    configured(claim, view, stated)
+    configured(claim, view, stated).map(|found| found.of_all(claim, view))
 }

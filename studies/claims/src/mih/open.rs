@@ -17,7 +17,7 @@ pub(crate) struct Question {
 }
 
 /// The recommendations of the three studies.
-pub(crate) const QUESTIONS: [Question; 3] = [
+pub(crate) const QUESTIONS: [Question; 4] = [
     Question {
         study: "mih-timers",
         choose: &["timer", "limit"],
@@ -25,6 +25,7 @@ pub(crate) const QUESTIONS: [Question; 3] = [
         limit: Some(("failures", 0.05)),
     },
     Question { study: "mih-response", choose: &["unanswered", "timer"], metric: "delay.mean", limit: None },
+    Question { study: "mih-response", choose: &["unanswered", "timer"], metric: "failures", limit: None },
     Question {
         study: "mih-lifetime",
         choose: &["lifetime"],
@@ -78,7 +79,7 @@ impl Question {
     }
 }
 
-/// Done where every study that looks into it was run and has an answer at one place at least.
+/// Done where every study that looks into it was run and each of its questions has an answer at one place at least.
 pub(super) fn open(claim: &Claim, view: &View<'_>) -> Found {
     let (run, missing): (Vec<&Question>, Vec<&Question>) = QUESTIONS.iter().partition(|q| view.has(q.study));
     if run.is_empty() {
@@ -88,11 +89,13 @@ pub(super) fn open(claim: &Claim, view: &View<'_>) -> Found {
     let answers: Vec<(bool, String)> = run.iter().map(|q| q.answer(view)).collect();
     let answered = answers.iter().filter(|(answered, _)| *answered).count();
     let mut said: Vec<String> = answers.into_iter().map(|(_, text)| text).collect();
-    said.extend(missing.iter().map(|q| format!("{0} was not run: usher study run {0}", q.study)));
+    let mut missing: Vec<&str> = missing.iter().map(|q| q.study).collect();
+    missing.dedup();
+    said.extend(missing.iter().map(|study| format!("{study} was not run: usher study run {study}")));
     let (ours, verdict) = match answered {
         n if n == QUESTIONS.len() => ("done".to_owned(), Verdict::Reproduced),
         0 => ("nothing answered".to_owned(), Verdict::Differs),
-        n => (format!("{n} of {} done", QUESTIONS.len()), Verdict::Partly),
+        n => (format!("{n} of {} answered", QUESTIONS.len()), Verdict::Partly),
     };
     Ok(Finding::words(ours, verdict, format!("{}.", said.join(". "))))
 }

@@ -138,7 +138,8 @@ pub(super) fn late_dip(claim: &Claim, view: &View<'_>) -> Found {
     let delays = tested(over(view, "delay.mean", "request", WITH, max_rto)?, 3, "The delay over loss")?;
     let Some(turn) = turn(&delays) else { return Err(Gone::NotComparable("No point.".to_owned())) };
     let place = 100.0 * claim.part("turn");
-    let near = if turn.is_near(place) { Verdict::Reproduced } else { Verdict::Differs };
+    let near = turn.verdict() != Verdict::Differs && turn.is_near(place);
+    let near = if near { Verdict::Reproduced } else { Verdict::Differs };
     let parts = [("falls again", turn.verdict()), ("from about 45 %", near)];
     let falls = match turn.verdict() {
         Verdict::Reproduced => format!("falls again from {} %", digits(turn.at)),
@@ -238,7 +239,7 @@ fn turns(
         let segments =
             tested(over(view, "tcp.per-mih-packet", message, ack, max_rto)?, 3, "Segments over loss")?;
         let Some(turn) = turn(&segments) else { continue };
-        near += usize::from(turn.is_near(place));
+        near += usize::from(turn.verdict() != Verdict::Differs && turn.is_near(place));
         places.push(format!("{} % with {max_rto}", digits(turn.at)));
         turns.push(turn.verdict());
     }

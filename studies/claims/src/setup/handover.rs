@@ -94,3 +94,55 @@ fn cell(scenario: &Scenario, wimax: &str) -> Vec<String> {
     }
     wrong
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Setup;
+    use usher_scenario::{Mode, Overrides, Study};
+
+    fn list(study: &str, set: &[&str]) -> Vec<String> {
+        let mut overrides = Overrides::default();
+        set.iter().for_each(|s| overrides.set(s).unwrap());
+        let plan = Study::open(study).unwrap().plan(Mode::Default, &overrides).unwrap();
+        let Some(Setup::Listed(list)) = Setup::of(&plan) else { panic!("no list") };
+        list
+    }
+
+    #[test]
+    fn both_studies_are_as_stated() {
+        for study in ["handover-mn", "handover-net"] {
+            assert_eq!(list(study, &[]), Vec::<String>::new(), "{study}");
+        }
+    }
+
+    #[test]
+    fn each_thing_that_is_otherwise_is_listed_once() {
+        for (set, text) in [
+            ("workload.initiated_by=network", "the other side leads"),
+            ("bss.wlan.retransmissions=3", "3 retransmissions of the 802.11 MAC, not 6"),
+            ("bss.wlan.packet_loss_from=always", "packets are lost in the 802.11 cell from the start"),
+            ("cells.wimax.modulation=16qam-3/4", "802.16 has not 64-QAM 3/4"),
+            ("cells.wimax.radius=400 m", "the 802.16 cell has not a radius of 500 m"),
+            ("workload.timing.retransmissions=4", "4 MIH retransmissions, not 2"),
+            ("workload.processing=0.1 s", "a request is processed in 0.1 s, not in 0.2 s"),
+            ("workload.application.interval=1 s", "the application sends each 1 s, not each 0.5 s"),
+            ("run.duration=20 s", "25 s of traffic, not 30 s"),
+            ("loss=0 %,20 %", "loss goes from 0 to 20 %, not from 0 to 50 %"),
+        ] {
+            assert_eq!(list("handover-mn", &[set]), [text], "{set}");
+        }
+    }
+
+    #[test]
+    fn what_the_points_lack_together_is_listed() {
+        let plan = Study::open("handover-mn").unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
+        for (transport, texts) in [
+            ("UDP, 0.1 s", ["the MIH timeouts over UDP are 0.1 s, not 0.1 s, 0.3 s"]),
+            ("TCP, 1 s", ["the largest RTOs are 1 s, not 0.2 s, 0.5 s, 1 s"]),
+        ] {
+            let mut alone = plan.clone();
+            alone.points.retain(|p| p.setting("transport").is_some_and(|s| s.text == transport));
+            assert_eq!(Setup::of(&alone), Some(Setup::Listed(texts.map(str::to_owned).into())));
+        }
+    }
+}
