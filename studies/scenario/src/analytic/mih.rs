@@ -63,9 +63,11 @@ fn expected(scenario: &Scenario) -> Option<Expected> {
 
 fn exchange(scenario: &Scenario) -> Option<Exchange> {
     let mih = mih(scenario, MihTransport::Udp)?;
-    // The times of what waits to be acknowledged with its answer, or has a limit, are not followed.
+    // The times of what waits to be acknowledged with its answer, or has a limit that tells, are not followed.
+    let tries = mih.timing.retransmission.get() * (u64::from(mih.timing.retransmissions) + 1);
+    let longest = tries + tries + mih.processing.get() + Duration::from_secs(1);
     let plain = mih.ack_delay.get().is_zero()
-        && mih.transaction.get().is_none()
+        && mih.transaction.get().is_none_or(|limit| limit.get() > longest)
         && mih.timing.response.get().is_none()
         && mih.timing.by_message.is_empty()
         && mih.timing.by_service.iter().all(|(_, change)| change.is_none());
