@@ -161,7 +161,10 @@ fn a_point_of_service_can_hear_of_the_link_from_its_own_access_point() {
     let remote = run(&study(20, "network", "udp", "0 %", ""));
     let local = run(&study(20, "network", "udp", "0 %", "going_down = \"local\""));
     assert_eq!((remote["success"], local["success"]), (1.0, 1.0));
-    assert!(local["delay.mean"] < remote["delay.mean"], "{local:?} {remote:?}");
+    // The indication need not come over the air and a wired link first. The scan then waits for the base station's
+    // descriptors, each of which has a phase of its own, so that the whole need not be shorter.
+    let sooner = remote["step.preparation"] - local["step.preparation"];
+    assert!(sooner > 0.01 && sooner < 0.02, "{local:?} {remote:?}");
 }
 
 #[test]
