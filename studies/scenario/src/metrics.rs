@@ -136,6 +136,13 @@ pub const METRICS: &[Metric] = &[
         "the network's reservation of resources, mean of the successful handovers",
     ),
     metric(Of::Run, "app.loss", "", "share of the flow's packets sent during handovers that did not arrive"),
+    metric(
+        Of::Run,
+        "app.loss-after-leaving",
+        "",
+        "share of the flow's packets that did not arrive, of those sent from a node's leaving the cell until its \
+         flow is redirected, in handovers that failed",
+    ),
     metric(Of::Run, "app.lost", "", "packets of the flow sent during a handover that did not arrive"),
     metric(Of::Run, "mih.memory", "", "most transactions that an MIH function held at once"),
     metric(Of::Link, "packets", "", "packets on the link, both ways, per completed dialogue"),

@@ -256,8 +256,9 @@ impl World {
         let mih_before = self.mih_totals();
         self.sim.run_until(just_before(end));
         let links_at_end = self.links();
-        // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts.
-        if !matches!(self.scenario.workload, Workload::Mih(_)) {
+        // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
+        // do the last packets of a flow.
+        if !matches!(self.scenario.workload, Workload::Mih(_) | Workload::Handover(_)) {
             self.sim.observer_mut().drain();
         }
         if !usher_sim::Observer::is_done(self.sim.observer()) {

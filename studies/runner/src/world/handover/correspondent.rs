@@ -32,9 +32,11 @@ impl CorrespondentRole {
         }
         self.place.feed(ctx, &mut self.correspondent, &delivery);
         while let Some(event) = self.correspondent.poll_event() {
-            if let Event::Sent { sequence, .. } = event {
-                ctx.report(Report::Mobile(self.number, Said::Sent { sequence }));
-            }
+            let said = match event {
+                Event::Sent { sequence, .. } => Said::Sent { sequence },
+                Event::Redirected { .. } => Said::Redirected,
+            };
+            ctx.report(Report::Mobile(self.number, said));
         }
         self.place.drain(ctx, &mut self.correspondent, &mut self.buf);
         let next = [self.correspondent.poll_timeout(), self.begins].into_iter().flatten().min();

@@ -51,6 +51,11 @@ impl MobileRole {
             // What it will not hear, it counts.
             let _ = self.station.command(now, command);
         }
+        if let Delivery::Link { at, event: radio::LinkEvent::GoingDown { within }, .. } = &delivery
+            && *at == self.wlan
+        {
+            ctx.report(Report::Mobile(self.number, Said::Leaves { at: now + *within }));
+        }
         self.place.feed(ctx, &mut self.station, &delivery);
         while let Some(event) = self.station.poll_event() {
             self.event(ctx, event);

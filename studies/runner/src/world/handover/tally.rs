@@ -9,6 +9,13 @@ use usher_mobility::Step;
 pub(in super::super) enum Said {
     /// Its handover began.
     Begun,
+    /// It will leave the cell that it is in at this time.
+    Leaves {
+        /// When.
+        at: Instant,
+    },
+    /// Its correspondent sends its flow to the other interface from now on.
+    Redirected,
     /// A step of its handover is over.
     Step {
         /// Which.
@@ -43,6 +50,12 @@ struct Node {
     counts: bool,
     /// From when to when handovers that count were.
     handovers: Vec<(Instant, Instant)>,
+    /// When it leaves the cell, as its link foretold.
+    leaves: Option<Instant>,
+    /// When its flow was last redirected.
+    redirected: Option<Instant>,
+    /// From the leaving of the cell until the redirection of the flow, of handovers that count and failed.
+    without: Vec<(Instant, Instant)>,
     /// When each packet left, and whether it arrived.
     flow: Vec<(Instant, bool)>,
 }
@@ -76,7 +89,10 @@ impl Tally {
             Said::Begun => {
                 node.counts = false;
                 node.steps.clear();
+                node.redirected = None;
             }
+            Said::Leaves { at } => node.leaves = Some(at),
+            Said::Redirected => node.redirected = Some(now),
             // Steps of the point of service, and the completion, may end after the handover.
             Said::Step { step, took } if node.counts => add(self.steps.entry(step).or_default(), took),
             Said::Step { step, took } => node.steps.push((step, took)),
@@ -87,6 +103,9 @@ impl Tally {
                 }
                 add(if success { &mut self.succeeded } else { &mut self.failed }, now.since(began));
                 node.handovers.push((began, now));
+                if let (false, Some(left), Some(redirected)) = (success, node.leaves, node.redirected) {
+                    node.without.push((left, redirected));
+                }
                 node.counts = success;
                 if success {
                     steps.iter().for_each(|(step, took)| add(self.steps.entry(*step).or_default(), *took));
@@ -107,6 +126,20 @@ impl Tally {
         }
     }
 
+    /// How many packets were sent in these times of each node, and how many of them did not arrive.
+    fn packets(&self, times: impl Fn(&Node) -> &[(Instant, Instant)]) -> (u64, u64) {
+        let (mut sent, mut lost) = (0, 0);
+        for node in self.nodes.values() {
+            for &(from, to) in times(node) {
+                for (_, arrived) in node.flow.iter().filter(|(at, _)| from <= *at && *at < to) {
+                    sent += 1;
+                    lost += u64::from(!arrived);
+                }
+            }
+        }
+        (sent, lost)
+    }
+
     /// The metrics; none where no handover has ended.
     pub(in super::super) fn metrics(&self) -> Vec<(String, f64)> {
         let mut out = Vec::new();
@@ -120,18 +153,14 @@ impl Tally {
         for step in Step::ALL {
             mean(format!("step.{step}"), self.steps.get(step).copied().unwrap_or_default());
         }
-        let (mut sent, mut lost) = (0_u64, 0_u64);
-        for node in self.nodes.values() {
-            for &(began, ended) in &node.handovers {
-                let during = node.flow.iter().filter(|(at, _)| began <= *at && *at < ended);
-                for (_, arrived) in during {
-                    sent += 1;
-                    lost += u64::from(!arrived);
-                }
-            }
-        }
+        let (sent, lost) = self.packets(|node| &node.handovers);
         if sent > 0 {
             out.push(("app.loss".to_owned(), lost as f64 / sent as f64));
+        }
+        let (sent_without, lost_without) = self.packets(|node| &node.without);
+        if sent_without > 0 {
+            let share = lost_without as f64 / sent_without as f64;
+            out.push(("app.loss-after-leaving".to_owned(), share));
         }
         let handovers = self.succeeded.1 + self.failed.1;
         if handovers > 0 {
@@ -177,10 +206,14 @@ mod tests {
         // Failed: 20 to 29 s; three of nine packets arrive.
         note(&mut tally, 0, Said::Begun);
         note(&mut tally, 22, step(100));
+        // It leaves at 23 s and its flow at 27 s: packets 24 and 27 arrive, of them 24 in that time.
+        note(&mut tally, 22, Said::Leaves { at: at(23) });
+        note(&mut tally, 27, Said::Redirected);
         note(&mut tally, 29, Said::Done { began: at(20), success: false });
         let metrics: BTreeMap<String, f64> = tally.metrics().into_iter().collect();
         let expected = [
             ("app.loss", 10.0 / 15.0),
+            ("app.loss-after-leaving", 0.75),
             ("app.lost", 5.0),
             ("delay.failed", 9.0),
             ("delay.success", 6.0),
