@@ -206,7 +206,7 @@ impl Tlv {
     }
     /// Appends the parameter.
     pub fn emit(&self, w: &mut Writer<'_>) {
-        let mut value = Vec::new();
+        let mut value = Vec::with_capacity(64);
         self.put_value(&mut Writer::new(&mut value));
         w.u8(self.kind());
         put_length(w, value.len());

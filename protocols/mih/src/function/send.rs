@@ -156,7 +156,7 @@ impl Mihf {
 
     fn encode(&mut self, message: &Message, bits: Bits, tid: TransactionId, to: &MihfId) -> Option<Pdu> {
         self.work.encoded += 1;
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(256);
         message.encode(bits, tid, &self.config.id, to, &mut out).ok()?;
         if out.len() > self.config.max_message {
             out = fragment(&out, self.config.max_message).ok()?.concat();

@@ -156,7 +156,7 @@ impl Bss {
         let arriving = self.arriving.front().map(|(at, ..)| *at);
         let exchange = match &self.medium.on_air {
             Some(exchange) => Some(exchange.end),
-            None => self.next_exchange().map(|exchange| exchange.end),
+            None => self.medium.first(&self.contenders).map(|first| self.end_from(first)),
         };
         let beacon = self.beacon_due.filter(|_| self.beacon_matters()).map(|due| {
             let access_point = &self.contenders[ACCESS_POINT as usize];
@@ -225,13 +225,17 @@ impl Bss {
     /// What is sent next if nobody joins.
     fn next_exchange(&self) -> Option<Exchange> {
         let first = self.medium.first(&self.contenders)?;
-        let mut exchange = Exchange { senders: Vec::new(), end: first };
-        for (number, at) in self.medium.senders(&self.contenders, first) {
+        let senders = self.medium.senders(&self.contenders, first).map(|(number, _)| number).collect();
+        Some(Exchange { senders, end: self.end_from(first) })
+    }
+    /// When what is sent from `first` on is over.
+    fn end_from(&self, first: Instant) -> Instant {
+        let senders = self.medium.senders(&self.contenders, first);
+        let ends = senders.filter_map(|(number, at)| {
             let frame = self.contenders[number as usize].queue.front()?;
-            exchange.end = exchange.end.max(at + self.times.frame(frame.kind));
-            exchange.senders.push(number);
-        }
-        Some(exchange)
+            Some(at + self.times.frame(frame.kind))
+        });
+        ends.max().unwrap_or(first)
     }
 
     /// Frames go on the air.
