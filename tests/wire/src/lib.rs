@@ -151,7 +151,21 @@ impl Run {
     /// # Panics
     /// The study is wrong, or its capture cannot be written.
     pub fn new(text: &str) -> Self {
-        let plan = plan(text);
+        Self::of(&plan(text))
+    }
+
+    /// The same for a founding study in quick mode, with these values in place of its axes' and settings.
+    ///
+    /// # Panics
+    /// There is no such study, setting or value.
+    pub fn founding(name: &str, set: &[(&str, &str)]) -> Self {
+        let set = set.iter().map(|(axis, value)| ((*axis).to_owned(), (*value).to_owned())).collect();
+        let overrides = Overrides { set, ..Overrides::default() };
+        let plan = Study::open(name).unwrap().plan(Mode::Quick, &overrides);
+        Self::of(&plan.unwrap_or_else(|faults| panic!("{faults}")))
+    }
+
+    fn of(plan: &Plan) -> Self {
         let point = &plan.points[0];
         let tap = Box::<Packets>::default();
         let links = &point.scenario.capture.links;

@@ -8,7 +8,7 @@ use usher_core::Instant;
 use usher_mih::fragment::fragment;
 use usher_mih::*;
 use usher_observe::pcapng::{Capture, LinkType as Medium};
-use usher_wire_tests::{FLAWS, Temporary, fields};
+use usher_wire_tests::{FLAWS, Run, Temporary, fields};
 
 /// The port of MIH over UDP (RFC 5677).
 const PORT: u16 = 4551;
@@ -453,4 +453,54 @@ fn tshark_reads_padded_messages_and_fragments() {
         ["0", "1", "0", "0", "1,2"],
     ];
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn tshark_reads_the_handovers_of_the_studies() {
+    // Register, the subscription where the network leads, and the messages of the flow that cross the 802.11 cell.
+    for (study, transport, names) in [
+        ("handover-mn", "UDP, 0.1 s", &["MIH_MN_HO_Candidate_Query", "MIH_MN_HO_Commit"][..]),
+        ("handover-mn", "TCP, 1 s", &["MIH_MN_HO_Candidate_Query", "MIH_MN_HO_Commit"]),
+        (
+            "handover-net",
+            "UDP, 0.3 s",
+            &["MIH_Link_Going_Down", "MIH_Net_HO_Candidate_Query", "MIH_Net_HO_Commit"],
+        ),
+        (
+            "handover-net",
+            "TCP, 0.5 s",
+            &["MIH_Link_Going_Down", "MIH_Net_HO_Candidate_Query", "MIH_Net_HO_Commit"],
+        ),
+    ] {
+        let run = Run::founding(study, &[("loss", "0 %"), ("transport", transport)]);
+        run.assert_clean();
+        assert_eq!(run.metric("success"), 1.0, "{study} {transport}");
+        let seen = run.fields("mih", &["_ws.col.Info"]);
+        for name in names {
+            let named = format!("\"{}\"", spelled(name));
+            assert!(seen.iter().any(|info| info[0].contains(&named)), "{study} {transport} {name} {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn tshark_reads_the_messages_of_the_studies() {
+    for (study, message, ack) in [
+        ("mih-udp", "indication", "without"),
+        ("mih-udp", "request", "with"),
+        ("mih-tcp", "indication", "with"),
+        ("mih-tcp", "request", "without"),
+    ] {
+        let set = [
+            ("loss", "20 %"),
+            ("message", message),
+            ("ack", ack),
+            ("run.duration", "60 s"),
+            ("run.drain", "60 s"),
+        ];
+        let run = Run::founding(study, &set);
+        run.assert_clean();
+        // At least a packet each half second, but for what shares a TCP segment.
+        assert!(run.count("mih") > 60, "{study} {message} {ack}: {}", run.count("mih"));
+    }
 }
