@@ -44,7 +44,7 @@ pub const METRICS: &[Metric] = &[
     metric(Of::Run, "started", "", "dialogues begun"),
     metric(Of::Run, "completed", "", "dialogues that ended well"),
     metric(Of::Run, "rejected", "", "authentications that ended in a reject"),
-    metric(Of::Run, "failures", "", "share of the dialogues begun that came to no end"),
+    metric(Of::Run, "failures", "", "share of the dialogues begun that failed"),
     metric(Of::Run, "success", "", "share of the dialogues begun that ended well"),
     metric(
         Of::Run,
