@@ -158,6 +158,20 @@ fn what_is_still_in_tcps_queue_counts() {
     );
 }
 
+/// With a timer below the processing time, a request whose acknowledgements are all lost fails, though its response comes.
+#[test]
+fn late_responses_may_be_accepted() {
+    let short = "ack = true\ntransaction = \"60 s\"\n[workload.timing]\nretransmission = \"50 ms\"\n";
+    let dropped = run(&study("request", "udp", "40 %", 1000, short));
+    assert!(dropped["mih.late"] > 0.05, "{dropped:?}");
+    let accepted = run(&study("request", "udp", "40 %", 1000, &format!("late_responses = true\n{short}")));
+    assert_eq!(accepted["mih.late"], 0.0);
+    // Request and response by themselves: (1 - p³)², and a response that comes again for a request that does.
+    let bound = (1.0 - 0.4_f64.powi(3)).powi(2);
+    assert!(dropped["success"] < bound - 0.1, "{dropped:?}");
+    assert!((accepted["success"] - bound).abs() < 0.03, "{accepted:?} {bound}");
+}
+
 #[test]
 fn the_command_service_can_have_timers_of_its_own() {
     let slow = "ack = true\n[workload.timing]\nretransmission = \"100 s\"\n";

@@ -97,6 +97,9 @@ pub struct Config {
     pub by_message: BTreeMap<(Service, u16), Timing>,
     /// TransactionLifeTime of transactions that are under way; with none they wait for ever.
     pub transaction: Option<Duration>,
+    /// A request that is not acknowledged after its last retransmission goes on waiting for its response, until
+    /// [`Self::transaction`] ends it. Without, it has failed, and its response is dropped and not acknowledged.
+    pub late_responses: bool,
     /// How long an ended transaction is remembered, so that duplicates are known.
     pub lifetime: Duration,
     /// How long a request waits for its answer before it is acknowledged without payload. With zero an answer
@@ -140,6 +143,7 @@ impl Config {
             by_service: [None; 4],
             by_message: BTreeMap::new(),
             transaction: Some(Duration::from_secs(15)),
+            late_responses: false,
             lifetime: Duration::from_secs(15),
             ack_delay: Duration::ZERO,
             max_transactions: 1 << 16,

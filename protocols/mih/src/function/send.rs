@@ -62,6 +62,7 @@ impl Mihf {
         variables.start_ack_requestor = ack;
         variables.is_multicast = to.is_multicast();
         variables.rtx_ctr_max = timing.retransmissions;
+        variables.late_response_wanted = self.config.late_responses;
         variables.ack_due = true;
         if timing.unanswered == Unanswered::Retransmit {
             variables.resends_max = timing.retransmissions;

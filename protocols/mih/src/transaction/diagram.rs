@@ -96,6 +96,8 @@ pub(crate) enum Condition {
     AckSucceededJustNow,
     /// AckRequestorStatus == FAILURE.
     AckFailed,
+    /// AckRequestorStatus == FAILURE, and late responses are not wanted.
+    AckFailedForGood,
     /// MsgInAvail.
     MsgInAvail,
     /// MsgInAvail && Opcode == Request && !StartAckResponder.
@@ -231,6 +233,8 @@ pub(crate) struct Variables {
     pub(crate) rtx_ctr: u8,
     /// RtxCtrMax: how often a message is sent again.
     pub(crate) rtx_ctr_max: u8,
+    /// A request that is not acknowledged after all goes on waiting for its response.
+    pub(crate) late_response_wanted: bool,
     /// The acknowledgement may go out without payload.
     pub(crate) ack_due: bool,
     /// The response is waited for, by a timer or for ever.
@@ -265,6 +269,7 @@ impl Variables {
             retransmission_due: false,
             rtx_ctr: 0,
             rtx_ctr_max: 0,
+            late_response_wanted: false,
             ack_due: false,
             response_awaited: false,
             response_due: false,
@@ -289,6 +294,9 @@ impl Variables {
                 self.ack_requestor_status == Status::Success && !self.response_awaited
             }
             Condition::AckFailed => self.ack_requestor_status == Status::Failure,
+            Condition::AckFailedForGood => {
+                self.ack_requestor_status == Status::Failure && !self.late_response_wanted
+            }
             Condition::MsgInAvail => self.msg_in_avail,
             Condition::UnacknowledgedRequestAgain => {
                 self.msg_in_avail && request && !self.start_ack_responder

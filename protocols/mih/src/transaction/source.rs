@@ -4,8 +4,9 @@
 //! The standard's text is not public. Boxes and arrows are those of its open implementation (ODTONE), whose
 //! variables bear the standard's names. Where that has no arrow and one is needed, the arrow is ours:
 //!
-//! - *AckFailed* out of WAIT_RESPONSE_MSG is the give-up rule as the performance study of the standard's
-//!   transport has it: a request that is never acknowledged fails, and a response that comes later is ignored.
+//! - *AckFailedForGood* out of WAIT_RESPONSE_MSG is the give-up rule as the performance study of the standard's
+//!   transport has it: a request that is never acknowledged fails, and a response that comes later is ignored; unless
+//!   late responses are wanted, which is a setting, since a response tells as much as an acknowledgement does.
 //! - START_RESPONSE_TIMER and RESEND are the answers to what the same study leaves open, what to do
 //!   when an acknowledgement comes and no response. The wait begins with the acknowledgement, or with the
 //!   request where none is asked for. The request is sent again with its transaction identifier, and not
@@ -50,7 +51,7 @@ diagram! { source, Source;
     WaitAck: Abandoned => Failure;
     WaitAck: TransactionStop => Failure;
     WaitResponseMsg: MsgInAvail => ProcessMsg;
-    WaitResponseMsg: AckFailed => Failure;
+    WaitResponseMsg: AckFailedForGood => Failure;
     WaitResponseMsg: AckSucceededJustNow => StartResponseTimer;
     WaitResponseMsg: Abandoned => Failure;
     WaitResponseMsg: TransportFailed => Failure;

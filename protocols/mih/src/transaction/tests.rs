@@ -39,7 +39,7 @@ fn the_source_diagram() {
         WaitAck -> Failure if Abandoned
         WaitAck -> Failure if TransactionStop
         WaitResponseMsg -> ProcessMsg if MsgInAvail
-        WaitResponseMsg -> Failure if AckFailed
+        WaitResponseMsg -> Failure if AckFailedForGood
         WaitResponseMsg -> StartResponseTimer if AckSucceededJustNow
         WaitResponseMsg -> Failure if Abandoned
         WaitResponseMsg -> Failure if TransportFailed
@@ -249,6 +249,18 @@ fn sources(taken: &mut Taken) {
         let found = play(Case::source(*opcode, *ack, taken), happens, taken);
         assert_eq!(found, (effects.to_vec(), *status), "{opcode} {ack} {happens:?}");
     }
+    let patient = |happens: &[Happens], taken: &mut Taken| {
+        let mut case = Case::source(Request, true, taken);
+        case.machines.variables.late_response_wanted = true;
+        play(case, happens, taken)
+    };
+    let spent = [Retransmission; 3];
+    assert_eq!(patient(&spent, taken), (vec![StopRetransmissionTimer], Status::Ongoing));
+    let late = [Retransmission, Retransmission, Retransmission, AGAIN];
+    let welcome = vec![ProcessMsgIn, StartAckTimer, ENDED_WELL, TransmitAck];
+    assert_eq!(patient(&late, taken), (welcome, Status::Success));
+    let never = [Retransmission, Retransmission, Retransmission, Stop];
+    assert_eq!(patient(&never, taken), (vec![ENDED_BADLY], Status::Failure));
 }
 
 fn destinations(taken: &mut Taken) {

@@ -67,6 +67,7 @@ fn exchange(scenario: &Scenario) -> Option<Exchange> {
     let tries = mih.timing.retransmission.get() * (u64::from(mih.timing.retransmissions) + 1);
     let longest = tries + tries + mih.processing.get() + Duration::from_secs(1);
     let plain = mih.ack_delay.get().is_zero()
+        && !mih.late_responses
         && mih.transaction.get().is_none_or(|limit| limit.get() > longest)
         && mih.timing.response.get().is_none()
         && mih.timing.by_message.is_empty()

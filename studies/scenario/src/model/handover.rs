@@ -48,6 +48,10 @@ pub struct Handover {
     /// How long a transaction may be under way before it fails; `"off"` lets it wait for ever.
     #[serde(default)]
     pub transaction: Switch<Time>,
+    /// A request that is not acknowledged after its last retransmission goes on waiting for its response, as long as
+    /// `transaction` says. Without, it has failed then, and its response is dropped.
+    #[serde(default)]
+    pub late_responses: bool,
     /// How long an ended transaction is remembered; `"off"` forgets it at once.
     #[serde(default = "lifetime")]
     pub lifetime: Switch<Time>,
@@ -159,6 +163,7 @@ impl Handover {
             timing: &self.timing,
             ack_delay: self.ack_delay,
             transaction: self.transaction,
+            late_responses: self.late_responses,
             lifetime: self.lifetime,
             max_transactions: self.max_transactions,
             max_message: self.max_message,

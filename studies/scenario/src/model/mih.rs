@@ -45,6 +45,10 @@ pub struct Mih {
     /// How long a transaction may be under way before it fails; `"off"` lets it wait for ever.
     #[serde(default)]
     pub transaction: Switch<Time>,
+    /// A request that is not acknowledged after its last retransmission goes on waiting for its response, as long as
+    /// `transaction` says. Without, it has failed then, and its response is dropped.
+    #[serde(default)]
+    pub late_responses: bool,
     /// How long an ended transaction is remembered, to tell its duplicates; `"off"` forgets it at once. Identifiers come
     /// round after 4096 transactions: what is remembered for longer hides new ones.
     #[serde(default = "lifetime")]
@@ -236,6 +240,8 @@ pub struct MihFunction<'a> {
     pub ack_delay: Time,
     /// How long a transaction may be under way.
     pub transaction: Switch<Time>,
+    /// A request that is never acknowledged goes on waiting for its response.
+    pub late_responses: bool,
     /// How long an ended transaction is remembered.
     pub lifetime: Switch<Time>,
     /// How many transactions are held at most.
@@ -255,6 +261,7 @@ impl Mih {
             timing: &self.timing,
             ack_delay: self.ack_delay,
             transaction: self.transaction,
+            late_responses: self.late_responses,
             lifetime: self.lifetime,
             max_transactions: self.max_transactions,
             max_message: self.max_message,

@@ -34,6 +34,7 @@ pub(in super::super) fn config(id: MihfId, function: MihFunction<'_>) -> Config 
     }
     config.by_message = by_message;
     config.transaction = function.transaction.get().map(|t| t.get());
+    config.late_responses = function.late_responses;
     config.ordered = function.ordered;
     config.lifetime = function.lifetime.get().map_or(Duration::ZERO, |t| t.get());
     config.ack_delay = function.ack_delay.get();
