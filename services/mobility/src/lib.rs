@@ -53,11 +53,13 @@ mod link;
 mod messages;
 pub mod pos;
 mod requests;
+mod row;
 pub mod station;
 mod step;
 
 pub use correspondent::Correspondent;
 pub use link::{Interface, LinkCommand, LinkEvent};
 pub use pos::PointOfService;
+pub use row::Row;
 pub use station::{Initiation, Station};
 pub use step::Step;

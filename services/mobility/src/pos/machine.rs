@@ -1,6 +1,6 @@
 //! The point of service's machine.
 
-use super::table::{Action, On, Row, State};
+use super::table::{Action, On, ROWS, Row, State};
 use super::{Admission, Command, Config, Counters, Event, Trigger};
 use crate::link::LinkEvent;
 use crate::messages;
@@ -108,14 +108,14 @@ impl PointOfService {
     /// An event of a station's controller; false if it means nothing in its state.
     fn happen(&mut self, now: Instant, station: &MihfId, on: On) -> bool {
         let Some(client) = self.clients.get_mut(station) else { return false };
-        let Some(row) = Row::find(client.state, on) else { return false };
+        let Some(row) = Row::find(ROWS, client.state, on) else { return false };
         if let Some(step) = row.step {
             let took = now.since(client.mark);
             client.mark = now;
             self.events.push_back(Event::Step { station: station.clone(), step, took });
         }
         client.state = row.to;
-        client.forget_at = Row::find(row.to, On::Forgotten).map(|_| now + self.config.forget);
+        client.forget_at = Row::find(ROWS, row.to, On::Forgotten).map(|_| now + self.config.forget);
         for action in row.actions {
             self.act(now, station, *action);
         }

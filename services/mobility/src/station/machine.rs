@@ -1,6 +1,6 @@
 //! The station's machine.
 
-use super::table::{Action, On, Row, State};
+use super::table::{Action, On, ROWS, Row, State};
 use super::{
     BINDING_SOCKET, Command, CommitAnswer, Config, Counters, Event, FLOW_SERVING, FLOW_TARGET, Failure,
     Initiation, OnFailure,
@@ -117,7 +117,7 @@ impl Station {
 
     /// An event of the controller; false if it means nothing in this state.
     fn happen(&mut self, now: Instant, on: On) -> bool {
-        let Some(row) = Row::find(self.state, on) else { return false };
+        let Some(row) = Row::find(ROWS, self.state, on) else { return false };
         if row.step.is_some() && self.handover.is_none() {
             self.begin(now);
         }

@@ -150,28 +150,8 @@ variants! {
     }
 }
 
-/// A row: in a state, on an event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
-    /// In this state,
-    pub from: State,
-    /// when this happens,
-    pub on: On,
-    /// this step is over,
-    pub step: Option<Step>,
-    /// this is done in this order,
-    pub actions: &'static [Action],
-    /// and this is the state.
-    pub to: State,
-}
-
-impl Row {
-    /// The row for an event in a state, if there is one.
-    #[must_use]
-    pub fn find(from: State, on: On) -> Option<&'static Self> {
-        ROWS.iter().find(|row| row.from == from && row.on == on)
-    }
-}
+/// A row of this controller.
+pub type Row = crate::row::Row<State, On, Action>;
 
 /// The controller.
 pub const ROWS: &[Row] = rows! {

@@ -101,7 +101,7 @@ fn rows_do_what_they_say() {
             pos.clients.get_mut(&mn).unwrap().asked = Some((request.transaction, request.message.id));
         }
         // Something is out wherever a result can come.
-        if Row::find(row.from, On::Granted).is_some() {
+        if Row::find(ROWS, row.from, On::Granted).is_some() {
             pos.send(NOW, &mn, Some(id("target")), Some(messages::n2n_commit(&mn, &target)));
         }
         drain(&mut pos);
@@ -159,7 +159,7 @@ fn rows_do_what_they_say() {
         let expected: Vec<Status> = status.into_iter().filter(|(a, _)| has(*a)).map(|(_, s)| s).collect();
         assert_eq!(statuses, expected, "{row:?}");
         let client = &pos.clients[&mn];
-        assert_eq!(client.forget_at.is_some(), Row::find(row.to, On::Forgotten).is_some(), "{row:?}");
+        assert_eq!(client.forget_at.is_some(), Row::find(ROWS, row.to, On::Forgotten).is_some(), "{row:?}");
         if has(Action::Abandon) {
             assert_eq!((client.out, pos.open.len()), (None, 0), "{row:?}");
         }
@@ -169,7 +169,7 @@ fn rows_do_what_they_say() {
 #[test]
 fn other_events_change_nothing() {
     for state in State::ALL {
-        for on in On::ALL.iter().filter(|on| Row::find(*state, **on).is_none()) {
+        for on in On::ALL.iter().filter(|on| Row::find(ROWS, *state, **on).is_none()) {
             let mut pos = pos(config());
             pos.clients.get_mut(&id("mn")).unwrap().state = *state;
             assert!(!pos.happen(NOW, &id("mn"), *on));

@@ -25,7 +25,7 @@ fn every_state_answers_every_event() {
         assert_eq!(line[0], format!("{state:?}"));
         assert_eq!(line.len(), 1 + On::ALL.len(), "{state:?}");
         for (on, next) in On::ALL.iter().zip(&line[1..]) {
-            let found = Row::find(*state, *on).map(|row| format!("{:?}", row.to)[..4].to_owned());
+            let found = Row::find(ROWS, *state, *on).map(|row| format!("{:?}", row.to)[..4].to_owned());
             assert_eq!(found.as_deref().unwrap_or("."), *next, "{state:?} {on:?}");
         }
     }
@@ -44,11 +44,11 @@ fn no_row_stands_twice() {
 fn nothing_waits_for_ever() {
     use State::{Asking, Booking, Checking, Inquiring, Reserving, Telling};
     for state in State::ALL {
-        let results = [On::Granted, On::Refused, On::Failed].map(|on| Row::find(*state, on).is_some());
+        let results = [On::Granted, On::Refused, On::Failed].map(|on| Row::find(ROWS, *state, on).is_some());
         let out = [Inquiring, Booking, Checking, Asking, Reserving, Telling].contains(state);
         assert_eq!(results, [out; 3], "{state:?}");
-        let forgotten = Row::find(*state, On::Forgotten).is_some();
+        let forgotten = Row::find(ROWS, *state, On::Forgotten).is_some();
         assert_eq!(forgotten, !out && *state != State::Idle, "{state:?}");
-        assert!(Row::find(*state, On::Completed).is_some(), "{state:?}");
+        assert!(Row::find(ROWS, *state, On::Completed).is_some(), "{state:?}");
     }
 }

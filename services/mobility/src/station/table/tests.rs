@@ -28,7 +28,7 @@ fn every_state_answers_every_event() {
         assert_eq!(line[0], format!("{state:?}"));
         assert_eq!(line.len(), 1 + On::ALL.len(), "{state:?}");
         for (on, next) in On::ALL.iter().zip(&line[1..]) {
-            let found = Row::find(*state, *on).map(|row| format!("{:?}", row.to)[..4].to_owned());
+            let found = Row::find(ROWS, *state, *on).map(|row| format!("{:?}", row.to)[..4].to_owned());
             assert_eq!(found.as_deref().unwrap_or("."), *next, "{state:?} {on:?}");
         }
     }
@@ -45,8 +45,8 @@ fn no_row_stands_twice() {
 #[test]
 fn a_lost_link_is_answered_in_every_state() {
     for state in State::ALL {
-        let known = Row::find(*state, On::LostKnown);
-        let unknown = Row::find(*state, On::Lost);
+        let known = Row::find(ROWS, *state, On::LostKnown);
+        let unknown = Row::find(ROWS, *state, On::Lost);
         let always_known = [State::Querying, State::Committing, State::Answered].contains(state);
         assert!(known.is_some(), "{state:?}");
         assert_eq!(unknown.is_none(), always_known, "{state:?}");
