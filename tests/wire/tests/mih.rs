@@ -265,7 +265,11 @@ fn tshark_names_every_message_as_we_do_and_reads_its_header() {
         let params: Vec<_> = id.mandatory().unwrap().iter().map(|kind| parameter(*kind)).collect();
         Message::new(*id, params)
     };
-    let bits = |i: usize| Bits { ack_req: i % 2 == 0, ack_rsp: i % 3 == 0, uir: i % 5 == 0 };
+    let bits = |i: usize| Bits {
+        ack_req: i.is_multiple_of(2),
+        ack_rsp: i.is_multiple_of(3),
+        uir: i.is_multiple_of(5),
+    };
     let payloads: Vec<_> = MessageId::ALL
         .iter()
         .enumerate()
