@@ -109,12 +109,6 @@ pub const METRICS: &[Metric] = &[
         "s",
         "from the answer to that until the network's choice, mean of the successful handovers",
     ),
-    metric(
-        Of::Run,
-        "step.wait",
-        "s",
-        "from the end of a failed exchange until the old link is lost, mean of the successful handovers",
-    ),
     metric(Of::Run, "step.entry", "s", "entry into the new network, mean of the successful handovers"),
     metric(Of::Run, "step.redirection", "s", "the redirection of the flow, mean of the successful handovers"),
     metric(
