@@ -1,6 +1,6 @@
 //! Handovers: networks to go to, service qualities, resources, results; and what functions can do.
 
-use crate::link::{CosValue, LinkAddr, LinkPoaList, LinkType};
+use crate::link::{CosValue, LinkAddr, LinkDownReason, LinkPoaList, LinkType};
 use crate::wire::{ValueError, Wire, bitmap, choice, codes, sequence};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -44,23 +44,8 @@ codes! {
     }
 }
 
-codes! {
-    /// Why a handover is wanted (HO_CAUSE). The dissector has the numbers of [`crate::LinkDownReason`] for them.
-    HandoverCause {
-        /// Somebody wants so.
-        ExplicitDisconnect = 0 "explicit disconnect",
-        /// Frames were not acknowledged.
-        PacketTimeout = 1 "packet timeout",
-        /// The network has no resources.
-        NoResource = 2 "no resource",
-        /// No beacon was heard.
-        NoBroadcast = 3 "no broadcast",
-        /// Authentication failed.
-        AuthenticationFailure = 4 "authentication failure",
-        /// Billing failed.
-        BillingFailure = 5 "billing failure",
-    }
-}
+/// Why a handover is wanted (HO_CAUSE): the dissector reads the numbers of [`LinkDownReason`].
+pub type HandoverCause = LinkDownReason;
 
 codes! {
     /// Whether a registration is the first (REG_REQUEST_CODE).
