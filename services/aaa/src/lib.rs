@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod server;
+pub mod store;
 mod users;
 
 pub use server::{AaaServer, Command, Config, Counters, Event, Reason, UserSource};

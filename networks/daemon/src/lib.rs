@@ -1,0 +1,1 @@
+//! The AAA server as a daemon: its configuration file, shards, stores, signals, metrics and control socket.

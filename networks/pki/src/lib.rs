@@ -1,0 +1,1 @@
+//! Certificates: a small authority, its revocation lists, and status checks by OCSP.

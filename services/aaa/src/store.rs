@@ -1,0 +1,266 @@
+//! What a store keeps, in the terms of FreeRADIUS's tables, so that its users can move over.
+//!
+//! A [`Store`] blocks; it stands behind a thread of its host and never inside a machine. What it says about a user
+//! ([`UserRows`]) is compiled into a [`crate::User`] once and kept for a bounded time.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_core::WallTime;
+
+/// How a row's value is meant: the operators of FreeRADIUS's `users` file and of its tables' column `op`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// `=`: set, where nothing of that name is there yet.
+    Set,
+    /// `:=`: put in place of whatever is there.
+    Replace,
+    /// `+=`: add.
+    Add,
+    /// `==`: the request has this value.
+    Equal,
+    /// `!=`: the request has not this value.
+    NotEqual,
+    /// `<`: the request's value is less.
+    Less,
+    /// `<=`: the request's value is not greater.
+    LessOrEqual,
+    /// `>`: the request's value is greater.
+    Greater,
+    /// `>=`: the request's value is not less.
+    GreaterOrEqual,
+    /// `=~`: the request's value matches the expression.
+    Matches,
+    /// `!~`: the request's value does not match the expression.
+    MatchesNot,
+    /// `=*`: the request has such an attribute.
+    Present,
+    /// `!*`: the request has no such attribute.
+    Absent,
+}
+
+impl Op {
+    /// Each with the way it is written.
+    pub const ALL: [(Self, &'static str); 13] = [
+        (Self::Set, "="),
+        (Self::Replace, ":="),
+        (Self::Add, "+="),
+        (Self::Equal, "=="),
+        (Self::NotEqual, "!="),
+        (Self::Less, "<"),
+        (Self::LessOrEqual, "<="),
+        (Self::Greater, ">"),
+        (Self::GreaterOrEqual, ">="),
+        (Self::Matches, "=~"),
+        (Self::MatchesNot, "!~"),
+        (Self::Present, "=*"),
+        (Self::Absent, "!*"),
+    ];
+    /// The operator that is written so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, t)| *t == text).map(|(op, _)| *op)
+    }
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(op, _)| *op == self).map_or("=", |(_, t)| t)
+    }
+}
+
+/// One row of radcheck, radreply, radgroupcheck or radgroupreply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The attribute's name: `Cleartext-Password`, `Session-Timeout`.
+    pub attribute: String,
+    /// What is done with the value.
+    pub op: Op,
+    /// The value as text.
+    pub value: String,
+}
+
+/// A group that a user is in.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupRows {
+    /// Its name.
+    pub name: String,
+    /// What must hold for the group to apply (radgroupcheck).
+    pub check: Vec<Row>,
+    /// What it adds (radgroupreply).
+    pub reply: Vec<Row>,
+}
+
+/// All that the tables say about one user.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UserRows {
+    /// radcheck, in the order of its ids.
+    pub check: Vec<Row>,
+    /// radreply, in the order of its ids.
+    pub reply: Vec<Row>,
+    /// radusergroup, in the order of its priority.
+    pub groups: Vec<GroupRows>,
+}
+
+/// One row of table nas: a client of the server.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClientRow {
+    /// Column nasname: an address, a prefix (`192.0.2.0/24`).
+    pub nasname: String,
+    /// What people call it.
+    pub shortname: String,
+    /// Column type: `other`, `cisco`, …
+    pub kind: String,
+    /// The shared secret.
+    pub secret: String,
+    /// For people.
+    pub description: String,
+}
+
+/// One row of table radacct: a session as accounting tells of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionRow {
+    /// Acct-Session-Id.
+    pub acctsessionid: String,
+    /// What makes it unique among all NASs (column acctuniqueid): 32 hexadecimal digits.
+    pub acctuniqueid: String,
+    /// User-Name.
+    pub username: String,
+    /// Its realm; empty without one.
+    pub realm: String,
+    /// The NAS.
+    pub nasipaddress: IpAddr,
+    /// NAS-Port-Id, or NAS-Port in decimal.
+    pub nasportid: String,
+    /// NAS-Port-Type by name; empty where unknown.
+    pub nasporttype: String,
+    /// When it began.
+    pub acctstarttime: Option<WallTime>,
+    /// When the NAS last spoke of it.
+    pub acctupdatetime: Option<WallTime>,
+    /// When it ended; `None`: it goes on.
+    pub acctstoptime: Option<WallTime>,
+    /// Acct-Session-Time, seconds.
+    pub acctsessiontime: u64,
+    /// Acct-Authentic by name; empty where unknown.
+    pub acctauthentic: String,
+    /// Octets from the user (Acct-Input-Octets and its gigawords).
+    pub acctinputoctets: u64,
+    /// Octets to the user.
+    pub acctoutputoctets: u64,
+    /// Called-Station-Id.
+    pub calledstationid: String,
+    /// Calling-Station-Id.
+    pub callingstationid: String,
+    /// Acct-Terminate-Cause by name; empty while it goes on.
+    pub acctterminatecause: String,
+    /// Service-Type by name; empty where unknown.
+    pub servicetype: String,
+    /// Framed-Protocol by name; empty where unknown.
+    pub framedprotocol: String,
+    /// Framed-IP-Address.
+    pub framedipaddress: Option<IpAddr>,
+    /// Framed-IPv6-Prefix as text; empty without one.
+    pub framedipv6prefix: String,
+    /// Class, as the server gave it; hexadecimal.
+    pub class: String,
+    /// How many Interim-Updates came.
+    pub interims: u32,
+}
+
+/// A change to be made durable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The row as it is now, under its `acctuniqueid`: inserted or put in place of the one there.
+    Session(alloc::boxed::Box<SessionRow>),
+    /// A NAS has begun anew or ends: all its open sessions ended then (Accounting-On, Accounting-Off).
+    NasRestarted {
+        /// The NAS.
+        nas: IpAddr,
+        /// When.
+        at: WallTime,
+        /// Acct-Terminate-Cause by name: `NAS-Reboot`, `Admin-Reset`.
+        cause: String,
+    },
+    /// A login was decided (table radpostauth).
+    Login {
+        /// Who.
+        username: String,
+        /// `Access-Accept` or `Access-Reject`.
+        reply: &'static str,
+        /// When.
+        at: WallTime,
+        /// Calling-Station-Id; empty where unknown.
+        callingstationid: String,
+    },
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached, or is too busy; the same may succeed later, and nothing was changed.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// What it holds or was given does not fit; trying again does not help.
+    #[error("the store refused: {0}")]
+    Refused(String),
+}
+
+/// Users, clients and sessions, wherever they are kept. Each method blocks.
+pub trait Store: Send {
+    /// What is known of a user; `None`: nothing at all.
+    ///
+    /// # Errors
+    /// The store could not say.
+    fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError>;
+    /// Makes changes durable, all or none: when this answers `Ok` they outlast a power failure.
+    ///
+    /// # Errors
+    /// None was made.
+    fn write(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+    /// Gives every open session (no stop time) to `each`, in any order.
+    ///
+    /// # Errors
+    /// The store failed on the way; some may have been given.
+    fn open_sessions(&mut self, each: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError>;
+    /// The session of this acctuniqueid, open or ended.
+    ///
+    /// # Errors
+    /// The store could not say.
+    fn session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError>;
+    /// Table nas, in the order of its ids.
+    ///
+    /// # Errors
+    /// The store could not say.
+    fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError>;
+    /// Names of users, in order, those after `after`, at most `most`.
+    ///
+    /// # Errors
+    /// The store could not say.
+    fn user_names(&mut self, after: Option<&str>, most: u32) -> Result<Vec<String>, StoreError>;
+    /// Puts a user in place of whatever the tables say of that name. Groups of a [`UserRows`] are joined by name;
+    /// their own rows are not changed.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    fn put_user(&mut self, name: &str, rows: &UserRows) -> Result<(), StoreError>;
+    /// Forgets a user; false where there was none.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    fn delete_user(&mut self, name: &str) -> Result<bool, StoreError>;
+    /// Puts a group's rows in place of those there.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    fn put_group(&mut self, group: &GroupRows) -> Result<(), StoreError>;
+    /// Adds a client, or puts it in place of the one of that nasname.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    fn put_client(&mut self, client: &ClientRow) -> Result<(), StoreError>;
+    /// Forgets a client; false where there was none.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError>;
+}
