@@ -5,5 +5,7 @@
 extern crate alloc;
 
 pub mod digest;
+pub mod legacy;
+pub mod password;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -121,6 +121,18 @@ pub mod kind {
 pub mod vendor {
     /// Microsoft (RFC 2548).
     pub const MICROSOFT: u32 = 311;
+    /// MS-CHAP-Response (RFC 2548 §2.1.3): identifier, flags, LM response, NT response.
+    pub const MS_CHAP_RESPONSE: u8 = 1;
+    /// MS-CHAP-Error (RFC 2548 §2.1.5): identifier, text.
+    pub const MS_CHAP_ERROR: u8 = 2;
+    /// MS-CHAP-Domain (RFC 2548 §2.1.4).
+    pub const MS_CHAP_DOMAIN: u8 = 10;
+    /// MS-CHAP-Challenge (RFC 2548 §2.1.2).
+    pub const MS_CHAP_CHALLENGE: u8 = 11;
+    /// MS-CHAP2-Response (RFC 2548 §2.3.2): identifier, flags, peer challenge, eight zeros, response.
+    pub const MS_CHAP2_RESPONSE: u8 = 25;
+    /// MS-CHAP2-Success (RFC 2548 §2.3.3): identifier, authenticator response.
+    pub const MS_CHAP2_SUCCESS: u8 = 26;
     /// MS-MPPE-Send-Key (RFC 2548 §2.4.2), hidden.
     pub const MS_MPPE_SEND_KEY: u8 = 16;
     /// MS-MPPE-Recv-Key (RFC 2548 §2.4.3), hidden.

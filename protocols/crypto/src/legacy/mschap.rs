@@ -1,0 +1,175 @@
+//! MS-CHAP (RFC 2433), MS-CHAPv2 (RFC 2759) and the keys that the latter gives (RFC 3079).
+
+use super::{NT_HASH_LEN, nt_hash_hash};
+use des::Des;
+use des::cipher::{BlockCipherEncrypt, KeyInit};
+use sha1::{Digest, Sha1};
+
+/// Octets of a response to a challenge.
+pub const RESPONSE_LEN: usize = 24;
+/// Octets of MS-CHAPv2's authenticator response as text: `S=` and 40 hexadecimal digits.
+pub const AUTHENTICATOR_RESPONSE_LEN: usize = 42;
+
+/// RFC 2759 §8.7.
+const MAGIC_1: &[u8] = b"Magic server to client signing constant";
+const MAGIC_2: &[u8] = b"Pad to make it do more than one iteration";
+/// RFC 3079 §3.4.
+const MASTER_KEY: &[u8] = b"This is the MPPE Master Key";
+const CLIENT_SENDS: &[u8] =
+    b"On the client side, this is the send key; on the server side, it is the receive key.";
+const SERVER_SENDS: &[u8] =
+    b"On the client side, this is the receive key; on the server side, it is the send key.";
+
+/// The eight octets that both challenges and the user's name amount to (RFC 2759 §8.2, ChallengeHash). A domain in
+/// front of the name (`DOMAIN\user`) does not count.
+#[must_use]
+pub fn challenge_hash(peer: &[u8; 16], authenticator: &[u8; 16], user: &[u8]) -> [u8; 8] {
+    let digest = Sha1::new()
+        .chain_update(peer)
+        .chain_update(authenticator)
+        .chain_update(without_domain(user))
+        .finalize();
+    let mut short = [0; 8];
+    short.copy_from_slice(&digest[..8]);
+    short
+}
+
+/// What follows the last backslash.
+fn without_domain(user: &[u8]) -> &[u8] {
+    user.rsplit(|&octet| octet == b'\\').next().unwrap_or(user)
+}
+
+/// The response to an eight-octet challenge (RFC 2433 §A.5, RFC 2759 §8.5): the challenge enciphered by each third of
+/// the NT hash. It is MS-CHAP's whole response.
+#[must_use]
+pub fn v1_response(challenge: &[u8; 8], hash: &[u8; NT_HASH_LEN]) -> [u8; RESPONSE_LEN] {
+    let mut padded = [0; 21];
+    padded[..NT_HASH_LEN].copy_from_slice(hash);
+    let mut response = [0; RESPONSE_LEN];
+    for (third, out) in padded.chunks_exact(7).zip(response.chunks_exact_mut(8)) {
+        let mut block = (*challenge).into();
+        Des::new(&spread(third).into()).encrypt_block(&mut block);
+        out.copy_from_slice(&block);
+    }
+    response
+}
+
+/// Seven octets as a DES key of eight, whose lowest bits are parity and do not matter.
+fn spread(seven: &[u8]) -> [u8; 8] {
+    let bits = seven.iter().fold(0_u64, |bits, &octet| bits << 8 | u64::from(octet));
+    core::array::from_fn(|i| ((bits >> (49 - 7 * i)) as u8) << 1)
+}
+
+/// MS-CHAPv2's response (RFC 2759 §8.1, GenerateNTResponse).
+#[must_use]
+pub fn nt_response(
+    authenticator_challenge: &[u8; 16],
+    peer_challenge: &[u8; 16],
+    user: &[u8],
+    hash: &[u8; NT_HASH_LEN],
+) -> [u8; RESPONSE_LEN] {
+    v1_response(&challenge_hash(peer_challenge, authenticator_challenge, user), hash)
+}
+
+/// What proves to the peer that the server knows the password too (RFC 2759 §8.7): `S=` and 40 digits.
+#[must_use]
+pub fn authenticator_response(
+    hash: &[u8; NT_HASH_LEN],
+    response: &[u8; RESPONSE_LEN],
+    peer_challenge: &[u8; 16],
+    authenticator_challenge: &[u8; 16],
+    user: &[u8],
+) -> [u8; AUTHENTICATOR_RESPONSE_LEN] {
+    let first =
+        Sha1::new().chain_update(nt_hash_hash(hash)).chain_update(response).chain_update(MAGIC_1).finalize();
+    let digest = Sha1::new()
+        .chain_update(first)
+        .chain_update(challenge_hash(peer_challenge, authenticator_challenge, user))
+        .chain_update(MAGIC_2)
+        .finalize();
+    let mut text = [0; AUTHENTICATOR_RESPONSE_LEN];
+    text[..2].copy_from_slice(b"S=");
+    for (octet, digits) in digest.iter().zip(text[2..].chunks_exact_mut(2)) {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        digits.copy_from_slice(&[DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]);
+    }
+    text
+}
+
+/// The 128-bit keys of a successful MS-CHAPv2 (RFC 3079 §3.4), as the server names them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MppeKeys {
+    /// What the server receives with: MS-MPPE-Recv-Key.
+    pub recv: [u8; 16],
+    /// What the server sends with: MS-MPPE-Send-Key.
+    pub send: [u8; 16],
+}
+
+impl core::fmt::Debug for MppeKeys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("MppeKeys(..)")
+    }
+}
+
+/// The keys that both sides have after this response.
+#[must_use]
+pub fn mppe_keys(hash: &[u8; NT_HASH_LEN], response: &[u8; RESPONSE_LEN]) -> MppeKeys {
+    let master = Sha1::new()
+        .chain_update(nt_hash_hash(hash))
+        .chain_update(response)
+        .chain_update(MASTER_KEY)
+        .finalize();
+    let key = |magic: &[u8]| {
+        let digest = Sha1::new()
+            .chain_update(&master[..16])
+            .chain_update([0; 40])
+            .chain_update(magic)
+            .chain_update([0xf2; 40])
+            .finalize();
+        let mut key = [0; 16];
+        key.copy_from_slice(&digest[..16]);
+        key
+    };
+    MppeKeys { recv: key(CLIENT_SENDS), send: key(SERVER_SENDS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::legacy::nt_hash;
+
+    const AUTHENTICATOR: [u8; 16] = *b"\x5b\x5d\x7c\x7d\x7b\x3f\x2f\x3e\x3c\x2c\x60\x21\x32\x26\x26\x28";
+    const PEER: [u8; 16] = *b"\x21\x40\x23\x24\x25\x5e\x26\x2a\x28\x29\x5f\x2b\x3a\x33\x7c\x7e";
+    const RESPONSE: [u8; 24] =
+        *b"\x82\x30\x9e\xcd\x8d\x70\x8b\x5e\xa0\x8f\xaa\x39\x81\xcd\x83\x54\x42\x33\x11\x4a\x3d\x85\xd6\xdf";
+
+    #[test]
+    fn rfc_2759_section_9_2() {
+        assert_eq!(challenge_hash(&PEER, &AUTHENTICATOR, b"User"), *b"\xd0\x2e\x43\x86\xbc\xe9\x12\x26");
+        let hash = nt_hash(b"clientPass");
+        assert_eq!(nt_response(&AUTHENTICATOR, &PEER, b"User", &hash), RESPONSE);
+        assert_eq!(nt_response(&AUTHENTICATOR, &PEER, b"DOMAIN\\User", &hash), RESPONSE);
+        assert_eq!(
+            &authenticator_response(&hash, &RESPONSE, &PEER, &AUTHENTICATOR, b"User"),
+            b"S=407A5589115FD0D6209F510FE9C04566932CDA56"
+        );
+    }
+
+    #[test]
+    fn rfc_3079_section_3_5_3() {
+        let keys = mppe_keys(&nt_hash(b"clientPass"), &RESPONSE);
+        assert_eq!(keys.send, *b"\x8b\x7c\xdc\x14\x9b\x99\x3a\x1b\xa1\x18\xcb\x15\x3f\x56\xdc\xcb");
+        assert_ne!(keys.recv, keys.send);
+    }
+
+    /// RFC 2433 §B.2: the challenge, and the response for the password `MyPw`.
+    #[test]
+    fn rfc_2433_appendix_b_2() {
+        let hash = nt_hash(b"MyPw");
+        assert_eq!(hash, *b"\xfc\x15\x6a\xf7\xed\xcd\x6c\x0e\xdd\xe3\x33\x7d\x42\x7f\x4e\xac");
+        assert_eq!(
+            v1_response(b"\x10\x2d\xb5\xdf\x08\x5d\x30\x41", &hash),
+            *b"\x4e\x9d\x3c\x8f\x9c\xfd\x38\x5d\x5b\xf4\xd3\x24\x67\x91\x95\x6c\xa4\xc3\x51\xab\x40\x9a\x3d\x61"
+        );
+    }
+}
