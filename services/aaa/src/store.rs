@@ -5,6 +5,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use core::net::IpAddr;
 use usher_core::WallTime;
 
@@ -69,7 +70,7 @@ impl Op {
 }
 
 /// One row of radcheck, radreply, radgroupcheck or radgroupreply.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Row {
     /// The attribute's name: `Cleartext-Password`, `Session-Timeout`.
     pub attribute: String,
@@ -77,6 +78,16 @@ pub struct Row {
     pub op: Op,
     /// The value as text.
     pub value: String,
+}
+
+impl fmt::Debug for Row {
+    /// Without the value of a password or secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.attribute.to_ascii_lowercase();
+        let hidden = name.contains("password") || name.contains("secret");
+        let value = if hidden { "<hidden>" } else { &self.value };
+        write!(f, "{} {} {value:?}", self.attribute, self.op.as_str())
+    }
 }
 
 /// A group that a user is in.
@@ -101,8 +112,43 @@ pub struct UserRows {
     pub groups: Vec<GroupRows>,
 }
 
+/// What is asked of a client's packets: columns require_ma and limit_proxy_state of table nas.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Demand {
+    /// `auto`: yes, once the client was seen to do it.
+    #[default]
+    Auto,
+    /// `yes`.
+    Yes,
+    /// `no`.
+    No,
+}
+
+impl Demand {
+    /// What is written so; `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is = |names: &[&str]| names.iter().any(|n| text.eq_ignore_ascii_case(n));
+        match () {
+            () if is(&["auto", ""]) => Some(Self::Auto),
+            () if is(&["yes", "true", "on", "1"]) => Some(Self::Yes),
+            () if is(&["no", "false", "off", "0"]) => Some(Self::No),
+            () => None,
+        }
+    }
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Yes => "yes",
+            Self::No => "no",
+        }
+    }
+}
+
 /// One row of table nas: a client of the server.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct ClientRow {
     /// Column nasname: an address, a prefix (`192.0.2.0/24`).
     pub nasname: String,
@@ -114,6 +160,24 @@ pub struct ClientRow {
     pub secret: String,
     /// For people.
     pub description: String,
+    /// Whether its Access-Requests must have a Message-Authenticator.
+    pub require_message_authenticator: Demand,
+    /// Whether its Access-Requests with Proxy-State must have one all the more.
+    pub limit_proxy_state: Demand,
+}
+
+impl fmt::Debug for ClientRow {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientRow")
+            .field("nasname", &self.nasname)
+            .field("shortname", &self.shortname)
+            .field("kind", &self.kind)
+            .field("description", &self.description)
+            .field("require_message_authenticator", &self.require_message_authenticator)
+            .field("limit_proxy_state", &self.limit_proxy_state)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One row of table radacct: a session as accounting tells of it.
@@ -172,7 +236,8 @@ pub struct SessionRow {
 pub enum Change {
     /// The row as it is now, under its `acctuniqueid`: inserted or put in place of the one there.
     Session(alloc::boxed::Box<SessionRow>),
-    /// A NAS has begun anew or ends: all its open sessions ended then (Accounting-On, Accounting-Off).
+    /// A NAS has begun anew or ends: all its open sessions that had begun by then (or nobody knows when) ended then
+    /// (Accounting-On, Accounting-Off). Their times become that time, their length what has passed from their beginning.
     NasRestarted {
         /// The NAS.
         nas: IpAddr,
@@ -197,7 +262,9 @@ pub enum Change {
 /// Why a store did not do what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or is too busy; the same may succeed later, and nothing was changed.
+    /// It cannot be reached, or is too busy; the same may succeed later. Nothing was changed, unless the connection to
+    /// a database broke in the very moment of its answer: then all was. So sessions are written again without harm,
+    /// and a login of that moment may stand there twice.
     #[error("the store is not available: {0}")]
     Unavailable(String),
     /// What it holds or was given does not fit; trying again does not help.
@@ -212,10 +279,11 @@ pub trait Store: Send {
     /// # Errors
     /// The store could not say.
     fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError>;
-    /// Makes changes durable, all or none: when this answers `Ok` they outlast a power failure.
+    /// Makes changes durable, in their order, all or none: when this answers `Ok` they outlast a power failure.
     ///
     /// # Errors
-    /// None was made.
+    /// None was made, except as [`StoreError::Unavailable`] tells. Where one change of many is refused, each may be
+    /// written by itself to find it.
     fn write(&mut self, changes: &[Change]) -> Result<(), StoreError>;
     /// Gives every open session (no stop time) to `each`, in any order.
     ///
@@ -243,6 +311,18 @@ pub trait Store: Send {
     /// # Errors
     /// Nothing was changed.
     fn put_user(&mut self, name: &str, rows: &UserRows) -> Result<(), StoreError>;
+    /// Puts many users, each as [`Store::put_user`] does; how many. Stores make this quick for a million of them.
+    ///
+    /// # Errors
+    /// Some may have been put.
+    fn put_users(&mut self, users: &mut dyn Iterator<Item = (String, UserRows)>) -> Result<u64, StoreError> {
+        let mut count = 0;
+        for (name, rows) in users {
+            self.put_user(&name, &rows)?;
+            count += 1;
+        }
+        Ok(count)
+    }
     /// Forgets a user; false where there was none.
     ///
     /// # Errors
@@ -263,4 +343,31 @@ pub trait Store: Send {
     /// # Errors
     /// Nothing was changed.
     fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn operators_and_demands_are_read_as_they_are_written() {
+        for (op, text) in Op::ALL {
+            assert_eq!((Op::parse(text), op.as_str()), (Some(op), text));
+        }
+        assert_eq!(Op::parse("=>"), None);
+        for demand in [Demand::Auto, Demand::Yes, Demand::No] {
+            assert_eq!(Demand::parse(demand.as_str()), Some(demand));
+        }
+        assert_eq!((Demand::parse("True"), Demand::parse("perhaps")), (Some(Demand::Yes), None));
+    }
+
+    #[test]
+    fn debug_output_has_no_secrets() {
+        let row = Row { attribute: "Cleartext-Password".into(), op: Op::Replace, value: "kiwi".into() };
+        let client = ClientRow { nasname: "192.0.2.1".into(), secret: "kiwi".into(), ..ClientRow::default() };
+        let shown = format!("{row:?} {client:?}");
+        assert!(!shown.contains("kiwi"), "{shown}");
+        assert!(shown.contains("Cleartext-Password") && shown.contains("192.0.2.1"), "{shown}");
+    }
 }
