@@ -39,6 +39,12 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
 pub const ENVIRONMENT: &[(&str, &str)] =
     &[("protocols/crypto/src/tls", "the TLS engine adapter: rustls and aws-lc-rs need std")];
 
+/// Files that may hold unsafe code, one to a crate, and why.
+pub const UNSAFE: &[(&str, &str)] = &[(
+    "networks/live/src/mmsg.rs",
+    "datagrams in batches: no safe interface to recvmmsg and sendmmsg exists",
+)];
+
 /// Protocol crates without a fuzz target of their own, and why.
 pub const UNFUZZED: &[(&str, &str)] = &[
     ("usher-core", "its codecs are run by every other target"),

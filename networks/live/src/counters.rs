@@ -1,0 +1,119 @@
+//! What a driver did, readable from other threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One number that the driver's thread counts and others read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Counts `n` more.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+    /// Counts one more.
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+    /// Counts one less.
+    pub(crate) fn less(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! driver_counters {
+    ($($(#[$meta:meta])* $field:ident),* $(,)?) => {
+        usher_core::counters! {
+            /// What a driver had done when [`DriverCounters::read`] was asked.
+            pub struct DriverCounts { $($(#[$meta])* $field,)* }
+        }
+
+        /// What a driver does, counted while it runs; any thread may [`read`](Self::read).
+        #[derive(Debug, Default)]
+        pub struct DriverCounters { $(pub(crate) $field: Count,)* }
+
+        impl DriverCounters {
+            /// The counters as they stand; each is right by itself, not all at one moment.
+            #[must_use]
+            pub fn read(&self) -> DriverCounts {
+                DriverCounts { $($field: self.$field.get(),)* }
+            }
+        }
+    };
+}
+
+driver_counters! {
+    /// Datagrams received whole.
+    datagrams_in,
+    /// Octets in them.
+    datagram_octets_in,
+    /// Datagrams given to the system for sending.
+    datagrams_out,
+    /// Octets in them.
+    datagram_octets_out,
+    /// Calls that received at least one datagram.
+    batches_in,
+    /// Calls that sent at least one datagram.
+    batches_out,
+    /// Datagrams that the node handed to another shard.
+    diverted,
+    /// Dropped: datagrams longer than the driver's buffer.
+    truncated,
+    /// Dropped: datagrams from an address of a family that is not the Internet's.
+    unknown_family,
+    /// Errors that receiving showed, such as an ICMP port unreachable of something sent before.
+    receive_errors,
+    /// Dropped: datagrams that the system refused to send.
+    send_errors,
+    /// Dropped: datagrams for a full queue, while the system took no more.
+    send_full,
+    /// Dropped: datagrams for a socket that could not be bound.
+    no_socket,
+    /// Dropped: associations and frames, which a live host does not carry.
+    unsupported,
+    /// Messages from the mailbox.
+    messages,
+    /// Times that the machine was told that its time had come.
+    timeouts,
+    /// Connections that are open now, those under way included.
+    connections_open,
+    /// Connections accepted.
+    accepted,
+    /// Connections refused: the listener has as many as it may have.
+    refused_listener,
+    /// Connections refused: their address has as many as it may have.
+    refused_address,
+    /// Accepting failed, mostly for want of file descriptors.
+    accept_errors,
+    /// Connections that the machine asked for.
+    connects,
+    /// Connections asked for that did not come about.
+    connect_failures,
+    /// Octets received by streams, inside TLS where there is TLS.
+    stream_octets_in,
+    /// Octets sent by streams, inside TLS where there is TLS.
+    stream_octets_out,
+    /// Operations on connections that are over.
+    unknown_connection,
+    /// Connections reset because the peer did not read what was sent.
+    slow_peers,
+    /// TLS handshakes completed.
+    tls_handshakes,
+    /// TLS handshakes completed by taking up an earlier session.
+    tls_resumed,
+    /// TLS handshakes that took too long.
+    tls_timeout,
+    /// TLS handshakes that the peer left by closing the connection.
+    tls_closed,
+    /// TLS connections that the peer ended with an alert.
+    tls_alert,
+    /// TLS connections ended because the peer's certificate was refused or missing.
+    tls_certificate,
+    /// TLS connections whose octets were not TLS.
+    tls_not_tls,
+    /// TLS connections ended for another reason.
+    tls_other,
+}

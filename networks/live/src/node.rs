@@ -1,0 +1,55 @@
+//! What a driver hosts, and how other threads reach it.
+
+use tokio::sync::mpsc::UnboundedSender;
+use usher_core::{ConnId, Instant, Machine, Path};
+
+/// A machine with what surrounds it in a live program: where its events go, and what comes from other
+/// threads. All calls come from the driver's thread.
+pub trait Node {
+    /// The protocol.
+    type Machine: Machine;
+    /// What other threads send by the [`Mailbox`].
+    type Message: Send + 'static;
+
+    /// The machine, to be fed and drained.
+    fn machine(&mut self) -> &mut Self::Machine;
+
+    /// The machine said something. The node may give it commands: the driver drains it again.
+    fn event(&mut self, now: Instant, event: <Self::Machine as Machine>::Event);
+
+    /// A message came by the mailbox. The node may give commands and inputs: the driver drains afterwards.
+    fn message(&mut self, now: Instant, message: Self::Message);
+
+    /// Asked for every datagram before the machine gets it; true where the node handed it to another shard,
+    /// and this one's machine is not to see it.
+    fn divert(&mut self, _path: Path, _data: &[u8]) -> bool {
+        false
+    }
+
+    /// A connection was accepted by listener `listener` of [`Sockets::listeners`](crate::Sockets::listeners),
+    /// its TLS handshake completed; `Connected` follows.
+    fn accepted(&mut self, _now: Instant, _conn: ConnId, _listener: u32) {}
+
+    /// Whether the driver shall end: it asks after each drain, sends what is queued and closes what is open.
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Where other threads put messages for a driver's node. Clones go to the same node.
+#[derive(Debug)]
+pub struct Mailbox<M>(pub(crate) UnboundedSender<M>);
+
+impl<M> Mailbox<M> {
+    /// Puts a message in and wakes the driver; false if that has ended, and the message is lost. The mailbox
+    /// has no bound of its own: what asks and what answers must bound what is under way.
+    pub fn send(&self, message: M) -> bool {
+        self.0.send(message).is_ok()
+    }
+}
+
+impl<M> Clone for Mailbox<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}

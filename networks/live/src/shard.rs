@@ -1,0 +1,101 @@
+//! A thread for each shard.
+
+use crate::mmsg;
+use std::io;
+use std::thread::{self, JoinHandle};
+use tokio::runtime::Builder;
+
+/// Why a shard did not start.
+#[derive(Debug, thiserror::Error)]
+#[error("shard {name} has no {what}: {error}")]
+pub struct ShardError {
+    /// The shard's name.
+    pub name: String,
+    /// What it could not have: a thread, the processor asked for, a runtime.
+    pub what: &'static str,
+    /// What the system says.
+    pub error: io::Error,
+}
+
+/// A shard's thread.
+#[derive(Debug)]
+pub struct Shard<T>(JoinHandle<Option<T>>);
+
+impl<T> Shard<T> {
+    /// Waits for the future's end.
+    ///
+    /// # Errors
+    /// The thread panicked; the error is what it panicked with.
+    pub fn join(self) -> thread::Result<T> {
+        match self.0.join() {
+            Ok(Some(result)) => Ok(result),
+            Ok(None) => Err(Box::new("the shard did not start")),
+            Err(panic) => Err(panic),
+        }
+    }
+
+    /// Whether the future has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+/// Runs a future, mostly [`Driver::run`](crate::Driver::run), on a thread of this name with a runtime of its
+/// own; with `core`, on that processor (counted from 0) only. The future is made on the new thread and so
+/// need not be `Send`.
+///
+/// # Errors
+/// No thread, no such processor, or no runtime; the future has not been made then.
+pub fn spawn<F, T>(
+    name: &str,
+    core: Option<usize>,
+    body: impl FnOnce() -> F + Send + 'static,
+) -> Result<Shard<T>, ShardError>
+where
+    F: Future<Output = T>,
+    T: Send + 'static,
+{
+    let failed = |what, error| ShardError { name: name.to_owned(), what, error };
+    let (ready, started) = std::sync::mpsc::sync_channel(1);
+    let work = move || {
+        let begin = || {
+            core.map_or(Ok(()), mmsg::pin).map_err(|e| ("such processor", e))?;
+            // Sockets are looked at after every few steps: a driver that always has something to do would
+            // otherwise keep its connections waiting.
+            let mut builder = Builder::new_current_thread();
+            builder.enable_all().event_interval(7).build().map_err(|e| ("runtime", e))
+        };
+        let (runtime, said) = match begin() {
+            Ok(runtime) => (Some(runtime), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        // The other side waits for this.
+        let _ = ready.send(said);
+        Some(runtime?.block_on(body()))
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work).map_err(|e| failed("thread", e))?;
+    match started.recv() {
+        Ok(Ok(())) => Ok(Shard(thread)),
+        Ok(Err((what, error))) => Err(failed(what, error)),
+        Err(_) => Err(failed("thread", io::Error::other("it ended at once"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_runs_on_the_processor_asked_for() {
+        let shard = spawn("usher-0", Some(0), || async { thread::current().name().map(str::to_owned) });
+        let name = shard.expect("processor 0 exists").join().expect("it did not panic");
+        assert_eq!(name.as_deref(), Some("usher-0"));
+    }
+
+    #[test]
+    fn a_processor_that_is_not_there_is_an_error() {
+        let error = spawn("far", Some(100_000), || async {}).expect_err("there are fewer processors");
+        assert_eq!((error.name.as_str(), error.what), ("far", "such processor"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The sockets that a driver is given, and how they are made.
+
+use socket2::{Domain, Protocol, Socket, Type};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use usher_crypto::tls::{ClientConfig, ServerConfig};
+
+/// Which TLS a connection that the machine opens to an address has; `None` for plain TCP.
+pub type Outgoing = Arc<dyn Fn(SocketAddr) -> Option<ClientConfig> + Send + Sync>;
+
+/// How sockets are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketOptions {
+    /// Octets of the receive buffer, as `SO_RCVBUF` takes them; the system may grant less. `None` leaves the
+    /// system's default.
+    pub receive_buffer: Option<usize>,
+    /// Octets of the send buffer.
+    pub send_buffer: Option<usize>,
+    /// Whether further sockets, those of other shards, may be bound to the same address (`SO_REUSEPORT`).
+    pub shared: bool,
+    /// Connections that may wait to be accepted.
+    pub backlog: i32,
+}
+
+impl Default for SocketOptions {
+    /// 4 MiB each way, shared, 1024 waiting connections.
+    fn default() -> Self {
+        Self { receive_buffer: Some(4 << 20), send_buffer: Some(4 << 20), shared: true, backlog: 1024 }
+    }
+}
+
+fn socket(
+    address: SocketAddr,
+    kind: Type,
+    protocol: Protocol,
+    options: &SocketOptions,
+) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    if address.is_ipv6() {
+        // One socket for each family: the other one is a listener of its own.
+        socket.set_only_v6(true)?;
+    }
+    if options.shared {
+        socket.set_reuse_port(true)?;
+    }
+    if let Some(octets) = options.receive_buffer {
+        socket.set_recv_buffer_size(octets)?;
+    }
+    if let Some(octets) = options.send_buffer {
+        socket.set_send_buffer_size(octets)?;
+    }
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Binds a datagram socket; replies sent from it leave from the address that was asked. An IPv6 socket
+/// serves IPv6 only.
+///
+/// # Errors
+/// What the system says: the address is not ours, is in use, or needs a privilege.
+pub fn bind_udp(address: SocketAddr, options: &SocketOptions) -> io::Result<UdpSocket> {
+    let socket = socket(address, Type::DGRAM, Protocol::UDP, options)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Listens for connections; an IPv6 socket serves IPv6 only.
+///
+/// # Errors
+/// What the system says: the address is not ours, is in use, or needs a privilege.
+pub fn listen(address: SocketAddr, options: &SocketOptions) -> io::Result<TcpListener> {
+    // Buffers of streams are left to the system, which fits them to each connection.
+    let buffers = SocketOptions { receive_buffer: None, send_buffer: None, ..*options };
+    let socket = socket(address, Type::STREAM, Protocol::TCP, &buffers)?;
+    // A port whose earlier connections are in TIME-WAIT can be had at once.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    Ok(socket.into())
+}
+
+/// The TLS of a listener: a configuration that can be replaced while connections are open. Clones are the same
+/// one.
+#[derive(Clone, Debug)]
+pub struct TlsServer(Arc<RwLock<ServerConfig>>);
+
+impl TlsServer {
+    /// Begins with this configuration.
+    #[must_use]
+    pub fn new(config: ServerConfig) -> Self {
+        Self(Arc::new(RwLock::new(config)))
+    }
+
+    /// New connections take this configuration; those that are open keep theirs.
+    pub fn replace(&self, config: ServerConfig) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    /// The configuration that new connections take.
+    #[must_use]
+    pub fn current(&self) -> ServerConfig {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A socket that accepts connections for the machine.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket, as [`listen`] makes it.
+    pub socket: TcpListener,
+    /// With this, the machine hears of a connection once its TLS handshake is complete.
+    pub tls: Option<TlsServer>,
+}
+
+/// Bounds of a driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Datagrams that wait for each socket while the system takes no more; then the newest are dropped.
+    pub datagram_queue: usize,
+    /// Sockets that the machine may have, those of its own choice included.
+    pub sockets: usize,
+    /// Connections of one listener at a time, those in their handshake included.
+    pub connections: usize,
+    /// Connections of one listener from one address at a time.
+    pub connections_per_address: usize,
+    /// Octets that wait for one connection's peer to read; beyond it the connection is reset.
+    pub stream_queue: usize,
+    /// How long setting up a connection may take, TLS not included.
+    pub connect_timeout: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long a connection that this side closes may take to send what is queued and to see the other
+    /// side's end.
+    pub linger: Duration,
+    /// The options of the sockets that the machine asks for by using a new number.
+    pub ephemeral: SocketOptions,
+}
+
+impl Default for Settings {
+    /// 4096 datagrams, 65536 sockets, 65536 connections and 1024 of each address, 1 MiB, and 10 s, 10 s and 2 s.
+    fn default() -> Self {
+        Self {
+            datagram_queue: 4096,
+            sockets: 1 << 16,
+            connections: 1 << 16,
+            connections_per_address: 1024,
+            stream_queue: 1 << 20,
+            connect_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
+            linger: Duration::from_secs(2),
+            ephemeral: SocketOptions { shared: false, ..SocketOptions::default() },
+        }
+    }
+}
+
+/// What a driver serves its machine with. The default has no sockets: all are the machine's own choice.
+#[derive(Default)]
+pub struct Sockets {
+    /// Datagram sockets; the index is the machine's [`SocketId`](usher_core::SocketId).
+    pub udp: Vec<UdpSocket>,
+    /// Listeners; the index is what [`Node::accepted`](crate::Node::accepted) is told.
+    pub listeners: Vec<Listener>,
+    /// TLS of the connections that the machine opens; `None` for plain TCP to all.
+    pub outgoing: Option<Outgoing>,
+    /// Bounds.
+    pub settings: Settings,
+}
+
+impl fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sockets")
+            .field("udp", &self.udp)
+            .field("listeners", &self.listeners)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
