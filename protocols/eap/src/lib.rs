@@ -22,6 +22,7 @@ pub mod packet;
 pub mod peer;
 pub mod server;
 
+use alloc::vec::Vec;
 use core::fmt;
 
 /// The keys that a method exports (RFC 3748 §7.10).
@@ -31,6 +32,8 @@ pub struct Keys {
     pub msk: [u8; 64],
     /// Extended master session key.
     pub emsk: [u8; 64],
+    /// Session-Id (RFC 5247 §1.4), of the methods that have one.
+    pub session_id: Option<Vec<u8>>,
 }
 
 impl fmt::Debug for Keys {

@@ -46,8 +46,18 @@ impl Type {
     pub const NAK: Self = Self(3);
     /// EAP-MD5-Challenge.
     pub const MD5: Self = Self(4);
+    /// Generic token card (RFC 3748 §5.6).
+    pub const GTC: Self = Self(6);
     /// EAP-TLS (RFC 5216, RFC 9190).
     pub const TLS: Self = Self(13);
+    /// EAP-TTLS (RFC 5281).
+    pub const TTLS: Self = Self(21);
+    /// PEAP (draft-josefsson-pppext-eap-tls-eap).
+    pub const PEAP: Self = Self(25);
+    /// EAP-MSCHAPv2 (draft-kamath-pppext-eap-mschapv2).
+    pub const MSCHAPV2: Self = Self(26);
+    /// EAP-TLV extensions inside PEAP (draft-hiller-eap-tlv).
+    pub const TLV: Self = Self(33);
     /// A vendor's type in three more octets.
     pub const EXPANDED: Self = Self(254);
 }
@@ -59,7 +69,12 @@ impl fmt::Display for Type {
             Self::NOTIFICATION => "Notification",
             Self::NAK => "Nak",
             Self::MD5 => "MD5-Challenge",
+            Self::GTC => "GTC",
             Self::TLS => "EAP-TLS",
+            Self::TTLS => "EAP-TTLS",
+            Self::PEAP => "PEAP",
+            Self::MSCHAPV2 => "MSCHAPv2",
+            Self::TLV => "EAP-TLV",
             Self::EXPANDED => "Expanded",
             Self(other) => return write!(f, "Type {other}"),
         })

@@ -3,15 +3,17 @@
 
 use crate::Keys;
 use crate::automaton::{Arrow, Automaton, diagram};
-use crate::method::{Context, ServerMethod, ServerOffer, ServerVerdict};
+use crate::method::{Answer, Context, Inner, Question, ServerMethod, ServerOffer, ServerVerdict};
 use crate::packet::{self, Code, Packet, Type};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::{SecureRng, WallTime, Work};
 
-/// How a conversation ended.
+/// What a conversation has to say: what it has to know, and how it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
+    /// The method asks its host: nothing goes on until [`Server::answer`].
+    Ask(Question),
     /// The peer is who it says; the packet to send is a Success.
     Success {
         /// How it proved that.
@@ -32,6 +34,8 @@ pub(crate) enum State {
     Idle,
     Received,
     IntegrityCheck,
+    /// None of the figure's boxes: METHOD_RESPONSE's `m.process` waits here for what the host knows.
+    Asked,
     MethodResponse,
     Nak,
     Discard,
@@ -53,6 +57,10 @@ pub(crate) enum Condition {
     Answers,
     /// ignore
     Ignored,
+    /// A question of the method is open.
+    Asks,
+    /// It is answered.
+    Answered,
     /// methodState == END
     Ended,
     /// decision == FAILURE
@@ -87,9 +95,12 @@ pub struct Server {
     verdict: ServerVerdict,
     discarded: bool,
     told: bool,
+    /// What the host has still to be asked.
+    question: Option<Question>,
     /// Of the chance of methods that are proposed later.
     seed: [u8; 32],
     wall: WallTime,
+    mtu: Option<usize>,
 }
 
 impl Automaton for Server {
@@ -101,7 +112,9 @@ impl Automaton for Server {
         Received: Answers => IntegrityCheck;
         Received: Else => Discard;
         IntegrityCheck: Ignored => Discard;
+        IntegrityCheck: Asks => Asked;
         IntegrityCheck: Else => MethodResponse;
+        Asked: Answered => MethodResponse;
         MethodResponse: Ended => SelectAction;
         MethodResponse: Else => MethodRequest;
         Nak: Else => SelectAction;
@@ -129,6 +142,8 @@ impl Automaton for Server {
                 response.is_some_and(|(_, kind)| self.current.as_ref().is_some_and(|(c, _)| *c == kind))
             }
             Condition::Ignored => self.verdict == ServerVerdict::Ignore,
+            Condition::Asks => self.verdict == ServerVerdict::Ask,
+            Condition::Answered => self.verdict != ServerVerdict::Ask,
             Condition::Ended => matches!(self.progress, Progress::End(_)),
             Condition::DecidesFailure => match self.progress {
                 Progress::End(success) => !success,
@@ -148,11 +163,14 @@ impl Automaton for Server {
                     None => ServerVerdict::Ignore,
                 };
             }
+            State::Asked => self.ask(),
             State::MethodResponse => {
                 self.progress = match self.verdict {
                     ServerVerdict::Success => Progress::End(true),
                     ServerVerdict::Failure => Progress::End(false),
-                    ServerVerdict::Continue | ServerVerdict::Ignore => Progress::Continue,
+                    ServerVerdict::Continue | ServerVerdict::Ignore | ServerVerdict::Ask => {
+                        Progress::Continue
+                    }
                 };
             }
             State::Nak => {
@@ -198,15 +216,11 @@ impl Automaton for Server {
 
 impl Server {
     /// A conversation that begins with the peer's response to an Identity request of this identifier, which
-    /// the caller has read. The first of `offers` is proposed at once: poll for it. What the methods draw
-    /// comes from `rng`.
+    /// the caller has read. The first of `offers` is proposed at once: poll for it. The context is that of
+    /// every method proposed.
     #[must_use]
-    pub fn new(
-        mut offers: Vec<Box<dyn ServerOffer>>,
-        identifier: u8,
-        rng: &mut SecureRng,
-        wall: WallTime,
-    ) -> Self {
+    pub fn new(mut offers: Vec<Box<dyn ServerOffer>>, identifier: u8, context: Context<'_>) -> Self {
+        let Context { rng, wall, mtu } = context;
         offers.reverse();
         let mut server = Self {
             state: State::SelectAction,
@@ -221,8 +235,10 @@ impl Server {
             verdict: ServerVerdict::Ignore,
             discarded: false,
             told: false,
+            question: None,
             seed: [0; 32],
             wall,
+            mtu,
         };
         if server.offers.len() > 1 {
             server.seed = rng.array();
@@ -241,12 +257,50 @@ impl Server {
     /// Begins the next method.
     fn propose(&mut self, rng: &mut SecureRng) {
         if let Some(offer) = self.offers.pop() {
-            self.current = Some((offer.kind(), offer.begin(Context { rng, wall: self.wall })));
+            self.current = Some((offer.kind(), offer.begin(Context { rng, wall: self.wall, mtu: self.mtu })));
             self.progress = Progress::Proposed;
         }
     }
 
-    /// Takes a packet from the peer; false where it was discarded.
+    /// Takes what the method has to ask; one without a question has failed.
+    fn ask(&mut self) {
+        self.question = self.current.as_mut().and_then(|(_, method)| method.question());
+        if self.question.is_none() {
+            self.verdict = ServerVerdict::Failure;
+        }
+    }
+
+    /// Takes the answer to the question that is open; false where none is.
+    pub fn answer(&mut self, answer: Answer) -> bool {
+        let (State::Asked, Some((_, method))) = (self.state, &mut self.current) else { return false };
+        self.verdict = method.answer(answer);
+        if self.verdict == ServerVerdict::Ask {
+            self.ask();
+        }
+        self.run();
+        true
+    }
+
+    /// Whom the peer says it is inside a tunnel, once it has said so; octets as they came.
+    #[must_use]
+    pub fn identity(&self) -> Option<&[u8]> {
+        self.current.as_ref()?.1.identity()
+    }
+
+    /// The method inside a tunnel, once it is known.
+    #[must_use]
+    pub fn inner(&self) -> Option<Inner> {
+        self.current.as_ref()?.1.inner()
+    }
+
+    /// The certificates that the peer showed, in DER, the leaf first.
+    #[must_use]
+    pub fn peer_certificates(&self) -> &[Vec<u8>] {
+        self.current.as_ref().map_or(&[], |(_, method)| method.peer_certificates())
+    }
+
+    /// Takes a packet from the peer; false where it was discarded. While a question is open every packet is:
+    /// the peer repeats it.
     pub fn handle(&mut self, packet: &[u8]) -> bool {
         let Ok(p) = Packet::parse(packet) else { return false };
         let (Code::Response, Some(kind), State::Idle) = (p.code(), p.kind(), self.state) else {
@@ -271,9 +325,12 @@ impl Server {
         true
     }
 
-    /// How the conversation ended, once it has.
+    /// What the host is asked, once for each question; how the conversation ended, once it has.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(question) = self.question.take() {
+            return Some(Event::Ask(question));
+        }
         if core::mem::replace(&mut self.told, matches!(self.state, State::Success | State::Failure)) {
             return None;
         }

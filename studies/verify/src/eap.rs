@@ -55,7 +55,7 @@ pub(crate) const ORACLES: &[Oracle] = &[
 
 fn eap_md5() -> Result<Vec<Finding>, String> {
     let mut rng = Seed::new(1).secure("md5", 0);
-    let context = Context { rng: &mut rng, wall: fixtures::WALL_TIME };
+    let context = Context { rng: &mut rng, wall: fixtures::WALL_TIME, mtu: None };
     let mut method = PeerOffer::begin(&Password::new(b"pencil"), context);
     let challenge = b"ABCDEFGHIJKLMNOP";
     let mut response = Vec::new();
@@ -113,7 +113,7 @@ fn converse(version: Version) -> Result<Conversation, String> {
     let clock = || WallClock::at(fixtures::WALL_TIME);
     let log = KeyLog::new();
     let client = ClientConfig::new(ClientOptions {
-        version,
+        versions: version.into(),
         credentials: Some(fixtures::client(2)),
         roots: roots(),
         server_name: None,
@@ -122,9 +122,10 @@ fn converse(version: Version) -> Result<Conversation, String> {
         key_log: None,
     });
     let server = ServerConfig::new(ServerOptions {
-        version,
+        versions: version.into(),
         credentials: fixtures::server(2),
         client_roots: Some(roots()),
+        crls: Vec::new(),
         resumption: None,
         clock: clock(),
         key_log: Some(log.clone()),
@@ -141,7 +142,8 @@ fn converse(version: Version) -> Result<Conversation, String> {
     };
     let offers = vec![Box::new(ServerMethodTls { tls: server, fragment: FRAGMENT }) as Box<dyn ServerOffer>];
     let mut peer = peer::Peer::new(config, rng("peer"), Instant::ZERO);
-    let mut server = server::Server::new(offers, 1, &mut rng("server"), fixtures::WALL_TIME);
+    let context = Context { rng: &mut rng("server"), wall: fixtures::WALL_TIME, mtu: None };
+    let mut server = server::Server::new(offers, 1, context);
     let (mut buf, mut flight) = (Vec::new(), Vec::new());
     while server.poll_transmit(&mut buf) {
         // The first request is the start, without records.

@@ -1,12 +1,12 @@
 //! What an engine is made from: made once, shared by every session.
 
 use super::store::{ClientStore, ServerStore};
-use super::{KeyLog, TlsError, Version, count};
+use super::{KeyLog, TlsError, Version, VersionRange, count};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Tls12Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::sync::Arc;
@@ -161,8 +161,8 @@ impl Default for Resumption {
 /// What a [`ClientConfig`] is made from.
 #[derive(Debug)]
 pub struct ClientOptions {
-    /// The only version offered.
-    pub version: Version,
+    /// The versions offered.
+    pub versions: VersionRange,
     /// What the client shows when asked; with none it stays anonymous.
     pub credentials: Option<Credentials>,
     /// Whom it trusts.
@@ -181,13 +181,17 @@ pub struct ClientOptions {
 /// What a [`ServerConfig`] is made from.
 #[derive(Debug)]
 pub struct ServerOptions {
-    /// The only version accepted.
-    pub version: Version,
+    /// The versions accepted, the highest that the client offers too being agreed on.
+    pub versions: VersionRange,
     /// What the server shows.
     pub credentials: Credentials,
     /// With these, a client must show a certificate that ends below one of them; with none, clients are not
     /// asked.
     pub client_roots: Option<Roots>,
+    /// Certificate revocation lists in DER, of the authorities below the client roots (RFC 5280 §5). Every
+    /// certificate of a client's chain is looked up in the list of its issuer: on it, or with a list that is
+    /// past its nextUpdate, the client is refused. An issuer of whom no list is given revokes nothing.
+    pub crls: Vec<Vec<u8>>,
     /// Whether sessions are taken up again.
     pub resumption: Option<Resumption>,
     /// Wall time.
@@ -200,7 +204,7 @@ pub struct ServerOptions {
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub(super) inner: Arc<rustls::ClientConfig>,
-    pub(super) version: Version,
+    pub(super) versions: VersionRange,
 }
 
 impl ClientConfig {
@@ -209,14 +213,14 @@ impl ClientConfig {
     /// # Errors
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ClientOptions) -> Result<Self, TlsError> {
-        let ClientOptions { version, credentials, roots, server_name, resumption, clock, key_log } = options;
-        let provider = count::provider(version);
+        let ClientOptions { versions, credentials, roots, server_name, resumption, clock, key_log } = options;
+        let provider = count::provider(versions);
         let name = server_name
             .map(|name| ServerName::try_from(name).map_err(|e| config("server name", e)))
             .transpose()?;
         let verifier = Arc::new(ChainVerifier { roots: roots.store()?, name, provider: provider.clone() });
         let builder = rustls::ClientConfig::builder_with_details(provider, Arc::new(clock))
-            .with_protocol_versions(&[protocol(version)])
+            .with_protocol_versions(&protocols(versions)?)
             .map_err(|e| config("version", e))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
@@ -236,7 +240,7 @@ impl ClientConfig {
         if let Some(log) = key_log {
             inner.key_log = Arc::new(log);
         }
-        Ok(Self { inner: Arc::new(inner), version })
+        Ok(Self { inner: Arc::new(inner), versions })
     }
 }
 
@@ -252,15 +256,18 @@ impl ServerConfig {
     /// # Errors
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
-        let ServerOptions { version, credentials, client_roots, resumption, clock, key_log } = options;
-        let provider = count::provider(version);
+        let ServerOptions { versions, credentials, client_roots, crls, resumption, clock, key_log } = options;
+        let provider = count::provider(versions);
         let builder = rustls::ServerConfig::builder_with_details(provider.clone(), Arc::new(clock))
-            .with_protocol_versions(&[protocol(version)])
+            .with_protocol_versions(&protocols(versions)?)
             .map_err(|e| config("version", e))?;
         let builder = match client_roots {
             None => builder.with_no_client_auth(),
             Some(roots) => builder.with_client_cert_verifier(
                 WebPkiClientVerifier::builder_with_provider(Arc::new(roots.store()?), provider)
+                    .with_crls(crls.into_iter().map(CertificateRevocationListDer::from))
+                    .allow_unknown_revocation_status()
+                    .enforce_revocation_expiration()
                     .build()
                     .map_err(|e| config("client roots", e))?,
             ),
@@ -288,11 +295,17 @@ fn config(what: &str, error: impl core::fmt::Display) -> TlsError {
     TlsError::Config(format!("{what}: {error}"))
 }
 
-fn protocol(version: Version) -> &'static rustls::SupportedProtocolVersion {
-    match version {
+fn protocols(versions: VersionRange) -> Result<Vec<&'static rustls::SupportedProtocolVersion>, TlsError> {
+    let within = |v: &Version| versions.contains(*v);
+    let protocol = |version| match version {
         Version::Tls12 => &rustls::version::TLS12,
         Version::Tls13 => &rustls::version::TLS13,
+    };
+    let protocols: Vec<_> = Version::ALL.into_iter().filter(within).map(protocol).collect();
+    if protocols.is_empty() {
+        return Err(TlsError::Config("versions: the lowest is above the highest".into()));
     }
+    Ok(protocols)
 }
 
 /// Trusts what ends below the roots, and checks the configured name instead of the connection's: EAP runs

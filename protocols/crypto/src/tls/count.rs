@@ -3,7 +3,7 @@
 //! Configurations are shared by all sessions, so an operation cannot know its session. It runs, however,
 //! within the call that feeds that session: a count for each thread, read before and after, tells.
 
-use super::{TlsWork, Version};
+use super::{TlsWork, Version, VersionRange};
 use rustls::crypto::aws_lc_rs::{self, cipher_suite, kx_group};
 use rustls::crypto::{
     ActiveKeyExchange, CryptoProvider, KeyProvider, SharedSecret, SupportedKxGroup, WebPkiSupportedAlgorithms,
@@ -34,27 +34,31 @@ pub(super) fn take() -> TlsWork {
     DONE.with(Cell::take)
 }
 
-/// The provider that all configurations of a version share. A client offers all suites of its provider,
-/// whatever its versions, so each version has its own.
-pub(super) fn provider(version: Version) -> Arc<CryptoProvider> {
+/// The provider that all configurations of these versions share. A client offers all suites of its provider,
+/// whatever its versions, so each range has its own.
+pub(super) fn provider(versions: VersionRange) -> Arc<CryptoProvider> {
     static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
         LazyLock::new(|| counted_algorithms(aws_lc_rs::default_provider().signature_verification_algorithms));
     static TLS12: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| with_suite(cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256));
+        LazyLock::new(|| with(&[cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]));
     static TLS13: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| with_suite(cipher_suite::TLS13_AES_128_GCM_SHA256));
-    fn with_suite(suite: SupportedCipherSuite) -> Arc<CryptoProvider> {
+        LazyLock::new(|| with(&[cipher_suite::TLS13_AES_128_GCM_SHA256]));
+    static BOTH: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+        with(&[cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256])
+    });
+    fn with(suites: &[SupportedCipherSuite]) -> Arc<CryptoProvider> {
         Arc::new(CryptoProvider {
-            cipher_suites: vec![suite],
+            cipher_suites: suites.to_vec(),
             kx_groups: vec![&X25519],
             signature_verification_algorithms: *ALGORITHMS,
             key_provider: &Keys,
             ..aws_lc_rs::default_provider()
         })
     }
-    match version {
-        Version::Tls12 => TLS12.clone(),
-        Version::Tls13 => TLS13.clone(),
+    match (versions.min, versions.max) {
+        (_, Version::Tls12) => TLS12.clone(),
+        (Version::Tls13, _) => TLS13.clone(),
+        (Version::Tls12, Version::Tls13) => BOTH.clone(),
     }
 }
 

@@ -42,6 +42,41 @@ pub enum Version {
     Tls13,
 }
 
+impl Version {
+    /// All, the oldest first.
+    pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
+}
+
+/// Versions from one to another, both included. A single one is made `from` it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct VersionRange {
+    /// The lowest.
+    pub min: Version,
+    /// The highest.
+    pub max: Version,
+}
+
+impl VersionRange {
+    /// Whether this version is one of them.
+    #[must_use]
+    pub fn contains(self, version: Version) -> bool {
+        (self.min..=self.max).contains(&version)
+    }
+}
+
+impl Default for VersionRange {
+    /// TLS 1.2 and 1.3.
+    fn default() -> Self {
+        Self { min: Version::Tls12, max: Version::Tls13 }
+    }
+}
+
+impl From<Version> for VersionRange {
+    fn from(version: Version) -> Self {
+        Self { min: version, max: version }
+    }
+}
+
 /// Why an engine, or making one, failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TlsError {
@@ -126,6 +161,9 @@ pub trait TlsEngine: Send + Debug {
 
     /// The peer's own certificate in DER, once the handshake is complete and if it showed one.
     fn peer_certificate(&self) -> Option<&[u8]>;
+
+    /// All certificates that the peer showed, in DER, the leaf first; none before the handshake is complete.
+    fn peer_chain(&self) -> Vec<&[u8]>;
 
     /// The version agreed on, once it is.
     fn version(&self) -> Option<Version>;

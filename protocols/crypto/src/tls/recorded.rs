@@ -67,8 +67,8 @@ pub struct Recording {
     version: Version,
     resumed: bool,
     flights: Vec<Flight>,
-    client_certificate: Option<Vec<u8>>,
-    server_certificate: Option<Vec<u8>>,
+    client_chain: Vec<Vec<u8>>,
+    server_chain: Vec<Vec<u8>>,
 }
 
 impl Recording {
@@ -106,7 +106,8 @@ const HEADER: usize = 5;
 /// # Errors
 /// [`TlsError::Failed`] if the engines do not start, or do not come to an end.
 pub fn record(client: &ClientConfig, server: &ServerConfig) -> Result<Recording, TlsError> {
-    let offered = client.version;
+    let offered = client.versions.max;
+    let shown = |to: &dyn TlsEngine| to.peer_chain().into_iter().map(<[u8]>::to_vec).collect();
     let mut client = Client::new(client)?;
     let mut server = Server::new(server)?;
     let mut flights = Vec::new();
@@ -133,8 +134,8 @@ pub fn record(client: &ClientConfig, server: &ServerConfig) -> Result<Recording,
         version: server.version().unwrap_or(offered),
         resumed: server.resumed(),
         flights,
-        client_certificate: server.peer_certificate().map(<[u8]>::to_vec),
-        server_certificate: client.peer_certificate().map(<[u8]>::to_vec),
+        client_chain: shown(&server),
+        server_chain: shown(&client),
     })
 }
 
@@ -362,11 +363,15 @@ impl TlsEngine for RecordedTls {
     }
 
     fn peer_certificate(&self) -> Option<&[u8]> {
-        let certificate = match self.side {
-            Side::Client => &self.recording.server_certificate,
-            Side::Server => &self.recording.client_certificate,
+        self.peer_chain().first().copied()
+    }
+
+    fn peer_chain(&self) -> Vec<&[u8]> {
+        let chain = match self.side {
+            Side::Client => &self.recording.server_chain,
+            Side::Server => &self.recording.client_chain,
         };
-        certificate.as_deref().filter(|_| self.complete)
+        chain.iter().filter(|_| self.complete).map(Vec::as_slice).collect()
     }
 
     fn version(&self) -> Option<Version> {

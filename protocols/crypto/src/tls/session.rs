@@ -99,6 +99,11 @@ impl Session {
         Some(self.connection.peer_certificates()?.first()?.as_ref())
     }
 
+    fn peer_chain(&self) -> Vec<&[u8]> {
+        let shown = self.connection.peer_certificates().filter(|_| !self.is_handshaking());
+        shown.unwrap_or_default().iter().map(AsRef::as_ref).collect()
+    }
+
     fn version(&self) -> Option<Version> {
         match self.connection.protocol_version()? {
             ProtocolVersion::TLSv1_2 => Some(Version::Tls12),
@@ -184,6 +189,9 @@ macro_rules! engine {
             }
             fn peer_certificate(&self) -> Option<&[u8]> {
                 self.0.peer_certificate()
+            }
+            fn peer_chain(&self) -> Vec<&[u8]> {
+                self.0.peer_chain()
             }
             fn version(&self) -> Option<Version> {
                 self.0.version()

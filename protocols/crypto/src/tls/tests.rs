@@ -34,7 +34,7 @@ impl Setup {
 
     fn configs(self) -> (ClientConfig, ServerConfig) {
         let client = ClientConfig::new(ClientOptions {
-            version: self.version,
+            versions: self.version.into(),
             credentials: self.client,
             roots: Roots::from_der([fixtures::root()]),
             server_name: self.server_name,
@@ -43,9 +43,10 @@ impl Setup {
             key_log: self.client_log,
         });
         let server = ServerConfig::new(ServerOptions {
-            version: self.version,
+            versions: self.version.into(),
             credentials: fixtures::server(self.chain),
             client_roots: Some(Roots::from_der([fixtures::root()])),
+            crls: Vec::new(),
             resumption: self.resumption,
             clock: self.clock,
             key_log: self.server_log,
@@ -117,6 +118,8 @@ fn both_sides_export_the_same_keys_and_know_each_other() {
         let (leaf_of_client, leaf_of_server) = (fixtures::client(chain), fixtures::server(chain));
         assert_eq!(server.peer_certificate(), Some(leaf_of_client.leaf()));
         assert_eq!(client.peer_certificate(), Some(leaf_of_server.leaf()));
+        assert_eq!(server.peer_chain().len(), usize::from(chain));
+        assert_eq!(server.peer_chain()[0], leaf_of_client.leaf());
         // Chain of n below the root: n signatures of authorities, and the handshake's own.
         let work = TlsWork { sign: 1, verify: u32::from(chain) + 1, key_exchange: 1 };
         assert_eq!((client.work(), server.work()), (work, work));
@@ -531,7 +534,7 @@ fn base64(bytes: &[u8]) -> String {
 #[test]
 fn options_that_cannot_work_are_refused_with_the_part_named() {
     let options = |roots, credentials, server_name| ClientOptions {
-        version: Version::Tls13,
+        versions: Version::Tls13.into(),
         credentials,
         roots,
         server_name,

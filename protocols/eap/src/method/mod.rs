@@ -41,6 +41,90 @@ pub trait PeerMethod: fmt::Debug + Send {
     }
 }
 
+/// What a host knows of a user's password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum UserSecret {
+    /// The password itself.
+    Clear(Vec<u8>),
+    /// MD4 of the password in UTF-16, little endian (RFC 2759 §8.3): enough for MS-CHAP, and to compare a
+    /// password with.
+    NtHash([u8; 16]),
+    /// A hash that only the host can compare a password with: a method that has the password asks
+    /// [`Question::Password`], any other fails.
+    Hashed,
+}
+impl fmt::Debug for UserSecret {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clear(_) => "Clear(..)",
+            Self::NtHash(_) => "NtHash(..)",
+            Self::Hashed => "Hashed",
+        })
+    }
+}
+
+/// What a server's method has to ask its host before it can go on.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Question {
+    /// Who is this? The name is the one given inside a tunnel, as it came. Answered by [`Answer::User`].
+    User {
+        /// Octets as the peer sent them; nothing is known of them yet.
+        name: Vec<u8>,
+    },
+    /// Is this the password of the user asked for last? Answered by [`Answer::Password`].
+    Password {
+        /// In clear.
+        password: Vec<u8>,
+    },
+}
+impl fmt::Debug for Question {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User { name } => write!(f, "User({})", name.escape_ascii()),
+            Self::Password { .. } => f.write_str("Password(..)"),
+        }
+    }
+}
+
+/// What the host answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// To [`Question::User`]: the user's secret; `None` for nobody, or for one who may not log in.
+    User(Option<UserSecret>),
+    /// To [`Question::Password`]: whether it is right.
+    Password(bool),
+    /// To either: the host cannot say now. The run fails.
+    Unavailable,
+}
+
+/// The method inside a tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inner {
+    /// A password in clear (RFC 5281 §11.2.5).
+    Pap,
+    /// CHAP (RFC 5281 §11.2.2).
+    Chap,
+    /// MS-CHAP (RFC 5281 §11.2.3).
+    MsChap,
+    /// MS-CHAP-V2 (RFC 5281 §11.2.4).
+    MsChapV2,
+    /// An EAP method.
+    Eap(Type),
+}
+impl fmt::Display for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pap => f.write_str("PAP"),
+            Self::Chap => f.write_str("CHAP"),
+            Self::MsChap => f.write_str("MS-CHAP"),
+            Self::MsChapV2 => f.write_str("MS-CHAP-V2"),
+            Self::Eap(kind) => fmt::Display::fmt(kind, f),
+        }
+    }
+}
+
 /// What a server's method makes of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerVerdict {
@@ -52,6 +136,9 @@ pub enum ServerVerdict {
     Success,
     /// It is not.
     Failure,
+    /// The host has to answer first: it takes [`ServerMethod::question`] and comes back with
+    /// [`ServerMethod::answer`].
+    Ask,
 }
 
 /// One run of a method in a server.
@@ -60,9 +147,30 @@ pub trait ServerMethod: fmt::Debug + Send {
     fn build(&mut self, identifier: u8, out: &mut Vec<u8>);
     /// Takes the data of a response of this method's type to the last request.
     fn response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict;
+    /// What is asked, once for each [`ServerVerdict::Ask`].
+    fn question(&mut self) -> Option<Question> {
+        None
+    }
+    /// Takes the answer to the question; the verdict is on the response that led to it, and may be to ask
+    /// again.
+    fn answer(&mut self, _answer: Answer) -> ServerVerdict {
+        ServerVerdict::Failure
+    }
     /// The keys, once there are some.
     fn keys(&self) -> Option<Keys> {
         None
+    }
+    /// Whom the peer says it is inside a tunnel, once it has said so; octets as they came.
+    fn identity(&self) -> Option<&[u8]> {
+        None
+    }
+    /// The method inside a tunnel, once it is known.
+    fn inner(&self) -> Option<Inner> {
+        None
+    }
+    /// The certificates that the peer showed, in DER, the leaf first; none before the handshake is complete.
+    fn peer_certificates(&self) -> &[Vec<u8>] {
+        &[]
     }
     /// The next piece of work done since the last poll.
     fn poll_work(&mut self) -> Option<Work> {
@@ -77,6 +185,9 @@ pub struct Context<'a> {
     pub rng: &'a mut SecureRng,
     /// The time of day, for certificates.
     pub wall: WallTime,
+    /// The longest EAP packet that the link takes, octets, where it says so (RADIUS's Framed-MTU, RFC 3579
+    /// §2.4). A method that is told to cut shorter does.
+    pub mtu: Option<usize>,
 }
 
 /// A method that a peer can do, and how to begin one run of it.

@@ -17,7 +17,7 @@ use crate::Keys;
 use crate::packet::{HEADER, Type};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 use usher_core::{Reader, Work};
 use usher_crypto::tls::{
     Client, ClientConfig, RecordedTls, Recording, Server as TlsServer, ServerConfig, TlsEngine, TlsError,
@@ -70,18 +70,23 @@ pub struct ServerMethodTls {
     pub fragment: usize,
 }
 
+/// The longest packet that may be sent: as configured, or less where the link takes less.
+fn cut(fragment: usize, context: &Context<'_>) -> usize {
+    context.mtu.map_or(fragment, |mtu| mtu.min(fragment))
+}
+
 impl PeerOffer for PeerMethodTls {
     fn kind(&self) -> Type {
         Type::TLS
     }
-    fn begin(&self, _: Context<'_>) -> Box<dyn PeerMethod> {
+    fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match &self.tls {
             PeerTls::Real(config, holder) => {
                 Client::for_holder(config, *holder).map(|c| Box::new(c) as Box<dyn TlsEngine>)
             }
             PeerTls::Recorded(recording) => Ok(Box::new(RecordedTls::client(recording.clone()))),
         };
-        Box::new(Peer::new(engine.ok(), self.fragment))
+        Box::new(Peer::new(engine.ok(), cut(self.fragment, &context)))
     }
 }
 
@@ -89,12 +94,12 @@ impl ServerOffer for ServerMethodTls {
     fn kind(&self) -> Type {
         Type::TLS
     }
-    fn begin(&self, _: Context<'_>) -> Box<dyn ServerMethod> {
+    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match &self.tls {
             ServerTls::Real(config) => TlsServer::new(config).map(|s| Box::new(s) as Box<dyn TlsEngine>),
             ServerTls::Recorded(recording) => Ok(Box::new(RecordedTls::server(recording.clone()))),
         };
-        Box::new(Server::new(engine.ok(), self.fragment))
+        Box::new(Server::new(engine.ok(), cut(self.fragment, &context)))
     }
 }
 
@@ -102,12 +107,31 @@ impl ServerOffer for ServerMethodTls {
 #[derive(Debug)]
 struct Link {
     engine: Box<dyn TlsEngine>,
+    /// The engine is the client's.
+    client: bool,
     fragment: usize,
     out: Vec<u8>,
     sent: usize,
     incoming: Vec<u8>,
     announced: Option<usize>,
     work: TlsWork,
+    /// The hellos' randoms, ours and the other side's.
+    randoms: [Option<[u8; RANDOM]>; 2],
+    /// The other side's certificates, once the handshake is complete.
+    certificates: Vec<Vec<u8>>,
+}
+
+/// Octets of a hello's random.
+const RANDOM: usize = 32;
+
+/// The random of the hello that a flight begins with: after the record's header, the handshake message's and
+/// the version (RFC 5246 §7.4.1).
+fn random(flight: &[u8]) -> Option<[u8; RANDOM]> {
+    const HANDSHAKE: u8 = 22;
+    let mut r = Reader::new(flight);
+    r.u8().ok().filter(|kind| *kind == HANDSHAKE)?;
+    r.bytes(4 + 4 + 2).ok()?;
+    r.bytes(RANDOM).ok()?.try_into().ok()
 }
 
 /// What a packet's data is.
@@ -126,15 +150,18 @@ enum Piece {
 }
 
 impl Link {
-    fn new(engine: Box<dyn TlsEngine>, fragment: usize) -> Self {
+    fn new(engine: Box<dyn TlsEngine>, client: bool, fragment: usize) -> Self {
         Self {
             engine,
+            client,
             fragment: fragment.max(MIN_FRAGMENT),
             out: Vec::new(),
             sent: 0,
             incoming: Vec::new(),
             announced: None,
             work: TlsWork::default(),
+            randoms: [None; 2],
+            certificates: Vec::new(),
         }
     }
 
@@ -195,7 +222,14 @@ impl Link {
     /// Gives the engine the whole message, and takes what it has to say to it. False where TLS failed; an
     /// alert may then be waiting to be sent.
     fn digest(&mut self) -> bool {
+        let handshaking = self.engine.is_handshaking();
+        if self.randoms[1].is_none() {
+            self.randoms[1] = random(&self.incoming);
+        }
         let sound = self.engine.feed(&self.incoming).is_ok();
+        if handshaking && !self.engine.is_handshaking() {
+            self.certificates = self.engine.peer_chain().into_iter().map(<[u8]>::to_vec).collect();
+        }
         self.incoming.clear();
         self.refill();
         sound
@@ -206,6 +240,9 @@ impl Link {
         self.sent = 0;
         self.engine.take(&mut self.out);
         self.work += self.engine.work();
+        if self.randoms[0].is_none() {
+            self.randoms[0] = random(&self.out);
+        }
     }
 
     fn is_13(&self) -> bool {
@@ -223,7 +260,25 @@ impl Link {
         };
         exported.ok()?;
         let (msk, emsk) = material.split_at(64);
-        Some(Keys { msk: msk.try_into().ok()?, emsk: emsk.try_into().ok()? })
+        Some(Keys { msk: msk.try_into().ok()?, emsk: emsk.try_into().ok()?, session_id: self.session_id() })
+    }
+
+    /// The Session-Id of RFC 5216 §2.3 (the type and both hellos' randoms) or RFC 9190 §2.3 (the type and what
+    /// the exporter gives).
+    fn session_id(&self) -> Option<Vec<u8>> {
+        let mut id = vec![Type::TLS.0];
+        if self.is_13() {
+            let mut method_id = [0; 2 * RANDOM];
+            let context = [Type::TLS.0];
+            self.engine.export("EXPORTER_EAP_TLS_Method-Id", Some(&context), &mut method_id).ok()?;
+            id.extend_from_slice(&method_id);
+        } else {
+            let [ours, theirs] = self.randoms;
+            let (client, server) = if self.client { (ours?, theirs?) } else { (theirs?, ours?) };
+            id.extend_from_slice(&client);
+            id.extend_from_slice(&server);
+        }
+        Some(id)
     }
 
     fn poll_work(&mut self) -> Option<Work> {

@@ -25,17 +25,33 @@ impl ServerMethod for Told {
             Some(b'c') => ServerVerdict::Continue,
             Some(b's') => ServerVerdict::Success,
             Some(b'f') => ServerVerdict::Failure,
+            Some(b'a') => ServerVerdict::Ask,
             _ => ServerVerdict::Ignore,
         }
     }
+    fn question(&mut self) -> Option<Question> {
+        Some(Question::User { name: b"alice".to_vec() })
+    }
+    fn answer(&mut self, answer: Answer) -> ServerVerdict {
+        match answer {
+            Answer::User(Some(_)) => ServerVerdict::Ask,
+            Answer::Password(true) => ServerVerdict::Success,
+            Answer::Password(false) => ServerVerdict::Continue,
+            Answer::User(None) | Answer::Unavailable => ServerVerdict::Failure,
+        }
+    }
     fn keys(&self) -> Option<Keys> {
-        Some(Keys { msk: [7; 64], emsk: [8; 64] })
+        Some(Keys { msk: [7; 64], emsk: [8; 64], session_id: None })
     }
 }
 
 fn server(kinds: &[u8]) -> Server {
     let offers = kinds.iter().map(|k| Box::new(Told(Type(*k))) as Box<dyn ServerOffer>).collect();
-    Server::new(offers, 10, &mut Seed::new(1).secure("server", 0), WallTime::from_unix_secs(0))
+    new(offers, 10)
+}
+fn new(offers: Vec<Box<dyn ServerOffer>>, identifier: u8) -> Server {
+    let mut rng = Seed::new(1).secure("server", 0);
+    Server::new(offers, identifier, Context { rng: &mut rng, wall: WallTime::from_unix_secs(0), mtu: None })
 }
 fn response(id: u8, kind: u8, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -60,10 +76,50 @@ fn a_method_runs_through_its_rounds() {
     assert_eq!(s.poll_event(), None);
     assert!(s.handle(&response(12, 50, b"s")));
     assert_eq!(sent(&mut s), Some((Code::Success, 12, None)));
-    let keys = Some(Keys { msk: [7; 64], emsk: [8; 64] });
+    let keys = Some(Keys { msk: [7; 64], emsk: [8; 64], session_id: None });
     assert_eq!(s.poll_event(), Some(Event::Success { method: Type(50), keys }));
     assert_eq!((s.poll_event(), sent(&mut s)), (None, None));
     assert!(!s.handle(&response(12, 50, b"c")));
+}
+
+#[test]
+fn nothing_goes_on_until_the_hosts_answer() {
+    let asked = |s: &mut Server| {
+        let _ = sent(s);
+        assert!(s.handle(&response(11, 50, b"a")));
+        assert_eq!(sent(s), None);
+        assert_eq!(s.poll_event(), Some(Event::Ask(Question::User { name: b"alice".to_vec() })));
+        assert_eq!(s.poll_event(), None);
+        // The peer repeats what it said, or says something else.
+        assert!(!s.handle(&response(11, 50, b"a")) && !s.handle(&response(11, 50, b"s")));
+    };
+    let user = || Answer::User(Some(crate::method::UserSecret::Hashed));
+    for (password, then) in [(true, (Code::Success, 11, None)), (false, (Code::Request, 12, Some(Type(50))))]
+    {
+        let mut s = server(&[50]);
+        assert!(!s.answer(user()), "nothing was asked");
+        asked(&mut s);
+        assert!(s.answer(user()));
+        assert!(matches!(s.poll_event(), Some(Event::Ask(_))));
+        assert_eq!(sent(&mut s), None);
+        assert!(s.answer(Answer::Password(password)));
+        assert_eq!(sent(&mut s), Some(then));
+        assert!(!s.answer(Answer::Password(true)));
+    }
+    for answer in [Answer::User(None), Answer::Unavailable] {
+        let mut s = server(&[50]);
+        asked(&mut s);
+        assert!(s.answer(answer));
+        assert_eq!(sent(&mut s), Some((Code::Failure, 11, None)));
+        assert_eq!(s.poll_event(), Some(Event::Failure { method: Some(Type(50)) }));
+    }
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let password = Question::Password { password: b"pencil".to_vec() };
+    let secret = Answer::User(Some(crate::method::UserSecret::Clear(b"pencil".to_vec())));
+    assert_eq!(format!("{password:?} {secret:?}"), "Password(..) User(Some(Clear(..)))");
 }
 
 #[test]
@@ -115,7 +171,7 @@ fn without_a_method_in_common_the_peer_is_turned_away() {
 #[test]
 fn md5_is_spoken_as_the_rfc_writes_it() {
     let offers = vec![Box::new(Password::new(b"pencil")) as Box<dyn ServerOffer>];
-    let mut s = Server::new(offers, 0, &mut Seed::new(1).secure("server", 0), WallTime::from_unix_secs(0));
+    let mut s = new(offers, 0);
     let mut out = Vec::new();
     assert!(s.poll_transmit(&mut out));
     let request = Packet::parse(&out).unwrap();

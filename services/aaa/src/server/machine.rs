@@ -16,6 +16,7 @@ use usher_diameter::eap::Der;
 use usher_diameter::nasreq::Aar;
 use usher_diameter::node::{self, Node};
 use usher_diameter::{Fault, Message, ResultCode};
+use usher_eap::method::Context;
 use usher_eap::packet::{self, Type};
 use usher_eap::server::Server;
 use usher_radius::attribute::kind;
@@ -337,7 +338,11 @@ impl AaaServer {
                     return self.reject(now, token, Reason::NoMethod, Some(identifier));
                 }
                 let wall = self.config.epoch + now.since(Instant::ZERO);
-                let mut eap = Box::new(Server::new(offers, identifier, &mut self.rng, wall));
+                let mut eap = Box::new(Server::new(
+                    offers,
+                    identifier,
+                    Context { rng: &mut self.rng, wall, mtu: None },
+                ));
                 let step = session::step(&mut eap, &mut self.work, &mut self.out);
                 session.user = Some(user);
                 session.stage = Stage::Eap(eap);

@@ -114,6 +114,8 @@ pub(super) fn step(eap: &mut Server, work: &mut VecDeque<Work>, out: &mut Vec<u8
         Some(Event::Success { method, keys }) => Step::Success(by_type(method), keys.map(|k| k.msk)),
         Some(Event::Failure { method: None }) => Step::Failure(Reason::NoMethod),
         Some(Event::Failure { method: Some(_) }) => Step::Failure(Reason::WrongCredentials),
+        // None of this server's methods asks.
+        Some(Event::Ask(_)) => Step::Failure(Reason::WrongCredentials),
         None if sends => Step::Request,
         None => Step::Ignored,
     }

@@ -23,7 +23,7 @@ const NONCE: usize = 700;
 
 fn keys(secret: &[u8], nonce: &[u8]) -> Keys {
     let key = HmacMd5Key::new(secret);
-    let mut out = Keys { msk: [0; 64], emsk: [0; 64] };
+    let mut out = Keys { msk: [0; 64], emsk: [0; 64], session_id: None };
     for (i, part) in out.msk.chunks_exact_mut(16).chain(out.emsk.chunks_exact_mut(16)).enumerate() {
         part.copy_from_slice(&key.mac(&[&[i as u8], nonce]));
     }

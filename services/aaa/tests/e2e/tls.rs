@@ -18,7 +18,7 @@ const FRAGMENT: usize = 1024;
 
 fn client(version: Version, credentials: Certificates) -> ClientConfig {
     ClientConfig::new(ClientOptions {
-        version,
+        versions: version.into(),
         credentials: Some(credentials),
         roots: Roots::from_der([fixtures::root()]),
         server_name: Some(fixtures::SERVER_NAME.into()),
@@ -31,9 +31,10 @@ fn client(version: Version, credentials: Certificates) -> ClientConfig {
 
 fn server(version: Version) -> ServerConfig {
     ServerConfig::new(ServerOptions {
-        version,
+        versions: version.into(),
         credentials: fixtures::server(CHAIN),
         client_roots: Some(Roots::from_der([fixtures::root()])),
+        crls: Vec::new(),
         resumption: None,
         clock: WallClock::at(fixtures::WALL_TIME),
         key_log: None,

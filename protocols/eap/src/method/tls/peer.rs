@@ -21,7 +21,7 @@ pub struct Peer {
 
 impl Peer {
     pub(super) fn new(engine: Option<Box<dyn TlsEngine>>, fragment: usize) -> Self {
-        let link = engine.map(|e| Link::new(e, fragment));
+        let link = engine.map(|e| Link::new(e, true, fragment));
         Self { link, started: false, failed: false, committed: false }
     }
 }

@@ -20,7 +20,7 @@ pub struct Server {
 
 impl Server {
     pub(super) fn new(engine: Option<Box<dyn TlsEngine>>, fragment: usize) -> Self {
-        let link = engine.map(|e| Link::new(e, fragment));
+        let link = engine.map(|e| Link::new(e, false, fragment));
         Self { link, started: false, failed: false, committed: false }
     }
 }
@@ -73,6 +73,10 @@ impl ServerMethod for Server {
 
     fn keys(&self) -> Option<Keys> {
         self.link.as_ref().filter(|_| !self.failed)?.keys()
+    }
+
+    fn peer_certificates(&self) -> &[Vec<u8>] {
+        self.link.as_ref().map_or(&[], |link| &link.certificates)
     }
 
     fn poll_work(&mut self) -> Option<Work> {

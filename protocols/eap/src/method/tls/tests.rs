@@ -10,7 +10,7 @@ use usher_crypto::tls::{
 
 fn client_config(version: Version, credentials: Credentials, resumption: bool) -> ClientConfig {
     ClientConfig::new(ClientOptions {
-        version,
+        versions: version.into(),
         credentials: Some(credentials),
         roots: Roots::from_der([fixtures::root()]),
         server_name: None,
@@ -23,9 +23,10 @@ fn client_config(version: Version, credentials: Credentials, resumption: bool) -
 
 fn server_config(version: Version, chain: u8, resumption: bool) -> ServerConfig {
     ServerConfig::new(ServerOptions {
-        version,
+        versions: version.into(),
         credentials: fixtures::server(chain),
         client_roots: Some(Roots::from_der([fixtures::root()])),
+        crls: Vec::new(),
         resumption: resumption.then(Resumption::default),
         clock: WallClock::at(fixtures::WALL_TIME),
         key_log: None,
@@ -53,7 +54,11 @@ fn run(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> Run {
     };
     let offers = [Box::new(ServerMethodTls { tls: server_tls, fragment }) as Box<dyn ServerOffer>];
     let mut peer = peer::Peer::new(config, seed.secure("peer", 0), Instant::ZERO);
-    let mut server = server::Server::new(offers.into(), 1, &mut seed.secure("server", 0), wall);
+    let mut server = server::Server::new(
+        offers.into(),
+        1,
+        Context { rng: &mut seed.secure("server", 0), wall, mtu: None },
+    );
     let (mut lengths, mut signatures) = (Vec::new(), 0);
     let mut buf = Vec::new();
     let mut last = Vec::new();
@@ -99,8 +104,10 @@ fn both_ends_get_the_same_keys_whatever_the_chain_and_the_fragment() {
             let peer = PeerTls::Real(client_config(version, fixtures::client(chain), false), 0);
             let server = ServerTls::Real(server_config(version, chain, false));
             let done = run(peer, server, fragment);
-            let Keys { msk, emsk } = keys(&done);
+            let Keys { msk, emsk, session_id } = keys(&done);
+            let id = session_id.unwrap();
             assert_ne!(msk, emsk);
+            assert_eq!((id.len(), id[0]), (65, 13));
             assert_eq!(done.signatures, 2);
         }
     }
@@ -195,7 +202,7 @@ fn noise_never_panics_and_never_succeeds() {
 #[test]
 fn lengths_that_lie_end_the_run() {
     let mut link =
-        Link::new(Box::new(TlsServer::new(&server_config(Version::Tls12, 2, false)).unwrap()), 1024);
+        Link::new(Box::new(TlsServer::new(&server_config(Version::Tls12, 2, false)).unwrap()), false, 1024);
     // More than is put together; another total amid fragments; more than announced; less than announced.
     assert_eq!(link.read(&[0x80, 0, 1, 0, 1, 9]), Piece::Bad);
     assert_eq!(link.read(&[0xc0, 0, 0, 0, 9, 1, 2]), Piece::More);

@@ -40,9 +40,10 @@ impl Tls {
         let client = client(tls, fixtures::client(chain(tls.client_chain.get())), key_log)?;
         let foreign = self::client(tls, fixtures::foreign_client(), key_log)?;
         let server = ServerConfig::new(ServerOptions {
-            version: version(tls),
+            versions: version(tls).into(),
             credentials: fixtures::server(chain(tls.server_chain.get())),
             client_roots: Some(roots()),
+            crls: Vec::new(),
             resumption: tls.resumption.then(Resumption::default),
             clock: WallClock::at(fixtures::WALL_TIME),
             key_log: Some(key_log.clone()),
@@ -82,7 +83,7 @@ impl Tls {
 
 fn client(tls: &EapTls, credentials: Credentials, key_log: &KeyLog) -> Result<ClientConfig, TlsError> {
     ClientConfig::new(ClientOptions {
-        version: version(tls),
+        versions: version(tls).into(),
         credentials: Some(credentials),
         roots: roots(),
         server_name: None,
