@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod ledger;
 pub mod server;
 pub mod store;
 mod users;
