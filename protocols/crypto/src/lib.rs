@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod digest;
+pub mod fingerprint;
 pub mod legacy;
 pub mod password;
 #[cfg(feature = "tls")]

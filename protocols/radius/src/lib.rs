@@ -14,6 +14,7 @@ pub mod client;
 pub mod dictionary;
 pub mod fuzz;
 pub mod packet;
+pub mod radsec;
 pub mod server;
 #[cfg(test)]
 mod testing;

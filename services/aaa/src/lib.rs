@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod ledger;
+pub mod proxy;
 pub mod server;
 pub mod store;
 mod users;

@@ -229,6 +229,15 @@ impl Client {
                 let movable = self.config.failover.is_some() && members.len() > 1;
                 Ok((members[state.position], movable.then_some(g)))
             }
+            Target::From { group, server } => {
+                let members = self.config.groups.get(usize::from(group));
+                let members = members.ok_or(CommandError::Invalid("no group of this index"))?;
+                if !members.contains(&server) {
+                    return Err(CommandError::Invalid("this server is not of the group"));
+                }
+                let movable = self.config.failover.is_some() && members.len() > 1;
+                Ok((server, movable.then_some(group)))
+            }
         }
     }
 

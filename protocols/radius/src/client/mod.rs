@@ -15,9 +15,45 @@ pub use retransmit::Retransmission;
 use crate::attribute::{Attributes, HideError, kind, reveal_salted, vendor};
 use crate::auth::Secret;
 use crate::packet::Code;
+use crate::radsec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_core::{Duration, SocketId};
+
+/// By what a server is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Transport {
+    /// Datagrams.
+    #[default]
+    Udp,
+    /// RadSec: streams that the host protects by TLS (RFC 6614). They are opened when something is to be sent, and
+    /// kept; each has 256 identifiers of its own. Nothing is sent twice by one (RFC 6613 §2.6.1): what waited on one
+    /// that broke is sent by the next.
+    Tls,
+}
+
+/// How a client finds out whether a server is alive, with Status-Server (RFC 5997) in the place of RFC 3539's
+/// watchdog messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Liveness {
+    /// Tw (RFC 3539 §3.4.1, which wants 6 s or more): a server that owes an answer and says nothing for so long is
+    /// asked for its status; one that says nothing for as long again is taken for dead, and asked every Tw from
+    /// there on. A RadSec connection on which nothing happens for so long is tried likewise.
+    pub interval: Duration,
+    /// Whether it knows Status-Server. Where not, one that owes an answer for 2 Tw is taken for dead.
+    pub status: bool,
+    /// How many answers in a row to Status-Server bring a dead server back (RFC 3539 §3.4.1 wants 3).
+    pub answers: u32,
+    /// How long a dead server that is not asked for its status stays so.
+    pub revive: Duration,
+}
+
+impl Default for Liveness {
+    /// Status-Server, Tw of 30 s (RFC 3539's proposal), three answers.
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(30), status: true, answers: 3, revive: Duration::from_secs(120) }
+    }
+}
 
 /// One server of a client.
 #[derive(Clone, Debug)]
@@ -31,17 +67,28 @@ pub struct ServerConfig {
     pub require_message_authenticator: bool,
     /// Our address to send from; unspecified leaves the choice to the host.
     pub local: IpAddr,
+    /// By what it is reached.
+    pub transport: Transport,
+    /// How it is found out whether it is alive; `None`: it is taken to be.
+    pub liveness: Option<Liveness>,
 }
 
 impl ServerConfig {
-    /// A server with the safe policy.
+    /// A server by RadSec. TLS protects its answers, so that they need no Message-Authenticator.
+    #[must_use]
+    pub fn radsec(address: SocketAddr) -> Self {
+        let (require_message_authenticator, transport) = (false, Transport::Tls);
+        Self { require_message_authenticator, transport, ..Self::new(address, radsec::secret()) }
+    }
+    /// A server with the safe policy, by datagrams.
     #[must_use]
     pub fn new(address: SocketAddr, secret: Secret) -> Self {
         let local = match address {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        Self { address, secret, require_message_authenticator: true, local }
+        let (transport, liveness) = (Transport::Udp, None);
+        Self { address, secret, require_message_authenticator: true, local, transport, liveness }
     }
 }
 
@@ -81,6 +128,10 @@ pub struct Config {
     /// How long an identifier whose request ended without an answer, or was sent more than once, is
     /// kept from being used again, since a late reply may still come.
     pub identifier_rest: Duration,
+    /// How many connections a RadSec server may get, each adding 256 outstanding requests.
+    pub max_connections: u32,
+    /// How long after a connection failed the next is tried; twice as long each time, up to a minute.
+    pub reconnect: Duration,
 }
 
 impl Config {
@@ -95,6 +146,8 @@ impl Config {
             first_socket: SocketId(0),
             max_sockets: 256,
             identifier_rest: Duration::from_secs(5),
+            max_connections: 8,
+            reconnect: Duration::from_secs(1),
         }
     }
 }
@@ -126,6 +179,13 @@ pub enum Target {
     Server(u16),
     /// The group of this index.
     Group(u16),
+    /// A group, beginning with one of its servers: the next in its order are those behind, then those in front.
+    From {
+        /// The group.
+        group: u16,
+        /// One of its servers.
+        server: u16,
+    },
 }
 
 /// What a client is asked.
@@ -236,6 +296,13 @@ pub enum Event {
     TimedOut {
         /// The request's token.
         token: u64,
+    },
+    /// A server that is watched ([`ServerConfig::liveness`]) died or came back.
+    Server {
+        /// Its index.
+        server: u16,
+        /// It came back.
+        alive: bool,
     },
 }
 

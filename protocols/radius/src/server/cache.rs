@@ -1,11 +1,12 @@
 //! Requests being worked on and replies kept for duplicates (RFC 5080 §2.2.2), in one slab.
 
+use crate::auth::Secret;
 use crate::packet::Code;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_core::collections::{HashMap, HashState};
-use usher_core::{Duration, Instant, Path, SocketId};
+use usher_core::{ConnId, Duration, Instant, Path, SocketId};
 
 /// How many reply buffers are kept for reuse.
 const SPARE: usize = 256;
@@ -27,9 +28,11 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) path: Path,
+    pub(crate) conn: Option<ConnId>,
     pub(crate) authenticator: [u8; 16],
     pub(crate) bytes: Vec<u8>,
     pub(crate) client: u32,
+    pub(crate) secret: Secret,
     pub(crate) identifier: u8,
     pub(crate) code: Code,
     /// The request had a Message-Authenticator.
@@ -84,6 +87,8 @@ pub(crate) struct Cache {
     /// passed over.
     waiting: VecDeque<(Instant, Handle)>,
     settled: VecDeque<(Instant, Handle)>,
+    /// How many wait, by client.
+    waiting_of: Vec<u32>,
     spare: Vec<Vec<u8>>,
     sweep: Option<Instant>,
     interval: Duration,
@@ -98,6 +103,7 @@ impl Cache {
             by_key: HashMap::with_hasher(state),
             waiting: VecDeque::new(),
             settled: VecDeque::new(),
+            waiting_of: Vec::new(),
             spare: Vec::new(),
             sweep: None,
             interval: retain.max(Duration::from_millis(100)),
@@ -106,6 +112,34 @@ impl Cache {
     }
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+    /// Other settings: those who are kept, are kept as long as was said.
+    pub(crate) fn bound(&mut self, retain: Duration, max: usize) {
+        self.interval = retain.max(Duration::from_millis(100));
+        self.max = max.clamp(1, u32::MAX as usize);
+    }
+    /// How many requests of a client wait.
+    pub(crate) fn waiting_of(&self, client: u32) -> usize {
+        self.waiting_of.get(client as usize).map_or(0, |&n| n as usize)
+    }
+    /// The clients were numbered anew: `number` is what each entry's is now.
+    pub(crate) fn renumber(&mut self, clients: usize, number: impl Fn(&Entry) -> Option<u32>) {
+        self.waiting_of.clear();
+        self.waiting_of.resize(clients, 0);
+        for entry in self.places.iter_mut().filter_map(|p| p.entry.as_mut()) {
+            entry.client = number(entry).unwrap_or(u32::MAX);
+            if entry.state == State::Waiting
+                && let Some(n) = self.waiting_of.get_mut(entry.client as usize)
+            {
+                *n += 1;
+            }
+        }
+    }
+    /// One fewer of a client waits.
+    fn leave(&mut self, client: u32) {
+        if let Some(n) = self.waiting_of.get_mut(client as usize) {
+            *n -= 1;
+        }
     }
     pub(crate) fn get(&self, h: Handle) -> Option<&Entry> {
         self.places.get(h.index as usize).filter(|p| p.generation == h.generation)?.entry.as_ref()
@@ -144,6 +178,11 @@ impl Cache {
             self.places.len() as u32 - 1
         });
         self.by_key.insert(entry.key(), index);
+        let client = entry.client as usize;
+        if self.waiting_of.len() <= client {
+            self.waiting_of.resize(client + 1, 0);
+        }
+        self.waiting_of[client] += 1;
         let place = &mut self.places[index as usize];
         let handle = Handle { index, generation: place.generation };
         self.waiting.push_back((entry.expires, handle));
@@ -154,8 +193,13 @@ impl Cache {
     /// Notes that an entry got its state for good and goes at `expires`.
     pub(crate) fn settle(&mut self, h: Handle, state: State, expires: Instant) {
         if let Some(entry) = self.get_mut(h) {
+            let waited = entry.state == State::Waiting;
             entry.state = state;
             entry.expires = expires;
+            let client = entry.client;
+            if waited {
+                self.leave(client);
+            }
             self.settled.push_back((expires, h));
         }
     }
@@ -169,6 +213,9 @@ impl Cache {
         let Some(entry) = place.entry.take() else { return false };
         self.free.push(h.index);
         self.by_key.remove(&entry.key());
+        if entry.state == State::Waiting {
+            self.leave(entry.client);
+        }
         self.recycle(entry.bytes);
         true
     }

@@ -1,6 +1,6 @@
 //! Which client an address is: the longest prefix that holds it.
 
-use super::ClientConfig;
+use super::{ClientConfig, Transport};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::collections::{HashMap, HashState};
@@ -66,13 +66,13 @@ impl Clients {
             if c.prefix > family.width {
                 return Err(ConfigError::Prefix { index, prefix: c.prefix });
             }
-            if !family.insert(bits, c.prefix, index as u32) {
+            if c.transport == Transport::Udp && !family.insert(bits, c.prefix, index as u32) {
                 return Err(ConfigError::Duplicate(index));
             }
         }
         Ok(Self { configs, v4, v6 })
     }
-    /// The client that an address belongs to; an IPv4-mapped address is its IPv4 address.
+    /// The client that sends datagrams from an address; an IPv4-mapped address is its IPv4 address.
     pub(crate) fn find(&self, address: IpAddr) -> Option<(u32, &ClientConfig)> {
         let index = match address.to_canonical() {
             IpAddr::V4(a) => self.v4.find(u128::from(a.to_bits())),
@@ -80,8 +80,35 @@ impl Clients {
         }?;
         Some((index, self.configs.get(index as usize)?))
     }
+    /// The client that a connection is of.
+    pub(crate) fn identify(&self, address: IpAddr, certificate: Option<&[u8]>) -> Option<u32> {
+        let fits = |c: &&ClientConfig| match &c.transport {
+            Transport::Udp => false,
+            Transport::Tls(any) if any.is_empty() => true,
+            Transport::Tls(these) => certificate.is_some_and(|der| these.iter().any(|m| m.fits(der))),
+        };
+        let near = |c: &&ClientConfig| within(c, address.to_canonical());
+        let all = self.configs.iter().enumerate();
+        let (index, _) = all.rev().filter(|(_, c)| near(c) && fits(c)).max_by_key(|(_, c)| c.prefix)?;
+        Some(index as u32)
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.configs.len()
+    }
     pub(crate) fn get(&self, index: u32) -> &ClientConfig {
         &self.configs[index as usize]
+    }
+}
+
+/// Whether an address is of a client's network.
+fn within(config: &ClientConfig, address: IpAddr) -> bool {
+    let same = |a: u128, b: u128, width: u32| {
+        (a ^ b).checked_shr(width - u32::from(config.prefix)).unwrap_or(0) == 0
+    };
+    match (config.network, address) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
+        _ => false,
     }
 }
 
@@ -89,6 +116,7 @@ impl Clients {
 mod tests {
     use super::*;
     use crate::Secret;
+    use crate::radsec::CertificateMatch;
     use usher_core::Seed;
 
     fn clients(networks: &[(&str, u8)]) -> Result<Clients, ConfigError> {
@@ -116,6 +144,28 @@ mod tests {
         ] {
             assert_eq!(c.find(address.parse().unwrap()).map(|f| f.0), want, "{address}");
         }
+    }
+
+    #[test]
+    fn a_connection_is_of_the_client_whose_certificate_and_network_fit() {
+        let named = |n: &str| vec![CertificateMatch::Name(n.into())];
+        let any = "0.0.0.0".parse().unwrap();
+        let configs = vec![
+            ClientConfig::new(any, 0, Secret::new(b"s")),
+            ClientConfig::radsec(any, 0, named("aaa.usher.test")),
+            ClientConfig::radsec(any, 0, named("station@usher.test")),
+            ClientConfig::radsec("10.0.0.0".parse().unwrap(), 8, Vec::new()),
+        ];
+        let mut rng = Seed::new(1).secure("test", 0);
+        let c = Clients::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
+        let server = include_bytes!("../../../../vectors/certs/server1.der");
+        let client = include_bytes!("../../../../vectors/certs/client1.der");
+        let of = |address: &str, certificate| c.identify(address.parse().unwrap(), certificate);
+        assert_eq!(of("192.0.2.1", Some(&server[..])), Some(1));
+        assert_eq!(of("192.0.2.1", Some(&client[..])), Some(2));
+        assert_eq!(of("::ffff:10.0.0.1", Some(&client[..])), Some(3), "the longer prefix");
+        assert_eq!((of("192.0.2.1", None), of("2001:db8::1", Some(&client[..]))), (None, None));
+        assert_eq!(c.find("10.0.0.1".parse().unwrap()).map(|f| f.0), Some(0), "no datagrams over TLS");
     }
 
     #[test]

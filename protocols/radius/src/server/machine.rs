@@ -2,7 +2,10 @@
 
 use super::cache::{Cache, Entry, Handle, Purged, State};
 use super::clients::Clients;
-use super::{ClientConfig, Command, Config, ConfigError, Counters, Event, Request, Role};
+use super::stream::Streams;
+use super::{
+    ClientConfig, Command, Config, ConfigError, Counters, Event, MessageAuthenticatorPolicy, Request, Role,
+};
 use crate::attribute::{Attributes, kind};
 use crate::auth::{
     self, MessageAuthenticator, Secret, check_accounting_request, check_message_authenticator,
@@ -13,33 +16,56 @@ use crate::work::WorkMeter;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::collections::hash_state;
-use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, SecureRng, Transmit, Work};
+use usher_core::{CommandError, ConnId, Input, Instant, Machine, Path, SecureRng, StreamOp, Transmit, Work};
 
 /// How many lists are kept for reuse.
 const SPARE: usize = 64;
 
 /// What waits to be sent.
 #[derive(Debug)]
-enum Outgoing {
+pub(super) enum Outgoing {
     /// The reply of an entry.
     Kept(Handle),
     /// A reply that nothing is kept of.
-    Loose(Path, Vec<u8>),
+    Loose(Transmit, Vec<u8>),
+}
+
+/// How a reply goes back to where its request came from.
+fn back(path: Path, conn: Option<ConnId>) -> Transmit {
+    conn.map_or(Transmit::Datagram { path }, |conn| Transmit::Stream { conn, op: StreamOp::Data })
+}
+
+/// Where a packet came from, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    pub(super) path: Path,
+    pub(super) conn: Option<ConnId>,
+    pub(super) client: u32,
+    pub(super) role: Role,
+}
+
+/// What a packet shows of its sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shown {
+    /// Nothing amiss, or nothing that a client would not do.
+    Fine,
+    /// It does not know the secret, or does not write RADIUS.
+    Foreign,
 }
 
 /// A RADIUS server; see the [module](super).
 #[derive(Debug)]
 pub struct Server {
-    clients: Clients,
-    role: Role,
-    retain: Duration,
-    patience: Duration,
+    pub(super) clients: Clients,
+    /// Its list of clients is in `clients`.
+    pub(super) config: Config,
     rng: SecureRng,
-    cache: Cache,
-    ready: VecDeque<Outgoing>,
+    pub(super) cache: Cache,
+    pub(super) streams: Streams,
+    pub(super) ready: VecDeque<Outgoing>,
     events: VecDeque<Event>,
     work: WorkMeter,
-    counters: Counters,
+    pub(super) counters: Counters,
     spare_lists: Vec<Attributes>,
 }
 
@@ -48,13 +74,13 @@ impl Server {
     ///
     /// # Errors
     /// The configuration contradicts itself.
-    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
+    pub fn new(mut config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        let clients = core::mem::take(&mut config.clients);
         Ok(Self {
-            clients: Clients::new(config.clients, hash_state(&mut rng))?,
-            role: config.role,
-            retain: config.retain,
-            patience: config.patience,
+            clients: Clients::new(clients, hash_state(&mut rng))?,
             cache: Cache::new(hash_state(&mut rng), config.retain, config.max_entries),
+            streams: Streams::new(hash_state(&mut rng)),
+            config,
             rng,
             ready: VecDeque::new(),
             events: VecDeque::new(),
@@ -62,6 +88,24 @@ impl Server {
             counters: Counters::default(),
             spare_lists: Vec::new(),
         })
+    }
+    /// Takes another configuration. Requests that wait and replies that are kept stay, as do connections of those
+    /// who are still clients; connections of others are closed. The bound on entries holds for new ones.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself, and nothing changed.
+    pub fn reload(&mut self, mut config: Config) -> Result<(), ConfigError> {
+        let clients = core::mem::take(&mut config.clients);
+        self.clients = Clients::new(clients, hash_state(&mut self.rng))?;
+        self.cache.bound(config.retain, config.max_entries);
+        self.config = config;
+        self.reidentify();
+        let (clients, streams) = (&self.clients, &self.streams);
+        self.cache.renumber(clients.len(), |entry| match entry.conn {
+            Some(conn) => streams.client(conn),
+            None => clients.find(entry.path.remote.ip()).map(|(index, _)| index),
+        });
+        Ok(())
     }
     /// What happened so far.
     #[must_use]
@@ -87,28 +131,47 @@ impl Server {
         self.spare_lists.pop().unwrap_or_default()
     }
 
-    fn serves(&self, code: Code) -> bool {
-        match code {
-            Code::STATUS_SERVER => true,
-            Code::ACCESS_REQUEST => self.role != Role::Accounting,
-            Code::ACCOUNTING_REQUEST => self.role != Role::Authentication,
-            _ => false,
-        }
-    }
-
     fn receive(&mut self, now: Instant, path: Path, data: &[u8]) {
-        self.work.request();
         let Ok(packet) = Packet::parse(data) else {
+            self.work.request();
             self.counters.malformed += 1;
             return;
         };
-        let Some((client, config)) = self.clients.find(path.remote.ip()) else {
+        let Some((client, _)) = self.clients.find(path.remote.ip()) else {
+            self.work.request();
             self.counters.unknown_client += 1;
             return;
         };
-        if !self.serves(packet.code()) {
-            self.counters.wrong_code += 1;
-            return;
+        let role = self.config.roles.get(path.socket.0 as usize).copied().unwrap_or(self.config.role);
+        self.take(now, Origin { path, conn: None, client, role }, &packet);
+    }
+
+    /// Whether a request for dynamic authorisation is of now (RFC 5176 §6.3).
+    fn is_fresh(&self, now: Instant, packet: &Packet<'_>) -> bool {
+        let dynamic = matches!(packet.code(), Code::COA_REQUEST | Code::DISCONNECT_REQUEST);
+        let Some(policy) = self.config.freshness.filter(|_| dynamic) else { return true };
+        match packet.get(kind::EVENT_TIMESTAMP).map(<[u8; 4]>::try_from) {
+            None => !policy.required,
+            Some(Err(_)) => false,
+            Some(Ok(at)) => {
+                let wall = (policy.epoch + now.since(Instant::ZERO)).unix_secs();
+                wall.abs_diff(u32::from_be_bytes(at).into()) <= policy.window.as_secs()
+            }
+        }
+    }
+
+    /// Takes a packet of a client.
+    pub(super) fn take(&mut self, now: Instant, origin: Origin, packet: &Packet<'_>) -> Shown {
+        self.work.request();
+        let Origin { path, conn, client, role } = origin;
+        let config = self.clients.get(client);
+        if !role.serves(packet.code()) {
+            let counter = match packet.code().name() {
+                Some(_) => &mut self.counters.wrong_code,
+                None => &mut self.counters.unknown_code,
+            };
+            *counter += 1;
+            return Shown::Fine;
         }
         let key = (path.remote, path.socket, packet.identifier());
         let earlier = self.cache.find(&key);
@@ -127,27 +190,35 @@ impl Server {
                 }
                 self.counters.duplicates_answered += 1;
             }
-            return;
+            return Shown::Fine;
         }
-        let signed = match verify(&packet, config) {
+        if packet.attributes().nth(self.config.max_attributes).is_some() {
+            self.counters.too_many_attributes += 1;
+            return Shown::Fine;
+        }
+        let signed = match verify(packet, config) {
             Ok(signed) => signed,
             Err(Refusal::Authenticator) => {
                 self.counters.bad_authenticator += 1;
-                return;
+                return Shown::Foreign;
             }
             Err(Refusal::Bad) => {
                 self.counters.bad_message_authenticator += 1;
-                return;
+                return Shown::Foreign;
             }
             Err(Refusal::Missing) => {
                 self.counters.missing_message_authenticator += 1;
-                return;
+                return Shown::Fine;
             }
         };
+        if !self.is_fresh(now, packet) {
+            self.counters.stale += 1;
+            return Shown::Fine;
+        }
         let secret = config.secret.clone();
         if packet.code() == Code::STATUS_SERVER {
-            self.status(path, &packet, &secret);
-            return;
+            self.status(origin, packet, &secret);
+            return Shown::Fine;
         }
         let mut purged = Purged::default();
         if let Some(handle) = earlier {
@@ -156,11 +227,16 @@ impl Server {
             self.counters.superseded += u64::from(waiting);
         }
         self.cache.purge(now, 2, &mut purged);
+        if self.cache.waiting_of(client) >= self.config.max_waiting {
+            self.note(purged);
+            self.counters.client_overload += 1;
+            return Shown::Fine;
+        }
         let room = self.cache.make_room(&mut purged);
         self.note(purged);
         if !room {
             self.counters.overload += 1;
-            return;
+            return Shown::Fine;
         }
         let mut bytes = Vec::new();
         for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
@@ -172,15 +248,17 @@ impl Server {
             now,
             Entry {
                 path,
+                conn,
                 authenticator,
                 bytes,
                 client,
+                secret: secret.clone(),
                 identifier: packet.identifier(),
                 code: packet.code(),
                 signed,
                 state: State::Waiting,
                 queued: false,
-                expires: now + self.patience,
+                expires: now + self.config.patience,
             },
         );
         let mut attributes = self.attributes();
@@ -190,12 +268,14 @@ impl Server {
             token: handle.token(),
             client,
             path,
+            conn,
             code: packet.code(),
             identifier: packet.identifier(),
             attributes,
             request_authenticator: authenticator,
             secret,
         }));
+        Shown::Fine
     }
 
     fn note(&mut self, purged: Purged) {
@@ -204,10 +284,10 @@ impl Server {
     }
 
     /// Answers a Status-Server (RFC 5997 §4.2): at once, and without the duplicate cache.
-    fn status(&mut self, path: Path, packet: &Packet<'_>, secret: &Secret) {
-        let code = match self.role {
+    fn status(&mut self, origin: Origin, packet: &Packet<'_>, secret: &Secret) {
+        let code = match origin.role {
             Role::Accounting => Code::ACCOUNTING_RESPONSE,
-            Role::Authentication | Role::Both => Code::ACCESS_ACCEPT,
+            _ => Code::ACCESS_ACCEPT,
         };
         let mut out = self.cache.buffer();
         let mut list = self.attributes();
@@ -222,7 +302,7 @@ impl Server {
             salt: 0,
         };
         if encode(&mut out, &reply, &list, &[], secret).is_ok() {
-            self.ready.push_back(Outgoing::Loose(path, out));
+            self.ready.push_back(Outgoing::Loose(back(origin.path, origin.conn), out));
             self.counters.status += 1;
         }
         self.recycle(list);
@@ -255,9 +335,8 @@ impl Server {
             message_authenticator: entry.signed || entry.code == Code::ACCESS_REQUEST,
             salt: if attributes.has_hidden() { self.rng.next_u32() as u16 } else { 0 },
         };
-        let secret = &self.clients.get(entry.client).secret;
         let proxy_state = if given { &[][..] } else { &entry.bytes };
-        if encode(&mut out, &reply, &attributes, proxy_state, secret).is_err() {
+        if encode(&mut out, &reply, &attributes, proxy_state, &entry.secret).is_err() {
             self.cache.recycle(out);
             return Err(CommandError::Invalid("the attributes do not fit a packet of 4096 octets"));
         }
@@ -266,7 +345,7 @@ impl Server {
             let before = core::mem::replace(&mut entry.bytes, out);
             self.cache.recycle(before);
         }
-        self.cache.settle(handle, State::Answered, now + self.retain);
+        self.cache.settle(handle, State::Answered, now + self.config.retain);
         self.ready.push_back(Outgoing::Kept(handle));
         self.counters.responses += 1;
         self.recycle(attributes);
@@ -291,7 +370,8 @@ enum Refusal {
 
 /// Whether a request is genuine; answers whether it has a Message-Authenticator.
 fn verify(packet: &Packet<'_>, config: &ClientConfig) -> Result<bool, Refusal> {
-    if packet.code() == Code::ACCOUNTING_REQUEST && !check_accounting_request(packet, &config.secret) {
+    let computed = !matches!(packet.code(), Code::ACCESS_REQUEST | Code::STATUS_SERVER);
+    if computed && !check_accounting_request(packet, &config.secret) {
         return Err(Refusal::Authenticator);
     }
     let covered = covered_authenticator(packet.code(), packet.authenticator(), None);
@@ -302,7 +382,12 @@ fn verify(packet: &Packet<'_>, config: &ClientConfig) -> Result<bool, Refusal> {
             let required = match packet.code() {
                 Code::STATUS_SERVER => true,
                 Code::ACCESS_REQUEST => {
-                    config.require_message_authenticator || packet.get(kind::EAP_MESSAGE).is_some()
+                    let policy = match config.message_authenticator {
+                        MessageAuthenticatorPolicy::Required => true,
+                        MessageAuthenticatorPolicy::ProxyState => packet.get(kind::PROXY_STATE).is_some(),
+                        MessageAuthenticatorPolicy::Off => false,
+                    };
+                    policy || packet.get(kind::EAP_MESSAGE).is_some()
                 }
                 _ => false,
             };
@@ -352,7 +437,8 @@ impl Machine for Server {
                 self.cache.sweep(now, &mut purged);
                 self.note(purged);
             }
-            Input::Stream { .. } | Input::Message { .. } | Input::Frame { .. } => {
+            Input::Stream { conn, event } => self.stream(now, conn, event),
+            Input::Message { .. } | Input::Frame { .. } => {
                 self.counters.not_a_datagram += 1;
             }
         }
@@ -367,7 +453,7 @@ impl Machine for Server {
                 if entry.state != State::Waiting {
                     return Err(CommandError::WrongState("this request has its answer"));
                 }
-                self.cache.settle(handle, State::Discarded, now + self.retain);
+                self.cache.settle(handle, State::Discarded, now + self.config.retain);
                 self.counters.discarded += 1;
                 Ok(())
             }
@@ -376,23 +462,26 @@ impl Machine for Server {
 
     fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
-            let path = match self.ready.pop_front()? {
-                Outgoing::Loose(path, bytes) => {
+            let transmit = match self.ready.pop_front()? {
+                Outgoing::Loose(transmit, bytes) => {
                     buf.clear();
+                    if bytes.is_empty() {
+                        return Some(transmit);
+                    }
                     buf.extend_from_slice(&bytes);
                     self.cache.recycle(bytes);
-                    path
+                    transmit
                 }
                 Outgoing::Kept(handle) => {
                     let Some(entry) = self.cache.get_mut(handle) else { continue };
                     entry.queued = false;
                     buf.clear();
                     buf.extend_from_slice(&entry.bytes);
-                    entry.path
+                    back(entry.path, entry.conn)
                 }
             };
             self.work.response();
-            return Some(Transmit::Datagram { path });
+            return Some(transmit);
         }
     }
 

@@ -1,13 +1,14 @@
 //! The RADIUS server: verified requests out, replies in, every duplicate handled between.
 //!
 //! ```text
-//! datagram ─▶ Server ─▶ Event::Request{token} ─▶ (caller) ─▶ Command::Respond{token} | Discard{token}
+//! datagram, stream ─▶ Server ─▶ Event::Request{token} ─▶ (caller) ─▶ Command::Respond{token} | Discard{token}
 //! ```
 //! Each request event should be answered by one of the two commands.
 
 mod cache;
 mod clients;
 mod machine;
+mod stream;
 
 pub use clients::ConfigError;
 pub use machine::Server;
@@ -15,9 +16,35 @@ pub use machine::Server;
 use crate::attribute::{Attributes, HideError, kind, reveal_password};
 use crate::auth::Secret;
 use crate::packet::Code;
+use crate::radsec::{self, CertificateMatch};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{Duration, Path};
+use usher_core::{ConnId, Duration, Path, WallTime};
+
+/// When a packet must carry a Message-Authenticator (BlastRADIUS, CVE-2024-3596). Whatever this says, those with an
+/// EAP-Message must (RFC 3579 §3.2), and Status-Server too (RFC 5997 §3); one that is there must be right.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum MessageAuthenticatorPolicy {
+    /// Every Access-Request: the only setting that is safe over networks that others can write to.
+    #[default]
+    Required,
+    /// An Access-Request with a Proxy-State: the attack needs one in the request, and access servers that are no
+    /// proxies send none. For old access servers.
+    ProxyState,
+    /// None has to.
+    Off,
+}
+
+/// By what a client's packets come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// RadSec: TLS connections whose certificate fits one of these; none at all: any certificate that the host's
+    /// TLS let in. Clients of this transport may share a network: the first one in the list that fits is taken
+    /// among those of the longest prefix.
+    Tls(Vec<CertificateMatch>),
+}
 
 /// Addresses that share a secret and a policy.
 #[derive(Clone, Debug)]
@@ -28,16 +55,26 @@ pub struct ClientConfig {
     pub prefix: u8,
     /// The secret shared with it.
     pub secret: Secret,
-    /// Whether every Access-Request must carry a Message-Authenticator (BlastRADIUS). Where this is
-    /// false, those with an EAP-Message must all the same (RFC 3579 §3.2), and Status-Server too.
-    pub require_message_authenticator: bool,
+    /// Which packets must carry a Message-Authenticator.
+    pub message_authenticator: MessageAuthenticatorPolicy,
+    /// By what its packets come. An access server that uses both transports is two clients.
+    pub transport: Transport,
 }
 
 impl ClientConfig {
-    /// A network with the safe policy.
+    /// A network with the safe policy, by datagrams.
     #[must_use]
-    pub fn new(network: IpAddr, prefix: u8, secret: Secret) -> Self {
-        Self { network, prefix, secret, require_message_authenticator: true }
+    pub const fn new(network: IpAddr, prefix: u8, secret: Secret) -> Self {
+        let message_authenticator = MessageAuthenticatorPolicy::Required;
+        Self { network, prefix, secret, message_authenticator, transport: Transport::Udp }
+    }
+    /// A network by RadSec: the fixed secret, and no Message-Authenticator beyond what EAP asks for, since TLS
+    /// protects every octet.
+    #[must_use]
+    pub fn radsec(network: IpAddr, prefix: u8, certificates: Vec<CertificateMatch>) -> Self {
+        let message_authenticator = MessageAuthenticatorPolicy::Off;
+        let transport = Transport::Tls(certificates);
+        Self { network, prefix, secret: radsec::secret(), message_authenticator, transport }
     }
 }
 
@@ -46,8 +83,13 @@ impl ClientConfig {
 pub struct Config {
     /// Whom it serves; requests from elsewhere are dropped.
     pub clients: Vec<ClientConfig>,
-    /// What this port is for; requests of other codes are dropped.
+    /// What the sockets are for that `roles` does not name; requests of other codes are dropped.
     pub role: Role,
+    /// What each socket is for, from [`usher_core::SocketId`] 0 on: 1812 is a port for authentication, 1813 one
+    /// for accounting, 3799 one for dynamic authorisation. Ids from 2^31 on are not used.
+    pub roles: Vec<Role>,
+    /// What RadSec connections are for (RFC 6614 §2.1: one port for all).
+    pub streams: Role,
     /// How long a reply is kept to answer duplicates (RFC 5080 §2.2.2 proposes 5 s).
     pub retain: Duration,
     /// How long a request may wait for the caller's command before it is forgotten.
@@ -55,6 +97,26 @@ pub struct Config {
     /// How many requests and kept replies there may be. Beyond it the oldest kept reply goes; where all
     /// are still waiting for the caller, a new request is dropped.
     pub max_entries: usize,
+    /// How many requests of one client may wait for the caller; further ones are dropped, so that one client's
+    /// flood leaves room for the others.
+    pub max_waiting: usize,
+    /// How many attributes a request may have.
+    pub max_attributes: usize,
+    /// How many RadSec connections there may be.
+    pub max_connections: usize,
+    /// How old a request for dynamic authorisation may be; `None`: not looked at.
+    pub freshness: Option<Freshness>,
+}
+
+/// What an Event-Timestamp must say (RFC 5176 §6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Freshness {
+    /// The time of day at [`usher_core::Instant::ZERO`].
+    pub epoch: WallTime,
+    /// How far it may be from now, either way (RFC 5176 §6.3 proposes 300 s).
+    pub window: Duration,
+    /// Whether a CoA-Request or Disconnect-Request without one is dropped.
+    pub required: bool,
 }
 
 /// Which requests a server takes.
@@ -66,6 +128,27 @@ pub enum Role {
     Accounting,
     /// Both on one port; Status-Server is answered by Access-Accept.
     Both,
+    /// CoA-Request and Disconnect-Request (RFC 5176): an access server's side. Status-Server is dropped (RFC 5997
+    /// §4.5).
+    DynamicAuthorization,
+    /// All of these; Status-Server is answered by Access-Accept.
+    All,
+}
+
+impl Role {
+    /// Whether a port of this role takes requests of a code.
+    #[must_use]
+    pub const fn serves(self, code: Code) -> bool {
+        match code {
+            Code::STATUS_SERVER => !matches!(self, Self::DynamicAuthorization),
+            Code::ACCESS_REQUEST => matches!(self, Self::Authentication | Self::Both | Self::All),
+            Code::ACCOUNTING_REQUEST => matches!(self, Self::Accounting | Self::Both | Self::All),
+            Code::COA_REQUEST | Code::DISCONNECT_REQUEST => {
+                matches!(self, Self::DynamicAuthorization | Self::All)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Config {
@@ -75,9 +158,15 @@ impl Config {
         Self {
             clients,
             role: Role::Both,
+            roles: Vec::new(),
+            streams: Role::Both,
             retain: Duration::from_secs(5),
             patience: Duration::from_secs(30),
             max_entries: 1 << 20,
+            max_waiting: 1 << 16,
+            max_attributes: 200,
+            max_connections: 1 << 14,
+            freshness: None,
         }
     }
 }
@@ -114,8 +203,10 @@ pub struct Request {
     pub token: u64,
     /// Index of the client in [`Config::clients`].
     pub client: u32,
-    /// Where it came from, and on which socket.
+    /// Where it came from, and on which socket; for RadSec the socket means nothing.
     pub path: Path,
+    /// The RadSec connection that it came by.
+    pub conn: Option<ConnId>,
     /// Access-Request, Accounting-Request, …
     pub code: Code,
     /// The packet's identifier.
@@ -180,15 +271,30 @@ usher_core::counters! {
         malformed,
         /// Dropped: from no client of ours.
         unknown_client,
+        /// Dropped: a code that nobody has defined.
+        unknown_code,
         /// Dropped: a code that this port does not serve.
         wrong_code,
+        /// Dropped: more attributes than a request may have.
+        too_many_attributes,
+        /// Dropped: as many requests of its client are waiting as may.
+        client_overload,
+        /// Dropped: an Event-Timestamp that is too old, too new, or missing.
+        stale,
         /// Dropped: the Request Authenticator is wrong.
         bad_authenticator,
         /// Dropped: the Message-Authenticator is wrong.
         bad_message_authenticator,
         /// Dropped: no Message-Authenticator where one is required.
         missing_message_authenticator,
-        /// Dropped: input other than a datagram or a timeout.
+        /// RadSec connections taken.
+        connections,
+        /// RadSec connections refused: of no client of ours, or more than there may be.
+        connections_refused,
+        /// RadSec connections closed for what came by them: a length, an attribute or an authenticator that no
+        /// client of ours sends (RFC 6613 §2.6.4).
+        connections_spoilt,
+        /// Dropped: input of a kind that no RADIUS server has, or of a connection that is not known.
         not_a_datagram,
     }
 }

@@ -57,6 +57,7 @@ impl Pair {
                 Some((r.token, r.code, r.attributes.get_u32(kind::SESSION_TIMEOUT)))
             }
             client::Event::TimedOut { token } => panic!("request {token} timed out"),
+            client::Event::Server { .. } => panic!("no server is watched"),
         }
     }
 }

@@ -61,12 +61,18 @@ impl RadiusAaa {
 
     /// The next answer; its EAP packet and State replace what the buffers hold.
     pub(crate) fn poll(&mut self, eap: &mut Vec<u8>, state: &mut Vec<u8>) -> Option<Answer> {
-        match self.client.poll_event()? {
-            Event::TimedOut { token } => Some(Answer::Failed { token, failure: Failure::Timeout }),
-            Event::Response(response) => {
-                let answer = read(&response, eap, state);
-                self.spare = response.attributes;
-                Some(answer)
+        loop {
+            match self.client.poll_event()? {
+                Event::TimedOut { token } => {
+                    return Some(Answer::Failed { token, failure: Failure::Timeout });
+                }
+                Event::Response(response) => {
+                    let answer = read(&response, eap, state);
+                    self.spare = response.attributes;
+                    return Some(answer);
+                }
+                // The client itself turns to another server.
+                Event::Server { .. } => {}
             }
         }
     }

@@ -79,6 +79,7 @@ impl Gateway {
         let response = match event {
             client::Event::Response(response) => response,
             client::Event::TimedOut { token } => return (token, Outcome::Unanswered),
+            client::Event::Server { .. } => unreachable!("no server is watched"),
         };
         let mut packet = Vec::new();
         response.attributes.eap(&mut packet);

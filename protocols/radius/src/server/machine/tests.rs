@@ -119,7 +119,7 @@ fn each_bad_request_is_counted_by_its_kind_and_dropped() {
 
 #[test]
 fn without_the_policy_eap_still_needs_its_message_authenticator() {
-    let mut s = server_with(|c| c.clients[0].require_message_authenticator = false);
+    let mut s = server_with(|c| c.clients[0].message_authenticator = MessageAuthenticatorPolicy::Off);
     for (id, body) in [(1, &[1, 3, b'a'][..]), (2, &[79, 6, 2, 1, 0, 4])] {
         let mut p = vec![1, id, 0, 20 + body.len() as u8];
         p.resize(20, 9);

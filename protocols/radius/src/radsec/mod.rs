@@ -1,0 +1,156 @@
+//! RadSec: RADIUS over TLS (RFC 6614), with the framing of RADIUS over TCP (RFC 6613).
+//!
+//! TLS is the host's: [`crate::server::Server`] and [`crate::client::Client`] see a stream of octets and the other
+//! side's certificate. A packet's secrecy and origin are the connection's; the shared secret is a fixed word.
+
+mod certificate;
+
+pub use certificate::CertificateMatch;
+
+use crate::auth::Secret;
+use crate::packet::{HEADER_LEN, MAX_LEN};
+use alloc::vec::Vec;
+
+/// The shared secret of every RadSec connection (RFC 6614 §2.3).
+pub const SECRET: &[u8] = b"radsec";
+/// The registered port (RFC 6614 §2.1).
+pub const PORT: u16 = 2083;
+
+/// [`SECRET`], prepared.
+#[must_use]
+pub fn secret() -> Secret {
+    Secret::new(SECRET)
+}
+
+/// A Length field outside 20 to 4096: nothing behind it can be found, and the connection is to be closed (RFC 6613
+/// §2.6.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("Length field {0}, must be 20 to 4096")]
+pub struct BadLength(pub u16);
+
+/// Cuts a stream into packets by their Length fields. Holds at most one packet.
+#[derive(Clone, Debug, Default)]
+pub struct Framer {
+    held: Vec<u8>,
+    /// What is held was given out as a packet.
+    given: bool,
+}
+
+impl Framer {
+    /// At the beginning of a stream.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { held: Vec::new(), given: false }
+    }
+    /// The next whole packet of what was held and of `data`, which loses what was taken from it. `None`: `data` is
+    /// used up.
+    ///
+    /// # Errors
+    /// A Length field that no packet can have; the stream is of no use from there on.
+    pub fn next<'s, 'd: 's>(&'s mut self, data: &mut &'d [u8]) -> Result<Option<&'s [u8]>, BadLength> {
+        if core::mem::take(&mut self.given) {
+            self.held.clear();
+        }
+        if self.held.is_empty() {
+            let Some(length) = length(data)? else {
+                self.hold(data, usize::MAX);
+                return Ok(None);
+            };
+            if let Some((packet, rest)) = data.split_at_checked(length) {
+                *data = rest;
+                return Ok(Some(packet));
+            }
+        }
+        self.hold(data, 4);
+        let Some(length) = length(&self.held)? else { return Ok(None) };
+        self.hold(data, length);
+        self.given = self.held.len() == length;
+        Ok(self.given.then_some(&self.held))
+    }
+    /// Octets that wait for the rest of their packet.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        if self.given { 0 } else { self.held.len() }
+    }
+    /// Takes octets until `upto` are held.
+    fn hold(&mut self, data: &mut &[u8], upto: usize) {
+        let (taken, rest) = data.split_at(data.len().min(upto.saturating_sub(self.held.len())));
+        self.held.extend_from_slice(taken);
+        *data = rest;
+    }
+}
+
+/// The Length field of the packet that begins here, once it is there.
+fn length(bytes: &[u8]) -> Result<Option<usize>, BadLength> {
+    let Some(&[_, _, hi, lo]) = bytes.first_chunk() else { return Ok(None) };
+    let length = u16::from_be_bytes([hi, lo]);
+    if (HEADER_LEN..=MAX_LEN).contains(&usize::from(length)) {
+        Ok(Some(length.into()))
+    } else {
+        Err(BadLength(length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(length: usize) -> Vec<u8> {
+        let mut p: Vec<u8> = (0..length).map(|i| i as u8).collect();
+        p[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        p
+    }
+    fn cut(framer: &mut Framer, mut data: &[u8]) -> Result<Vec<Vec<u8>>, BadLength> {
+        let mut all = Vec::new();
+        while let Some(p) = framer.next(&mut data)? {
+            all.push(p.to_vec());
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn lengths_that_no_packet_has_end_the_stream() {
+        for bad in [0, 19, 4097, 65535] {
+            let mut p = packet(4200);
+            p[2..4].copy_from_slice(&(bad as u16).to_be_bytes());
+            assert_eq!(cut(&mut Framer::new(), &p), Err(BadLength(bad)));
+            let mut framer = Framer::new();
+            assert_eq!(cut(&mut framer, &p[..3]), Ok(vec![]));
+            assert_eq!(cut(&mut framer, &p[3..]), Err(BadLength(bad)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same_packets(lengths in proptest::collection::vec(20usize..=4096, 1..6),
+                pieces in proptest::collection::vec(1usize..3000, 1..40)) {
+            let packets: Vec<Vec<u8>> = lengths.iter().map(|&l| packet(l)).collect();
+            let stream = packets.concat();
+            let (mut framer, mut at, mut got) = (Framer::new(), 0, Vec::new());
+            for piece in pieces.iter().cycle() {
+                let end = (at + piece).min(stream.len());
+                got.extend(cut(&mut framer, &stream[at..end]).unwrap());
+                prop_assert!(framer.held() <= MAX_LEN);
+                at = end;
+                if at == stream.len() {
+                    break;
+                }
+            }
+            prop_assert_eq!(got, packets);
+            prop_assert_eq!(framer.held(), 0);
+        }
+
+        #[test]
+        fn arbitrary_streams_never_hold_more_than_a_packet(pieces in proptest::collection::vec(
+                proptest::collection::vec(any::<u8>(), 0..200), 0..50)) {
+            let mut framer = Framer::new();
+            for piece in &pieces {
+                if cut(&mut framer, piece).is_err() {
+                    break;
+                }
+                prop_assert!(framer.held() < MAX_LEN);
+            }
+        }
+    }
+}

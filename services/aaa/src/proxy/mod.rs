@@ -1,0 +1,145 @@
+//! Proxying by realm: requests of users who are known elsewhere go to their home servers, and answers come
+//! back (RFC 2865 §2.3, RFC 7542 §3).
+//!
+//! What RADIUS hides hop by hop is revealed and hidden anew; Proxy-State is put on and taken off.
+
+mod nai;
+mod realm;
+
+pub use nai::{Nai, is_realm};
+pub use realm::{Accounting, Found, Realm, RealmError, Realms, Route};
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use usher_core::SocketId;
+use usher_radius::Secret;
+use usher_radius::client::{Failover, Liveness, Retransmission, ServerConfig, Transport};
+
+/// A server that knows users of other realms.
+#[derive(Clone, Debug)]
+pub struct HomeServer {
+    /// What logs call it.
+    pub name: String,
+    /// Where it listens for authentication.
+    pub authentication: SocketAddr,
+    /// Where it listens for accounting; of no meaning for RadSec, which has one port.
+    pub accounting: SocketAddr,
+    /// The secret shared with it.
+    pub secret: Secret,
+    /// By what it is reached.
+    pub transport: Transport,
+    /// Whether its answers to Access-Requests must carry a Message-Authenticator (BlastRADIUS).
+    pub require_message_authenticator: bool,
+    /// Our address to send from; unspecified leaves the choice to the host.
+    pub local: IpAddr,
+    /// How it is found out whether it is alive.
+    pub liveness: Liveness,
+}
+
+impl HomeServer {
+    /// By datagrams, its accounting port the one behind `authentication`'s.
+    #[must_use]
+    pub fn new(name: &str, authentication: SocketAddr, secret: Secret) -> Self {
+        let accounting = SocketAddr::new(authentication.ip(), authentication.port().wrapping_add(1));
+        Self::of(name, accounting, ServerConfig::new(authentication, secret))
+    }
+    /// By RadSec.
+    #[must_use]
+    pub fn radsec(name: &str, address: SocketAddr) -> Self {
+        Self::of(name, address, ServerConfig::radsec(address))
+    }
+    fn of(name: &str, accounting: SocketAddr, server: ServerConfig) -> Self {
+        Self {
+            name: name.into(),
+            authentication: server.address,
+            accounting,
+            secret: server.secret,
+            transport: server.transport,
+            require_message_authenticator: server.require_message_authenticator,
+            local: server.local,
+            liveness: Liveness::default(),
+        }
+    }
+}
+
+/// Which of a pool's servers a conversation begins with. Its later rounds stay with it in either case.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Balance {
+    /// The first that is alive.
+    #[default]
+    Failover,
+    /// One that is alive, by a hash of client, User-Name and Calling-Station-Id: a station's logins meet the same
+    /// server, and those of one that died spread over the others.
+    Spread,
+}
+
+/// Servers that know the same users.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pool {
+    /// What logs call it.
+    pub name: String,
+    /// In order of preference, as indexes into [`Config::servers`].
+    pub servers: Vec<u16>,
+    /// Which is asked.
+    pub balance: Balance,
+}
+
+/// What an access server hears when no home server answers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Unanswered {
+    /// Nothing: it may know another way, and a reject would be wrong about the user.
+    #[default]
+    Silence,
+    /// Access-Reject.
+    Reject,
+}
+
+/// How requests are passed on.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which realm goes where.
+    pub realms: Realms,
+    /// All home servers.
+    pub servers: Vec<HomeServer>,
+    /// Servers that know the same users.
+    pub pools: Vec<Pool>,
+    /// When a request is passed on again; by datagrams only.
+    pub retransmission: Retransmission,
+    /// When it moves on to the pool's next server.
+    pub failover: Failover,
+    /// What is said where nobody answers.
+    pub unanswered: Unanswered,
+    /// How many Proxy-State attributes a request may have when it comes: one with more has gone in a circle and is
+    /// dropped.
+    pub max_hops: usize,
+    /// How many requests may wait for home servers; further ones are dropped.
+    pub max_pending: usize,
+    /// How many conversations are remembered with their server.
+    pub max_conversations: usize,
+    /// The first socket that requests are passed on from. The machine never listens there: its listening
+    /// sockets have lower numbers.
+    pub first_socket: SocketId,
+    /// How many sockets, each for 256 waiting requests a server.
+    pub max_sockets: u32,
+}
+
+impl Config {
+    /// Silence where nobody answers, 16 hops, 65,536 waiting requests.
+    #[must_use]
+    pub fn new(realms: Realms, servers: Vec<HomeServer>, pools: Vec<Pool>) -> Self {
+        Self {
+            realms,
+            servers,
+            pools,
+            retransmission: Retransmission::default(),
+            failover: Failover::default(),
+            unanswered: Unanswered::default(),
+            max_hops: 16,
+            max_pending: 1 << 16,
+            max_conversations: 1 << 16,
+            first_socket: SocketId(1 << 16),
+            max_sockets: 1 << 10,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The Network Access Identifier (RFC 7542): whose user a name is of.
+
+/// A name taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nai<'a> {
+    /// The user within the realm; empty where the name keeps it to itself (`@example.org`, RFC 7542 §2.4).
+    pub user: &'a [u8],
+    /// The realm as it stands in the name; `None`: a name without one.
+    pub realm: Option<&'a [u8]>,
+}
+
+impl<'a> Nai<'a> {
+    /// Takes `user@realm` apart, at the last `@`, or, where there is none, `realm` and `user` at the first
+    /// `prefix` character (`EXAMPLE\user`). A realm that cannot be one ([`is_realm`]) is none: the whole name
+    /// is then the user's.
+    #[must_use]
+    pub fn read(name: &'a [u8], prefix: Option<u8>) -> Self {
+        let whole = Self { user: name, realm: None };
+        let (user, realm, labels) = if let Some(at) = name.iter().rposition(|&b| b == b'@') {
+            (&name[..at], &name[at + 1..], is_realm(&name[at + 1..]))
+        } else if let Some(at) = prefix.and_then(|p| name.iter().position(|&b| b == p)) {
+            // What stands in front is often a domain of one label with characters that host names lack.
+            (&name[at + 1..], &name[..at], at > 0)
+        } else {
+            return whole;
+        };
+        if labels { Self { user, realm: Some(realm) } } else { whole }
+    }
+}
+
+/// Whether octets can be a realm (RFC 7542 §2.2): labels of letters, digits, hyphens and what is not ASCII, none empty
+/// and none beginning or ending with a hyphen, with dots between them; valid UTF-8, 253 octets at most. One label is
+/// allowed here, since such realms are in use.
+#[must_use]
+pub fn is_realm(realm: &[u8]) -> bool {
+    let label = |l: &[u8]| {
+        !l.is_empty()
+            && l.first() != Some(&b'-')
+            && l.last() != Some(&b'-')
+            && l.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-' || b >= 0x80)
+    };
+    realm.len() <= 253 && realm.split(|&b| b == b'.').all(label) && core::str::from_utf8(realm).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(name: &str) -> (&str, Option<&str>) {
+        let nai = Nai::read(name.as_bytes(), Some(b'\\'));
+        let text = |b| core::str::from_utf8(b).unwrap();
+        (text(nai.user), nai.realm.map(text))
+    }
+
+    /// The examples of RFC 7542 §2.9; "fred@example" and "eng%nancy@example.net" stand with the good ones, since
+    /// only what routes is read here.
+    #[test]
+    fn names_of_rfc_7542() {
+        for (name, user, realm) in [
+            ("bob", "bob", None),
+            ("joe@example.com", "joe", Some("example.com")),
+            ("fred@foo-9.example.com", "fred", Some("foo-9.example.com")),
+            ("jack@3rd.depts.example.com", "jack", Some("3rd.depts.example.com")),
+            ("fred.smith@example.com", "fred.smith", Some("example.com")),
+            ("eng%nancy@example.net", "eng%nancy", Some("example.net")),
+            ("@privatecorp.example.net", "", Some("privatecorp.example.net")),
+            ("alice@xn--tmonesimerkki-bfbb.example.net", "alice", Some("xn--tmonesimerkki-bfbb.example.net")),
+            ("山田@例え.テスト", "山田", Some("例え.テスト")),
+            ("fred@example", "fred", Some("example")),
+            ("EXAMPLE\\fred", "fred", Some("EXAMPLE")),
+            ("EXAMPLE\\fred@example.org", "EXAMPLE\\fred", Some("example.org")),
+            ("two@ats@example.org", "two@ats", Some("example.org")),
+        ] {
+            assert_eq!(read(name), (user, realm));
+        }
+        for bad in ["fred@example_9.com", "fred@.example.net", "fred@", "a@b..c", "a@-b.c", "a@b-", "\\a"] {
+            assert_eq!(read(bad), (bad, None));
+        }
+        assert!(!is_realm(&[0x80]) && !is_realm(&[b'a'; 254]));
+        assert_eq!(Nai::read(b"a\\b", None), Nai { user: b"a\\b", realm: None });
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_its_parts(name: Vec<u8>) {
+            let nai = Nai::read(&name, Some(b'\\'));
+            match nai.realm {
+                None => prop_assert_eq!(nai.user, &name[..]),
+                Some(realm) => prop_assert_eq!(nai.user.len() + realm.len() + 1, name.len()),
+            }
+        }
+    }
+}

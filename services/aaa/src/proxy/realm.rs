@@ -1,0 +1,222 @@
+//! Which realm goes where.
+
+use super::nai::{Nai, is_realm};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Who keeps the accounting of a realm's users.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Accounting {
+    /// This server alone.
+    Local,
+    /// The home servers alone; the access server hears from them.
+    #[default]
+    Forward,
+    /// This server keeps each record, acknowledges it, and passes it on.
+    StoreAndForward,
+}
+
+/// Where a realm's users are known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Route {
+    /// Here.
+    Local,
+    /// Nowhere: they are turned away.
+    Refuse,
+    /// At home servers that speak RADIUS.
+    Pool {
+        /// Index into [`super::Config::pools`].
+        pool: u16,
+        /// Who keeps their accounting.
+        accounting: Accounting,
+    },
+    /// At a Diameter peer, which is found by this realm in the Diameter node's own routes. EAP alone is
+    /// translated (RFC 4072); other proofs are turned away, accounting is kept here.
+    Diameter {
+        /// Destination-Realm.
+        realm: String,
+    },
+}
+
+/// One realm.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Realm {
+    /// Its name, letter case of ASCII ignored; `*`: any that no other entry names; empty: names without a
+    /// realm.
+    pub name: String,
+    /// Whether it stands for the realms below it too; the longest name that fits is taken.
+    pub subrealms: bool,
+    /// Where its users are known.
+    pub route: Route,
+    /// Whether the realm is taken off the User-Name before it is looked up or passed on. Never where EAP
+    /// proves who it is: the method's identity would no longer be the request's (RFC 3579 §2.1).
+    pub strip: bool,
+}
+
+impl Realm {
+    /// This realm and none below it, its name left as it is.
+    #[must_use]
+    pub fn new(name: &str, route: Route) -> Self {
+        Self { name: name.into(), subrealms: false, route, strip: false }
+    }
+}
+
+/// Why realms cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RealmError {
+    /// Not a name that a realm can have.
+    #[error("realm {0:?}: not a realm's name (RFC 7542 section 2.2)")]
+    Name(String),
+    /// Two entries of one name.
+    #[error("realm {0:?} is there twice")]
+    Twice(String),
+}
+
+/// All realms.
+#[derive(Clone, Debug, Default)]
+pub struct Realms {
+    realms: Vec<Realm>,
+    by_name: BTreeMap<Vec<u8>, u32>,
+    any: Option<u32>,
+    none: Option<u32>,
+    prefix: Option<u8>,
+}
+
+/// Where a name leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found<'r, 'n> {
+    /// Where its users are known.
+    pub route: &'r Route,
+    /// The name to look up or to pass on: the user's alone where the realm is stripped.
+    pub name: &'n [u8],
+    /// The realm as the name has it.
+    pub realm: Option<&'n [u8]>,
+}
+
+impl Realms {
+    /// Of these; `prefix` is the character before which a realm may stand too (`\` or `/`).
+    ///
+    /// # Errors
+    /// A name that is none, or is there twice.
+    pub fn new(realms: Vec<Realm>, prefix: Option<u8>) -> Result<Self, RealmError> {
+        let mut all = Self { prefix, ..Self::default() };
+        for (i, realm) in realms.iter().enumerate() {
+            let i = i as u32;
+            let before = match realm.name.as_str() {
+                "*" => all.any.replace(i),
+                "" => all.none.replace(i),
+                name if is_realm(name.as_bytes()) || prefix.is_some() => {
+                    all.by_name.insert(name.to_ascii_lowercase().into_bytes(), i)
+                }
+                name => return Err(RealmError::Name(name.into())),
+            };
+            if before.is_some() {
+                return Err(RealmError::Twice(realm.name.clone()));
+            }
+        }
+        all.realms = realms;
+        Ok(all)
+    }
+    /// Where a name leads: a name or realm that no entry fits is known here.
+    #[must_use]
+    pub fn find<'r, 'n>(&'r self, name: &'n [u8]) -> Found<'r, 'n> {
+        let nai = Nai::read(name, self.prefix);
+        let index = match nai.realm {
+            None => self.none,
+            Some(realm) => self.longest(realm).or(self.any),
+        };
+        let realm = index.and_then(|i| self.realms.get(i as usize));
+        let route = realm.map_or(&Route::Local, |r| &r.route);
+        let name = if realm.is_some_and(|r| r.strip) { nai.user } else { name };
+        Found { route, name, realm: nai.realm }
+    }
+    /// The realms, in their order.
+    #[must_use]
+    pub fn entries(&self) -> &[Realm] {
+        &self.realms
+    }
+    /// Whether every name is known here.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.realms.is_empty()
+    }
+
+    fn longest(&self, realm: &[u8]) -> Option<u32> {
+        let mut lower = [0; 253];
+        let lower = lower.get_mut(..realm.len())?;
+        lower.copy_from_slice(realm);
+        lower.make_ascii_lowercase();
+        let mut rest: &[u8] = lower;
+        if let Some(&i) = self.by_name.get(rest) {
+            return Some(i);
+        }
+        while let Some(dot) = rest.iter().position(|&b| b == b'.') {
+            rest = &rest[dot + 1..];
+            if let Some(&i) = self.by_name.get(rest)
+                && self.realms.get(i as usize).is_some_and(|r| r.subrealms)
+            {
+                return Some(i);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(pool: u16) -> Route {
+        Route::Pool { pool, accounting: Accounting::Forward }
+    }
+
+    #[test]
+    fn the_longest_realm_that_fits_is_taken() {
+        let below = |name, route| Realm { subrealms: true, ..Realm::new(name, route) };
+        let realms = Realms::new(
+            vec![
+                below("Example.org", pool(1)),
+                below("cs.example.org", pool(2)),
+                Realm::new("only.example.org", pool(3)),
+                Realm { strip: true, ..Realm::new("here.example", Route::Local) },
+                Realm::new("*", pool(9)),
+            ],
+            Some(b'\\'),
+        )
+        .unwrap();
+        for (name, route) in [
+            ("a@example.org", &pool(1)),
+            ("a@EXAMPLE.ORG", &pool(1)),
+            ("a@x.example.org", &pool(1)),
+            ("a@x.cs.example.org", &pool(2)),
+            ("a@only.example.org", &pool(3)),
+            ("a@x.only.example.org", &pool(1)),
+            ("a@notexample.org", &pool(9)),
+            ("example.org\\a", &pool(1)),
+            ("a", &Route::Local),
+            ("a@here.example", &Route::Local),
+        ] {
+            assert_eq!(realms.find(name.as_bytes()).route, route, "{name}");
+        }
+        assert_eq!(realms.find(b"a@here.example").name, b"a");
+        assert_eq!(realms.find(b"a@example.org").name, b"a@example.org");
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let new = |names: &[&str]| {
+            Realms::new(names.iter().map(|n| Realm::new(n, Route::Local)).collect(), None).map(|_| ())
+        };
+        assert_eq!(new(&["a b"]), Err(RealmError::Name("a b".into())));
+        assert_eq!(new(&["a.example", "A.Example"]), Err(RealmError::Twice("A.Example".into())));
+        assert_eq!(new(&["*", "", "*"]), Err(RealmError::Twice("*".into())));
+    }
+
+    #[test]
+    fn names_without_a_realm_have_a_route_too() {
+        let realms = Realms::new(vec![Realm::new("", Route::Refuse)], None).unwrap();
+        assert_eq!(realms.find(b"bob").route, &Route::Refuse);
+        assert_eq!(realms.find(b"bob@example.org").route, &Route::Local);
+    }
+}
