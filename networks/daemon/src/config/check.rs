@@ -1,0 +1,569 @@
+//! What types cannot say: that names are known, values fit each other, and the files that are named can be used.
+
+use super::model::{Client, File, Hidden, HomeServer, MessageAuthenticator, StoreKind, Tls, Transport, User};
+use super::secret;
+use super::units::Prefix;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+
+/// Rows of one user, by name.
+pub type Rows = Vec<(String, UserRows)>;
+
+/// A checked configuration, with what its secrets and files hold.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// As it was written.
+    pub file: File,
+    /// Where it was read; `None` for a text.
+    pub path: Option<PathBuf>,
+    /// Clients with their secrets, in the file's order.
+    pub clients: Vec<ClientEntry>,
+    /// Home servers with their secrets, in the file's order.
+    pub homes: Vec<HomeEntry>,
+    /// Users of the file, with their groups.
+    pub users: Rows,
+    /// Where PostgreSQL is.
+    pub url: Option<Hidden>,
+    /// What the files of `[tls]` hold.
+    pub tls: Option<TlsFiles>,
+}
+
+/// A client with its secret.
+#[derive(Clone, Debug)]
+pub struct ClientEntry {
+    /// What people call it.
+    pub name: String,
+    /// Its addresses.
+    pub prefix: Prefix,
+    /// `None`: it comes by RadSec alone.
+    pub secret: Option<Hidden>,
+    /// What is asked of its Access-Requests.
+    pub message_authenticator: MessageAuthenticator,
+    /// What its certificate must bear.
+    pub certificate: Option<String>,
+}
+
+/// A home server with its secret.
+#[derive(Clone, Debug)]
+pub struct HomeEntry {
+    /// As the file says.
+    pub server: HomeServer,
+    /// What is shared with it.
+    pub secret: Hidden,
+}
+
+/// PEM texts.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The server's chain.
+    pub certificate: Vec<u8>,
+    /// Its key.
+    pub key: Hidden,
+    /// Authorities that are trusted.
+    pub ca: Option<Vec<u8>>,
+    /// Revocation lists.
+    pub crls: Vec<Vec<u8>>,
+}
+
+/// Faults with the paths of what they are about.
+struct Check<'a> {
+    base: &'a Path,
+    found: Vec<(Vec<String>, String)>,
+}
+
+macro_rules! at {
+    ($($step:expr),*) => { vec![$($step.to_string()),*] };
+}
+
+/// Checks a file. `path` is where it was read, `base` the folder from which its relative paths go.
+pub(super) fn check(
+    mut file: File,
+    path: Option<&Path>,
+    base: &Path,
+) -> (Option<Loaded>, Vec<(Vec<String>, String)>) {
+    let mut c = Check { base, found: Vec::new() };
+    c.own_secrets(&file, path);
+    c.listening(&file);
+    c.numbers(&file);
+    let clients = c.clients(&mut file.client);
+    let homes = c.homes(&mut file.home_server);
+    c.realms(&file);
+    c.pools(&file);
+    let users = c.users(&mut file);
+    let url = c.store(&mut file);
+    let tls = file.tls.as_mut().and_then(|tls| c.tls(tls));
+    if file.tls.is_none() {
+        c.without_tls(&file);
+    }
+    let loaded = c.found.is_empty().then(|| Loaded {
+        file,
+        path: path.map(Path::to_owned),
+        clients,
+        homes,
+        users,
+        url,
+        tls,
+    });
+    (loaded, c.found)
+}
+
+impl Check<'_> {
+    fn fault(&mut self, path: Vec<String>, message: impl Into<String>) {
+        self.found.push((path, message.into()));
+    }
+
+    fn absolute(&self, path: &mut PathBuf) {
+        if path.is_relative() {
+            *path = self.base.join(&*path);
+        }
+    }
+
+    /// A file with secrets in it is as private as a file of secrets.
+    fn own_secrets(&mut self, file: &File, path: Option<&Path>) {
+        let first = file
+            .client
+            .iter()
+            .position(|c| c.secret.is_some())
+            .map(|i| at!("client", i, "secret"))
+            .or_else(|| {
+                file.home_server
+                    .iter()
+                    .position(|h| h.secret.is_some())
+                    .map(|i| at!("home_server", i, "secret"))
+            })
+            .or_else(|| {
+                let holds = |u: &User| u.password.is_some() || u.nt_hash.is_some() || u.argon2.is_some();
+                file.user.iter().position(holds).map(|i| at!("user", i))
+            })
+            .or_else(|| file.users.url.is_some().then(|| at!("users", "url")));
+        if let (Some(at), Some(path)) = (first, path)
+            && let Err(message) = secret::private(path)
+        {
+            self.fault(at, message);
+        }
+    }
+
+    fn listening(&mut self, file: &File) {
+        let l = &file.listen;
+        let mut seen = HashSet::new();
+        for (key, addresses, tcp) in [
+            ("auth", &l.auth, false),
+            ("acct", &l.acct, false),
+            ("radsec", &l.radsec, true),
+            ("diameter", &l.diameter, true),
+            ("diameter_tls", &l.diameter_tls, true),
+        ] {
+            for (i, address) in addresses.iter().enumerate() {
+                if address.port() == 0 {
+                    self.fault(at!("listen", key, i), "port 0 is no port; name one".to_owned());
+                } else if !seen.insert((tcp, *address)) {
+                    self.fault(at!("listen", key, i), format!("{address} is listened on twice; keep one"));
+                }
+            }
+        }
+        if seen.is_empty() {
+            self.fault(
+                at!("listen"),
+                "nothing is listened on; name an address, such as auth = [\"0.0.0.0:1812\"]",
+            );
+        }
+        if file.diameter.is_none() && !(l.diameter.is_empty() && l.diameter_tls.is_empty()) {
+            self.fault(
+                at!("listen"),
+                "Diameter is listened for, and nothing says who the server is; add [diameter] with identity and realm",
+            );
+        }
+    }
+
+    fn numbers(&mut self, file: &File) {
+        if let Some(0 | 257..) = file.shards {
+            self.fault(at!("shards"), "shards are 1 to 256; take the line away for one each core");
+        }
+        if file.users.threads == 0 || file.users.threads > 64 {
+            self.fault(at!("users", "threads"), "threads are 1 to 64");
+        }
+        if file.limits.half_open == 0 {
+            self.fault(at!("limits", "half_open"), "with 0 unfinished logins nobody can log in");
+        }
+        if file.limits.requests == 0 {
+            self.fault(at!("limits", "requests"), "with 0 requests nobody is answered");
+        }
+        if !(64..=4000).contains(&file.methods.fragment_size) {
+            self.fault(at!("methods", "fragment_size"), "fragment_size is 64 to 4000 octets");
+        }
+        if file.reject_delay.0.as_secs() > 10 {
+            self.fault(
+                at!("reject_delay"),
+                "a reject held for more than 10 s comes when the client has given up",
+            );
+        }
+        if let Some(d) = &file.diameter {
+            if d.watchdog.0.as_secs() < 6 {
+                self.fault(at!("diameter", "watchdog"), "RFC 3539 asks for 6 s or more");
+            }
+            for (key, text) in [("identity", &d.identity), ("realm", &d.realm)] {
+                if text.is_empty() || !text.is_ascii() || text.contains(char::is_whitespace) {
+                    self.fault(
+                        at!("diameter", key),
+                        format!("\"{text}\" is no host name, such as aaa.example.net"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// The secret of one of three places.
+    fn secret(
+        &mut self,
+        at: &[String],
+        inline: &Option<Hidden>,
+        file: &mut Option<PathBuf>,
+        env: &Option<String>,
+    ) -> Option<Hidden> {
+        if let Some(file) = file {
+            self.absolute(file);
+        }
+        let found = secret::one(inline.as_ref(), file.as_deref(), env.as_deref(), "secret");
+        let (key, message) = match found {
+            Ok(None) => return None,
+            Ok(Some(secret)) => match secret::long_enough(&secret) {
+                Ok(()) => return Some(secret),
+                Err(message) => ("secret".to_owned(), message),
+            },
+            Err(fault) => fault,
+        };
+        let mut at = at.to_vec();
+        at.extend((!key.is_empty()).then_some(key));
+        self.fault(at, message);
+        None
+    }
+
+    fn clients(&mut self, clients: &mut [Client]) -> Vec<ClientEntry> {
+        let (mut names, mut networks) = (HashMap::new(), HashMap::new());
+        let mut entries = Vec::new();
+        for (i, client) in clients.iter_mut().enumerate() {
+            if let Some(first) = names.insert(client.name.clone(), i) {
+                let message = format!("client {} of the file has this name too; take another", first + 1);
+                self.fault(at!("client", i, "name"), message);
+            }
+            if let Some(first) = networks.insert(client.prefix.to_string(), i) {
+                let message = format!("client {} of the file has this prefix too; keep one", first + 1);
+                self.fault(at!("client", i, "prefix"), message);
+            }
+            let before = self.found.len();
+            let secret =
+                self.secret(&at!("client", i), &client.secret, &mut client.secret_file, &client.secret_env);
+            if secret.is_none() && client.certificate.is_none() && self.found.len() == before {
+                self.fault(
+                    at!("client", i),
+                    "this client has no secret; add secret_file (or secret, or secret_env), or certificate for RadSec",
+                );
+            }
+            entries.push(ClientEntry {
+                name: client.name.clone(),
+                prefix: client.prefix,
+                secret,
+                message_authenticator: client.message_authenticator,
+                certificate: client.certificate.clone(),
+            });
+        }
+        entries
+    }
+
+    fn homes(&mut self, homes: &mut [HomeServer]) -> Vec<HomeEntry> {
+        let mut names = HashSet::new();
+        let mut entries = Vec::new();
+        for (i, home) in homes.iter_mut().enumerate() {
+            if !names.insert(home.name.clone()) {
+                self.fault(at!("home_server", i, "name"), "another home server has this name; take another");
+            }
+            let before = self.found.len();
+            let secret = self
+                .secret(&at!("home_server", i), &home.secret, &mut home.secret_file, &home.secret_env)
+                .or_else(|| (home.transport == Transport::Tls).then(|| Hidden("radsec".to_owned())));
+            match secret {
+                Some(secret) => entries.push(HomeEntry { server: home.clone(), secret }),
+                None if self.found.len() == before => {
+                    self.fault(at!("home_server", i), "this home server has no secret; add secret_file");
+                }
+                None => {}
+            }
+        }
+        entries
+    }
+
+    fn realms(&mut self, file: &File) {
+        let mut names = HashSet::new();
+        for (i, realm) in file.realm.iter().enumerate() {
+            if !names.insert(realm.name.to_lowercase()) {
+                self.fault(at!("realm", i, "name"), "another realm has this name; join them");
+            }
+            for (n, server) in realm.servers.iter().enumerate() {
+                if !file.home_server.iter().any(|h| h.name == *server) {
+                    let known: Vec<&str> = file.home_server.iter().map(|h| h.name.as_str()).collect();
+                    let message = match known.as_slice() {
+                        [] => format!(
+                            "there is no home server \"{server}\"; add a [[home_server]] of this name"
+                        ),
+                        known => {
+                            format!("there is no home server \"{server}\"; known are {}", known.join(", "))
+                        }
+                    };
+                    self.fault(at!("realm", i, "servers", n), message);
+                }
+            }
+        }
+    }
+
+    fn pools(&mut self, file: &File) {
+        let mut names = HashSet::new();
+        for (i, pool) in file.pool.iter().enumerate() {
+            if !names.insert(&pool.name) {
+                self.fault(at!("pool", i, "name"), "another pool has this name; take another");
+            }
+            let size = match (pool.first, pool.last) {
+                (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(u32::from(b)).checked_sub(u32::from(a).into()),
+                (IpAddr::V6(a), IpAddr::V6(b)) => u128::from(b).checked_sub(u128::from(a)),
+                _ => None,
+            };
+            match size {
+                None => self.fault(
+                    at!("pool", i, "last"),
+                    "the last address is not behind the first, of the same kind",
+                ),
+                Some(1_048_576..) => {
+                    self.fault(at!("pool", i, "last"), "a pool has at most 1,048,576 addresses")
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn users(&mut self, file: &mut File) -> Rows {
+        let mut groups: HashMap<String, GroupRows> = HashMap::new();
+        for (i, group) in file.group.iter().enumerate() {
+            let check = self.rows(&group.check, &at!("group", i, "check"));
+            let reply = self.rows(&group.reply, &at!("group", i, "reply"));
+            let rows = GroupRows { name: group.name.clone(), check, reply };
+            if groups.insert(group.name.clone(), rows).is_some() {
+                self.fault(at!("group", i, "name"), "another group has this name; take another");
+            }
+        }
+        let (mut names, mut all) = (HashSet::new(), Vec::new());
+        for i in 0..file.user.len() {
+            if let Some(path) = file.user.get_mut(i).and_then(|u| u.password_file.as_mut()) {
+                self.absolute(path);
+            }
+            let Some(user) = file.user.get(i) else { continue };
+            if !names.insert(user.name.clone()) {
+                self.fault(at!("user", i, "name"), "another user has this name; keep one");
+            }
+            let mut rows = UserRows {
+                check: self.password(i, user),
+                reply: self.rows(&user.reply, &at!("user", i, "reply")),
+                groups: Vec::new(),
+            };
+            rows.check.extend(self.rows(&user.check, &at!("user", i, "check")));
+            for (n, name) in user.groups.iter().enumerate() {
+                match groups.get(name) {
+                    Some(group) => rows.groups.push(group.clone()),
+                    None => self.fault(
+                        at!("user", i, "groups", n),
+                        format!("there is no group \"{name}\"; add a [[group]] of this name"),
+                    ),
+                }
+            }
+            all.push((user.name.clone(), rows));
+        }
+        all
+    }
+
+    /// The rows of a user's password, in FreeRADIUS's names.
+    fn password(&mut self, i: usize, user: &User) -> Vec<Row> {
+        let given = [
+            user.password.is_some(),
+            user.password_file.is_some(),
+            user.nt_hash.is_some(),
+            user.argon2.is_some(),
+        ];
+        if given.iter().filter(|g| **g).count() > 1 {
+            self.fault(
+                at!("user", i),
+                "the password is given more than once; keep one of password, password_file, nt_hash and argon2",
+            );
+        }
+        let row = |attribute: &str, value: &Hidden| {
+            vec![Row { attribute: attribute.to_owned(), op: Op::Replace, value: value.0.clone() }]
+        };
+        if let Some(password) = &user.password {
+            return row("Cleartext-Password", password);
+        }
+        if let Some(path) = &user.password_file {
+            return match secret::from_file(path) {
+                Ok(password) => row("Cleartext-Password", &password),
+                Err(message) => {
+                    self.fault(at!("user", i, "password_file"), message);
+                    Vec::new()
+                }
+            };
+        }
+        if let Some(hash) = &user.nt_hash {
+            if hash.0.len() != 32 || !hash.0.bytes().all(|b| b.is_ascii_hexdigit()) {
+                self.fault(at!("user", i, "nt_hash"), "an NT hash is 32 hexadecimal digits");
+            }
+            return row("NT-Password", hash);
+        }
+        if let Some(hash) = &user.argon2 {
+            if !hash.0.starts_with("$argon2") {
+                self.fault(at!("user", i, "argon2"), "an argon2 hash begins with $argon2");
+            }
+            return row("Password-With-Header", hash);
+        }
+        Vec::new()
+    }
+
+    /// `ATTRIBUTE OPERATOR VALUE` each.
+    fn rows(&mut self, texts: &[String], at: &[String]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (i, text) in texts.iter().enumerate() {
+            match row(text) {
+                Some(row) => rows.push(row),
+                None => {
+                    let mut at = at.to_vec();
+                    at.push(i.to_string());
+                    let message = format!(
+                        "\"{text}\" is not ATTRIBUTE OPERATOR VALUE, such as \"Session-Timeout = 3600\""
+                    );
+                    self.fault(at, message);
+                }
+            }
+        }
+        rows
+    }
+
+    fn store(&mut self, file: &mut File) -> Option<Hidden> {
+        let users = &mut file.users;
+        if let Some(path) = &mut users.path {
+            if path.is_relative() {
+                *path = self.base.join(&*path);
+            }
+            if users.store != StoreKind::Sqlite {
+                self.fault(at!("users", "path"), "\"path\" is for store = \"sqlite\"; take it away");
+            }
+        }
+        if let Some(path) = &mut users.url_file
+            && path.is_relative()
+        {
+            *path = self.base.join(&*path);
+        }
+        let found =
+            secret::one(users.url.as_ref(), users.url_file.as_deref(), users.url_env.as_deref(), "url");
+        match (found, users.store) {
+            (Ok(url @ Some(_)), StoreKind::Postgresql) => url,
+            (Ok(None), StoreKind::Postgresql) => {
+                self.fault(
+                    at!("users", "store"),
+                    "nothing says where PostgreSQL is; add url_file (or url, or url_env)",
+                );
+                None
+            }
+            (Ok(Some(_)), _) => {
+                self.fault(at!("users", "store"), "a url is for store = \"postgresql\"; take it away");
+                None
+            }
+            (Ok(None), _) => None,
+            (Err((key, message)), _) => {
+                self.fault(at!("users", key), message);
+                None
+            }
+        }
+    }
+
+    fn tls(&mut self, tls: &mut Tls) -> Option<TlsFiles> {
+        if tls.min_version > tls.max_version {
+            self.fault(at!("tls", "min_version"), "min_version is newer than max_version");
+        }
+        for path in [Some(&mut tls.certificate), Some(&mut tls.key), tls.ca.as_mut()].into_iter().flatten() {
+            if path.is_relative() {
+                *path = self.base.join(&*path);
+            }
+        }
+        for path in &mut tls.crl {
+            if path.is_relative() {
+                *path = self.base.join(&*path);
+            }
+        }
+        let read = |path: &Path| std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
+        let certificate = read(&tls.certificate).map_err(|e| self.fault(at!("tls", "certificate"), e)).ok();
+        let key = secret::from_file(&tls.key).map_err(|e| self.fault(at!("tls", "key"), e)).ok();
+        let ca = match &tls.ca {
+            Some(path) => Some(read(path).map_err(|e| self.fault(at!("tls", "ca"), e)).ok()?),
+            None => None,
+        };
+        let mut crls = Vec::new();
+        for (i, path) in tls.crl.iter().enumerate() {
+            crls.extend(read(path).map_err(|e| self.fault(at!("tls", "crl", i), e)));
+        }
+        if ca.is_none() && !(tls.crl.is_empty() && tls.ocsp == super::model::Ocsp::Off) {
+            self.fault(
+                at!("tls"),
+                "crl and ocsp are about clients' certificates; add ca, the authorities that are trusted",
+            );
+        }
+        Some(TlsFiles { certificate: certificate?, key: key?, ca, crls })
+    }
+
+    fn without_tls(&mut self, file: &File) {
+        use super::model::MethodName;
+        let missing = "needs the server's certificate; add [tls] with certificate and key (usher aaa cert init makes them)";
+        for (i, method) in file.methods.order.iter().flatten().enumerate() {
+            if matches!(method, MethodName::EapTls | MethodName::Peap | MethodName::Ttls) {
+                self.fault(at!("methods", "order", i), format!("this method {missing}"));
+            }
+        }
+        for (key, addresses) in [("radsec", &file.listen.radsec), ("diameter_tls", &file.listen.diameter_tls)]
+        {
+            if !addresses.is_empty() {
+                self.fault(at!("listen", key), format!("TLS {missing}"));
+            }
+        }
+        if let Some(i) = file.home_server.iter().position(|h| h.transport == Transport::Tls) {
+            self.fault(at!("home_server", i, "transport"), format!("TLS {missing}"));
+        }
+    }
+}
+
+/// Reads `ATTRIBUTE OPERATOR VALUE`; quotes around the value fall away.
+fn row(text: &str) -> Option<Row> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_whitespace() || "=:+!<>~*".contains(c))?;
+    let (attribute, rest) = text.split_at(end);
+    let rest = rest.trim_start();
+    let mut operators: Vec<(Op, &str)> = Op::ALL.to_vec();
+    operators.sort_by_key(|(_, written)| std::cmp::Reverse(written.len()));
+    let (op, written) = operators.into_iter().find(|(_, written)| rest.starts_with(written))?;
+    let value = rest[written.len()..].trim();
+    let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+    let complete = !attribute.is_empty() && (!value.is_empty() || matches!(op, Op::Present | Op::Absent));
+    complete.then(|| Row { attribute: attribute.to_owned(), op, value: value.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_attribute_operator_value() {
+        let read = |text| row(text).map(|r| (r.attribute, r.op, r.value));
+        let is = |a: &str, op, v: &str| Some((a.to_owned(), op, v.to_owned()));
+        assert_eq!(read("Session-Timeout = 3600"), is("Session-Timeout", Op::Set, "3600"));
+        assert_eq!(read("Reply-Message:=\"a b\""), is("Reply-Message", Op::Replace, "a b"));
+        assert_eq!(read("NAS-Port >= 5"), is("NAS-Port", Op::GreaterOrEqual, "5"));
+        assert_eq!(read("Calling-Station-Id =* "), is("Calling-Station-Id", Op::Present, ""));
+        for wrong in ["", "Session-Timeout", "= 5", "Session-Timeout =", "a b c"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

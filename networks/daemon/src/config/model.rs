@@ -1,0 +1,568 @@
+//! The configuration file as types. The documentation of these items is the published schema's.
+
+use super::units::{Period, Prefix};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// The configuration of `usher aaa serve`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Usher's AAA server")]
+pub struct File {
+    /// How many threads serve requests, each with sockets of its own; without it one for each core.
+    pub shards: Option<u16>,
+    /// Where the server keeps what it makes itself: the generated secret, the SQLite database, the control socket.
+    pub state_dir: Option<PathBuf>,
+    /// How long a reject is held back, so that guessing passwords is slow.
+    pub reject_delay: Period,
+    /// How long a login may stand still before it is forgotten.
+    pub session_timeout: Period,
+    /// Addresses to listen on.
+    pub listen: Listen,
+    /// Who may ask: network access servers, proxies.
+    pub client: Vec<Client>,
+    /// Where users are kept.
+    pub users: Users,
+    /// Users written here; they are found before those of the store.
+    pub user: Vec<User>,
+    /// Groups of the users written here.
+    pub group: Vec<Group>,
+    /// How users may prove who they are.
+    pub methods: Methods,
+    /// The server's certificate and whom it trusts; without it neither EAP-TLS, PEAP, TTLS nor RadSec is offered.
+    pub tls: Option<Tls>,
+    /// Realms: the part of a user's name behind `@`.
+    pub realm: Vec<Realm>,
+    /// Servers to which requests of other realms go.
+    pub home_server: Vec<HomeServer>,
+    /// Addresses to hand out.
+    pub pool: Vec<Pool>,
+    /// What nobody may exceed.
+    pub limits: Limits,
+    /// Accounting.
+    pub accounting: Accounting,
+    /// Who this server is in Diameter; without it Diameter is not served.
+    pub diameter: Option<Diameter>,
+    /// Metrics for Prometheus, and a health check.
+    pub metrics: Metrics,
+    /// Logs.
+    pub log: Log,
+    /// The socket by which `usher aaa` speaks to the running server.
+    pub control: Control,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        Self {
+            shards: None,
+            state_dir: None,
+            reject_delay: Period::secs(1),
+            session_timeout: Period::secs(30),
+            listen: Listen::default(),
+            client: Vec::new(),
+            users: Users::default(),
+            user: Vec::new(),
+            group: Vec::new(),
+            methods: Methods::default(),
+            tls: None,
+            realm: Vec::new(),
+            home_server: Vec::new(),
+            pool: Vec::new(),
+            limits: Limits::default(),
+            accounting: Accounting::default(),
+            diameter: None,
+            metrics: Metrics::default(),
+            log: Log::default(),
+            control: Control::default(),
+        }
+    }
+}
+
+/// Addresses with ports, IPv4 and IPv6: `"0.0.0.0:1812"`, `"[::]:1812"`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Listen {
+    /// RADIUS authentication over UDP.
+    pub auth: Vec<SocketAddr>,
+    /// RADIUS accounting over UDP.
+    pub acct: Vec<SocketAddr>,
+    /// RADIUS over TLS (RFC 6614), authentication and accounting alike; port 2083.
+    pub radsec: Vec<SocketAddr>,
+    /// Diameter over TCP; port 3868.
+    pub diameter: Vec<SocketAddr>,
+    /// Diameter over TLS; port 5658.
+    pub diameter_tls: Vec<SocketAddr>,
+}
+
+impl Default for Listen {
+    /// Loopback alone: whoever wants more names it.
+    fn default() -> Self {
+        let both = |port| {
+            vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))]
+        };
+        Self {
+            auth: both(1812),
+            acct: both(1813),
+            radsec: Vec::new(),
+            diameter: Vec::new(),
+            diameter_tls: Vec::new(),
+        }
+    }
+}
+
+/// A text that is not shown: `Debug` tells nothing of it.
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Hidden(pub String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// A client: who may ask.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// What logs and metrics call it.
+    pub name: String,
+    /// Its addresses. The longest prefix that fits wins.
+    pub prefix: Prefix,
+    /// The secret shared with it. Exactly one of `secret`, `secret_file` and `secret_env` is needed, unless it comes
+    /// by RadSec alone (`certificate`).
+    pub secret: Option<Hidden>,
+    /// A file that holds the secret, readable by nobody else; its last line end does not count.
+    pub secret_file: Option<PathBuf>,
+    /// An environment variable that holds the secret.
+    pub secret_env: Option<String>,
+    /// Whether an Access-Request must carry a Message-Authenticator, against BlastRADIUS.
+    #[serde(default)]
+    pub message_authenticator: MessageAuthenticator,
+    /// For RadSec: the name (DNS name of the subject alternative names, or common name) that the client's
+    /// certificate must bear.
+    pub certificate: Option<String>,
+}
+
+/// What is asked of Access-Requests without EAP.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MessageAuthenticator {
+    /// Each must carry a Message-Authenticator.
+    #[default]
+    Required,
+    /// For clients that cannot: those without one are taken, unless they carry Proxy-State, which an attacker needs.
+    LimitProxyState,
+    /// Those without one are taken. An attacker on the path can forge answers.
+    Off,
+}
+
+/// Where users are kept.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Users {
+    /// Which store; accounting goes there too.
+    pub store: StoreKind,
+    /// For sqlite: the database's file [default: usher.db in the state directory].
+    pub path: Option<PathBuf>,
+    /// For postgresql: where it is, such as `"host=db.example user=radius dbname=radius"`. A password belongs into
+    /// `url_file` or `url_env`.
+    pub url: Option<Hidden>,
+    /// A file that holds the url, readable by nobody else.
+    pub url_file: Option<PathBuf>,
+    /// An environment variable that holds the url.
+    pub url_env: Option<String>,
+    /// How many users of the store each thread remembers.
+    pub cache_entries: usize,
+    /// How long a user is served from memory before the store is asked again: the longest time for which a user who
+    /// was removed from the store by other means than `usher aaa user del` can still log in.
+    pub cache_ttl: Period,
+    /// How many threads ask the store.
+    pub threads: u16,
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Self {
+            store: StoreKind::Sqlite,
+            path: None,
+            url: None,
+            url_file: None,
+            url_env: None,
+            cache_entries: 100_000,
+            cache_ttl: Period::secs(60),
+            threads: 2,
+        }
+    }
+}
+
+/// Which store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// Only the users of this file; accounting is acknowledged and kept in memory, and lost at the end.
+    Memory,
+    /// An SQLite database, made at the first start.
+    Sqlite,
+    /// A PostgreSQL database with FreeRADIUS's tables.
+    Postgresql,
+}
+
+/// A user written into the file.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct User {
+    /// As the user gives it at login, with its realm.
+    pub name: String,
+    /// The password in clear, which every method can use. At most one of `password`, `password_file`, `nt_hash` and
+    /// `argon2`.
+    pub password: Option<Hidden>,
+    /// A file that holds the password in clear, readable by nobody else.
+    pub password_file: Option<PathBuf>,
+    /// The password's NT hash, 32 hexadecimal digits: for PAP, MS-CHAP and MSCHAPv2.
+    pub nt_hash: Option<Hidden>,
+    /// The password's argon2 hash (`$argon2id$...`): for PAP, GTC and TTLS with PAP.
+    pub argon2: Option<Hidden>,
+    /// What must hold, one `ATTRIBUTE OPERATOR VALUE` each, as FreeRADIUS writes them: `"NAS-Port-Type == Ethernet"`.
+    #[serde(default)]
+    pub check: Vec<String>,
+    /// What an accept says besides: `"Session-Timeout = 3600"`.
+    #[serde(default)]
+    pub reply: Vec<String>,
+    /// Names of groups, in their order.
+    #[serde(default)]
+    pub groups: Vec<String>,
+}
+
+/// A group of users written into the file.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// What must hold for the group to apply.
+    #[serde(default)]
+    pub check: Vec<String>,
+    /// What an accept says besides.
+    #[serde(default)]
+    pub reply: Vec<String>,
+}
+
+/// How users may prove who they are.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Methods {
+    /// What is offered; of the EAP methods the first is proposed first, and a peer may choose another. Without it
+    /// everything for which the server has what it needs.
+    pub order: Option<Vec<MethodName>>,
+    /// Whether a device without a password is let in by its MAC address, as a user of that name (MAC authentication
+    /// bypass).
+    pub mab: bool,
+    /// The most octets of one EAP-TLS, PEAP or TTLS fragment.
+    pub fragment_size: u16,
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self { order: None, mab: false, fragment_size: 1024 }
+    }
+}
+
+/// A method's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MethodName {
+    /// The password itself (RFC 2865).
+    Pap,
+    /// CHAP (RFC 2865, RFC 1994).
+    Chap,
+    /// MS-CHAP (RFC 2433, RFC 2548).
+    #[serde(rename = "mschap")]
+    MsChap,
+    /// MS-CHAPv2 (RFC 2759, RFC 2548).
+    #[serde(rename = "mschapv2")]
+    MsChapV2,
+    /// EAP-MD5 (RFC 3748).
+    EapMd5,
+    /// EAP-GTC (RFC 3748).
+    EapGtc,
+    /// EAP-MSCHAPv2.
+    #[serde(rename = "eap-mschapv2")]
+    EapMsChapV2,
+    /// EAP-TLS (RFC 5216, RFC 9190).
+    EapTls,
+    /// PEAP version 0.
+    Peap,
+    /// EAP-TTLS (RFC 5281).
+    Ttls,
+}
+
+/// TLS: for EAP methods, RadSec and Diameter.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificate with those above it, PEM, the server's own first.
+    pub certificate: PathBuf,
+    /// Its private key, PEM, readable by nobody else.
+    pub key: PathBuf,
+    /// Certificates of the authorities whose clients are trusted, PEM.
+    pub ca: Option<PathBuf>,
+    /// Certificate revocation lists, PEM.
+    #[serde(default)]
+    pub crl: Vec<PathBuf>,
+    /// Whether the authority is asked if a client's certificate still holds (OCSP).
+    #[serde(default)]
+    pub ocsp: Ocsp,
+    /// Where OCSP is asked, in place of what the certificate says.
+    pub ocsp_url: Option<String>,
+    /// The oldest version that is spoken.
+    #[serde(default = "Tls::oldest")]
+    pub min_version: TlsVersion,
+    /// The newest version that is spoken.
+    #[serde(default = "Tls::newest")]
+    pub max_version: TlsVersion,
+    /// How many sessions are kept to be taken up again; 0: none.
+    #[serde(default = "Tls::sessions")]
+    pub sessions: usize,
+}
+
+impl Tls {
+    fn oldest() -> TlsVersion {
+        TlsVersion::Tls12
+    }
+    fn newest() -> TlsVersion {
+        TlsVersion::Tls13
+    }
+    fn sessions() -> usize {
+        4096
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// RFC 8446.
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+/// Whether the authority is asked if a certificate still holds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Ocsp {
+    /// Never.
+    #[default]
+    Off,
+    /// Asked; where there is no answer, the certificate is taken.
+    Soft,
+    /// Asked; where there is no answer, the certificate is refused.
+    Hard,
+}
+
+/// Where requests of a realm are decided.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Realm {
+    /// The realm, compared without regard to case; `"*"` is every realm that is not named, `""` a name without one.
+    pub name: String,
+    /// Names of home servers in order of preference; none: decided here.
+    #[serde(default)]
+    pub servers: Vec<String>,
+    /// How requests are spread over the servers.
+    #[serde(default)]
+    pub balance: Balance,
+    /// Whether the realm is cut off the name before it is used or sent on.
+    #[serde(default)]
+    pub strip: bool,
+}
+
+/// How requests are spread over servers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balance {
+    /// The first that lives.
+    #[default]
+    Failover,
+    /// Each in turn; a login stays with its server.
+    LoadBalance,
+}
+
+/// A server to which requests are sent on.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HomeServer {
+    /// What realms call it.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it takes accounting [default: the next port].
+    pub acct_address: Option<SocketAddr>,
+    /// How it is reached.
+    #[serde(default)]
+    pub transport: Transport,
+    /// The secret shared with it; for `tls`, "radsec" unless one is given.
+    pub secret: Option<Hidden>,
+    /// A file that holds the secret, readable by nobody else.
+    pub secret_file: Option<PathBuf>,
+    /// An environment variable that holds the secret.
+    pub secret_env: Option<String>,
+}
+
+/// How a home server is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// RADIUS over UDP.
+    #[default]
+    Udp,
+    /// RadSec (RFC 6614), with the certificate of `[tls]`.
+    Tls,
+}
+
+/// Addresses to hand out to users of a group or to all.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    /// What users' Pool-Name calls it.
+    pub name: String,
+    /// The first address.
+    pub first: std::net::IpAddr,
+    /// The last address.
+    pub last: std::net::IpAddr,
+    /// How long an address that was given is kept for a session of which no accounting comes.
+    #[serde(default = "Pool::hold")]
+    pub hold: Period,
+}
+
+impl Pool {
+    fn hold() -> Period {
+        Period::secs(300)
+    }
+}
+
+/// What nobody may exceed.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Sessions that a user may have at one time, where the user's own Simultaneous-Use does not say.
+    pub simultaneous: Option<u32>,
+    /// Failed logins of one user or device, after which further ones are turned away; 0: no limit.
+    pub failures: u32,
+    /// Within this time.
+    pub failures_within: Period,
+    /// For this long.
+    pub failures_hold: Period,
+    /// Unfinished logins that each thread keeps; beyond it the oldest of the client most over its share goes.
+    pub half_open: usize,
+    /// Requests and kept replies of each thread.
+    pub requests: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            simultaneous: None,
+            failures: 0,
+            failures_within: Period::secs(60),
+            failures_hold: Period::secs(60),
+            half_open: 100_000,
+            requests: 1 << 18,
+        }
+    }
+}
+
+/// Accounting.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Accounting {
+    /// How long a session of which nothing is heard counts as open.
+    pub stale_after: Period,
+    /// Whether each decided login is written to table radpostauth.
+    pub logins: bool,
+}
+
+impl Default for Accounting {
+    fn default() -> Self {
+        Self { stale_after: Period::secs(86_400), logins: false }
+    }
+}
+
+/// Who this server is in Diameter.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Diameter {
+    /// Its DiameterIdentity: a full host name.
+    pub identity: String,
+    /// Its realm.
+    pub realm: String,
+    /// Peers that may connect, by their identity; none: any.
+    #[serde(default)]
+    pub peers: Vec<String>,
+    /// The time between watchdog requests (RFC 3539), at least 6 s.
+    #[serde(default = "Diameter::watchdog")]
+    pub watchdog: Period,
+}
+
+impl Diameter {
+    fn watchdog() -> Period {
+        Period::secs(30)
+    }
+}
+
+/// Metrics for Prometheus at /metrics and a health check at /health.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// Where, such as `"127.0.0.1:9812"`; without it there are none.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Logs, to standard error.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// For people or for programs.
+    pub format: LogFormat,
+    /// The least important that is said.
+    pub level: LogLevel,
+}
+
+/// For people or for programs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// The least important that is said.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What needs somebody.
+    Error,
+    /// And what may.
+    Warn,
+    /// And each login, start, stop and reload.
+    #[default]
+    Info,
+    /// And each accounting record.
+    Debug,
+}
+
+/// The socket by which `usher aaa` speaks to the running server.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    /// Its path [default: control.sock in the state directory].
+    pub socket: Option<PathBuf>,
+}
