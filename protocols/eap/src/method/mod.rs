@@ -1,6 +1,8 @@
 //! EAP methods: what runs inside the automata of peer and server, behind two small traits.
 
+pub mod gtc;
 pub mod md5;
+pub mod mschapv2;
 #[cfg(feature = "tls")]
 pub mod tls;
 
@@ -10,6 +12,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{SecureRng, WallTime, Work};
+use usher_crypto::digest::equal;
+use usher_crypto::legacy::nt_hash;
 
 /// What a peer's method makes of a request: `methodState` and `decision` of RFC 4137 §4.2 in one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +57,27 @@ pub enum UserSecret {
     /// [`Question::Password`], any other fails.
     Hashed,
 }
+impl UserSecret {
+    /// Whether a password that came in clear is the user's; `None` where only the host can compare.
+    #[must_use]
+    pub fn proves(&self, password: &[u8]) -> Option<bool> {
+        match self {
+            Self::Clear(own) => Some(equal(own, password)),
+            Self::NtHash(own) => Some(equal(own, &nt_hash(password))),
+            Self::Hashed => None,
+        }
+    }
+    /// The NT hash of the password, as MS-CHAP needs it; `None` where only the host can compare.
+    #[must_use]
+    pub fn nt_hash(&self) -> Option<[u8; 16]> {
+        match self {
+            Self::Clear(own) => Some(nt_hash(own)),
+            Self::NtHash(own) => Some(*own),
+            Self::Hashed => None,
+        }
+    }
+}
+
 impl fmt::Debug for UserSecret {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,368 @@
+//! EAP-MSCHAPv2 (draft-kamath-pppext-eap-mschapv2-02): MS-CHAPv2 (RFC 2759) in EAP, both sides proven by one
+//! password, with a key (RFC 3079) that is as weak as the handshake: it belongs inside a TLS tunnel.
+//!
+//! Type data: OpCode, MS-CHAPv2-ID, MS-Length (of all type data), value. The value of a Challenge is its size, 16
+//! octets and the server's name; of a Response its size, peer challenge, eight zeros, NT response, flags and the
+//! user's name; of Success and Failure requests a text. The responses to those are the OpCode alone.
+
+use super::{
+    Context, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict, UserSecret,
+};
+use crate::Keys;
+use crate::packet::Type;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::{Reader, Work};
+use usher_crypto::digest::equal;
+use usher_crypto::legacy::mschap::{self, AUTHENTICATOR_RESPONSE_LEN, MppeKeys, RESPONSE_LEN};
+use usher_crypto::legacy::{NT_HASH_LEN, nt_hash};
+
+const CHALLENGE: u8 = 1;
+const RESPONSE: u8 = 2;
+const SUCCESS: u8 = 3;
+const FAILURE: u8 = 4;
+
+/// Octets in front of the value.
+const HEADER: usize = 4;
+/// Octets of a challenge.
+const CHALLENGE_LEN: usize = 16;
+/// Octets of a response's value: peer challenge, zeros, NT response, flags.
+const VALUE_LEN: usize = CHALLENGE_LEN + 8 + RESPONSE_LEN + 1;
+/// What a server calls itself.
+const SERVER_NAME: &[u8] = b"usher";
+/// ERROR_AUTHENTICATION_FAILURE, and no retry (RFC 2759 §6).
+const REFUSAL: &[u8] = b"E=691 R=0 V=3 M=Authentication failed";
+/// The label of the work that one side of a handshake is.
+const WORK: Work = Work { label: "eap.mschapv2", units: 1 };
+
+/// The session key of EAP-MSCHAPv2: what the server receives with, what it sends with, and zeros.
+fn keys(of: &MppeKeys) -> Keys {
+    let mut keys = Keys { msk: [0; 64], emsk: [0; 64], session_id: None };
+    keys.msk[..16].copy_from_slice(&of.recv);
+    keys.msk[16..32].copy_from_slice(&of.send);
+    keys
+}
+
+/// Appends a whole type data of this value.
+fn emit(out: &mut Vec<u8>, op: u8, id: u8, value: &[&[u8]]) {
+    let length = HEADER + value.iter().map(|part| part.len()).sum::<usize>();
+    out.extend_from_slice(&[op, id, (length >> 8) as u8, length as u8]);
+    for part in value {
+        out.extend_from_slice(part);
+    }
+}
+
+/// OpCode, MS-CHAPv2-ID and value; a length that lies makes it `None`.
+fn parse(data: &[u8]) -> Option<(u8, u8, &[u8])> {
+    let mut r = Reader::new(data);
+    let (op, id, length) = (r.u8().ok()?, r.u8().ok()?, usize::from(r.u16().ok()?));
+    (length == data.len()).then(|| (op, id, r.take_rest()))
+}
+
+/// A user's name and NT hash, for a peer.
+#[derive(Clone)]
+pub struct Account {
+    name: Arc<[u8]>,
+    hash: [u8; NT_HASH_LEN],
+}
+
+impl Account {
+    /// The name without its realm's domain, as it enters the response, and the password.
+    #[must_use]
+    pub fn new(name: &[u8], password: &[u8]) -> Self {
+        Self { name: name.into(), hash: nt_hash(password) }
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Account(..)")
+    }
+}
+
+impl PeerOffer for Account {
+    fn kind(&self) -> Type {
+        Type::MSCHAPV2
+    }
+    fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
+        Box::new(MsChapV2Peer {
+            account: self.clone(),
+            challenge: context.rng.array(),
+            sent: None,
+            done: false,
+            worked: 0,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct MsChapV2Peer {
+    account: Account,
+    /// Ours.
+    challenge: [u8; CHALLENGE_LEN],
+    /// The server's challenge that was answered, and the answer.
+    sent: Option<([u8; CHALLENGE_LEN], [u8; RESPONSE_LEN])>,
+    /// The server has proven itself.
+    done: bool,
+    worked: u32,
+}
+
+impl MsChapV2Peer {
+    fn challenged(&mut self, id: u8, value: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let mut r = Reader::new(value);
+        (r.u8().ok()? == CHALLENGE_LEN as u8).then_some(())?;
+        let theirs: [u8; CHALLENGE_LEN] = r.bytes(CHALLENGE_LEN).ok()?.try_into().ok()?;
+        let Account { name, hash } = &self.account;
+        let response = mschap::nt_response(&theirs, &self.challenge, name, hash);
+        self.sent = Some((theirs, response));
+        self.worked += 1;
+        let parts: [&[u8]; 6] = [&[VALUE_LEN as u8], &self.challenge, &[0; 8], &response, &[0], name];
+        emit(out, RESPONSE, id, &parts);
+        Some(())
+    }
+
+    /// Whether a Success request's text begins with the proof that the server knows the password.
+    fn proven(&self, text: &[u8]) -> bool {
+        let Some((theirs, response)) = &self.sent else { return false };
+        let Account { name, hash } = &self.account;
+        let want = mschap::authenticator_response(hash, response, &self.challenge, theirs, name);
+        text.get(..AUTHENTICATOR_RESPONSE_LEN).is_some_and(|given| equal(&given.to_ascii_uppercase(), &want))
+    }
+}
+
+impl PeerMethod for MsChapV2Peer {
+    fn request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+        let Some((op, id, value)) = parse(data) else { return PeerVerdict::Ignore };
+        match op {
+            CHALLENGE if !self.done => match self.challenged(id, value, out) {
+                Some(()) => PeerVerdict::Continue,
+                None => PeerVerdict::Ignore,
+            },
+            SUCCESS if self.sent.is_some() => {
+                if !self.proven(value) {
+                    return PeerVerdict::Failed;
+                }
+                self.done = true;
+                out.push(SUCCESS);
+                PeerVerdict::Done
+            }
+            FAILURE if self.sent.is_some() && !self.done => {
+                out.push(FAILURE);
+                PeerVerdict::Failed
+            }
+            _ => PeerVerdict::Ignore,
+        }
+    }
+    fn keys(&self) -> Option<Keys> {
+        let (_, response) = self.sent.as_ref().filter(|_| self.done)?;
+        Some(keys(&mschap::mppe_keys(&self.account.hash, response)))
+    }
+    fn poll_work(&mut self) -> Option<Work> {
+        self.worked = self.worked.checked_sub(1)?;
+        Some(WORK)
+    }
+}
+
+/// The server's side, for a user whose NT hash it has.
+#[derive(Clone)]
+pub struct Hash([u8; NT_HASH_LEN]);
+
+impl Hash {
+    /// For a user with this secret; `None` where only the host can compare, since this handshake needs the hash.
+    #[must_use]
+    pub fn new(secret: &UserSecret) -> Option<Self> {
+        secret.nt_hash().map(Self)
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hash(..)")
+    }
+}
+
+impl ServerOffer for Hash {
+    fn kind(&self) -> Type {
+        Type::MSCHAPV2
+    }
+    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
+        let stage = Stage::Challenge;
+        Box::new(MsChapV2Server { hash: self.0, challenge: context.rng.array(), id: 0, stage, worked: 0 })
+    }
+}
+
+/// What the server says next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Challenge,
+    /// The peer is right, and is shown that the server knows the password too.
+    Success([u8; AUTHENTICATOR_RESPONSE_LEN], [u8; RESPONSE_LEN]),
+    Failure,
+}
+
+struct MsChapV2Server {
+    hash: [u8; NT_HASH_LEN],
+    challenge: [u8; CHALLENGE_LEN],
+    /// MS-CHAPv2-ID of the challenge.
+    id: u8,
+    stage: Stage,
+    worked: u32,
+}
+
+impl fmt::Debug for MsChapV2Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MsChapV2Server(..)")
+    }
+}
+
+impl MsChapV2Server {
+    fn answered(&mut self, value: &[u8]) -> Option<Stage> {
+        let mut r = Reader::new(value);
+        (r.u8().ok()? == VALUE_LEN as u8).then_some(())?;
+        let peer: [u8; CHALLENGE_LEN] = r.bytes(CHALLENGE_LEN).ok()?.try_into().ok()?;
+        r.bytes(8).ok()?;
+        let given: [u8; RESPONSE_LEN] = r.bytes(RESPONSE_LEN).ok()?.try_into().ok()?;
+        r.u8().ok()?;
+        let name = r.take_rest();
+        self.worked += 1;
+        let right = mschap::nt_response(&self.challenge, &peer, name, &self.hash);
+        if !equal(&right, &given) {
+            return Some(Stage::Failure);
+        }
+        let proof = mschap::authenticator_response(&self.hash, &given, &peer, &self.challenge, name);
+        Some(Stage::Success(proof, given))
+    }
+}
+
+impl ServerMethod for MsChapV2Server {
+    fn build(&mut self, identifier: u8, out: &mut Vec<u8>) {
+        match &self.stage {
+            Stage::Challenge => {
+                self.id = identifier;
+                let parts: [&[u8]; 3] = [&[CHALLENGE_LEN as u8], &self.challenge, SERVER_NAME];
+                emit(out, CHALLENGE, self.id, &parts);
+            }
+            Stage::Success(proof, _) => emit(out, SUCCESS, self.id, &[&proof[..], b" M=OK"]),
+            Stage::Failure => emit(out, FAILURE, self.id, &[REFUSAL]),
+        }
+    }
+    fn response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+        match (self.stage, data.first()) {
+            (Stage::Challenge, Some(&RESPONSE)) => {
+                let value = parse(data).filter(|(_, id, _)| *id == self.id).map(|(_, _, value)| value);
+                let Some(stage) = value.and_then(|v| self.answered(v)) else { return ServerVerdict::Ignore };
+                self.stage = stage;
+                ServerVerdict::Continue
+            }
+            (Stage::Success(..), Some(&SUCCESS)) => ServerVerdict::Success,
+            // Whatever is said to a refusal, or instead of agreeing, there is no way on.
+            (Stage::Failure, _) | (Stage::Success(..), Some(&FAILURE)) => ServerVerdict::Failure,
+            _ => ServerVerdict::Ignore,
+        }
+    }
+    fn keys(&self) -> Option<Keys> {
+        match &self.stage {
+            Stage::Success(_, response) => Some(keys(&mschap::mppe_keys(&self.hash, response))),
+            Stage::Challenge | Stage::Failure => None,
+        }
+    }
+    fn poll_work(&mut self) -> Option<Work> {
+        self.worked = self.worked.checked_sub(1)?;
+        Some(WORK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use usher_core::{SecureRng, Seed, WallTime};
+
+    fn context(rng: &mut SecureRng) -> Context<'_> {
+        Context { rng, wall: WallTime::from_unix_secs(0), mtu: None }
+    }
+
+    fn pair(user: &str, right: &[u8], given: &[u8]) -> (Box<dyn PeerMethod>, Box<dyn ServerMethod>) {
+        let mut rng = Seed::new(1).secure("mschapv2", 0);
+        let peer = PeerOffer::begin(&Account::new(user.as_bytes(), given), context(&mut rng));
+        let hash = Hash::new(&UserSecret::Clear(right.to_vec())).unwrap();
+        (peer, ServerOffer::begin(&hash, context(&mut rng)))
+    }
+
+    /// One request and its response.
+    fn round(
+        id: u8,
+        peer: &mut dyn PeerMethod,
+        server: &mut dyn ServerMethod,
+    ) -> (PeerVerdict, ServerVerdict) {
+        let (mut request, mut response) = (Vec::new(), Vec::new());
+        server.build(id, &mut request);
+        let verdict = peer.request(id, &request, &mut response);
+        (verdict, server.response(id, &response))
+    }
+
+    #[test]
+    fn both_sides_prove_the_password_and_share_a_key() {
+        let (mut peer, mut server) = pair("DOMAIN\\User", b"clientPass", b"clientPass");
+        assert!(peer.keys().is_none() && server.keys().is_none());
+        assert_eq!(round(5, &mut *peer, &mut *server), (PeerVerdict::Continue, ServerVerdict::Continue));
+        assert_eq!(round(6, &mut *peer, &mut *server), (PeerVerdict::Done, ServerVerdict::Success));
+        let key = server.keys().unwrap();
+        assert_eq!(peer.keys().as_ref(), Some(&key));
+        assert!(key.msk[..32] != [0; 32] && key.msk[32..] == [0; 32]);
+        assert_eq!((peer.poll_work(), peer.poll_work()), (Some(WORK), None));
+        assert_eq!((server.poll_work(), server.poll_work()), (Some(WORK), None));
+    }
+
+    #[test]
+    fn a_wrong_password_is_refused_and_gives_no_key() {
+        let (mut peer, mut server) = pair("User", b"right", b"wrong");
+        assert_eq!(round(5, &mut *peer, &mut *server), (PeerVerdict::Continue, ServerVerdict::Continue));
+        assert_eq!(round(6, &mut *peer, &mut *server), (PeerVerdict::Failed, ServerVerdict::Failure));
+        assert!(peer.keys().is_none() && server.keys().is_none());
+    }
+
+    #[test]
+    fn a_server_without_the_password_does_not_convince() {
+        let (mut peer, mut server) = pair("User", b"right", b"right");
+        round(5, &mut *peer, &mut *server);
+        let mut request = Vec::new();
+        server.build(6, &mut request);
+        request[10] ^= 1;
+        assert_eq!(peer.request(6, &request, &mut Vec::new()), PeerVerdict::Failed);
+        assert!(peer.keys().is_none());
+    }
+
+    #[test]
+    fn a_success_without_a_challenge_is_ignored() {
+        let (mut peer, _) = pair("User", b"right", b"right");
+        let mut request = Vec::new();
+        emit(&mut request, SUCCESS, 1, &[b"S=0000000000000000000000000000000000000000"]);
+        assert_eq!(peer.request(1, &request, &mut Vec::new()), PeerVerdict::Ignore);
+    }
+
+    #[test]
+    fn a_hash_that_only_the_host_knows_cannot_be_offered() {
+        assert!(Hash::new(&UserSecret::Hashed).is_none());
+        assert!(Hash::new(&UserSecret::NtHash([1; 16])).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_from_outside_upsets_either_side(data in vec(any::<u8>(), 0..120), op in 0_u8..8, rounds in 0_u8..2) {
+            let (mut peer, mut server) = pair("User", b"right", b"right");
+            for id in 0..rounds {
+                round(id, &mut *peer, &mut *server);
+            }
+            let mut framed = Vec::new();
+            emit(&mut framed, op, rounds, &[&data]);
+            for bytes in [&data, &framed] {
+                let _ = peer.request(9, bytes, &mut Vec::new());
+                prop_assert!(server.response(9, bytes) != ServerVerdict::Success || bytes.first() == Some(&SUCCESS) && rounds == 1);
+            }
+        }
+    }
+}
