@@ -1,9 +1,18 @@
 //! The driver: one node on its sockets.
 
-use crate::{Clock, DriverCounters, Mailbox, Node, Sockets};
+use crate::mmsg::{BATCH, Inbox, Letter, Outbox};
+use crate::streams::Streams;
+use crate::udp::Port;
+use crate::wake::{Ready, Task};
+use crate::{Clock, DriverCounters, Mailbox, Node, Settings, Sockets, bind_udp};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Sleep, sleep_until, timeout};
+use usher_core::{Input, Instant, Machine, Path, SocketId, Transmit};
 
 /// Hosts a node: feeds its machine from sockets, mailbox and clock, and carries out what it wants done.
 pub struct Driver<N: Node> {
@@ -29,13 +38,289 @@ impl<N: Node> Driver<N> {
     }
 
     /// Serves the node until it says that it is [`stopped`](Node::stopped), then sends what is queued, closes
-    /// what is open and gives the node back. To be run on a runtime with one thread, as
-    /// [`spawn`](crate::spawn) makes it.
+    /// what is open and gives the node back. What the machine has to do at the start is done first. To be run
+    /// on a runtime with one thread, as [`spawn`](crate::spawn) makes it.
     ///
     /// # Errors
     /// A socket could not be taken into service; nothing has been served then.
     pub async fn run(self) -> io::Result<N> {
-        let Self { node, .. } = self;
-        Ok(node)
+        let mut running = Running::new(self)?;
+        let now = running.clock.now();
+        running.drain(now);
+        std::future::poll_fn(|cx| running.poll(cx)).await;
+        let linger = running.settings.linger;
+        // A system that takes nothing is not waited for.
+        let _ = timeout(linger, std::future::poll_fn(|cx| running.poll_queues(cx))).await;
+        running.streams.close(linger).await;
+        Ok(running.node)
+    }
+}
+
+struct Running<N: Node> {
+    node: N,
+    clock: Clock,
+    settings: Settings,
+    counters: Arc<DriverCounters>,
+    mailbox: UnboundedReceiver<N::Message>,
+    messages: Vec<N::Message>,
+    ready: Ready,
+    tasks: Vec<Task>,
+    /// By the machine's number; `None` for one that could not be bound, or was not used yet.
+    ports: Vec<Option<Port>>,
+    inbox: Option<Inbox>,
+    outbox: Outbox,
+    letters: Vec<Letter>,
+    /// Buffers of letters that are gone.
+    spare: Vec<Vec<u8>>,
+    buffer: Vec<u8>,
+    streams: Streams,
+    sleep: Pin<Box<Sleep>>,
+    /// When `sleep` ends; it is not looked at while this is the far future.
+    armed: Instant,
+}
+
+impl<N: Node> Running<N> {
+    fn new(driver: Driver<N>) -> io::Result<Self> {
+        let Driver { node, sockets, clock, mailbox, counters } = driver;
+        let Sockets { udp, listeners, outgoing, settings } = sockets;
+        let ready = Ready::default();
+        let port = |(index, socket)| Port::new(socket, index, &ready).map(Some);
+        let ports = udp.into_iter().enumerate().map(port).collect::<io::Result<_>>()?;
+        Ok(Self {
+            node,
+            clock,
+            settings,
+            streams: Streams::new(listeners, outgoing, settings, Arc::clone(&counters), &ready)?,
+            counters,
+            mailbox,
+            messages: Vec::with_capacity(BATCH),
+            ready,
+            tasks: Vec::new(),
+            ports,
+            inbox: Some(Inbox::new()),
+            outbox: Outbox::new(),
+            letters: Vec::with_capacity(BATCH),
+            spare: Vec::with_capacity(BATCH),
+            buffer: Vec::new(),
+            sleep: Box::pin(sleep_until(tokio::time::Instant::now())),
+            armed: Instant::FAR_FUTURE,
+        })
+    }
+
+    /// Does a bounded part of everything that can be done; ready when the node has stopped.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.ready.watch(cx.waker());
+        let again = self.messages(cx) | self.notes(cx);
+        let mut tasks = std::mem::take(&mut self.tasks);
+        self.ready.take(&mut tasks);
+        for task in tasks.drain(..) {
+            match task {
+                Task::Receive(index) => self.receive(index),
+                Task::Send(index) => self.send(index),
+                Task::Accept(index) => self.streams.accept(index),
+            }
+        }
+        self.tasks = tasks;
+        let again = self.time(cx) | again;
+        self.flush();
+        if self.node.stopped() {
+            return Poll::Ready(());
+        }
+        if again {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// A batch of the mailbox; true if there may be more.
+    fn messages(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut messages = std::mem::take(&mut self.messages);
+        // Without mailboxes nothing ever comes, which is not an end.
+        let came = matches!(self.mailbox.poll_recv_many(cx, &mut messages, BATCH), Poll::Ready(1..));
+        for message in messages.drain(..) {
+            self.counters.messages.one();
+            let now = self.clock.now();
+            self.node.message(now, message);
+            self.drain(now);
+        }
+        self.messages = messages;
+        came
+    }
+
+    /// A batch of what connections tell; true if there may be more.
+    fn notes(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut notes = self.streams.poll_notes(cx);
+        let came = !notes.is_empty();
+        for (conn, note) in notes.drain(..) {
+            let now = self.clock.now();
+            if self.streams.deliver(&mut self.node, now, conn, note) {
+                self.drain(now);
+            }
+        }
+        self.streams.reuse(notes);
+        came
+    }
+
+    /// A batch of datagrams.
+    fn receive(&mut self, index: usize) {
+        // It is always there: only this function takes it, and gives it back.
+        let Some(mut inbox) = self.inbox.take() else { return };
+        let port = self.ports.get_mut(index).and_then(Option::as_mut);
+        let count = port.map_or(0, |port| port.receive(&mut inbox, &self.counters));
+        if count > 0 {
+            self.counters.batches_in.one();
+        }
+        for received in (0..count).filter_map(|i| inbox.get(i)) {
+            let Some(Some(port)) = self.ports.get(index) else { break };
+            let Some(remote) = received.remote else {
+                self.counters.unknown_family.one();
+                continue;
+            };
+            if received.truncated {
+                self.counters.truncated.one();
+                continue;
+            }
+            self.counters.datagrams_in.one();
+            self.counters.datagram_octets_in.add(received.data.len() as u64);
+            // As many sockets as there are numbers cannot be.
+            let socket = SocketId(u32::try_from(index).unwrap_or(u32::MAX));
+            let path = Path { socket, local: port.local(received.local), remote };
+            if self.node.divert(path, received.data) {
+                self.counters.diverted.one();
+                continue;
+            }
+            let now = self.clock.now();
+            self.node.machine().handle(now, Input::Datagram { path, data: received.data });
+            self.drain(now);
+        }
+        self.inbox = Some(inbox);
+    }
+
+    /// Tells the machine that its time has come, and arms the timer for the next; true if that has come too.
+    fn time(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut next = self.node.machine().poll_timeout();
+        let now = self.clock.now();
+        if next.is_some_and(|at| at <= now) {
+            self.counters.timeouts.one();
+            self.node.machine().handle(now, Input::Timeout);
+            self.drain(now);
+            next = self.node.machine().poll_timeout();
+        }
+        let Some(next) = next else { return false };
+        if next <= now {
+            return true;
+        }
+        // A timer that is early is left: looking at it once too often is cheaper than moving it each time.
+        if next < self.armed {
+            let Some(at) = self.clock.system(next) else { return false };
+            self.sleep.as_mut().reset(at.into());
+            self.armed = next;
+        }
+        if self.armed != Instant::FAR_FUTURE && self.sleep.as_mut().poll(cx).is_ready() {
+            self.armed = Instant::FAR_FUTURE;
+            return true;
+        }
+        false
+    }
+
+    /// Carries out what the machine wants and hears what it says, until it is silent.
+    fn drain(&mut self, now: Instant) {
+        loop {
+            let mut silent = true;
+            let mut buffer = std::mem::take(&mut self.buffer);
+            while let Some(transmit) = self.node.machine().poll_transmit(now, &mut buffer) {
+                silent = false;
+                self.transmit(transmit, &mut buffer);
+            }
+            self.buffer = buffer;
+            while let Some(event) = self.node.machine().poll_event() {
+                silent = false;
+                self.node.event(now, event);
+            }
+            // The work is done by this processor and needs no simulated one.
+            while self.node.machine().poll_work().is_some() {}
+            if silent && !self.streams.say_closed(&mut self.node, now) {
+                return;
+            }
+        }
+    }
+
+    fn transmit(&mut self, transmit: Transmit, buffer: &mut Vec<u8>) {
+        match transmit {
+            Transmit::Datagram { path } => {
+                let Path { socket, local, remote } = path;
+                let socket = usize::try_from(socket.0).unwrap_or(usize::MAX);
+                let data = std::mem::replace(buffer, self.spare.pop().unwrap_or_default());
+                self.letters.push(Letter { socket, local, remote, data });
+                if self.letters.len() >= BATCH {
+                    self.flush();
+                }
+            }
+            Transmit::Stream { conn, op } => self.streams.operate(conn, op, buffer),
+            Transmit::Message { .. } | Transmit::Frame { .. } => self.counters.unsupported.one(),
+        }
+    }
+
+    /// Gives the system the letters.
+    fn flush(&mut self) {
+        if self.letters.windows(2).any(|pair| pair[0].socket > pair[1].socket) {
+            self.letters.sort_by_key(|letter| letter.socket);
+        }
+        let mut letters = std::mem::take(&mut self.letters);
+        for run in letters.chunk_by_mut(|a, b| a.socket == b.socket) {
+            if !self.has_port(&run[0]) {
+                self.counters.no_socket.add(run.len() as u64);
+            } else if let Some(Some(port)) = self.ports.get_mut(run[0].socket) {
+                port.post(run, self.settings.datagram_queue, &mut self.outbox, &self.counters);
+            }
+        }
+        self.spare.extend(letters.drain(..).map(|letter| letter.data));
+        self.spare.truncate(BATCH);
+        self.letters = letters;
+    }
+
+    /// Whether there is a socket for a letter; a number that was not used before gets one of its own.
+    fn has_port(&mut self, letter: &Letter) -> bool {
+        let index = letter.socket;
+        if matches!(self.ports.get(index), Some(Some(_))) {
+            return true;
+        }
+        if index >= self.settings.sockets {
+            return false;
+        }
+        if self.ports.len() <= index {
+            self.ports.resize_with(index + 1, || None);
+        }
+        let any: IpAddr = match letter.remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let local = if letter.local.is_ipv4() == letter.remote.is_ipv4() {
+            letter.local
+        } else {
+            SocketAddr::new(any, letter.local.port())
+        };
+        let port = bind_udp(local, &self.settings.ephemeral).and_then(|s| Port::new(s, index, &self.ready));
+        self.ports[index] = port.ok();
+        self.ports[index].is_some()
+    }
+
+    fn send(&mut self, index: usize) {
+        if let Some(Some(port)) = self.ports.get_mut(index) {
+            port.drain(&mut self.outbox, &self.counters);
+        }
+    }
+
+    /// Sends what waits; ready when nothing does.
+    fn poll_queues(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.ready.watch(cx.waker());
+        let mut tasks = Vec::new();
+        self.ready.take(&mut tasks);
+        for task in tasks {
+            if let Task::Send(index) = task {
+                self.send(index);
+            }
+        }
+        if self.ports.iter().flatten().all(Port::is_idle) { Poll::Ready(()) } else { Poll::Pending }
     }
 }

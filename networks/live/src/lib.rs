@@ -12,6 +12,11 @@ mod mmsg;
 mod node;
 mod shard;
 mod sockets;
+mod stream;
+mod streams;
+mod tls;
+mod udp;
+mod wake;
 
 pub use clock::Clock;
 pub use counters::{DriverCounters, DriverCounts};

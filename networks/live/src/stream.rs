@@ -1,0 +1,465 @@
+//! One connection: a task between a TCP socket, with TLS or without, and the driver.
+
+use crate::Settings;
+use crate::counters::DriverCounters;
+use crate::tls::{self, Tls};
+use socket2::SockRef;
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::mpsc::{Sender, UnboundedReceiver};
+use tokio::time::{Instant, sleep_until, timeout};
+use usher_core::{CloseReason, ConnId};
+use usher_crypto::tls::{ClientConfig, ServerConfig};
+
+/// Octets read by one call.
+const CHUNK: usize = 16 << 10;
+
+/// What the driver wants of a connection.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Send these octets.
+    Data(Vec<u8>),
+    /// Read this many more octets; until the first such order as many come as the peer sends.
+    Credit(u32),
+    /// Close after everything is sent.
+    Shutdown,
+    /// Reset.
+    Abort,
+}
+
+/// What a connection tells the driver.
+#[derive(Debug)]
+pub(crate) enum Note {
+    /// It is up.
+    Connected {
+        /// The other side.
+        remote: SocketAddr,
+        /// Its certificate.
+        certificate: Option<Vec<u8>>,
+    },
+    /// The next octets.
+    Data(Vec<u8>),
+    /// Much was waiting to be sent, and all is sent.
+    Writable,
+    /// It is over.
+    Closed(CloseReason),
+}
+
+/// A connection's end of what binds it to its driver.
+pub(crate) struct Link {
+    pub(crate) id: ConnId,
+    pub(crate) notes: Sender<(ConnId, Note)>,
+    pub(crate) orders: UnboundedReceiver<Order>,
+    /// Octets ordered and not sent yet.
+    pub(crate) queued: Arc<AtomicUsize>,
+    pub(crate) counters: Arc<DriverCounters>,
+    pub(crate) settings: Settings,
+}
+
+impl Link {
+    /// Tells the driver; one that has ended need not know.
+    async fn tell(&self, note: Note) {
+        let _ = self.notes.send((self.id, note)).await;
+    }
+}
+
+/// Serves an accepted connection.
+pub(crate) async fn accepted(link: Link, stream: TcpStream, remote: SocketAddr, tls: Option<ServerConfig>) {
+    let tls = match tls.map(|config| Tls::server(&config)).transpose() {
+        Ok(tls) => tls,
+        Err(error) => {
+            tls::count(&link.counters, &error);
+            return link.tell(Note::Closed(CloseReason::Reset)).await;
+        }
+    };
+    Carrier::new(link, stream, remote, tls).carry().await;
+}
+
+/// Opens a connection and serves it.
+pub(crate) async fn connect(
+    mut link: Link,
+    local: Option<IpAddr>,
+    remote: SocketAddr,
+    tls: Option<ClientConfig>,
+) {
+    let mut orders = Vec::new();
+    let opening = timeout(link.settings.connect_timeout, open(local, remote));
+    tokio::pin!(opening);
+    let opened = loop {
+        tokio::select! {
+            opened = &mut opening => break opened,
+            order = link.orders.recv() => match order {
+                Some(order @ (Order::Data(_) | Order::Credit(_))) => orders.push(order),
+                // Nothing is open yet that could be closed in good order.
+                Some(Order::Shutdown) | None => return link.tell(Note::Closed(CloseReason::Closed)).await,
+                Some(Order::Abort) => return,
+            },
+        }
+    };
+    let failed = match opened {
+        Ok(Ok(stream)) => match tls.map(|config| Tls::client(&config)).transpose() {
+            Ok(tls) => {
+                let mut carrier = Carrier::new(link, stream, remote, tls);
+                for order in orders {
+                    carrier.obey(Some(order));
+                }
+                return carrier.carry().await;
+            }
+            Err(error) => {
+                tls::count(&link.counters, &error);
+                CloseReason::Refused
+            }
+        },
+        Ok(Err(error)) => match error.kind() {
+            io::ErrorKind::ConnectionReset => CloseReason::Reset,
+            io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                CloseReason::TimedOut
+            }
+            _ => CloseReason::Refused,
+        },
+        Err(_) => CloseReason::TimedOut,
+    };
+    link.counters.connect_failures.one();
+    link.tell(Note::Closed(failed)).await;
+}
+
+async fn open(local: Option<IpAddr>, remote: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if remote.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if let Some(local) = local.filter(|local| !local.is_unspecified()) {
+        socket.bind(SocketAddr::new(local, 0))?;
+    }
+    socket.connect(remote).await
+}
+
+/// How far the ending of a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    /// Nobody wants it to end.
+    Open,
+    /// This side wants it to end when all is sent.
+    Asked,
+    /// All is sent, and the other side knows that no more will come.
+    Said,
+}
+
+struct Carrier {
+    link: Link,
+    stream: TcpStream,
+    remote: SocketAddr,
+    tls: Option<Tls>,
+    /// Whether the driver has been told that it is up.
+    up: bool,
+    /// Octets that wait for the handshake.
+    early: Vec<u8>,
+    /// Octets for the socket, and how many of them it has taken.
+    out: Vec<u8>,
+    sent: usize,
+    /// Octets ordered and taken into `out` or `early`, not yet off [`Link::queued`].
+    waiting: usize,
+    /// Whether so much waited that the driver is to be told when all is sent.
+    high: bool,
+    credit: Option<u64>,
+    ending: Ending,
+    /// Whether the driver has forgotten the connection.
+    orphan: bool,
+    deadline: Option<Instant>,
+    buffer: Vec<u8>,
+}
+
+impl Carrier {
+    fn new(link: Link, stream: TcpStream, remote: SocketAddr, tls: Option<Tls>) -> Self {
+        // Without it small messages would wait for acknowledgements of earlier ones; a socket that refuses
+        // serves all the same.
+        let _ = stream.set_nodelay(true);
+        let deadline = tls.is_some().then(|| Instant::now() + link.settings.handshake_timeout);
+        Self {
+            link,
+            stream,
+            remote,
+            tls,
+            up: false,
+            early: Vec::new(),
+            out: Vec::new(),
+            sent: 0,
+            waiting: 0,
+            high: false,
+            credit: None,
+            ending: Ending::Open,
+            orphan: false,
+            deadline,
+            buffer: vec![0; CHUNK],
+        }
+    }
+
+    /// Serves the connection to its end.
+    async fn carry(mut self) {
+        match self.serve().await {
+            Ok(reason) => {
+                self.link.tell(Note::Closed(reason)).await;
+                // What was ordered until the driver heard of the end is sent still.
+                let linger = self.link.settings.linger;
+                let _ = timeout(linger, self.rest()).await;
+            }
+            Err(reason) => {
+                self.reset();
+                if let Some(reason) = reason {
+                    self.link.tell(Note::Closed(reason)).await;
+                }
+            }
+        }
+    }
+
+    /// The connection until one side closes it (`Ok`) or it breaks (`Err`, with what the driver is to hear).
+    async fn serve(&mut self) -> Result<CloseReason, Option<CloseReason>> {
+        if let Some(tls) = &mut self.tls {
+            tls.take(&mut self.out);
+        } else {
+            self.rise().await;
+        }
+        loop {
+            self.flush()?;
+            if self.high && self.waiting == 0 {
+                self.high = false;
+                self.link.tell(Note::Writable).await;
+            }
+            if self.ending == Ending::Asked && self.out.is_empty() && self.early.is_empty() {
+                self.say_end();
+                continue;
+            }
+            let reading = self.credit != Some(0) || self.ending != Ending::Open;
+            let interest = match (reading, self.out.is_empty()) {
+                (true, true) => Some(Interest::READABLE),
+                (true, false) => Some(Interest::READABLE | Interest::WRITABLE),
+                (false, false) => Some(Interest::WRITABLE),
+                (false, true) => None,
+            };
+            let deadline = self.deadline;
+            tokio::select! {
+                order = self.link.orders.recv(), if !self.orphan => {
+                    if !self.obey(order) {
+                        return Err(None);
+                    }
+                    while let Ok(order) = self.link.orders.try_recv() {
+                        if !self.obey(Some(order)) {
+                            return Err(None);
+                        }
+                    }
+                }
+                ready = async { self.stream.ready(interest.unwrap_or(Interest::READABLE)).await },
+                    if interest.is_some() =>
+                {
+                    let ready = ready.map_err(|_| Some(CloseReason::Reset))?;
+                    if reading && ready.is_readable() && self.read().await? {
+                        return Ok(CloseReason::Closed);
+                    }
+                }
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    if !self.up && self.ending == Ending::Open {
+                        self.link.counters.tls_timeout.one();
+                    }
+                    return Err(Some(CloseReason::TimedOut));
+                }
+            }
+        }
+    }
+
+    /// Takes an order; `None` is the driver's end. False: the connection is to be reset.
+    fn obey(&mut self, order: Option<Order>) -> bool {
+        match order {
+            Some(Order::Data(data)) => {
+                self.waiting += data.len();
+                self.high |= self.waiting > self.link.settings.stream_queue / 2;
+                self.queue(&data);
+            }
+            Some(Order::Credit(more)) => {
+                self.credit = Some(self.credit.unwrap_or(0).saturating_add(u64::from(more)));
+            }
+            Some(Order::Shutdown) | None => {
+                self.orphan = order.is_none();
+                if self.ending == Ending::Open {
+                    self.ending = Ending::Asked;
+                    self.deadline = Some(Instant::now() + self.link.settings.linger);
+                }
+            }
+            Some(Order::Abort) => return false,
+        }
+        true
+    }
+
+    fn queue(&mut self, data: &[u8]) {
+        if self.ending == Ending::Said {
+            return;
+        }
+        self.link.counters.stream_octets_out.add(data.len() as u64);
+        match &mut self.tls {
+            None => self.out.extend_from_slice(data),
+            Some(_) if !self.up => self.early.extend_from_slice(data),
+            Some(tls) => {
+                // An engine that refuses is over, which reading tells.
+                let _ = tls.write(data, &mut self.out);
+            }
+        }
+    }
+
+    /// Tells the driver that the connection is up.
+    async fn rise(&mut self) {
+        self.up = true;
+        if self.ending == Ending::Open {
+            self.deadline = None;
+        }
+        let certificate = self.tls.as_ref().and_then(Tls::certificate);
+        self.link.tell(Note::Connected { remote: self.remote, certificate }).await;
+        let early = std::mem::take(&mut self.early);
+        if let Some(tls) = &mut self.tls {
+            let _ = tls.write(&early, &mut self.out);
+        }
+    }
+
+    /// Gives the socket what it takes.
+    fn flush(&mut self) -> Result<(), Option<CloseReason>> {
+        while self.sent < self.out.len() {
+            match self.stream.try_write(&self.out[self.sent..]) {
+                Ok(n) => {
+                    self.sent += n;
+                    // What TLS adds is not counted; at the end the count is right again.
+                    self.settle(n.min(self.waiting - self.early.len().min(self.waiting)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Some(CloseReason::Reset)),
+            }
+        }
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.sent = 0;
+            self.settle(self.waiting - self.early.len().min(self.waiting));
+        } else if self.sent >= CHUNK {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, octets: usize) {
+        self.waiting -= octets;
+        self.link.queued.fetch_sub(octets, Ordering::Relaxed);
+    }
+
+    /// Reads once; true at the other side's end.
+    async fn read(&mut self) -> Result<bool, Option<CloseReason>> {
+        let most = self.credit.filter(|_| self.ending == Ending::Open).unwrap_or(u64::MAX);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(CHUNK);
+        let count = match self.stream.try_read(&mut self.buffer[..most]) {
+            Ok(0) => {
+                if !self.up {
+                    self.link.counters.tls_closed.one();
+                    return Err(Some(self.failed()));
+                }
+                return Ok(true);
+            }
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(false);
+            }
+            Err(error) => {
+                if !self.up {
+                    self.link.counters.tls_closed.one();
+                    return Err(Some(self.failed()));
+                }
+                return Err(Some(match error.kind() {
+                    io::ErrorKind::TimedOut => CloseReason::TimedOut,
+                    _ => CloseReason::Reset,
+                }));
+            }
+        };
+        let mut data = Vec::new();
+        let mut over = None;
+        match &mut self.tls {
+            None => data.extend_from_slice(&self.buffer[..count]),
+            Some(tls) => over = tls.read(&self.buffer[..count], &mut data, &mut self.out).err(),
+        }
+        if let Some(tls) = &self.tls
+            && !self.up
+            && tls.is_up()
+        {
+            self.link.counters.tls_handshakes.one();
+            self.link.counters.tls_resumed.add(u64::from(tls.resumed()));
+            self.rise().await;
+        }
+        if !data.is_empty() {
+            self.link.counters.stream_octets_in.add(data.len() as u64);
+            if let Some(credit) = &mut self.credit {
+                *credit = credit.saturating_sub(data.len() as u64);
+            }
+            self.link.tell(Note::Data(data)).await;
+        }
+        match over {
+            None => Ok(false),
+            Some(error) => {
+                tls::count(&self.link.counters, &error);
+                // What cannot be sent any more is no other end than this.
+                let _ = self.flush();
+                self.part().await;
+                Err(Some(self.failed()))
+            }
+        }
+    }
+
+    /// Lets the other side read the alert: a reset at once could overtake it.
+    async fn part(&mut self) {
+        let _ = SockRef::from(&self.stream).shutdown(Shutdown::Write);
+        let end = async {
+            while self.stream.readable().await.is_ok() {
+                match self.stream.try_read(&mut self.buffer) {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => break,
+                }
+            }
+        };
+        let _ = timeout(self.link.settings.linger.min(Duration::from_millis(500)), end).await;
+    }
+
+    /// Why a connection is over whose TLS failed.
+    fn failed(&self) -> CloseReason {
+        if self.up || self.link.id.is_incoming() { CloseReason::Reset } else { CloseReason::Refused }
+    }
+
+    /// Says to the other side that no more will come.
+    fn say_end(&mut self) {
+        let _ = SockRef::from(&self.stream).shutdown(Shutdown::Write);
+        self.ending = Ending::Said;
+    }
+
+    /// After the other side's end: what the driver ordered before it heard of that.
+    async fn rest(&mut self) {
+        loop {
+            if self.flush().is_err() {
+                return;
+            }
+            tokio::select! {
+                order = self.link.orders.recv() => match order {
+                    Some(Order::Data(data)) => self.queue(&data),
+                    Some(Order::Abort) => return self.reset(),
+                    Some(_) => {}
+                    None => break,
+                },
+                ready = self.stream.writable(), if !self.out.is_empty() => if ready.is_err() {
+                    return;
+                },
+            }
+        }
+        while !self.out.is_empty() && self.stream.writable().await.is_ok() && self.flush().is_ok() {}
+    }
+
+    /// Has the socket's closing reset the connection, what is queued thrown away.
+    fn reset(&self) {
+        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+}

@@ -1,0 +1,152 @@
+//! One datagram socket of a driver.
+
+use crate::counters::DriverCounters;
+use crate::mmsg::{self, BATCH, Inbox, Letter, Outbox};
+use crate::wake::{Bell, Ready, Task};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// Errors in a row after which receiving waits for the socket to become ready anew.
+const PATIENCE: usize = 8;
+
+/// A socket with what waits to be sent by it.
+pub(crate) struct Port {
+    socket: UdpSocket,
+    local: SocketAddr,
+    queue: VecDeque<Letter>,
+    receive: Bell,
+    send: Bell,
+}
+
+impl Port {
+    /// Takes a socket into service as number `index`; it is on the list of `ready` at once.
+    pub(crate) fn new(socket: std::net::UdpSocket, index: usize, ready: &Ready) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        mmsg::ask_for_local(socket.as_fd(), local.is_ipv6())?;
+        let socket = UdpSocket::from_std(socket)?;
+        let (receive, send) = (ready.bell(Task::Receive(index)), ready.bell(Task::Send(index)));
+        receive.ring();
+        Ok(Self { socket, local, queue: VecDeque::new(), receive, send })
+    }
+
+    /// Our address of a datagram, from what the system said of it.
+    pub(crate) fn local(&self, said: Option<(std::net::IpAddr, u32)>) -> SocketAddr {
+        let Some((ip, zone)) = said else { return self.local };
+        let mut local = SocketAddr::new(ip, self.local.port());
+        if let SocketAddr::V6(v6) = &mut local {
+            v6.set_scope_id(zone);
+        }
+        local
+    }
+
+    /// Receives one batch; says how many datagrams are in `inbox`. The bell rings when there may be more.
+    pub(crate) fn receive(&mut self, inbox: &mut Inbox, counters: &DriverCounters) -> usize {
+        self.receive.heard();
+        if !self.socket.poll_recv_ready(&mut self.receive.context()).is_ready() {
+            return 0;
+        }
+        let mut count = 0;
+        let mut attempt = || {
+            for _ in 0..PATIENCE {
+                match inbox.receive(self.socket.as_fd()) {
+                    Ok(n) => {
+                        count = n;
+                        break;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    // An ICMP message about something sent before, mostly: what is behind it is received.
+                    Err(_) => counters.receive_errors.one(),
+                }
+            }
+            // The system has said by a batch that is not full that no more is there: the call that would
+            // find nothing is saved.
+            if count < BATCH { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        };
+        let full = self.socket.try_io(Interest::READABLE, &mut attempt).is_ok();
+        if full || self.socket.poll_recv_ready(&mut self.receive.context()).is_ready() {
+            self.receive.ring();
+        }
+        count
+    }
+
+    /// Sends letters in order, after those that wait already; what the system does not take waits, up to
+    /// `limit` of them. Their data is taken only where they wait.
+    pub(crate) fn post(
+        &mut self,
+        letters: &mut [Letter],
+        limit: usize,
+        outbox: &mut Outbox,
+        counters: &DriverCounters,
+    ) {
+        let gone = if self.queue.is_empty() { self.send(letters, outbox, counters) } else { 0 };
+        for letter in &mut letters[gone..] {
+            if self.queue.len() >= limit {
+                counters.send_full.one();
+                continue;
+            }
+            let data = std::mem::take(&mut letter.data);
+            self.queue.push_back(Letter { data, ..*letter });
+        }
+        self.watch();
+    }
+
+    /// Sends what waits.
+    pub(crate) fn drain(&mut self, outbox: &mut Outbox, counters: &DriverCounters) {
+        self.send.heard();
+        let mut queue = std::mem::take(&mut self.queue);
+        let gone = self.send(queue.make_contiguous(), outbox, counters);
+        queue.drain(..gone);
+        self.queue = queue;
+        self.watch();
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Has the bell rung when what waits can be sent.
+    fn watch(&self) {
+        if !self.queue.is_empty() && self.socket.poll_send_ready(&mut self.send.context()).is_ready() {
+            self.send.ring();
+        }
+    }
+
+    /// Sends from the front until the system takes no more; says how many are dealt with, sent or refused.
+    fn send(&self, letters: &[Letter], outbox: &mut Outbox, counters: &DriverCounters) -> usize {
+        let any = self.local.ip().is_unspecified();
+        let (mut gone, mut again) = (0, true);
+        while let Some(rest) = letters.get(gone..).filter(|rest| !rest.is_empty()) {
+            let fd = self.socket.as_fd();
+            match self.socket.try_io(Interest::WRITABLE, || outbox.send(fd, rest, any)) {
+                Ok(count) => {
+                    let octets: usize = rest[..count].iter().map(|letter| letter.data.len()).sum();
+                    counters.batches_out.one();
+                    counters.datagrams_out.add(count as u64);
+                    counters.datagram_octets_out.add(octets as u64);
+                    gone += count;
+                    again = true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // This tells of an earlier datagram: the one in hand gets another chance.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && again => {
+                    counters.receive_errors.one();
+                    again = false;
+                }
+                Err(_) => {
+                    counters.send_errors.one();
+                    gone += 1;
+                    again = true;
+                }
+            }
+        }
+        gone
+    }
+}

@@ -1,0 +1,4 @@
+//! Drivers on loopback sockets: datagrams, connections, TLS, and a RADIUS server that a real client asks.
+
+mod common;
+mod udp;
