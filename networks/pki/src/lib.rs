@@ -1,1 +1,58 @@
-//! Certificates: a small authority, its revocation lists, and status checks by OCSP.
+//! Certificates: a small authority, its revocation list, and status checks by OCSP.
+//!
+//! Without certificates nobody gets to EAP-TLS. [`Authority`] is one in a folder, for those who have none: it issues
+//! certificates for servers and users, renews and revokes them. [`Information`] says what a certificate is, and
+//! [`ocsp::check`] asks its issuer whether it still holds (RFC 6960).
+
+mod authority;
+mod information;
+pub mod ocsp;
+
+pub use authority::{Authority, Entry, InitOptions, Issued, KeyKind, Kind, Reason, Request};
+pub use information::Information;
+
+use std::path::PathBuf;
+
+/// Why something about certificates was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// A file could not be read or written.
+    #[error("{path}: {cause}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// There is an authority already; it is left as it is.
+    #[error("{path} holds an authority already; nothing was changed (choose another folder for a new one)", path = .0.display())]
+    Exists(PathBuf),
+    /// There is none.
+    #[error("{path} holds no authority; make one with `usher aaa cert init`", path = .0.display())]
+    Missing(PathBuf),
+    /// A name that cannot be a file's, or is empty.
+    #[error("{0:?} cannot be a certificate's name: letters, digits, '.', '-', '_' and '@', at most 64")]
+    Name(String),
+    /// Something of that name is there already.
+    #[error(
+        "a certificate named {0:?} is there already; renew it with `usher aaa cert renew`, or revoke it first"
+    )]
+    Taken(String),
+    /// Nothing of that name is there.
+    #[error("no certificate named {0:?}; `usher aaa cert list` shows those that there are")]
+    Unknown(String),
+    /// It was revoked already.
+    #[error("the certificate {0:?} was revoked already")]
+    Revoked(String),
+    /// A validity of no days, or one that the calendar does not hold.
+    #[error("a validity of {0} days is not possible; 1 to 36500 are")]
+    Days(u32),
+    /// What should be a certificate, a key or a list is none.
+    #[error("{what}: {cause}")]
+    Format {
+        /// What was read or made.
+        what: String,
+        /// Why it is none.
+        cause: String,
+    },
+}

@@ -1,0 +1,491 @@
+//! An authority in a folder.
+//!
+//! `ca.crt` (with what it stands under, if anything), `ca.key`, `ca.crl`, `issued/NAME.crt` (the chain to send, leaf
+//! first), `issued/NAME.key`, and `index.json`, which says what was issued. Keys are for their owner's eyes only.
+
+use crate::information::format;
+use crate::{Information, PkiError};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
+    CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevocationReason, RevokedCertParams, RsaKeySize, SanType, SerialNumber,
+};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use time::{Duration, OffsetDateTime};
+use usher_core::WallTime;
+
+/// id-kp-eapOverLAN (RFC 4334 §2).
+const EAP_OVER_LAN: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 3, 14];
+/// How long a revocation list holds: a server that is given none for so long has an old one.
+const LIST_DAYS: i64 = 30;
+/// Longest validity, days.
+const MOST_DAYS: u32 = 36_500;
+
+/// What kind of key is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyKind {
+    /// ECDSA on P-256: short, and cheap for the server.
+    #[default]
+    EcdsaP256,
+    /// RSA of 2048 bits, for clients that know no other.
+    Rsa2048,
+    /// RSA of 3072 bits.
+    Rsa3072,
+    /// Ed25519; few EAP clients know it.
+    Ed25519,
+}
+
+impl KeyKind {
+    fn make(self) -> Result<KeyPair, PkiError> {
+        let rsa = |size| KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
+        match self {
+            Self::EcdsaP256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+            Self::Rsa2048 => rsa(RsaKeySize::_2048),
+            Self::Rsa3072 => rsa(RsaKeySize::_3072),
+            Self::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
+        }
+        .map_err(|e| format("new key", e))
+    }
+}
+
+/// Whom a certificate is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A server: EAP, RadSec, Diameter.
+    Server,
+    /// A user or a client.
+    Client,
+    /// An authority under this one.
+    Authority,
+}
+
+/// Why a certificate is taken back (RFC 5280 §5.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// Not said.
+    #[default]
+    Unspecified,
+    /// Its key is known to others.
+    KeyCompromise,
+    /// Another is in its place.
+    Superseded,
+    /// It is not needed any more.
+    CessationOfOperation,
+}
+
+/// What a new authority is made of.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// Its common name.
+    pub name: String,
+    /// Its key.
+    pub key: KeyKind,
+    /// How long it holds.
+    pub days: u32,
+    /// Now.
+    pub now: WallTime,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// The common name, and the files' name: a user's name, a server's DNS name.
+    pub name: String,
+    /// Whom it is for.
+    pub kind: Kind,
+    /// Further names of a server: DNS names and addresses.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// Its key.
+    pub key: KeyKind,
+    /// How long it holds.
+    pub days: u32,
+    /// Where its status can be asked by OCSP.
+    #[serde(default)]
+    pub ocsp: Option<String>,
+    /// Where the revocation list can be fetched.
+    #[serde(default)]
+    pub crl: Option<String>,
+}
+
+/// What was issued.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Issued {
+    /// The chain in PEM, leaf first.
+    pub certificate: PathBuf,
+    /// The private key in PEM.
+    pub key: PathBuf,
+    /// Until when it holds.
+    pub not_after: WallTime,
+}
+
+/// A line of the index.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// What was asked for.
+    pub request: Request,
+    /// The certificate's number, hexadecimal.
+    pub serial: String,
+    /// Until when it holds, seconds since 1970.
+    pub not_after: u64,
+    /// When and why it was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<(u64, Reason)>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Index {
+    /// How many revocation lists were made.
+    lists: u64,
+    entries: Vec<Entry>,
+}
+
+/// An authority in a folder.
+pub struct Authority {
+    folder: PathBuf,
+    /// In PEM, its own first.
+    chain: String,
+    issuer: Issuer<'static, KeyPair>,
+    index: Index,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// Makes an authority of its own in a folder, with an empty revocation list.
+    ///
+    /// # Errors
+    /// There is one already, or a file could not be written.
+    pub fn init(folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
+        let key = options.key.make()?;
+        let params = authority(&options.name, options.now, options.days)?;
+        let certificate = params.self_signed(&key).map_err(|e| format("new authority", e))?;
+        Self::place(folder, certificate.pem(), key, options.now)
+    }
+
+    /// Makes an authority in `folder` that stands under this one: its certificates come with one more in the chain.
+    ///
+    /// # Errors
+    /// As of [`init`](Self::init) and [`issue`](Self::issue).
+    pub fn subordinate(&mut self, folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
+        if folder.join("ca.key").exists() {
+            return Err(PkiError::Exists(folder.to_path_buf()));
+        }
+        let request = Request {
+            name: options.name.clone(),
+            kind: Kind::Authority,
+            names: Vec::new(),
+            key: options.key,
+            days: options.days,
+            ocsp: None,
+            crl: None,
+        };
+        let key = options.key.make()?;
+        let params = authority(&options.name, options.now, options.days)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(|e| format("new authority", e))?;
+        self.index.entries.push(entry(request, certificate.der())?);
+        self.save_index()?;
+        let mut chain = certificate.pem();
+        // The root is not sent: whoever is to believe it has it.
+        if let Some((above, _root)) = split_last(&self.chain) {
+            chain.push_str(above);
+        }
+        Self::place(folder, chain + &self.root(), key, options.now)
+    }
+
+    fn place(folder: &Path, chain: String, key: KeyPair, now: WallTime) -> Result<Self, PkiError> {
+        if folder.join("ca.key").exists() {
+            return Err(PkiError::Exists(folder.to_path_buf()));
+        }
+        let issued = folder.join("issued");
+        fs::create_dir_all(&issued).map_err(|cause| PkiError::File { path: issued, cause })?;
+        write(&folder.join("ca.key"), key.serialize_pem().as_bytes(), 0o600)?;
+        write(&folder.join("ca.crt"), chain.as_bytes(), 0o644)?;
+        let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("new authority", e))?;
+        let mut made = Self { folder: folder.to_path_buf(), chain, issuer, index: Index::default() };
+        made.publish(now)?;
+        Ok(made)
+    }
+
+    /// The authority in a folder.
+    ///
+    /// # Errors
+    /// There is none, or its files cannot be read.
+    pub fn open(folder: &Path) -> Result<Self, PkiError> {
+        let path = folder.join("ca.key");
+        if !path.exists() {
+            return Err(PkiError::Missing(folder.to_path_buf()));
+        }
+        let key = KeyPair::from_pem(&read(&path)?).map_err(|e| format("ca.key", e))?;
+        let chain = read(&folder.join("ca.crt"))?;
+        let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("ca.crt", e))?;
+        let index =
+            serde_json::from_str(&read(&folder.join("index.json"))?).map_err(|e| format("index.json", e))?;
+        Ok(Self { folder: folder.to_path_buf(), chain, issuer, index })
+    }
+
+    /// What was issued, oldest first.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.index.entries
+    }
+
+    /// Where the certificate is that others have to trust.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.join("ca.crt")
+    }
+
+    /// The root in PEM.
+    fn root(&self) -> String {
+        split_last(&self.chain).map_or_else(|| self.chain.clone(), |(_, root)| root.to_owned())
+    }
+
+    /// Issues a certificate with a new key.
+    ///
+    /// # Errors
+    /// The name cannot be one or is taken, or a file could not be written.
+    pub fn issue(&mut self, request: &Request, now: WallTime) -> Result<Issued, PkiError> {
+        check_name(&request.name)?;
+        if self.current(&request.name).is_some() {
+            return Err(PkiError::Taken(request.name.clone()));
+        }
+        self.make(request, now)
+    }
+
+    /// Issues a certificate anew, with another key, for as many days from now on; the earlier one holds until it
+    /// expires, so that both may be in use while it is handed out.
+    ///
+    /// # Errors
+    /// Nothing of that name is there, or a file could not be written.
+    pub fn renew(&mut self, name: &str, days: Option<u32>, now: WallTime) -> Result<Issued, PkiError> {
+        let entry = self.current(name).ok_or_else(|| PkiError::Unknown(name.to_owned()))?;
+        let mut request = entry.request.clone();
+        request.days = days.unwrap_or(request.days);
+        self.make(&request, now)
+    }
+
+    /// Takes every certificate of that name back, and writes the revocation list.
+    ///
+    /// # Errors
+    /// Nothing of that name is there, or all was taken back already.
+    pub fn revoke(&mut self, name: &str, reason: Reason, now: WallTime) -> Result<(), PkiError> {
+        let mut known = false;
+        let mut done = false;
+        for entry in self.index.entries.iter_mut().filter(|e| e.request.name == name) {
+            known = true;
+            if entry.revoked.is_none() {
+                entry.revoked = Some((now.unix_secs(), reason));
+                done = true;
+            }
+        }
+        match (known, done) {
+            (false, _) => Err(PkiError::Unknown(name.to_owned())),
+            (true, false) => Err(PkiError::Revoked(name.to_owned())),
+            (true, true) => self.publish(now),
+        }
+    }
+
+    /// Writes the revocation list `ca.crl` anew, which holds for 30 days.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn publish(&mut self, now: WallTime) -> Result<(), PkiError> {
+        let this_update = date(now)?;
+        self.index.lists += 1;
+        let revoked = self.index.entries.iter().filter_map(|e| e.revoked.map(|(at, why)| (e, at, why)));
+        let mut revoked_certs = Vec::new();
+        for (entry, at, reason) in revoked {
+            revoked_certs.push(RevokedCertParams {
+                serial_number: SerialNumber::from_slice(&unhex(&entry.serial)),
+                revocation_time: date(WallTime::from_unix_secs(at))?,
+                reason_code: Some(match reason {
+                    Reason::Unspecified => RevocationReason::Unspecified,
+                    Reason::KeyCompromise => RevocationReason::KeyCompromise,
+                    Reason::Superseded => RevocationReason::Superseded,
+                    Reason::CessationOfOperation => RevocationReason::CessationOfOperation,
+                }),
+                invalidity_date: None,
+            });
+        }
+        let list = CertificateRevocationListParams {
+            this_update,
+            next_update: this_update + Duration::days(LIST_DAYS),
+            crl_number: SerialNumber::from(self.index.lists),
+            issuing_distribution_point: None,
+            revoked_certs,
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).map_err(|e| format("revocation list", e))?;
+        let pem = list.pem().map_err(|e| format("revocation list", e))?;
+        self.save_index()?;
+        write(&self.folder.join("ca.crl"), pem.as_bytes(), 0o644)
+    }
+
+    /// The newest certificate of that name that was not taken back.
+    fn current(&self, name: &str) -> Option<&Entry> {
+        self.index.entries.iter().rev().find(|e| e.request.name == name && e.revoked.is_none())
+    }
+
+    fn make(&mut self, request: &Request, now: WallTime) -> Result<Issued, PkiError> {
+        let key = request.key.make()?;
+        let params = params(request, now)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(|e| format("new certificate", e))?;
+        let entry = entry(request.clone(), certificate.der())?;
+        let not_after = WallTime::from_unix_secs(entry.not_after);
+        let path =
+            |extension: &str| self.folder.join("issued").join(std::format!("{}.{extension}", request.name));
+        let issued = Issued { certificate: path("crt"), key: path("key"), not_after };
+        let mut chain = certificate.pem();
+        if let Some((between, _root)) = split_last(&self.chain) {
+            chain.push_str(between);
+        }
+        // The key first: a certificate beside the key of another would be of no use to anybody.
+        write(&issued.key, key.serialize_pem().as_bytes(), 0o600)?;
+        write(&issued.certificate, chain.as_bytes(), 0o644)?;
+        self.index.entries.push(entry);
+        self.save_index()?;
+        Ok(issued)
+    }
+
+    fn save_index(&self) -> Result<(), PkiError> {
+        let text = serde_json::to_string_pretty(&self.index).map_err(|e| format("index.json", e))?;
+        write(&self.folder.join("index.json"), text.as_bytes(), 0o644)
+    }
+}
+
+/// The certificates of a PEM text but the last, and the last; `None` where there is only one.
+fn split_last(chain: &str) -> Option<(&str, &str)> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    chain.rfind(BEGIN).filter(|at| *at > 0).map(|at| chain.split_at(at))
+}
+
+fn entry(request: Request, der: &[u8]) -> Result<Entry, PkiError> {
+    let information = Information::of_der(der)?;
+    let (serial, not_after) = (information.serial, information.not_after.unix_secs());
+    Ok(Entry { request, serial, not_after, revoked: None })
+}
+
+fn base(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
+    if !(1..=MOST_DAYS).contains(&days) {
+        return Err(PkiError::Days(days));
+    }
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    // Clocks differ a little.
+    params.not_before = date(now)? - Duration::hours(1);
+    params.not_after = date(now)? + Duration::days(i64::from(days));
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
+}
+
+fn authority(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
+    let mut params = base(name, now, days)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.use_authority_key_identifier_extension = false;
+    Ok(params)
+}
+
+fn params(request: &Request, now: WallTime) -> Result<CertificateParams, PkiError> {
+    let mut params = base(&request.name, now, request.days)?;
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    let text = |name: &str| name.try_into().map_err(|_| PkiError::Name(name.to_owned()));
+    match request.kind {
+        Kind::Server => {
+            let over_lan = ExtendedKeyUsagePurpose::Other(EAP_OVER_LAN.to_vec());
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, over_lan];
+            for name in std::iter::once(&request.name).chain(&request.names) {
+                params.subject_alt_names.push(match name.parse::<IpAddr>() {
+                    Ok(address) => SanType::IpAddress(address),
+                    Err(_) => SanType::DnsName(text(name)?),
+                });
+            }
+        }
+        Kind::Client | Kind::Authority => {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            if request.name.contains('@') {
+                params.subject_alt_names.push(SanType::Rfc822Name(text(&request.name)?));
+            }
+        }
+    }
+    if let Some(uri) = &request.crl {
+        params.crl_distribution_points.push(CrlDistributionPoint { uris: vec![uri.clone()] });
+    }
+    if let Some(uri) = &request.ocsp {
+        params.custom_extensions.push(ocsp_location(uri));
+    }
+    Ok(params)
+}
+
+/// Authority information access with one way to ask for the status (RFC 5280 §4.2.2.1).
+fn ocsp_location(uri: &str) -> CustomExtension {
+    const OCSP: [u8; 10] = [0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01];
+    let description = [&OCSP[..], &tagged(0x86, uri.as_bytes())].concat();
+    let content = tagged(0x30, &tagged(0x30, &description));
+    CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], content)
+}
+
+/// A DER element.
+fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len();
+    let mut element = vec![tag];
+    match length {
+        0..=0x7f => element.push(length as u8),
+        0x80..=0xff => element.extend([0x81, length as u8]),
+        _ => element.extend([0x82, (length >> 8) as u8, length as u8]),
+    }
+    element.extend_from_slice(content);
+    element
+}
+
+fn date(at: WallTime) -> Result<OffsetDateTime, PkiError> {
+    let seconds = i64::try_from(at.unix_secs()).map_err(|e| format("time", e))?;
+    OffsetDateTime::from_unix_timestamp(seconds).map_err(|e| format("time", e))
+}
+
+fn unhex(digits: &str) -> Vec<u8> {
+    digits
+        .as_bytes()
+        .chunks(2)
+        .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
+}
+
+fn check_name(name: &str) -> Result<(), PkiError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@');
+    let sound = (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('.');
+    if sound { Ok(()) } else { Err(PkiError::Name(name.to_owned())) }
+}
+
+fn read(path: &Path) -> Result<String, PkiError> {
+    fs::read_to_string(path).map_err(|cause| PkiError::File { path: path.to_path_buf(), cause })
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
+    let beside = path.with_extension("new");
+    let attempt = || -> std::io::Result<()> {
+        // What a crash left behind may have another mode.
+        let _ = fs::remove_file(&beside);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    attempt().map_err(|cause| PkiError::File { path: path.to_path_buf(), cause })
+}

@@ -1,0 +1,114 @@
+//! What a certificate says.
+
+use crate::PkiError;
+use usher_core::WallTime;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_OCSP;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+
+/// The user principal name (Microsoft), an otherName of the subject's alternative names.
+const UPN: &str = "1.3.6.1.4.1.311.20.2.3";
+
+/// What a certificate says, as far as a server or its operator asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Information {
+    /// The subject, in the form of RFC 4514.
+    pub subject: String,
+    /// Whom it may be taken for: common names, then alternative names (DNS, mail, UPN).
+    pub names: Vec<String>,
+    /// Who issued it.
+    pub issuer: String,
+    /// Its number, hexadecimal.
+    pub serial: String,
+    /// From when on it holds.
+    pub not_before: WallTime,
+    /// Until when it holds.
+    pub not_after: WallTime,
+    /// It may issue others.
+    pub authority: bool,
+    /// Where its status can be asked (authority information access, RFC 5280 §4.2.2.1).
+    pub ocsp: Vec<String>,
+}
+
+impl Information {
+    /// Reads a certificate in DER.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn of_der(der: &[u8]) -> Result<Self, PkiError> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| format("certificate", e))?;
+        Ok(Self::of(&certificate))
+    }
+
+    /// Reads the first certificate of a PEM text.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn of_pem(pem: &[u8]) -> Result<Self, PkiError> {
+        let pem = Pem::iter_from_buffer(pem)
+            .filter_map(Result::ok)
+            .find(|p| p.label == "CERTIFICATE")
+            .ok_or_else(|| format("certificate", "no certificate in the PEM text"))?;
+        Self::of_der(&pem.contents)
+    }
+
+    fn of(certificate: &X509Certificate<'_>) -> Self {
+        let mut names: Vec<String> = certificate
+            .subject()
+            .iter_common_name()
+            .filter_map(|n| n.as_str().ok())
+            .map(String::from)
+            .collect();
+        if let Ok(Some(alternative)) = certificate.subject_alternative_name() {
+            names.extend(alternative.value.general_names.iter().filter_map(name));
+        }
+        let mut ocsp = Vec::new();
+        for extension in certificate.extensions() {
+            if let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() {
+                for description in &access.accessdescs {
+                    if description.access_method == OID_PKIX_ACCESS_DESCRIPTOR_OCSP
+                        && let GeneralName::URI(uri) = description.access_location
+                    {
+                        ocsp.push(uri.to_owned());
+                    }
+                }
+            }
+        }
+        let seconds = |t: i64| WallTime::from_unix_secs(u64::try_from(t).unwrap_or(0));
+        Self {
+            subject: certificate.subject().to_string(),
+            names,
+            issuer: certificate.issuer().to_string(),
+            serial: certificate.raw_serial().iter().map(|b| std::format!("{b:02x}")).collect(),
+            not_before: seconds(certificate.validity().not_before.timestamp()),
+            not_after: seconds(certificate.validity().not_after.timestamp()),
+            authority: certificate.is_ca(),
+            ocsp,
+        }
+    }
+
+    /// Whether the certificate may be taken for this user: one of its names is the user's, letter case ignored, or is
+    /// the part of the user's name in front of its realm.
+    #[must_use]
+    pub fn is_of(&self, user: &str) -> bool {
+        let local = user.rsplit_once('@').map_or(user, |(local, _)| local);
+        self.names.iter().any(|n| n.eq_ignore_ascii_case(user) || n.eq_ignore_ascii_case(local))
+    }
+}
+
+fn name(general: &GeneralName<'_>) -> Option<String> {
+    match general {
+        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => Some((*name).to_owned()),
+        GeneralName::OtherName(oid, value) if oid.to_id_string() == UPN => {
+            // [0] EXPLICIT UTF8String: two headers of two octets, since such names are short.
+            value.get(4..).and_then(|text| std::str::from_utf8(text).ok()).map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+pub(crate) fn format(what: &str, cause: impl std::fmt::Display) -> PkiError {
+    PkiError::Format { what: what.to_owned(), cause: cause.to_string() }
+}
