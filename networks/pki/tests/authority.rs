@@ -191,7 +191,10 @@ fn openssl_s_responder_says_what_holds() {
     let ann = authority.issue(&ann, now()).unwrap();
     let bob = authority.issue(&request("bob", Kind::Client, KeyKind::EcdsaP256), now()).unwrap();
     let eve = authority.issue(&request("eve", Kind::Client, KeyKind::EcdsaP256), now()).unwrap();
-    assert_eq!(Information::of_pem(&fs::read(&ann.certificate).unwrap()).unwrap().ocsp, [url.clone()]);
+    assert_eq!(
+        Information::of_pem(&fs::read(&ann.certificate).unwrap()).unwrap().ocsp,
+        std::slice::from_ref(&url)
+    );
 
     let line = |kind: &str, revoked: &str, n: usize, name: &str| {
         let serial = authority.entries()[n].serial.to_uppercase();
