@@ -303,6 +303,12 @@ impl Peer {
         true
     }
 
+    /// Whether a Success would be believed now.
+    #[cfg(feature = "tls")]
+    pub(crate) fn content(&self) -> bool {
+        self.decision != Decision::Fail
+    }
+
     /// How the conversation ended, once it has.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -336,6 +342,7 @@ impl Peer {
         (self.progress, self.decision) = match verdict {
             PeerVerdict::Ignore => return,
             PeerVerdict::Continue => (Progress::Continue, Decision::Fail),
+            PeerVerdict::MayFail => (Progress::MayContinue, Decision::Fail),
             PeerVerdict::MayEnd => (Progress::MayContinue, Decision::Conditional),
             PeerVerdict::Done => (Progress::Done, Decision::Unconditional),
             // A method that failed may still have an alert to send before it hears Failure.

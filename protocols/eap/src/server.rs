@@ -262,6 +262,19 @@ impl Server {
         }
     }
 
+    /// Gives the request that is out another identifier: that of the packet which carries it, where it travels
+    /// without a header of its own (PEAP).
+    #[cfg(feature = "tls")]
+    pub(crate) fn renumber(&mut self, identifier: u8) {
+        self.current_id = identifier;
+    }
+
+    /// The type of the method that runs.
+    #[cfg(feature = "tls")]
+    pub(crate) fn method(&self) -> Option<Type> {
+        self.current.as_ref().map(|(kind, _)| *kind)
+    }
+
     /// Takes what the method has to ask; one without a question has failed.
     fn ask(&mut self) {
         self.question = self.current.as_mut().and_then(|(_, method)| method.question());

@@ -1,6 +1,6 @@
 //! What an engine is made from: made once, shared by every session.
 
-use super::store::{ClientStore, ServerStore};
+use super::store::{ClientStore, Notes, ServerStore};
 use super::{KeyLog, TlsError, Version, VersionRange, count};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Tls12Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -248,6 +248,7 @@ impl ClientConfig {
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(super) inner: Arc<rustls::ServerConfig>,
+    notes: Arc<Notes>,
 }
 
 impl ServerConfig {
@@ -287,7 +288,22 @@ impl ServerConfig {
         if let Some(log) = key_log {
             inner.key_log = Arc::new(log);
         }
-        Ok(Self { inner: Arc::new(inner) })
+        let notes = Arc::new(Notes::new(resumption.map_or(0, |r| r.sessions)));
+        Ok(Self { inner: Arc::new(inner), notes })
+    }
+}
+
+impl ServerConfig {
+    /// Keeps a note on the session of this mark ([`TlsEngine::mark`](super::TlsEngine::mark)): what its client
+    /// has proven since. Notes are bounded and leave as sessions do; without resumption none is kept.
+    pub fn note(&self, mark: &[u8], note: &[u8]) {
+        self.notes.put(mark, note);
+    }
+
+    /// The note on the session of this mark.
+    #[must_use]
+    pub fn noted(&self, mark: &[u8]) -> Option<Vec<u8>> {
+        self.notes.get(mark)
     }
 }
 

@@ -199,6 +199,17 @@ macro_rules! engine {
             fn resumed(&self) -> bool {
                 self.0.connection.handshake_kind() == Some(HandshakeKind::Resumed)
             }
+            fn mark(&mut self, mark: &[u8]) {
+                if let Connection::Server(server) = &mut self.0.connection {
+                    server.set_resumption_data(mark);
+                }
+            }
+            fn resumed_mark(&self) -> Option<&[u8]> {
+                match &self.0.connection {
+                    Connection::Server(server) => server.received_resumption_data(),
+                    Connection::Client(_) => None,
+                }
+            }
             fn error(&self) -> Option<&TlsError> {
                 self.0.error.as_ref()
             }

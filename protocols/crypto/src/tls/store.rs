@@ -77,6 +77,32 @@ impl StoresServerSessions for ServerStore {
     }
 }
 
+/// What a host noted on sessions, by mark.
+pub(super) struct Notes {
+    limit: usize,
+    notes: Mutex<Bounded<Vec<u8>>>,
+}
+
+impl Notes {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, notes: Mutex::new(Bounded::new(limit)) }
+    }
+    pub(super) fn put(&self, mark: &[u8], note: &[u8]) {
+        if self.limit > 0 {
+            lock(&self.notes).put(mark.to_vec(), note.to_vec());
+        }
+    }
+    pub(super) fn get(&self, mark: &[u8]) -> Option<Vec<u8>> {
+        lock(&self.notes).get(mark).cloned()
+    }
+}
+
+impl core::fmt::Debug for Notes {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Notes(..)")
+    }
+}
+
 /// Tickets that a client keeps for one holder; a server gives few, and each is good for one use.
 const TICKETS: usize = 8;
 

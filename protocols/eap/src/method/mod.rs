@@ -1,10 +1,18 @@
 //! EAP methods: what runs inside the automata of peer and server, behind two small traits.
 
 pub mod gtc;
+#[cfg(feature = "tls")]
+mod link;
 pub mod md5;
 pub mod mschapv2;
 #[cfg(feature = "tls")]
+pub mod peap;
+#[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(feature = "tls")]
+pub mod ttls;
+#[cfg(feature = "tls")]
+mod tunnel;
 
 use crate::Keys;
 use crate::packet::Type;
@@ -22,6 +30,8 @@ pub enum PeerVerdict {
     Ignore,
     /// The method goes on; a Success now would be premature (CONT, FAIL).
     Continue,
+    /// The method goes on, or the server refuses; a Success now would be premature (MAY_CONT, FAIL).
+    MayFail,
     /// The method may end here, as the server decides (MAY_CONT, COND_SUCC).
     MayEnd,
     /// The method is done and the peer content: Success is expected (DONE, UNCOND_SUCC).

@@ -1,12 +1,11 @@
 //! The peer's side of EAP-TLS.
 
 use super::super::{PeerMethod, PeerVerdict};
-use super::{Link, Piece};
 use crate::Keys;
-use alloc::boxed::Box;
+use crate::method::link::{Link, Piece};
+use crate::packet::Type;
 use alloc::vec::Vec;
 use usher_core::Work;
-use usher_crypto::tls::TlsEngine;
 
 /// One run of EAP-TLS in a peer.
 #[derive(Debug)]
@@ -20,8 +19,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(engine: Option<Box<dyn TlsEngine>>, fragment: usize) -> Self {
-        let link = engine.map(|e| Link::new(e, true, fragment));
+    pub(super) fn new(link: Option<Link>) -> Self {
         Self { link, started: false, failed: false, committed: false }
     }
 }
@@ -36,8 +34,7 @@ impl PeerMethod for Peer {
             }
             Piece::Nothing if link.sending() => {}
             Piece::More if self.started && !link.sending() => {
-                link.out.clear();
-                link.sent = 0;
+                link.rewind();
             }
             Piece::Whole if self.started && !link.sending() => {
                 self.failed |= !link.digest();
@@ -59,7 +56,7 @@ impl PeerMethod for Peer {
     }
 
     fn keys(&self) -> Option<Keys> {
-        self.link.as_ref().filter(|_| !self.failed)?.keys()
+        self.link.as_ref().filter(|_| !self.failed)?.keys(Type::TLS)
     }
 
     fn poll_work(&mut self) -> Option<Work> {

@@ -1,12 +1,11 @@
 //! The server's side of EAP-TLS.
 
 use super::super::{ServerMethod, ServerVerdict};
-use super::{Link, Piece, START};
 use crate::Keys;
-use alloc::boxed::Box;
+use crate::method::link::{Link, Piece, START};
+use crate::packet::Type;
 use alloc::vec::Vec;
 use usher_core::Work;
-use usher_crypto::tls::TlsEngine;
 
 /// One run of EAP-TLS in a server.
 #[derive(Debug)]
@@ -19,8 +18,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub(super) fn new(engine: Option<Box<dyn TlsEngine>>, fragment: usize) -> Self {
-        let link = engine.map(|e| Link::new(e, false, fragment));
+    pub(super) fn new(link: Option<Link>) -> Self {
         Self { link, started: false, failed: false, committed: false }
     }
 }
@@ -44,8 +42,7 @@ impl ServerMethod for Server {
             Piece::Nothing if self.failed => ServerVerdict::Failure,
             Piece::Nothing if !link.engine.is_handshaking() => ServerVerdict::Success,
             Piece::More if !link.sending() => {
-                link.out.clear();
-                link.sent = 0;
+                link.rewind();
                 ServerVerdict::Continue
             }
             // A peer that answers an alert with one of its own has failed all the same.
@@ -55,8 +52,7 @@ impl ServerMethod for Server {
                 if !self.failed && !self.committed && link.is_13() && !link.engine.is_handshaking() {
                     // RFC 9190 §2.1.1: one octet of zero says that no handshake message follows.
                     self.committed = true;
-                    self.failed = link.engine.write_application(&[0]).is_err();
-                    link.engine.take(&mut link.out);
+                    self.failed = !link.write(&[0]);
                 }
                 match (link.sending(), self.failed) {
                     (true, _) => ServerVerdict::Continue,
@@ -72,7 +68,7 @@ impl ServerMethod for Server {
     }
 
     fn keys(&self) -> Option<Keys> {
-        self.link.as_ref().filter(|_| !self.failed)?.keys()
+        self.link.as_ref().filter(|_| !self.failed)?.keys(Type::TLS)
     }
 
     fn peer_certificates(&self) -> &[Vec<u8>] {

@@ -1,11 +1,15 @@
 //! Peer and server in memory: versions, chains, fragments, refusals, recordings.
 
 use super::*;
+use crate::Keys;
+use crate::method::link::{MIN_FRAGMENT, Piece};
 use crate::packet::Packet;
 use crate::{peer, server};
+use alloc::sync::Arc;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::tls::{
-    ClientOptions, Credentials, Resumption, Roots, ServerOptions, WallClock, fixtures, record,
+    Client, ClientConfig, ClientOptions, Credentials, Resumption, Roots, Server as TlsServer, ServerConfig,
+    ServerOptions, Version, WallClock, fixtures, record,
 };
 
 fn client_config(version: Version, credentials: Credentials, resumption: bool) -> ClientConfig {
@@ -186,9 +190,9 @@ fn noise_never_panics_and_never_succeeds() {
     let server = server_config(Version::Tls13, 2, false);
     for _ in 0..200 {
         let mut peer =
-            Peer::new(Client::for_holder(&client, 0).ok().map(|c| Box::new(c) as Box<dyn TlsEngine>), 1024);
+            Peer::new(Some(Link::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1024)));
         let mut server =
-            Server::new(TlsServer::new(&server).ok().map(|s| Box::new(s) as Box<dyn TlsEngine>), 1024);
+            Server::new(Some(Link::new(Box::new(TlsServer::new(&server).unwrap()), false, 1024)));
         for _ in 0..20 {
             let bytes: Vec<u8> = (0..rng.below(40)).map(|_| rng.next_u64() as u8).collect();
             let mut out = Vec::new();

@@ -1,0 +1,276 @@
+//! What the methods on TLS share: the type data that EAP-TLS defines (RFC 5216 §3), which PEAP and EAP-TTLS took over,
+//! and the keys.
+//!
+//! Type data: flags (L: a length follows, M: more fragments follow, S: start; a version in the lowest bits, zero
+//! for all that are spoken here), the length of the whole TLS message with the first of several fragments, TLS
+//! records. A message is cut into fragments, each of which the other side acknowledges by a packet without data.
+
+use super::Context;
+use crate::Keys;
+use crate::packet::{HEADER, Type};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::{vec, vec::Vec};
+use usher_core::{Reader, Work};
+use usher_crypto::tls::{
+    Client, ClientConfig, RecordedTls, Recording, Server as TlsServer, ServerConfig, TlsEngine, TlsError,
+    TlsWork, Version,
+};
+
+const LENGTH_INCLUDED: u8 = 0x80;
+const MORE_FRAGMENTS: u8 = 0x40;
+pub(super) const START: u8 = 0x20;
+
+/// The longest TLS message that is put together: RFC 5216 §3.2 wants room for chains of certificates, and
+/// 64 KiB hold dozens.
+const MAX_MESSAGE: usize = 65_536;
+/// The shortest EAP packet that a fragment may be cut to.
+pub(super) const MIN_FRAGMENT: usize = 64;
+
+/// Where a peer's TLS comes from.
+#[derive(Clone, Debug)]
+pub enum PeerTls {
+    /// Cryptography. The number tells stations apart whose sessions may be resumed.
+    Real(ClientConfig, u64),
+    /// A recorded handshake: the same lengths, no cryptography.
+    Recorded(Arc<Recording>),
+}
+
+/// Where a server's TLS comes from.
+#[derive(Clone, Debug)]
+pub enum ServerTls {
+    /// Cryptography.
+    Real(ServerConfig),
+    /// A recorded handshake: the same lengths, no cryptography.
+    Recorded(Arc<Recording>),
+}
+
+/// The longest packet that may be sent: as configured, or less where the link takes less.
+fn cut(fragment: usize, context: &Context<'_>) -> usize {
+    context.mtu.map_or(fragment, |mtu| mtu.min(fragment))
+}
+
+/// What both sides share: the engine, the message that is going out, and the one that is coming in.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) engine: Box<dyn TlsEngine>,
+    /// The engine is the client's.
+    client: bool,
+    fragment: usize,
+    out: Vec<u8>,
+    sent: usize,
+    pub(super) incoming: Vec<u8>,
+    announced: Option<usize>,
+    work: TlsWork,
+    /// The hellos' randoms, ours and the other side's.
+    randoms: [Option<[u8; RANDOM]>; 2],
+    /// The other side's certificates, once the handshake is complete.
+    pub(super) certificates: Vec<Vec<u8>>,
+}
+
+/// Octets of a hello's random.
+const RANDOM: usize = 32;
+
+/// The random of the hello that a flight begins with: after the record's header, the handshake message's and
+/// the version (RFC 5246 §7.4.1).
+fn random(flight: &[u8]) -> Option<[u8; RANDOM]> {
+    const HANDSHAKE: u8 = 22;
+    let mut r = Reader::new(flight);
+    r.u8().ok().filter(|kind| *kind == HANDSHAKE)?;
+    r.bytes(4 + 4 + 2).ok()?;
+    r.bytes(RANDOM).ok()?.try_into().ok()
+}
+
+/// What a packet's data is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Piece {
+    /// Not EAP-TLS, or against its rules.
+    Bad,
+    /// The start (from a server only).
+    Start,
+    /// An acknowledgement.
+    Nothing,
+    /// A fragment that others follow.
+    More,
+    /// The last fragment, or the only one: `incoming` is whole.
+    Whole,
+}
+
+impl Link {
+    /// A peer's; `None` if its configuration was refused.
+    pub(super) fn peer(tls: &PeerTls, fragment: usize, context: &Context<'_>) -> Option<Self> {
+        let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
+            PeerTls::Real(config, holder) => {
+                Client::for_holder(config, *holder).map(|c| Box::new(c) as Box<dyn TlsEngine>)
+            }
+            PeerTls::Recorded(recording) => Ok(Box::new(RecordedTls::client(recording.clone()))),
+        };
+        Some(Self::new(engine.ok()?, true, cut(fragment, context)))
+    }
+
+    /// A server's; `None` if its configuration was refused.
+    pub(super) fn server(tls: &ServerTls, fragment: usize, context: &Context<'_>) -> Option<Self> {
+        let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
+            ServerTls::Real(config) => TlsServer::new(config).map(|s| Box::new(s) as Box<dyn TlsEngine>),
+            ServerTls::Recorded(recording) => Ok(Box::new(RecordedTls::server(recording.clone()))),
+        };
+        Some(Self::new(engine.ok()?, false, cut(fragment, context)))
+    }
+
+    pub(super) fn new(engine: Box<dyn TlsEngine>, client: bool, fragment: usize) -> Self {
+        Self {
+            engine,
+            client,
+            fragment: fragment.max(MIN_FRAGMENT),
+            out: Vec::new(),
+            sent: 0,
+            incoming: Vec::new(),
+            announced: None,
+            work: TlsWork::default(),
+            randoms: [None; 2],
+            certificates: Vec::new(),
+        }
+    }
+
+    /// Parts of the outgoing message are still to be sent.
+    pub(super) fn sending(&self) -> bool {
+        self.sent < self.out.len()
+    }
+
+    /// Appends the next fragment's type data; without anything to send, an acknowledgement.
+    pub(super) fn build(&mut self, data: &mut Vec<u8>) {
+        let first = self.sent == 0;
+        let left = self.out.len() - self.sent;
+        let room = self.fragment - HEADER - 2;
+        let cut = left > room;
+        let length = first && cut;
+        let take = if length { room - 4 } else { left.min(room) };
+        let flag = |on, bit| if on { bit } else { 0 };
+        data.push(flag(length, LENGTH_INCLUDED) | flag(cut, MORE_FRAGMENTS));
+        if length {
+            data.extend_from_slice(&(self.out.len() as u32).to_be_bytes());
+        }
+        data.extend_from_slice(&self.out[self.sent..self.sent + take]);
+        self.sent += take;
+    }
+
+    /// Reads type data; fragments are put together.
+    pub(super) fn read(&mut self, data: &[u8]) -> Piece {
+        let mut r = Reader::new(data);
+        let Ok(flags) = r.u8() else { return Piece::Bad };
+        if flags & START != 0 {
+            return Piece::Start;
+        }
+        if flags & LENGTH_INCLUDED != 0 {
+            let Ok(length) = r.u32() else { return Piece::Bad };
+            if length as usize > MAX_MESSAGE || self.announced.is_some_and(|a| a != length as usize) {
+                return Piece::Bad;
+            }
+            self.announced = Some(length as usize);
+        }
+        let bytes = r.take_rest();
+        let more = flags & MORE_FRAGMENTS != 0;
+        if bytes.is_empty() && !more && self.incoming.is_empty() {
+            self.announced = None;
+            return Piece::Nothing;
+        }
+        let total = self.incoming.len() + bytes.len();
+        if bytes.is_empty() || total > self.announced.unwrap_or(MAX_MESSAGE) {
+            return Piece::Bad;
+        }
+        self.incoming.extend_from_slice(bytes);
+        if more {
+            return Piece::More;
+        }
+        // Less than was announced never becomes whole.
+        if self.announced.take().is_some_and(|a| a != total) { Piece::Bad } else { Piece::Whole }
+    }
+
+    /// Gives the engine the whole message, and takes what it has to say to it. False where TLS failed; an
+    /// alert may then be waiting to be sent.
+    pub(super) fn digest(&mut self) -> bool {
+        let handshaking = self.engine.is_handshaking();
+        if self.randoms[1].is_none() {
+            self.randoms[1] = random(&self.incoming);
+        }
+        let sound = self.engine.feed(&self.incoming).is_ok();
+        if handshaking && !self.engine.is_handshaking() {
+            self.certificates = self.engine.peer_chain().into_iter().map(<[u8]>::to_vec).collect();
+        }
+        self.incoming.clear();
+        self.refill();
+        sound
+    }
+
+    pub(super) fn refill(&mut self) {
+        self.rewind();
+        self.engine.take(&mut self.out);
+        self.work += self.engine.work();
+        if self.randoms[0].is_none() {
+            self.randoms[0] = random(&self.out);
+        }
+    }
+
+    pub(super) fn is_13(&self) -> bool {
+        self.engine.version() == Some(Version::Tls13)
+    }
+
+    /// The method's keys, once the handshake is over: RFC 5216 §2.3 (PEAP took its label over), RFC 5281 §8, and for
+    /// TLS 1.3 RFC 9190 §2.3 and RFC 9427 §2.1, where the type is the context.
+    pub(super) fn keys(&self, kind: Type) -> Option<Keys> {
+        let mut material = [0; 128];
+        let exported = if self.is_13() {
+            self.engine.export("EXPORTER_EAP_TLS_Key_Material", Some(&[kind.0]), &mut material)
+        } else {
+            let label = if kind == Type::TTLS { "ttls keying material" } else { "client EAP encryption" };
+            self.engine.export(label, None, &mut material)
+        };
+        exported.ok()?;
+        let (msk, emsk) = material.split_at(64);
+        Some(Keys {
+            msk: msk.try_into().ok()?,
+            emsk: emsk.try_into().ok()?,
+            session_id: self.session_id(kind),
+        })
+    }
+
+    /// The Session-Id: the type, and both hellos' randoms (RFC 5247 appendix A) or what the exporter gives (RFC 9190
+    /// §2.3).
+    fn session_id(&self, kind: Type) -> Option<Vec<u8>> {
+        let mut id = vec![kind.0];
+        if self.is_13() {
+            let mut method_id = [0; 2 * RANDOM];
+            self.engine.export("EXPORTER_EAP_TLS_Method-Id", Some(&[kind.0]), &mut method_id).ok()?;
+            id.extend_from_slice(&method_id);
+        } else {
+            let [ours, theirs] = self.randoms;
+            let (client, server) = if self.client { (ours?, theirs?) } else { (theirs?, ours?) };
+            id.extend_from_slice(&client);
+            id.extend_from_slice(&server);
+        }
+        Some(id)
+    }
+
+    /// Encrypts data behind what is still to be sent. False where TLS refuses.
+    pub(super) fn write(&mut self, data: &[u8]) -> bool {
+        let sound = self.engine.write_application(data).is_ok();
+        self.engine.take(&mut self.out);
+        sound
+    }
+
+    /// Throws away what was sent, before something new is.
+    pub(super) fn rewind(&mut self) {
+        self.out.clear();
+        self.sent = 0;
+    }
+
+    pub(super) fn poll_work(&mut self) -> Option<Work> {
+        let work = self.work.labelled().next()?;
+        match work.label {
+            "tls.sign" => self.work.sign = 0,
+            "tls.verify" => self.work.verify = 0,
+            _ => self.work.key_exchange = 0,
+        }
+        Some(work)
+    }
+}

@@ -1,0 +1,67 @@
+//! PEAP version 0 (draft-kamath-pppext-peapv0, MS-PEAP): a tunnel of TLS, and EAP inside it.
+//!
+//! The packets inside go without their headers (MS-PEAP §3.1.5.6): a type and its data; code and identifier are those
+//! of the packet that carries them. Only the EAP-TLV packets with the result, at the end, have their own. Compound
+//! binding is not offered, and a peer that asks for it gets none. With TLS 1.3 the result in the tunnel is the
+//! protected indication (RFC 9427 §3.1), resumed sessions included.
+
+mod peer;
+mod server;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tlv;
+
+use super::link::{PeerTls, ServerTls};
+use super::tunnel::{TunnelPeer, TunnelServer};
+use super::{Context, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
+use crate::packet::Type;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use usher_core::SecureRng;
+
+/// PEAP for a peer.
+#[derive(Clone, Debug)]
+pub struct PeerMethodPeap {
+    /// Its TLS.
+    pub tls: PeerTls,
+    /// The longest EAP packet that it sends, octets.
+    pub fragment: usize,
+    /// Who it is inside the tunnel; the outer identity may be anonymous.
+    pub identity: Vec<u8>,
+    /// What it can do inside, the preferred method first.
+    pub inner: Arc<[Box<dyn PeerOffer>]>,
+}
+
+/// PEAP for a server. Users are asked for by [`Question::User`](super::Question::User) with the name given inside.
+#[derive(Clone, Debug)]
+pub struct ServerMethodPeap {
+    /// Its TLS.
+    pub tls: ServerTls,
+    /// The longest EAP packet that it sends, octets.
+    pub fragment: usize,
+    /// The methods inside, the preferred one first: of MSCHAPv2, GTC and MD5 those that the user's secret allows are
+    /// proposed.
+    pub inner: Arc<[Type]>,
+}
+
+impl PeerOffer for PeerMethodPeap {
+    fn kind(&self) -> Type {
+        Type::PEAP
+    }
+    fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
+        let rng = SecureRng::from_seed(context.rng.array());
+        let phase = peer::Phase::new(self.identity.clone(), self.inner.clone(), rng, context.wall);
+        Box::new(TunnelPeer::new(Type::PEAP, &self.tls, self.fragment, phase, &context))
+    }
+}
+
+impl ServerOffer for ServerMethodPeap {
+    fn kind(&self) -> Type {
+        Type::PEAP
+    }
+    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
+        let phase = server::Phase::new(self.inner.clone());
+        Box::new(TunnelServer::new(Type::PEAP, &self.tls, self.fragment, phase, context))
+    }
+}

@@ -1,0 +1,163 @@
+//! PEAP, peer against server in memory.
+
+use super::super::tunnel::tests::{
+    Host, PASSWORD, Run, USER, VERSIONS, configs, real, recorded, run as converse,
+};
+use super::super::{Inner, UserSecret, gtc, md5, mschapv2};
+use super::*;
+use usher_crypto::legacy::nt_hash;
+use usher_crypto::tls::{Resumption, Version};
+
+const KINDS: [Type; 3] = [Type::MSCHAPV2, Type::GTC, Type::MD5];
+
+fn offer(kind: Type, user: &[u8], password: &[u8]) -> Box<dyn PeerOffer> {
+    match kind {
+        Type::MSCHAPV2 => Box::new(mschapv2::Account::new(user, password)),
+        Type::GTC => Box::new(gtc::Token::new(password)),
+        _ => Box::new(md5::Password::new(password)),
+    }
+}
+
+struct Case {
+    tls: (PeerTls, ServerTls),
+    peer_kinds: Vec<Type>,
+    user: &'static [u8],
+    password: &'static [u8],
+    host: Host,
+    mtu: Option<usize>,
+}
+
+impl Case {
+    fn new(tls: (PeerTls, ServerTls)) -> Self {
+        Self {
+            tls,
+            peer_kinds: KINDS.to_vec(),
+            user: USER,
+            password: PASSWORD,
+            host: Host::Knows(UserSecret::Clear(PASSWORD.to_vec())),
+            mtu: None,
+        }
+    }
+    fn run(self) -> Run {
+        let (peer, server) = self.tls;
+        let fragment = self.mtu.unwrap_or(1024);
+        let inner = self.peer_kinds.iter().map(|k| offer(*k, self.user, self.password)).collect();
+        let peer = PeerMethodPeap { tls: peer, fragment, identity: self.user.to_vec(), inner };
+        let server = ServerMethodPeap { tls: server, fragment: 1400, inner: KINDS.into() };
+        converse(peer, server, &self.host, self.mtu)
+    }
+}
+
+#[test]
+fn every_method_inside_whatever_the_version_chain_and_fragment() {
+    for version in VERSIONS {
+        for chain in 2..=4 {
+            let configs = configs(version, chain, None);
+            for kind in KINDS {
+                for mtu in [64, 100, 256, 1024, 65_000] {
+                    let tls = real(configs.clone());
+                    let run = Case { peer_kinds: vec![kind], mtu: Some(mtu), ..Case::new(tls) }.run();
+                    let keys = run.keys();
+                    assert_ne!(keys.msk, keys.emsk);
+                    let id = keys.session_id.unwrap();
+                    assert_eq!((id.len(), id[0]), (65, 25));
+                    assert_eq!(run.identity.as_deref(), Some(USER));
+                    assert_eq!(run.inner, Some(Inner::Eap(kind)));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_secret_that_is_hashed_is_compared_by_the_host() {
+    for (secret, kind, questions) in [
+        (UserSecret::Hashed, Type::GTC, 2),
+        (UserSecret::NtHash(nt_hash(PASSWORD)), Type::GTC, 1),
+        (UserSecret::NtHash(nt_hash(PASSWORD)), Type::MSCHAPV2, 1),
+    ] {
+        for password in [PASSWORD, b"pen"] {
+            let tls = real(configs(Version::Tls13, 2, None));
+            let host = Host::Knows(secret.clone());
+            let run = Case { host, password, peer_kinds: vec![kind], ..Case::new(tls) }.run();
+            assert_eq!(run.questions, questions);
+            assert_eq!(run.failed(), password != PASSWORD, "{secret:?} {kind}");
+        }
+    }
+    // The server proposes what the secret allows: the peer has no say.
+    let tls = real(configs(Version::Tls12, 2, None));
+    let run = Case { host: Host::Knows(UserSecret::Hashed), ..Case::new(tls) }.run();
+    assert_eq!(run.inner, Some(Inner::Eap(Type::GTC)));
+    run.keys();
+}
+
+#[test]
+fn who_is_wrong_unknown_or_without_a_method_in_common_is_told_inside_and_refused() {
+    for version in VERSIONS {
+        let case = || Case::new(real(configs(version, 2, None)));
+        let hashed = || Host::Knows(UserSecret::Hashed);
+        for (what, case) in [
+            ("password", Case { password: b"wrong", ..case() }),
+            ("password", Case { password: b"wrong", peer_kinds: vec![Type::GTC], ..case() }),
+            ("password", Case { password: b"wrong", peer_kinds: vec![Type::MD5], ..case() }),
+            ("name", Case { user: b"mallory", ..case() }),
+            ("host", Case { host: Host::KnowsNobody, ..case() }),
+            ("host", Case { host: Host::Unavailable, ..case() }),
+            ("method", Case { peer_kinds: vec![], ..case() }),
+            ("method", Case { peer_kinds: vec![Type::MSCHAPV2], host: hashed(), ..case() }),
+        ] {
+            assert!(case.run().failed(), "{what} {version:?}");
+        }
+    }
+}
+
+#[test]
+fn a_name_longer_than_radius_has_is_refused() {
+    let run = Case { user: &[b'a'; 254], ..Case::new(real(configs(Version::Tls13, 2, None))) }.run();
+    assert!(run.failed() && run.questions == 0);
+}
+
+#[test]
+fn a_recorded_tunnel_has_the_real_ones_packets() {
+    for version in VERSIONS {
+        for kind in KINDS {
+            let case = |tls| Case { peer_kinds: vec![kind], ..Case::new(tls) };
+            let real = case(real(configs(version, 3, None))).run();
+            let replayed = case(recorded(configs(version, 3, None))).run();
+            assert_eq!(real.lengths(), replayed.lengths());
+            replayed.keys();
+        }
+    }
+}
+
+#[test]
+fn a_resumed_session_leaves_the_method_out_but_not_the_user() {
+    for version in VERSIONS {
+        let tls = real(configs(version, 2, Some(Resumption::default())));
+        let case = || Case::new(tls.clone());
+        let full = case().run();
+        let resumed = case().run();
+        assert!(resumed.requests.len() < full.requests.len(), "{version:?}: {:?}", resumed.lengths());
+        assert_ne!(full.keys().msk, resumed.keys().msk);
+        assert_eq!(resumed.identity.as_deref(), Some(USER));
+        assert_eq!(resumed.inner, Some(Inner::Eap(Type::MSCHAPV2)));
+        assert_eq!(resumed.questions, 1);
+        // Again: what was resumed is known as well as what was proven.
+        assert_eq!(case().run().lengths(), resumed.lengths());
+        // Somebody who may no longer log in.
+        assert!(Case { host: Host::KnowsNobody, ..case() }.run().failed());
+    }
+}
+
+#[test]
+fn a_session_that_admitted_nobody_is_no_shortcut() {
+    for version in VERSIONS {
+        let tls = real(configs(version, 2, Some(Resumption::default())));
+        assert!(Case { password: b"wrong", ..Case::new(tls.clone()) }.run().failed());
+        let wrong = Case { password: b"wrong", ..Case::new(tls.clone()) }.run();
+        assert!(wrong.failed() && wrong.inner == Some(Inner::Eap(Type::MSCHAPV2)), "{version:?}");
+        let right = Case::new(tls).run();
+        right.keys();
+        assert_eq!(right.questions, 1);
+    }
+}

@@ -1,0 +1,106 @@
+//! EAP-TTLS version 0 (RFC 5281): a tunnel of TLS, and AVPs inside it that carry PAP, CHAP, MS-CHAP, MS-CHAP-V2 or EAP.
+//!
+//! The challenges of CHAP and MS-CHAP come from the tunnel's keys (RFC 5281 §11.1), so that no one can carry a response
+//! from elsewhere into it. With TLS 1.3 a resumed session ends with EAP-TLS's octet of zero, since phase 2 is left out;
+//! otherwise there is none (RFC 9427 §3).
+
+pub(crate) mod avp;
+mod peer;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use super::link::{Link, PeerTls, ServerTls};
+use super::tunnel::{TunnelPeer, TunnelServer};
+use super::{Context, Inner, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
+use crate::packet::Type;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::SecureRng;
+
+/// How a peer proves inside the tunnel who it is. The passwords are in clear.
+#[derive(Clone)]
+pub enum Proof {
+    /// The password itself.
+    Pap(Vec<u8>),
+    /// CHAP.
+    Chap(Vec<u8>),
+    /// MS-CHAP.
+    MsChap(Vec<u8>),
+    /// MS-CHAP-V2, by which the server proves that it knows the password, too.
+    MsChapV2(Vec<u8>),
+    /// EAP, by one of these methods, the preferred one first.
+    Eap(Arc<[Box<dyn PeerOffer>]>),
+}
+
+impl fmt::Debug for Proof {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pap(_) => "Pap(..)",
+            Self::Chap(_) => "Chap(..)",
+            Self::MsChap(_) => "MsChap(..)",
+            Self::MsChapV2(_) => "MsChapV2(..)",
+            Self::Eap(_) => "Eap(..)",
+        })
+    }
+}
+
+/// EAP-TTLS for a peer.
+#[derive(Clone, Debug)]
+pub struct PeerMethodTtls {
+    /// Its TLS.
+    pub tls: PeerTls,
+    /// The longest EAP packet that it sends, octets.
+    pub fragment: usize,
+    /// Who it is inside the tunnel; the outer identity may be anonymous.
+    pub identity: Vec<u8>,
+    /// How it proves that.
+    pub proof: Proof,
+}
+
+/// EAP-TTLS for a server. Users are asked for by [`Question::User`](super::Question::User) with the name given inside.
+#[derive(Clone, Debug)]
+pub struct ServerMethodTtls {
+    /// Its TLS.
+    pub tls: ServerTls,
+    /// The longest EAP packet that it sends, octets.
+    pub fragment: usize,
+    /// What is accepted inside; of the EAP methods the preferred one first.
+    pub inner: Arc<[Inner]>,
+}
+
+impl PeerOffer for PeerMethodTtls {
+    fn kind(&self) -> Type {
+        Type::TTLS
+    }
+    fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
+        let rng = SecureRng::from_seed(context.rng.array());
+        let phase = peer::Phase::new(self.identity.clone(), &self.proof, rng, context.wall);
+        Box::new(TunnelPeer::new(Type::TTLS, &self.tls, self.fragment, phase, &context))
+    }
+}
+
+impl ServerOffer for ServerMethodTtls {
+    fn kind(&self) -> Type {
+        Type::TTLS
+    }
+    fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
+        let phase = server::Phase::new(self.inner.clone());
+        Box::new(TunnelServer::new(Type::TTLS, &self.tls, self.fragment, phase, context))
+    }
+}
+
+/// Octets of CHAP's and MS-CHAP-V2's implicit challenge, and of MS-CHAP's.
+const CHALLENGE: usize = 16;
+const SHORT_CHALLENGE: usize = 8;
+
+/// The challenge that both sides have, and the identifier (RFC 5281 §11.1; RFC 9427 §2.3).
+fn challenge<const N: usize>(link: &Link) -> Option<([u8; N], u8)> {
+    let mut material = [0; CHALLENGE + 1];
+    let material = &mut material[..=N];
+    link.engine.export("ttls challenge", None, material).ok()?;
+    Some((material[..N].try_into().ok()?, material[N]))
+}

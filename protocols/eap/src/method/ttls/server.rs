@@ -1,0 +1,306 @@
+//! Phase 2 of EAP-TTLS's server.
+
+use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, offers};
+use super::super::{Answer, Inner, Question, UserSecret};
+use super::avp::{self, Avp, Code};
+use super::{CHALLENGE, SHORT_CHALLENGE, challenge};
+use crate::packet::{self, Packet, Type};
+use crate::server::{Event, Server};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::Work;
+use usher_crypto::digest::{equal, md5};
+use usher_crypto::legacy::mschap;
+
+/// What the peer brings to prove who it is.
+enum Proof {
+    Pap(Vec<u8>),
+    Chap {
+        identifier: u8,
+        challenge: [u8; CHALLENGE],
+        response: [u8; 16],
+    },
+    MsChap {
+        challenge: [u8; SHORT_CHALLENGE],
+        response: [u8; 24],
+    },
+    MsChapV2 {
+        identifier: u8,
+        challenge: [u8; CHALLENGE],
+        peer: [u8; CHALLENGE],
+        response: [u8; 24],
+    },
+    /// An identity of EAP, in a response of this identifier.
+    Eap(u8),
+}
+
+impl Proof {
+    const fn is(&self, inner: Inner) -> bool {
+        matches!(
+            (self, inner),
+            (Self::Pap(_), Inner::Pap)
+                | (Self::Chap { .. }, Inner::Chap)
+                | (Self::MsChap { .. }, Inner::MsChap)
+                | (Self::MsChapV2 { .. }, Inner::MsChapV2)
+                | (Self::Eap(_), Inner::Eap(_))
+        )
+    }
+}
+
+impl fmt::Debug for Proof {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Proof(..)")
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// The peer's AVPs are awaited; once, a packet without data is answered by one.
+    Start { nudged: bool },
+    /// The host is asked who that is.
+    User(Proof),
+    /// The host is asked to compare a password.
+    Password,
+    /// EAP runs.
+    Eap(Box<Server>),
+    /// MS-CHAP-V2's success or error was told, or the octet that ends a resumed session.
+    Told(bool),
+    /// The host is asked whether the user of a resumed session may still log in.
+    Resumed,
+}
+
+/// Phase 2 of one run.
+#[derive(Debug)]
+pub(super) struct Phase {
+    accepted: Arc<[Inner]>,
+    state: State,
+    name: Option<Vec<u8>>,
+    inner: Option<Inner>,
+    question: Option<Question>,
+}
+
+impl Phase {
+    pub(super) fn new(accepted: Arc<[Inner]>) -> Self {
+        Self { accepted, state: State::Start { nudged: false }, name: None, inner: None, question: None }
+    }
+
+    fn ask_user(&mut self, name: &[u8]) -> Step {
+        self.name = Some(name.to_vec());
+        self.question = Some(Question::User { name: name.to_vec() });
+        Step::Ask
+    }
+
+    /// The peer's first AVPs.
+    fn first(&mut self, avps: &[Avp<'_>], tunnel: &Tunnel<'_>) -> Step {
+        let Some((name, proof)) = proof(avps, tunnel) else { return Step::Failure };
+        let Some(inner) = self.accepted.iter().find(|i| proof.is(**i)) else { return Step::Failure };
+        if name.len() > MAX_NAME {
+            return Step::Failure;
+        }
+        self.inner = Some(*inner).filter(|i| !matches!(i, Inner::Eap(_)));
+        self.state = State::User(proof);
+        self.ask_user(&name)
+    }
+
+    /// Holds the proof against what is known of the user.
+    fn judge(&mut self, secret: &UserSecret, mut tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        let State::User(proof) = core::mem::replace(&mut self.state, State::Told(false)) else {
+            return Step::Failure;
+        };
+        let name = self.name.as_deref().unwrap_or_default();
+        let right = match (proof, secret, secret.nt_hash()) {
+            (Proof::Pap(password), ..) => match secret.proves(&password) {
+                Some(right) => right,
+                None => {
+                    self.state = State::Password;
+                    self.question = Some(Question::Password { password });
+                    return Step::Ask;
+                }
+            },
+            (Proof::Chap { identifier, challenge, response }, UserSecret::Clear(known), _) => {
+                equal(&response, &md5(&[&[identifier], known, &challenge]))
+            }
+            (Proof::MsChap { challenge, response }, _, Some(hash)) => {
+                equal(&response, &mschap::v1_response(&challenge, &hash))
+            }
+            (Proof::MsChapV2 { identifier, challenge, peer, response }, _, Some(hash)) => {
+                let right = equal(&response, &mschap::nt_response(&challenge, &peer, name, &hash));
+                self.state = State::Told(right);
+                if right {
+                    let text = mschap::authenticator_response(&hash, &response, &peer, &challenge, name);
+                    avp::emit(out, Code::MS_CHAP2_SUCCESS, &[&[identifier][..], &text].concat());
+                } else {
+                    // RFC 2548 §2.1.5: the identifier, then RFC 2759 §6's text; another try is not allowed.
+                    avp::emit(out, Code::MS_CHAP_ERROR, &[&[identifier][..], b"E=691 R=0 V=3"].concat());
+                }
+                return Step::Say;
+            }
+            (Proof::Eap(identifier), ..) => {
+                let eap = |i: &Inner| if let Inner::Eap(kind) = i { Some(*kind) } else { None };
+                let kinds: Vec<Type> = self.accepted.iter().filter_map(eap).collect();
+                let offers = offers(&kinds, secret);
+                self.state = State::Eap(Box::new(Server::new(offers, identifier, tunnel.context())));
+                return self.drain(out);
+            }
+            // The secret known does not do for this proof.
+            (Proof::Chap { .. } | Proof::MsChap { .. } | Proof::MsChapV2 { .. }, ..) => false,
+        };
+        if right { Step::Success } else { Step::Failure }
+    }
+
+    /// Takes what EAP has to say.
+    fn drain(&mut self, out: &mut Vec<u8>) -> Step {
+        let State::Eap(server) = &mut self.state else { return Step::Failure };
+        self.inner = server.method().map(Inner::Eap);
+        match server.poll_event() {
+            Some(Event::Ask(question)) => {
+                self.question = Some(question);
+                Step::Ask
+            }
+            // How it ended is told outside (RFC 5281 §11.2.1).
+            Some(Event::Success { .. }) => Step::Success,
+            Some(Event::Failure { .. }) => Step::Failure,
+            None => {
+                let mut request = Vec::new();
+                if !server.poll_transmit(&mut request) {
+                    return Step::Ignore;
+                }
+                avp::emit(out, Code::EAP_MESSAGE, &request);
+                Step::Say
+            }
+        }
+    }
+}
+
+impl ServerPhase for Phase {
+    fn established(&mut self, resumed: Option<(Inner, &[u8])>, _: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
+        let Some((inner, name)) = resumed else { return Step::Wait };
+        self.inner = Some(inner);
+        self.state = State::Resumed;
+        self.ask_user(name)
+    }
+
+    fn nothing(&mut self, _: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
+        match &mut self.state {
+            State::Start { nudged: nudged @ false } => {
+                *nudged = true;
+                Step::Wait
+            }
+            State::Told(true) => Step::Success,
+            State::Start { .. } | State::Told(false) => Step::Failure,
+            State::User(_) | State::Password | State::Eap(_) | State::Resumed => Step::Ignore,
+        }
+    }
+
+    fn data(&mut self, data: &[u8], tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        let Some(avps) = avp::read(data).filter(|a| a.iter().all(known)) else { return Step::Failure };
+        match &mut self.state {
+            State::Start { .. } => self.first(&avps, &tunnel),
+            State::Eap(server) => match avp::eap(&avps) {
+                Some(packet) if server.handle(&packet) => self.drain(out),
+                Some(_) => Step::Ignore,
+                None => Step::Failure,
+            },
+            State::User(_) | State::Password | State::Told(_) | State::Resumed => Step::Failure,
+        }
+    }
+
+    fn answer(&mut self, answer: Answer, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        match (&mut self.state, answer) {
+            (State::User(_), Answer::User(Some(secret))) => self.judge(&secret, tunnel, out),
+            (State::Password, Answer::Password(true)) => Step::Success,
+            (State::Eap(server), answer) => {
+                server.answer(answer);
+                self.drain(out)
+            }
+            (State::Resumed, Answer::User(Some(_))) if tunnel.link.is_13() => {
+                self.state = State::Told(true);
+                out.push(0);
+                Step::Say
+            }
+            (State::Resumed, Answer::User(Some(_))) => Step::Success,
+            _ => Step::Failure,
+        }
+    }
+
+    fn question(&mut self) -> Option<Question> {
+        self.question.take()
+    }
+
+    fn identity(&self) -> Option<&[u8]> {
+        self.name.as_deref()
+    }
+
+    fn inner(&self) -> Option<Inner> {
+        self.inner
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        match &mut self.state {
+            State::Eap(server) => server.poll_work(),
+            _ => None,
+        }
+    }
+}
+
+/// An AVP that is known here, or that does not have to be (RFC 5281 §10.1).
+fn known(avp: &Avp<'_>) -> bool {
+    const KNOWN: [Code; 8] = [
+        Code::USER_NAME,
+        Code::USER_PASSWORD,
+        Code::CHAP_PASSWORD,
+        Code::CHAP_CHALLENGE,
+        Code::EAP_MESSAGE,
+        Code::MS_CHAP_RESPONSE,
+        Code::MS_CHAP_CHALLENGE,
+        Code::MS_CHAP2_RESPONSE,
+    ];
+    !avp.mandatory || KNOWN.contains(&avp.code)
+}
+
+/// Whom the AVPs name, and the proof they bring; `None` where something is missing, too short or too long, or where a
+/// challenge is not this tunnel's.
+fn proof(avps: &[Avp<'_>], tunnel: &Tunnel<'_>) -> Option<(Vec<u8>, Proof)> {
+    let name = || avp::find(avps, Code::USER_NAME).map(<[u8]>::to_vec);
+    if let Some(packet) = avp::eap(avps) {
+        let p = Packet::parse(&packet).ok()?;
+        let identity = p.code() == packet::Code::Response && p.kind() == Some(Type::IDENTITY);
+        return identity.then(|| (p.data().to_vec(), Proof::Eap(p.identifier())));
+    }
+    let proof = if let Some(password) = avp::find(avps, Code::USER_PASSWORD) {
+        // Padded with zeros, to hide how long it is (RFC 5281 §11.2.5).
+        let end = password.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
+        Proof::Pap(password[..end].to_vec())
+    } else if let Some(value) = avp::find(avps, Code::CHAP_PASSWORD) {
+        let (ours, identifier) = challenge::<CHALLENGE>(tunnel.link)?;
+        let (first, response) = value.split_first()?;
+        check(avps, Code::CHAP_CHALLENGE, &ours, *first == identifier)?;
+        Proof::Chap { identifier, challenge: ours, response: response.try_into().ok()? }
+    } else if let Some(value) = avp::find(avps, Code::MS_CHAP_RESPONSE) {
+        // Ident, flags, the LAN Manager response, the NT response (RFC 2548 §2.1.3); only the last is looked at.
+        let (ours, identifier) = challenge::<SHORT_CHALLENGE>(tunnel.link)?;
+        let [first, 1, rest @ ..] = value else { return None };
+        check(avps, Code::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
+        let (_, response) = rest.split_first_chunk::<24>()?;
+        Proof::MsChap { challenge: ours, response: response.try_into().ok()? }
+    } else {
+        // Ident, flags, the peer's challenge, eight octets of zero, the response (RFC 2548 §2.3.2).
+        let value = avp::find(avps, Code::MS_CHAP2_RESPONSE)?;
+        let (ours, identifier) = challenge::<CHALLENGE>(tunnel.link)?;
+        let [first, _, rest @ ..] = value else { return None };
+        check(avps, Code::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
+        let (peer, rest) = rest.split_first_chunk::<CHALLENGE>()?;
+        let (_, response) = rest.split_first_chunk::<8>()?;
+        Proof::MsChapV2 { identifier, challenge: ours, peer: *peer, response: response.try_into().ok()? }
+    };
+    Some((name()?, proof))
+}
+
+/// RFC 5281 §11.2.2 to 11.2.4: challenge and identifier must be those that the tunnel gives.
+fn check(avps: &[Avp<'_>], code: Code, ours: &[u8], identified: bool) -> Option<()> {
+    let same = avp::find(avps, code).is_some_and(|theirs| equal(theirs, ours));
+    (same && identified).then_some(())
+}

@@ -1,0 +1,184 @@
+//! EAP-TTLS, peer against server in memory.
+
+use super::super::tunnel::tests::{
+    Host, PASSWORD, Run, USER, VERSIONS, configs, real, recorded, run as converse,
+};
+use super::super::{UserSecret, gtc, md5, mschapv2};
+use super::*;
+use usher_crypto::legacy::nt_hash;
+use usher_crypto::tls::{Resumption, Version};
+
+const ALL: [Inner; 7] = [
+    Inner::Pap,
+    Inner::Chap,
+    Inner::MsChap,
+    Inner::MsChapV2,
+    Inner::Eap(Type::MSCHAPV2),
+    Inner::Eap(Type::GTC),
+    Inner::Eap(Type::MD5),
+];
+
+fn prove(inner: Inner, user: &[u8], password: &[u8]) -> Proof {
+    let eap = |offer: Box<dyn PeerOffer>| Proof::Eap([offer].into());
+    match inner {
+        Inner::Pap => Proof::Pap(password.to_vec()),
+        Inner::Chap => Proof::Chap(password.to_vec()),
+        Inner::MsChap => Proof::MsChap(password.to_vec()),
+        Inner::MsChapV2 => Proof::MsChapV2(password.to_vec()),
+        Inner::Eap(Type::MSCHAPV2) => eap(Box::new(mschapv2::Account::new(user, password))),
+        Inner::Eap(Type::GTC) => eap(Box::new(gtc::Token::new(password))),
+        Inner::Eap(_) => eap(Box::new(md5::Password::new(password))),
+    }
+}
+
+struct Case {
+    tls: (PeerTls, ServerTls),
+    inner: Inner,
+    accepted: Vec<Inner>,
+    user: &'static [u8],
+    password: &'static [u8],
+    host: Host,
+    mtu: Option<usize>,
+}
+
+impl Case {
+    fn new(tls: (PeerTls, ServerTls), inner: Inner) -> Self {
+        Self {
+            tls,
+            inner,
+            accepted: ALL.to_vec(),
+            user: USER,
+            password: PASSWORD,
+            host: Host::Knows(UserSecret::Clear(PASSWORD.to_vec())),
+            mtu: None,
+        }
+    }
+    fn run(self) -> Run {
+        let (peer, server) = self.tls;
+        let fragment = self.mtu.unwrap_or(1024);
+        let proof = prove(self.inner, self.user, self.password);
+        let peer = PeerMethodTtls { tls: peer, fragment, identity: self.user.to_vec(), proof };
+        let server = ServerMethodTtls { tls: server, fragment: 1400, inner: self.accepted.into() };
+        converse(peer, server, &self.host, self.mtu)
+    }
+}
+
+#[test]
+fn every_method_inside_whatever_the_version_chain_and_fragment() {
+    for version in VERSIONS {
+        for chain in 2..=4 {
+            let configs = configs(version, chain, None);
+            for inner in ALL {
+                for mtu in [64, 100, 256, 1024, 65_000] {
+                    let tls = real(configs.clone());
+                    let run = Case { mtu: Some(mtu), ..Case::new(tls, inner) }.run();
+                    let keys = run.keys();
+                    assert_ne!(keys.msk, keys.emsk);
+                    let id = keys.session_id.unwrap();
+                    assert_eq!((id.len(), id[0]), (65, 21));
+                    assert_eq!(run.identity.as_deref(), Some(USER));
+                    assert_eq!((run.inner, run.questions), (Some(inner), 1), "{version:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_secret_does_for_the_methods_that_it_allows() {
+    let nt = || UserSecret::NtHash(nt_hash(PASSWORD));
+    for (secret, good, asked) in [
+        (UserSecret::Hashed, &[Inner::Pap, Inner::Eap(Type::GTC)][..], 2),
+        (
+            nt(),
+            &[Inner::Pap, Inner::MsChap, Inner::MsChapV2, Inner::Eap(Type::MSCHAPV2), Inner::Eap(Type::GTC)]
+                [..],
+            1,
+        ),
+    ] {
+        for inner in ALL {
+            for password in [PASSWORD, b"pen"] {
+                let tls = real(configs(Version::Tls12, 2, None));
+                let host = Host::Knows(secret.clone());
+                let run = Case { host, password, ..Case::new(tls, inner) }.run();
+                let should = good.contains(&inner) && password == PASSWORD;
+                assert_eq!(run.failed(), !should, "{secret:?} {inner}");
+                assert!(!should || run.questions == asked);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_is_wrong_or_unknown_or_not_accepted_is_refused() {
+    for version in VERSIONS {
+        for inner in ALL {
+            let case = || Case::new(real(configs(version, 2, None)), inner);
+            let others = ALL.into_iter().filter(|i| *i != inner).collect();
+            for (what, case) in [
+                ("password", Case { password: b"wrong", ..case() }),
+                ("name", Case { user: b"mallory", ..case() }),
+                ("host", Case { host: Host::KnowsNobody, ..case() }),
+                ("host", Case { host: Host::Unavailable, ..case() }),
+                ("method", Case { accepted: others, ..case() }),
+                ("method", Case { accepted: vec![], ..case() }),
+            ] {
+                assert!(case.run().failed(), "{what} {inner} {version:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recorded_tunnel_has_the_real_ones_packets() {
+    for version in VERSIONS {
+        for inner in ALL {
+            let real = Case::new(real(configs(version, 3, None)), inner).run();
+            let replayed = Case::new(recorded(configs(version, 3, None)), inner).run();
+            assert_eq!(real.lengths(), replayed.lengths());
+            replayed.keys();
+        }
+    }
+}
+
+#[test]
+fn passwords_of_any_length_go_through_their_padding() {
+    for password in [&b""[..], b"fifteen octets.", b"sixteen octets..", b"seventeen octets."] {
+        let tls = real(configs(Version::Tls13, 2, None));
+        let host = Host::Knows(UserSecret::Clear(password.to_vec()));
+        Case { password, host, ..Case::new(tls, Inner::Pap) }.run().keys();
+    }
+}
+
+#[test]
+fn a_resumed_session_leaves_phase_2_out_but_not_the_user() {
+    for version in VERSIONS {
+        for inner in ALL {
+            let tls = real(configs(version, 2, Some(Resumption::default())));
+            let case = || Case::new(tls.clone(), inner);
+            let full = case().run();
+            let resumed = case().run();
+            assert!(resumed.requests.len() < full.requests.len(), "{version:?}: {:?}", resumed.lengths());
+            assert_ne!(full.keys().msk, resumed.keys().msk);
+            assert_eq!((resumed.identity.as_deref(), resumed.inner), (Some(USER), Some(inner)));
+            assert_eq!(resumed.questions, 1);
+            assert_eq!(case().run().lengths(), resumed.lengths());
+            assert!(Case { host: Host::KnowsNobody, ..case() }.run().failed());
+        }
+    }
+}
+
+#[test]
+fn a_session_that_admitted_nobody_is_no_shortcut() {
+    for version in VERSIONS {
+        for inner in ALL {
+            let tls = real(configs(version, 2, Some(Resumption::default())));
+            assert!(Case { password: b"wrong", ..Case::new(tls.clone(), inner) }.run().failed());
+            let wrong = Case { password: b"wrong", ..Case::new(tls.clone(), inner) }.run();
+            assert!(wrong.failed() && wrong.questions == 1, "{version:?}");
+            let right = Case::new(tls, inner).run();
+            right.keys();
+            assert_eq!(right.inner, Some(inner));
+        }
+    }
+}

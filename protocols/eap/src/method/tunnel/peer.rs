@@ -1,0 +1,128 @@
+//! The peer's side of a tunnel.
+
+use super::super::link::{Link, PeerTls, Piece};
+use super::super::{Context, PeerMethod, PeerVerdict};
+use super::application;
+use crate::Keys;
+use crate::packet::Type;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+use usher_core::Work;
+
+/// Phase 2 of a peer. What it puts out goes through the tunnel; where it puts out nothing, a response without data is
+/// sent.
+pub(in super::super) trait PeerPhase: Debug + Send {
+    /// A request came that has no data, when nothing is left to be sent: an acknowledgement, tickets, or the
+    /// handshake's end.
+    fn nothing(&mut self, link: &Link, out: &mut Vec<u8>) -> PeerVerdict;
+    /// Data came out of the tunnel, in a request of this identifier.
+    fn data(&mut self, identifier: u8, data: &[u8], link: &Link, out: &mut Vec<u8>) -> PeerVerdict;
+    /// What a Success means that comes when the last of the handshake is sent.
+    fn established(&self, link: &Link) -> PeerVerdict;
+    /// Work done inside.
+    fn poll_work(&mut self) -> Option<Work>;
+}
+
+/// One run of a tunnelled method in a peer.
+#[derive(Debug)]
+pub(in super::super) struct TunnelPeer<P> {
+    kind: Type,
+    /// Without an engine (its configuration was refused) every run fails.
+    link: Option<Link>,
+    started: bool,
+    /// What the verdict is when all is sent.
+    verdict: PeerVerdict,
+    phase: P,
+}
+
+impl<P: PeerPhase> TunnelPeer<P> {
+    pub(in super::super) fn new(
+        kind: Type,
+        tls: &PeerTls,
+        fragment: usize,
+        phase: P,
+        context: &Context<'_>,
+    ) -> Self {
+        let link = Link::peer(tls, fragment, context);
+        Self { kind, link, started: false, verdict: PeerVerdict::Continue, phase }
+    }
+
+    /// Has phase 2 answer.
+    fn turn(&mut self, act: impl FnOnce(&mut P, &Link, &mut Vec<u8>) -> PeerVerdict) -> PeerVerdict {
+        let Some(link) = &mut self.link else { return PeerVerdict::Failed };
+        let mut out = Vec::new();
+        let verdict = act(&mut self.phase, link, &mut out);
+        if verdict != PeerVerdict::Ignore && !out.is_empty() && !link.write(&out) {
+            return PeerVerdict::Failed;
+        }
+        verdict
+    }
+
+    /// A whole message came.
+    fn message(&mut self, identifier: u8) -> PeerVerdict {
+        let Some(link) = &mut self.link else { return PeerVerdict::Failed };
+        if !link.digest() {
+            return PeerVerdict::Failed;
+        }
+        if link.engine.is_handshaking() {
+            return PeerVerdict::Continue;
+        }
+        let data = application(link);
+        if !data.is_empty() {
+            return self.turn(|p, link, out| p.data(identifier, &data, link, out));
+        }
+        if link.sending() {
+            return self.phase.established(link);
+        }
+        self.turn(|p, link, out| p.nothing(link, out))
+    }
+}
+
+impl<P: PeerPhase> PeerMethod for TunnelPeer<P> {
+    fn request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+        let Some(link) = &mut self.link else { return PeerVerdict::Failed };
+        let failed = self.verdict == PeerVerdict::Failed;
+        match (link.read(data), link.sending()) {
+            (Piece::Start, _) if !self.started => {
+                self.started = true;
+                link.refill();
+            }
+            (Piece::Nothing, true) => {}
+            // What failed stays so; only what is left of the conversation is acknowledged.
+            (Piece::Nothing | Piece::More | Piece::Whole, false) if failed => link.rewind(),
+            (Piece::More, false) if self.started => {
+                link.rewind();
+                self.verdict = PeerVerdict::Continue;
+            }
+            (Piece::Nothing, false) if self.started && !link.engine.is_handshaking() => {
+                link.rewind();
+                match self.turn(|p, link, out| p.nothing(link, out)) {
+                    PeerVerdict::Ignore => return PeerVerdict::Ignore,
+                    verdict => self.verdict = verdict,
+                }
+            }
+            (Piece::Whole, false) if self.started => match self.message(identifier) {
+                PeerVerdict::Ignore => return PeerVerdict::Ignore,
+                verdict => self.verdict = verdict,
+            },
+            _ => return PeerVerdict::Ignore,
+        }
+        let Some(link) = &mut self.link else { return PeerVerdict::Failed };
+        link.build(out);
+        match self.verdict {
+            PeerVerdict::MayEnd | PeerVerdict::Done if link.sending() => PeerVerdict::MayFail,
+            // Whom the server refuses for what was said inside may hear so outside only.
+            PeerVerdict::Continue if !link.engine.is_handshaking() => PeerVerdict::MayFail,
+            verdict => verdict,
+        }
+    }
+
+    fn keys(&self) -> Option<Keys> {
+        let content = matches!(self.verdict, PeerVerdict::MayEnd | PeerVerdict::Done);
+        self.link.as_ref().filter(|_| content)?.keys(self.kind)
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        self.link.as_mut()?.poll_work().or_else(|| self.phase.poll_work())
+    }
+}

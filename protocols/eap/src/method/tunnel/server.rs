@@ -1,0 +1,261 @@
+//! The server's side of a tunnel.
+
+use super::super::link::{Link, Piece, START, ServerTls};
+use super::super::{Answer, Context, Inner, Question, ServerMethod, ServerVerdict};
+use super::{application, note, read_note};
+use crate::Keys;
+use crate::packet::Type;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+use usher_core::{SecureRng, WallTime, Work};
+use usher_crypto::tls::ServerConfig;
+
+/// What phase 2 makes of what it was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Step {
+    /// It is not for this state.
+    Ignore,
+    /// What was put out goes through the tunnel.
+    Say,
+    /// Nothing is to be said: the peer's turn comes with what the handshake has still to send, or with a packet
+    /// without data.
+    Wait,
+    /// The host has to answer first.
+    Ask,
+    /// The peer is who it says.
+    Success,
+    /// It is not.
+    Failure,
+}
+
+/// What phase 2 sees of its tunnel.
+#[derive(Debug)]
+pub(in super::super) struct Tunnel<'a> {
+    /// For the exporter and the version.
+    pub(in super::super) link: &'a Link,
+    /// Chance for the methods inside.
+    pub(in super::super) rng: &'a mut SecureRng,
+    /// The time of day.
+    pub(in super::super) wall: WallTime,
+    /// The identifier of the response that is being answered.
+    pub(in super::super) identifier: u8,
+    /// The identifier of the request that was answered, which those inside share where they have none.
+    pub(in super::super) asked: u8,
+}
+
+impl Tunnel<'_> {
+    /// The context of a method inside: nothing there is ever cut.
+    pub(in super::super) fn context(&mut self) -> Context<'_> {
+        Context { rng: self.rng, wall: self.wall, mtu: None }
+    }
+}
+
+/// Phase 2 of a server.
+pub(in super::super) trait ServerPhase: Debug + Send {
+    /// The handshake is complete; its last flight may still be to be sent. `resumed` is whom the session that was
+    /// taken up has admitted, if it was one that did.
+    fn established(&mut self, resumed: Option<(Inner, &[u8])>, tunnel: Tunnel<'_>, out: &mut Vec<u8>)
+    -> Step;
+    /// A response without data came, and nothing is left to be sent.
+    fn nothing(&mut self, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
+    /// Data came out of the tunnel.
+    fn data(&mut self, data: &[u8], tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
+    /// The host answered.
+    fn answer(&mut self, answer: Answer, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
+    /// What the host is asked.
+    fn question(&mut self) -> Option<Question>;
+    /// Whom the peer says it is inside.
+    fn identity(&self) -> Option<&[u8]>;
+    /// How it proves that.
+    fn inner(&self) -> Option<Inner>;
+    /// Work done inside.
+    fn poll_work(&mut self) -> Option<Work>;
+}
+
+/// One run of a tunnelled method in a server.
+#[derive(Debug)]
+pub(in super::super) struct TunnelServer<P> {
+    kind: Type,
+    /// Without an engine (its configuration was refused) every run fails.
+    link: Option<Link>,
+    /// Where sessions are noted that may be resumed, and this one's mark.
+    notes: Option<(ServerConfig, [u8; 16])>,
+    started: bool,
+    established: bool,
+    /// How the run ends as soon as what is to be sent is acknowledged.
+    end: Option<bool>,
+    succeeded: bool,
+    phase: P,
+    rng: SecureRng,
+    wall: WallTime,
+    /// The identifiers of the last request that was sent whole, and of the last response.
+    asked: u8,
+    identifier: u8,
+}
+
+impl<P: ServerPhase> TunnelServer<P> {
+    pub(in super::super) fn new(
+        kind: Type,
+        tls: &ServerTls,
+        fragment: usize,
+        phase: P,
+        context: Context<'_>,
+    ) -> Self {
+        let mut link = Link::server(tls, fragment, &context);
+        let mark = context.rng.array();
+        if let Some(link) = &mut link {
+            link.engine.mark(&mark);
+        }
+        let notes = match tls {
+            ServerTls::Real(config) => Some((config.clone(), mark)),
+            ServerTls::Recorded(_) => None,
+        };
+        Self {
+            kind,
+            link,
+            notes,
+            started: false,
+            established: false,
+            end: None,
+            succeeded: false,
+            phase,
+            rng: SecureRng::from_seed(context.rng.array()),
+            wall: context.wall,
+            asked: 0,
+            identifier: 0,
+        }
+    }
+
+    /// Has phase 2 do something, and says what the run's verdict is then.
+    fn turn(
+        &mut self,
+        act: impl FnOnce(&mut P, Option<(Inner, &[u8])>, Tunnel<'_>, &mut Vec<u8>) -> Step,
+    ) -> ServerVerdict {
+        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
+        let noted = match (&self.notes, link.engine.resumed_mark()) {
+            (Some((config, _)), Some(mark)) => config.noted(mark),
+            _ => None,
+        };
+        let mut out = Vec::new();
+        let tunnel = Tunnel {
+            link,
+            rng: &mut self.rng,
+            wall: self.wall,
+            identifier: self.identifier,
+            asked: self.asked,
+        };
+        let step = act(&mut self.phase, noted.as_deref().and_then(read_note), tunnel, &mut out);
+        match step {
+            Step::Ignore => ServerVerdict::Ignore,
+            Step::Ask => ServerVerdict::Ask,
+            Step::Wait => ServerVerdict::Continue,
+            Step::Say if link.write(&out) => ServerVerdict::Continue,
+            Step::Say => ServerVerdict::Failure,
+            Step::Success | Step::Failure if link.sending() => {
+                self.end = Some(step == Step::Success);
+                ServerVerdict::Continue
+            }
+            Step::Success => self.succeed(),
+            Step::Failure => ServerVerdict::Failure,
+        }
+    }
+
+    fn succeed(&mut self) -> ServerVerdict {
+        self.succeeded = true;
+        if let (Some((config, mark)), Some(inner), Some(name)) =
+            (&self.notes, self.phase.inner(), self.phase.identity())
+        {
+            config.note(mark, &note(inner, name));
+        }
+        ServerVerdict::Success
+    }
+
+    /// A whole message came.
+    fn message(&mut self) -> ServerVerdict {
+        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
+        if !link.digest() {
+            self.end = Some(false);
+            return if link.sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
+        }
+        if link.engine.is_handshaking() {
+            return if link.sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
+        }
+        let data = application(link);
+        match (core::mem::replace(&mut self.established, true), data.is_empty()) {
+            (false, true) => self.turn(|p, resumed, tunnel, out| p.established(resumed, tunnel, out)),
+            // RFC 9427 §4: data may come with the handshake's end.
+            (_, false) => self.turn(|p, _, tunnel, out| p.data(&data, tunnel, out)),
+            // Records without data are an empty response.
+            (true, true) => self.turn(|p, _, tunnel, out| p.nothing(tunnel, out)),
+        }
+    }
+}
+
+impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
+    fn build(&mut self, identifier: u8, out: &mut Vec<u8>) {
+        match &mut self.link {
+            Some(link) if self.started => {
+                let said = link.sending();
+                link.build(out);
+                if said && !link.sending() {
+                    self.asked = identifier;
+                }
+            }
+            _ => {
+                self.started = true;
+                out.push(START);
+            }
+        }
+    }
+
+    fn response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict {
+        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
+        self.identifier = identifier;
+        match (link.read(data), link.sending(), self.end) {
+            (Piece::Nothing, true, _) => ServerVerdict::Continue,
+            (Piece::Nothing | Piece::Whole, false, Some(true)) => self.succeed(),
+            (Piece::Nothing | Piece::Whole, false, Some(false)) | (Piece::Bad, ..) => ServerVerdict::Failure,
+            (Piece::Nothing, false, None) if self.established => {
+                link.rewind();
+                self.turn(|p, _, tunnel, out| p.nothing(tunnel, out))
+            }
+            (Piece::More, false, None) => {
+                link.rewind();
+                ServerVerdict::Continue
+            }
+            (Piece::Whole, false, None) => self.message(),
+            _ => ServerVerdict::Ignore,
+        }
+    }
+
+    fn question(&mut self) -> Option<Question> {
+        self.phase.question()
+    }
+
+    fn answer(&mut self, answer: Answer) -> ServerVerdict {
+        match self.turn(|p, _, tunnel, out| p.answer(answer, tunnel, out)) {
+            ServerVerdict::Ignore => ServerVerdict::Failure,
+            verdict => verdict,
+        }
+    }
+
+    fn keys(&self) -> Option<Keys> {
+        self.link.as_ref().filter(|_| self.succeeded)?.keys(self.kind)
+    }
+
+    fn identity(&self) -> Option<&[u8]> {
+        self.phase.identity()
+    }
+
+    fn inner(&self) -> Option<Inner> {
+        self.phase.inner()
+    }
+
+    fn peer_certificates(&self) -> &[Vec<u8>] {
+        self.link.as_ref().map_or(&[], |link| &link.certificates)
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        self.link.as_mut()?.poll_work().or_else(|| self.phase.poll_work())
+    }
+}

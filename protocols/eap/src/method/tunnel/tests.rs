@@ -1,0 +1,169 @@
+//! A peer and a server with a tunnel in memory, and a host that answers.
+
+use super::super::link::{PeerTls, ServerTls};
+use super::super::{Answer, Context, Inner, PeerOffer, Question, ServerOffer, UserSecret};
+use crate::packet::Packet;
+use crate::{Keys, peer, server};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use usher_core::{Duration, Instant, Seed};
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, Resumption, Roots, ServerConfig, ServerOptions, Version, WallClock,
+    fixtures, record,
+};
+
+pub(in super::super) const USER: &[u8] = b"alice@usher.test";
+pub(in super::super) const PASSWORD: &[u8] = b"pencil";
+pub(in super::super) const VERSIONS: [Version; 2] = [Version::Tls12, Version::Tls13];
+
+/// A client without a certificate, and a server that wants none, with a chain of this length.
+pub(in super::super) fn configs(
+    version: Version,
+    chain: u8,
+    resumption: Option<Resumption>,
+) -> (ClientConfig, ServerConfig) {
+    let clock = || WallClock::at(fixtures::WALL_TIME);
+    let client = ClientConfig::new(ClientOptions {
+        versions: version.into(),
+        credentials: None,
+        roots: Roots::from_der([fixtures::root()]),
+        server_name: Some(fixtures::SERVER_NAME.into()),
+        resumption,
+        clock: clock(),
+        key_log: None,
+    });
+    let server = ServerConfig::new(ServerOptions {
+        versions: version.into(),
+        credentials: fixtures::server(chain),
+        client_roots: None,
+        crls: Vec::new(),
+        resumption,
+        clock: clock(),
+        key_log: None,
+    });
+    (client.unwrap(), server.unwrap())
+}
+
+pub(in super::super) fn real((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
+    (PeerTls::Real(client, 0), ServerTls::Real(server))
+}
+
+pub(in super::super) fn recorded((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
+    let recording = Arc::new(record(&client, &server).unwrap());
+    (PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording))
+}
+
+/// What the host knows.
+#[derive(Debug)]
+pub(in super::super) enum Host {
+    /// The user's secret.
+    Knows(UserSecret),
+    /// Nobody, now or ever.
+    KnowsNobody,
+    /// It cannot say.
+    Unavailable,
+}
+
+impl Host {
+    fn answer(&self, question: &Question) -> Answer {
+        match (self, question) {
+            (Self::Unavailable, _) => Answer::Unavailable,
+            (Self::Knows(secret), Question::User { name }) if name == USER => {
+                Answer::User(Some(secret.clone()))
+            }
+            (_, Question::User { .. }) => Answer::User(None),
+            (_, Question::Password { password }) => Answer::Password(password == PASSWORD),
+        }
+    }
+}
+
+pub(in super::super) struct Run {
+    pub(in super::super) requests: Vec<Vec<u8>>,
+    pub(in super::super) responses: Vec<Vec<u8>>,
+    pub(in super::super) peer: peer::Event,
+    pub(in super::super) server: server::Event,
+    pub(in super::super) identity: Option<Vec<u8>>,
+    pub(in super::super) inner: Option<Inner>,
+    pub(in super::super) questions: usize,
+}
+
+impl Run {
+    /// The keys, which both ends have alike; panics if either end failed.
+    pub(in super::super) fn keys(&self) -> Keys {
+        match (&self.peer, &self.server) {
+            (peer::Event::Success { keys: Some(a) }, server::Event::Success { keys: Some(b), .. }) => {
+                assert_eq!(a, b);
+                a.clone()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    pub(in super::super) fn failed(&self) -> bool {
+        self.peer == peer::Event::Failure && matches!(self.server, server::Event::Failure { .. })
+    }
+    pub(in super::super) fn lengths(&self) -> Vec<(usize, usize)> {
+        let lengths = |packets: &[Vec<u8>]| packets.iter().map(Vec::len).collect::<Vec<_>>();
+        lengths(&self.requests).into_iter().zip(lengths(&self.responses)).collect()
+    }
+}
+
+/// Runs a conversation; the server cuts by `mtu` if that is less than its own limit.
+pub(in super::super) fn run(
+    peer_offer: impl PeerOffer + 'static,
+    server_offer: impl ServerOffer + 'static,
+    host: &Host,
+    mtu: Option<usize>,
+) -> Run {
+    let wall = fixtures::WALL_TIME;
+    let seed = Seed::new(5);
+    let config = peer::Config {
+        identity: b"anonymous@usher.test".to_vec(),
+        methods: [Box::new(peer_offer) as Box<dyn PeerOffer>].into(),
+        timeout: Duration::from_secs(60),
+        wall,
+    };
+    let offers = [Box::new(server_offer) as Box<dyn ServerOffer>];
+    let mut peer = peer::Peer::new(config, seed.secure("peer", 0), Instant::ZERO);
+    let context = Context { rng: &mut seed.secure("server", 0), wall, mtu };
+    let mut server = server::Server::new(offers.into(), 250, context);
+    let (mut requests, mut responses) = (Vec::new(), Vec::new());
+    let mut buf = Vec::new();
+    let mut questions = 0;
+    let mut ended = None;
+    for _ in 0..2000 {
+        assert!(server.poll_transmit(&mut buf));
+        assert!(mtu.is_none_or(|mtu| buf.len() <= mtu.max(64)), "{} octets", buf.len());
+        let request = buf.clone();
+        requests.push(request.clone());
+        assert!(peer.handle(Instant::ZERO, &request), "{:?}", Packet::parse(&request));
+        if !peer.poll_transmit(&mut buf) {
+            break;
+        }
+        // A repeated request gets the same response.
+        let response = buf.clone();
+        responses.push(response.clone());
+        assert!(peer.handle(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response);
+        assert!(server.handle(&response), "{:?}", Packet::parse(&response));
+        while let Some(event) = server.poll_event() {
+            match event {
+                server::Event::Ask(question) => {
+                    questions += 1;
+                    // The answer comes late: the peer has repeated its response meanwhile.
+                    assert!(!server.handle(&response) && !server.poll_transmit(&mut buf));
+                    assert!(server.answer(host.answer(&question)));
+                }
+                event => ended = Some(event),
+            }
+        }
+    }
+    Run {
+        requests,
+        responses,
+        peer: peer.poll_event().expect("the peer's conversation has ended"),
+        server: ended.expect("the server's conversation has ended"),
+        identity: server.identity().map(<[u8]>::to_vec),
+        inner: server.inner(),
+        questions,
+    }
+}
