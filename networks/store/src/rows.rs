@@ -1,0 +1,230 @@
+//! Rows as both databases take and give them.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_aaa::store::{Op, Row, SessionRow, StoreError};
+use usher_core::WallTime;
+
+/// What kind of value a column of radacct has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Text; an empty one stands for none.
+    Text,
+    /// An integer.
+    Number,
+    /// Seconds since 1970 in our hands; what the database makes of it is its affair.
+    Time,
+    /// An address.
+    Address,
+    /// An address with the length of its prefix.
+    Prefix,
+}
+
+/// The columns of radacct that are read and written, in the order of [`cells`].
+pub(crate) const SESSION: [(&str, Kind); 24] = [
+    ("acctsessionid", Kind::Text),
+    ("acctuniqueid", Kind::Text),
+    ("username", Kind::Text),
+    ("realm", Kind::Text),
+    ("nasipaddress", Kind::Address),
+    ("nasportid", Kind::Text),
+    ("nasporttype", Kind::Text),
+    ("acctstarttime", Kind::Time),
+    ("acctupdatetime", Kind::Time),
+    ("acctstoptime", Kind::Time),
+    ("acctsessiontime", Kind::Number),
+    ("acctauthentic", Kind::Text),
+    ("acctinputoctets", Kind::Number),
+    ("acctoutputoctets", Kind::Number),
+    ("calledstationid", Kind::Text),
+    ("callingstationid", Kind::Text),
+    ("acctterminatecause", Kind::Text),
+    ("servicetype", Kind::Text),
+    ("framedprotocol", Kind::Text),
+    ("framedipaddress", Kind::Address),
+    ("framedipv6address", Kind::Address),
+    ("framedipv6prefix", Kind::Prefix),
+    ("class", Kind::Text),
+    ("usher_interims", Kind::Number),
+];
+
+/// The columns' names, with `between` between them.
+pub(crate) fn names(between: &str) -> String {
+    SESSION.map(|(name, _)| name).join(between)
+}
+
+/// `a = excluded.a, …`: what an insertion does where the session is there already.
+pub(crate) fn replacing() -> String {
+    let set = |(name, _): (&str, Kind)| format!("{name} = excluded.{name}");
+    SESSION.into_iter().filter(|(name, _)| *name != "acctuniqueid").map(set).collect::<Vec<_>>().join(", ")
+}
+
+/// One value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Cell<'a> {
+    /// Nothing.
+    Null,
+    /// Text without a zero byte.
+    Text(Cow<'a, str>),
+    /// An integer.
+    Number(i64),
+}
+
+/// Text that both databases take: PostgreSQL refuses the character NUL, which a NAS may well send.
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
+}
+
+fn number(n: u64) -> Cell<'static> {
+    Cell::Number(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds(time: WallTime) -> i64 {
+    i64::try_from(time.unix_secs()).unwrap_or(i64::MAX)
+}
+
+fn time(time: Option<WallTime>) -> Cell<'static> {
+    time.map_or(Cell::Null, |t| Cell::Number(seconds(t)))
+}
+
+fn address(address: IpAddr) -> Cell<'static> {
+    Cell::Text(Cow::Owned(address.to_string()))
+}
+
+/// A prefix in its usual form; nothing where the text is none, so that one bad value does not spoil a whole batch.
+fn prefix(text: &str) -> Cell<'static> {
+    let parts = text.split_once('/').unwrap_or((text, "128"));
+    match (parts.0.parse::<Ipv6Addr>(), parts.1.parse::<u8>()) {
+        (Ok(address), Ok(length @ 0..=128)) => Cell::Text(Cow::Owned(format!("{address}/{length}"))),
+        _ => Cell::Null,
+    }
+}
+
+/// A session as values in the order of [`SESSION`].
+pub(crate) fn cells(row: &SessionRow) -> [Cell<'_>; 24] {
+    let said = |s| Cell::Text(text(s));
+    let (v4, v6) = match row.framedipaddress {
+        Some(ip @ IpAddr::V4(_)) => (address(ip), Cell::Null),
+        Some(ip @ IpAddr::V6(_)) => (Cell::Null, address(ip)),
+        None => (Cell::Null, Cell::Null),
+    };
+    [
+        said(&row.acctsessionid),
+        said(&row.acctuniqueid),
+        said(&row.username),
+        said(&row.realm),
+        address(row.nasipaddress),
+        said(&row.nasportid),
+        said(&row.nasporttype),
+        time(row.acctstarttime),
+        time(row.acctupdatetime),
+        time(row.acctstoptime),
+        number(row.acctsessiontime),
+        said(&row.acctauthentic),
+        number(row.acctinputoctets),
+        number(row.acctoutputoctets),
+        said(&row.calledstationid),
+        said(&row.callingstationid),
+        said(&row.acctterminatecause),
+        said(&row.servicetype),
+        said(&row.framedprotocol),
+        v4,
+        v6,
+        prefix(&row.framedipv6prefix),
+        said(&row.class),
+        Cell::Number(i64::from(row.interims)),
+    ]
+}
+
+/// A session from what a database holds, which may be another's writing: what is missing is empty, and a NAS without
+/// a readable address has `0.0.0.0`.
+pub(crate) fn session(cells: [Cell<'_>; 24]) -> SessionRow {
+    fn said(cell: Cell<'_>) -> String {
+        match cell {
+            Cell::Null => String::new(),
+            Cell::Text(text) => text.into_owned(),
+            Cell::Number(n) => n.to_string(),
+        }
+    }
+    fn signed(cell: Cell<'_>) -> Option<i64> {
+        match cell {
+            Cell::Null => None,
+            Cell::Text(text) => text.trim().parse().ok(),
+            Cell::Number(n) => Some(n),
+        }
+    }
+    let number = |cell| signed(cell).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    let time = |cell| signed(cell).and_then(|n| u64::try_from(n).ok()).map(WallTime::from_unix_secs);
+    let ip = |cell| said(cell).trim().parse::<IpAddr>().ok();
+    let [
+        acctsessionid,
+        acctuniqueid,
+        username,
+        realm,
+        nas,
+        nasportid,
+        nasporttype,
+        start,
+        update,
+        stop,
+        length,
+        acctauthentic,
+        input,
+        output,
+        calledstationid,
+        callingstationid,
+        cause,
+        servicetype,
+        framedprotocol,
+        v4,
+        v6,
+        v6prefix,
+        class,
+        interims,
+    ] = cells;
+    SessionRow {
+        acctsessionid: said(acctsessionid),
+        acctuniqueid: said(acctuniqueid),
+        username: said(username),
+        realm: said(realm),
+        nasipaddress: ip(nas).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        nasportid: said(nasportid),
+        nasporttype: said(nasporttype),
+        acctstarttime: time(start),
+        acctupdatetime: time(update),
+        acctstoptime: time(stop),
+        acctsessiontime: number(length),
+        acctauthentic: said(acctauthentic),
+        acctinputoctets: number(input),
+        acctoutputoctets: number(output),
+        calledstationid: said(calledstationid),
+        callingstationid: said(callingstationid),
+        acctterminatecause: said(cause),
+        servicetype: said(servicetype),
+        framedprotocol: said(framedprotocol),
+        framedipaddress: ip(v4).or_else(|| ip(v6)),
+        framedipv6prefix: said(v6prefix),
+        class: said(class),
+        interims: u32::try_from(number(interims)).unwrap_or(u32::MAX),
+    }
+}
+
+/// A row of one of the four tables of attributes.
+///
+/// # Errors
+/// The operator is none.
+pub(crate) fn row(
+    table: &str,
+    name: &str,
+    attribute: String,
+    op: &str,
+    value: String,
+) -> Result<Row, StoreError> {
+    match Op::parse(op.trim()) {
+        Some(op) => Ok(Row { attribute, op, value }),
+        None => Err(StoreError::Refused(format!(
+            "table {table}, {name:?}, attribute {attribute}: {op:?} is no operator (:=, ==, += and the like are)"
+        ))),
+    }
+}

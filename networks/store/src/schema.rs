@@ -1,0 +1,108 @@
+//! The tables, and how a database gets from one version of them to the next.
+//!
+//! The tables are FreeRADIUS 3.2's with their columns and types. Indexes are only those that its queries and ours need:
+//! each further one would cost every accounting record.
+
+/// The version of the tables that this code knows.
+pub const VERSION: i64 = 2;
+
+/// A column that must be there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) table: &'static str,
+    pub(crate) name: &'static str,
+    /// Its type in SQLite.
+    pub(crate) sqlite: &'static str,
+    /// Its type in PostgreSQL.
+    pub(crate) postgres: &'static str,
+}
+
+/// One step from a version to the next. Each may find its work done already, by FreeRADIUS.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migration {
+    /// The version after it.
+    pub(crate) version: i64,
+    /// Statements for SQLite.
+    pub(crate) sqlite: &'static str,
+    /// Statements for PostgreSQL.
+    pub(crate) postgres: &'static str,
+    /// Columns to be added where they are missing, before the statements.
+    pub(crate) columns: &'static [Column],
+}
+
+const fn column(
+    table: &'static str,
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+) -> Column {
+    Column { table, name, sqlite, postgres }
+}
+
+/// All steps in their order.
+pub(crate) const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        sqlite: include_str!("tables.sqlite.sql"),
+        postgres: include_str!("tables.postgres.sql"),
+        columns: &[],
+    },
+    Migration {
+        version: 2,
+        columns: &[
+            // FreeRADIUS's own, which its older tables lack.
+            column("radacct", "acctupdatetime", "datetime NULL default NULL", "timestamp with time zone"),
+            column("radacct", "framedipv6address", "varchar(45) NOT NULL default ''", "inet"),
+            column("radacct", "framedipv6prefix", "varchar(45) NOT NULL default ''", "inet"),
+            column("radacct", "class", "varchar(64) default NULL", "text"),
+            column("radpostauth", "callingstationid", "varchar(50) default NULL", "text"),
+            column("nas", "require_ma", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
+            column("nas", "limit_proxy_state", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
+            // Ours.
+            column("radacct", "usher_interims", "integer NOT NULL default 0", "bigint NOT NULL DEFAULT 0"),
+        ],
+        sqlite: "CREATE INDEX IF NOT EXISTS usher_radacct_open ON radacct (nasipaddress) WHERE acctstoptime IS NULL;",
+        postgres: "CREATE INDEX IF NOT EXISTS usher_radacct_open ON radacct (nasipaddress) WHERE acctstoptime IS NULL;",
+    },
+];
+
+/// What is said of a database that a later program has written.
+pub(crate) fn newer(found: i64) -> String {
+    format!(
+        "the tables are of version {found}, and this program knows them up to {VERSION}: use the newer program that \
+         made them, or another database"
+    )
+}
+
+/// What is said where a session's key is not unique.
+pub(crate) fn not_unique(error: &str) -> String {
+    format!(
+        "table radacct has several rows of one acctuniqueid, so no unique index can be made ({error}): find them with \
+         SELECT acctuniqueid, count(*) FROM radacct GROUP BY 1 HAVING count(*) > 1, and delete all but one of each"
+    )
+}
+
+/// What brings PostgreSQL's tables to [`VERSION`], for an owner who lets our role make no tables: it may be run over
+/// tables that are there, FreeRADIUS's or ours, and again.
+#[must_use]
+pub fn postgres_script() -> String {
+    let mut script = String::from("BEGIN;\n");
+    script.push_str("CREATE TABLE IF NOT EXISTS usher_schema (version bigint PRIMARY KEY);\n");
+    for step in &MIGRATIONS {
+        script.push_str(&postgres_step(step));
+    }
+    script.push_str("COMMIT;\n");
+    script
+}
+
+/// One step for PostgreSQL, its version noted at the end.
+pub(crate) fn postgres_step(step: &Migration) -> String {
+    let add =
+        |c: &Column| format!("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {};\n", c.table, c.name, c.postgres);
+    let columns: String = step.columns.iter().map(add).collect();
+    let version = step.version;
+    format!(
+        "{columns}{}\nINSERT INTO usher_schema VALUES ({version}) ON CONFLICT DO NOTHING;\n",
+        step.postgres
+    )
+}

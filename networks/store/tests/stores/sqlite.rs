@@ -1,0 +1,221 @@
+//! SQLite's own ways: files, versions, others at the same file.
+
+use crate::folder::Folder;
+use crate::suite;
+use rusqlite::Connection;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use usher_aaa::store::{Store, StoreError};
+use usher_core::WallTime;
+use usher_store::{SCHEMA_VERSION, Sqlite};
+
+/// The tables as FreeRADIUS 3.0 had them: without the columns that came later, and with its dates as text.
+const OLD: &str = "
+    CREATE TABLE radacct (radacctid INTEGER PRIMARY KEY AUTOINCREMENT, acctsessionid varchar(64) NOT NULL default '',
+        acctuniqueid varchar(32) NOT NULL default '', username varchar(64) NOT NULL default '', realm varchar(64),
+        nasipaddress varchar(15) NOT NULL default '', nasportid varchar(15), nasporttype varchar(32),
+        acctstarttime datetime, acctstoptime datetime, acctsessiontime int(12), acctauthentic varchar(32),
+        connectinfo_start varchar(50), connectinfo_stop varchar(50), acctinputoctets bigint(20),
+        acctoutputoctets bigint(20), calledstationid varchar(50) NOT NULL default '',
+        callingstationid varchar(50) NOT NULL default '', acctterminatecause varchar(32) NOT NULL default '',
+        servicetype varchar(32), framedprotocol varchar(32), framedipaddress varchar(15) NOT NULL default '');
+    CREATE TABLE radcheck (id INTEGER PRIMARY KEY AUTOINCREMENT, username varchar(64) NOT NULL default '',
+        attribute varchar(64) NOT NULL default '', op char(2) NOT NULL DEFAULT '==', value varchar(253) NOT NULL default '');
+    CREATE TABLE nas (id INTEGER PRIMARY KEY AUTOINCREMENT, nasname varchar(128) NOT NULL, shortname varchar(32),
+        type varchar(30) DEFAULT 'other', ports int(5), secret varchar(60) DEFAULT 'secret' NOT NULL,
+        server varchar(64), community varchar(50), description varchar(200) DEFAULT 'RADIUS Client');
+    INSERT INTO radcheck (username, attribute, op, value) VALUES ('kaya', 'Cleartext-Password', ':=', 'x');
+    INSERT INTO nas (nasname, shortname, ports, secret) VALUES ('192.0.2.7', NULL, 48, 's');
+    INSERT INTO radacct (acctuniqueid, nasipaddress, acctstarttime, username)
+        VALUES ('aa', '', '2023-11-14 22:13:20', 'kaya');";
+
+fn file() -> (Folder, PathBuf) {
+    let folder = Folder::new();
+    let path = folder.path().join("usher.db");
+    (folder, path)
+}
+
+fn refused(path: &std::path::Path) -> String {
+    match Sqlite::open(path) {
+        Err(StoreError::Refused(text)) => {
+            assert!(text.contains(&path.display().to_string()), "the file is named: {text}");
+            text
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn sqlite_does_what_every_store_does() {
+    let mut folders = Vec::new();
+    suite::run(&mut || {
+        let (folder, path) = file();
+        folders.push(folder);
+        Box::new(Sqlite::open(path).unwrap())
+    });
+}
+
+#[test]
+fn a_new_file_is_its_owners_and_rows_outlast_the_connection() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, path) = file();
+    let mut store = Sqlite::open(&path).unwrap();
+    store.put_user("kaya", &suite::password("x")).unwrap();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+    }
+    drop(store);
+    assert_eq!(Sqlite::open(&path).unwrap().user("kaya").unwrap(), Some(suite::password("x")));
+}
+
+#[test]
+fn a_newer_version_is_refused() {
+    let (_folder, path) = file();
+    drop(Sqlite::open(&path).unwrap());
+    let raw = Connection::open(&path).unwrap();
+    raw.execute("INSERT INTO usher_schema VALUES (?1)", [SCHEMA_VERSION + 5]).unwrap();
+    let text = refused(&path);
+    assert!(
+        text.contains(&format!("version {}", SCHEMA_VERSION + 5)) && text.contains("newer program"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_older_version_is_brought_forward_with_its_rows() {
+    let (_folder, path) = file();
+    drop(Sqlite::open(&path).unwrap());
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch(
+        "DELETE FROM usher_schema WHERE version > 1; DROP INDEX usher_radacct_open;
+         ALTER TABLE radacct DROP COLUMN usher_interims; ALTER TABLE nas DROP COLUMN require_ma;
+         INSERT INTO radacct (acctuniqueid, nasipaddress, username) VALUES ('aa', '192.0.2.1', 'kaya');",
+    )
+    .unwrap();
+    let mut store = Sqlite::open(&path).unwrap();
+    assert_eq!(store.session("aa").unwrap().unwrap().username, "kaya");
+    store.write(&[usher_aaa::store::Change::Session(Box::new(suite::session(1)))]).unwrap();
+    let versions: Vec<i64> = raw
+        .prepare("SELECT version FROM usher_schema ORDER BY 1")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(versions, (1..=SCHEMA_VERSION).collect::<Vec<_>>());
+}
+
+#[test]
+fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
+    let (_folder, path) = file();
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch(OLD).unwrap();
+    let mut store = Sqlite::open(&path).unwrap();
+    assert_eq!(store.user("kaya").unwrap(), Some(suite::password("x")));
+    let mut client = store.clients().unwrap().remove(0);
+    assert_eq!(
+        (client.nasname.as_str(), client.shortname.as_str(), client.kind.as_str()),
+        ("192.0.2.7", "", "other")
+    );
+    client.secret = "t".to_owned();
+    store.put_client(&client).unwrap();
+    assert_eq!(raw.query_row("SELECT ports FROM nas", [], |row| row.get::<_, i64>(0)).unwrap(), 48);
+    let old = store.session("aa").unwrap().unwrap();
+    assert_eq!(old.acctstarttime, Some(WallTime::from_unix_secs(1_700_000_000)), "a date as text is read");
+    assert_eq!(old.nasipaddress.to_string(), "0.0.0.0");
+    // The key is made unique, without which no session could be put in place of itself.
+    for _ in 0..2 {
+        store.write(&[usher_aaa::store::Change::Session(Box::new(suite::session(1)))]).unwrap();
+    }
+    assert_eq!(raw.query_row("SELECT count(*) FROM radacct", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+    // FreeRADIUS's own insertion goes on working.
+    raw.execute(
+        "INSERT INTO radacct (acctuniqueid, nasipaddress, acctstarttime) VALUES ('bb', '192.0.2.9', 5)",
+        [],
+    )
+    .unwrap();
+    assert_eq!(store.session("bb").unwrap().unwrap().interims, 0);
+}
+
+#[test]
+fn sessions_that_are_there_twice_are_named_and_nothing_is_changed() {
+    let (_folder, path) = file();
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch(OLD).unwrap();
+    raw.execute("INSERT INTO radacct (acctuniqueid) VALUES ('aa')", []).unwrap();
+    let text = refused(&path);
+    assert!(text.contains("acctuniqueid") && text.contains("HAVING count(*) > 1"), "{text}");
+    let tables =
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('usher_schema', 'radreply')";
+    assert_eq!(raw.query_row(tables, [], |row| row.get::<_, i64>(0)).unwrap(), 0, "all of it was taken back");
+}
+
+#[test]
+fn the_installed_freeradius_schema_is_taken_as_it_is() {
+    let path = "/etc/freeradius/3.0/mods-config/sql/main/sqlite/schema.sql";
+    let schema = std::fs::read_to_string(path)
+        .unwrap_or_else(|e| panic!("{path}: {e}: install Debian's package freeradius-config"));
+    let mut folders = Vec::new();
+    suite::run(&mut || {
+        let (folder, path) = file();
+        folders.push(folder);
+        Connection::open(&path).unwrap().execute_batch(&schema).unwrap();
+        Box::new(Sqlite::open(path).unwrap())
+    });
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    let (folder, path) = file();
+    std::fs::write(&path, "# a configuration file, not a database, and longer than a header").unwrap();
+    assert!(refused(&path).contains("not a database"));
+    assert!(refused(&folder.path().join("nowhere/usher.db")).contains("cannot be opened"));
+    assert!(refused(folder.path()).contains("cannot be opened"));
+}
+
+#[test]
+fn readers_do_not_wait_and_a_writer_says_when_it_cannot() {
+    let (_folder, path) = file();
+    let mut one = Sqlite::open(&path).unwrap();
+    let mut two = Sqlite::open(&path).unwrap();
+    one.put_user("kaya", &suite::password("x")).unwrap();
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch("BEGIN IMMEDIATE; DELETE FROM radcheck").unwrap();
+    let begun = Instant::now();
+    assert_eq!(
+        two.user("kaya").unwrap(),
+        Some(suite::password("x")),
+        "as it was before the change under way"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(matches!(one.put_user("lim", &suite::password("x")), Err(StoreError::Unavailable(_))));
+    raw.execute_batch("ROLLBACK").unwrap();
+    one.put_user("lim", &suite::password("x")).unwrap();
+    assert!(two.user("lim").unwrap().is_some());
+}
+
+#[test]
+fn many_open_a_new_file_at_once() {
+    let (_folder, path) = file();
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut store = Sqlite::open(path).unwrap();
+                store.put_user(&format!("u{n}"), &suite::password("x")).unwrap();
+            });
+        }
+    });
+    assert_eq!(Sqlite::open(&path).unwrap().user_names(None, 100).unwrap().len(), 8);
+}
+
+#[test]
+fn an_operator_that_is_none_is_refused_by_name() {
+    let (_folder, path) = file();
+    let mut store = Sqlite::open(&path).unwrap();
+    let sql = "INSERT INTO radcheck (username, attribute, op, value) VALUES ('odd', 'Class', '=>', '1')";
+    Connection::open(&path).unwrap().execute(sql, []).unwrap();
+    suite::refused_operator(&mut store);
+}

@@ -1,0 +1,322 @@
+//! What every store does. Each scenario gets a store without any rows.
+
+use usher_aaa::store::{
+    Change, ClientRow, Demand, GroupRows, Op, Row, SessionRow, Store, StoreError, UserRows,
+};
+use usher_core::WallTime;
+
+/// Makes a new, empty store.
+pub(crate) type Make<'a> = &'a mut dyn FnMut() -> Box<dyn Store>;
+
+/// All scenarios, each with its name.
+pub(crate) const SCENARIOS: [(&str, fn(&mut dyn Store)); 10] = [
+    ("users are put, found and forgotten", users),
+    ("groups are joined by name", groups),
+    ("names are listed in pages", names),
+    ("many users at once", many_users),
+    ("clients are put in place", clients),
+    ("a session's row is the last one written", sessions),
+    ("a restarted NAS has no open session", restarts),
+    ("changes are made in their order", order),
+    ("what a NAS may send is taken", odd_values),
+    ("logins are taken", logins),
+];
+
+/// Runs all of them.
+pub(crate) fn run(make: Make<'_>) {
+    for (name, scenario) in SCENARIOS {
+        eprintln!("{name}");
+        scenario(make().as_mut());
+    }
+}
+
+pub(crate) fn row(attribute: &str, op: Op, value: &str) -> Row {
+    Row { attribute: attribute.to_owned(), op, value: value.to_owned() }
+}
+
+pub(crate) fn password(value: &str) -> UserRows {
+    UserRows { check: vec![row("Cleartext-Password", Op::Replace, value)], ..UserRows::default() }
+}
+
+pub(crate) fn session(number: u32) -> SessionRow {
+    SessionRow {
+        acctsessionid: format!("{number:08x}"),
+        acctuniqueid: format!("{number:032x}"),
+        username: "kaya".to_owned(),
+        realm: "example.org".to_owned(),
+        nasipaddress: "192.0.2.7".parse().unwrap(),
+        nasportid: "17".to_owned(),
+        nasporttype: "Wireless-802.11".to_owned(),
+        acctstarttime: Some(WallTime::from_unix_secs(1_700_000_000)),
+        acctupdatetime: Some(WallTime::from_unix_secs(1_700_000_060)),
+        acctstoptime: None,
+        acctsessiontime: 60,
+        acctauthentic: "RADIUS".to_owned(),
+        acctinputoctets: 6_000_000_000,
+        acctoutputoctets: 70_000_000_000,
+        calledstationid: "02-00-00-00-00-01:house".to_owned(),
+        callingstationid: "02-00-00-00-00-02".to_owned(),
+        acctterminatecause: String::new(),
+        servicetype: "Framed-User".to_owned(),
+        framedprotocol: "PPP".to_owned(),
+        framedipaddress: Some("198.51.100.3".parse().unwrap()),
+        framedipv6prefix: "2001:db8:1::/64".to_owned(),
+        class: "0102ff".to_owned(),
+        interims: 3,
+    }
+}
+
+fn put(row: &SessionRow) -> Change {
+    Change::Session(Box::new(row.clone()))
+}
+
+fn open(store: &mut dyn Store) -> Vec<SessionRow> {
+    let mut all = Vec::new();
+    store.open_sessions(&mut |row| all.push(row)).unwrap();
+    all.sort_by(|a, b| a.acctuniqueid.cmp(&b.acctuniqueid));
+    all
+}
+
+fn users(store: &mut dyn Store) {
+    assert_eq!(store.user("kaya").unwrap(), None);
+    let mut kaya = password("it's \"odd\"; DROP TABLE radcheck --");
+    kaya.check.push(row("NAS-Port-Type", Op::NotEqual, "Virtual"));
+    for (op, _) in Op::ALL {
+        kaya.reply.push(row("Reply-Message", op, "grüß 你好"));
+    }
+    store.put_user("kaya", &kaya).unwrap();
+    assert_eq!(store.user("kaya").unwrap(), Some(kaya));
+    assert_eq!(store.user("Kaya").unwrap(), None, "names are told apart by case");
+    assert_eq!(store.user("kay").unwrap(), None);
+
+    let other = password("new");
+    store.put_user("kaya", &other).unwrap();
+    assert_eq!(store.user("kaya").unwrap(), Some(other), "nothing of the rows before is left");
+    store.put_user("kaya@example.org", &password("x")).unwrap();
+    assert!(store.delete_user("kaya").unwrap());
+    assert!(!store.delete_user("kaya").unwrap());
+    assert_eq!(store.user("kaya").unwrap(), None);
+    assert!(store.user("kaya@example.org").unwrap().is_some());
+}
+
+fn groups(store: &mut dyn Store) {
+    let staff = GroupRows {
+        name: "staff".to_owned(),
+        check: vec![row("NAS-Port-Type", Op::Equal, "Wireless-802.11")],
+        reply: vec![row("Tunnel-Private-Group-Id", Op::Replace, "20"), row("Filter-Id", Op::Add, "b")],
+    };
+    let night = GroupRows { name: "night".to_owned(), ..GroupRows::default() };
+    store.put_group(&staff).unwrap();
+    let mut kaya = password("x");
+    kaya.groups = vec![night.clone(), GroupRows { name: "staff".to_owned(), ..GroupRows::default() }];
+    store.put_user("kaya", &kaya).unwrap();
+    assert_eq!(store.user("kaya").unwrap().unwrap().groups, [night.clone(), staff.clone()], "in their order");
+
+    let mut lim = UserRows { groups: vec![staff.clone()], ..UserRows::default() };
+    lim.groups[0].reply.clear();
+    store.put_user("lim", &lim).unwrap();
+    assert_eq!(store.user("lim").unwrap().unwrap().groups, [staff.clone()], "a user changes no group");
+
+    let changed = GroupRows { reply: vec![row("Filter-Id", Op::Set, "c")], ..staff.clone() };
+    store.put_group(&changed).unwrap();
+    assert_eq!(store.user("lim").unwrap().unwrap().groups, [changed.clone()]);
+    assert!(store.delete_user("lim").unwrap());
+    assert_eq!(store.user("kaya").unwrap().unwrap().groups, [night, changed], "a group outlives a member");
+}
+
+fn names(store: &mut dyn Store) {
+    assert_eq!(store.user_names(None, 10).unwrap(), Vec::<String>::new());
+    for name in ["b", "Z", "a", "é", "a b", "_"] {
+        store.put_user(name, &password("x")).unwrap();
+    }
+    let grouped = GroupRows { name: "g".to_owned(), ..GroupRows::default() };
+    store.put_user("only-in-a-group", &UserRows { groups: vec![grouped], ..UserRows::default() }).unwrap();
+    let reply = UserRows { reply: vec![row("Class", Op::Set, "1")], ..UserRows::default() };
+    store.put_user("only-a-reply", &reply).unwrap();
+    let all = ["Z", "_", "a", "a b", "b", "only-a-reply", "only-in-a-group", "é"];
+    assert_eq!(store.user_names(None, 100).unwrap(), all, "in the order of their bytes");
+    let mut seen: Vec<String> = Vec::new();
+    loop {
+        let page = store.user_names(seen.last().map(String::as_str), 3).unwrap();
+        if page.is_empty() {
+            break;
+        }
+        assert!(page.len() <= 3);
+        seen.extend(page);
+    }
+    assert_eq!(seen, all);
+}
+
+fn many_users(store: &mut dyn Store) {
+    store.put_user("u00007", &password("before")).unwrap();
+    let mut users = (0..12_345_u32).map(|n| (format!("u{n:05}"), password(&n.to_string())));
+    assert_eq!(store.put_users(&mut users).unwrap(), 12_345);
+    for n in [0, 7, 9_999, 10_000, 12_344] {
+        assert_eq!(store.user(&format!("u{n:05}")).unwrap(), Some(password(&n.to_string())));
+    }
+    assert_eq!(store.user("u12345").unwrap(), None);
+    assert_eq!(store.user_names(None, 20_000).unwrap().len(), 12_345);
+    assert_eq!(store.put_users(&mut std::iter::empty()).unwrap(), 0);
+}
+
+fn clients(store: &mut dyn Store) {
+    assert_eq!(store.clients().unwrap(), []);
+    let client = |nasname: &str, secret: &str| ClientRow {
+        nasname: nasname.to_owned(),
+        shortname: "ap".to_owned(),
+        kind: "other".to_owned(),
+        secret: secret.to_owned(),
+        description: "first floor".to_owned(),
+        require_message_authenticator: Demand::Yes,
+        limit_proxy_state: Demand::No,
+    };
+    let (mut one, two) = (client("192.0.2.0/24", "s1"), client("2001:db8::/32", "s2"));
+    store.put_client(&one).unwrap();
+    store.put_client(&two).unwrap();
+    assert_eq!(store.clients().unwrap(), [one.clone(), two.clone()]);
+    one.secret = "changed".to_owned();
+    one.require_message_authenticator = Demand::Auto;
+    store.put_client(&one).unwrap();
+    assert_eq!(store.clients().unwrap(), [one, two.clone()], "in its place");
+    assert!(store.delete_client("192.0.2.0/24").unwrap());
+    assert!(!store.delete_client("192.0.2.0/24").unwrap());
+    assert_eq!(store.clients().unwrap(), [two]);
+}
+
+fn sessions(store: &mut dyn Store) {
+    let first = session(1);
+    assert_eq!(store.session(&first.acctuniqueid).unwrap(), None);
+    store.write(&[put(&first)]).unwrap();
+    assert_eq!(store.session(&first.acctuniqueid).unwrap(), Some(first.clone()));
+
+    let mut six = session(2);
+    six.nasipaddress = "2001:db8::7".parse().unwrap();
+    six.framedipaddress = Some("2001:db8:5::9".parse().unwrap());
+    let mut bare = session(3);
+    bare.acctstarttime = None;
+    bare.acctupdatetime = None;
+    bare.framedipaddress = None;
+    bare.acctinputoctets = u64::try_from(i64::MAX).unwrap();
+    for text in [
+        &mut bare.realm,
+        &mut bare.nasportid,
+        &mut bare.nasporttype,
+        &mut bare.acctauthentic,
+        &mut bare.calledstationid,
+        &mut bare.callingstationid,
+        &mut bare.servicetype,
+        &mut bare.framedprotocol,
+        &mut bare.framedipv6prefix,
+        &mut bare.class,
+    ] {
+        text.clear();
+    }
+    let mut ended = first.clone();
+    ended.acctstoptime = Some(WallTime::from_unix_secs(1_700_000_100));
+    ended.acctterminatecause = "User-Request".to_owned();
+    ended.acctoutputoctets += 1;
+    let mut later = six.clone();
+    later.interims += 1;
+    // One batch may speak of a session again and again.
+    store.write(&[put(&six), put(&bare), put(&ended), put(&later)]).unwrap();
+    assert_eq!(store.session(&first.acctuniqueid).unwrap(), Some(ended));
+    assert_eq!(open(store), [later, bare]);
+    store.write(&[]).unwrap();
+}
+
+fn restarts(store: &mut dyn Store) {
+    let at = WallTime::from_unix_secs(1_700_000_500);
+    let mut other = session(2);
+    other.nasipaddress = "192.0.2.8".parse().unwrap();
+    let mut ended = session(3);
+    ended.acctstoptime = Some(WallTime::from_unix_secs(1_700_000_400));
+    ended.acctterminatecause = "User-Request".to_owned();
+    let mut later = session(4);
+    later.acctstarttime = Some(WallTime::from_unix_secs(1_700_000_501));
+    let mut unknown = session(5);
+    unknown.acctstarttime = None;
+    let all = [session(1), other.clone(), ended.clone(), later.clone(), unknown.clone()];
+    store.write(&all.each_ref().map(put)).unwrap();
+    let restart =
+        Change::NasRestarted { nas: "192.0.2.7".parse().unwrap(), at, cause: "NAS-Reboot".to_owned() };
+    store.write(&[restart]).unwrap();
+    assert_eq!(open(store), [other, later]);
+    let mut expected = session(1);
+    expected.acctstoptime = Some(at);
+    expected.acctupdatetime = Some(at);
+    expected.acctsessiontime = 500;
+    expected.acctterminatecause = "NAS-Reboot".to_owned();
+    assert_eq!(store.session(&expected.acctuniqueid).unwrap(), Some(expected));
+    unknown.acctstoptime = Some(at);
+    unknown.acctupdatetime = Some(at);
+    unknown.acctterminatecause = "NAS-Reboot".to_owned();
+    assert_eq!(
+        store.session(&unknown.acctuniqueid).unwrap(),
+        Some(unknown),
+        "its length stays as it was told"
+    );
+    assert_eq!(store.session(&ended.acctuniqueid).unwrap(), Some(ended));
+}
+
+fn order(store: &mut dyn Store) {
+    let at = WallTime::from_unix_secs(1_700_000_500);
+    let restart =
+        |cause: &str| Change::NasRestarted { nas: "192.0.2.7".parse().unwrap(), at, cause: cause.to_owned() };
+    let batch = [
+        restart("one"),
+        put(&session(1)),
+        restart("two"),
+        put(&session(2)),
+        put(&session(1)),
+        restart("three"),
+    ];
+    store.write(&batch[..4]).unwrap();
+    assert_eq!(open(store), [session(2)]);
+    assert_eq!(store.session(&session(1).acctuniqueid).unwrap().unwrap().acctterminatecause, "two");
+    store.write(&batch[4..]).unwrap();
+    assert_eq!(open(store), []);
+    for n in [1, 2] {
+        assert_eq!(store.session(&session(n).acctuniqueid).unwrap().unwrap().acctterminatecause, "three");
+    }
+}
+
+fn odd_values(store: &mut dyn Store) {
+    let mut odd = session(1);
+    odd.username = "a\0b'\"\\\u{7f}\u{1}{},NULL".to_owned();
+    odd.callingstationid = "x".repeat(253);
+    odd.class = "f".repeat(506);
+    odd.acctinputoctets = u64::MAX;
+    odd.framedipv6prefix = "no prefix".to_owned();
+    store.write(&[put(&odd), put(&session(2))]).unwrap();
+    odd.username = odd.username.replace('\0', "\u{fffd}");
+    odd.acctinputoctets = u64::try_from(i64::MAX).unwrap();
+    odd.framedipv6prefix.clear();
+    assert_eq!(open(store), [odd, session(2)]);
+    assert_eq!(store.user("a\0b").unwrap(), None);
+    store.put_user("a\0b", &password("x\0")).unwrap();
+    assert_eq!(store.user("a\0b").unwrap(), Some(password("x\u{fffd}")));
+    assert!(store.delete_user("a\0b").unwrap());
+    assert_eq!(store.user_names(Some("\0"), 5).unwrap(), Vec::<String>::new());
+}
+
+fn logins(store: &mut dyn Store) {
+    let login = |reply| Change::Login {
+        username: "kaya\0".to_owned(),
+        reply,
+        at: WallTime::from_unix_secs(1_700_000_000),
+        callingstationid: "02-00-00-00-00-02".to_owned(),
+    };
+    store.write(&[login("Access-Accept"), put(&session(1)), login("Access-Reject")]).unwrap();
+    store.write(&[login("Access-Accept")]).unwrap();
+    assert_eq!(open(store), [session(1)]);
+}
+
+/// A row whose operator is none is refused by name.
+pub(crate) fn refused_operator(store: &mut dyn Store) {
+    match store.user("odd") {
+        Err(StoreError::Refused(text)) => {
+            assert!(text.contains("radcheck") && text.contains("\"odd\"") && text.contains("=>"), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
