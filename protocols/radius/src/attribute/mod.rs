@@ -117,6 +117,34 @@ pub mod kind {
     }
 }
 
+/// Values of Error-Cause (RFC 5176 §3.5).
+pub mod error_cause {
+    /// The session context of a former login was removed.
+    pub const RESIDUAL_SESSION_CONTEXT_REMOVED: u32 = 201;
+    /// An attribute that the NAS does not know.
+    pub const UNSUPPORTED_ATTRIBUTE: u32 = 401;
+    /// An attribute that says which session is missing.
+    pub const MISSING_ATTRIBUTE: u32 = 402;
+    /// NAS-Identifier or address is not that of the NAS.
+    pub const NAS_IDENTIFICATION_MISMATCH: u32 = 403;
+    /// The request is not well-formed.
+    pub const INVALID_REQUEST: u32 = 404;
+    /// The Service-Type is not supported.
+    pub const UNSUPPORTED_SERVICE: u32 = 405;
+    /// Not allowed for this session.
+    pub const ADMINISTRATIVELY_PROHIBITED: u32 = 501;
+    /// A proxy knows no way to the NAS.
+    pub const REQUEST_NOT_ROUTABLE: u32 = 502;
+    /// No such session.
+    pub const SESSION_CONTEXT_NOT_FOUND: u32 = 503;
+    /// The session is there and cannot be removed.
+    pub const SESSION_CONTEXT_NOT_REMOVABLE: u32 = 504;
+    /// The NAS lacks what it would take.
+    pub const RESOURCES_UNAVAILABLE: u32 = 506;
+    /// More than one session fits, and that is not supported.
+    pub const MULTIPLE_SESSION_SELECTION_UNSUPPORTED: u32 = 508;
+}
+
 /// Private enterprise numbers of vendors and the types they define.
 pub mod vendor {
     /// Microsoft (RFC 2548).

@@ -47,23 +47,30 @@ impl Lane {
     }
 }
 
+/// One server's.
+#[derive(Debug)]
+struct Lanes {
+    lanes: Vec<Lane>,
+    /// The first one that may have room.
+    room: usize,
+    max: usize,
+}
+
 /// All identifiers of a client.
 #[derive(Debug)]
 pub(crate) struct Identifiers {
-    /// Per server: its lanes, and the first one that may have room.
-    servers: Vec<(Vec<Lane>, usize)>,
-    max_sockets: usize,
+    servers: Vec<Lanes>,
     /// Identifiers that may still get a late reply, in the order in which they are freed.
     resting: VecDeque<(Instant, Slot)>,
 }
 
 impl Identifiers {
-    pub(crate) fn new(servers: usize, max_sockets: u32) -> Self {
-        Self {
-            servers: (0..servers).map(|_| (Vec::new(), 0)).collect(),
-            max_sockets: max_sockets as usize,
-            resting: VecDeque::new(),
-        }
+    pub(crate) const fn new() -> Self {
+        Self { servers: Vec::new(), resting: VecDeque::new() }
+    }
+    /// Adds a server with at most so many sockets or connections.
+    pub(crate) fn add(&mut self, max: u32) {
+        self.servers.push(Lanes { lanes: Vec::new(), room: 0, max: max as usize });
     }
     /// An identifier that is not in use, on the first socket that has one; `None` where all sockets are
     /// full.
@@ -74,10 +81,10 @@ impl Identifiers {
             self.resting.pop_front();
             self.free(slot);
         }
-        let (lanes, room) = &mut self.servers[usize::from(server)];
+        let Lanes { lanes, room, max } = &mut self.servers[usize::from(server)];
         loop {
             if *room == lanes.len() {
-                if lanes.len() == self.max_sockets {
+                if lanes.len() == *max {
                     return None;
                 }
                 lanes.push(Lane { busy: [0; 4], used: 0, next: rng.next_u32() as u8 });
@@ -90,7 +97,7 @@ impl Identifiers {
     }
     /// Gives an identifier back for use.
     pub(crate) fn free(&mut self, slot: Slot) {
-        let (lanes, room) = &mut self.servers[usize::from(slot.server)];
+        let Lanes { lanes, room, .. } = &mut self.servers[usize::from(slot.server)];
         lanes[slot.socket as usize].free(slot.identifier);
         *room = (*room).min(slot.socket as usize);
     }
@@ -108,7 +115,8 @@ mod tests {
     #[test]
     fn identifiers_rotate_and_overflow_to_the_next_socket() {
         let mut rng = Seed::new(1).secure("test", 0);
-        let mut ids = Identifiers::new(1, 2);
+        let mut ids = Identifiers::new();
+        ids.add(2);
         let first = ids.take(Instant::ZERO, 0, &mut rng).unwrap();
         ids.free(first);
         let mut seen = std::collections::BTreeSet::new();

@@ -1,10 +1,12 @@
 //! The client's machine.
 
 use super::identifier::{Identifiers, Slot};
-use super::{Command, Config, ConfigError, Counters, Event, Response, Target};
+use super::liveness::Watch;
+use super::stream::Link;
+use super::{Command, Config, ConfigError, Counters, Event, ServerConfig, Target, Transport};
 use crate::attribute::{Attributes, kind};
-use crate::auth::{self, MessageAuthenticator, check_reply, sign_request};
-use crate::packet::{self, Code, HEADER_LEN, Packet, TooLong};
+use crate::auth::{self, sign_request};
+use crate::packet::{self, Code, TooLong};
 use crate::work::WorkMeter;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,7 +15,8 @@ use core::net::SocketAddr;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, Duration, Input, Instant, Machine, Path, SecureRng, SocketId, Transmit, Work,
+    CommandError, ConnId, Duration, Input, Instant, Machine, Path, SecureRng, SocketId, StreamOp, Transmit,
+    Work,
 };
 
 /// How many lists and buffers are kept for reuse.
@@ -21,53 +24,76 @@ const SPARE: usize = 64;
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-struct Pending {
-    token: u64,
+pub(super) struct Pending {
+    /// The caller's; `None`: a Status-Server of our own.
+    pub(super) token: Option<u64>,
     /// The packet; its authenticator is the one that the reply proves.
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// What to encode again: kept only where a retransmission may differ.
-    source: Option<Box<Source>>,
-    slot: Slot,
-    tries: u32,
-    start: Instant,
-    deadline: Instant,
-    wait: Duration,
+    pub(super) source: Option<Box<Source>>,
+    pub(super) slot: Slot,
+    pub(super) tries: u32,
+    pub(super) start: Instant,
+    pub(super) deadline: Instant,
+    pub(super) wait: Duration,
     /// The transmission waits in the ready list.
-    queued: bool,
+    pub(super) queued: bool,
 }
 
 #[derive(Debug)]
-struct Source {
-    attributes: Attributes,
-    group: Option<u16>,
-    tries_here: u32,
+pub(super) struct Source {
+    pub(super) attributes: Attributes,
+    pub(super) group: Option<u16>,
+    pub(super) tries_here: u32,
     /// The Acct-Delay-Time that the caller gave, and what was sent last.
-    delay: Option<(u32, u32)>,
+    pub(super) delay: Option<(u32, u32)>,
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Timer {
+    /// The answer to a request, by its place.
+    Request(u32),
+    /// The next attempt to connect: server and lane.
+    Link(u16, u32),
+    /// A sign of life of a server.
+    Watch(u16),
 }
 
 /// Which server of a group new requests start with.
 #[derive(Clone, Copy, Debug, Default)]
-struct GroupState {
-    position: usize,
-    until: Instant,
+pub(super) struct GroupState {
+    pub(super) position: usize,
+    pub(super) until: Instant,
 }
 
 /// A RADIUS client; see the [module](super).
 #[derive(Debug)]
 pub struct Client {
-    config: Config,
-    rng: SecureRng,
-    identifiers: Identifiers,
-    pending: Vec<Option<Pending>>,
+    pub(super) config: Config,
+    pub(super) rng: SecureRng,
+    pub(super) identifiers: Identifiers,
+    pub(super) pending: Vec<Option<Pending>>,
     free: Vec<u32>,
     by_token: HashMap<u64, u32>,
-    by_slot: HashMap<u64, u32>,
-    groups: Vec<GroupState>,
-    timers: TimerQueue<u32>,
-    ready: VecDeque<u32>,
-    events: VecDeque<Event>,
-    work: WorkMeter,
-    counters: Counters,
+    pub(super) by_slot: HashMap<u64, u32>,
+    /// Servers by their address, an IPv4-mapped one as IPv4.
+    pub(super) by_address: HashMap<SocketAddr, Vec<u16>>,
+    pub(super) groups: Vec<GroupState>,
+    /// The connections of each server, by lane; without any for datagrams.
+    pub(super) links: Vec<Vec<Link>>,
+    pub(super) by_conn: HashMap<ConnId, (u16, u32)>,
+    pub(super) next_conn: u32,
+    pub(super) watches: Vec<Option<Watch>>,
+    /// How many requests wait for each server.
+    pub(super) owed: Vec<u32>,
+    pub(super) timers: TimerQueue<Timer>,
+    pub(super) ready: VecDeque<u32>,
+    /// What is to be done with connections, before anything is sent.
+    pub(super) operations: VecDeque<(ConnId, StreamOp)>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) work: WorkMeter,
+    pub(super) counters: Counters,
     spare_buffers: Vec<Vec<u8>>,
     spare_lists: Vec<Attributes>,
 }
@@ -95,13 +121,26 @@ impl Client {
         if !config.retransmission.is_valid() {
             return Err(ConfigError::Retransmission);
         }
-        Ok(Self {
-            identifiers: Identifiers::new(servers, config.max_sockets),
+        if config.max_connections == 0 {
+            return Err(ConfigError::Connections);
+        }
+        if config.servers.iter().any(|s| s.liveness.is_some_and(|l| l.interval.is_zero() || l.answers == 0)) {
+            return Err(ConfigError::Liveness);
+        }
+        let mut client = Self {
+            identifiers: Identifiers::new(),
             pending: Vec::new(),
             free: Vec::new(),
             by_token: HashMap::with_hasher(hash_state(&mut rng)),
             by_slot: HashMap::with_hasher(hash_state(&mut rng)),
+            by_address: HashMap::with_hasher(hash_state(&mut rng)),
             groups: alloc::vec![GroupState::default(); config.groups.len()],
+            links: Vec::new(),
+            by_conn: HashMap::with_hasher(hash_state(&mut rng)),
+            next_conn: 0,
+            watches: Vec::new(),
+            owed: Vec::new(),
+            operations: VecDeque::new(),
             timers: TimerQueue::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
@@ -111,7 +150,42 @@ impl Client {
             spare_lists: Vec::new(),
             config,
             rng,
-        })
+        };
+        (0..servers).for_each(|i| client.know(i as u16));
+        Ok(client)
+    }
+    /// Makes what belongs to a server that is new in the configuration.
+    fn know(&mut self, server: u16) {
+        let config = &self.config.servers[usize::from(server)];
+        let lanes = match config.transport {
+            Transport::Udp => self.config.max_sockets,
+            Transport::Tls => self.config.max_connections,
+        };
+        self.identifiers.add(lanes);
+        self.by_address.entry(canonical(config.address)).or_default().push(server);
+        self.links.push(Vec::new());
+        self.owed.push(0);
+        self.watches.push(config.liveness.map(Watch::new));
+    }
+    /// Adds a server, of no group; answers its index. One of the same address, transport and secret is not added
+    /// again.
+    ///
+    /// # Errors
+    /// There are 65,535 already.
+    pub fn add_server(&mut self, server: ServerConfig) -> Result<u16, ConfigError> {
+        let same = |&&i: &&u16| {
+            let s = &self.config.servers[usize::from(i)];
+            s.transport == server.transport && s.secret.as_bytes() == server.secret.as_bytes()
+        };
+        let known = self.by_address.get(&canonical(server.address));
+        if let Some(&i) = known.and_then(|all| all.iter().find(same)) {
+            return Ok(i);
+        }
+        let index = u16::try_from(self.config.servers.len()).ok().filter(|&i| i < u16::MAX);
+        let index = index.ok_or(ConfigError::Servers(self.config.servers.len() + 1))?;
+        self.config.servers.push(server);
+        self.know(index);
+        Ok(index)
     }
     /// What happened so far.
     #[must_use]
@@ -134,7 +208,7 @@ impl Client {
         &self.config
     }
 
-    fn encode(
+    pub(super) fn encode(
         &mut self,
         out: &mut Vec<u8>,
         slot: Slot,
@@ -174,6 +248,21 @@ impl Client {
             return Err(CommandError::Invalid("the client puts the Message-Authenticator in"));
         }
         let (server, group) = self.choose(now, target)?;
+        self.open(now, Some(token), server, group, code, attributes)?;
+        self.counters.requests += 1;
+        Ok(())
+    }
+
+    /// Begins a request; answers its place.
+    pub(super) fn open(
+        &mut self,
+        now: Instant,
+        token: Option<u64>,
+        server: u16,
+        group: Option<u16>,
+        code: Code,
+        attributes: Attributes,
+    ) -> Result<u32, CommandError> {
         let full = CommandError::Full("all identifiers of all sockets are in use");
         let slot = self.identifiers.take(now, server, &mut self.rng).ok_or(full)?;
         let mut bytes = self.spare_buffers.pop().unwrap_or_default();
@@ -192,10 +281,19 @@ impl Client {
             self.recycle_list(attributes);
             None
         };
-        let wait = self.config.retransmission.first(&mut self.rng);
-        let deadline = (now + wait).min(now + self.config.retransmission.max_duration());
-        let pending =
-            Pending { token, bytes, source, slot, tries: 1, start: now, deadline, wait, queued: true };
+        let mut pending = Pending {
+            token,
+            bytes,
+            source,
+            slot,
+            tries: 1,
+            start: now,
+            deadline: now,
+            wait: Duration::ZERO,
+            queued: false,
+        };
+        self.wait_anew(now, &mut pending);
+        let deadline = pending.deadline;
         let index = match self.free.pop() {
             Some(i) => {
                 self.pending[i as usize] = Some(pending);
@@ -206,12 +304,54 @@ impl Client {
                 self.pending.len() as u32 - 1
             }
         };
-        self.by_token.insert(token, index);
-        self.by_slot.insert(slot.key(), index);
-        self.timers.insert(deadline, index);
-        self.ready.push_back(index);
-        self.counters.requests += 1;
-        Ok(())
+        if let Some(token) = token {
+            self.by_token.insert(token, index);
+        }
+        self.occupy(slot, index);
+        self.timers.insert(deadline, Timer::Request(index));
+        self.dispatch(now, index);
+        Ok(index)
+    }
+
+    /// Waits for the first answer of the server that a request is to be sent to: by datagrams the first wait, by
+    /// RadSec all the time that there is.
+    pub(super) fn wait_anew(&mut self, now: Instant, p: &mut Pending) {
+        if p.token.is_none() {
+            p.deadline = now + self.probe_wait(p.slot.server);
+            return;
+        }
+        let policy = self.config.retransmission;
+        let end = p.start + policy.max_duration();
+        match self.transport(p.slot.server) {
+            Transport::Udp => {
+                p.wait = policy.first(&mut self.rng);
+                p.deadline = (now + p.wait).min(end);
+            }
+            Transport::Tls => p.deadline = end.min(p.start + policy.patience()),
+        }
+    }
+
+    pub(super) fn transport(&self, server: u16) -> Transport {
+        self.config.servers[usize::from(server)].transport
+    }
+
+    /// Sends a request, or lets it wait for its connection.
+    pub(super) fn dispatch(&mut self, now: Instant, index: u32) {
+        let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        let slot = p.slot;
+        if self.config.servers[usize::from(slot.server)].transport == Transport::Udp || self.linked(now, slot)
+        {
+            self.enqueue(index);
+        }
+        self.expect(now, slot.server);
+    }
+    pub(super) fn enqueue(&mut self, index: u32) {
+        if let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut)
+            && !p.queued
+        {
+            p.queued = true;
+            self.ready.push_back(index);
+        }
     }
 
     /// The server for a new request, and the group where a change of server is possible.
@@ -226,8 +366,8 @@ impl Client {
                 if state.position != 0 && state.until <= now {
                     state.position = 0;
                 }
-                let movable = self.config.failover.is_some() && members.len() > 1;
-                Ok((members[state.position], movable.then_some(g)))
+                let first = members[state.position];
+                self.begin(g, first)
             }
             Target::From { group, server } => {
                 let members = self.config.groups.get(usize::from(group));
@@ -235,10 +375,24 @@ impl Client {
                 if !members.contains(&server) {
                     return Err(CommandError::Invalid("this server is not of the group"));
                 }
-                let movable = self.config.failover.is_some() && members.len() > 1;
-                Ok((server, movable.then_some(group)))
+                self.begin(group, server)
             }
         }
+    }
+
+    /// A group's server to begin with: the first from there on that can be asked.
+    fn begin(&self, group: u16, first: u16) -> Result<(u16, Option<u16>), CommandError> {
+        let members = &self.config.groups[usize::from(group)];
+        let movable = self.config.failover.is_some() && members.len() > 1;
+        let server = if movable { self.usable_from(members, first) } else { first };
+        Ok((server, movable.then_some(group)))
+    }
+
+    /// The first of a group, from one of its servers on, that can be asked; that one where none can.
+    pub(super) fn usable_from(&self, members: &[u16], first: u16) -> u16 {
+        let at = members.iter().position(|&s| s == first).unwrap_or(0);
+        let mut order = members[at..].iter().chain(&members[..at]);
+        order.find(|&&s| self.usable(s)).copied().unwrap_or(first)
     }
 
     fn recycle_list(&mut self, mut list: Attributes) {
@@ -249,11 +403,13 @@ impl Client {
     }
 
     /// Ends a request: forgets everything about it. Its identifier rests where a late reply may come.
-    fn release(&mut self, now: Instant, index: u32, rest: bool) -> Option<Pending> {
+    pub(super) fn release(&mut self, now: Instant, index: u32, rest: bool) -> Option<Pending> {
         let mut p = self.pending.get_mut(index as usize)?.take()?;
         self.free.push(index);
-        self.by_token.remove(&p.token);
-        self.timers.remove(p.deadline, index);
+        if let Some(token) = p.token {
+            self.by_token.remove(&token);
+        }
+        self.timers.remove(p.deadline, Timer::Request(index));
         if p.queued {
             self.ready.retain(|&i| i != index);
         }
@@ -263,166 +419,24 @@ impl Client {
         }
         Some(p)
     }
-    fn recycle(&mut self, p: Pending) {
+    pub(super) fn recycle(&mut self, p: Pending) {
         if self.spare_buffers.len() < SPARE {
             self.spare_buffers.push(p.bytes);
         }
     }
-    fn vacate(&mut self, now: Instant, slot: Slot, rest: bool) {
+    pub(super) fn occupy(&mut self, slot: Slot, index: u32) {
+        self.by_slot.insert(slot.key(), index);
+        self.owed[usize::from(slot.server)] += 1;
+    }
+    pub(super) fn vacate(&mut self, now: Instant, slot: Slot, rest: bool) {
         self.by_slot.remove(&slot.key());
+        self.owed[usize::from(slot.server)] -= 1;
         if rest {
             self.identifiers.rest(now + self.config.identifier_rest, slot);
         } else {
             self.identifiers.free(slot);
         }
     }
-
-    fn receive(&mut self, now: Instant, path: Path, data: &[u8]) {
-        self.work.response();
-        let Ok(reply) = Packet::parse(data) else {
-            self.counters.malformed += 1;
-            return;
-        };
-        let socket = path.socket.0.wrapping_sub(self.config.first_socket.0);
-        let (mut known, mut found) = (false, None);
-        for (server, config) in self.config.servers.iter().enumerate() {
-            if same_address(config.address, path.remote) {
-                known = true;
-                let slot = Slot { server: server as u16, socket, identifier: reply.identifier() };
-                found = found.or_else(|| {
-                    let index = self.by_slot.get(&slot.key()).copied()?;
-                    let p = self.pending.get(index as usize)?.as_ref()?;
-                    (p.slot == slot).then_some((index, p, config))
-                });
-            }
-        }
-        let Some((index, p, server)) = found else {
-            if known {
-                self.counters.unknown_identifier += 1;
-            } else {
-                self.counters.wrong_source += 1;
-            }
-            return;
-        };
-        let request = Code(p.bytes[0]);
-        let mut request_authenticator = [0; 16];
-        request_authenticator.copy_from_slice(&p.bytes[4..HEADER_LEN]);
-        if !reply.code().answers(request) {
-            self.counters.wrong_code += 1;
-            return;
-        }
-        let (genuine, message_authenticator) = check_reply(&reply, &request_authenticator, &server.secret);
-        if !genuine {
-            self.counters.bad_authenticator += 1;
-            return;
-        }
-        match message_authenticator {
-            MessageAuthenticator::Good => {}
-            MessageAuthenticator::Bad => {
-                self.counters.bad_message_authenticator += 1;
-                return;
-            }
-            MessageAuthenticator::Absent => {
-                let policy = request == Code::ACCESS_REQUEST && server.require_message_authenticator;
-                if policy || reply.get(kind::EAP_MESSAGE).is_some() {
-                    self.counters.missing_message_authenticator += 1;
-                    return;
-                }
-            }
-        }
-        let (secret, repeated) = (server.secret.clone(), p.tries > 1);
-        let Some(p) = self.release(now, index, repeated) else { return };
-        let mut attributes = self.attributes();
-        attributes.refill(reply.attribute_bytes());
-        self.counters.responses += 1;
-        self.events.push_back(Event::Response(Response {
-            token: p.token,
-            server: p.slot.server,
-            code: reply.code(),
-            attributes,
-            request_authenticator,
-            secret,
-        }));
-        self.recycle(p);
-    }
-
-    /// The wait of a request is over: send again or give up.
-    fn expire(&mut self, now: Instant, index: u32) {
-        let Some(p) = self.pending.get(index as usize).and_then(Option::as_ref) else { return };
-        let policy = self.config.retransmission;
-        if p.tries >= policy.max_count() || now.since(p.start) >= policy.max_duration() {
-            if let Some(p) = self.release(now, index, true) {
-                self.counters.timeouts += 1;
-                self.events.push_back(Event::TimedOut { token: p.token });
-                self.recycle(p);
-            }
-            return;
-        }
-        let Some(mut p) = self.pending[index as usize].take() else { return };
-        let moved = self.renew(now, &mut p, index);
-        p.tries += 1;
-        p.wait = if moved { policy.first(&mut self.rng) } else { policy.next(p.wait, &mut self.rng) };
-        p.deadline = (now + p.wait).min(p.start + policy.max_duration());
-        if !p.queued {
-            p.queued = true;
-            self.ready.push_back(index);
-        }
-        self.counters.retransmissions += 1;
-        self.timers.insert(p.deadline, index);
-        self.pending[index as usize] = Some(p);
-    }
-
-    /// Encodes a retransmission that is not the same octets again; true where it goes to another server.
-    fn renew(&mut self, now: Instant, p: &mut Pending, index: u32) -> bool {
-        let Some(mut source) = p.source.take() else { return false };
-        let current = p.slot.server;
-        let next = match (self.config.failover, source.group) {
-            (Some(f), Some(g)) if source.tries_here >= f.after => {
-                let members = &self.config.groups[usize::from(g)];
-                let at = members.iter().position(|&s| s == current).unwrap_or(0);
-                let next = (at + 1) % members.len();
-                let state = &mut self.groups[usize::from(g)];
-                if state.position == at {
-                    *state = GroupState { position: next, until: now + f.revive };
-                }
-                members[next]
-            }
-            _ => current,
-        };
-        let delay = source.delay.map(|(given, sent)| {
-            let elapsed = now.since(p.start).as_secs().min(u64::from(u32::MAX)) as u32;
-            (given, sent, given.saturating_add(elapsed))
-        });
-        let changed = delay.is_some_and(|(_, sent, due)| sent != due);
-        if (next != current || changed)
-            && let Some(slot) = self.identifiers.take(now, next, &mut self.rng)
-        {
-            if let Some((given, _, due)) = delay {
-                source.attributes.replace(kind::ACCT_DELAY_TIME, &due.to_be_bytes());
-                source.delay = Some((given, due));
-            }
-            let code = Code(p.bytes[0]);
-            let fits = self.encode(&mut p.bytes, slot, code, &source.attributes);
-            debug_assert!(fits.is_ok(), "it fitted before, and no length has changed");
-            self.vacate(now, p.slot, true);
-            p.slot = slot;
-            self.by_slot.insert(slot.key(), index);
-            self.counters.renewals += 1;
-        }
-        let moved = p.slot.server != current;
-        if moved {
-            source.tries_here = 0;
-            self.counters.failovers += 1;
-        }
-        source.tries_here += 1;
-        p.source = Some(source);
-        moved
-    }
-}
-
-/// Whether a datagram came from a server: scope and flow label aside.
-fn same_address(a: SocketAddr, b: SocketAddr) -> bool {
-    a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical()
 }
 
 impl Machine for Client {
@@ -433,11 +447,16 @@ impl Machine for Client {
         match input {
             Input::Datagram { path, data } => self.receive(now, path, data),
             Input::Timeout => {
-                while let Some((_, index)) = self.timers.pop_due(now) {
-                    self.expire(now, index);
+                while let Some((_, timer)) = self.timers.pop_due(now) {
+                    match timer {
+                        Timer::Request(index) => self.expire(now, index),
+                        Timer::Link(server, lane) => self.retry(now, server, lane),
+                        Timer::Watch(server) => self.look(now, server),
+                    }
                 }
             }
-            Input::Stream { .. } | Input::Message { .. } | Input::Frame { .. } => {
+            Input::Stream { conn, event } => self.stream(now, conn, event),
+            Input::Message { .. } | Input::Frame { .. } => {
                 self.counters.not_a_datagram += 1;
             }
         }
@@ -460,23 +479,35 @@ impl Machine for Client {
     }
 
     fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let p = loop {
+        buf.clear();
+        if let Some((conn, op)) = self.operations.pop_front() {
+            return Some(Transmit::Stream { conn, op });
+        }
+        let (p, transmit) = loop {
             let index = self.ready.pop_front()?;
-            if let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut) {
-                break p;
+            let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut) else { continue };
+            p.queued = false;
+            let server = &self.config.servers[usize::from(p.slot.server)];
+            match server.transport {
+                Transport::Udp => {
+                    let path = Path {
+                        socket: SocketId(self.config.first_socket.0.wrapping_add(p.slot.socket)),
+                        local: SocketAddr::new(server.local, 0),
+                        remote: server.address,
+                    };
+                    break (p, Transmit::Datagram { path });
+                }
+                Transport::Tls => {
+                    let link = self.links[usize::from(p.slot.server)].get(p.slot.socket as usize);
+                    // A connection that broke meanwhile: the request waits for the next.
+                    let Some(conn) = link.and_then(Link::up) else { continue };
+                    break (p, Transmit::Stream { conn, op: StreamOp::Data });
+                }
             }
         };
-        p.queued = false;
         self.work.request();
-        buf.clear();
         buf.extend_from_slice(&p.bytes);
-        let server = &self.config.servers[usize::from(p.slot.server)];
-        let path = Path {
-            socket: SocketId(self.config.first_socket.0.wrapping_add(p.slot.socket)),
-            local: SocketAddr::new(server.local, 0),
-            remote: server.address,
-        };
-        Some(Transmit::Datagram { path })
+        Some(transmit)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -490,6 +521,11 @@ impl Machine for Client {
     fn poll_work(&mut self) -> Option<Work> {
         self.work.poll()
     }
+}
+
+/// An address as it is looked up: scope, flow label and IPv4-mapping aside.
+pub(super) fn canonical(a: SocketAddr) -> SocketAddr {
+    SocketAddr::new(a.ip().to_canonical(), a.port())
 }
 
 #[cfg(test)]

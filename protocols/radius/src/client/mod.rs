@@ -6,8 +6,11 @@
 //! Exactly one event answers each accepted request, unless it was cancelled.
 
 mod identifier;
+mod liveness;
 mod machine;
+mod reply;
 mod retransmit;
+mod stream;
 
 pub use machine::Client;
 pub use retransmit::Retransmission;
@@ -164,6 +167,12 @@ pub enum ConfigError {
     /// No socket may be used.
     #[error("max_sockets is 0, or more than 2^24")]
     Sockets,
+    /// No connection may be opened.
+    #[error("max_connections is 0")]
+    Connections,
+    /// A server is watched in no time, or back without an answer.
+    #[error("liveness with an interval of zero, or after 0 answers; at least 1")]
+    Liveness,
     /// A failover count of 0.
     #[error("failover after 0 transmissions; at least 1")]
     Failover,
@@ -337,7 +346,18 @@ usher_core::counters! {
         bad_message_authenticator,
         /// Dropped: no Message-Authenticator where one is required.
         missing_message_authenticator,
-        /// Dropped: input other than a datagram or a timeout.
+        /// RadSec connections that came up.
+        connections,
+        /// RadSec connections that did not come up, or broke before an answer came by them.
+        connections_failed,
+        /// RadSec connections closed for what came by them: a length, an attribute or an authenticator that no
+        /// server of ours sends.
+        connections_spoilt,
+        /// Status-Server packets sent to see whether a server is alive.
+        probes,
+        /// Servers taken for dead.
+        deaths,
+        /// Dropped: input of a kind that no RADIUS client has, or of a connection that is not known.
         not_a_datagram,
     }
 }

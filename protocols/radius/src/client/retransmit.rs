@@ -83,6 +83,23 @@ impl Retransmission {
             _ => Duration::MAX,
         }
     }
+    /// How long a request waits that is sent once: as long as one that is sent again by this policy.
+    pub(crate) fn patience(&self) -> Duration {
+        match *self {
+            Self::Backoff { initial, max, max_count, .. } => {
+                if max_count == 0 {
+                    return self.max_duration();
+                }
+                let (mut all, mut wait) = (Duration::ZERO, initial);
+                for _ in 0..max_count.min(64) {
+                    all += wait;
+                    wait = if max.is_zero() { wait * 2 } else { (wait * 2).min(max) };
+                }
+                all
+            }
+            Self::Fixed { interval, count } => interval * u64::from(count),
+        }
+    }
     /// Whether every wait takes time.
     pub(crate) fn is_valid(&self) -> bool {
         match *self {

@@ -1,7 +1,9 @@
 use super::*;
 use crate::Secret;
+use crate::auth::MessageAuthenticator;
 use crate::auth::check_message_authenticator;
 use crate::client::{Failover, Retransmission, ServerConfig};
+use crate::packet::Packet;
 use crate::server::{self, Server};
 use crate::testing::*;
 

@@ -174,3 +174,162 @@ fn work_is_told_per_message() {
     assert_eq!(s.poll_work(), Some(Work { label: "radius.response", units: 1 }));
     assert_eq!(c.poll_work(), Some(Work { label: "radius.response", units: 1 }));
 }
+
+fn from(s: &mut Server, socket: u32, from: &str, data: &[u8]) {
+    let path = Path {
+        socket: usher_core::SocketId(socket),
+        local: FAR.parse().unwrap(),
+        remote: from.parse().unwrap(),
+    };
+    s.handle(at(0.0), Input::Datagram { path, data });
+}
+
+#[test]
+fn each_socket_has_its_role() {
+    let roles = vec![Role::Authentication, Role::Accounting, Role::DynamicAuthorization];
+    let codes = [Code::ACCESS_REQUEST, Code::ACCOUNTING_REQUEST, Code::COA_REQUEST, Code::DISCONNECT_REQUEST];
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.roles = roles));
+    let packets: Vec<_> = codes.iter().map(|&code| packet(&mut c, code, user())).collect();
+    let mut taken_by = Vec::new();
+    for socket in 0..4 {
+        for p in &packets {
+            from(&mut s, socket, NEAR, p);
+        }
+        while let Some(r) = taken(&mut s) {
+            taken_by.push((socket, r.code.0));
+        }
+    }
+    assert_eq!(taken_by, [(0, 1), (1, 4), (2, 43), (2, 40), (3, 1), (3, 4)]);
+    assert_eq!(s.counters().wrong_code, 10);
+    from(&mut s, 2, NEAR, &packet(&mut c, Code::STATUS_SERVER, Attributes::new()));
+    let mut unknown = packets[0].clone();
+    unknown[0] = 99;
+    from(&mut s, 0, NEAR, &unknown);
+    assert_eq!((s.counters().status, s.counters().wrong_code, s.counters().unknown_code), (0, 11, 1));
+}
+
+#[test]
+fn dynamic_authorisation_is_answered_and_its_forgeries_are_dropped() {
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.role = Role::DynamicAuthorization));
+    let request = packet(&mut c, Code::DISCONNECT_REQUEST, user());
+    let mut forged = request.clone();
+    forged[10] ^= 1;
+    arrive(&mut s, at(0.0), NEAR, &forged);
+    assert_eq!(s.counters().bad_authenticator, 1);
+    arrive(&mut s, at(0.0), NEAR, &request);
+    let token = taken(&mut s).unwrap().token;
+    let mut attributes = Attributes::new();
+    attributes.push_u32(kind::ERROR_CAUSE, crate::attribute::error_cause::SESSION_CONTEXT_NOT_FOUND);
+    let respond = |code| Command::Respond { token, code, attributes: attributes.clone() };
+    assert!(s.command(at(0.0), respond(Code::COA_ACK)).is_err(), "it answers another request");
+    s.command(at(0.0), respond(Code::DISCONNECT_NAK)).unwrap();
+    arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
+    let Some(crate::client::Event::Response(r)) = c.poll_event() else { panic!("no response") };
+    assert_eq!((r.code, r.attributes.get_u32(kind::ERROR_CAUSE)), (Code::DISCONNECT_NAK, Some(503)));
+}
+
+#[test]
+fn old_requests_for_dynamic_authorisation_are_dropped() {
+    let epoch = usher_core::WallTime::from_unix_secs(1_000_000);
+    for required in [false, true] {
+        let window = usher_core::Duration::from_secs(300);
+        let freshness = Some(super::super::Freshness { epoch, window, required });
+        let mut c = client_with(|_| {});
+        let mut s = server_with(|c| (c.role, c.freshness) = (Role::DynamicAuthorization, freshness));
+        let mut served = Vec::new();
+        for stamp in [None, Some(1_000_000), Some(1_000_400), Some(1_000_401), Some(999_799)] {
+            let mut a = user();
+            if let Some(stamp) = stamp {
+                a.push_u32(kind::EVENT_TIMESTAMP, stamp);
+            }
+            arrive(&mut s, at(100.0), NEAR, &packet(&mut c, Code::COA_REQUEST, a));
+            served.push(taken(&mut s).is_some());
+        }
+        assert_eq!(served, [!required, true, true, false, false]);
+        assert_eq!(s.counters().stale, 2 + u64::from(required));
+    }
+}
+
+#[test]
+fn the_message_authenticator_is_asked_for_by_policy() {
+    use MessageAuthenticatorPolicy::{Off, ProxyState, Required};
+    let plain = [1, 3, b'a'];
+    let proxied = [1, 3, b'a', 33, 3, b'x'];
+    for (policy, plain_passes, proxied_passes) in
+        [(Required, false, false), (ProxyState, true, false), (Off, true, true)]
+    {
+        let mut s = server_with(|c| c.clients[0].message_authenticator = policy);
+        for (id, body, passes) in [(1, &plain[..], plain_passes), (2, &proxied[..], proxied_passes)] {
+            let mut p = vec![1, id, 0, 20 + body.len() as u8];
+            p.resize(20, 9);
+            p.extend(body);
+            arrive(&mut s, at(0.0), NEAR, &p);
+            assert_eq!(taken(&mut s).is_some(), passes, "{policy:?}");
+        }
+        // One that is there must be right whatever the policy says.
+        let mut p = vec![1, 3, 0, 38];
+        p.resize(20, 9);
+        p.extend([80, 18]);
+        p.resize(38, 0);
+        arrive(&mut s, at(0.0), NEAR, &p);
+        assert_eq!(s.counters().bad_message_authenticator, 1);
+    }
+}
+
+#[test]
+fn a_flood_of_one_client_leaves_room_for_another() {
+    let other = ClientConfig::new("192.0.2.0".parse().unwrap(), 24, secret());
+    let mut s = server_with(|c| {
+        c.clients.push(other);
+        (c.max_entries, c.max_waiting) = (100, 60);
+    });
+    let mut c = client_with(|_| {});
+    for port in 0..200 {
+        let p = packet(&mut c, Code::ACCESS_REQUEST, user());
+        arrive(&mut s, at(0.0), &format!("10.0.0.1:{}", 5000 + port), &p);
+    }
+    assert_eq!((s.counters().requests, s.counters().client_overload), (60, 140));
+    for port in 0..40 {
+        let p = packet(&mut c, Code::ACCESS_REQUEST, user());
+        arrive(&mut s, at(0.0), &format!("192.0.2.1:{}", 5000 + port), &p);
+    }
+    assert_eq!((s.counters().requests, s.counters().overload), (100, 0));
+    // What is answered waits no more.
+    let token = taken(&mut s).unwrap().token;
+    accept(&mut s, at(0.0), token).unwrap();
+    arrive(&mut s, at(0.0), NEAR, &packet(&mut c, Code::ACCESS_REQUEST, user()));
+    assert_eq!(s.counters().requests, 101);
+}
+
+#[test]
+fn too_many_attributes_are_dropped() {
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.max_attributes = 10));
+    for extra in [7, 8] {
+        let mut a = user();
+        (0..extra).for_each(|_| {
+            a.push_u32(kind::NAS_PORT, 1);
+        });
+        arrive(&mut s, at(0.0), NEAR, &packet(&mut c, Code::ACCESS_REQUEST, a));
+    }
+    assert_eq!((s.counters().requests, s.counters().too_many_attributes), (1, 1));
+}
+
+#[test]
+fn other_clients_can_be_configured_while_requests_wait() {
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.max_waiting = 1));
+    arrive(&mut s, at(0.0), NEAR, &packet(&mut c, Code::ACCESS_REQUEST, user()));
+    let token = taken(&mut s).unwrap().token;
+    let any = |n: &str, p, secret: &[u8]| ClientConfig::new(n.parse().unwrap(), p, Secret::new(secret));
+    let clients = vec![any("192.0.2.0", 24, b"x"), any("10.0.0.0", 8, b"another secret")];
+    let mut config = Config::new(clients.clone());
+    config.max_waiting = 1;
+    s.reload(config).unwrap();
+    let mut broken = Config::new(clients);
+    broken.clients[0].prefix = 99;
+    assert!(s.reload(broken).is_err());
+    arrive(&mut s, at(0.0), NEAR, &packet(&mut c, Code::ACCESS_REQUEST, user()));
+    assert_eq!(s.counters().bad_message_authenticator, 1, "the secret is another now");
+    accept(&mut s, at(0.0), token).unwrap();
+    arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
+    assert!(matches!(c.poll_event(), Some(crate::client::Event::Response(_))), "answered by the old one");
+}

@@ -1,0 +1,205 @@
+//! RadSec connections to servers (RFC 6614, RFC 6613): each is a lane of identifiers, as a source port is for
+//! datagrams.
+
+use super::identifier::Slot;
+use super::machine::{Client, Timer};
+use super::reply::Shown;
+use crate::packet::Packet;
+use crate::radsec::Framer;
+use alloc::vec::Vec;
+use usher_core::{ConnId, Duration, Instant, StreamEvent, StreamOp};
+
+/// The longest time between two attempts to connect.
+const LONGEST: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// Nothing wants to be sent.
+    #[default]
+    Idle,
+    Connecting(ConnId),
+    Up(ConnId),
+    /// The next attempt comes then.
+    Failed(Instant),
+}
+
+/// A connection to a server, or the wish for one.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    state: State,
+    framer: Framer,
+    /// Connections in a row that brought no answer.
+    failures: u32,
+    /// An answer came by this one.
+    proved: bool,
+}
+
+impl Link {
+    /// Its connection while that is up.
+    pub(super) fn up(&self) -> Option<ConnId> {
+        match self.state {
+            State::Up(conn) => Some(conn),
+            _ => None,
+        }
+    }
+}
+
+impl Client {
+    fn link(&mut self, server: u16, lane: u32) -> &mut Link {
+        let links = &mut self.links[usize::from(server)];
+        if links.len() <= lane as usize {
+            links.resize_with(lane as usize + 1, Link::default);
+        }
+        &mut links[lane as usize]
+    }
+
+    /// Whether the last connection to a server came to nothing.
+    pub(super) fn unreachable(&self, server: u16) -> bool {
+        let links = &self.links[usize::from(server)];
+        !links.is_empty() && links.iter().all(|l| l.failures > 0 && l.up().is_none())
+    }
+    /// Whether a server has a connection that is up.
+    pub(super) fn connected(&self, server: u16) -> bool {
+        self.links[usize::from(server)].iter().any(|l| l.up().is_some())
+    }
+
+    /// Whether a slot's connection is up; asks for it where it is not.
+    pub(super) fn linked(&mut self, now: Instant, slot: Slot) -> bool {
+        match self.link(slot.server, slot.socket).state {
+            State::Up(_) => return true,
+            State::Connecting(_) | State::Failed(_) => {}
+            State::Idle => self.connect(now, slot.server, slot.socket),
+        }
+        false
+    }
+
+    fn connect(&mut self, now: Instant, server: u16, lane: u32) {
+        let config = &self.config.servers[usize::from(server)];
+        let local = Some(config.local).filter(|a| !a.is_unspecified());
+        let remote = config.address;
+        let conn = ConnId::outgoing(self.next_conn);
+        self.next_conn = self.next_conn.wrapping_add(1);
+        self.by_conn.insert(conn, (server, lane));
+        self.operations.push_back((conn, StreamOp::Connect { local, remote }));
+        let link = self.link(server, lane);
+        link.state = State::Connecting(conn);
+        link.framer = Framer::new();
+        link.proved = false;
+        self.expect(now, server);
+    }
+
+    /// The time for the next attempt has come.
+    pub(super) fn retry(&mut self, now: Instant, server: u16, lane: u32) {
+        // Whether anything waits or not: those who ask turn to the others until this one is back.
+        if matches!(self.link(server, lane).state, State::Failed(at) if at <= now) {
+            self.connect(now, server, lane);
+        }
+    }
+
+    /// The places of what waits for answers by a connection.
+    fn of(&self, server: u16, lane: u32) -> Vec<u32> {
+        let slot = |identifier| Slot { server, socket: lane, identifier };
+        (0..=u8::MAX).filter_map(|identifier| self.asked(slot(identifier))).collect()
+    }
+
+    pub(super) fn stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
+        let Some(&(server, lane)) = self.by_conn.get(&conn) else {
+            // Of a connection that was given up, its end is yet to come.
+            self.counters.not_a_datagram += u64::from(!matches!(event, StreamEvent::Closed(_)));
+            return;
+        };
+        match event {
+            StreamEvent::Connected { .. } => {
+                self.counters.connections += 1;
+                self.link(server, lane).state = State::Up(conn);
+                for index in self.of(server, lane) {
+                    self.enqueue(index);
+                }
+                self.expect(now, server);
+            }
+            StreamEvent::Data(data) => self.data(now, conn, server, lane, data),
+            StreamEvent::Writable => {}
+            StreamEvent::Closed(_) => self.broke(now, conn, server, lane),
+        }
+    }
+
+    fn data(&mut self, now: Instant, conn: ConnId, server: u16, lane: u32, mut data: &[u8]) {
+        let mut framer = core::mem::take(&mut self.link(server, lane).framer);
+        let good = loop {
+            match framer.next(&mut data) {
+                Ok(None) => break true,
+                Ok(Some(bytes)) => {
+                    self.work.response();
+                    let Ok(reply) = Packet::parse(bytes) else { break false };
+                    let slot = Slot { server, socket: lane, identifier: reply.identifier() };
+                    match self.asked(slot) {
+                        Some(index) if self.take(now, index, &reply) == Shown::Foreign => break false,
+                        Some(_) => {}
+                        None => self.counters.unknown_identifier += 1,
+                    }
+                }
+                Err(_) => break false,
+            }
+        };
+        if good {
+            self.link(server, lane).framer = framer;
+        } else {
+            self.counters.connections_spoilt += 1;
+            self.link(server, lane).proved = false;
+            self.operations.push_back((conn, StreamOp::Abort));
+            self.broke(now, conn, server, lane);
+        }
+    }
+
+    /// An answer came by a connection.
+    pub(super) fn prove(&mut self, slot: Slot) {
+        let link = self.link(slot.server, slot.socket);
+        (link.proved, link.failures) = (true, 0);
+    }
+
+    /// A connection is over. What waited by it goes to another server of its group, or by the next connection.
+    fn broke(&mut self, now: Instant, conn: ConnId, server: u16, lane: u32) {
+        self.by_conn.remove(&conn);
+        let base = self.config.reconnect;
+        let link = self.link(server, lane);
+        if link.proved {
+            link.state = State::Idle;
+        } else {
+            link.failures = link.failures.saturating_add(1);
+            let at = now + (base * (1 << link.failures.min(10).saturating_sub(1))).min(LONGEST);
+            link.state = State::Failed(at);
+            self.timers.insert(at, Timer::Link(server, lane));
+            self.counters.connections_failed += 1;
+            self.lost(now, server);
+        }
+        self.flee(now, server, lane);
+    }
+
+    /// Moves what waits by a connection to other servers where that is possible; the rest waits for the next.
+    fn flee(&mut self, now: Instant, server: u16, lane: u32) {
+        let mut stay = false;
+        for index in self.of(server, lane) {
+            let Some(p) = self.pending.get(index as usize).and_then(Option::as_ref) else { continue };
+            if p.source.as_ref().is_some_and(|s| s.group.is_some()) {
+                self.again(now, index, true);
+            } else {
+                stay = true;
+            }
+        }
+        if stay && self.link(server, lane).state == State::Idle {
+            self.connect(now, server, lane);
+        }
+    }
+
+    /// Gives up all connections to a server and moves what waits for it.
+    pub(super) fn leave(&mut self, now: Instant, server: u16) {
+        for lane in 0..self.links[usize::from(server)].len() as u32 {
+            let link = self.link(server, lane);
+            if let State::Up(conn) | State::Connecting(conn) = link.state {
+                link.proved = false;
+                self.operations.push_back((conn, StreamOp::Abort));
+                self.broke(now, conn, server, lane);
+            }
+        }
+    }
+}
