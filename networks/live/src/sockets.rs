@@ -126,7 +126,8 @@ pub struct Settings {
     pub connections: usize,
     /// Connections of one listener from one address at a time.
     pub connections_per_address: usize,
-    /// Octets that wait for one connection's peer to read; beyond it the connection is reset.
+    /// Octets that may wait for one connection's peer to read when more is to be sent; otherwise the connection is
+    /// reset.
     pub stream_queue: usize,
     /// How long setting up a connection may take, TLS not included.
     pub connect_timeout: Duration,
@@ -140,14 +141,14 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// 4096 datagrams, 65536 sockets, 65536 connections and 1024 of each address, 1 MiB, and 10 s, 10 s and 2 s.
+    /// 4096 datagrams, 65536 sockets, 65536 connections and 1024 of each address, 4 MiB, and 10 s, 10 s and 2 s.
     fn default() -> Self {
         Self {
             datagram_queue: 4096,
             sockets: 1 << 16,
             connections: 1 << 16,
             connections_per_address: 1024,
-            stream_queue: 1 << 20,
+            stream_queue: 4 << 20,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             linger: Duration::from_secs(2),

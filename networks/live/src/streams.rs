@@ -233,7 +233,7 @@ impl Streams {
         let Some(conn) = self.conns.get(&id) else { return self.counters.unknown_connection.one() };
         if let Order::Data(data) = &order {
             let queued = conn.queued.fetch_add(data.len(), Ordering::Relaxed);
-            if queued + data.len() > self.settings.stream_queue {
+            if queued > self.settings.stream_queue {
                 self.counters.slow_peers.one();
                 let _ = conn.orders.send(Order::Abort);
                 self.forget(id);

@@ -1,4 +1,6 @@
 //! Drivers on loopback sockets: datagrams, connections, TLS, and a RADIUS server that a real client asks.
 
 mod common;
+mod tcp;
+mod tls;
 mod udp;

@@ -1,0 +1,239 @@
+//! Connections without TLS.
+
+use crate::common::{Ask, Heard, Live, PATIENCE};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+use usher_core::{CloseReason, ConnId};
+use usher_live::{Listener, Settings, SocketOptions, Sockets, listen};
+
+const OURS: ConnId = ConnId::outgoing(5);
+const FIRST: ConnId = ConnId::incoming(0);
+
+fn served(settings: Settings) -> (Live, SocketAddr) {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let socket = listen(address, &SocketOptions::default()).expect("a port can be had");
+    let address = socket.local_addr().expect("it is bound");
+    let listeners = vec![Listener { socket, tls: None }];
+    (Live::new(Sockets { listeners, settings, ..Sockets::default() }), address)
+}
+
+fn dial(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream
+}
+
+fn closed(live: &Live, conn: ConnId) -> CloseReason {
+    live.until(|heard| match heard {
+        Heard::Closed(of, reason) if *of == conn => Some(*reason),
+        _ => None,
+    })
+}
+
+/// A driver that has connected to the test's listener.
+fn calling() -> (Live, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
+    let remote = listener.local_addr().expect("it is bound");
+    let live = Live::new(Sockets::default());
+    live.ask(Ask::Connect { conn: OURS, local: None, remote });
+    let (stream, _) = listener.accept().expect("the driver calls");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    assert_eq!(live.hear(), Heard::Connected(OURS, remote, None));
+    (live, stream)
+}
+
+#[test]
+fn an_accepted_connection_is_told_of_and_echoes_to_its_end() {
+    let (live, address) = served(Settings::default());
+    let mut stream = dial(address);
+    let remote = stream.local_addr().expect("it is bound");
+    assert_eq!(live.hear(), Heard::Accepted(FIRST, 0));
+    assert_eq!(live.hear(), Heard::Connected(FIRST, remote, None));
+    stream.write_all(b"half ").expect("it takes a few octets");
+    assert_eq!(live.octets(FIRST, 5), b"half ");
+    stream.write_all(b"and half").expect("it takes a few octets");
+    // The end comes at once after the data: what the machine answers to it is sent still.
+    stream.shutdown(Shutdown::Write).expect("it is open");
+    let mut all = String::new();
+    stream.read_to_string(&mut all).expect("it ends in good order");
+    assert_eq!(all, "half and half");
+    assert_eq!(closed(&live, FIRST), CloseReason::Closed);
+    assert_eq!(live.counters.read().connections_open, 0);
+    live.stop();
+}
+
+#[test]
+fn megabytes_pass_both_ways_at_once() {
+    let (live, address) = served(Settings { stream_queue: 64 << 20, ..Settings::default() });
+    let stream = dial(address);
+    let sent: Vec<u8> = (0..8_000_000_u32).map(|i| (i / 7) as u8).collect();
+    let writer = {
+        let (mut stream, sent) = (stream.try_clone().expect("a handle can be had"), sent.clone());
+        std::thread::spawn(move || {
+            stream.write_all(&sent).expect("it is read");
+            stream.shutdown(Shutdown::Write).expect("it is open");
+        })
+    };
+    let mut back = Vec::new();
+    (&stream).read_to_end(&mut back).expect("it ends in good order");
+    writer.join().expect("it wrote");
+    assert!(back == sent, "{} octets of {} came back", back.len(), sent.len());
+    live.stop();
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_reset_and_counted() {
+    let (live, address) = served(Settings { stream_queue: 100_000, ..Settings::default() });
+    let mut stream = dial(address);
+    // It writes until nobody listens to it any more, and reads nothing.
+    let chunk = [1; 10_000];
+    while stream.write_all(&chunk).is_ok() {}
+    assert_eq!(closed(&live, FIRST), CloseReason::Reset);
+    let counters = live.counters.read();
+    assert_eq!((counters.slow_peers, counters.connections_open), (1, 0));
+    live.stop();
+}
+
+#[test]
+fn who_is_told_to_wait_hears_when_all_is_sent() {
+    let (live, mut stream) = calling();
+    let settings = Settings::default();
+    // More than half of what may wait, and more than the sockets' buffers take.
+    let sent = vec![3; settings.stream_queue - 1];
+    live.ask(Ask::Write(OURS, sent.clone()));
+    let mut back = vec![0; sent.len()];
+    stream.read_exact(&mut back).expect("all is sent");
+    assert_eq!(live.hear(), Heard::Writable(OURS));
+    live.stop();
+}
+
+#[test]
+fn a_slow_reader_grants_credit() {
+    let (live, mut stream) = calling();
+    live.ask(Ask::Credit(OURS, 3));
+    live.ask(Ask::Echo(false));
+    // The order has arrived when this has.
+    live.ask(Ask::Write(OURS, vec![9]));
+    stream.read_exact(&mut [0]).expect("an octet comes");
+    stream.write_all(b"abcdef").expect("it takes a few octets");
+    assert_eq!(live.hear(), Heard::Data(OURS, b"abc".to_vec()));
+    live.ask(Ask::Credit(OURS, 2));
+    assert_eq!(live.hear(), Heard::Data(OURS, b"de".to_vec()));
+    live.ask(Ask::Credit(OURS, 100));
+    assert_eq!(live.hear(), Heard::Data(OURS, b"f".to_vec()));
+    live.stop();
+}
+
+#[test]
+fn closing_sends_what_is_queued_and_aborting_does_not_wait() {
+    let (live, mut stream) = calling();
+    let sent = vec![5; 3_000_000];
+    live.ask(Ask::Write(OURS, sent.clone()));
+    live.ask(Ask::Shutdown(OURS));
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).expect("it ends in good order");
+    assert_eq!(all.len(), sent.len());
+    drop(stream);
+    assert_eq!(closed(&live, OURS), CloseReason::Closed);
+    live.stop();
+
+    let (live, mut stream) = calling();
+    live.ask(Ask::Abort(OURS));
+    let error = stream.read(&mut [0]).expect_err("it is reset");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(live.counters.read().connections_open, 0);
+    live.stop();
+}
+
+#[test]
+fn a_peer_that_never_ends_its_side_is_not_waited_for_long() {
+    let (live, address) = served(Settings { linger: Duration::from_millis(50), ..Settings::default() });
+    let stream = dial(address);
+    live.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
+    live.ask(Ask::Shutdown(FIRST));
+    assert_eq!(closed(&live, FIRST), CloseReason::TimedOut);
+    drop(stream);
+    live.stop();
+}
+
+#[test]
+fn the_drivers_end_closes_connections_in_good_order() {
+    let (live, mut stream) = calling();
+    live.ask(Ask::Write(OURS, b"last words".to_vec()));
+    let reader = std::thread::spawn(move || {
+        let mut all = String::new();
+        stream.read_to_string(&mut all).map(|_| all)
+    });
+    live.stop();
+    assert_eq!(reader.join().expect("it read").expect("it ended in good order"), "last words");
+}
+
+#[test]
+fn a_port_without_listener_refuses() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
+    let remote = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let live = Live::new(Sockets::default());
+    live.ask(Ask::Connect { conn: OURS, local: None, remote });
+    assert_eq!(live.hear(), Heard::Closed(OURS, CloseReason::Refused));
+    let counters = live.counters.read();
+    assert_eq!((counters.connects, counters.connect_failures, counters.connections_open), (1, 1, 0));
+    live.stop();
+}
+
+#[test]
+fn a_connection_leaves_from_the_address_asked_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
+    let remote = listener.local_addr().expect("it is bound");
+    let live = Live::new(Sockets::default());
+    let local = "127.0.0.9".parse().ok();
+    live.ask(Ask::Connect { conn: OURS, local, remote });
+    let (_, from) = listener.accept().expect("the driver calls");
+    assert_eq!(Some(from.ip()), local);
+    live.stop();
+}
+
+#[test]
+fn a_peer_that_resets_is_told_so() {
+    let (live, stream) = calling();
+    let stream = socket2::Socket::from(stream);
+    stream.set_linger(Some(Duration::ZERO)).expect("it is a socket");
+    drop(stream);
+    assert_eq!(closed(&live, OURS), CloseReason::Reset);
+    live.stop();
+}
+
+#[test]
+fn connections_beyond_the_bounds_are_refused_and_room_comes_back() {
+    let settings = Settings { connections: 3, connections_per_address: 2, ..Settings::default() };
+    let (live, address) = served(settings);
+    let up = || live.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
+    let first = dial(address);
+    up();
+    let _second = dial(address);
+    up();
+    let mut third = dial(address);
+    assert!(third.read(&mut [0]).is_err(), "one address has two");
+    assert_eq!(live.counters.read().refused_address, 1);
+
+    let from = |ip: [u8; 4]| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("a socket can be had");
+        socket.bind(&SocketAddr::from((ip, 0)).into()).expect("all of 127/8 is ours");
+        socket.connect(&address.into()).expect("it listens");
+        TcpStream::from(socket)
+    };
+    let _other = from([127, 0, 0, 2]);
+    up();
+    let mut full = from([127, 0, 0, 3]);
+    assert!(full.read(&mut [0]).is_err(), "the listener has three");
+    assert_eq!(live.counters.read().refused_listener, 1);
+
+    drop(first);
+    assert_eq!(closed(&live, FIRST), CloseReason::Closed);
+    let _again = dial(address);
+    up();
+    live.stop();
+}

@@ -1,0 +1,203 @@
+//! Connections with TLS.
+
+use crate::common::{Ask, Heard, Live, PATIENCE};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+use usher_core::{CloseReason, ConnId};
+use usher_crypto::tls::fixtures::{self, WALL_TIME};
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, Credentials, Roots, ServerConfig, ServerOptions, Version, WallClock,
+};
+use usher_live::{DriverCounts, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsServer, listen};
+
+const OURS: ConnId = ConnId::outgoing(0);
+const THEIRS: ConnId = ConnId::incoming(0);
+
+fn server_config(version: Version, chain: u8) -> ServerConfig {
+    ServerConfig::new(ServerOptions {
+        versions: version.into(),
+        crls: Vec::new(),
+        credentials: fixtures::server(chain),
+        client_roots: Some(Roots::from_der([fixtures::root()])),
+        resumption: None,
+        clock: WallClock::at(WALL_TIME),
+        key_log: None,
+    })
+    .expect("the fixtures are good")
+}
+
+fn client_config(version: Version, credentials: Option<Credentials>, roots: &[u8]) -> ClientConfig {
+    ClientConfig::new(ClientOptions {
+        versions: version.into(),
+        credentials,
+        roots: Roots::from_der([roots]),
+        server_name: Some(fixtures::SERVER_NAME.into()),
+        resumption: None,
+        clock: WallClock::at(WALL_TIME),
+        key_log: None,
+    })
+    .expect("the fixtures are good")
+}
+
+fn served(tls: &TlsServer, settings: Settings) -> (Live, SocketAddr) {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let socket = listen(address, &SocketOptions::default()).expect("a port can be had");
+    let address = socket.local_addr().expect("it is bound");
+    let listeners = vec![Listener { socket, tls: Some(tls.clone()) }];
+    (Live::new(Sockets { listeners, settings, ..Sockets::default() }), address)
+}
+
+fn calling(config: ClientConfig, remote: SocketAddr) -> Live {
+    let outgoing: Outgoing = Arc::new(move |to| (to == remote).then(|| config.clone()));
+    let live = Live::new(Sockets { outgoing: Some(outgoing), ..Sockets::default() });
+    live.ask(Ask::Echo(false));
+    live.ask(Ask::Connect { conn: OURS, local: None, remote });
+    live
+}
+
+/// Waits until the server has counted what the test says.
+fn counted(live: &Live, what: impl Fn(&DriverCounts) -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !what(&live.counters.read()) {
+        assert!(std::time::Instant::now() < end, "not counted: {:?}", live.counters.read());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn both_sides_hear_each_others_certificates_and_echo() {
+    for version in [Version::Tls12, Version::Tls13] {
+        let (server, address) = served(&TlsServer::new(server_config(version, 2)), Settings::default());
+        let credentials = fixtures::client(1);
+        let client = calling(client_config(version, Some(credentials), fixtures::root()), address);
+        let leaf = |credentials: Credentials| Some(credentials.leaf().to_vec());
+        assert_eq!(client.hear(), Heard::Connected(OURS, address, leaf(fixtures::server(2))));
+        assert_eq!(server.hear(), Heard::Accepted(THEIRS, 0));
+        let Heard::Connected(THEIRS, _, certificate) = server.hear() else { panic!("it is up") };
+        assert_eq!(certificate, leaf(fixtures::client(1)));
+
+        let sent: Vec<u8> = (0..300_000_u32).map(|i| (i / 5) as u8).collect();
+        client.ask(Ask::Write(OURS, sent.clone()));
+        assert!(client.octets(OURS, sent.len()) == sent, "what came back is what was sent");
+        client.ask(Ask::Shutdown(OURS));
+        let end = |live: &Live| {
+            live.until(|heard| match heard {
+                Heard::Closed(_, reason) => Some(*reason),
+                _ => None,
+            })
+        };
+        assert_eq!((end(&server), end(&client)), (CloseReason::Closed, CloseReason::Closed));
+        let counters = server.counters.read();
+        assert_eq!((counters.tls_handshakes, counters.connections_open), (1, 0));
+        assert_eq!(counters.stream_octets_in, 300_000);
+        client.stop();
+        server.stop();
+    }
+}
+
+#[test]
+fn what_is_written_before_the_handshake_follows_it() {
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    let config = client_config(Version::Tls13, Some(fixtures::client(1)), fixtures::root());
+    let client = calling(config, address);
+    client.ask(Ask::Write(OURS, b"at once".to_vec()));
+    assert_eq!(client.octets(OURS, 7), b"at once");
+    client.stop();
+    server.stop();
+}
+
+#[test]
+fn a_client_of_another_authority_is_refused() {
+    for version in [Version::Tls12, Version::Tls13] {
+        let (server, address) = served(&TlsServer::new(server_config(version, 1)), Settings::default());
+        let foreign = Some(fixtures::foreign_client());
+        let client = calling(client_config(version, foreign, fixtures::root()), address);
+        // In TLS 1.3 the client is up before the server has looked at its certificate.
+        let reason = client.until(|heard| match heard {
+            Heard::Closed(OURS, reason) => Some(*reason),
+            _ => None,
+        });
+        let expected = if version == Version::Tls12 { CloseReason::Refused } else { CloseReason::Reset };
+        assert_eq!(reason, expected);
+        counted(&server, |c| c.tls_certificate == 1 && c.connections_open == 0);
+        assert_eq!(client.counters.read().tls_alert, 1);
+        client.stop();
+        server.stop();
+    }
+}
+
+#[test]
+fn a_client_without_certificate_is_refused() {
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls12, 1)), Settings::default());
+    let client = calling(client_config(Version::Tls12, None, fixtures::root()), address);
+    assert_eq!(client.hear(), Heard::Closed(OURS, CloseReason::Refused));
+    counted(&server, |c| c.tls_certificate == 1);
+    client.stop();
+    server.stop();
+}
+
+#[test]
+fn a_server_of_another_authority_is_refused() {
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    // A certificate that signed nothing is no authority for the server's.
+    let foreign = fixtures::foreign_client();
+    let client = calling(client_config(Version::Tls13, None, foreign.leaf()), address);
+    assert_eq!(client.hear(), Heard::Closed(OURS, CloseReason::Refused));
+    assert_eq!(client.counters.read().tls_certificate, 1);
+    counted(&server, |c| c.tls_alert == 1 && c.connections_open == 0);
+    client.stop();
+    server.stop();
+}
+
+#[test]
+fn plain_text_to_a_tls_port_is_counted_and_answered_by_an_alert() {
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("it takes a few octets");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("it ends in good order");
+    // RFC 8446 section 5.1: content type 21 is an alert.
+    assert_eq!(answer.first(), Some(&21));
+    drop(stream);
+    counted(&server, |c| c.tls_not_tls == 1 && c.connections_open == 0);
+    server.stop();
+}
+
+#[test]
+fn who_says_nothing_is_not_waited_for_and_who_leaves_is_counted() {
+    let settings = Settings { handshake_timeout: Duration::from_millis(30), ..Settings::default() };
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), settings);
+    let silent = TcpStream::connect(address).expect("it listens");
+    counted(&server, |c| c.tls_timeout == 1 && c.connections_open == 0);
+    drop(silent);
+    server.stop();
+
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    drop(TcpStream::connect(address).expect("it listens"));
+    counted(&server, |c| c.tls_closed == 1 && c.connections_open == 0);
+    server.stop();
+}
+
+#[test]
+fn a_replaced_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
+    let tls = TlsServer::new(server_config(Version::Tls13, 1));
+    let (server, address) = served(&tls, Settings::default());
+    let config = client_config(Version::Tls13, Some(fixtures::client(1)), fixtures::root());
+    let shown = |live: &Live| match live.hear() {
+        Heard::Connected(OURS, _, certificate) => certificate,
+        other => panic!("it is up before {other:?}"),
+    };
+    let old = calling(config.clone(), address);
+    assert_eq!(shown(&old).as_deref(), Some(fixtures::server(1).leaf()));
+    tls.replace(server_config(Version::Tls13, 3));
+    let new = calling(config, address);
+    assert_eq!(shown(&new).as_deref(), Some(fixtures::server(3).leaf()));
+    old.ask(Ask::Write(OURS, b"still here".to_vec()));
+    assert_eq!(old.octets(OURS, 10), b"still here");
+    old.stop();
+    new.stop();
+    server.stop();
+}
