@@ -373,6 +373,31 @@ impl Attributes {
         self.salted(vendor, kind, value);
         Ok(self)
     }
+    /// Adds a vendor attribute that is hidden on the wire as User-Password is, without a salt (MS-CHAP-MPPE-Keys, RFC
+    /// 2548 §2.4.1). The value is padded with zeros to a multiple of 16 octets.
+    ///
+    /// # Errors
+    /// More than 240 octets.
+    pub fn push_vendor_hidden(
+        &mut self,
+        vendor: u32,
+        kind: u8,
+        value: &[u8],
+    ) -> Result<&mut Self, ValueTooLong> {
+        if value.len() > 240 {
+            return Err(ValueTooLong { kind: kind::VENDOR_SPECIFIC, length: value.len(), max: 240 });
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[kind::VENDOR_SPECIFIC, 0]);
+        self.bytes.extend_from_slice(&vendor.to_be_bytes());
+        self.bytes.extend_from_slice(&[kind, 0]);
+        self.bytes.extend_from_slice(value);
+        self.hide_from(start + 8, false);
+        let length = (self.bytes.len() - start) as u8;
+        self.bytes[start + 1] = length;
+        self.bytes[start + 7] = length - 6;
+        Ok(self)
+    }
     fn salted(&mut self, vendor: u32, kind: u8, value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind::VENDOR_SPECIFIC, 0]);

@@ -3,9 +3,12 @@
 //!
 //! What RADIUS hides hop by hop is revealed and hidden anew; Proxy-State is put on and taken off.
 
+mod homes;
 mod nai;
 mod realm;
+pub mod relay;
 
+pub use homes::{Asked, Conversation, HomeServers, ProxyError};
 pub use nai::{Nai, is_realm};
 pub use realm::{Accounting, Found, Realm, RealmError, Realms, Route};
 

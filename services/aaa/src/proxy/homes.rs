@@ -1,0 +1,194 @@
+//! Home servers: which one is asked, and the client that asks.
+
+use super::{Balance, Config, Pool};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+use usher_core::collections::{HashMap, HashState, hash_state};
+use usher_core::{CommandError, Instant, Machine, SecureRng};
+use usher_radius::attribute::Attributes;
+use usher_radius::client::{self, Client, ServerConfig, Target, Transport};
+use usher_radius::packet::Code;
+
+/// A proxy was configured in contradiction to itself.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// A pool without servers, or with one that does not exist.
+    #[error("pool {0:?} is empty or names a server that does not exist")]
+    Pool(alloc::string::String),
+    /// A realm leads to a pool that does not exist.
+    #[error("realm {0:?} leads to a pool that does not exist")]
+    Realm(alloc::string::String),
+    /// What the client of the home servers says.
+    #[error("home servers: {0}")]
+    Client(#[from] client::ConfigError),
+}
+
+/// Whose conversation a request is of: what its later rounds have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Conversation<'a> {
+    /// The client's index, or another number of whoever asked.
+    pub owner: u32,
+    /// User-Name.
+    pub name: &'a [u8],
+    /// Calling-Station-Id.
+    pub station: &'a [u8],
+    /// State of a home server's challenge.
+    pub state: Option<&'a [u8]>,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// It is under way.
+    UnderWay,
+    /// No server of the pool is alive.
+    NobodyAlive,
+    /// It cannot be sent: no identifier is free, or it does not fit a packet.
+    Impossible,
+}
+
+/// The home servers of a proxy.
+#[derive(Debug)]
+pub struct HomeServers {
+    client: Client,
+    pools: Vec<Pool>,
+    /// Each home server's places in the client: authentication, accounting.
+    places: Vec<[u16; 2]>,
+    hasher: HashState,
+    /// Which server made a State.
+    conversations: HashMap<u64, u16>,
+    order: VecDeque<u64>,
+    max_conversations: usize,
+}
+
+impl HomeServers {
+    /// All servers of a configuration, asked by nobody yet.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(config: &Config, mut rng: SecureRng) -> Result<Option<Self>, ProxyError> {
+        for realm in config.realms.entries() {
+            if let super::Route::Pool { pool, .. } = realm.route
+                && usize::from(pool) >= config.pools.len()
+            {
+                return Err(ProxyError::Realm(realm.name.clone()));
+            }
+        }
+        let (mut servers, mut places) = (Vec::new(), Vec::new());
+        for home in &config.servers {
+            let (mut auth, liveness) =
+                (ServerConfig::new(home.authentication, home.secret.clone()), home.liveness);
+            auth.require_message_authenticator = home.require_message_authenticator;
+            (auth.local, auth.transport, auth.liveness) = (home.local, home.transport, Some(liveness));
+            let place = servers.len() as u16;
+            match home.transport {
+                Transport::Tls => places.push([place; 2]),
+                Transport::Udp => {
+                    places.push([place, place + 1]);
+                    servers.push(auth.clone());
+                    auth.address = home.accounting;
+                }
+            }
+            servers.push(auth);
+        }
+        let mut groups = Vec::new();
+        for pool in &config.pools {
+            for role in 0..2 {
+                let members =
+                    pool.servers.iter().map(|&s| places.get(usize::from(s)).map(|p: &[u16; 2]| p[role]));
+                let members: Option<Vec<u16>> = members.collect();
+                let members = members.filter(|m| !m.is_empty());
+                groups.push(members.ok_or_else(|| ProxyError::Pool(pool.name.clone()))?);
+            }
+        }
+        let Some(first) = servers.first().cloned() else { return Ok(None) };
+        let client = client::Config {
+            servers,
+            groups,
+            retransmission: config.retransmission,
+            failover: Some(config.failover),
+            first_socket: config.first_socket,
+            max_sockets: config.max_sockets,
+            ..client::Config::single(first)
+        };
+        Ok(Some(Self {
+            hasher: hash_state(&mut rng),
+            conversations: HashMap::with_hasher(hash_state(&mut rng)),
+            client: Client::new(client, rng)?,
+            pools: config.pools.clone(),
+            places,
+            order: VecDeque::new(),
+            max_conversations: config.max_conversations,
+        }))
+    }
+    /// The client that asks them.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+    /// The client that asks them, to be driven by a host.
+    pub const fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+    /// The home server at a place in the client.
+    #[must_use]
+    pub fn home(&self, place: u16) -> Option<u16> {
+        self.places.iter().position(|p| p.contains(&place)).map(|i| i as u16)
+    }
+
+    /// Passes a request on to a pool. The client's event has the token again.
+    pub fn ask(
+        &mut self,
+        now: Instant,
+        token: u64,
+        pool: u16,
+        code: Code,
+        attributes: Attributes,
+        conversation: Conversation<'_>,
+    ) -> Asked {
+        let Some(balance) = self.pools.get(usize::from(pool)).map(|p| p.balance) else {
+            return Asked::Impossible;
+        };
+        let known = conversation.state.map(|s| self.key(conversation.owner, s));
+        let known = known.and_then(|key| self.conversations.remove(&key));
+        let group = pool * 2 + u16::from(code == Code::ACCOUNTING_REQUEST);
+        let members = &self.client.config().groups[usize::from(group)];
+        let mut alive = members.iter().copied().filter(|&s| self.client.usable(s)).peekable();
+        if alive.peek().is_none() {
+            return Asked::NobodyAlive;
+        }
+        let first = match (known.filter(|s| members.contains(s)), balance) {
+            (Some(server), _) => Some(server),
+            (None, Balance::Failover) => alive.next(),
+            (None, Balance::Spread) => alive.max_by_key(|&s| {
+                self.hasher.hash_one((s, conversation.owner, conversation.name, conversation.station))
+            }),
+        };
+        let Some(server) = first else { return Asked::NobodyAlive };
+        let target = Target::From { group, server };
+        match self.client.command(now, client::Command::Request { token, target, code, attributes }) {
+            Ok(()) => Asked::UnderWay,
+            Err(_) => Asked::Impossible,
+        }
+    }
+
+    /// A server's challenge has this State: the next round goes to it.
+    pub fn remember(&mut self, owner: u32, state: &[u8], server: u16) {
+        let key = self.key(owner, state);
+        while self.order.len() >= self.max_conversations.max(1) {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.conversations.remove(&oldest);
+        }
+        self.conversations.insert(key, server);
+        self.order.push_back(key);
+    }
+    fn key(&self, owner: u32, state: &[u8]) -> u64 {
+        self.hasher.hash_one((owner, state))
+    }
+
+    /// Gives a request up that nobody waits for any more.
+    pub fn cancel(&mut self, now: Instant, token: u64) -> Result<(), CommandError> {
+        self.client.command(now, client::Command::Cancel { token })
+    }
+}

@@ -1,0 +1,231 @@
+//! What changes in a packet from one hop to the next (RFC 2865 §2.3): hidden values are of each hop's secret,
+//! Message-Authenticator and Proxy-State are each hop's own.
+
+use alloc::vec::Vec;
+use usher_radius::attribute::{
+    Attributes, RawAttribute, ValueTooLong, kind, read_vendor, reveal_password, reveal_salted, vendor,
+};
+use usher_radius::client::Response;
+use usher_radius::packet::Code;
+use usher_radius::server::Request;
+
+/// Why a packet cannot be passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RelayError {
+    /// A value that is hidden cannot be revealed: the secrets differ.
+    #[error("a hidden value cannot be revealed; is it the same secret?")]
+    Hidden,
+    /// A value does not fit its attribute.
+    #[error(transparent)]
+    TooLong(#[from] ValueTooLong),
+}
+
+/// A request as it goes to a home server, under this name and with this Proxy-State behind those that it has.
+///
+/// # Errors
+/// A hidden value cannot be revealed, or the name does not fit.
+pub fn request(request: &Request, name: &[u8], mark: &[u8], out: &mut Attributes) -> Result<(), RelayError> {
+    let given = &request.attributes;
+    for a in given.iter() {
+        match a.kind {
+            kind::MESSAGE_AUTHENTICATOR => {}
+            kind::USER_NAME => {
+                out.push_bytes(a.kind, name)?;
+            }
+            kind::USER_PASSWORD => {
+                let (secret, authenticator) = (request.secret.as_bytes(), &request.request_authenticator);
+                let clear =
+                    reveal_password(secret, authenticator, a.value).map_err(|_| RelayError::Hidden)?;
+                out.push_user_password(&clear)?;
+            }
+            _ => {
+                out.push_bytes(a.kind, a.value)?;
+            }
+        }
+    }
+    // The challenge was the authenticator (RFC 2865 §2.2), which the next hop does not see.
+    if request.code == Code::ACCESS_REQUEST
+        && given.get(kind::CHAP_PASSWORD).is_some()
+        && given.get(kind::CHAP_CHALLENGE).is_none()
+    {
+        out.push_bytes(kind::CHAP_CHALLENGE, &request.request_authenticator)?;
+    }
+    out.push_bytes(kind::PROXY_STATE, mark)?;
+    Ok(())
+}
+
+/// A home server's answer as it goes back: what it hides is hidden anew, and the Proxy-States are left to the server,
+/// which knows those of the request.
+///
+/// # Errors
+/// A hidden value cannot be revealed.
+pub fn response(response: &Response, out: &mut Attributes) -> Result<(), RelayError> {
+    let reveal = |value: &[u8]| {
+        reveal_salted(response.secret.as_bytes(), &response.request_authenticator, value)
+            .map_err(|_| RelayError::Hidden)
+    };
+    for a in response.attributes.iter() {
+        match a.kind {
+            kind::MESSAGE_AUTHENTICATOR | kind::PROXY_STATE => {}
+            kind::TUNNEL_PASSWORD => {
+                let (&tag, salted) = a.value.split_first().ok_or(RelayError::Hidden)?;
+                out.push_tunnel_password(tag, &reveal(salted)?)?;
+            }
+            kind::VENDOR_SPECIFIC => vendor_specific(a, out, &reveal, response)?,
+            _ => {
+                out.push_bytes(a.kind, a.value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// MS-CHAP-MPPE-Keys (RFC 2548 §2.4.1): 32 octets, hidden as User-Password is.
+const MS_CHAP_MPPE_KEYS: u8 = 12;
+
+/// A Vendor-Specific attribute; Microsoft's keys in it are hidden anew, each in an attribute of its own.
+fn vendor_specific(
+    a: RawAttribute<'_>,
+    out: &mut Attributes,
+    reveal: &dyn Fn(&[u8]) -> Result<Vec<u8>, RelayError>,
+    response: &Response,
+) -> Result<(), RelayError> {
+    let Some((vendor::MICROSOFT, mut rest)) = read_vendor(a.value) else {
+        out.push_bytes(a.kind, a.value)?;
+        return Ok(());
+    };
+    while let Some((&[kind, length], _)) = rest.split_first_chunk::<2>()
+        && let Some((attribute, after)) = rest.split_at_checked(length.into())
+        && let Some(value) = attribute.get(2..)
+    {
+        match kind {
+            vendor::MS_MPPE_SEND_KEY | vendor::MS_MPPE_RECV_KEY => {
+                out.push_vendor_salted(vendor::MICROSOFT, kind, &reveal(value)?)?;
+            }
+            MS_CHAP_MPPE_KEYS => {
+                let (secret, authenticator) = (response.secret.as_bytes(), &response.request_authenticator);
+                let mut clear =
+                    reveal_password(secret, authenticator, value).map_err(|_| RelayError::Hidden)?;
+                // Zeros at the end are of the key here, not padding.
+                clear.resize(value.len(), 0);
+                out.push_vendor_hidden(vendor::MICROSOFT, kind, &clear)?;
+            }
+            _ => {
+                out.push_vendor(vendor::MICROSOFT, kind, value)?;
+            }
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+    use usher_radius::Secret;
+    use usher_radius::client::{self, Client, ServerConfig, Target};
+    use usher_radius::server::{self, ClientConfig, Server};
+
+    /// A client and a server of one secret.
+    struct Hop {
+        client: Client,
+        server: Server,
+    }
+
+    impl Hop {
+        fn new(secret: &[u8], seed: u64) -> Self {
+            let server = ServerConfig::new("10.0.0.2:1812".parse().unwrap(), Secret::new(secret));
+            let client = Client::new(client::Config::single(server), Seed::new(seed).secure("client", 0));
+            let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(secret));
+            let config = server::Config::new(vec![network]);
+            let server = Server::new(config, Seed::new(seed).secure("server", 0)).unwrap();
+            Self { client: client.unwrap(), server }
+        }
+        fn ask(&mut self, attributes: Attributes) -> Request {
+            let (token, target, code) = (1, Target::Server(0), Code::ACCESS_REQUEST);
+            let command = client::Command::Request { token, target, code, attributes };
+            self.client.command(Instant::ZERO, command).unwrap();
+            let mut data = Vec::new();
+            let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(Instant::ZERO, &mut data) else {
+                panic!("nothing sent")
+            };
+            let path = path("10.0.0.1:5000");
+            self.server.handle(Instant::ZERO, Input::Datagram { path, data: &data });
+            let server::Event::Request(r) = self.server.poll_event().unwrap();
+            r
+        }
+        fn answer(&mut self, token: u64, attributes: Attributes) -> Response {
+            let code = Code::ACCESS_ACCEPT;
+            let command = server::Command::Respond { token, code, attributes };
+            self.server.command(Instant::ZERO, command).unwrap();
+            let mut data = Vec::new();
+            assert!(self.server.poll_transmit(Instant::ZERO, &mut data).is_some());
+            let path = path("10.0.0.2:1812");
+            self.client.handle(Instant::ZERO, Input::Datagram { path, data: &data });
+            match self.client.poll_event() {
+                Some(client::Event::Response(r)) => r,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    fn path(remote: &str) -> Path {
+        let remote = remote.parse().unwrap();
+        Path { socket: SocketId(0), local: "10.9.9.9:1".parse().unwrap(), remote }
+    }
+
+    #[test]
+    fn hidden_values_pass_two_hops_of_different_secrets() {
+        let (mut near, mut far) = (Hop::new(b"near secret", 1), Hop::new(b"another, far", 2));
+        let mut a = Attributes::new();
+        a.push_text(kind::USER_NAME, "bob@example.org").unwrap();
+        a.push_user_password(b"a password of more than sixteen octets").unwrap();
+        a.push_bytes(kind::CHAP_PASSWORD, &[7; 17]).unwrap();
+        a.push_bytes(kind::PROXY_STATE, b"earlier").unwrap();
+        let first = near.ask(a);
+        let mut passed = Attributes::new();
+        request(&first, b"bob", b"mark", &mut passed).unwrap();
+        let second = far.ask(passed);
+        assert_eq!(second.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
+        assert_eq!(second.attributes.get(kind::USER_NAME), Some(&b"bob"[..]));
+        assert_eq!(second.attributes.get(kind::CHAP_CHALLENGE), Some(&first.request_authenticator[..]));
+        let states: Vec<_> = second.attributes.get_all(kind::PROXY_STATE).collect();
+        assert_eq!(states, [&b"earlier"[..], b"mark"]);
+        assert_eq!(second.attributes.get_all(kind::MESSAGE_AUTHENTICATOR).count(), 1, "made anew");
+
+        let mut reply = Attributes::new();
+        let mut msk = [0; 64];
+        (0..64).for_each(|i| msk[i as usize] = i);
+        reply.push_msk(&msk).push_tunnel_password(3, b"tunnel").unwrap();
+        let mut keys = [5; 32];
+        keys[24..].fill(0);
+        reply.push_vendor_hidden(vendor::MICROSOFT, MS_CHAP_MPPE_KEYS, &keys).unwrap();
+        reply.push_vendor(9, 1, b"shell").unwrap();
+        reply.push_bytes(kind::CLASS, b"class").unwrap();
+        let answered = far.answer(second.token, reply);
+        let mut back = Attributes::new();
+        response(&answered, &mut back).unwrap();
+        let heard = near.answer(first.token, back);
+        assert_eq!(heard.mppe_keys().unwrap().unwrap().msk(), Some(msk));
+        assert_eq!(heard.tunnel_password().unwrap().unwrap(), b"tunnel");
+        let hidden = heard.attributes.get_vendor(vendor::MICROSOFT, MS_CHAP_MPPE_KEYS).unwrap();
+        let clear = reveal_password(b"near secret", &heard.request_authenticator, hidden).unwrap();
+        assert_eq!(clear, keys[..24]);
+        assert_eq!(heard.attributes.get_vendor(9, 1), Some(&b"shell"[..]));
+        assert_eq!(heard.attributes.get_all(kind::PROXY_STATE).collect::<Vec<_>>(), [b"earlier"]);
+    }
+
+    #[test]
+    fn a_value_of_another_secret_stops_here() {
+        let mut hop = Hop::new(b"near secret", 1);
+        let mut a = Attributes::new();
+        a.push_text(kind::USER_NAME, "bob").unwrap().push_bytes(kind::USER_PASSWORD, &[1; 15]).unwrap();
+        let asked = hop.ask(a);
+        let mut out = Attributes::new();
+        assert_eq!(request(&asked, b"bob", b"m", &mut out), Err(RelayError::Hidden));
+        let mut reply = Attributes::new();
+        reply.push_vendor(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &[0x80, 1, 2]).unwrap();
+        let heard = hop.answer(asked.token, reply);
+        assert_eq!(response(&heard, &mut Attributes::new()), Err(RelayError::Hidden));
+    }
+}
