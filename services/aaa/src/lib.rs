@@ -10,5 +10,9 @@ pub mod server;
 pub mod store;
 mod users;
 
-pub use server::{AaaServer, Command, Config, Counters, Event, Reason, UserSource};
-pub use users::{Method, User, Users};
+pub use ledger::{Admission, AdmitRequest, Record, Refusal};
+pub use server::{
+    AaaServer, CacheConfig, Command, Config, ConfigError, Counters, DynamicResult, Event, Found, Front,
+    Login, Reason, ShardConfig, ShardKey, TraceFilter, TraceLine, UserSource, shard_of,
+};
+pub use users::{Check, Complaint, Group, Method, Password, User, Users};

@@ -1,7 +1,6 @@
 //! Verdicts, written in the terms of the protocol that asked.
 
-use crate::users::User;
-use alloc::sync::Arc;
+use super::shard::STATE_LEN;
 use usher_diameter::ResultCode;
 use usher_diameter::avp::{AvpBuf, AvpId};
 use usher_diameter::codes;
@@ -9,25 +8,6 @@ use usher_diameter::eap::Dea;
 use usher_diameter::nasreq::AuthRequestType;
 use usher_radius::attribute::{Attributes, kind, read_vendors};
 use usher_radius::packet::Code;
-
-/// Octets of the State attribute that names a session: its token, and a number that nobody can guess.
-pub(super) const STATE_LEN: usize = 16;
-
-/// What a session's State attribute says.
-pub(super) fn write_state(token: u64, nonce: u64) -> [u8; STATE_LEN] {
-    let mut state = [0; STATE_LEN];
-    state[..8].copy_from_slice(&token.to_be_bytes());
-    state[8..].copy_from_slice(&nonce.to_be_bytes());
-    state
-}
-
-/// Token and nonce of a State attribute of ours.
-pub(super) fn read_state(state: &[u8]) -> Option<(u64, u64)> {
-    let state: &[u8; STATE_LEN] = state.try_into().ok()?;
-    let (token, nonce) = state.split_at(8);
-    let number = |half: &[u8]| half.iter().fold(0, |n, &b| n << 8 | u64::from(b));
-    Some((number(token), number(nonce)))
-}
 
 /// A request that waits for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,36 +24,36 @@ pub(super) enum Verdict<'a> {
     /// Go on: an EAP request, and the session it belongs to.
     Challenge { eap: &'a [u8], state: [u8; STATE_LEN] },
     /// Welcome.
-    Accept { eap: Option<&'a [u8]>, msk: Option<&'a [u8; 64]>, user: &'a Arc<User> },
+    Accept { eap: Option<&'a [u8]>, msk: Option<&'a [u8; 64]>, reply: Attributes },
     /// Go away.
     Reject { eap: Option<&'a [u8]> },
 }
 
-/// Fills the reply's list and names its code.
-pub(super) fn radius(verdict: &Verdict<'_>, a: &mut Attributes) -> Code {
-    a.clear();
-    match *verdict {
-        Verdict::Challenge { eap, ref state } => {
+/// The reply's code and attributes; `list` gives an empty list.
+pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) -> (Code, Attributes) {
+    match verdict {
+        Verdict::Challenge { eap, state } => {
+            let mut a = list();
             a.push_eap(eap);
-            let fits = a.push_bytes(kind::STATE, state);
+            let fits = a.push_bytes(kind::STATE, &state);
             debug_assert!(fits.is_ok(), "16 octets fit every attribute");
-            Code::ACCESS_CHALLENGE
+            (Code::ACCESS_CHALLENGE, a)
         }
-        Verdict::Accept { eap, msk, user } => {
-            a.extend(&user.reply);
+        Verdict::Accept { eap, msk, reply: mut a } => {
             if let Some(eap) = eap {
                 a.push_eap(eap);
             }
             if let Some(msk) = msk {
                 a.push_msk(msk);
             }
-            Code::ACCESS_ACCEPT
+            (Code::ACCESS_ACCEPT, a)
         }
         Verdict::Reject { eap } => {
+            let mut a = list();
             if let Some(eap) = eap {
                 a.push_eap(eap);
             }
-            Code::ACCESS_REJECT
+            (Code::ACCESS_REJECT, a)
         }
     }
 }
@@ -84,17 +64,17 @@ const NO_STATE_MAINTAINED: u32 = 1;
 /// The answer's AVPs and its result code.
 pub(super) fn diameter(verdict: &Verdict<'_>, request_type: AuthRequestType) -> (ResultCode, AvpBuf) {
     let mut dea = Dea { eap: None, ..Dea::new(request_type, &[]) };
-    let (result, reply) = match *verdict {
-        Verdict::Challenge { eap, ref state } => {
-            (dea.eap, dea.state) = (Some(eap), Some(&state[..]));
+    let (result, reply) = match verdict {
+        Verdict::Challenge { eap, state } => {
+            (dea.eap, dea.state) = (Some(*eap), Some(&state[..]));
             (ResultCode::MULTI_ROUND_AUTH, None)
         }
-        Verdict::Accept { eap, msk, user } => {
-            (dea.eap, dea.msk) = (eap, msk.map(|m| &m[..]));
-            (ResultCode::SUCCESS, Some(&user.reply))
+        Verdict::Accept { eap, msk, reply } => {
+            (dea.eap, dea.msk) = (*eap, msk.map(|m| &m[..]));
+            (ResultCode::SUCCESS, Some(reply))
         }
         Verdict::Reject { eap } => {
-            dea.eap = eap;
+            dea.eap = *eap;
             (ResultCode::AUTHENTICATION_REJECTED, None)
         }
     };
@@ -124,20 +104,12 @@ mod tests {
     use usher_diameter::AvpView;
 
     #[test]
-    fn a_state_comes_back() {
-        let state = write_state(0x0102_0304_0506_0708, u64::MAX - 5);
-        assert_eq!(read_state(&state), Some((0x0102_0304_0506_0708, u64::MAX - 5)));
-        assert_eq!((read_state(&state[1..]), read_state(b"")), (None, None));
-    }
-
-    #[test]
     fn reply_attributes_become_avps_of_their_number() {
-        let mut user = User::default();
-        user.reply.push_u32(kind::SESSION_TIMEOUT, 600).push_user_password(b"hidden").unwrap();
-        user.reply.push_vendor(9, 1, b"x").unwrap();
-        let user = Arc::new(user);
+        let mut reply = Attributes::new();
+        reply.push_u32(kind::SESSION_TIMEOUT, 600).push_user_password(b"hidden").unwrap();
+        reply.push_vendor(9, 1, b"x").unwrap();
         let msk = [7; 64];
-        let verdict = Verdict::Accept { eap: Some(&[3, 1, 0, 4]), msk: Some(&msk), user: &user };
+        let verdict = Verdict::Accept { eap: Some(&[3, 1, 0, 4]), msk: Some(&msk), reply };
         let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly);
         assert_eq!(result, ResultCode::SUCCESS);
         let dea = Dea::parse(avps.view()).unwrap();

@@ -1,19 +1,19 @@
 //! One unfinished session, and the EAP back end's part in it.
 
 use super::answer::Asker;
-use super::{Config, Reason};
-use crate::users::{Method, User};
+use super::api::Reason;
+use super::config::Config;
+use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::Work;
-use usher_eap::method::md5::Password;
-use usher_eap::method::{Context, ServerMethod, ServerOffer};
+use core::net::IpAddr;
+use usher_core::{Instant, Work};
+use usher_eap::method::{Context, Inner, ServerMethod, ServerOffer, md5};
 use usher_eap::packet::{Code, Packet, Type};
 use usher_eap::server::{Event, Server};
-
-pub(super) type Msk = [u8; 64];
+use usher_radius::attribute::{Attributes, kind};
 
 /// Whose session it is: nobody else may go on with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,39 @@ pub(super) enum Owner {
     Radius(u32),
     /// A Diameter session.
     Diameter,
+}
+
+/// A request, whichever protocol carried it.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) asker: Asker,
+    /// Where it came from.
+    pub(super) source: IpAddr,
+    pub(super) owner: Owner,
+    pub(super) request: Attributes,
+}
+
+impl Ask {
+    /// The user's name as the request has it.
+    pub(super) fn name(&self) -> &[u8] {
+        self.request.get(kind::USER_NAME).unwrap_or_default()
+    }
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) asker: Asker,
+    /// Where it came from.
+    pub(super) source: IpAddr,
+    /// What it said.
+    pub(super) request: Attributes,
+}
+
+impl From<Ask> for Pending {
+    fn from(ask: Ask) -> Self {
+        Self { asker: ask.asker, source: ask.source, request: ask.request }
+    }
 }
 
 /// What somebody offers who is being looked up.
@@ -33,32 +66,76 @@ pub(super) enum Proof {
     Eap(u8),
 }
 
+impl Proof {
+    /// The method, outside EAP.
+    pub(super) fn method(&self) -> Option<Method> {
+        match self {
+            Self::Pap(_) => Some(Method::Pap),
+            Self::Eap(_) => None,
+        }
+    }
+    /// The identifier of the EAP response.
+    pub(super) fn identifier(&self) -> Option<u8> {
+        match self {
+            Self::Eap(identifier) => Some(*identifier),
+            Self::Pap(_) => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The identity was asked for under this identifier.
     Identity { identifier: u8 },
     /// The user is being looked up.
     Looking(Proof),
+    /// The host compares a password, in this method.
+    Verifying(Method),
     /// A method is under way.
     Eap(Box<Server>),
+    /// The proof convinces; the host is asked whether the certificate is still good.
+    Certificate(Box<Approval>),
+    /// The host is asked whether limits allow it.
+    Admission(Box<Approval>),
+}
+
+/// A proof that convinced.
+#[derive(Debug)]
+pub(super) struct Approval {
+    pub(super) method: Method,
+    /// The EAP-Success.
+    pub(super) eap: Option<[u8; 4]>,
+    pub(super) msk: Option<[u8; 64]>,
+    /// The identity within a tunnel.
+    pub(super) inner: Option<Vec<u8>>,
+    pub(super) inner_method: Option<Inner>,
+    pub(super) resumed: bool,
+    /// What the method adds to the reply.
+    pub(super) reply: Attributes,
+}
+
+impl Approval {
+    pub(super) fn new(method: Method) -> Self {
+        Self {
+            method,
+            eap: None,
+            msk: None,
+            inner: None,
+            inner_method: None,
+            resumed: false,
+            reply: Attributes::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) owner: Owner,
-    /// The request that waits for its answer.
-    pub(super) asker: Option<Asker>,
-    /// What makes the session's State unguessable.
-    pub(super) nonce: u64,
+    pub(super) begun: Instant,
+    pub(super) pending: Option<Pending>,
     pub(super) name: Vec<u8>,
     pub(super) user: Option<Arc<User>>,
     pub(super) stage: Stage,
-}
-
-impl Session {
-    pub(super) fn new(owner: Owner, asker: Asker, nonce: u64, name: &[u8], stage: Stage) -> Self {
-        Self { owner, asker: Some(asker), nonce, name: name.to_vec(), user: None, stage }
-    }
 }
 
 /// Where a conversation stands after a packet.
@@ -67,9 +144,9 @@ pub(super) enum Step {
     /// It goes on with the request that was written.
     Request,
     /// The peer is who it says; a Success was written.
-    Success(Method, Option<Msk>),
+    Success(Box<Approval>),
     /// It is not, or cannot show it.
-    Failure(Reason),
+    Failure(Option<Method>, Reason),
     /// The packet was none, or answers nothing that was asked.
     Ignored,
 }
@@ -91,14 +168,26 @@ impl ServerOffer for Shared {
 pub(super) fn offers(config: &Config, user: &User) -> Vec<Box<dyn ServerOffer>> {
     let mut offers: Vec<Box<dyn ServerOffer>> = Vec::with_capacity(config.methods.len());
     for &method in config.methods.iter().filter(|&&m| user.may_use(m)) {
-        match (method, &user.password) {
-            (Method::EapMd5, Some(password)) => offers.push(Box::new(Password::new(password))),
-            (Method::EapTls, _) => {
-                if let Some(tls) = &config.tls {
-                    offers.push(Box::new(Shared(tls.clone())));
+        let shared = match method {
+            Method::EapTls => &config.tls,
+            Method::Peap => &config.peap,
+            Method::Ttls => &config.ttls,
+            Method::EapMd5 => {
+                if let Some(Password::Clear(password)) = &user.password {
+                    offers.push(Box::new(md5::Password::new(password)));
                 }
+                continue;
             }
-            (Method::Pap | Method::EapMd5, _) => {}
+            Method::EapGtc
+            | Method::EapMsChapV2
+            | Method::Pap
+            | Method::Chap
+            | Method::MsChap
+            | Method::MsChapV2
+            | Method::Mab => continue,
+        };
+        if let Some(shared) = shared {
+            offers.push(Box::new(Shared(shared.clone())));
         }
     }
     offers
@@ -111,18 +200,25 @@ pub(super) fn step(eap: &mut Server, work: &mut VecDeque<Work>, out: &mut Vec<u8
     }
     let sends = eap.poll_transmit(out);
     match eap.poll_event() {
-        Some(Event::Success { method, keys }) => Step::Success(by_type(method), keys.map(|k| k.msk)),
-        Some(Event::Failure { method: None }) => Step::Failure(Reason::NoMethod),
-        Some(Event::Failure { method: Some(_) }) => Step::Failure(Reason::WrongCredentials),
-        // None of this server's methods asks.
-        Some(Event::Ask(_)) => Step::Failure(Reason::WrongCredentials),
+        Some(Event::Success { method, keys }) => {
+            let mut approval = Approval::new(by_type(method));
+            approval.eap = out.as_slice().try_into().ok();
+            approval.msk = keys.map(|k| k.msk);
+            Step::Success(Box::new(approval))
+        }
+        Some(Event::Failure { method: None }) => Step::Failure(None, Reason::NoMethod),
+        Some(Event::Failure { method: Some(method) }) => {
+            Step::Failure(Some(by_type(method)), Reason::WrongCredentials)
+        }
+        // None of this server's methods asks yet.
+        Some(Event::Ask(_)) => Step::Failure(None, Reason::NoMethod),
         None if sends => Step::Request,
         None => Step::Ignored,
     }
 }
 
 fn by_type(kind: Type) -> Method {
-    if kind == Type::TLS { Method::EapTls } else { Method::EapMd5 }
+    Method::ALL.into_iter().find(|m| m.eap_type() == Some(kind)).unwrap_or(Method::EapMd5)
 }
 
 /// The name that an EAP-Response/Identity gives (RFC 3748 §5.1), and its identifier.

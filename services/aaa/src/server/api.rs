@@ -1,0 +1,337 @@
+//! What a server is asked, and what it has to say.
+
+use super::config::Config;
+use crate::ledger::{Admission, AdmitRequest, Record, Refusal};
+use crate::users::{Method, User};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use usher_core::{ConnId, Instant};
+use usher_diameter::node::PeerId;
+use usher_eap::method::Inner;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::Code;
+
+/// What a look-up ended in.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The user.
+    User(Arc<User>),
+    /// There is none of that name.
+    Nobody,
+    /// Nobody can say: the store is not there. The request gets no verdict: silence over RADIUS, so that the client
+    /// asks another server; DIAMETER_TOO_BUSY (3004) over Diameter.
+    Unavailable,
+}
+
+/// Which protocol an accepted connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Front {
+    /// RADIUS over TLS (RFC 6614).
+    RadSec,
+    /// Diameter (RFC 6733 §2.1).
+    Diameter,
+}
+
+/// Whose decisions are told line by line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TraceFilter {
+    /// Those about requests with this User-Name.
+    User(Vec<u8>),
+    /// Those about requests of this Calling-Station-Id, however its address is written.
+    Station(Vec<u8>),
+    /// All.
+    All,
+}
+
+/// One line of a trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceLine {
+    /// When.
+    pub at: Instant,
+    /// Of which login: lines of one have one number.
+    pub session: u64,
+    /// What happened, for people. Never a password or a key.
+    pub text: String,
+}
+
+/// How a Change-of-Authorization or Disconnect request of ours ended (RFC 5176).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DynamicResult {
+    /// The NAS did it.
+    Ack,
+    /// It did not; with its Error-Cause (RFC 5176 §3.6).
+    Nak(Option<u32>),
+    /// It did not answer.
+    TimedOut,
+}
+
+/// What a server is asked.
+///
+/// Where a command answers an event, [`usher_core::CommandError::UnknownToken`] says that the session ended meanwhile:
+/// nothing is left to do.
+#[derive(Debug)]
+pub enum Command {
+    /// The answer to [`Event::Lookup`].
+    Found {
+        /// The look-up's token.
+        token: u64,
+        /// What was found.
+        user: Found,
+    },
+    /// The answer to [`Event::Verify`].
+    Verified {
+        /// Its token.
+        token: u64,
+        /// Whether the password is the one that was hashed.
+        right: bool,
+    },
+    /// The answer to [`Event::Admit`].
+    Admitted {
+        /// Its token.
+        token: u64,
+        /// Whether this login is let in.
+        admission: Admission,
+    },
+    /// The answer to [`Event::Account`].
+    Accounted {
+        /// Its token.
+        token: u64,
+        /// The record outlasts a power failure; false: it is not kept and not acknowledged.
+        durable: bool,
+    },
+    /// The answer to [`Event::CheckCertificate`].
+    Certificate {
+        /// Its token.
+        token: u64,
+        /// It is not revoked.
+        good: bool,
+    },
+    /// A connection was accepted, whose [`usher_core::Input::Stream`] comes next. Without this command a connection
+    /// speaks Diameter.
+    Accept {
+        /// Which.
+        conn: ConnId,
+        /// What it speaks.
+        front: Front,
+    },
+    /// Go on with another configuration; sessions under way go on. An `Err` says that it contradicts itself, and
+    /// leaves the one before.
+    Reload(Box<Config>),
+    /// Forget users that are kept from look-ups.
+    Forget {
+        /// This one; `None`: all.
+        name: Option<Vec<u8>>,
+    },
+    /// Tell what happens to one user or station, line by line; `None`: no more.
+    Trace(Option<TraceFilter>),
+    /// Ask a NAS for something (RFC 5176); answered by [`Event::Dynamic`].
+    Dynamic {
+        /// Comes back with the answer.
+        token: u64,
+        /// The NAS; a client of this server, whose secret signs the request.
+        to: SocketAddr,
+        /// CoA-Request or Disconnect-Request.
+        code: Code,
+        /// What names the session, and what is to change.
+        attributes: Attributes,
+    },
+    /// Something for the Diameter node, such as to disconnect a peer.
+    Diameter(usher_diameter::node::Command),
+}
+
+/// Why somebody was turned away.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reason {
+    /// Nobody of that name.
+    UnknownUser,
+    /// The password or the certificate does not convince.
+    WrongCredentials,
+    /// No method that server, user and peer have in common.
+    NoMethod,
+    /// The request's name is not the one that EAP gave (RFC 3579 §2.1).
+    NameMismatch,
+    /// The user may not log in at all.
+    Locked,
+    /// The user's time is over.
+    Expired,
+    /// The request is not as the user's checks want it.
+    Checks,
+    /// The certificate is revoked.
+    Revoked,
+    /// A limit that counts more than this login.
+    Limit(Refusal),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownUser => "nobody of that name",
+            Self::WrongCredentials => "wrong password or certificate",
+            Self::NoMethod => "no method in common",
+            Self::NameMismatch => "User-Name is not the EAP identity",
+            Self::Locked => "the user is locked",
+            Self::Expired => "the user's time is over",
+            Self::Checks => "the request is not as the user's checks want it",
+            Self::Revoked => "the certificate is revoked",
+            Self::Limit(refusal) => return refusal.fmt(f),
+        })
+    }
+}
+
+/// A login that was decided.
+#[derive(Clone)]
+pub struct Login {
+    /// The identity as the peer gave it outside of any tunnel: User-Name.
+    pub name: Vec<u8>,
+    /// The identity within a tunnel, where there was one.
+    pub inner: Option<Vec<u8>>,
+    /// How the proof was made, or was to be made; `None` where none was agreed on.
+    pub method: Option<Method>,
+    /// How it was made within the tunnel.
+    pub inner_method: Option<Inner>,
+    /// Index of the RADIUS client among those of the configuration; `None` over Diameter.
+    pub client: Option<u32>,
+    /// When its first request came.
+    pub begun: Instant,
+    /// Why not; `None`: let in.
+    pub reason: Option<Reason>,
+    /// A TLS session was resumed.
+    pub resumed: bool,
+    /// What the request said besides, as it came; a Diameter request's AVPs as attributes of their numbers.
+    pub request: Attributes,
+}
+
+impl Login {
+    /// NAS-Identifier.
+    #[must_use]
+    pub fn nas_identifier(&self) -> Option<&[u8]> {
+        self.request.get(kind::NAS_IDENTIFIER)
+    }
+    /// NAS-IP-Address or NAS-IPv6-Address.
+    #[must_use]
+    pub fn nas_address(&self) -> Option<IpAddr> {
+        nas_address(&self.request)
+    }
+    /// NAS-Port.
+    #[must_use]
+    pub fn nas_port(&self) -> Option<u32> {
+        self.request.get_u32(kind::NAS_PORT)
+    }
+    /// Calling-Station-Id.
+    #[must_use]
+    pub fn calling_station_id(&self) -> Option<&[u8]> {
+        self.request.get(kind::CALLING_STATION_ID)
+    }
+    /// Called-Station-Id.
+    #[must_use]
+    pub fn called_station_id(&self) -> Option<&[u8]> {
+        self.request.get(kind::CALLED_STATION_ID)
+    }
+}
+
+/// NAS-IPv6-Address or NAS-IP-Address.
+pub(super) fn nas_address(request: &Attributes) -> Option<IpAddr> {
+    let v6 = request.get(kind::NAS_IPV6_ADDRESS).and_then(|a| <[u8; 16]>::try_from(a).ok()).map(IpAddr::from);
+    v6.or_else(|| request.get_ipv4(kind::NAS_IP_ADDRESS).map(IpAddr::V4))
+}
+
+impl fmt::Debug for Login {
+    /// Without the request, which may hold a response to a challenge.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("name", &alloc::string::String::from_utf8_lossy(&self.name))
+            .field("inner", &self.inner.as_deref().map(alloc::string::String::from_utf8_lossy))
+            .field("method", &self.method)
+            .field("inner_method", &self.inner_method)
+            .field("client", &self.client)
+            .field("begun", &self.begun)
+            .field("reason", &self.reason)
+            .field("resumed", &self.resumed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server has to say.
+#[derive(Clone)]
+pub enum Event {
+    /// Find a user; answered by [`Command::Found`]. Only with [`super::UserSource::Host`].
+    Lookup {
+        /// Comes back with the answer.
+        token: u64,
+        /// As the peer gave it.
+        name: Vec<u8>,
+    },
+    /// Compare a password with its hash; answered by [`Command::Verified`].
+    Verify {
+        /// Comes back with the answer.
+        token: u64,
+        /// An argon2 hash in its text form.
+        hash: String,
+        /// What the peer gave.
+        password: Vec<u8>,
+    },
+    /// Say whether a login is let in that everything else speaks for; answered by [`Command::Admitted`].
+    Admit {
+        /// Comes back with the answer.
+        token: u64,
+        /// Who.
+        request: AdmitRequest,
+    },
+    /// Keep a record; answered by [`Command::Accounted`].
+    Account {
+        /// Comes back with the answer.
+        token: u64,
+        /// What the NAS said.
+        record: Box<Record>,
+    },
+    /// Say whether a peer's certificate is revoked; answered by [`Command::Certificate`].
+    CheckCertificate {
+        /// Comes back with the answer.
+        token: u64,
+        /// DER, the peer's own first.
+        chain: Vec<Vec<u8>>,
+    },
+    /// Somebody was let in.
+    Accepted(Box<Login>),
+    /// Somebody was turned away.
+    Rejected(Box<Login>),
+    /// A line of the trace that [`Command::Trace`] asked for.
+    Trace(TraceLine),
+    /// A Diameter peer came or went.
+    DiameterPeer {
+        /// Which.
+        peer: PeerId,
+        /// It came.
+        up: bool,
+    },
+    /// How a [`Command::Dynamic`] ended.
+    Dynamic {
+        /// The command's.
+        token: u64,
+        /// How.
+        result: DynamicResult,
+    },
+}
+
+impl fmt::Debug for Event {
+    /// Without passwords and their hashes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        match self {
+            Self::Lookup { token, name: n } => write!(f, "Lookup({token}, {:?})", name(n)),
+            Self::Verify { token, .. } => write!(f, "Verify({token})"),
+            Self::Admit { token, .. } => write!(f, "Admit({token})"),
+            Self::Account { token, .. } => write!(f, "Account({token})"),
+            Self::CheckCertificate { token, .. } => write!(f, "CheckCertificate({token})"),
+            Self::Accepted(login) => write!(f, "Accepted({login:?})"),
+            Self::Rejected(login) => write!(f, "Rejected({login:?})"),
+            Self::Trace(line) => write!(f, "Trace({:?})", line.text),
+            Self::DiameterPeer { peer, up } => write!(f, "DiameterPeer({peer:?}, up: {up})"),
+            Self::Dynamic { token, result } => write!(f, "Dynamic({token}, {result:?})"),
+        }
+    }
+}

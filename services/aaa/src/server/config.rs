@@ -1,0 +1,113 @@
+//! What a server is made of.
+
+use super::shard::ShardConfig;
+use crate::users::{Method, Users};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use usher_core::{Duration, WallTime};
+use usher_eap::method::ServerOffer;
+
+/// Where users are looked up.
+#[derive(Clone, Debug)]
+pub enum UserSource {
+    /// In memory, at once, without an event.
+    Memory(Arc<Users>),
+    /// Wherever the host looks: [`super::Event::Lookup`] asks, [`super::Command::Found`] answers, and what it answers
+    /// is kept for a while.
+    Host(CacheConfig),
+}
+
+/// How many users that the host found are kept, and how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheConfig {
+    /// At most so many; beyond it the user kept longest goes. None: each login asks the host.
+    pub entries: usize,
+    /// No user is served from memory longer than this after the host answered.
+    pub ttl: Duration,
+}
+
+impl Default for CacheConfig {
+    /// 10,000 users, 60 s.
+    fn default() -> Self {
+        Self { entries: 10_000, ttl: Duration::from_secs(60) }
+    }
+}
+
+/// What a server is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The RADIUS side; `None`: datagrams are dropped. Its `retain` should outlast the clients' longest
+    /// wait between retransmissions: where the verdict is lost and no longer kept when the request comes
+    /// again, the session that it ended is unknown, and the answer is a reject.
+    pub radius: Option<usher_radius::server::Config>,
+    /// The Diameter side, with EAP (RFC 4072) and NASREQ (RFC 7155) among its applications; `None`:
+    /// streams and associations are dropped.
+    pub diameter: Option<usher_diameter::node::Config>,
+    /// Where users are looked up.
+    pub users: UserSource,
+    /// What is offered, the preferred method first. A peer's Nak chooses among the rest (RFC 3748 §5.3).
+    pub methods: Vec<Method>,
+    /// The server's side of EAP-TLS, one for all sessions; without it that method is not offered.
+    pub tls: Option<Arc<dyn ServerOffer>>,
+    /// The server's side of PEAP; without it that method is not offered.
+    pub peap: Option<Arc<dyn ServerOffer>>,
+    /// The server's side of EAP-TTLS; without it that method is not offered.
+    pub ttls: Option<Arc<dyn ServerOffer>>,
+    /// Which of several servers this is that share their clients; `None`: there is one, and nobody else can read its
+    /// State.
+    pub shard: Option<ShardConfig>,
+    /// How long an unfinished session may idle: its peer answers, or its user is found, within this.
+    pub session_timeout: Duration,
+    /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
+    pub epoch: WallTime,
+    /// How many unfinished sessions there may be. A new one beyond it pushes one out: of the client with the most
+    /// unfinished sessions, the one that idled longest.
+    pub max_half_open: usize,
+    /// How long a reject is held back, so that guessing passwords takes its time; at most [`Self::max_held`] at once,
+    /// beyond which the one held longest goes out at once. Zero: not at all.
+    pub reject_delay: Duration,
+    /// How many rejects may be held back.
+    pub max_held: usize,
+    /// Whether the host is asked about every login before it is let in ([`super::Event::Admit`]). Where this is false,
+    /// it is asked about users with a limit of sessions or an address pool.
+    pub limits: bool,
+    /// Whether a request without any proof whose User-Name is the address in Calling-Station-Id is one for MAC
+    /// authentication bypass: its user then needs no password. Service-Type must be Call-Check.
+    pub mab: bool,
+    /// Whether the host is asked about the certificates of EAP-TLS ([`super::Event::CheckCertificate`]).
+    pub certificate_status: bool,
+}
+
+impl Config {
+    /// Neither front, EAP-MD5 and PAP for these users, 30 s and 100,000 unfinished sessions, rejects without delay, on
+    /// the first of January 2026.
+    #[must_use]
+    pub fn new(users: UserSource) -> Self {
+        Self {
+            radius: None,
+            diameter: None,
+            users,
+            methods: [Method::EapMd5, Method::Pap].into(),
+            tls: None,
+            peap: None,
+            ttls: None,
+            shard: None,
+            session_timeout: Duration::from_secs(30),
+            epoch: WallTime::from_unix_secs(1_767_225_600),
+            max_half_open: 100_000,
+            reject_delay: Duration::ZERO,
+            max_held: 10_000,
+            limits: false,
+            mab: false,
+            certificate_status: false,
+        }
+    }
+}
+
+/// A server was configured in contradiction to itself.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The RADIUS side.
+    #[error("RADIUS server: {0}")]
+    Radius(#[from] usher_radius::server::ConfigError),
+}

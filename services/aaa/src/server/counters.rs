@@ -1,0 +1,127 @@
+//! What is counted.
+
+use super::api::Reason;
+use crate::ledger::Refusal;
+use crate::users::Method;
+
+usher_core::counters! {
+    /// What a server did and what it dropped, beside the counters of its RADIUS server and Diameter node.
+    pub struct Counters {
+        /// Sessions begun.
+        sessions,
+        /// Challenges sent.
+        challenges,
+        /// Let in by their password itself.
+        accepted_pap,
+        /// Let in by CHAP.
+        accepted_chap,
+        /// Let in by MS-CHAP.
+        accepted_ms_chap,
+        /// Let in by MS-CHAPv2.
+        accepted_ms_chap_v2,
+        /// Let in by EAP-MD5.
+        accepted_eap_md5,
+        /// Let in by EAP-GTC.
+        accepted_eap_gtc,
+        /// Let in by EAP-MSCHAPv2.
+        accepted_eap_ms_chap_v2,
+        /// Let in by EAP-TLS.
+        accepted_eap_tls,
+        /// Let in by PEAP.
+        accepted_peap,
+        /// Let in by EAP-TTLS.
+        accepted_ttls,
+        /// Let in by their MAC address alone.
+        accepted_mab,
+        /// Turned away: nobody of that name.
+        rejected_unknown_user,
+        /// Turned away: wrong password or certificate.
+        rejected_credentials,
+        /// Turned away: no method in common.
+        rejected_no_method,
+        /// Turned away: the request's name is not the one that EAP gave.
+        rejected_name_mismatch,
+        /// Turned away: the user is locked.
+        rejected_locked,
+        /// Turned away: the user's time is over.
+        rejected_expired,
+        /// Turned away: the request is not as the user's checks want it.
+        rejected_checks,
+        /// Turned away: the certificate is revoked.
+        rejected_revoked,
+        /// Turned away: too many sessions at once.
+        rejected_simultaneous,
+        /// Turned away: no address left in the pool, or no such pool.
+        rejected_no_address,
+        /// Turned away: too many failures lately.
+        rejected_failures,
+        /// Turned away: the ledger holds as many sessions as it may.
+        rejected_full,
+        /// Unfinished sessions that idled too long.
+        expired,
+        /// Unfinished sessions pushed out by new ones.
+        evicted,
+        /// Rejects sent before their delay was over, to make room.
+        unheld,
+        /// Users asked of the host.
+        lookups,
+        /// Users that were still known.
+        lookups_saved,
+        /// Requests that got no verdict: the store could not be asked.
+        unavailable,
+        /// Accounting requests.
+        accounting,
+        /// Accounting requests answered: their records are durable.
+        accounted,
+        /// Dropped: an accounting request that is not one.
+        bad_accounting,
+        /// Dropped: a State or Session-Id that names no session, or one of another client.
+        unknown_session,
+        /// Dropped: a request without any proof that the server knows.
+        no_proof,
+        /// Dropped: not an EAP packet, or one that answers nothing that was asked.
+        bad_eap,
+        /// Dropped: a password or a response of an impossible length.
+        bad_password,
+        /// Dropped: a further request while the session's user is being looked up.
+        busy,
+        /// Dropped: a request of a kind that is not served.
+        unsupported,
+        /// Dropped: input for a front that is not configured.
+        no_front,
+    }
+}
+
+impl Counters {
+    pub(super) fn accepted(&mut self, method: Method) {
+        *match method {
+            Method::Pap => &mut self.accepted_pap,
+            Method::Chap => &mut self.accepted_chap,
+            Method::MsChap => &mut self.accepted_ms_chap,
+            Method::MsChapV2 => &mut self.accepted_ms_chap_v2,
+            Method::EapMd5 => &mut self.accepted_eap_md5,
+            Method::EapGtc => &mut self.accepted_eap_gtc,
+            Method::EapMsChapV2 => &mut self.accepted_eap_ms_chap_v2,
+            Method::EapTls => &mut self.accepted_eap_tls,
+            Method::Peap => &mut self.accepted_peap,
+            Method::Ttls => &mut self.accepted_ttls,
+            Method::Mab => &mut self.accepted_mab,
+        } += 1;
+    }
+    pub(super) fn rejected(&mut self, reason: Reason) {
+        *match reason {
+            Reason::UnknownUser => &mut self.rejected_unknown_user,
+            Reason::WrongCredentials => &mut self.rejected_credentials,
+            Reason::NoMethod => &mut self.rejected_no_method,
+            Reason::NameMismatch => &mut self.rejected_name_mismatch,
+            Reason::Locked => &mut self.rejected_locked,
+            Reason::Expired => &mut self.rejected_expired,
+            Reason::Checks => &mut self.rejected_checks,
+            Reason::Revoked => &mut self.rejected_revoked,
+            Reason::Limit(Refusal::TooManySessions { .. }) => &mut self.rejected_simultaneous,
+            Reason::Limit(Refusal::PoolExhausted | Refusal::UnknownPool) => &mut self.rejected_no_address,
+            Reason::Limit(Refusal::TooManyFailures) => &mut self.rejected_failures,
+            Reason::Limit(Refusal::Full) => &mut self.rejected_full,
+        } += 1;
+    }
+}

@@ -1,0 +1,35 @@
+//! Rejects that are held back for a while.
+
+use super::answer::Asker;
+use alloc::collections::VecDeque;
+use usher_core::Instant;
+
+/// A reject to come: for whom, and the identifier of the EAP response that it answers.
+pub(super) type HeldReject = (Asker, Option<u8>);
+
+/// In the order in which they go out.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    queue: VecDeque<(Instant, HeldReject)>,
+}
+
+impl Held {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+    pub(super) fn push(&mut self, at: Instant, reject: HeldReject) {
+        self.queue.push_back((at, reject));
+    }
+    /// When the next goes out.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.queue.front().map(|(at, _)| *at)
+    }
+    /// The next, where its time has come or there are more than `most`; and whether it is early.
+    pub(super) fn pop(&mut self, now: Instant, most: usize) -> Option<(HeldReject, bool)> {
+        let due = self.next()? <= now;
+        if !due && self.queue.len() <= most {
+            return None;
+        }
+        self.queue.pop_front().map(|(_, reject)| (reject, !due))
+    }
+}

@@ -1,0 +1,91 @@
+//! Diameter requests.
+
+use super::AaaServer;
+use crate::server::answer::{Asker, Verdict};
+use crate::server::api::Event;
+use crate::server::session::{Ask, Owner, Proof};
+use core::net::{IpAddr, Ipv4Addr};
+use usher_core::{Instant, Machine};
+use usher_diameter::avp::Avps;
+use usher_diameter::codes::{application, command};
+use usher_diameter::eap::Der;
+use usher_diameter::nasreq::Aar;
+use usher_diameter::node;
+use usher_diameter::{Fault, Message, ResultCode};
+use usher_radius::attribute::Attributes;
+
+impl AaaServer {
+    pub(super) fn drain_diameter(&mut self, now: Instant) {
+        while let Some(event) = self.diameter.as_mut().and_then(Machine::poll_event) {
+            match event {
+                node::Event::Request { token, message, .. } => {
+                    if let Err(fault) = self.diameter_request(now, token, &message) {
+                        self.counters.unsupported += 1;
+                        self.refuse(now, token, fault);
+                    }
+                }
+                node::Event::PeerUp { peer } => {
+                    self.events.push_back(Event::DiameterPeer { peer, up: true });
+                }
+                node::Event::PeerDown { peer } => {
+                    self.events.push_back(Event::DiameterPeer { peer, up: false });
+                }
+                // This server asks nobody.
+                node::Event::Answer { .. } | node::Event::Failed { .. } => {}
+            }
+        }
+    }
+
+    fn diameter_request(&mut self, now: Instant, token: u64, message: &Message) -> Result<(), Fault> {
+        let avps = message.avps.view();
+        let (source, owner) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), Owner::Diameter);
+        match (message.header.application, message.header.command) {
+            (application::EAP, command::DIAMETER_EAP) => {
+                let der = Der::parse(avps)?;
+                let asker = Asker::Diameter(token, der.request_type);
+                let ask = Ask { asker, source, owner, request: self.as_attributes(avps) };
+                match der.state.map(|state| self.shard.token(state)) {
+                    None => self.begin_eap(now, ask, der.eap),
+                    Some(token) => self.go_on(now, ask, token, der.eap),
+                }
+            }
+            (application::NASREQ, command::AA) => {
+                let aar = Aar::parse(avps)?;
+                let asker = Asker::Diameter(token, aar.request_type);
+                match aar.password {
+                    Some(password) => {
+                        let ask = Ask { asker, source, owner, request: self.as_attributes(avps) };
+                        self.begin(now, ask, Proof::Pap(password.to_vec()));
+                    }
+                    None => {
+                        self.counters.no_proof += 1;
+                        self.answer(now, asker, Verdict::Reject { eap: None });
+                    }
+                }
+            }
+            _ => return Err(Fault::new(ResultCode::COMMAND_UNSUPPORTED, "not a request for admission")),
+        }
+        Ok(())
+    }
+
+    /// What a request says in AVPs that are RADIUS attributes (RFC 6733 §4.1), without what proves something.
+    fn as_attributes(&mut self, avps: Avps<'_>) -> Attributes {
+        const PROOFS: [u32; 2] = [2, 3];
+        let mut attributes = self.attributes();
+        for avp in avps.filter(|a| a.vendor == 0 && !PROOFS.contains(&a.code)) {
+            if let Ok(kind @ 1..) = u8::try_from(avp.code) {
+                // What is too long for an attribute is none that a check or a log could name.
+                let _ = attributes.push_bytes(kind, avp.data);
+            }
+        }
+        attributes
+    }
+
+    /// Answers a Diameter request with a fault.
+    pub(super) fn refuse(&mut self, now: Instant, token: u64, fault: Fault) {
+        if let Some(node) = &mut self.diameter {
+            // The connection that it came by may be gone: then nobody waits for the answer.
+            let _ = node.command(now, node::Command::Reject { token, fault });
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The server's machine.
+
+mod accounting;
+mod diameter;
+mod flow;
+mod radius;
+mod verdict;
+
+use super::api::{Command, Event};
+use super::cache::UserCache;
+use super::config::{Config, ConfigError, UserSource};
+use super::counters::Counters;
+use super::held::Held;
+use super::session::Session;
+use super::shard::{ShardConfig, ShardKey};
+use accounting::Accounting;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use usher_core::table::SessionTable;
+use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_diameter::node::{self, Node};
+use usher_radius::server as radius_server;
+
+/// An AAA server; see the [module](super).
+#[derive(Debug)]
+pub struct AaaServer {
+    config: Config,
+    shard: ShardConfig,
+    radius: Option<radius_server::Server>,
+    diameter: Option<Node>,
+    sessions: SessionTable<Session>,
+    cache: UserCache,
+    held: Held,
+    accounting: Accounting,
+    events: VecDeque<Event>,
+    work: VecDeque<Work>,
+    counters: Counters,
+    rng: SecureRng,
+    /// The EAP packet that came, and the one that goes out.
+    packet: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl AaaServer {
+    /// A server without sessions. Session names and challenges are drawn from `rng`.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        let radius = match config.radius.clone() {
+            Some(c) => Some(radius_server::Server::new(c, SecureRng::from_seed(rng.array()))?),
+            None => None,
+        };
+        let diameter =
+            config.diameter.clone().map(|c| Node::new(c, Instant::ZERO, SecureRng::from_seed(rng.array())));
+        let alone = || ShardConfig { number: 0, key: ShardKey::new(&rng.array()) };
+        let shard = config.shard.clone().unwrap_or_else(alone);
+        let cache = match config.users {
+            UserSource::Memory(_) => UserCache::none(&mut rng),
+            UserSource::Host(cache) => UserCache::new(cache, &mut rng),
+        };
+        Ok(Self {
+            shard,
+            radius,
+            diameter,
+            sessions: SessionTable::new(),
+            cache,
+            held: Held::default(),
+            accounting: Accounting::default(),
+            events: VecDeque::new(),
+            work: VecDeque::new(),
+            counters: Counters::default(),
+            packet: Vec::new(),
+            out: Vec::new(),
+            config,
+            rng,
+        })
+    }
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// The RADIUS server's counters.
+    #[must_use]
+    pub fn radius_counters(&self) -> Option<&radius_server::Counters> {
+        self.radius.as_ref().map(radius_server::Server::counters)
+    }
+    /// The Diameter node's counters.
+    #[must_use]
+    pub fn diameter_counters(&self) -> Option<&node::Counters> {
+        self.diameter.as_ref().map(Node::counters)
+    }
+    /// Unfinished sessions.
+    #[must_use]
+    pub fn half_open(&self) -> usize {
+        self.sessions.len()
+    }
+    /// Users kept from look-ups.
+    #[must_use]
+    pub fn cached_users(&self) -> usize {
+        self.cache.len()
+    }
+    /// Rejects held back.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+}
+
+impl Machine for AaaServer {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Datagram { .. } => match &mut self.radius {
+                Some(server) => server.handle(now, input),
+                None => self.counters.no_front += 1,
+            },
+            Input::Stream { .. } | Input::Message { .. } => match &mut self.diameter {
+                Some(node) => node.handle(now, input),
+                None => self.counters.no_front += 1,
+            },
+            Input::Frame { .. } => self.counters.no_front += 1,
+            Input::Timeout => {
+                if let Some(server) = &mut self.radius {
+                    server.handle(now, input);
+                }
+                if let Some(node) = &mut self.diameter {
+                    node.handle(now, input);
+                }
+                self.expire(now);
+                self.release(now);
+            }
+        }
+        self.drain_radius(now);
+        self.drain_diameter(now);
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Found { token, user } => self.on_found(now, token, user),
+            Command::Verified { token, right } => self.on_verified(now, token, right),
+            Command::Admitted { token, admission } => self.on_admitted(now, token, admission),
+            Command::Accounted { token, durable } => self.on_accounted(now, token, durable),
+            Command::Certificate { token, good } => self.on_certificate(now, token, good),
+            Command::Accept { .. } => Ok(()),
+            Command::Reload(config) => self.reload(*config),
+            Command::Forget { name } => {
+                self.cache.forget(name.as_deref());
+                Ok(())
+            }
+            Command::Trace(_) => Ok(()),
+            Command::Dynamic { .. } => Err(CommandError::Invalid("this server asks no NAS")),
+            Command::Diameter(command) => match &mut self.diameter {
+                Some(node) => node.command(now, command),
+                None => Err(CommandError::Invalid("this server has no Diameter side")),
+            },
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(transmit) = self.radius.as_mut().and_then(|s| s.poll_transmit(now, buf)) {
+            return Some(transmit);
+        }
+        self.diameter.as_mut()?.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        let idle = self.sessions.oldest().map(|(_, since)| since + self.config.session_timeout);
+        let accounting = self.accounting.oldest().map(|since| since + self.config.session_timeout);
+        let radius = self.radius.as_mut().and_then(Machine::poll_timeout);
+        let diameter = self.diameter.as_mut().and_then(Machine::poll_timeout);
+        [idle, accounting, self.held.next(), radius, diameter].into_iter().flatten().min()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        self.work
+            .pop_front()
+            .or_else(|| self.radius.as_mut()?.poll_work())
+            .or_else(|| self.diameter.as_mut()?.poll_work())
+    }
+}

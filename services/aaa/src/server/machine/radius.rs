@@ -1,0 +1,62 @@
+//! RADIUS requests.
+
+use super::AaaServer;
+use crate::server::answer::{Asker, Verdict};
+use crate::server::session::{Ask, Owner, Proof};
+use usher_core::{Instant, Machine};
+use usher_radius::attribute::kind;
+use usher_radius::packet::Code;
+use usher_radius::server::{Event, Request};
+
+impl AaaServer {
+    pub(super) fn drain_radius(&mut self, now: Instant) {
+        while let Some(event) = self.radius.as_mut().and_then(Machine::poll_event) {
+            match event {
+                Event::Request(request) => self.radius_request(now, request),
+            }
+        }
+    }
+
+    fn radius_request(&mut self, now: Instant, request: Request) {
+        match request.code {
+            Code::ACCESS_REQUEST => self.access_request(now, request),
+            Code::ACCOUNTING_REQUEST => self.accounting_request(now, request),
+            _ => {
+                self.counters.unsupported += 1;
+                self.discard(now, Asker::Radius(request.token));
+                self.recycle(request.attributes);
+            }
+        }
+    }
+
+    fn access_request(&mut self, now: Instant, request: Request) {
+        let asker = Asker::Radius(request.token);
+        let password = request.user_password();
+        let mut packet = core::mem::take(&mut self.packet);
+        packet.clear();
+        let is_eap = request.attributes.eap(&mut packet);
+        let owner = Owner::Radius(request.client);
+        let ask = Ask { asker, source: request.path.remote.ip(), owner, request: request.attributes };
+        if is_eap {
+            match ask.request.get(kind::STATE).map(|state| self.shard.token(state)) {
+                None => self.begin_eap(now, ask, &packet),
+                Some(token) => self.go_on(now, ask, token, &packet),
+            }
+        } else {
+            match password {
+                Ok(Some(password)) => self.begin(now, ask, Proof::Pap(password)),
+                Ok(None) => {
+                    self.counters.no_proof += 1;
+                    self.answer(now, asker, Verdict::Reject { eap: None });
+                    self.recycle(ask.request);
+                }
+                Err(_) => {
+                    self.counters.bad_password += 1;
+                    self.discard(now, asker);
+                    self.recycle(ask.request);
+                }
+            }
+        }
+        self.packet = packet;
+    }
+}

@@ -1,0 +1,307 @@
+//! Verdicts, and how they reach whoever asked.
+
+use super::AaaServer;
+use crate::ledger::{Admission, AdmitRequest, text};
+use crate::server::answer::{self, Asker, Verdict};
+use crate::server::api::{Event, Login, Reason, nas_address};
+use crate::server::config::{Config, UserSource};
+use crate::server::session::{self, Approval, Owner, Pending, Session, Stage};
+use crate::users::Method;
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+use usher_core::{CommandError, Instant, Machine};
+use usher_diameter::{Fault, ResultCode, node};
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::server as radius;
+
+/// Framed-IPv6-Address (RFC 6911 §3.1).
+const FRAMED_IPV6_ADDRESS: u8 = 168;
+
+impl AaaServer {
+    /// Sends the EAP request in `self.out`.
+    pub(super) fn challenge(&mut self, now: Instant, token: u64) {
+        let Some(pending) = self.sessions.get_mut(token).and_then(|s| s.pending.take()) else { return };
+        let state = self.shard.state(token);
+        self.counters.challenges += 1;
+        let out = core::mem::take(&mut self.out);
+        self.answer(now, pending.asker, Verdict::Challenge { eap: &out, state });
+        self.out = out;
+        self.recycle(pending.request);
+    }
+
+    /// A proof convinced: what else the host has to say comes next.
+    pub(super) fn approve(&mut self, now: Instant, token: u64, approval: Box<Approval>) {
+        let chain = match self.sessions.get(token).map(|s| &s.stage) {
+            Some(Stage::Eap(eap)) if self.config.certificate_status => eap.peer_certificates().to_vec(),
+            _ => Vec::new(),
+        };
+        if chain.is_empty() {
+            return self.admit(now, token, approval);
+        }
+        if let Some(session) = self.sessions.get_mut(token) {
+            session.stage = Stage::Certificate(approval);
+            self.events.push_back(Event::CheckCertificate { token, chain });
+        }
+    }
+
+    pub(super) fn on_certificate(
+        &mut self,
+        now: Instant,
+        token: u64,
+        good: bool,
+    ) -> Result<(), CommandError> {
+        let session = self.sessions.get_mut(token).filter(|s| matches!(s.stage, Stage::Certificate(_)));
+        let session = session.ok_or(CommandError::UnknownToken)?;
+        let Some(approval) = take_approval(session) else { return Err(CommandError::UnknownToken) };
+        if good {
+            self.admit(now, token, approval);
+        } else {
+            let identifier = approval.eap.map(|e| e[1]);
+            self.reject(now, token, Some(approval.method), Reason::Revoked, identifier);
+        }
+        Ok(())
+    }
+
+    /// Asks the host about limits where there are some.
+    fn admit(&mut self, now: Instant, token: u64, approval: Box<Approval>) {
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        let limited = session.user.as_ref().is_some_and(|u| u.simultaneous.is_some() || u.pool.is_some());
+        if !limited && !self.config.limits {
+            return self.accept(now, token, *approval, None, None);
+        }
+        let Some(pending) = &session.pending else { return };
+        let request = admit_request(session, pending, approval.inner.as_deref());
+        session.stage = Stage::Admission(approval);
+        self.events.push_back(Event::Admit { token, request });
+    }
+
+    pub(super) fn on_admitted(
+        &mut self,
+        now: Instant,
+        token: u64,
+        admission: Admission,
+    ) -> Result<(), CommandError> {
+        let session = self.sessions.get_mut(token).filter(|s| matches!(s.stage, Stage::Admission(_)));
+        let session = session.ok_or(CommandError::UnknownToken)?;
+        let Some(approval) = take_approval(session) else { return Err(CommandError::UnknownToken) };
+        match admission {
+            Admission::Yes { address, prefix } => self.accept(now, token, *approval, address, prefix),
+            Admission::No(refusal) => {
+                let identifier = approval.eap.map(|e| e[1]);
+                self.reject(now, token, Some(approval.method), Reason::Limit(refusal), identifier);
+            }
+            Admission::Unavailable => self.no_verdict(now, token),
+        }
+        Ok(())
+    }
+
+    /// Lets a session's user in.
+    fn accept(
+        &mut self,
+        now: Instant,
+        token: u64,
+        approval: Approval,
+        address: Option<IpAddr>,
+        prefix: Option<(Ipv6Addr, u8)>,
+    ) {
+        let Some(session) = self.sessions.remove(token) else { return };
+        let Session { owner, begun, pending: Some(pending), name, user: Some(user), .. } = session else {
+            return;
+        };
+        self.counters.accepted(approval.method);
+        let mut reply = self.attributes();
+        reply.extend(&user.reply);
+        if let Some(inner) = approval.inner.as_ref().filter(|inner| **inner != name) {
+            // An identity that is too long for an attribute is left out.
+            let _ = reply.push_bytes(kind::USER_NAME, inner);
+        }
+        match address {
+            Some(IpAddr::V4(address)) => {
+                reply.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
+            }
+            Some(IpAddr::V6(address)) => {
+                reply.push_ipv6(FRAMED_IPV6_ADDRESS, address);
+            }
+            None => {}
+        }
+        if let Some((prefix, length)) = prefix {
+            let mut value = [0; 18];
+            value[1] = length;
+            value[2..].copy_from_slice(&prefix.octets());
+            let fits = reply.push_bytes(kind::FRAMED_IPV6_PREFIX, &value);
+            debug_assert!(fits.is_ok(), "18 octets fit every attribute");
+        }
+        reply.extend(&approval.reply);
+        let eap = approval.eap.as_ref().map(|e| &e[..]);
+        self.answer(now, pending.asker, Verdict::Accept { eap, msk: approval.msk.as_ref(), reply });
+        self.events.push_back(Event::Accepted(Box::new(Login {
+            name,
+            inner: approval.inner,
+            method: Some(approval.method),
+            inner_method: approval.inner_method,
+            client: client(owner),
+            begun,
+            reason: None,
+            resumed: approval.resumed,
+            request: pending.request,
+        })));
+    }
+
+    /// Turns a session's user away; `identifier` is that of the EAP response which this answers.
+    pub(super) fn reject(
+        &mut self,
+        now: Instant,
+        token: u64,
+        method: Option<Method>,
+        reason: Reason,
+        identifier: Option<u8>,
+    ) {
+        let Some(session) = self.sessions.remove(token) else { return };
+        self.counters.rejected(reason);
+        let Some(pending) = session.pending else { return };
+        if self.config.reject_delay.is_zero() {
+            self.send_reject(now, pending.asker, identifier);
+        } else {
+            self.held.push(now + self.config.reject_delay, (pending.asker, identifier));
+            self.release(now);
+        }
+        self.events.push_back(Event::Rejected(Box::new(Login {
+            name: session.name,
+            inner: None,
+            method,
+            inner_method: None,
+            client: client(session.owner),
+            begun: session.begun,
+            reason: Some(reason),
+            resumed: false,
+            request: pending.request,
+        })));
+    }
+
+    fn send_reject(&mut self, now: Instant, asker: Asker, identifier: Option<u8>) {
+        let failure = identifier.map(session::failure);
+        self.answer(now, asker, Verdict::Reject { eap: failure.as_ref().map(|f| &f[..]) });
+    }
+
+    /// Sends held rejects whose time has come, and those that have no room.
+    pub(super) fn release(&mut self, now: Instant) {
+        while let Some(((asker, identifier), early)) = self.held.pop(now, self.config.max_held) {
+            self.counters.unheld += u64::from(early);
+            self.send_reject(now, asker, identifier);
+        }
+    }
+
+    /// Ends a session that nobody can decide.
+    pub(super) fn no_verdict(&mut self, now: Instant, token: u64) {
+        self.counters.unavailable += 1;
+        if let Some(pending) = self.sessions.remove(token).and_then(|s| s.pending) {
+            self.unavailable(now, pending.asker);
+            self.recycle(pending.request);
+        }
+    }
+
+    pub(super) fn answer(&mut self, now: Instant, asker: Asker, verdict: Verdict<'_>) {
+        match asker {
+            Asker::Radius(token) => {
+                let Some(server) = &mut self.radius else { return };
+                let (code, attributes) = answer::radius(verdict, || server.attributes());
+                // The client may have given this request up for a newer one: then nobody waits.
+                let _ = server.command(now, radius::Command::Respond { token, code, attributes });
+            }
+            Asker::Diameter(token, request_type) => {
+                let Some(node) = &mut self.diameter else { return };
+                let (result, avps) = answer::diameter(&verdict, request_type);
+                // As above: the connection may be gone.
+                let _ = node.command(now, node::Command::Answer { token, result, avps });
+            }
+        }
+    }
+
+    pub(super) fn discard(&mut self, now: Instant, asker: Asker) {
+        match asker {
+            Asker::Radius(token) => {
+                if let Some(server) = &mut self.radius {
+                    // As above: a request that is gone needs no end.
+                    let _ = server.command(now, radius::Command::Discard { token });
+                }
+            }
+            // Diameter has no silence: a request that gets no verdict is told so.
+            Asker::Diameter(token, _) => {
+                self.refuse(now, token, Fault::new(ResultCode::UNABLE_TO_COMPLY, "no answer can be given"));
+            }
+        }
+    }
+
+    /// Leaves a request without a verdict because the store cannot be asked.
+    pub(super) fn unavailable(&mut self, now: Instant, asker: Asker) {
+        match asker {
+            Asker::Radius(_) => self.discard(now, asker),
+            Asker::Diameter(token, _) => {
+                self.refuse(now, token, Fault::new(ResultCode::TOO_BUSY, "the store is not available"));
+            }
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some((token, since)) = self.sessions.oldest() {
+            if since + self.config.session_timeout > now {
+                break;
+            }
+            self.counters.expired += 1;
+            self.abandon(now, token);
+        }
+        self.expire_accounting(now);
+    }
+
+    /// An empty list, reused where there is one.
+    pub(super) fn attributes(&mut self) -> Attributes {
+        self.radius.as_mut().map(radius::Server::attributes).unwrap_or_default()
+    }
+    pub(super) fn recycle(&mut self, list: Attributes) {
+        if let Some(server) = &mut self.radius {
+            server.recycle(list);
+        }
+    }
+
+    /// Goes on with another configuration.
+    pub(super) fn reload(&mut self, config: Config) -> Result<(), CommandError> {
+        if let UserSource::Host(cache) = config.users {
+            self.cache.reconfigure(cache);
+        }
+        self.config = config;
+        Ok(())
+    }
+}
+
+fn client(owner: Owner) -> Option<u32> {
+    match owner {
+        Owner::Radius(client) => Some(client),
+        Owner::Diameter => None,
+    }
+}
+
+/// The approval of a session that waits for the host.
+fn take_approval(session: &mut Session) -> Option<Box<Approval>> {
+    match core::mem::replace(&mut session.stage, Stage::Identity { identifier: 0 }) {
+        Stage::Certificate(approval) | Stage::Admission(approval) => Some(approval),
+        _ => None,
+    }
+}
+
+fn admit_request(session: &Session, pending: &Pending, inner: Option<&[u8]>) -> AdmitRequest {
+    let request = &pending.request;
+    let user = session.user.as_ref();
+    let octets = |kind| request.get(kind).map(text);
+    AdmitRequest {
+        user: text(inner.unwrap_or(&session.name)),
+        simultaneous: user.and_then(|u| u.simultaneous),
+        pool: user.and_then(|u| u.pool.clone()),
+        nas: nas_address(request).unwrap_or(pending.source),
+        port: octets(kind::NAS_PORT_ID)
+            .or_else(|| request.get_u32(kind::NAS_PORT).map(|port| port.to_string()))
+            .unwrap_or_default(),
+        calling_station_id: octets(kind::CALLING_STATION_ID).unwrap_or_default(),
+    }
+}

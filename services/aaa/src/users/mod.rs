@@ -1,0 +1,278 @@
+//! Whom the server knows, and what it says to them.
+
+use crate::store::Op;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::collections::{HashMap, hash_state};
+use usher_core::{SecureRng, WallTime};
+use usher_eap::packet::Type;
+use usher_radius::attribute::Attributes;
+use usher_radius::dictionary::Oid;
+
+/// A way to prove who one is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Method {
+    /// The password itself (RFC 2865 §5.2), outside EAP.
+    Pap,
+    /// CHAP (RFC 2865 §5.3), outside EAP.
+    Chap,
+    /// MS-CHAP (RFC 2433, RFC 2548), outside EAP.
+    MsChap,
+    /// MS-CHAPv2 (RFC 2759, RFC 2548), outside EAP.
+    MsChapV2,
+    /// EAP-MD5-Challenge (RFC 3748 §5.4); proves the password and gives no key.
+    EapMd5,
+    /// EAP-GTC (RFC 3748 §5.6): the password itself.
+    EapGtc,
+    /// EAP-MSCHAPv2.
+    EapMsChapV2,
+    /// EAP-TLS (RFC 5216, RFC 9190); proves possession of a certificate's key.
+    EapTls,
+    /// PEAP: a TLS tunnel and EAP within.
+    Peap,
+    /// EAP-TTLS (RFC 5281): a TLS tunnel and any proof within.
+    Ttls,
+    /// MAC authentication bypass: no proof at all but the address that the NAS saw.
+    Mab,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Pap,
+        Self::Chap,
+        Self::MsChap,
+        Self::MsChapV2,
+        Self::EapMd5,
+        Self::EapGtc,
+        Self::EapMsChapV2,
+        Self::EapTls,
+        Self::Peap,
+        Self::Ttls,
+        Self::Mab,
+    ];
+    /// As it is written: `pap`, `eap-md5`, `eap-tls`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pap => "pap",
+            Self::Chap => "chap",
+            Self::MsChap => "mschap",
+            Self::MsChapV2 => "mschapv2",
+            Self::EapMd5 => "eap-md5",
+            Self::EapGtc => "eap-gtc",
+            Self::EapMsChapV2 => "eap-mschapv2",
+            Self::EapTls => "eap-tls",
+            Self::Peap => "peap",
+            Self::Ttls => "ttls",
+            Self::Mab => "mab",
+        }
+    }
+    /// The method that is written so.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|m| m.name() == name)
+    }
+    /// The type of its EAP packets; `None` outside EAP.
+    #[must_use]
+    pub const fn eap_type(self) -> Option<Type> {
+        match self {
+            Self::EapMd5 => Some(Type::MD5),
+            Self::EapTls => Some(Type::TLS),
+            Self::EapGtc => Some(Type(6)),
+            Self::Ttls => Some(Type(21)),
+            Self::Peap => Some(Type(25)),
+            Self::EapMsChapV2 => Some(Type(26)),
+            Self::Pap | Self::Chap | Self::MsChap | Self::MsChapV2 | Self::Mab => None,
+        }
+    }
+}
+
+/// What is known of a user's password; never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Password {
+    /// In clear, as CHAP and EAP-MD5 need it; every method can do with it.
+    Clear(Vec<u8>),
+    /// Its NT hash, the MD4 digest of its UTF-16 form: PAP, GTC, MS-CHAP and MS-CHAPv2 can do with it.
+    NtHash([u8; 16]),
+    /// Its Argon2 hash, in text form (`$argon2id$…`): PAP and GTC can do with it.
+    Argon2(String),
+}
+
+impl Password {
+    /// Whether a method can compare with it.
+    #[must_use]
+    pub const fn serves(&self, method: Method) -> bool {
+        match method {
+            Method::Pap | Method::EapGtc | Method::EapTls | Method::Peap | Method::Ttls | Method::Mab => true,
+            Method::Chap | Method::EapMd5 => matches!(self, Self::Clear(_)),
+            Method::MsChap | Method::MsChapV2 | Method::EapMsChapV2 => !matches!(self, Self::Argon2(_)),
+        }
+    }
+}
+
+impl fmt::Debug for Password {
+    /// Its kind alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clear(_) => "Clear(..)",
+            Self::NtHash(_) => "NtHash(..)",
+            Self::Argon2(_) => "Argon2(..)",
+        })
+    }
+}
+
+/// One user.
+#[derive(Clone, Default, Debug)]
+pub struct User {
+    /// `None`: this user cannot prove a password.
+    pub password: Option<Password>,
+    /// The only methods that may admit this user; empty: whatever the server offers.
+    pub methods: Vec<Method>,
+    /// What a request must say for this user to be let in.
+    pub checks: Vec<Check>,
+    /// What an Access-Accept says besides. Over Diameter each attribute becomes the AVP of its number
+    /// (RFC 6733 §4.1), a vendor's attribute the vendor's AVP.
+    pub reply: Attributes,
+    /// The groups, in the order in which they apply.
+    pub groups: Vec<Arc<Group>>,
+    /// At most so many sessions at once (Simultaneous-Use).
+    pub simultaneous: Option<u32>,
+    /// Let in until then (Expiration).
+    pub expires: Option<WallTime>,
+    /// Gets an address of this pool (Pool-Name).
+    pub pool: Option<String>,
+    /// Never let in (Auth-Type := Reject).
+    pub rejected: bool,
+}
+
+impl User {
+    /// A user with a password, of no further distinction.
+    #[must_use]
+    pub fn with_password(password: &[u8]) -> Self {
+        Self { password: Some(Password::Clear(password.to_vec())), ..Self::default() }
+    }
+    /// Whether a method may admit this user. MAC authentication bypass asks no password, so a user who has one is
+    /// let in by it only where [`Self::methods`] says so.
+    #[must_use]
+    pub fn may_use(&self, method: Method) -> bool {
+        let listed = self.methods.contains(&method);
+        match (method, &self.password) {
+            (Method::EapTls | Method::Peap | Method::Ttls, _) | (Method::Mab, None) => {
+                self.methods.is_empty() || listed
+            }
+            (Method::Mab, Some(_)) => listed,
+            (_, Some(password)) => password.serves(method) && (self.methods.is_empty() || listed),
+            (_, None) => false,
+        }
+    }
+}
+
+/// What a request must say: a comparison with one of its attributes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Check {
+    /// The attribute.
+    pub attribute: Oid,
+    /// How it is compared.
+    pub op: Op,
+    /// With what: the value as it would stand in a request.
+    pub value: Vec<u8>,
+}
+
+/// Users who share attributes.
+#[derive(Clone, Default, Debug)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// What a request must say for the group to apply.
+    pub checks: Vec<Check>,
+    /// What it adds to an Access-Accept.
+    pub reply: Attributes,
+}
+
+/// What of a store's rows cannot be understood, and what to do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{table}, `{attribute} {} {value}`: {what}", .op.as_str())]
+pub struct Complaint {
+    /// Where: `radcheck`, `radreply`, `radgroupcheck of GROUP`, `radgroupreply of GROUP`.
+    pub table: String,
+    /// The row's attribute.
+    pub attribute: String,
+    /// Its operator.
+    pub op: Op,
+    /// Its value; of a password nothing.
+    pub value: String,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+/// Users in memory, by name. Names are compared octet by octet.
+#[derive(Clone, Debug)]
+pub struct Users {
+    by_name: HashMap<Vec<u8>, Arc<User>>,
+}
+
+impl Users {
+    /// Nobody. The order in which names are hashed is drawn from `rng`.
+    #[must_use]
+    pub fn new(rng: &mut SecureRng) -> Self {
+        Self { by_name: HashMap::with_hasher(hash_state(rng)) }
+    }
+    /// Adds a user, or puts another in place of the one of that name.
+    pub fn insert(&mut self, name: &[u8], user: User) {
+        self.by_name.insert(name.to_vec(), Arc::new(user));
+    }
+    /// Forgets a user; false where there was none.
+    pub fn remove(&mut self, name: &[u8]) -> bool {
+        self.by_name.remove(name).is_some()
+    }
+    /// The user of this name.
+    #[must_use]
+    pub fn find(&self, name: &[u8]) -> Option<&Arc<User>> {
+        self.by_name.get(name)
+    }
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+    /// True without any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::Seed;
+
+    #[test]
+    fn a_method_needs_its_secret_and_its_permission() {
+        let mut user = User::with_password(b"x");
+        assert!(Method::ALL.iter().all(|&m| user.may_use(m) != (m == Method::Mab)));
+        user.methods = [Method::EapMd5].into();
+        assert!(user.may_use(Method::EapMd5) && !user.may_use(Method::Pap) && !user.may_use(Method::EapTls));
+        let certificate_only = User::default();
+        assert!(certificate_only.may_use(Method::EapTls) && !certificate_only.may_use(Method::EapMd5));
+    }
+
+    #[test]
+    fn users_are_replaced_and_forgotten_by_name() {
+        let mut users = Users::new(&mut Seed::new(1).secure("users", 0));
+        users.insert(b"ann", User::with_password(b"1"));
+        users.insert(b"ann", User::with_password(b"2"));
+        assert_eq!(users.len(), 1);
+        assert_eq!(users.find(b"ann").and_then(|u| u.password.clone()), Some(Password::Clear(b"2".to_vec())));
+        assert!(users.find(b"Ann").is_none());
+        assert!(users.remove(b"ann") && !users.remove(b"ann") && users.is_empty());
+    }
+
+    #[test]
+    fn a_password_is_not_printed() {
+        assert!(!std::format!("{:?}", User::with_password(b"hunter2")).contains("hunter2"));
+    }
+}
