@@ -3,6 +3,10 @@
 //! A [`Store`] blocks; it stands behind a thread of its host and never inside a machine. What it says about a user
 //! ([`UserRows`]) is compiled into a [`crate::User`] once and kept for a bounded time.
 
+mod memory;
+
+pub use memory::Memory;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,8 +1,14 @@
 //! Who may come in: the question, the answer and why it is no.
 
+use super::pool::Lease;
+use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr};
-use usher_core::Duration;
+use usher_core::collections::{HashMap, HashState};
+use usher_core::table::SessionTable;
+use usher_core::{Duration, Instant};
 
 /// Somebody has proved who they are; may they have a session?
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,5 +84,141 @@ impl FailureLimit {
     #[must_use]
     pub const fn new(count: u32, within: Duration, hold: Duration) -> Self {
         Self { count, within, hold, remembered: 1 << 16 }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    key: u64,
+    count: u32,
+    since: Instant,
+    held_until: Instant,
+}
+
+/// Failed logins, by user and by station.
+#[derive(Debug)]
+pub(super) struct Failures {
+    limit: FailureLimit,
+    /// The one that failed longest ago goes first.
+    table: SessionTable<Failure>,
+    by_key: HashMap<u64, u64>,
+}
+
+impl Failures {
+    pub(super) fn new(limit: FailureLimit, hash: &HashState) -> Self {
+        Self { limit, table: SessionTable::new(), by_key: HashMap::with_hasher(hash.clone()) }
+    }
+    pub(super) fn failed(&mut self, now: Instant, key: u64) -> bool {
+        let new = Failure { key, count: 0, since: now, held_until: Instant::ZERO };
+        let token = match self.by_key.get(&key) {
+            Some(token) => *token,
+            None => {
+                while self.table.len() >= self.limit.remembered.max(1) {
+                    let Some(failure) = self.table.oldest().and_then(|(t, _)| self.table.remove(t)) else {
+                        break;
+                    };
+                    self.by_key.remove(&failure.key);
+                }
+                let token = self.table.insert(now, new);
+                self.by_key.insert(key, token);
+                token
+            }
+        };
+        self.table.touch(now, token);
+        let Some(failure) = self.table.get_mut(token) else { return false };
+        if now.since(failure.since) > self.limit.within {
+            (failure.count, failure.since) = (0, now);
+        }
+        failure.count += 1;
+        if failure.count >= self.limit.count.max(1) {
+            failure.held_until = now + self.limit.hold;
+            failure.count = 0;
+            failure.since = now;
+        }
+        failure.held_until > now
+    }
+    pub(super) fn held(&self, now: Instant, key: u64) -> bool {
+        let failure = self.by_key.get(&key).and_then(|t| self.table.get(*t));
+        failure.is_some_and(|f| f.held_until > now)
+    }
+    pub(super) fn forget(&mut self, key: u64) {
+        if let Some(token) = self.by_key.remove(&key) {
+            self.table.remove(token);
+        }
+    }
+}
+
+/// Somebody who was admitted and whose session has not started yet.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) user: Box<str>,
+    pub(super) nas: IpAddr,
+    pub(super) port: Box<str>,
+    pub(super) calling: Box<str>,
+    pub(super) address: Option<IpAddr>,
+    pub(super) prefix: Option<(Ipv6Addr, u8)>,
+}
+
+impl Held {
+    pub(super) fn leases(&self) -> impl Iterator<Item = Lease> + use<> {
+        leases(self.address, self.prefix)
+    }
+}
+
+/// What of a pool goes with an address and a prefix.
+pub(super) fn leases(address: Option<IpAddr>, prefix: Option<(Ipv6Addr, u8)>) -> impl Iterator<Item = Lease> {
+    address.map(Lease::Address).into_iter().chain(prefix.map(|(p, n)| Lease::Prefix(p, n)))
+}
+
+/// Whether two Calling-Station-Ids name one station: both name one, and differ at most in capitals and in what stands
+/// between the digits.
+pub(super) fn same_station(a: &str, b: &str) -> bool {
+    fn digits(text: &str) -> impl Iterator<Item = u8> {
+        text.bytes().filter(u8::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase())
+    }
+    digits(a).next().is_some() && digits(a).eq(digits(b))
+}
+
+/// All who were admitted and whose sessions have not started yet, the longest waiting first.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    table: SessionTable<Held>,
+    by_user: HashMap<u64, Vec<u64>>,
+    hash: HashState,
+}
+
+impl Admitted {
+    pub(super) fn new(hash: &HashState) -> Self {
+        Self { table: SessionTable::new(), by_user: HashMap::with_hasher(hash.clone()), hash: hash.clone() }
+    }
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+    pub(super) fn oldest(&self) -> Option<(u64, Instant)> {
+        self.table.oldest()
+    }
+    pub(super) fn insert(&mut self, now: Instant, held: Held) {
+        let key = self.hash.hash_one(&*held.user);
+        let token = self.table.insert(now, held);
+        self.by_user.entry(key).or_default().push(token);
+    }
+    pub(super) fn remove(&mut self, token: u64) -> Option<Held> {
+        let held = self.table.remove(token)?;
+        let key = self.hash.hash_one(&*held.user);
+        if let Some(tokens) = self.by_user.get_mut(&key) {
+            tokens.retain(|t| *t != token);
+            if tokens.is_empty() {
+                self.by_user.remove(&key);
+            }
+        }
+        Some(held)
+    }
+    pub(super) fn touch(&mut self, now: Instant, token: u64) {
+        self.table.touch(now, token);
+    }
+    /// Those of a user, in the order in which they were admitted.
+    pub(super) fn of_user<'a>(&'a self, user: &'a str) -> impl Iterator<Item = (u64, &'a Held)> {
+        let tokens = self.by_user.get(&self.hash.hash_one(user)).map_or(&[][..], Vec::as_slice);
+        tokens.iter().filter_map(|t| Some((*t, self.table.get(*t)?))).filter(move |(_, h)| &*h.user == user)
     }
 }

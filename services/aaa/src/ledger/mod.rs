@@ -25,18 +25,33 @@
 //! A change is a session's row as it is then, under a key of its own, so that writing it twice does no harm; a
 //! retransmission of a record that is not durable yet gets the number of the write that waits or is under way.
 
+mod account;
+mod admit;
 mod limits;
+mod names;
+mod past;
 mod pool;
+mod queue;
 mod record;
+mod session;
+mod table;
 
 pub use limits::{Admission, AdmitRequest, FailureLimit, Refusal};
-pub use pool::{PoolConfig, Range};
-pub use record::{BadRecord, Record, SessionKey, Status, Unique, text};
+pub use pool::{PoolConfig, PoolError, PoolUse, Range, check_pools};
+pub use record::{BadRecord, Record, SessionKey, Status, Unique, nas_of, port_of, text};
 
-use crate::store::{Change, SessionRow, Store, StoreError};
+use crate::store::{SessionRow, StoreError};
+use account::Restarts;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_core::{Duration, Instant, WallTime};
+use limits::{Admitted, Failures};
+use past::Pasts;
+use pool::Pools;
+use queue::Queue;
+use session::{Ending, Session};
+use table::{Chain, Table};
+use usher_core::collections::HashState;
+use usher_core::{Duration, Instant};
 
 /// What a ledger is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,14 +119,18 @@ usher_core::counters! {
         restarts,
         /// Sessions that ended with their NAS.
         ended_by_restart,
-        /// Sessions ended because nothing was heard of them.
+        /// Sessions ended because nothing was heard of them, or because their Acct-Session-Id became another's.
         stale,
+        /// Sessions that were thought ended and were not.
+        went_on,
         /// Records that came before.
         duplicates,
         /// Records that are older than what is known: acknowledged, and not written over it.
         late,
         /// Records without room.
         busy,
+        /// Changes that the store refused.
+        refused,
         /// Let in.
         admitted,
         /// Refused: Simultaneous-Use.
@@ -127,7 +146,15 @@ usher_core::counters! {
 #[derive(Debug)]
 pub struct Ledger {
     config: LedgerConfig,
+    table: Table,
+    past: Pasts,
+    restarts: Restarts,
+    queue: Queue,
+    pools: Pools,
+    admitted: Admitted,
+    failures: Option<Failures>,
     counters: Counters,
+    hash: HashState,
 }
 
 /// What became of a batch of changes.
@@ -181,10 +208,22 @@ pub enum Find<'a> {
 }
 
 impl Ledger {
-    /// A ledger without sessions.
+    /// A ledger without sessions. Ranges that do not hold together give nothing; see [`check_pools`].
     #[must_use]
     pub fn new(config: LedgerConfig) -> Self {
-        Self { config, counters: Counters::default() }
+        let hash = HashState::with_seed(config.seed);
+        Self {
+            table: Table::new(hash.clone()),
+            past: Pasts::new(config.remembered, &hash),
+            restarts: Restarts::new(&hash),
+            queue: Queue::default(),
+            pools: Pools::new(&config.pools, &hash),
+            admitted: Admitted::new(&hash),
+            failures: config.failures.map(|limit| Failures::new(limit, &hash)),
+            counters: Counters::default(),
+            hash,
+            config,
+        }
     }
     /// What happened so far.
     #[must_use]
@@ -195,78 +234,83 @@ impl Ledger {
     /// It is heard of `now`, so that a session whose NAS could not tell of it meanwhile is not stale. False: its
     /// acctuniqueid is none, or there is no room; it is not taken.
     pub fn restore(&mut self, now: Instant, row: &SessionRow) -> bool {
-        let _ = (now, row);
-        false
+        let room = self.table.len() < self.config.max_sessions;
+        match Session::of_row(row).filter(|s| room && self.table.find(&s.unique.key()).is_none()) {
+            Some(session) => {
+                self.take_in(now, session);
+                true
+            }
+            None => false,
+        }
     }
-    /// May somebody come in who has proved who they are? What is given is held for [`LedgerConfig::hold`]; asking again
-    /// for the same user, NAS and station meanwhile gives the same.
-    pub fn admit(&mut self, now: Instant, wall: WallTime, request: &AdmitRequest) -> Admission {
-        let _ = (now, wall, request);
-        Admission::Unavailable
-    }
-    /// Somebody failed to prove who they are; empty strings are not counted. True: they are held back now.
-    pub fn failed(&mut self, now: Instant, user: &str, calling_station_id: &str) -> bool {
-        let _ = (now, user, calling_station_id);
-        false
-    }
-    /// Takes a record; see the [module](self) for what to do then.
-    pub fn account(&mut self, now: Instant, wall: WallTime, record: &Record) -> Accounting {
-        let _ = (now, wall, record);
-        self.counters.busy += 1;
-        Accounting::Busy
-    }
-    /// What the store answered to [`Accounting::Ask`].
-    pub fn answer(&mut self, now: Instant, unique: Unique, row: Option<SessionRow>) {
-        let _ = (now, unique, row);
-    }
-    /// Appends what is to be written next, in order, at most `most` changes, and gives the number up to which that
-    /// makes everything durable; `None` where nothing waits, or where an earlier batch is not settled yet.
-    pub fn changes(&mut self, out: &mut Vec<Change>, most: usize) -> Option<u64> {
-        let _ = (out, most);
-        None
-    }
-    /// What became of the batch of the last [`Self::changes`].
-    pub fn settle(&mut self, settled: Settled) {
-        let _ = settled;
-    }
-    /// Writes what waits, at most `most` changes, by one [`Store::write`]; where the store refuses a change, by one for
-    /// each, so that the others are kept. Then answer whoever waits for a number: see [`Commit::durable`].
-    pub fn commit(&mut self, store: &mut dyn Store, most: usize) -> Commit {
-        let _ = (store, most);
-        Commit::default()
+    fn take_in(&mut self, now: Instant, session: Session) {
+        self.past.remove(&session.unique.key());
+        let slot = self.table.insert(now, session);
+        self.claim(slot);
     }
     /// Ends stale sessions and forgets what was held for too long. Sessions that end so wait among [`Self::changes`].
-    pub fn expire(&mut self, now: Instant, wall: WallTime) {
-        let _ = (now, wall);
+    pub fn expire(&mut self, now: Instant) {
+        while let Some((token, since)) = self.admitted.oldest().filter(|(_, s)| *s + self.config.hold <= now)
+        {
+            debug_assert!(since <= now);
+            let Some(held) = self.admitted.remove(token) else { break };
+            held.leases().for_each(|lease| self.pools.release(lease));
+        }
+        let Some(after) = self.config.stale_after else { return };
+        while let Some((slot, _)) = self.table.oldest().filter(|(_, since)| *since + after <= now) {
+            let Some(last) = self.table.get(slot).map(|s| s.last) else { break };
+            self.counters.stale += 1;
+            self.end(slot, last, Ending::Stale, None);
+            self.enqueue(slot);
+        }
     }
     /// When [`Self::expire`] has something to do.
     #[must_use]
     pub fn timeout(&self) -> Option<Instant> {
-        None
+        let held = self.admitted.oldest().map(|(_, since)| since + self.config.hold);
+        let stale = self.config.stale_after.and_then(|after| Some(self.table.oldest()?.1 + after));
+        held.into_iter().chain(stale).min()
     }
     /// How many sessions are open.
     #[must_use]
-    pub fn len(&self) -> usize {
-        0
+    pub const fn len(&self) -> usize {
+        self.table.open()
     }
     /// True without any open session.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
     /// The open sessions, in an order that depends on nothing but what was told before.
     pub fn sessions(&self) -> impl Iterator<Item = SessionRow> + '_ {
-        core::iter::empty()
+        self.table.iter().map(Session::row)
     }
     /// The open sessions that are looked for.
     #[must_use]
     pub fn find(&self, which: Find<'_>) -> Vec<SessionRow> {
-        let _ = which;
-        Vec::new()
-    }
-    /// Takes a record and makes it durable at once, for hosts that have one store and no threads. True: acknowledge it.
-    pub fn serve(&mut self, now: Instant, wall: WallTime, store: &mut dyn Store, record: &Record) -> bool {
-        let _ = (now, wall, store, record);
-        false
+        let rows = |chain: Chain<'_>| chain.map(|(_, s)| s.row()).collect();
+        match which {
+            Find::User(user) => rows(self.table.of_user(user)),
+            Find::Nas(nas) => rows(self.table.of_nas(nas)),
+            Find::Id(id) => self.table.iter().filter(|s| s.id() == id).map(Session::row).collect(),
+            Find::Unique(unique) => {
+                let session = self.table.find(&unique.key()).and_then(|slot| self.table.get(slot));
+                session.filter(|s| s.ending == Ending::Open).map(Session::row).into_iter().collect()
+            }
+            Find::Address(address @ IpAddr::V4(_)) => rows(self.table.of_address(address)),
+            Find::Address(address @ IpAddr::V6(a)) => {
+                let mut found: Vec<_> = rows(self.table.of_address(address));
+                let beyond = |length: u8| u128::MAX.checked_shr(length.into()).unwrap_or(0);
+                let of_prefix = self.table.iter().filter(|s| {
+                    s.address != Some(address)
+                        && s.prefix.is_some_and(|(p, n)| (p.to_bits() ^ a.to_bits()) & !beyond(n) == 0)
+                });
+                found.extend(of_prefix.map(Session::row));
+                found
+            }
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,12 @@
 //! Address pools.
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+use usher_core::collections::{HashMap, HashState};
 
 /// Addresses or prefixes that a pool gives out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,4 +37,386 @@ pub struct PoolConfig {
     /// What it gives out: an address, where there are ranges of addresses, and a prefix, where there are ranges of
     /// prefixes.
     pub ranges: Vec<Range>,
+}
+
+/// A text is not a range, or a pool contradicts itself.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PoolError {
+    /// Not a range.
+    #[error(
+        "{0:?} is no range: write 192.0.2.10-192.0.2.99, 192.0.2.0/24, or 2001:db8::/40/56 for each /56 of a /40"
+    )]
+    NotARange(String),
+    /// Two pools of one name.
+    #[error("there are two pools of the name {0:?}")]
+    TwoOfOneName(String),
+    /// A pool without ranges.
+    #[error("the pool {0:?} has no ranges")]
+    Empty(String),
+    /// Two ranges have something in common.
+    #[error("the pool {pool:?}: the range {range} has addresses that another range has too")]
+    Overlap {
+        /// The pool.
+        pool: String,
+        /// Its range.
+        range: Range,
+    },
+}
+
+impl FromStr for Range {
+    type Err = PoolError;
+    /// `first-last`; `network/length`, each of its addresses but, in IPv4 up to /30, its first and last, in IPv6 its
+    /// first; `network/length/each`, each IPv6 prefix of that length.
+    fn from_str(text: &str) -> Result<Self, PoolError> {
+        parse(text.trim()).ok_or_else(|| PoolError::NotARange(text.into()))
+    }
+}
+
+fn parse(text: &str) -> Option<Range> {
+    if let Some((first, last)) = text.split_once('-') {
+        let (first, last): (IpAddr, IpAddr) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        let range = Range::Addresses { first, last };
+        return range.holds_together().then_some(range);
+    }
+    let mut parts = text.split('/');
+    let network: IpAddr = parts.next()?.parse().ok()?;
+    let length: u8 = parts.next()?.parse().ok()?;
+    let range = match (network, parts.next(), parts.next()) {
+        (IpAddr::V6(network), Some(each), None) => {
+            Range::Prefixes { network, length, each: each.parse().ok()? }
+        }
+        (IpAddr::V4(network), None, None) if length <= 32 => {
+            let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
+            let (first, last) = (network.to_bits() & !host, network.to_bits() | host);
+            let edge = u32::from(length <= 30);
+            let (first, last) = (Ipv4Addr::from_bits(first + edge), Ipv4Addr::from_bits(last - edge));
+            Range::Addresses { first: first.into(), last: last.into() }
+        }
+        (IpAddr::V6(network), None, None) if length <= 128 => {
+            let host = u128::MAX.checked_shr(length.into()).unwrap_or(0);
+            let (first, last) = (network.to_bits() & !host, network.to_bits() | host);
+            let first = if length < 127 { first + 1 } else { first };
+            let (first, last) = (Ipv6Addr::from_bits(first), Ipv6Addr::from_bits(last));
+            Range::Addresses { first: first.into(), last: last.into() }
+        }
+        _ => return None,
+    };
+    range.holds_together().then_some(range)
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Addresses { first, last } => write!(f, "{first}-{last}"),
+            Self::Prefixes { network, length, each } => write!(f, "{network}/{length}/{each}"),
+        }
+    }
+}
+
+/// Most that one range gives out.
+const MOST: u64 = 1 << 32;
+/// How many addresses a pool remembers the last holders of before it gives them to others.
+const REMEMBERED: usize = 1 << 20;
+
+impl Range {
+    fn holds_together(&self) -> bool {
+        match *self {
+            Self::Addresses { first, last } => first.is_ipv4() == last.is_ipv4() && first <= last,
+            Self::Prefixes { length, each, .. } => length <= each && each <= 128,
+        }
+    }
+    /// How many it gives out: of more than 2^32, the first so many.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        if !self.holds_together() {
+            return 0;
+        }
+        match *self {
+            Self::Addresses { .. } => {
+                let (first, last) = self.bounds();
+                u64::try_from((last - first).saturating_add(1)).unwrap_or(MOST).min(MOST)
+            }
+            Self::Prefixes { length, each, .. } => 1 << (each - length).min(32),
+        }
+    }
+    /// The first and the last address that it covers, as numbers of its family.
+    fn bounds(&self) -> (u128, u128) {
+        let bits = |ip: IpAddr| match ip {
+            IpAddr::V4(a) => a.to_bits().into(),
+            IpAddr::V6(a) => a.to_bits(),
+        };
+        match *self {
+            Self::Addresses { first, last } => (bits(first), bits(last)),
+            Self::Prefixes { network, length, .. } => {
+                let host = u128::MAX.checked_shr(length.into()).unwrap_or(0);
+                (network.to_bits() & !host, network.to_bits() | host)
+            }
+        }
+    }
+    const fn is_ipv4(&self) -> bool {
+        matches!(self, Self::Addresses { first: IpAddr::V4(_), .. })
+    }
+    fn overlaps(&self, other: &Self) -> bool {
+        let ((a, b), (c, d)) = (self.bounds(), other.bounds());
+        self.is_ipv4() == other.is_ipv4() && a <= d && c <= b
+    }
+    fn give(&self, offset: u64) -> Lease {
+        let (first, _) = self.bounds();
+        match *self {
+            Self::Addresses { first: IpAddr::V4(_), .. } => {
+                Lease::Address(Ipv4Addr::from_bits((first + u128::from(offset)) as u32).into())
+            }
+            Self::Addresses { .. } => Lease::Address(Ipv6Addr::from_bits(first + u128::from(offset)).into()),
+            Self::Prefixes { each, .. } => {
+                let step = 128 - u32::from(each);
+                let bits = u128::from(offset).checked_shl(step).unwrap_or(0);
+                Lease::Prefix(Ipv6Addr::from_bits(first | bits), each)
+            }
+        }
+    }
+    fn offset(&self, lease: Lease) -> Option<u64> {
+        let (first, last) = self.bounds();
+        let offset = match (*self, lease) {
+            (Self::Addresses { first: IpAddr::V4(_), .. }, Lease::Address(IpAddr::V4(a))) => {
+                let a = u128::from(a.to_bits());
+                (a <= last).then_some(a)?.checked_sub(first)?
+            }
+            (Self::Addresses { first: IpAddr::V6(_), .. }, Lease::Address(IpAddr::V6(a))) => {
+                (a.to_bits() <= last).then_some(a.to_bits())?.checked_sub(first)?
+            }
+            (Self::Prefixes { each, .. }, Lease::Prefix(prefix, length)) if each == length => {
+                let bits = (prefix.to_bits() <= last).then_some(prefix.to_bits())?.checked_sub(first)?;
+                bits.checked_shr(128 - u32::from(each)).unwrap_or(0)
+            }
+            _ => return None,
+        };
+        u64::try_from(offset).ok().filter(|o| *o < self.size())
+    }
+}
+
+/// What a pool gives out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lease {
+    Address(IpAddr),
+    Prefix(Ipv6Addr, u8),
+}
+
+/// How much of a pool is in use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolUse<'a> {
+    /// The pool.
+    pub name: &'a str,
+    /// Addresses in use, and in all.
+    pub addresses: (u64, u64),
+    /// Prefixes in use, and in all.
+    pub prefixes: (u64, u64),
+}
+
+/// The state of one address that was ever in use.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// Who had it last.
+    holder: u64,
+    /// By how many it is used: of two sessions that say so, both.
+    used: u32,
+    /// Counts how often it became free, so that earlier notes of it are known to be old.
+    freed: u32,
+}
+
+/// All addresses of a pool, or all its prefixes, numbered through.
+#[derive(Debug)]
+struct Space {
+    ranges: Vec<Range>,
+    size: u64,
+    states: HashMap<u64, State>,
+    /// Which number a holder had last.
+    last: HashMap<u64, u64>,
+    /// What became free, the longest free first.
+    free: VecDeque<(u64, u32)>,
+    /// How many numbers were looked at that were never used.
+    looked_at: u64,
+    /// Where that began: restarts begin elsewhere, so that what was given just before is not given again at once.
+    begin: Option<u64>,
+    used: u64,
+}
+
+impl Space {
+    fn new(ranges: Vec<Range>, hash: &HashState) -> Self {
+        Self {
+            size: ranges.iter().map(Range::size).sum(),
+            ranges,
+            states: HashMap::with_hasher(hash.clone()),
+            last: HashMap::with_hasher(hash.clone()),
+            free: VecDeque::new(),
+            looked_at: 0,
+            begin: None,
+            used: 0,
+        }
+    }
+    fn number(&self, lease: Lease) -> Option<u64> {
+        let mut before = 0;
+        for range in &self.ranges {
+            if let Some(offset) = range.offset(lease) {
+                return Some(before + offset);
+            }
+            before += range.size();
+        }
+        None
+    }
+    fn lease(&self, number: u64) -> Option<Lease> {
+        let mut offset = number;
+        for range in &self.ranges {
+            match offset.checked_sub(range.size()) {
+                None => return Some(range.give(offset)),
+                Some(rest) => offset = rest,
+            }
+        }
+        None
+    }
+    fn claim(&mut self, number: u64, holder: u64) {
+        let state = self.states.entry(number).or_insert(State { holder, used: 0, freed: 0 });
+        if state.used == 0 {
+            self.used += 1;
+            if state.holder != holder {
+                if self.last.get(&state.holder) == Some(&number) {
+                    self.last.remove(&state.holder);
+                }
+                state.holder = holder;
+            }
+            self.last.insert(holder, number);
+        }
+        state.used += 1;
+    }
+    fn release(&mut self, number: u64) {
+        let Some(state) = self.states.get_mut(&number).filter(|s| s.used > 0) else { return };
+        state.used -= 1;
+        if state.used > 0 {
+            return;
+        }
+        state.freed = state.freed.wrapping_add(1);
+        self.free.push_back((number, state.freed));
+        self.used -= 1;
+        if self.free.len() > 2 * self.states.len() + 16 {
+            let states = &self.states;
+            self.free.retain(|(n, freed)| states.get(n).is_some_and(|s| s.used == 0 && s.freed == *freed));
+        }
+    }
+    /// A number that is free: the holder's last, one never used, the one free for longest.
+    fn choose(&mut self, holder: u64, begin: u64) -> Option<u64> {
+        if let Some(&number) = self.last.get(&holder)
+            && self.states.get(&number).is_some_and(|s| s.used == 0)
+        {
+            return Some(number);
+        }
+        if self.used >= self.size {
+            return None;
+        }
+        let few = self.states.len() < REMEMBERED;
+        let mut never = || {
+            let begin = *self.begin.get_or_insert(begin % self.size);
+            while self.looked_at < self.size {
+                let number = (begin + self.looked_at) % self.size;
+                self.looked_at += 1;
+                if !self.states.contains_key(&number) {
+                    return Some(number);
+                }
+            }
+            None
+        };
+        if few && let Some(number) = never() {
+            return Some(number);
+        }
+        while let Some((number, freed)) = self.free.pop_front() {
+            if self.states.get(&number).is_some_and(|s| s.used == 0 && s.freed == freed) {
+                return Some(number);
+            }
+        }
+        never()
+    }
+}
+
+/// The pools of a ledger.
+#[derive(Debug)]
+pub(super) struct Pools {
+    /// Name, addresses, prefixes.
+    pools: Vec<(String, Space, Space)>,
+}
+
+impl Pools {
+    pub(super) fn new(config: &[PoolConfig], hash: &HashState) -> Self {
+        let pools = config.iter().map(|pool| {
+            let (prefixes, addresses) = pool.ranges.iter().partition(|r| matches!(r, Range::Prefixes { .. }));
+            (pool.name.clone(), Space::new(addresses, hash), Space::new(prefixes, hash))
+        });
+        Self { pools: pools.collect() }
+    }
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.pools.iter().position(|(n, ..)| n == name)
+    }
+    /// Whether a pool gives addresses, and whether it gives prefixes.
+    pub(super) fn gives(&self, pool: usize) -> (bool, bool) {
+        self.pools.get(pool).map_or((false, false), |(_, a, p)| (a.size > 0, p.size > 0))
+    }
+    /// Takes an address (or a prefix) that is free for a holder.
+    pub(super) fn take(&mut self, pool: usize, prefix: bool, holder: u64, begin: u64) -> Option<Lease> {
+        let (_, addresses, prefixes) = self.pools.get_mut(pool)?;
+        let space = if prefix { prefixes } else { addresses };
+        let number = space.choose(holder, begin)?;
+        space.claim(number, holder);
+        space.lease(number)
+    }
+    fn space(&mut self, lease: Lease) -> Option<(&mut Space, u64)> {
+        self.pools.iter_mut().find_map(|(_, addresses, prefixes)| {
+            let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
+            space.number(lease).map(|n| (space, n))
+        })
+    }
+    /// True where the lease is of this pool.
+    pub(super) fn is_of(&self, pool: usize, lease: Lease) -> bool {
+        self.pools.get(pool).is_some_and(|(_, a, p)| a.number(lease).or_else(|| p.number(lease)).is_some())
+    }
+    /// Somebody has this; nothing happens where it is of no pool.
+    pub(super) fn claim(&mut self, lease: Lease, holder: u64) {
+        if let Some((space, number)) = self.space(lease) {
+            space.claim(number, holder);
+        }
+    }
+    /// One who had this has it no more.
+    pub(super) fn release(&mut self, lease: Lease) {
+        if let Some((space, number)) = self.space(lease) {
+            space.release(number);
+        }
+    }
+    pub(super) fn used(&self) -> impl Iterator<Item = PoolUse<'_>> {
+        self.pools.iter().map(|(name, a, p)| PoolUse {
+            name,
+            addresses: (a.used, a.size),
+            prefixes: (p.used, p.size),
+        })
+    }
+}
+
+/// Whether pools hold together: names that differ, ranges that are some and share nothing.
+///
+/// # Errors
+/// The first thing that does not.
+pub fn check_pools(pools: &[PoolConfig]) -> Result<(), PoolError> {
+    for (i, pool) in pools.iter().enumerate() {
+        if pools[..i].iter().any(|p| p.name == pool.name) {
+            return Err(PoolError::TwoOfOneName(pool.name.clone()));
+        }
+        if pool.ranges.is_empty() {
+            return Err(PoolError::Empty(pool.name.clone()));
+        }
+        for (j, range) in pool.ranges.iter().enumerate() {
+            let mut others = pools[..i].iter().flat_map(|p| &p.ranges).chain(&pool.ranges[..j]);
+            if !range.holds_together() {
+                return Err(PoolError::NotARange(alloc::format!("{range}")));
+            }
+            if others.any(|o| o.overlaps(range)) {
+                return Err(PoolError::Overlap { pool: pool.name.clone(), range: *range });
+            }
+        }
+    }
+    Ok(())
 }

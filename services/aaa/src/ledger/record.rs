@@ -1,10 +1,12 @@
 //! One accounting record, whichever protocol brought it.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::Write;
+use core::fmt::{self, Write};
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{Duration, WallTime};
+use usher_crypto::digest::md5;
+use usher_radius::attribute::{Attributes, DataType, Value, kind};
 
 /// What a record tells: Acct-Status-Type (RFC 2866 §5.1), Accounting-Record-Type (RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,6 +45,45 @@ pub struct Unique {
     pub digest: [u8; 16],
     /// Which use of the Acct-Session-Id this is: 0 to 999.
     pub generation: u16,
+}
+
+impl Unique {
+    /// Of FreeRADIUS's parts, in its order.
+    pub(super) fn of(parts: [&[u8]; 6]) -> Self {
+        let [user, id, nas, identifier, port_id, port] = parts;
+        let comma = &b","[..];
+        let digest = md5(&[user, comma, id, comma, nas, comma, identifier, comma, port_id, comma, port]);
+        Self { digest, generation: 0 }
+    }
+    /// From column acctuniqueid; `None` where the text is none. Of a later use, the digest's last two octets are zero.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (digits, generation) = match text.split_once('-') {
+            Some((digits, n)) if digits.len() == 28 && n.len() == 3 => {
+                (digits, n.parse().ok().filter(|g| *g > 0)?)
+            }
+            None if text.len() == 32 => (text, 0),
+            _ => return None,
+        };
+        let mut digest = [0; 16];
+        let mut rest = digits.bytes();
+        for octet in digest.iter_mut().take(digits.len() / 2) {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            *octet = (digit()? << 4 | digit()?) as u8;
+        }
+        Some(Self { digest, generation })
+    }
+}
+
+impl fmt::Display for Unique {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = if self.generation == 0 { 16 } else { 14 };
+        self.digest.iter().take(digits).try_for_each(|b| write!(f, "{b:02x}"))?;
+        if self.generation > 0 {
+            write!(f, "-{:03}", self.generation)?;
+        }
+        Ok(())
+    }
 }
 
 /// One record (RFC 2866 §5, RFC 2869 §5, RFC 3162, RFC 6733 §9, RFC 7155 §4.6). Text that is not UTF-8, and control
@@ -100,6 +141,180 @@ pub struct Record {
     pub class: Vec<u8>,
     /// Connect-Info; empty without one.
     pub connect_info: String,
+}
+
+impl Record {
+    /// A record that says nothing but what it tells, of whom and when. Its digest is made of NAS, name and id alone.
+    #[must_use]
+    pub fn new(status: Status, session: SessionKey, at: WallTime) -> Self {
+        let nas = session.nas.to_string();
+        let unique =
+            Unique::of([session.user.as_bytes(), session.id.as_bytes(), nas.as_bytes(), b"", b"", b""]);
+        Self {
+            status,
+            session,
+            unique,
+            at,
+            timed: false,
+            delay: Duration::ZERO,
+            nas_identifier: String::new(),
+            port: String::new(),
+            port_type: None,
+            multi_session_id: String::new(),
+            session_time: None,
+            input_octets: None,
+            output_octets: None,
+            input_packets: None,
+            output_packets: None,
+            authentic: None,
+            terminate_cause: None,
+            service_type: None,
+            framed_protocol: None,
+            called_station_id: String::new(),
+            calling_station_id: String::new(),
+            framed_address: None,
+            framed_prefix: None,
+            class: Vec::new(),
+            connect_info: String::new(),
+        }
+    }
+
+    /// Reads an Accounting-Request that came from an address at a time.
+    ///
+    /// # Errors
+    /// It cannot be kept, and is not to be acknowledged.
+    pub fn from_radius(attributes: &Attributes, source: IpAddr, wall: WallTime) -> Result<Self, BadRecord> {
+        let a = Values(attributes);
+        let status = match a.number(kind::ACCT_STATUS_TYPE)?.ok_or(BadRecord::NoStatus)? {
+            1 => Status::Start,
+            2 => Status::Stop,
+            3 => Status::Interim,
+            7 => Status::On,
+            8 => Status::Off,
+            other => return Err(BadRecord::UnknownStatus(other)),
+        };
+        let id = attributes.get(kind::ACCT_SESSION_ID).unwrap_or_default();
+        let whole_nas = matches!(status, Status::On | Status::Off);
+        if id.is_empty() && !whole_nas {
+            return Err(BadRecord::NoSession);
+        }
+        let octets = |kind| attributes.get(kind).unwrap_or_default();
+        let nas = nas_of(attributes, source);
+        let port = a.number(kind::NAS_PORT)?.map(|n| n.to_string()).unwrap_or_default();
+        let user = octets(kind::USER_NAME);
+        let unique = Unique::of([
+            user,
+            id,
+            nas.to_string().as_bytes(),
+            octets(kind::NAS_IDENTIFIER),
+            octets(kind::NAS_PORT_ID),
+            port.as_bytes(),
+        ]);
+        let id = if whole_nas { String::new() } else { text(id) };
+        let mut record = Self { unique, ..Self::new(status, SessionKey { nas, id, user: text(user) }, wall) };
+        record.happened(a.number(kind::EVENT_TIMESTAMP)?, a.number(kind::ACCT_DELAY_TIME)?, wall);
+        record.nas_identifier = text(octets(kind::NAS_IDENTIFIER));
+        record.port = port_of(attributes);
+        record.port_type = attributes.get_u32(kind::NAS_PORT_TYPE);
+        record.multi_session_id = text(octets(ACCT_MULTI_SESSION_ID));
+        record.session_time = a.number(kind::ACCT_SESSION_TIME)?.map(u64::from);
+        record.input_octets = a.giga(kind::ACCT_INPUT_OCTETS, ACCT_INPUT_GIGAWORDS)?;
+        record.output_octets = a.giga(kind::ACCT_OUTPUT_OCTETS, ACCT_OUTPUT_GIGAWORDS)?;
+        record.input_packets = a.number(ACCT_INPUT_PACKETS)?.map(u64::from);
+        record.output_packets = a.number(ACCT_OUTPUT_PACKETS)?.map(u64::from);
+        record.authentic = attributes.get_u32(ACCT_AUTHENTIC);
+        record.terminate_cause = a.number(kind::ACCT_TERMINATE_CAUSE)?;
+        record.service_type = attributes.get_u32(kind::SERVICE_TYPE);
+        record.framed_protocol = attributes.get_u32(kind::FRAMED_PROTOCOL);
+        record.called_station_id = text(octets(kind::CALLED_STATION_ID));
+        record.calling_station_id = text(octets(kind::CALLING_STATION_ID));
+        // What describes a session is left out where it is not of its type; what counts is not.
+        let v4 = attributes.get_ipv4(kind::FRAMED_IP_ADDRESS).map(IpAddr::from);
+        let v6 = a.typed(FRAMED_IPV6_ADDRESS, DataType::Ipv6Addr).ok().flatten();
+        record.framed_address = v4.or(match v6 {
+            Some(Value::Ipv6Addr(address)) => Some(address.into()),
+            _ => None,
+        });
+        for kind in [kind::FRAMED_IPV6_PREFIX, DELEGATED_IPV6_PREFIX] {
+            if let (None, Some(Value::Ipv6Prefix(prefix, length))) =
+                (record.framed_prefix, a.typed(kind, DataType::Ipv6Prefix).ok().flatten())
+            {
+                record.framed_prefix = Some((prefix, length));
+            }
+        }
+        record.class = octets(kind::CLASS).to_vec();
+        record.connect_info = text(octets(CONNECT_INFO));
+        Ok(record)
+    }
+
+    /// Sets when it happened (RFC 2869 §5.3, RFC 2866 §5.2). A time from the future, or one of a clock that was never
+    /// set, is not believed.
+    pub(super) fn happened(&mut self, timestamp: Option<u32>, delay: Option<u32>, wall: WallTime) {
+        let stamp = timestamp.map(u64::from).filter(|t| {
+            let now = wall.unix_secs();
+            *t <= now && *t + OLDEST.as_secs() >= now
+        });
+        self.delay = Duration::from_secs(delay.unwrap_or(0).into());
+        self.timed = stamp.is_some() || delay.is_some();
+        self.at = match (stamp, delay) {
+            (Some(t), _) => WallTime::from_unix_secs(t),
+            (None, Some(delay)) if delay > 0 => super::session::before(wall, delay.into()),
+            _ => wall,
+        };
+    }
+}
+
+/// Event-Timestamps that are older come from clocks that were never set.
+const OLDEST: Duration = Duration::from_secs(366 * 86_400);
+
+const ACCT_AUTHENTIC: u8 = 45;
+const ACCT_INPUT_PACKETS: u8 = 47;
+const ACCT_OUTPUT_PACKETS: u8 = 48;
+const ACCT_MULTI_SESSION_ID: u8 = 50;
+const ACCT_INPUT_GIGAWORDS: u8 = 52;
+const ACCT_OUTPUT_GIGAWORDS: u8 = 53;
+const CONNECT_INFO: u8 = 77;
+const DELEGATED_IPV6_PREFIX: u8 = 123;
+const FRAMED_IPV6_ADDRESS: u8 = 168;
+
+/// The values of attributes, with a fault for those that are not of their type.
+struct Values<'a>(&'a Attributes);
+
+impl Values<'_> {
+    fn typed(&self, kind: u8, data_type: DataType) -> Result<Option<Value<'_>>, BadRecord> {
+        let value = self.0.get(kind).map(|v| Value::decode(data_type, v));
+        value.transpose().map_err(|_| BadRecord::BadValue(kind))
+    }
+    fn number(&self, kind: u8) -> Result<Option<u32>, BadRecord> {
+        Ok(match self.typed(kind, DataType::Integer)? {
+            Some(Value::Integer(n)) => Some(n),
+            _ => None,
+        })
+    }
+    /// A count whose upper half is another attribute (RFC 2869 §5.1).
+    fn giga(&self, low: u8, high: u8) -> Result<Option<u64>, BadRecord> {
+        let (low, high) = (self.number(low)?, self.number(high)?.unwrap_or(0));
+        Ok(low.map(|low| u64::from(high) << 32 | u64::from(low)))
+    }
+}
+
+/// The NAS that a request is of: its NAS-IPv6-Address, its NAS-IP-Address, or where it came from.
+#[must_use]
+pub fn nas_of(attributes: &Attributes, source: IpAddr) -> IpAddr {
+    let v6 = attributes.get(kind::NAS_IPV6_ADDRESS).and_then(|v| <[u8; 16]>::try_from(v).ok());
+    v6.map(IpAddr::from)
+        .or_else(|| attributes.get_ipv4(kind::NAS_IP_ADDRESS).map(Into::into))
+        .unwrap_or(source)
+}
+
+/// The port that a request is of: its NAS-Port-Id, or its NAS-Port in decimal; empty without either.
+#[must_use]
+pub fn port_of(attributes: &Attributes) -> String {
+    match (attributes.get(kind::NAS_PORT_ID), attributes.get_u32(kind::NAS_PORT)) {
+        (Some(id), _) => text(id),
+        (None, Some(number)) => number.to_string(),
+        (None, None) => String::new(),
+    }
 }
 
 /// Octets from outside as text that every store takes: what is not UTF-8, and control characters, become `\xNN`.

@@ -1,0 +1,391 @@
+//! What becomes of a record: something new, a duplicate, or something older than what is known.
+
+use super::limits::{Held, leases, same_station};
+use super::past::{Ended, Past, began_after};
+use super::queue::{REFUSED, What};
+use super::record::{Record, Status, Unique};
+use super::session::{Ending, Session};
+use super::{Accounting, Ledger};
+use crate::store::{SessionRow, Store, StoreError};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_core::collections::{HashMap, HashState};
+use usher_core::table::SessionTable;
+use usher_core::{Duration, Instant, WallTime};
+
+/// Times that their sender gives are in whole seconds.
+const ROUNDING: Duration = Duration::from_secs(2);
+/// How many changes [`Ledger::serve`] writes at once.
+const BATCH: usize = 1024;
+/// No Acct-Session-Id is looked up under more uses than there can be, and one for the first.
+const MOST_QUESTIONS: usize = 1001;
+
+/// When a NAS last began anew, or went down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Restart {
+    nas: IpAddr,
+    status: Status,
+    at: WallTime,
+    pub(super) wait: u64,
+}
+
+/// Of so many NASs as are remembered.
+#[derive(Debug)]
+pub(super) struct Restarts {
+    table: SessionTable<Restart>,
+    by_nas: HashMap<IpAddr, u64>,
+}
+
+impl Restarts {
+    const MOST: usize = 1 << 16;
+    pub(super) fn new(hash: &HashState) -> Self {
+        Self { table: SessionTable::new(), by_nas: HashMap::with_hasher(hash.clone()) }
+    }
+    pub(super) fn get_mut(&mut self, nas: IpAddr) -> Option<&mut Restart> {
+        self.table.get_mut(*self.by_nas.get(&nas)?)
+    }
+    fn put(&mut self, restart: Restart) {
+        if let Some(token) = self.by_nas.remove(&restart.nas) {
+            self.table.remove(token);
+        }
+        while self.table.len() >= Self::MOST {
+            let Some(gone) = self.table.oldest().and_then(|(t, _)| self.table.remove(t)) else { break };
+            self.by_nas.remove(&gone.nas);
+        }
+        self.by_nas.insert(restart.nas, self.table.insert(Instant::ZERO, restart));
+    }
+}
+
+impl Ledger {
+    /// Takes a record; see the [module](super) for what to do then.
+    pub fn account(&mut self, now: Instant, record: &Record) -> Accounting {
+        if matches!(record.status, Status::On | Status::Off) {
+            return self.restarted(record);
+        }
+        let key = record.unique.key();
+        if let Some(slot) = self.table.find(&key) {
+            return match self.table.get(slot) {
+                Some(s) if s.ending != Ending::Open => {
+                    let ended = Ended::of(s);
+                    self.of_ended(now, &ended, Some(slot), record)
+                }
+                _ => self.of_open(now, slot, record),
+            };
+        }
+        match self.past.get(&key) {
+            Some(Past::Nothing) => self.begin(now, record.unique, record),
+            Some(Past::Ended(ended)) => {
+                let ended = ended.clone();
+                self.of_ended(now, &ended, None, record)
+            }
+            None if self.is_full() => self.busy(),
+            None => Accounting::Ask(record.unique),
+        }
+    }
+    /// What the store answered to [`Accounting::Ask`].
+    pub fn answer(&mut self, now: Instant, unique: Unique, row: Option<SessionRow>) {
+        if self.table.find(&unique.key()).is_some() {
+            return;
+        }
+        let open = row.as_ref().filter(|r| r.acctstoptime.is_none()).and_then(Session::of_row);
+        if !self.past.learn(unique, row)
+            && let Some(mut session) = open
+        {
+            session.unique = unique;
+            self.take_in(now, session);
+        }
+    }
+    /// Takes a record and makes it durable at once, for hosts that have one store and no threads. True: acknowledge it.
+    pub fn serve(&mut self, now: Instant, store: &mut dyn Store, record: &Record) -> bool {
+        for _ in 0..MOST_QUESTIONS {
+            match self.account(now, record) {
+                Accounting::Durable => return true,
+                Accounting::Busy => return false,
+                Accounting::Ask(unique) => match store.session(&unique.to_string()) {
+                    Ok(row) => self.answer(now, unique, row),
+                    Err(_) => return false,
+                },
+                Accounting::Write(number) => loop {
+                    let commit = self.commit(store, BATCH);
+                    if let Some(durable) = commit.durable(number) {
+                        return durable;
+                    }
+                    if commit.through.is_none() || matches!(commit.error, Some(StoreError::Unavailable(_))) {
+                        return false;
+                    }
+                },
+            }
+        }
+        false
+    }
+
+    fn is_full(&self) -> bool {
+        self.table.len() >= self.config.max_sessions
+    }
+    fn busy(&mut self) -> Accounting {
+        self.counters.busy += 1;
+        Accounting::Busy
+    }
+    /// How much later than it is a record may seem.
+    const fn slack(&self, record: &Record) -> Duration {
+        if record.timed { ROUNDING } else { self.config.retransmission }
+    }
+    /// A record that changes nothing: it is acknowledged with what it repeats.
+    fn nothing_new(&mut self, slot: Option<u32>) -> Accounting {
+        let Some((slot, wait)) = slot.and_then(|s| Some((s, self.table.get(s)?.wait))) else {
+            return Accounting::Durable;
+        };
+        match wait {
+            0 => Accounting::Durable,
+            REFUSED => Accounting::Write(self.enqueue(slot)),
+            number => Accounting::Write(number),
+        }
+    }
+    fn duplicate(&mut self, slot: Option<u32>) -> Accounting {
+        self.counters.duplicates += 1;
+        self.nothing_new(slot)
+    }
+    fn late(&mut self, slot: Option<u32>) -> Accounting {
+        self.counters.late += 1;
+        self.nothing_new(slot)
+    }
+
+    /// A record of a session that goes on.
+    fn of_open(&mut self, now: Instant, slot: u32, record: &Record) -> Accounting {
+        self.table.touch(now, slot);
+        let slack = self.slack(record);
+        let Some(s) = self.table.get(slot) else { return Accounting::Busy };
+        let new_address = |s: &Session| {
+            record.framed_address.is_some_and(|a| s.address != Some(a))
+                || record.framed_prefix.is_some_and(|p| s.prefix != Some(p))
+        };
+        let another = match record.status {
+            Status::Start => record.at > s.last + slack,
+            _ => began_after(record, s.last + slack),
+        };
+        if another {
+            return self.begin_again(now, slot, record);
+        }
+        match record.status {
+            Status::Start if s.started => self.duplicate(Some(slot)),
+            Status::Start => {
+                self.describe(slot, record);
+                if let Some(s) = self.table.get_mut(slot) {
+                    s.started = true;
+                    s.start = s.start.min(record.at);
+                }
+                Accounting::Write(self.enqueue(slot))
+            }
+            Status::Stop => {
+                self.describe(slot, record);
+                self.stop(slot, record);
+                Accounting::Write(self.enqueue(slot))
+            }
+            _ => {
+                let known = s.interims > 0 && !new_address(s);
+                let (input, output) =
+                    (record.input_octets.unwrap_or(s.input), record.output_octets.unwrap_or(s.output));
+                let same = known && (input, output) == (s.input, s.output);
+                let less = input < s.input || output < s.output;
+                let then = u64::from(s.seconds);
+                match record.session_time {
+                    Some(t) if t < then => self.late(Some(slot)),
+                    Some(t) if t == then && same => self.duplicate(Some(slot)),
+                    Some(t) if t == then && less => self.late(Some(slot)),
+                    None if record.at < s.last => self.late(Some(slot)),
+                    None if record.at == s.last && same => self.duplicate(Some(slot)),
+                    _ => {
+                        self.describe(slot, record);
+                        if let Some(s) = self.table.get_mut(slot) {
+                            s.count(record);
+                            s.interims = s.interims.saturating_add(1);
+                        }
+                        self.counters.updated += 1;
+                        Accounting::Write(self.enqueue(slot))
+                    }
+                }
+            }
+        }
+    }
+    /// A record of a session that ended; `slot` where that is not durable yet.
+    fn of_ended(&mut self, now: Instant, ended: &Ended, slot: Option<u32>, record: &Record) -> Accounting {
+        if !ended.latest && record.at > ended.stop {
+            return Accounting::Ask(ended.unique.next());
+        }
+        let slack = self.slack(record);
+        let another = match record.status {
+            // What its NAS did not end itself can hardly have been begun again before that by the same Start.
+            Status::Start => record.at > if ended.told { ended.stop + slack } else { ended.stop },
+            _ => ended.is_before(record, slack),
+        };
+        if another {
+            if self.is_full() {
+                return self.busy();
+            }
+            if slot.is_some() {
+                self.table.unkey(&ended.unique.key());
+            }
+            return self.begin(now, ended.unique.next(), record);
+        }
+        match record.status {
+            Status::Start => self.duplicate(slot),
+            Status::Stop if ended.told => self.duplicate(slot),
+            Status::Stop => self.go_on(now, ended, slot, record),
+            _ if ended.told || record.at <= ended.stop => self.late(slot),
+            _ => self.go_on(now, ended, slot, record),
+        }
+    }
+    /// A session that the ledger thought ended was not.
+    fn go_on(&mut self, now: Instant, ended: &Ended, slot: Option<u32>, record: &Record) -> Accounting {
+        let slot = match (slot, &ended.row) {
+            (Some(slot), _) => {
+                self.table.reopen(now, slot);
+                // Its NAS's restart may wait to be written, and would end it.
+                self.enqueue_last(slot);
+                slot
+            }
+            (None, None) => return Accounting::Ask(ended.unique),
+            (None, Some(_)) if self.is_full() => return self.busy(),
+            (None, Some(row)) => {
+                let Some(mut session) = Session::of_row(row) else { return self.busy() };
+                session.unique = ended.unique;
+                self.past.remove(&ended.unique.key());
+                let slot = self.table.insert(now, session);
+                self.enqueue_last(slot);
+                slot
+            }
+        };
+        self.counters.went_on += 1;
+        self.claim(slot);
+        self.of_open(now, slot, record)
+    }
+    /// The Acct-Session-Id of an open session is another session's now: the Stop was lost.
+    fn begin_again(&mut self, now: Instant, slot: u32, record: &Record) -> Accounting {
+        if self.is_full() {
+            return self.busy();
+        }
+        let Some((unique, last)) = self.table.get(slot).map(|s| (s.unique, s.last)) else {
+            return Accounting::Busy;
+        };
+        self.counters.stale += 1;
+        self.end(slot, last, Ending::Stale, None);
+        self.enqueue(slot);
+        self.table.unkey(&unique.key());
+        self.begin(now, unique.next(), record)
+    }
+    /// A session of which nothing was known.
+    fn begin(&mut self, now: Instant, unique: Unique, record: &Record) -> Accounting {
+        if self.is_full() {
+            return self.busy();
+        }
+        let mut session = Session::new(unique, record);
+        session.started = record.status == Status::Start;
+        session.interims = u32::from(record.status == Status::Interim);
+        let held = self.take_admitted(record);
+        session.address = record.framed_address.or(held.as_ref().and_then(|h| h.address));
+        session.prefix = record.framed_prefix.or(held.as_ref().and_then(|h| h.prefix));
+        self.past.remove(&unique.key());
+        let slot = self.table.insert(now, session);
+        self.claim(slot);
+        for lease in held.iter().flat_map(Held::leases) {
+            self.pools.release(lease);
+        }
+        self.counters.started += 1;
+        if record.status == Status::Stop {
+            self.stop(slot, record);
+        }
+        Accounting::Write(self.enqueue(slot))
+    }
+
+    /// Takes over what a record says of an open session, its address included.
+    fn describe(&mut self, slot: u32, record: &Record) {
+        let Some(s) = self.table.get(slot) else { return };
+        let address = record.framed_address.or(s.address);
+        let prefix = record.framed_prefix.or(s.prefix);
+        if (address, prefix) != (s.address, s.prefix) {
+            self.release(slot);
+            self.table.set_address(slot, address);
+            if let Some(s) = self.table.get_mut(slot) {
+                s.prefix = prefix;
+            }
+            self.claim(slot);
+        }
+        if let Some(s) = self.table.get_mut(slot) {
+            s.describe(record);
+        }
+    }
+    /// The session has what it has of the pools.
+    pub(super) fn claim(&mut self, slot: u32) {
+        let Some(s) = self.table.get(slot) else { return };
+        let (address, prefix) = (s.address, s.prefix);
+        let holder = self.holder(s.user(), s.calling());
+        leases(address, prefix).for_each(|lease| self.pools.claim(lease, holder));
+    }
+    fn release(&mut self, slot: u32) {
+        let Some(s) = self.table.get(slot) else { return };
+        leases(s.address, s.prefix).for_each(|lease| self.pools.release(lease));
+    }
+    fn stop(&mut self, slot: u32, record: &Record) {
+        self.counters.stopped += 1;
+        let cause = record.terminate_cause.unwrap_or(super::names::UNKNOWN);
+        if let Some(s) = self.table.get_mut(slot) {
+            s.count(record);
+        }
+        self.end(slot, record.at, Ending::Stopped(cause), record.session_time);
+    }
+    /// Ends an open session; writing that is the caller's.
+    pub(super) fn end(&mut self, slot: u32, at: WallTime, ending: Ending, seconds: Option<u64>) {
+        self.release(slot);
+        self.table.close(slot);
+        if let Some(s) = self.table.get_mut(slot) {
+            s.end(at.max(s.start), ending, seconds);
+        }
+    }
+
+    /// Accounting-On, Accounting-Off: of this NAS, what had begun by then has ended.
+    fn restarted(&mut self, record: &Record) -> Accounting {
+        let (nas, at, status) = (record.session.nas, record.at, record.status);
+        let slack = self.slack(record);
+        if let Some(before) = self.restarts.get_mut(nas).copied()
+            && before.wait != REFUSED
+            && (before.at >= at || (before.status == status && before.at + slack >= at))
+        {
+            self.counters.duplicates += 1;
+            return if before.wait == 0 { Accounting::Durable } else { Accounting::Write(before.wait) };
+        }
+        self.counters.restarts += 1;
+        let ending = if status == Status::On { Ending::Restarted } else { Ending::WentDown };
+        let of_nas = self.table.of_nas(nas).filter(|(_, s)| s.start <= at);
+        let ended: Vec<u32> = of_nas.map(|(slot, _)| slot).collect();
+        for slot in ended {
+            self.counters.ended_by_restart += 1;
+            self.end(slot, at, ending, None);
+            self.retire(slot);
+        }
+        let wait = self.queue.push(What::Restart { nas, at, status });
+        self.restarts.put(Restart { nas, status, at, wait });
+        Accounting::Write(wait)
+    }
+
+    /// Who was admitted and has come now.
+    fn take_admitted(&mut self, record: &Record) -> Option<Held> {
+        let (calling, port) = (&record.calling_station_id, &record.port);
+        let fits = |held: &Held| {
+            let station = same_station(&held.calling, calling);
+            let other = !station && !held.calling.is_empty() && !calling.is_empty();
+            let address = held.address.is_some() && held.address == record.framed_address;
+            let score = 4 * u8::from(address) + 2 * u8::from(station) + u8::from(*held.port == **port);
+            (held.nas == record.session.nas && !other).then_some(score)
+        };
+        let mut best: Option<(u64, u8)> = None;
+        for (token, held) in self.admitted.of_user(&record.session.user) {
+            if let Some(score) = fits(held)
+                && best.is_none_or(|(_, b)| score > b)
+            {
+                best = Some((token, score));
+            }
+        }
+        self.admitted.remove(best?.0)
+    }
+}

@@ -1,0 +1,161 @@
+//! Who may come in, and with which address.
+
+use super::Ledger;
+use super::limits::{Admission, AdmitRequest, Held, Refusal, leases, same_station};
+use super::pool::{Lease, PoolUse};
+use alloc::string::String;
+use core::hash::BuildHasher;
+use usher_core::{Instant, WallTime};
+
+impl Ledger {
+    /// May somebody come in who has proved who they are? What is given is held for [`super::LedgerConfig::hold`];
+    /// asking again for the same user, NAS and station (or, without Calling-Station-Id, port) meanwhile gives the same.
+    ///
+    /// Simultaneous-Use counts the user's open sessions and those who were admitted and have not started, but none of
+    /// the same Calling-Station-Id: who comes again from the same station, by a re-authentication or at another NAS,
+    /// goes on with what they had, address included.
+    pub fn admit(&mut self, now: Instant, wall: WallTime, request: &AdmitRequest) -> Admission {
+        self.expire(now);
+        let admission = self.judge(now, wall, request);
+        *match admission {
+            Admission::Yes { .. } | Admission::Unavailable => &mut self.counters.admitted,
+            Admission::No(Refusal::TooManyFailures) => &mut self.counters.refused_failures,
+            Admission::No(Refusal::TooManySessions { .. } | Refusal::Full) => {
+                &mut self.counters.refused_sessions
+            }
+            Admission::No(Refusal::PoolExhausted | Refusal::UnknownPool) => &mut self.counters.refused_pool,
+        } += 1;
+        admission
+    }
+    fn judge(&mut self, now: Instant, wall: WallTime, request: &AdmitRequest) -> Admission {
+        let keys = self.failure_keys(&request.user, &request.calling_station_id);
+        if let Some(failures) = &mut self.failures {
+            if keys.into_iter().flatten().any(|key| failures.held(now, key)) {
+                return Admission::No(Refusal::TooManyFailures);
+            }
+            keys.into_iter().flatten().for_each(|key| failures.forget(key));
+        }
+        let again = self.admitted.of_user(&request.user).find(|(_, held)| {
+            let unnamed = held.calling.is_empty() && request.calling_station_id.is_empty();
+            let port = unnamed && !request.port.is_empty() && *held.port == *request.port;
+            held.nas == request.nas && (port || same_station(&held.calling, &request.calling_station_id))
+        });
+        if let Some((token, held)) = again {
+            let admission = Admission::Yes { address: held.address, prefix: held.prefix };
+            self.admitted.touch(now, token);
+            return admission;
+        }
+        if let Some(refusal) = self.too_many(request) {
+            return Admission::No(refusal);
+        }
+        let (address, prefix) = match self.lease(wall, request) {
+            Ok(given) => given,
+            Err(refusal) => return Admission::No(refusal),
+        };
+        if request.simultaneous.is_some() || address.is_some() || prefix.is_some() {
+            let held = Held {
+                user: (*request.user).into(),
+                nas: request.nas,
+                port: (*request.port).into(),
+                calling: (*request.calling_station_id).into(),
+                address,
+                prefix,
+            };
+            self.admitted.insert(now, held);
+        }
+        Admission::Yes { address, prefix }
+    }
+    fn too_many(&self, request: &AdmitRequest) -> Option<Refusal> {
+        if self.table.len() + self.admitted.len() >= self.config.max_sessions {
+            return Some(Refusal::Full);
+        }
+        let allowed = request.simultaneous?;
+        let open = self.table.of_user(&request.user).map(|(_, s)| s.calling());
+        let admitted = self.admitted.of_user(&request.user).map(|(_, held)| &*held.calling);
+        let others =
+            open.chain(admitted).filter(|station| !same_station(station, &request.calling_station_id));
+        (others.take(allowed as usize).count() >= allowed as usize)
+            .then_some(Refusal::TooManySessions { allowed })
+    }
+    /// What the user's pool gives: what the same station has already, or something free.
+    fn lease(
+        &mut self,
+        wall: WallTime,
+        request: &AdmitRequest,
+    ) -> Result<(Option<core::net::IpAddr>, Option<(core::net::Ipv6Addr, u8)>), Refusal> {
+        let Some(name) = &request.pool else { return Ok((None, None)) };
+        let pool = self.pools.find(name).ok_or(Refusal::UnknownPool)?;
+        let holder = self.holder(&request.user, &request.calling_station_id);
+        let same = self.table.of_user(&request.user).map(|(_, s)| s);
+        let same = same.filter(|s| same_station(s.calling(), &request.calling_station_id));
+        let (mut address, mut prefix) = (None, None);
+        for session in same {
+            for lease in leases(session.address, session.prefix).filter(|l| self.pools.is_of(pool, *l)) {
+                match lease {
+                    Lease::Address(a) => address = address.or(Some(a)),
+                    Lease::Prefix(p, n) => prefix = prefix.or(Some((p, n))),
+                }
+            }
+        }
+        leases(address, prefix).for_each(|lease| self.pools.claim(lease, holder));
+        let begin = self.hash.hash_one(wall.unix_secs());
+        let (addresses, prefixes) = self.pools.gives(pool);
+        let mut exhausted = false;
+        if addresses && address.is_none() {
+            match self.pools.take(pool, false, holder, begin) {
+                Some(Lease::Address(a)) => address = Some(a),
+                _ => exhausted = true,
+            }
+        }
+        if prefixes && prefix.is_none() {
+            match self.pools.take(pool, true, holder, begin) {
+                Some(Lease::Prefix(p, n)) => prefix = Some((p, n)),
+                _ => exhausted = true,
+            }
+        }
+        if exhausted {
+            leases(address, prefix).for_each(|lease| self.pools.release(lease));
+            return Err(Refusal::PoolExhausted);
+        }
+        Ok((address, prefix))
+    }
+    /// Somebody failed to prove who they are; empty strings are not counted. True: they are held back now.
+    pub fn failed(&mut self, now: Instant, user: &str, calling_station_id: &str) -> bool {
+        let keys = self.failure_keys(user, calling_station_id);
+        let Some(failures) = &mut self.failures else { return false };
+        keys.into_iter().flatten().fold(false, |held, key| failures.failed(now, key) || held)
+    }
+    /// Whether a user or a station is held back for its failures.
+    #[must_use]
+    pub fn held_back(&self, now: Instant, user: &str, calling_station_id: &str) -> bool {
+        let keys = self.failure_keys(user, calling_station_id);
+        let held = |key| self.failures.as_ref().is_some_and(|f| f.held(now, key));
+        keys.into_iter().flatten().any(held)
+    }
+    /// How much of each pool is in use, held for those admitted included.
+    pub fn pools(&self) -> impl Iterator<Item = PoolUse<'_>> {
+        self.pools.used()
+    }
+    /// How many were admitted and have not started.
+    #[must_use]
+    pub fn admitted(&self) -> usize {
+        self.admitted.len()
+    }
+
+    fn failure_keys(&self, user: &str, station: &str) -> [Option<u64>; 2] {
+        let station = plain(station);
+        [
+            (!user.is_empty()).then(|| self.hash.hash_one((0_u8, user))),
+            (!station.is_empty()).then(|| self.hash.hash_one((1_u8, station.as_str()))),
+        ]
+    }
+    /// Who an address is kept for: a user at a station.
+    pub(super) fn holder(&self, user: &str, station: &str) -> u64 {
+        self.hash.hash_one((user, plain(station).as_str()))
+    }
+}
+
+/// A station's name without what stands between its digits, and without capitals.
+fn plain(station: &str) -> String {
+    station.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}

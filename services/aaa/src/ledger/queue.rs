@@ -1,0 +1,214 @@
+//! What waits to be written, and what is being written.
+
+use super::session::{ADMIN_REBOOT, Ending, NAS_REBOOT};
+use super::{Commit, Ledger, Settled, Status};
+use crate::store::{Change, Store, StoreError};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_core::WallTime;
+
+/// What [`super::session::Session::wait`] is where the store refused the session.
+pub(super) const REFUSED: u64 = u64::MAX;
+/// How many logins wait at most.
+const MOST_LOGINS: usize = 10_000;
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// The session in this slot.
+    Session(u32),
+    /// A NAS began anew, or went down.
+    Restart { nas: IpAddr, at: WallTime, status: Status },
+    /// A login.
+    Login(Box<Change>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    number: u64,
+    what: What,
+}
+
+/// The items in the order of their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    last: u64,
+    waiting: VecDeque<Item>,
+    flying: VecDeque<Item>,
+    logins: usize,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, what: What) -> u64 {
+        self.last += 1;
+        self.waiting.push_back(Item { number: self.last, what });
+        self.last
+    }
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.flying.len()
+    }
+}
+
+impl Ledger {
+    /// How many changes are not durable yet.
+    #[must_use]
+    pub fn unwritten(&self) -> usize {
+        self.queue.len()
+    }
+    /// Adds a login ([`Change::Login`]) to what is to be written. False: too many wait already, and it is not kept.
+    pub fn login(&mut self, login: Change) -> bool {
+        let room = self.queue.logins < MOST_LOGINS;
+        if room {
+            self.queue.logins += 1;
+            self.queue.push(What::Login(login.into()));
+        }
+        room
+    }
+    /// A session is to be written; the number of the write that will say what it is now.
+    pub(super) fn enqueue(&mut self, slot: u32) -> u64 {
+        match self.table.get(slot) {
+            Some(session) if session.queued => session.wait,
+            _ => self.enqueue_last(slot),
+        }
+    }
+    /// As [`Self::enqueue`], after all that waits already.
+    pub(super) fn enqueue_last(&mut self, slot: u32) -> u64 {
+        let number = self.queue.push(What::Session(slot));
+        if let Some(session) = self.table.get_mut(slot) {
+            (session.wait, session.queued) = (number, true);
+            session.pending += 1;
+        }
+        number
+    }
+
+    /// Appends what is to be written next, in order, at most `most` changes, and gives the number up to which that
+    /// makes everything durable; `None` where nothing waits, or where an earlier batch is not settled yet.
+    pub fn changes(&mut self, out: &mut Vec<Change>, most: usize) -> Option<u64> {
+        if !self.queue.flying.is_empty() {
+            return None;
+        }
+        while self.queue.flying.len() < most.max(1) {
+            let Some(item) = self.queue.waiting.pop_front() else { break };
+            match &item.what {
+                What::Session(slot) => {
+                    if let Some(session) = self.table.get_mut(*slot) {
+                        session.queued &= session.wait != item.number;
+                        out.push(Change::Session(session.row().into()));
+                    }
+                }
+                What::Restart { nas, at, status } => {
+                    let cause = if *status == Status::On { NAS_REBOOT } else { ADMIN_REBOOT };
+                    out.push(Change::NasRestarted { nas: *nas, at: *at, cause: cause.into() });
+                }
+                What::Login(change) => out.push((**change).clone()),
+            }
+            self.queue.flying.push_back(item);
+        }
+        self.queue.flying.back().map(|item| item.number)
+    }
+
+    /// What became of the batch of the last [`Self::changes`].
+    pub fn settle(&mut self, settled: Settled) {
+        let mut flying = core::mem::take(&mut self.queue.flying);
+        while let Some(item) = if settled == Settled::Failed { flying.pop_back() } else { flying.pop_front() }
+        {
+            if settled == Settled::Failed {
+                self.put_back(item);
+            } else {
+                self.settled(&item, settled == Settled::Durable);
+            }
+        }
+        self.queue.flying = flying;
+    }
+    fn put_back(&mut self, item: Item) {
+        if let What::Session(slot) = item.what
+            && let Some(session) = self.table.get_mut(slot)
+        {
+            session.queued |= session.wait == item.number;
+        }
+        self.queue.waiting.push_front(item);
+    }
+    fn settled(&mut self, item: &Item, durable: bool) {
+        match &item.what {
+            What::Session(slot) => {
+                let Some(session) = self.table.get_mut(*slot) else { return };
+                session.pending = session.pending.saturating_sub(1);
+                if session.wait == item.number {
+                    session.wait = if durable { 0 } else { REFUSED };
+                }
+                self.retire(*slot);
+            }
+            What::Restart { nas, .. } => {
+                if let Some(restart) = self.restarts.get_mut(*nas).filter(|r| r.wait == item.number) {
+                    restart.wait = if durable { 0 } else { REFUSED };
+                }
+            }
+            What::Login(_) => self.queue.logins = self.queue.logins.saturating_sub(1),
+        }
+    }
+    /// Gives an ended session's slot free, once nothing of it waits.
+    pub(super) fn retire(&mut self, slot: u32) {
+        let Some(session) = self.table.get(slot) else { return };
+        let (durable, key) = (session.wait == 0, session.unique.key());
+        if session.ending == Ending::Open || session.pending > 0 || !(durable || session.wait == REFUSED) {
+            return;
+        }
+        let known_by_key = self.table.find(&key) == Some(slot);
+        if let Some(session) = self.table.remove(slot)
+            && known_by_key
+            && durable
+        {
+            self.past.put(key, super::past::Past::Ended(super::past::Ended::of(&session)));
+        }
+    }
+
+    /// Writes what waits, at most `most` changes, by one [`Store::write`]; where the store refuses a change, by one for
+    /// each, so that the others are kept. Then answer whoever waits for a number: see [`Commit::durable`].
+    pub fn commit(&mut self, store: &mut dyn Store, most: usize) -> Commit {
+        let mut commit = Commit::default();
+        let mut batch = Vec::new();
+        let Some(through) = self.changes(&mut batch, most) else { return commit };
+        match store.write(&batch) {
+            Ok(()) => {
+                self.settle(Settled::Durable);
+                commit.through = Some(through);
+                commit.written = batch.len();
+            }
+            Err(error @ StoreError::Unavailable(_)) => {
+                self.settle(Settled::Failed);
+                commit.error = Some(error);
+            }
+            Err(StoreError::Refused(_)) => {
+                self.settle(Settled::Failed);
+                self.commit_each(store, through, &mut commit);
+            }
+        }
+        commit
+    }
+    fn commit_each(&mut self, store: &mut dyn Store, through: u64, commit: &mut Commit) {
+        let mut one = Vec::new();
+        while commit.through.is_none_or(|t| t < through) {
+            one.clear();
+            let Some(number) = self.changes(&mut one, 1) else { return };
+            match store.write(&one) {
+                Ok(()) => {
+                    self.settle(Settled::Durable);
+                    commit.written += one.len();
+                }
+                Err(error @ StoreError::Refused(_)) => {
+                    self.settle(Settled::Refused);
+                    self.counters.refused += 1;
+                    commit.refused.push(number);
+                    commit.error = Some(error);
+                }
+                Err(error @ StoreError::Unavailable(_)) => {
+                    self.settle(Settled::Failed);
+                    commit.error = Some(error);
+                    return;
+                }
+            }
+            commit.through = Some(number);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! One session, in as few octets as it needs.
+
+use super::names::{self, UNKNOWN};
+use super::record::{Record, Unique};
+use crate::store::SessionRow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt::Write;
+use core::net::{IpAddr, Ipv6Addr};
+use usher_core::WallTime;
+
+/// What identifies a session in memory: so much of its digest as every use of its Acct-Session-Id has.
+pub(super) type Key = [u8; 14];
+
+impl Unique {
+    pub(super) fn key(&self) -> Key {
+        let mut key = [0; 14];
+        key.copy_from_slice(&self.digest[..14]);
+        key
+    }
+    /// The next use of the same Acct-Session-Id; the last goes on being used.
+    pub(super) fn next(self) -> Self {
+        Self { generation: (self.generation + 1).min(999), ..self }
+    }
+}
+
+/// How a session stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// It goes on.
+    Open,
+    /// Its NAS said that it ended, with this Acct-Terminate-Cause.
+    Stopped(u32),
+    /// Its NAS began anew.
+    Restarted,
+    /// Its NAS went down.
+    WentDown,
+    /// Nothing was heard of it.
+    Stale,
+}
+
+/// What stands in column acctterminatecause where the ledger, not the NAS, ended a session.
+const STALE: &str = "Stale-Session";
+pub(super) const NAS_REBOOT: &str = "NAS-Reboot";
+pub(super) const ADMIN_REBOOT: &str = "Admin-Reboot";
+
+impl Ending {
+    /// The session's own NAS said that this session ended.
+    pub(super) const fn told(self) -> bool {
+        matches!(self, Self::Stopped(_))
+    }
+    fn cause(self) -> String {
+        match self {
+            Self::Open => String::new(),
+            Self::Stopped(cause) => names::name(names::TERMINATE_CAUSE, cause),
+            Self::Restarted => NAS_REBOOT.into(),
+            Self::WentDown => ADMIN_REBOOT.into(),
+            Self::Stale => STALE.into(),
+        }
+    }
+    /// A row says only the cause; where a NAS itself gave one of those that the ledger gives, its Stop is as good.
+    pub(super) fn of_row(row: &SessionRow) -> Self {
+        match (row.acctstoptime, row.acctterminatecause.as_str()) {
+            (None, _) => Self::Open,
+            (_, NAS_REBOOT) => Self::Restarted,
+            (_, ADMIN_REBOOT) => Self::WentDown,
+            (_, STALE) => Self::Stale,
+            (_, cause) => Self::Stopped(names::number(names::TERMINATE_CAUSE, cause)),
+        }
+    }
+}
+
+/// Five texts in one allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Texts {
+    all: Box<str>,
+    ends: [u16; 4],
+}
+
+impl Texts {
+    fn new(texts: [&str; 5]) -> Self {
+        let mut all = String::with_capacity(texts.iter().map(|t| t.len()).sum());
+        let mut ends = [0; 4];
+        for (i, text) in texts.into_iter().enumerate() {
+            // Texts come from attributes of at most 253 octets, each of which becomes at most four.
+            all.push_str(cut(text, 4 * 253));
+            if let Some(end) = ends.get_mut(i) {
+                *end = all.len() as u16;
+            }
+        }
+        Self { all: all.into(), ends }
+    }
+    fn get(&self, i: usize) -> &str {
+        let from = if i == 0 { 0 } else { usize::from(self.ends[i - 1]) };
+        let to = self.ends.get(i).map_or(self.all.len(), |e| usize::from(*e));
+        self.all.get(from..to).unwrap_or_default()
+    }
+}
+
+fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A session, open or ended.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    texts: Texts,
+    pub(super) start: WallTime,
+    /// When its NAS last spoke of it; where it ended, when that was.
+    pub(super) last: WallTime,
+    pub(super) input: u64,
+    pub(super) output: u64,
+    /// The number of the write that makes it durable; 0: it is.
+    pub(super) wait: u64,
+    pub(super) ending: Ending,
+    pub(super) seconds: u32,
+    pub(super) interims: u32,
+    port_type: u32,
+    service_type: u32,
+    framed_protocol: u32,
+    authentic: u32,
+    /// Writes that wait or are under way.
+    pub(super) pending: u16,
+    pub(super) unique: Unique,
+    pub(super) nas: IpAddr,
+    pub(super) address: Option<IpAddr>,
+    pub(super) prefix: Option<(Ipv6Addr, u8)>,
+    /// Its Start was seen.
+    pub(super) started: bool,
+    /// The write of `wait` has not been taken yet.
+    pub(super) queued: bool,
+}
+
+impl Session {
+    /// A session that a record tells of first.
+    pub(super) fn new(unique: Unique, record: &Record) -> Self {
+        let class = hex(&record.class);
+        let texts = [
+            record.session.id.as_str(),
+            &record.session.user,
+            &record.port,
+            &record.called_station_id,
+            // The two last share a place: neither holds a line feed.
+            &format!("{}\n{class}", record.calling_station_id),
+        ];
+        let mut session = Self {
+            texts: Texts::new(texts),
+            start: before(record.at, record.session_time.unwrap_or(0)),
+            last: record.at,
+            input: 0,
+            output: 0,
+            wait: 0,
+            ending: Ending::Open,
+            seconds: 0,
+            interims: 0,
+            port_type: record.port_type.unwrap_or(UNKNOWN),
+            service_type: record.service_type.unwrap_or(UNKNOWN),
+            framed_protocol: record.framed_protocol.unwrap_or(UNKNOWN),
+            authentic: record.authentic.unwrap_or(UNKNOWN),
+            pending: 0,
+            unique,
+            nas: record.session.nas,
+            address: None,
+            prefix: None,
+            started: false,
+            queued: false,
+        };
+        session.count(record);
+        session
+    }
+    /// Takes over what a record counts.
+    pub(super) fn count(&mut self, record: &Record) {
+        self.seconds = record.session_time.map_or(self.seconds, |t| t.min(u32::MAX.into()) as u32);
+        self.input = record.input_octets.unwrap_or(self.input);
+        self.output = record.output_octets.unwrap_or(self.output);
+        self.last = self.last.max(record.at);
+    }
+    /// Takes over what a record says of the session beside its counts.
+    pub(super) fn describe(&mut self, record: &Record) {
+        let newer = |new: &str, old: &str| -> String { if new.is_empty() { old.into() } else { new.into() } };
+        let class = if record.class.is_empty() { self.class().into() } else { hex(&record.class) };
+        let calling = newer(&record.calling_station_id, self.calling());
+        let texts = [
+            self.id(),
+            self.user(),
+            &newer(&record.port, self.port()),
+            &newer(&record.called_station_id, self.called()),
+            &format!("{calling}\n{class}"),
+        ];
+        let texts = Texts::new(texts);
+        if texts != self.texts {
+            self.texts = texts;
+        }
+        self.port_type = record.port_type.unwrap_or(self.port_type);
+        self.service_type = record.service_type.unwrap_or(self.service_type);
+        self.framed_protocol = record.framed_protocol.unwrap_or(self.framed_protocol);
+        self.authentic = record.authentic.unwrap_or(self.authentic);
+    }
+    /// Ends the session at a time; its length is `seconds`, or what has passed.
+    pub(super) fn end(&mut self, at: WallTime, ending: Ending, seconds: Option<u64>) {
+        let passed = at.unix_secs().saturating_sub(self.start.unix_secs());
+        self.seconds = seconds.unwrap_or(passed).min(u32::MAX.into()) as u32;
+        self.last = at;
+        self.ending = ending;
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.texts.get(0)
+    }
+    pub(super) fn user(&self) -> &str {
+        self.texts.get(1)
+    }
+    pub(super) fn port(&self) -> &str {
+        self.texts.get(2)
+    }
+    fn called(&self) -> &str {
+        self.texts.get(3)
+    }
+    pub(super) fn calling(&self) -> &str {
+        self.texts.get(4).split_once('\n').map_or("", |(calling, _)| calling)
+    }
+    fn class(&self) -> &str {
+        self.texts.get(4).split_once('\n').map_or("", |(_, class)| class)
+    }
+
+    /// As the store keeps it.
+    pub(super) fn row(&self) -> SessionRow {
+        SessionRow {
+            acctsessionid: self.id().into(),
+            acctuniqueid: self.unique.to_string(),
+            username: self.user().into(),
+            realm: self.user().rsplit_once('@').map_or_else(String::new, |(_, realm)| realm.into()),
+            nasipaddress: self.nas,
+            nasportid: self.port().into(),
+            nasporttype: names::name(names::PORT_TYPE, self.port_type),
+            acctstarttime: Some(self.start),
+            acctupdatetime: Some(self.last),
+            acctstoptime: (self.ending != Ending::Open).then_some(self.last),
+            acctsessiontime: self.seconds.into(),
+            acctauthentic: names::name(names::AUTHENTIC, self.authentic),
+            acctinputoctets: self.input,
+            acctoutputoctets: self.output,
+            calledstationid: self.called().into(),
+            callingstationid: self.calling().into(),
+            acctterminatecause: self.ending.cause(),
+            servicetype: names::name(names::SERVICE_TYPE, self.service_type),
+            framedprotocol: names::name(names::FRAMED_PROTOCOL, self.framed_protocol),
+            framedipaddress: self.address,
+            framedipv6prefix: self
+                .prefix
+                .map_or_else(String::new, |(prefix, length)| format!("{prefix}/{length}")),
+            class: self.class().into(),
+            interims: self.interims,
+        }
+    }
+    /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none.
+    pub(super) fn of_row(row: &SessionRow) -> Option<Self> {
+        let last = row.acctupdatetime.or(row.acctstarttime).unwrap_or(WallTime::from_unix_secs(0));
+        let texts = [
+            row.acctsessionid.as_str(),
+            &row.username,
+            &row.nasportid,
+            &row.calledstationid,
+            &format!("{}\n{}", row.callingstationid, row.class),
+        ];
+        Some(Self {
+            texts: Texts::new(texts),
+            start: row.acctstarttime.unwrap_or(last),
+            last,
+            input: row.acctinputoctets,
+            output: row.acctoutputoctets,
+            wait: 0,
+            ending: Ending::Open,
+            seconds: row.acctsessiontime.min(u32::MAX.into()) as u32,
+            interims: row.interims,
+            port_type: names::number(names::PORT_TYPE, &row.nasporttype),
+            service_type: names::number(names::SERVICE_TYPE, &row.servicetype),
+            framed_protocol: names::number(names::FRAMED_PROTOCOL, &row.framedprotocol),
+            authentic: names::number(names::AUTHENTIC, &row.acctauthentic),
+            pending: 0,
+            unique: Unique::parse(&row.acctuniqueid)?,
+            nas: row.nasipaddress,
+            address: row.framedipaddress,
+            prefix: row
+                .framedipv6prefix
+                .split_once('/')
+                .and_then(|(prefix, length)| Some((prefix.parse().ok()?, length.parse().ok()?))),
+            started: true,
+            queued: false,
+        })
+    }
+}
+
+/// So many seconds before a time.
+pub(super) fn before(at: WallTime, seconds: u64) -> WallTime {
+    WallTime::from_unix_secs(at.unix_secs().saturating_sub(seconds))
+}
+
+fn hex(octets: &[u8]) -> String {
+    let mut out = String::with_capacity(2 * octets.len());
+    for b in octets {
+        // Writing to a String does not fail.
+        let _ = write!(out, "{b:02x}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_keep_their_bounds() {
+        let texts = Texts::new(["a", "", "bcd", "é", "z\nff"]);
+        let all: alloc::vec::Vec<_> = (0..5).map(|i| texts.get(i)).collect();
+        assert_eq!(all, ["a", "", "bcd", "é", "z\nff"]);
+        assert_eq!(cut("aéb", 2), "a");
+    }
+
+    #[test]
+    fn a_session_is_small() {
+        assert!(size_of::<Session>() <= 200, "{}", size_of::<Session>());
+    }
+}

@@ -1,0 +1,240 @@
+//! What becomes of a session's row.
+
+use super::*;
+use Status::{Interim, Off, On, Start, Stop};
+
+#[test]
+fn a_session_is_one_row_from_start_to_stop() {
+    let mut w = World::default();
+    let mut start = record(Start, "1", 10);
+    start.framed_address = Some("10.0.0.7".parse().unwrap());
+    start.class = [0xab, 1].into();
+    start.port = "ge-0/1".into();
+    start.port_type = Some(15);
+    assert!(w.tell(&start));
+    assert_eq!(w.ledger.len(), 1);
+    let row = w.row();
+    assert_eq!(row.acctstarttime, Some(wall(10)));
+    assert_eq!((row.acctstoptime, row.interims), (None, 0));
+    assert_eq!(
+        (row.realm.as_str(), row.class.as_str(), row.nasportid.as_str()),
+        ("example.org", "ab01", "ge-0/1")
+    );
+    assert_eq!(row.nasporttype, "Ethernet");
+    assert_eq!(w.ledger.find(Find::Address("10.0.0.7".parse().unwrap())), [row]);
+
+    assert!(w.tell(&counted(Interim, "1", 70, 60, 5)));
+    let mut stop = counted(Stop, "1", 100, 90, 7_000_000_000);
+    stop.terminate_cause = Some(4);
+    assert!(w.tell(&stop));
+    let row = w.row();
+    assert_eq!((row.acctstoptime, row.acctsessiontime, row.interims), (Some(wall(100)), 90, 1));
+    assert_eq!((row.acctinputoctets, row.acctoutputoctets), (7_000_000_000, 70_000_000_000));
+    assert_eq!((row.acctterminatecause.as_str(), row.class.as_str()), ("Idle-Timeout", "ab01"));
+    assert!(w.ledger.is_empty() && w.ledger.find(Find::User("anna@example.org")).is_empty());
+    assert_eq!(w.ledger.unwritten(), 0);
+}
+
+#[test]
+fn a_record_that_comes_again_is_acknowledged_and_changes_nothing() {
+    let mut w = World::default();
+    let records = [
+        record(Start, "1", 10),
+        counted(Interim, "1", 70, 60, 5),
+        counted(Interim, "1", 130, 120, 9),
+        counted(Stop, "1", 190, 180, 12),
+    ];
+    for (i, record) in records.iter().enumerate() {
+        assert!(w.tell(record));
+        let row = w.row();
+        // Acct-Delay-Time makes its time the same, or nearly.
+        for again in &records[..=i] {
+            let mut again = again.clone();
+            again.at = again.at + Duration::from_secs(1);
+            assert!(w.tell_at(200, &again));
+            assert_eq!(w.row(), row, "{again:?}");
+        }
+        // So does a restart of the server.
+        w.restart(300);
+        for again in &records[..=i] {
+            assert!(w.tell_at(300, again));
+            assert_eq!(w.row(), row, "{again:?}");
+        }
+    }
+}
+
+#[test]
+fn a_nas_that_says_no_times_may_retransmit_for_a_while() {
+    let mut w = World::default();
+    let untimed = |mut record: Record| {
+        record.timed = false;
+        record
+    };
+    assert!(w.tell(&untimed(record(Start, "1", 10))));
+    assert!(w.tell(&untimed(record(Start, "1", 40))));
+    assert_eq!(w.spans(), [(10, None)]);
+    assert!(w.tell(&untimed(counted(Stop, "1", 60, 50, 1))));
+    assert!(w.tell(&untimed(counted(Stop, "1", 90, 50, 1))));
+    assert!(w.tell(&untimed(record(Start, "1", 100))));
+    assert_eq!(w.spans(), [(10, Some(60))]);
+    assert!(w.tell(&untimed(record(Start, "1", 200))));
+    assert_eq!(w.spans(), [(10, Some(60)), (200, None)]);
+}
+
+#[test]
+fn records_out_of_order_end_in_the_same_row() {
+    let records = [
+        record(Start, "1", 10),
+        counted(Interim, "1", 70, 60, 5),
+        counted(Interim, "1", 130, 120, 9),
+        counted(Stop, "1", 190, 180, 12),
+    ];
+    for order in [[3, 0, 1, 2], [1, 0, 3, 2], [0, 2, 1, 3], [2, 1, 3, 0], [3, 2, 1, 0]] {
+        let mut w = World::default();
+        for i in order {
+            assert!(w.tell_at(200, &records[i]), "{order:?}");
+        }
+        let row = w.row();
+        assert_eq!((row.acctstarttime, row.acctstoptime), (Some(wall(10)), Some(wall(190))), "{order:?}");
+        assert_eq!((row.acctsessiontime, row.acctinputoctets), (180, 12), "{order:?}");
+        assert!(w.ledger.is_empty());
+    }
+}
+
+#[test]
+fn late_interims_are_counted_and_not_written_back() {
+    let mut w = World::default();
+    for r in [record(Start, "1", 0), counted(Interim, "1", 120, 120, 9), counted(Interim, "1", 60, 60, 5)] {
+        assert!(w.tell_at(130, &r));
+    }
+    assert_eq!((w.row().acctinputoctets, w.row().interims), (9, 1));
+    assert_eq!((w.ledger.counters().late, w.ledger.counters().updated), (1, 1));
+}
+
+#[test]
+fn an_id_that_its_nas_uses_again_is_another_session() {
+    let mut w = World::default();
+    assert!(w.tell(&record(Start, "1", 10)));
+    assert!(w.tell(&counted(Stop, "1", 50, 40, 4)));
+    assert!(w.tell(&record(Start, "1", 60)));
+    // Here the Stop is lost.
+    assert!(w.tell(&record(Start, "1", 300)));
+    assert_eq!(w.spans(), [(10, Some(50)), (60, Some(60)), (300, None)]);
+    // Whatever is forgotten, the store remembers.
+    w.restart(400);
+    assert!(w.tell(&counted(Interim, "1", 400, 100, 8)));
+    assert!(w.tell(&counted(Stop, "1", 500, 200, 9)));
+    w.restart(600);
+    assert!(w.tell_at(600, &counted(Stop, "1", 500, 200, 9)));
+    // Here the Start is lost.
+    assert!(w.tell(&counted(Interim, "1", 900, 100, 2)));
+    assert_eq!(w.spans(), [(10, Some(50)), (60, Some(60)), (300, Some(500)), (800, None)]);
+    let mut ids: Vec<_> = w.rows().iter().map(|r| r.acctuniqueid.clone()).collect();
+    ids.sort_unstable();
+    assert_eq!(
+        ids.iter().map(|id| &id[28..]).filter(|end| end.starts_with('-')).collect::<Vec<_>>(),
+        ["-001", "-002", "-003"]
+    );
+}
+
+#[test]
+fn a_nas_that_begins_anew_has_none_of_its_sessions_left() {
+    let mut w = World::default();
+    assert!(w.tell(&record(Start, "1", 10)));
+    assert!(w.tell(&record(Start, "2", 20)));
+    let mut other = record(Start, "3", 20);
+    other.session.nas = "192.0.2.2".parse().unwrap();
+    other.unique = Record::new(Start, other.session.clone(), other.at).unique;
+    assert!(w.tell(&other));
+    assert!(w.tell(&record(Off, "", 90)));
+    assert!(w.tell(&record(On, "", 100)));
+    assert!(w.tell(&record(Start, "4", 110)));
+    // Retransmitted, it does not end what began since.
+    assert!(w.tell_at(115, &record(On, "", 100)));
+    assert_eq!(w.spans(), [(10, Some(90)), (20, None), (20, Some(90)), (110, None)]);
+    assert_eq!((w.ledger.len(), w.ledger.find(Find::Nas(NAS.parse().unwrap())).len()), (2, 1));
+    let ended: Vec<_> = w.rows().into_iter().filter(|r| r.acctstoptime.is_some()).collect();
+    assert!(ended.iter().all(|r| r.acctterminatecause == "Admin-Reboot"), "{ended:#?}");
+    assert_eq!(ended[0].acctsessiontime + ended[1].acctsessiontime, 80 + 70);
+    // The same id after that is another session, however soon.
+    assert!(w.tell(&record(Start, "1", 101)));
+    assert!(w.spans().contains(&(101, None)));
+}
+
+#[test]
+fn a_session_that_was_thought_ended_goes_on() {
+    let config = LedgerConfig { stale_after: Some(Duration::from_secs(100)), ..LedgerConfig::default() };
+    let mut w = World::new(config);
+    let mut start = record(Start, "1", 10);
+    start.framed_address = Some("10.0.0.7".parse().unwrap());
+    assert!(w.tell(&start));
+    assert_eq!(w.ledger.timeout(), Some(at(110)));
+    w.ledger.expire(at(109));
+    assert_eq!(w.ledger.len(), 1);
+    w.ledger.expire(at(110));
+    assert_eq!((w.ledger.len(), w.ledger.timeout()), (0, None));
+    assert_eq!(w.ledger.commit(&mut w.store, 10).written, 1);
+    assert_eq!(
+        (w.row().acctstoptime, w.row().acctterminatecause.as_str()),
+        (Some(wall(10)), "Stale-Session")
+    );
+    assert!(w.tell(&counted(Interim, "1", 310, 300, 3)));
+    let row = w.row();
+    assert_eq!((row.acctstarttime, row.acctstoptime, row.interims), (Some(wall(10)), None, 1));
+    assert_eq!(w.ledger.find(Find::Address("10.0.0.7".parse().unwrap())).len(), 1);
+    // And a Stop that comes after all says when it ended.
+    w.ledger.expire(at(500));
+    assert!(w.tell(&counted(Stop, "1", 600, 590, 4)));
+    assert_eq!((w.row().acctstoptime, w.row().acctsessiontime), (Some(wall(600)), 590));
+    assert_eq!(w.ledger.counters().went_on, 2);
+}
+
+#[test]
+fn a_session_ended_by_its_nas_that_is_not_written_yet_can_go_on() {
+    let mut w = World::default();
+    assert!(w.tell(&record(Start, "1", 10)));
+    w.store.set_away(true);
+    assert!(!w.tell(&counted(Interim, "1", 70, 60, 1)));
+    assert!(!w.tell(&record(On, "", 100)));
+    assert!(!w.tell(&counted(Interim, "1", 130, 120, 2)));
+    w.store.set_away(false);
+    assert!(w.tell_at(140, &counted(Interim, "1", 130, 120, 2)));
+    assert_eq!(w.spans(), [(10, None)]);
+    assert_eq!(w.row().acctinputoctets, 2);
+    assert!(w.tell_at(150, &record(On, "", 100)));
+    assert_eq!(w.spans(), [(10, None)]);
+    assert_eq!(w.ledger.unwritten(), 0);
+}
+
+#[test]
+fn sessions_are_found() {
+    let mut w = World::default();
+    for i in 0..600_u64 {
+        let mut r = record(Start, &i.to_string(), 10);
+        r.session.user = alloc::format!("user{}", i % 7);
+        r.session.nas = [10, 9, 0, (i % 5) as u8].into();
+        r.unique = Record::new(Start, r.session.clone(), r.at).unique;
+        r.framed_address = Some([10, 0, (i / 250) as u8, (i % 250) as u8].into());
+        r.framed_prefix =
+            Some((core::net::Ipv6Addr::from_bits((0x2001_0db8 << 96) | (u128::from(i) << 64)), 64));
+        assert!(w.tell(&r));
+    }
+    assert_eq!(w.ledger.find(Find::User("user3")).len(), 86);
+    assert_eq!(w.ledger.find(Find::Nas([10, 9, 0, 1].into())).len(), 120);
+    assert_eq!(w.ledger.find(Find::Id("599"))[0].framedipaddress, Some([10, 0, 2, 99].into()));
+    let of_prefix = w.ledger.find(Find::Address("2001:db8:0:5::77".parse().unwrap()));
+    assert_eq!((of_prefix.len(), of_prefix[0].acctsessionid.as_str()), (1, "5"));
+    let ids: Vec<_> = w.ledger.sessions().map(|r| r.acctsessionid).collect();
+    assert_eq!(ids, (0..600).map(|i| i.to_string()).collect::<Vec<_>>());
+    for i in (0..600_u64).filter(|i| i % 7 == 3) {
+        let row = w.ledger.find(Find::Id(&i.to_string()))[0].clone();
+        assert_eq!(w.ledger.find(Find::Unique(Unique::parse(&row.acctuniqueid).unwrap())), [row.clone()]);
+        let key = SessionKey { nas: row.nasipaddress, id: row.acctsessionid, user: row.username };
+        let mut stop = Record::new(Stop, key, wall(20));
+        stop.timed = true;
+        assert!(w.tell(&stop));
+        assert!(w.ledger.find(Find::Address(row.framedipaddress.unwrap())).is_empty());
+    }
+    assert!(w.ledger.find(Find::User("user3")).is_empty());
+    assert_eq!(w.ledger.len(), 600 - 86);
+}

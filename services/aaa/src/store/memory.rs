@@ -1,0 +1,210 @@
+//! A store in memory: for tests, for the simulator, and for hosts that keep nothing.
+
+use super::{Change, ClientRow, GroupRows, SessionRow, Store, StoreError, UserRows};
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+/// A [`Store`] in memory; nothing of it outlasts its host.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    users: BTreeMap<String, UserRows>,
+    groups: BTreeMap<String, GroupRows>,
+    sessions: BTreeMap<String, SessionRow>,
+    clients: Vec<ClientRow>,
+    logins: Vec<Change>,
+    keep: Option<usize>,
+    ended: alloc::collections::VecDeque<String>,
+    away: bool,
+}
+
+impl Memory {
+    /// An empty store that keeps all it is given.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// An empty store that keeps at most so many ended sessions, the latest, and no logins: for hosts that run long.
+    #[must_use]
+    pub fn bounded(ended: usize) -> Self {
+        Self { keep: Some(ended), ..Self::default() }
+    }
+    /// Whether the store answers; one that is away says [`StoreError::Unavailable`] to everything.
+    pub fn set_away(&mut self, away: bool) {
+        self.away = away;
+    }
+    /// All sessions, in the order of their acctuniqueid.
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionRow> {
+        self.sessions.values()
+    }
+    /// All logins ([`Change::Login`]), in their order.
+    #[must_use]
+    pub fn logins(&self) -> &[Change] {
+        &self.logins
+    }
+
+    fn here(&self) -> Result<(), StoreError> {
+        if self.away { Err(StoreError::Unavailable("it is set away".to_string())) } else { Ok(()) }
+    }
+    fn put_session(&mut self, row: SessionRow) {
+        let key = row.acctuniqueid.clone();
+        let ended = row.acctstoptime.is_some();
+        let before = self.sessions.insert(key.clone(), row);
+        if ended && before.is_none_or(|b| b.acctstoptime.is_none()) {
+            self.note_end(key);
+        }
+    }
+    fn note_end(&mut self, key: String) {
+        let Some(keep) = self.keep else { return };
+        self.ended.push_back(key);
+        while self.ended.len() > keep {
+            if let Some(key) = self.ended.pop_front()
+                && self.sessions.get(&key).is_some_and(|s| s.acctstoptime.is_some())
+            {
+                self.sessions.remove(&key);
+            }
+        }
+    }
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Session(row) => self.put_session((**row).clone()),
+            Change::NasRestarted { nas, at, cause } => {
+                let mut ended = Vec::new();
+                for (key, row) in &mut self.sessions {
+                    let began_before = row.acctstarttime.is_none_or(|start| start <= *at);
+                    if row.nasipaddress != *nas || row.acctstoptime.is_some() || !began_before {
+                        continue;
+                    }
+                    let start = row.acctstarttime.unwrap_or(*at);
+                    row.acctsessiontime = at.unix_secs().saturating_sub(start.unix_secs());
+                    (row.acctstoptime, row.acctupdatetime) = (Some(*at), Some(*at));
+                    row.acctterminatecause.clone_from(cause);
+                    ended.push(key.clone());
+                }
+                ended.into_iter().for_each(|key| self.note_end(key));
+            }
+            Change::Login { .. } => {
+                if self.keep.is_none() {
+                    self.logins.push(change.clone());
+                }
+            }
+        }
+    }
+}
+
+impl Store for Memory {
+    fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
+        self.here()?;
+        let Some(mut rows) = self.users.get(name).cloned() else { return Ok(None) };
+        for group in &mut rows.groups {
+            if let Some(known) = self.groups.get(&group.name) {
+                group.clone_from(known);
+            }
+        }
+        Ok(Some(rows))
+    }
+    fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        self.here()?;
+        changes.iter().for_each(|change| self.apply(change));
+        Ok(())
+    }
+    fn open_sessions(&mut self, each: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError> {
+        self.here()?;
+        self.sessions.values().filter(|row| row.acctstoptime.is_none()).for_each(|row| each(row.clone()));
+        Ok(())
+    }
+    fn session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError> {
+        self.here()?;
+        Ok(self.sessions.get(acctuniqueid).cloned())
+    }
+    fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
+        self.here()?;
+        Ok(self.clients.clone())
+    }
+    fn user_names(&mut self, after: Option<&str>, most: u32) -> Result<Vec<String>, StoreError> {
+        self.here()?;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = self.users.range::<str, _>((from, Bound::Unbounded)).map(|(name, _)| name.clone());
+        Ok(names.take(most as usize).collect())
+    }
+    fn put_user(&mut self, name: &str, rows: &UserRows) -> Result<(), StoreError> {
+        self.here()?;
+        let mut rows = rows.clone();
+        for group in &mut rows.groups {
+            *group = GroupRows { name: core::mem::take(&mut group.name), ..GroupRows::default() };
+        }
+        self.users.insert(name.into(), rows);
+        Ok(())
+    }
+    fn delete_user(&mut self, name: &str) -> Result<bool, StoreError> {
+        self.here()?;
+        Ok(self.users.remove(name).is_some())
+    }
+    fn put_group(&mut self, group: &GroupRows) -> Result<(), StoreError> {
+        self.here()?;
+        self.groups.insert(group.name.clone(), group.clone());
+        Ok(())
+    }
+    fn put_client(&mut self, client: &ClientRow) -> Result<(), StoreError> {
+        self.here()?;
+        match self.clients.iter_mut().find(|c| c.nasname == client.nasname) {
+            Some(known) => known.clone_from(client),
+            None => self.clients.push(client.clone()),
+        }
+        Ok(())
+    }
+    fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError> {
+        self.here()?;
+        let before = self.clients.len();
+        self.clients.retain(|c| c.nasname != nasname);
+        Ok(self.clients.len() < before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_join_groups_by_name() {
+        let mut store = Memory::new();
+        let group = |reply: &[&str]| GroupRows {
+            name: "staff".into(),
+            check: Vec::new(),
+            reply: reply
+                .iter()
+                .map(|v| super::super::Row {
+                    attribute: "Class".into(),
+                    op: super::super::Op::Set,
+                    value: (*v).into(),
+                })
+                .collect(),
+        };
+        let rows = UserRows { groups: [group(&["ignored"])].into(), ..UserRows::default() };
+        store.put_user("anna", &rows).unwrap();
+        assert_eq!(store.user("anna").unwrap().unwrap().groups, [group(&[])]);
+        store.put_group(&group(&["gold"])).unwrap();
+        assert_eq!(store.user("anna").unwrap().unwrap().groups, [group(&["gold"])]);
+        assert_eq!(store.user("otto").unwrap(), None);
+        store.put_user("otto", &UserRows::default()).unwrap();
+        store.put_user("emma", &UserRows::default()).unwrap();
+        assert_eq!(store.user_names(Some("anna"), 1).unwrap(), ["emma"]);
+        assert!(store.delete_user("emma").unwrap() && !store.delete_user("emma").unwrap());
+        store.set_away(true);
+        assert!(matches!(store.user("anna"), Err(StoreError::Unavailable(_))));
+    }
+
+    #[test]
+    fn clients_are_put_in_place_of_their_like() {
+        let mut store = Memory::new();
+        for secret in ["one", "two"] {
+            let client =
+                ClientRow { nasname: "192.0.2.1".into(), secret: secret.into(), ..ClientRow::default() };
+            store.put_client(&client).unwrap();
+        }
+        assert_eq!(store.clients().unwrap().len(), 1);
+        assert_eq!(store.clients().unwrap()[0].secret, "two");
+        assert!(store.delete_client("192.0.2.1").unwrap() && !store.delete_client("192.0.2.1").unwrap());
+    }
+}
