@@ -1,5 +1,6 @@
 //! What can be typed. The documentation of these items is the program's help.
 
+use crate::aaa::args::AaaCommand;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -60,6 +61,11 @@ default before quick, and the newest of those. Statements whose studies were not
     Claims {
         /// The folder of a run, or one that holds such folders.
         dir: Option<PathBuf>,
+    },
+    /// The AAA server: RADIUS, RadSec and Diameter with EAP, and what an operator does with it.
+    Aaa {
+        #[command(subcommand)]
+        command: AaaCommand,
     },
     /// Print a completion script for a shell.
     #[command(

@@ -1,5 +1,6 @@
 //! The `usher` program: what the user typed, handed to the rooms below, and what they say, printed.
 
+mod aaa;
 mod args;
 mod claims;
 mod output;
@@ -46,6 +47,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
             if list { verify::list(output, &oracles, filter) } else { verify::run(output, &oracles, filter) }
         }
         Command::Claims { dir } => claims::claims(output, dir.as_deref()),
+        Command::Aaa { command } => aaa::aaa(output, command),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "usher", &mut script);

@@ -1,3 +1,30 @@
 //! The AAA server as a daemon: its configuration file, shards, stores, signals, metrics and control socket.
+//!
+//! ```text
+//! shard threads, each: a live driver with one AAA machine and sockets of its own (SO_REUSEPORT)
+//!    │ look-ups, slow hashes ──▶ store threads ──▶ mailbox
+//!    │ admissions, records ────▶ ledger thread (group commit) ──▶ mailbox
+//!    └ datagrams whose State names another shard ──▶ that shard's mailbox
+//! main thread: signals, control socket, metrics
+//! ```
 
+mod build;
 pub mod config;
+pub mod control;
+mod daemon;
+mod ledger;
+mod log;
+mod memory;
+mod metrics;
+mod node;
+mod notify;
+pub mod place;
+mod said;
+mod shards;
+mod stats;
+mod tls;
+mod users;
+mod workers;
+
+pub use daemon::{ServeError, serve};
+pub use place::{Place, PlaceError};

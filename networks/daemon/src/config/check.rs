@@ -535,8 +535,10 @@ impl Check<'_> {
     }
 }
 
-/// Reads `ATTRIBUTE OPERATOR VALUE`; quotes around the value fall away.
-fn row(text: &str) -> Option<Row> {
+/// Reads `ATTRIBUTE OPERATOR VALUE`, as FreeRADIUS writes them; quotes around the value fall away. `None`: it is not
+/// that.
+#[must_use]
+pub fn row(text: &str) -> Option<Row> {
     let text = text.trim();
     let end = text.find(|c: char| c.is_whitespace() || "=:+!<>~*".contains(c))?;
     let (attribute, rest) = text.split_at(end);

@@ -7,7 +7,7 @@ mod read;
 pub mod secret;
 pub mod units;
 
-pub use check::{ClientEntry, HomeEntry, Loaded, Rows};
+pub use check::{ClientEntry, HomeEntry, Loaded, Rows, TlsFiles, row};
 pub use fault::{Fault, Faults};
 
 use std::path::{Path, PathBuf};

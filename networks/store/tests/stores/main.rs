@@ -1,7 +1,5 @@
 //! One suite over all stores, and what each does by itself.
 
-mod cluster;
 mod folder;
-mod postgres;
 mod sqlite;
 mod suite;

@@ -1,7 +1,5 @@
 //! Real and recorded handshakes against each other.
 
-mod issued;
-
 use super::*;
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -1,0 +1,32 @@
+//! `usher aaa serve`, `check`.
+
+use super::args::Config;
+use crate::output::{Failure, Output};
+use serde_json::json;
+use std::path::Path;
+use usher_daemon::config::{self, DEFAULT_PATH, LoadError};
+use usher_daemon::{PlaceError, ServeError};
+
+pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
+    let served = usher_daemon::serve(config.config.as_deref(), &mut |text| output.note(text));
+    served.map_err(|error| match error {
+        ServeError::Place(PlaceError::Config(_)) | ServeError::Config(_) => Failure::usage(error),
+        error => Failure::failed(error),
+    })
+}
+
+pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure> {
+    let path = file.unwrap_or(Path::new(DEFAULT_PATH));
+    match config::load(path) {
+        Ok(_) if output.json => output.value(&json!({ "file": path.display().to_string(), "faults": [] })),
+        Ok(_) => output.text(&format!("{}: right\n", path.display())),
+        Err(LoadError::Faults(faults)) if output.json => {
+            let each =
+                |f: &config::Fault| json!({ "line": f.line, "column": f.column, "message": f.message });
+            let all: Vec<_> = faults.faults.iter().map(each).collect();
+            output.value(&json!({ "file": faults.file, "faults": all }))?;
+            Err(Failure::usage(format!("{} is faulty", path.display())))
+        }
+        Err(error) => Err(Failure::usage(error)),
+    }
+}

@@ -1,0 +1,77 @@
+//! The asking side.
+
+use super::{Answer, Request};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody listens there.
+    #[error("no server is running (nobody answers at {}: {error}); start it with: usher aaa serve", path.display())]
+    NotRunning {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The connection failed.
+    #[error("the server stopped answering: {0}")]
+    Lost(#[from] io::Error),
+    /// What came is no answer.
+    #[error("the server says what this program does not understand ({0}); are they of one version?")]
+    Strange(#[from] serde_json::Error),
+    /// The server did not do it.
+    #[error("{0}")]
+    Failed(String),
+}
+
+fn connect(path: &Path, request: &Request) -> Result<BufReader<UnixStream>, ControlError> {
+    let mut stream = UnixStream::connect(path)
+        .map_err(|error| ControlError::NotRunning { path: path.to_owned(), error })?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    Ok(BufReader::new(stream))
+}
+
+fn next(reader: &mut BufReader<UnixStream>) -> Result<Option<Answer>, ControlError> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    match serde_json::from_str(&line)? {
+        Answer::Failed { message } => Err(ControlError::Failed(message)),
+        answer => Ok(Some(answer)),
+    }
+}
+
+/// Asks for one answer.
+///
+/// # Errors
+/// No server, or it did not do what it was asked.
+pub fn ask(path: &Path, request: &Request) -> Result<Answer, ControlError> {
+    let mut reader = connect(path, request)?;
+    reader.get_ref().set_read_timeout(Some(Duration::from_secs(60)))?;
+    next(&mut reader)?.ok_or_else(|| ControlError::Lost(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Asks, and gives each answer to `each` until that says no or the server ends.
+///
+/// # Errors
+/// No server, or it did not do what it was asked.
+pub fn follow(
+    path: &Path,
+    request: &Request,
+    each: &mut dyn FnMut(Answer) -> bool,
+) -> Result<(), ControlError> {
+    let mut reader = connect(path, request)?;
+    while let Some(answer) = next(&mut reader)? {
+        if !each(answer) {
+            break;
+        }
+    }
+    Ok(())
+}

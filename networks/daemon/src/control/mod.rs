@@ -1,0 +1,148 @@
+//! The control socket: how `usher aaa` speaks to the running server. A Unix socket for its owner only; one JSON object
+//! a line, a [`Request`] and its [`Answer`] (of a trace, many).
+
+mod client;
+mod server;
+
+pub use client::{ControlError, ask, follow};
+pub(crate) use server::begin;
+
+use serde::{Deserialize, Serialize};
+use usher_aaa::store::SessionRow;
+
+/// What a server is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Request {
+    /// How are things?
+    Status,
+    /// Which sessions are open: those of a user, or all.
+    Sessions {
+        /// User-Name.
+        user: Option<String>,
+    },
+    /// Ask the NAS to end a session (RFC 5176, Disconnect-Request).
+    Disconnect {
+        /// Its acctuniqueid or Acct-Session-Id.
+        session: String,
+    },
+    /// Ask the NAS to change a session (RFC 5176, CoA-Request).
+    Change {
+        /// Its acctuniqueid or Acct-Session-Id.
+        session: String,
+        /// What is to be, `ATTRIBUTE = VALUE` each.
+        attributes: Vec<String>,
+    },
+    /// Tell what happens to a user or a station, until the connection is closed.
+    Trace {
+        /// User-Name.
+        user: Option<String>,
+        /// Calling-Station-Id.
+        mac: Option<String>,
+    },
+    /// Ask the store again about a user, or about all.
+    Forget {
+        /// User-Name.
+        user: Option<String>,
+    },
+    /// Read the configuration again.
+    Reload,
+}
+
+/// What a server says.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// Not done.
+    Failed {
+        /// Why, and what to do.
+        message: String,
+    },
+    /// How things are.
+    Status(Status),
+    /// Open sessions.
+    Sessions {
+        /// Each.
+        sessions: Vec<Session>,
+    },
+    /// A line of a trace.
+    Line {
+        /// Which login.
+        session: u64,
+        /// When: seconds since the server began.
+        at: f64,
+        /// What happened.
+        text: String,
+    },
+}
+
+/// How things are.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The program's version.
+    pub version: String,
+    /// Seconds since it began.
+    pub uptime: u64,
+    /// The configuration's file; `None`: there is none.
+    pub config: Option<String>,
+    /// Threads that serve.
+    pub shards: usize,
+    /// Logins let in.
+    pub accepted: u64,
+    /// Logins turned away.
+    pub rejected: u64,
+    /// Unfinished logins.
+    pub half_open: u64,
+    /// Open sessions.
+    pub sessions: u64,
+    /// Diameter peers that are connected.
+    pub diameter_peers: u64,
+    /// Reloads that were done, and that failed.
+    pub reloads: (u64, u64),
+    /// Days until certificates end, by whose they are.
+    pub certificates: Vec<(String, f64)>,
+}
+
+/// An open session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// acctuniqueid: the session's name among all NASs.
+    pub unique: String,
+    /// Acct-Session-Id.
+    pub id: String,
+    /// User-Name.
+    pub user: String,
+    /// The NAS's address.
+    pub nas: String,
+    /// Its port.
+    pub port: String,
+    /// Calling-Station-Id.
+    pub mac: String,
+    /// Framed-IP-Address.
+    pub address: String,
+    /// When it began, seconds since 1970.
+    pub started: u64,
+    /// Octets from the user.
+    pub input_octets: u64,
+    /// Octets to the user.
+    pub output_octets: u64,
+}
+
+impl From<&SessionRow> for Session {
+    fn from(row: &SessionRow) -> Self {
+        Self {
+            unique: row.acctuniqueid.clone(),
+            id: row.acctsessionid.clone(),
+            user: row.username.clone(),
+            nas: row.nasipaddress.to_string(),
+            port: row.nasportid.clone(),
+            mac: row.callingstationid.clone(),
+            address: row.framedipaddress.map(|a| a.to_string()).unwrap_or_default(),
+            started: row.acctstarttime.map_or(0, |t| t.unix_secs()),
+            input_octets: row.acctinputoctets,
+            output_octets: row.acctoutputoctets,
+        }
+    }
+}

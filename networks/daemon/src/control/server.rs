@@ -1,0 +1,235 @@
+//! The answering side: a thread that accepts, and one for each connection.
+
+use super::{Answer, Request, Session, Status};
+use crate::daemon::Running;
+use crate::node::Message;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
+use usher_aaa::store::SessionRow;
+use usher_aaa::{Command, DynamicResult, TraceFilter};
+use usher_core::Instant;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::Code;
+
+/// Connections at one time.
+const CONNECTIONS: usize = 16;
+/// Octets of one request.
+const REQUEST: u64 = 1 << 16;
+/// Where NASs take requests of RFC 5176.
+const DYNAMIC_PORT: u16 = 3799;
+/// How long a NAS may take.
+const DYNAMIC_WAIT: Duration = Duration::from_secs(40);
+
+/// What the connections share.
+#[derive(Default)]
+struct Shared {
+    open: AtomicUsize,
+    tracing: AtomicBool,
+    token: AtomicU64,
+}
+
+/// Begins to listen. A socket that nobody listens on is taken away first.
+pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
+    if UnixStream::connect(path).is_ok() {
+        let said = format!("another server listens on {}; stop it first", path.display());
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, said));
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    let running = running.clone();
+    let shared = Arc::new(Shared::default());
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            let (running, shared) = (running.clone(), shared.clone());
+            if shared.open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+                shared.open.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let serve = move || {
+                // Who went away needs no answer.
+                let _ = serve(&running, &shared, &stream);
+                shared.open.fetch_sub(1, Ordering::Relaxed);
+            };
+            let _ = thread::Builder::new().name("usher-control".to_owned()).spawn(serve);
+        }
+    };
+    thread::Builder::new().name("usher-control".to_owned()).spawn(accept)?;
+    Ok(())
+}
+
+fn say(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn serve(running: &Running, shared: &Shared, stream: &UnixStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(REQUEST)).read_line(&mut line)?;
+    let failed = |message: String| Answer::Failed { message };
+    let request: Request = match serde_json::from_str(&line) {
+        Ok(request) => request,
+        Err(error) => return say(stream, &failed(format!("not a request: {error}"))),
+    };
+    let answer = match request {
+        Request::Status => Answer::Status(status(running)),
+        Request::Sessions { user } => {
+            let rows = running.ledger.sessions(user);
+            Answer::Sessions { sessions: rows.iter().map(Session::from).collect() }
+        }
+        Request::Forget { user } => {
+            let name = user.map(String::into_bytes);
+            for mailbox in running.mailboxes.all() {
+                mailbox.send(Message::Command(Command::Forget { name: name.clone() }));
+            }
+            Answer::Done
+        }
+        Request::Reload => running.reload().map_or_else(failed, |()| Answer::Done),
+        Request::Disconnect { session } => {
+            let done = dynamic(running, shared, &session, Code::DISCONNECT_REQUEST, &[]);
+            done.map_or_else(failed, |()| Answer::Done)
+        }
+        Request::Change { session, attributes } => {
+            let done = dynamic(running, shared, &session, Code::COA_REQUEST, &attributes);
+            done.map_or_else(failed, |()| Answer::Done)
+        }
+        Request::Trace { user, mac } => return trace(running, shared, stream, user, mac),
+    };
+    say(stream, &answer)
+}
+
+fn status(running: &Running) -> Status {
+    let all = running.mailboxes.collect();
+    let sum = |accepted: bool| {
+        all.logins.iter().filter(|((.., reason), _)| reason.is_empty() == accepted).map(|(_, n)| n).sum()
+    };
+    let now = crate::tls::wall().unix_secs() as f64;
+    let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let ends = tls.iter().flat_map(|tls| &tls.ends);
+    Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        uptime: running.begun.elapsed().as_secs(),
+        config: running.read_place().loaded.path.map(|p| p.display().to_string()),
+        shards: running.shards,
+        accepted: sum(true),
+        rejected: sum(false),
+        half_open: all.half_open,
+        sessions: running.ledger.collect().map_or(0, |l| l.open),
+        diameter_peers: all.diameter_peers,
+        reloads: *running.reloads.lock().unwrap_or_else(PoisonError::into_inner),
+        certificates: ends
+            .map(|(whose, end)| ((*whose).to_owned(), (*end as f64 - now) / 86_400.0))
+            .collect(),
+    }
+}
+
+/// A request to the NAS of a session.
+fn dynamic(
+    running: &Running,
+    shared: &Shared,
+    session: &str,
+    code: Code,
+    changes: &[String],
+) -> Result<(), String> {
+    let rows = running.ledger.sessions(None);
+    let named = |row: &&SessionRow| row.acctuniqueid == session || row.acctsessionid == session;
+    let found: Vec<&SessionRow> = rows.iter().filter(named).collect();
+    let row = match found.as_slice() {
+        [row] => row,
+        [] => return Err(format!("there is no open session {session}; see: usher aaa session list")),
+        _ => {
+            return Err(format!(
+                "several NASs have a session {session}; name it by the long one of: usher aaa session list"
+            ));
+        }
+    };
+    let mut attributes = Attributes::new();
+    let mut put = |kind, value: &str| {
+        if !value.is_empty() {
+            // A value beyond an attribute's length was none when it came.
+            let _ = attributes.push_bytes(kind, value.as_bytes());
+        }
+    };
+    put(kind::USER_NAME, &row.username);
+    put(kind::ACCT_SESSION_ID, &row.acctsessionid);
+    put(kind::CALLING_STATION_ID, &row.callingstationid);
+    for change in changes {
+        running.attribute(change, &mut attributes)?;
+    }
+    let token = shared.token.fetch_add(1, Ordering::Relaxed);
+    let to = SocketAddr::new(row.nasipaddress, DYNAMIC_PORT);
+    let (sender, receiver) = sync_channel(1);
+    let command = Command::Dynamic { token, to, code, attributes };
+    running.mailboxes.send(0, Message::Dynamic(command, sender));
+    match receiver.recv_timeout(DYNAMIC_WAIT) {
+        Ok(DynamicResult::Ack) => Ok(()),
+        Ok(DynamicResult::Nak(Some(cause))) => Err(format!("the NAS {to} refused (Error-Cause {cause})")),
+        Ok(DynamicResult::Nak(None)) => Err(format!("the NAS {to} refused")),
+        Ok(DynamicResult::TimedOut) | Err(RecvTimeoutError::Timeout) => Err(format!(
+            "the NAS {to} does not answer; does it take Disconnect-Request and CoA-Request (RFC 5176)?"
+        )),
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(format!("the NAS {to} is no client of this server, or proxies for one; nothing was sent"))
+        }
+    }
+}
+
+fn trace(
+    running: &Running,
+    shared: &Shared,
+    stream: &UnixStream,
+    user: Option<String>,
+    mac: Option<String>,
+) -> io::Result<()> {
+    if shared.tracing.swap(true, Ordering::AcqRel) {
+        let message = "somebody else is tracing; there is one trace at a time".to_owned();
+        return say(stream, &Answer::Failed { message });
+    }
+    let filter = match (user, mac) {
+        (Some(user), _) => TraceFilter::User(user.into_bytes()),
+        (None, Some(mac)) => TraceFilter::Station(mac.into_bytes()),
+        (None, None) => TraceFilter::All,
+    };
+    let (sender, lines) = sync_channel(4096);
+    for mailbox in running.mailboxes.all() {
+        mailbox.send(Message::Trace(Some((filter.clone(), sender.clone()))));
+    }
+    let done = say(stream, &Answer::Done).and_then(|()| {
+        stream.set_read_timeout(Some(Duration::from_millis(1)))?;
+        loop {
+            match lines.recv_timeout(Duration::from_millis(500)) {
+                Ok(line) => {
+                    let at = line.at.since(Instant::ZERO).as_secs_f64();
+                    say(stream, &Answer::Line { session: line.session, at, text: line.text })?;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
+                    // Whoever reads the trace says nothing more: an end of the stream is the end.
+                    let mut reader = stream;
+                    if matches!(reader.read(&mut [0]), Ok(0)) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    });
+    for mailbox in running.mailboxes.all() {
+        mailbox.send(Message::Trace(None));
+    }
+    shared.tracing.store(false, Ordering::Release);
+    done
+}

@@ -1,0 +1,422 @@
+//! The whole server: its threads begun, told of a new configuration, and ended.
+
+use crate::build::{self, With};
+use crate::ledger::{self, Entry, LedgerHandle};
+use crate::log::LogThread;
+use crate::node::{AaaNode, Mailboxes, Message};
+use crate::place::{self, Place, PlaceError};
+use crate::shards::{self, Bound};
+use crate::stats::Latency;
+use crate::tls::{self, Tls};
+use crate::workers::{Inline, Shared, Workers};
+use crate::{config, control, log, metrics, notify};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Monotonic};
+use tokio::signal::unix::{SignalKind, signal};
+use usher_aaa::ledger::Ledger;
+use usher_aaa::store::{ClientRow, Store, UserRows};
+use usher_aaa::{AaaServer, ShardConfig, ShardKey};
+use usher_core::SecureRng;
+use usher_crypto::tls::WallClock;
+use usher_live::{Clock, Driver, DriverCounters, Shard, TlsServer};
+use usher_radius::attribute::Attributes;
+use usher_radius::dictionary::Dictionary;
+
+/// How long logins under way may take to end when the server is told to.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Why the server does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Its configuration, files or store.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// What it is told does not fit together.
+    #[error("{0}")]
+    Config(String),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address} ({what}): {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// For what.
+        what: &'static str,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A thread, a socket, a signal.
+    #[error("{what}: {error}")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// What the parts that look at a running server share.
+pub(crate) struct Running {
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) ledger: LedgerHandle,
+    pub(crate) tls: RwLock<Option<Arc<Tls>>>,
+    /// How long look-ups in the store took.
+    pub(crate) lookups: Arc<Latency>,
+    pub(crate) begun: Monotonic,
+    pub(crate) reloads: Mutex<(u64, u64)>,
+    pub(crate) shards: usize,
+    pub(crate) clock: Clock,
+    /// The configuration as it is now.
+    pub(crate) place: RwLock<Place>,
+    admin: Mutex<Box<dyn Store>>,
+    inline: Inline,
+    dictionary: Arc<Dictionary>,
+    listeners: Vec<TlsServer>,
+    wall: WallClock,
+    config_path: Option<std::path::PathBuf>,
+    key: ShardKey,
+}
+
+/// Serves until it is told to end (SIGTERM, SIGINT). `say` gets what a person should read at the start.
+///
+/// # Errors
+/// It could not begin.
+pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    let place = Place::open(config)?;
+    place.prepare()?;
+    let log = log::begin(place.loaded.file.log);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| ServeError::System { what: "runtime", error })?;
+    let begun = Begun::begin(place, config)?;
+    if begun.running.read_place().first {
+        say(&first_words(&begun.running.read_place()));
+    }
+    let ended = runtime.block_on(until_told(&begun.running));
+    begun.end(log, ended)
+}
+
+/// What to do next, where nothing is configured.
+fn first_words(place: &Place) -> String {
+    let secret = place.secret_path().display().to_string();
+    format!(
+        "There is no configuration ({}): serving 127.0.0.1 and ::1, ports 1812 and 1813.\n\
+         The shared secret is in {secret}; users are in {}.\n\
+         Next:\n\
+         \x20 usher aaa user add ann                     a user; asks for the password\n\
+         \x20 usher aaa test ann                         a login, explained\n\
+         \x20 radtest ann PASSWORD 127.0.0.1 0 \"$(cat {secret})\"\n\
+         \x20 usher aaa client add 192.0.2.0/24          a client; then [listen] in {} for its addresses\n\
+         \x20 usher aaa cert init                        certificates, for EAP-TLS, PEAP and TTLS\n",
+        config::DEFAULT_PATH,
+        place.database().display(),
+        config::DEFAULT_PATH,
+    )
+}
+
+/// A server whose threads run.
+struct Begun {
+    running: Arc<Running>,
+    shards: Vec<Shard<std::io::Result<()>>>,
+    ledger: Option<JoinHandle<()>>,
+}
+
+impl Begun {
+    fn begin(place: Place, config: Option<&Path>) -> Result<Self, ServeError> {
+        let system = |what| move |error| ServeError::System { what, error };
+        let file = &place.loaded.file;
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let count = file.shards.map_or(cores, usize::from).clamp(1, 256);
+        let clock = Clock::start();
+        let wall = WallClock::at(tls::wall());
+        let mut rng = SecureRng::from_seed(place::random().map_err(system("random numbers"))?);
+        let key = ShardKey::new(&rng.array());
+        let dictionary = Arc::new(Dictionary::builtin());
+        // The addresses first: a second server of the same addresses must not touch the store.
+        let bound: Vec<Bound> = (0..count).map(|_| shards::bind(&file.listen)).collect::<Result<_, _>>()?;
+        let mut admin = place.store().map_err(PlaceError::from)?;
+        let rows = admin.clients().map_err(PlaceError::from)?;
+        let tls = tls::make(&place.loaded, &wall).map_err(ServeError::Config)?;
+        let generated = if place.first { Some(place.generated_secret()?) } else { None };
+        let with = With {
+            generated: generated.as_deref(),
+            rows: &rows,
+            dictionary: &dictionary,
+            tls: tls.as_deref(),
+            epoch: clock.wall_epoch(),
+        };
+        let built = build::build(&place.loaded, with, &mut rng).map_err(ServeError::Config)?;
+
+        let mailboxes = Mailboxes::default();
+        let ledger = Ledger::new(build::ledger(&place.loaded, rng.next_u64()));
+        let store = place.store().map_err(PlaceError::from)?;
+        let (ledger, ledger_thread) =
+            ledger::begin(ledger, store, clock, mailboxes.clone()).map_err(PlaceError::from)?;
+        let stores = (0..file.users.threads).map(|_| place.store()).collect::<Result<Vec<_>, _>>();
+        let inline: Inline = Arc::new(RwLock::new(built.inline.clone()));
+        let lookups = Arc::new(Latency::default());
+        let shared = Shared {
+            mailboxes: mailboxes.clone(),
+            inline: inline.clone(),
+            dictionary: dictionary.clone(),
+            latency: lookups.clone(),
+        };
+        let (workers, _) = Workers::begin(shared, stores.map_err(PlaceError::from)?);
+
+        let counters = Arc::new(RwLock::new(Vec::new()));
+        let listeners = shards::tls_servers(tls.as_deref());
+        let mut threads = Vec::new();
+        let mut boxes = Vec::new();
+        for (number, bound) in bound.into_iter().enumerate() {
+            let number = u16::try_from(number).unwrap_or(u16::MAX);
+            let mut config = built.config.clone();
+            config.shard = Some(ShardConfig { number, key: key.clone() });
+            let seed = SecureRng::from_seed(rng.array());
+            let server = AaaServer::new(config, seed).map_err(|e| ServeError::Config(e.to_string()))?;
+            let sockets = bound.sockets(file, tls.as_deref(), listeners.first());
+            let node = AaaNode {
+                server,
+                number,
+                key: key.clone(),
+                mailboxes: mailboxes.clone(),
+                workers: workers.clone(),
+                ledger: ledger.clone(),
+                clients: built.clients.clone(),
+                fronts: sockets.1,
+                driver: counters.clone(),
+                logins: file.accounting.logins,
+                state: crate::node::State::default(),
+            };
+            let (driver, mailbox) = Driver::new(node, sockets.0, clock);
+            boxes.push(mailbox);
+            add_counters(&counters, driver.counters());
+            threads.push((number, driver));
+        }
+        mailboxes.set(boxes);
+        let mut shards = Vec::new();
+        for (number, driver) in threads {
+            let run = async move || driver.run().await.map(drop);
+            let shard = usher_live::spawn(&format!("usher-{number}"), None, run)
+                .map_err(|e| ServeError::Config(e.to_string()))?;
+            shards.push(shard);
+        }
+        let running = Running {
+            mailboxes,
+            ledger,
+            tls: RwLock::new(tls),
+            lookups,
+            begun: Monotonic::now(),
+            reloads: Mutex::new((0, 0)),
+            shards: count,
+            clock,
+            place: RwLock::new(place),
+            admin: Mutex::new(admin),
+            inline,
+            dictionary,
+            listeners,
+            wall,
+            config_path: config.map(Path::to_owned),
+            key,
+        };
+        tracing::info!(shards = count, version = env!("CARGO_PKG_VERSION"), "started");
+        Ok(Self { running: Arc::new(running), shards, ledger: ledger_thread })
+    }
+
+    /// Ends: answers what waits, says goodbye to Diameter peers, writes what the ledger has.
+    fn end(self, log: LogThread, ended: Result<(), ServeError>) -> Result<(), ServeError> {
+        notify::stopping();
+        tracing::info!("stopping: no new logins are taken");
+        let until = Monotonic::now() + DRAIN;
+        while self.shards.iter().any(|s| !s.is_finished()) {
+            let over = Monotonic::now() >= until;
+            for mailbox in self.running.mailboxes.all() {
+                mailbox.send(if over { Message::Stop } else { Message::Drain });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            if Monotonic::now() >= until + DRAIN {
+                tracing::error!("a shard does not end; going without it");
+                break;
+            }
+        }
+        self.running.ledger.put_waiting(Entry::Stop);
+        if let Some(ledger) = self.ledger
+            && ledger.join().is_err()
+        {
+            tracing::error!("the ledger's thread failed");
+        }
+        let socket = self.running.read_place().control_socket();
+        // It may be another server's by now, or gone.
+        let _ = std::fs::remove_file(socket);
+        tracing::info!("stopped");
+        drop(log);
+        ended
+    }
+}
+
+fn add_counters(all: &RwLock<Vec<Arc<DriverCounters>>>, one: Arc<DriverCounters>) {
+    all.write().unwrap_or_else(PoisonError::into_inner).push(one);
+}
+
+/// Serves those who ask how things are, until a signal says to end.
+async fn until_told(running: &Arc<Running>) -> Result<(), ServeError> {
+    let system = |what| move |error| ServeError::System { what, error };
+    let listen = |kind| signal(kind).map_err(system("signals"));
+    let (mut hup, mut term, mut int) =
+        (listen(SignalKind::hangup())?, listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let place = running.read_place();
+    control::begin(running, &place.control_socket()).map_err(system("the control socket"))?;
+    if let Some(address) = place.loaded.file.metrics.listen {
+        metrics::begin(running, address).await.map_err(|error| ServeError::Listen {
+            address,
+            what: "metrics",
+            error,
+        })?;
+    }
+    notify::ready();
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            _ = tick.tick() => running.wall.set(tls::wall()),
+            _ = hup.recv() => {
+                notify::reloading();
+                let running = running.clone();
+                // What it says is in the log.
+                let _ = tokio::task::spawn_blocking(move || running.reload()).await;
+                notify::ready();
+            }
+            _ = term.recv() => break,
+            _ = int.recv() => break,
+        }
+    }
+    // A second signal ends at once.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        if let Ok(runtime) = runtime {
+            runtime.block_on(async {
+                let kinds = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+                if let (Ok(mut term), Ok(mut int)) = kinds {
+                    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+                    std::process::exit(1);
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+impl Running {
+    /// The configuration as it is now.
+    pub(crate) fn read_place(&self) -> Place {
+        self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the configuration again; where something is wrong with it, the old one stays.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn reload(&self) -> Result<(), String> {
+        let done = self.try_reload();
+        let mut reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
+        match &done {
+            Ok(()) => {
+                reloads.0 += 1;
+                tracing::info!("reloaded");
+            }
+            Err(error) => {
+                reloads.1 += 1;
+                for line in error.lines() {
+                    tracing::error!(fault = line, "not reloaded; the old configuration stays");
+                }
+            }
+        }
+        done
+    }
+
+    fn try_reload(&self) -> Result<(), String> {
+        let place = Place::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
+        let tls = tls::make(&place.loaded, &self.wall)?;
+        let rows = self.clients()?;
+        let generated =
+            if place.first { Some(place.generated_secret().map_err(|e| e.to_string())?) } else { None };
+        let with = With {
+            generated: generated.as_deref(),
+            rows: &rows,
+            dictionary: &self.dictionary,
+            tls: tls.as_deref(),
+            epoch: self.clock.wall_epoch(),
+        };
+        let seed = place::random().map_err(|e| e.to_string())?;
+        let built = build::build(&place.loaded, with, &mut SecureRng::from_seed(seed))?;
+        for what in fixed(&self.read_place(), &place) {
+            tracing::warn!(
+                what,
+                "changed in the configuration; takes effect when the server is started again"
+            );
+        }
+        *self.inline.write().unwrap_or_else(PoisonError::into_inner) = built.inline;
+        for (number, mailbox) in self.mailboxes.all().iter().enumerate() {
+            let mut config = built.config.clone();
+            let number = u16::try_from(number).unwrap_or(u16::MAX);
+            config.shard = Some(ShardConfig { number, key: self.key.clone() });
+            mailbox.send(Message::Reload(Box::new(config), built.clients.clone()));
+        }
+        if let Some(tls) = &tls {
+            for listener in &self.listeners {
+                listener.replace(tls.clients.clone().unwrap_or_else(|| tls.anonymous.clone()));
+            }
+        }
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+        *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
+        Ok(())
+    }
+
+    /// Adds what `ATTRIBUTE = VALUE` says.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn attribute(&self, text: &str, attributes: &mut Attributes) -> Result<(), String> {
+        let row = config::row(text).ok_or_else(|| format!("\"{text}\" is not ATTRIBUTE = VALUE"))?;
+        let rows = UserRows { reply: vec![row], ..UserRows::default() };
+        let user = crate::users::compile(&rows, &self.dictionary).map_err(|e| e.to_string())?;
+        attributes.extend(&user.reply);
+        Ok(())
+    }
+
+    fn clients(&self) -> Result<Vec<ClientRow>, String> {
+        let mut store = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
+        store.clients().map_err(|e| e.to_string())
+    }
+}
+
+/// What is changed that a running server does not take up.
+fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
+    let (a, b) = (&old.loaded.file, &new.loaded.file);
+    let says = |x: &dyn std::fmt::Debug, y: &dyn std::fmt::Debug| format!("{x:?}") != format!("{y:?}");
+    let url = |p: &Place| p.loaded.url.clone();
+    [
+        ("shards", a.shards != b.shards),
+        ("state_dir", a.state_dir != b.state_dir),
+        ("listen", says(&a.listen, &b.listen)),
+        (
+            "users.store",
+            a.users.store != b.users.store || a.users.path != b.users.path || url(old) != url(new),
+        ),
+        ("users.threads", a.users.threads != b.users.threads),
+        ("pool", says(&a.pool, &b.pool)),
+        (
+            "limits.failures",
+            (a.limits.failures, a.limits.failures_within, a.limits.failures_hold)
+                != (b.limits.failures, b.limits.failures_within, b.limits.failures_hold),
+        ),
+        ("accounting", says(&a.accounting, &b.accounting)),
+        ("metrics", says(&a.metrics, &b.metrics)),
+        ("log", says(&a.log, &b.log)),
+        ("control", says(&a.control, &b.control)),
+    ]
+    .into_iter()
+    .filter_map(|(what, changed)| changed.then_some(what))
+    .collect()
+}

@@ -1,0 +1,325 @@
+//! The thread of the one ledger: limits and accounting of all shards, durable by group commit. What waits is taken,
+//! written by one [`Store::write`], and then acknowledged; what came meanwhile is the next group.
+
+use crate::node::Mailboxes;
+use crate::stats::Latency;
+use crate::workers::{For, troubled_said};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant as Monotonic};
+use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, text};
+use usher_aaa::store::{Change, SessionRow, Store, StoreError};
+use usher_aaa::{Admission, AdmitRequest, Command, Record};
+use usher_live::Clock;
+
+/// Entries that may wait; further ones are refused at once.
+const WAITING: usize = 1 << 16;
+/// Entries and changes of one group.
+const GROUP: usize = 4096;
+/// Decided logins that wait to be written down; beyond it the oldest go.
+const LOGINS: usize = 1 << 14;
+/// How long the store is left alone after it failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What the ledger is told.
+pub(crate) enum Entry {
+    /// May somebody come in?
+    Admit(For, AdmitRequest),
+    /// Keep a record.
+    Account(For, Record),
+    /// Somebody failed to prove who they are.
+    Failed {
+        /// User-Name.
+        user: Vec<u8>,
+        /// Calling-Station-Id.
+        station: Vec<u8>,
+    },
+    /// A login was decided.
+    Login {
+        /// User-Name.
+        user: Vec<u8>,
+        /// Calling-Station-Id.
+        station: Vec<u8>,
+        /// How.
+        accepted: bool,
+    },
+    /// Tell the open sessions: those of a user, or all.
+    Sessions(Option<String>, SyncSender<Vec<SessionRow>>),
+    /// Tell what was counted.
+    Collect(SyncSender<LedgerSnapshot>),
+    /// Write what waits and end.
+    Stop,
+}
+
+/// What the ledger counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LedgerSnapshot {
+    pub(crate) counters: Counters,
+    pub(crate) open: u64,
+}
+
+/// Numbers that others read.
+#[derive(Debug, Default)]
+pub(crate) struct LedgerStats {
+    /// Entries that wait.
+    pub(crate) waiting: AtomicU64,
+    /// Entries that were refused because too many waited.
+    pub(crate) refused: AtomicU64,
+    /// Changes that the store refused.
+    pub(crate) lost: AtomicU64,
+    /// How long groups took to write.
+    pub(crate) write: Latency,
+}
+
+/// Where entries are put.
+#[derive(Clone)]
+pub(crate) struct LedgerHandle {
+    sender: SyncSender<Entry>,
+    mailboxes: Mailboxes,
+    pub(crate) stats: Arc<LedgerStats>,
+}
+
+impl LedgerHandle {
+    /// Puts an entry in line; where there is no room, the request that it is of is answered at once, without
+    /// acknowledgement.
+    pub(crate) fn put(&self, entry: Entry) {
+        self.stats.waiting.fetch_add(1, Ordering::Relaxed);
+        let Err(error) = self.sender.try_send(entry) else { return };
+        self.stats.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.stats.refused.fetch_add(1, Ordering::Relaxed);
+        let (std::sync::mpsc::TrySendError::Full(entry) | std::sync::mpsc::TrySendError::Disconnected(entry)) =
+            error;
+        match entry {
+            Entry::Admit(f, _) => self
+                .mailboxes
+                .command(f.shard, Command::Admitted { token: f.token, admission: Admission::Unavailable }),
+            Entry::Account(f, _) => {
+                self.mailboxes.command(f.shard, Command::Accounted { token: f.token, durable: false });
+            }
+            _ => {}
+        }
+    }
+    /// Puts an entry in line and waits for room.
+    pub(crate) fn put_waiting(&self, entry: Entry) {
+        self.stats.waiting.fetch_add(1, Ordering::Relaxed);
+        // The thread ends only when it was told to.
+        let _ = self.sender.send(entry);
+    }
+    /// The open sessions: those of a user, or all.
+    pub(crate) fn sessions(&self, user: Option<String>) -> Vec<SessionRow> {
+        let (sender, receiver) = sync_channel(1);
+        self.put_waiting(Entry::Sessions(user, sender));
+        receiver.recv_timeout(Duration::from_secs(10)).unwrap_or_default()
+    }
+    pub(crate) fn collect(&self) -> Option<LedgerSnapshot> {
+        let (sender, receiver) = sync_channel(1);
+        self.put_waiting(Entry::Collect(sender));
+        receiver.recv_timeout(Duration::from_secs(1)).ok()
+    }
+}
+
+/// The ledger's thread.
+struct Keeper {
+    ledger: Ledger,
+    store: Box<dyn Store>,
+    clock: Clock,
+    mailboxes: Mailboxes,
+    stats: Arc<LedgerStats>,
+    /// Records that are acknowledged when what bears their number is written.
+    pending: VecDeque<(u64, For)>,
+    logins: VecDeque<Change>,
+    troubled: bool,
+    /// The store is left alone until then.
+    rest: Option<Monotonic>,
+    stopping: bool,
+}
+
+/// Begins the thread. Sessions that are open in the store are taken first.
+pub(crate) fn begin(
+    mut ledger: Ledger,
+    mut store: Box<dyn Store>,
+    clock: Clock,
+    mailboxes: Mailboxes,
+) -> Result<(LedgerHandle, Option<JoinHandle<()>>), StoreError> {
+    let now = clock.now();
+    store.open_sessions(&mut |row| {
+        ledger.restore(now, &row);
+    })?;
+    let (sender, receiver) = sync_channel(WAITING);
+    let stats = Arc::new(LedgerStats::default());
+    let handle = LedgerHandle { sender, mailboxes: mailboxes.clone(), stats: stats.clone() };
+    let keeper = Keeper {
+        ledger,
+        store,
+        clock,
+        mailboxes,
+        stats,
+        pending: VecDeque::new(),
+        logins: VecDeque::new(),
+        troubled: false,
+        rest: None,
+        stopping: false,
+    };
+    let thread =
+        thread::Builder::new().name("usher-ledger".to_owned()).spawn(move || keeper.run(&receiver)).ok();
+    Ok((handle, thread))
+}
+
+impl Keeper {
+    fn run(mut self, entries: &Receiver<Entry>) {
+        loop {
+            match entries.recv_timeout(self.patience()) {
+                Ok(entry) => {
+                    self.take(entry);
+                    for _ in 1..GROUP {
+                        let Ok(entry) = entries.try_recv() else { break };
+                        self.take(entry);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.stopping = true,
+            }
+            let now = self.clock.now();
+            if self.ledger.timeout().is_some_and(|t| t <= now) {
+                self.ledger.expire(now);
+            }
+            if self.rest.is_none_or(|until| until <= Monotonic::now()) {
+                self.rest = None;
+                while self.write() {}
+            }
+            if self.stopping {
+                return;
+            }
+        }
+    }
+
+    /// How long to wait for an entry.
+    fn patience(&self) -> Duration {
+        let most = Duration::from_secs(1);
+        let rest = self.rest.map(|until| until.saturating_duration_since(Monotonic::now()));
+        let now = self.clock.now();
+        let timer = self.ledger.timeout().map(|t| Duration::from_nanos(t.since(now).as_nanos()));
+        [rest, timer].into_iter().flatten().fold(most, Duration::min)
+    }
+
+    fn take(&mut self, entry: Entry) {
+        self.stats.waiting.fetch_sub(1, Ordering::Relaxed);
+        let now = self.clock.now();
+        let wall = self.clock.wall(now);
+        match entry {
+            Entry::Admit(f, request) => {
+                let admission = self.ledger.admit(now, wall, &request);
+                self.mailboxes.command(f.shard, Command::Admitted { token: f.token, admission });
+            }
+            Entry::Account(f, record) => self.account(f, &record),
+            Entry::Failed { user, station } => {
+                if self.ledger.failed(now, &text(&user), &text(&station)) {
+                    tracing::warn!(user = %text(&user), mac = %text(&station), "too many failed logins: held back");
+                }
+            }
+            Entry::Login { user, station, accepted } => {
+                if self.logins.len() >= LOGINS {
+                    self.logins.pop_front();
+                }
+                self.logins.push_back(Change::Login {
+                    username: text(&user),
+                    reply: if accepted { "Access-Accept" } else { "Access-Reject" },
+                    at: wall,
+                    callingstationid: text(&station),
+                });
+            }
+            Entry::Sessions(user, sender) => {
+                let rows = match user {
+                    Some(user) => self.ledger.find(Find::User(&user)),
+                    None => self.ledger.sessions().collect(),
+                };
+                let _ = sender.try_send(rows);
+            }
+            Entry::Collect(sender) => {
+                let open = self.ledger.len() as u64;
+                let _ = sender.try_send(LedgerSnapshot { counters: *self.ledger.counters(), open });
+            }
+            Entry::Stop => self.stopping = true,
+        }
+    }
+
+    fn account(&mut self, f: For, record: &Record) {
+        // Asked once, the ledger knows; a second question would be without end.
+        for _ in 0..2 {
+            let now = self.clock.now();
+            match self.ledger.account(now, record) {
+                Accounting::Durable => return self.answer(f, true),
+                Accounting::Write(n) => return self.pending.push_back((n, f)),
+                Accounting::Busy => return self.answer(f, false),
+                Accounting::Ask(unique) => match self.store.session(&unique.to_string()) {
+                    Ok(row) => self.ledger.answer(now, unique, row),
+                    Err(error) => {
+                        troubled_said(&mut self.troubled, Some(&error));
+                        return self.answer(f, false);
+                    }
+                },
+            }
+        }
+        self.answer(f, false);
+    }
+
+    fn answer(&self, f: For, durable: bool) {
+        self.mailboxes.command(f.shard, Command::Accounted { token: f.token, durable });
+    }
+
+    /// Writes one group; true where there may be more.
+    fn write(&mut self) -> bool {
+        let begun = Monotonic::now();
+        let commit = self.ledger.commit(&mut *self.store, GROUP);
+        if commit.through.is_some() || commit.error.is_some() {
+            self.stats.write.add(begun.elapsed());
+        }
+        let refused = commit.refused.len() as u64;
+        if refused > 0 {
+            self.stats.lost.fetch_add(refused, Ordering::Relaxed);
+            tracing::error!(refused, error = ?commit.error, "the store refuses records for good; not acknowledged");
+        }
+        let away = commit.error.as_ref().filter(|e| matches!(e, StoreError::Unavailable(_)));
+        if troubled_said(&mut self.troubled, away) {
+            tracing::info!("the store answers again");
+        }
+        let (away, failed) = (away.is_some(), commit.error.is_some());
+        let mut answers = Vec::new();
+        self.pending.retain(|(n, f)| {
+            // What the store did not take now comes again from its NAS.
+            let durable = commit.durable(*n).or(failed.then_some(false));
+            answers.extend(durable.map(|durable| (*f, durable)));
+            durable.is_none()
+        });
+        for (f, durable) in answers {
+            self.answer(f, durable);
+        }
+        if away {
+            self.rest = Some(Monotonic::now() + PAUSE);
+            return false;
+        }
+        self.write_logins();
+        commit.written >= GROUP
+    }
+
+    fn write_logins(&mut self) {
+        if self.logins.is_empty() {
+            return;
+        }
+        let changes = self.logins.make_contiguous();
+        match self.store.write(changes) {
+            Ok(()) => self.logins.clear(),
+            Err(StoreError::Refused(error)) => {
+                tracing::error!(error, logins = self.logins.len(), "the store refuses to write logins down");
+                self.logins.clear();
+            }
+            Err(error) => {
+                troubled_said(&mut self.troubled, Some(&error));
+                self.rest = Some(Monotonic::now() + PAUSE);
+            }
+        }
+    }
+}

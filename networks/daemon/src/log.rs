@@ -1,0 +1,117 @@
+//! Logs to standard error, written by a thread of their own, so that a slow reader delays no login.
+
+use crate::config::model::{Log, LogFormat, LogLevel};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Octets that may wait to be written; beyond it lines are dropped and counted.
+const MOST: usize = 4 << 20;
+
+#[derive(Debug, Default)]
+struct Queue {
+    octets: Vec<u8>,
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    dropped: AtomicU64,
+}
+
+/// Where log lines go.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines(Arc<Shared>);
+
+/// The thread that writes; dropped, it writes what waits and ends.
+#[derive(Debug)]
+pub(crate) struct LogThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Write for Lines {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let mut queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.octets.len() + octets.len() > MOST {
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let was_empty = queue.octets.is_empty();
+            queue.octets.extend_from_slice(octets);
+            if was_empty {
+                self.0.filled.notify_one();
+            }
+        }
+        Ok(octets.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Drop for LogThread {
+    fn drop(&mut self) {
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        self.shared.filled.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It ends by itself; a panic of it has nobody left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_out(shared: &Shared) {
+    loop {
+        let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        while queue.octets.is_empty() && !queue.ended {
+            queue = shared.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let octets = std::mem::take(&mut queue.octets);
+        let ended = queue.ended;
+        drop(queue);
+        let mut out = io::stderr().lock();
+        // Nobody can be told that standard error is closed.
+        let _ = out.write_all(&octets);
+        let dropped = shared.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            let _ = writeln!(out, "{dropped} log lines were dropped: standard error is read too slowly");
+        }
+        if ended && octets.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Begins to log. The first call of a program wins.
+pub(crate) fn begin(log: Log) -> LogThread {
+    let shared = Arc::new(Shared::default());
+    let writer = shared.clone();
+    let thread =
+        std::thread::Builder::new().name("usher-log".to_owned()).spawn(move || write_out(&writer)).ok();
+    let level = match log.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
+    let lines = Lines(shared.clone());
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_ansi(false);
+    // A second call leaves the first one's logging in place.
+    let _ = match log.format {
+        LogFormat::Text => builder.with_writer(lines).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_writer(lines).try_init(),
+    };
+    LogThread { shared, thread }
+}

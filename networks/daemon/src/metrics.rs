@@ -1,0 +1,200 @@
+//! Metrics for Prometheus at /metrics, collected when they are asked for, and a health check at /health.
+
+use crate::daemon::Running;
+use crate::stats::{BOUNDS, Histogram};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use usher_radius::packet::Code;
+
+type Labels<'a> = Vec<(&'a str, String)>;
+
+/// Begins to serve.
+pub(crate) async fn begin(running: &Arc<Running>, address: SocketAddr) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let running = running.clone();
+    let scrape = move || {
+        let running = running.clone();
+        async move {
+            // Shards and ledger are asked and waited for.
+            let text = tokio::task::spawn_blocking(move || exposition(&running)).await;
+            let text = text.ok().flatten().ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            Ok::<_, StatusCode>(([(CONTENT_TYPE, kind)], text))
+        }
+    };
+    let router = Router::new().route("/metrics", get(scrape)).route("/health", get(async || "serving\n"));
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%error, "metrics are not served any more");
+        }
+    });
+    Ok(())
+}
+
+/// The text that is exposed; `None` where it cannot be made.
+fn exposition(running: &Arc<Running>) -> Option<String> {
+    let mut registry = Registry::with_prefix("usher_aaa");
+    registry.register_collector(Box::new(Scrape(running.clone())));
+    let mut text = String::new();
+    encode(&mut text, &registry).ok()?;
+    Some(text)
+}
+
+struct Scrape(Arc<Running>);
+
+impl std::fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Scrape")
+    }
+}
+
+/// A histogram that was filled elsewhere.
+struct Filled(Histogram);
+
+impl EncodeMetric for Filled {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        let bounds = BOUNDS.into_iter().chain([f64::MAX]);
+        let classes: Vec<(f64, u64)> = bounds.zip(self.0.classes).collect();
+        encoder.encode_histogram::<NoLabelSet>(
+            self.0.sum,
+            classes.iter().map(|(_, n)| n).sum(),
+            &classes,
+            None,
+        )
+    }
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+/// One metric with a value for each set of labels.
+fn counters<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (Labels<'a>, u64)>,
+) -> std::fmt::Result {
+    let kind = ConstCounter::new(0_u64).metric_type();
+    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+    for (labels, n) in values {
+        ConstCounter::new(n).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> std::fmt::Result {
+    let gauge = ConstGauge::new(value);
+    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let running = &self.0;
+        let all = running.mailboxes.collect();
+        let e = &mut encoder;
+        let requests = all.requests.iter().map(|((client, code), n)| {
+            let client = if client.is_empty() { "unknown".to_owned() } else { client.clone() };
+            (vec![("client", client), ("code", code_name(*code))], *n)
+        });
+        counters(e, "requests", "RADIUS packets that came, by client and code", requests)?;
+        let results = all.logins.iter().map(|((method, inner, reason), n)| {
+            let result = if reason.is_empty() { "accept" } else { "reject" };
+            let labels = vec![
+                ("method", (*method).to_owned()),
+                ("inner", inner.clone()),
+                ("result", result.to_owned()),
+                ("reason", (*reason).to_owned()),
+            ];
+            (labels, *n)
+        });
+        counters(e, "logins", "Decided logins by method, inner method, result and reason", results)?;
+        let seconds = Some(&Unit::Seconds);
+        for (name, help, histogram) in [
+            ("login_latency", "From a login's first request to its verdict", all.latency),
+            ("store_latency", "How long the store took to find a user", running.lookups.read()),
+            (
+                "store_write_latency",
+                "How long the store took to write a group",
+                running.ledger.stats.write.read(),
+            ),
+        ] {
+            let filled = Filled(histogram);
+            filled.encode(e.encode_descriptor(name, help, seconds, filled.metric_type())?)?;
+        }
+        for part in ["aaa", "radius", "diameter", "driver"] {
+            let values = all.counters.iter().filter(|((p, _), _)| *p == part);
+            let values = values.map(|((_, name), n)| (vec![("kind", (*name).to_owned())], *n));
+            let help = "What this part did and dropped, by kind";
+            counters(e, &format!("{part}_events"), help, values)?;
+        }
+        counters(e, "diverted", "Requests handed to the shard of their State", [(Vec::new(), all.diverted)])?;
+        let cache = |kind| all.counters.get(&("aaa", kind)).copied().unwrap_or(0);
+        let found = [
+            (vec![("result", "hit".to_owned())], cache("lookups_saved")),
+            (vec![("result", "miss".to_owned())], cache("lookups")),
+        ];
+        counters(e, "cache", "Users found in memory, and asked of the store", found)?;
+        gauge(e, "half_open", "Unfinished logins", all.half_open as i64)?;
+        gauge(e, "diameter_peers", "Diameter peers that are connected", all.diameter_peers as i64)?;
+        if let Some(ledger) = running.ledger.collect() {
+            gauge(e, "sessions", "Open sessions", ledger.open as i64)?;
+            let values = ledger.counters.iter().map(|(name, n)| (vec![("kind", name.to_owned())], n));
+            counters(e, "ledger_events", "What the ledger did, by kind", values)?;
+        }
+        let stats = &running.ledger.stats;
+        gauge(
+            e,
+            "ledger_queue",
+            "Entries that wait for the ledger",
+            stats.waiting.load(Ordering::Relaxed) as i64,
+        )?;
+        for (name, help, value) in [
+            ("ledger_refused", "Entries that found the ledger's queue full", &stats.refused),
+            ("store_refused", "Changes that the store refused for good", &stats.lost),
+        ] {
+            counters(e, name, help, [(Vec::new(), value.load(Ordering::Relaxed))])?;
+        }
+        self.certificates(e)?;
+        let (done, failed) = *running.reloads.lock().unwrap_or_else(PoisonError::into_inner);
+        let reloads = [("done", done), ("failed", failed)];
+        let reloads = reloads.map(|(result, n)| (vec![("result", result.to_owned())], n));
+        counters(e, "reloads", "Times that the configuration was read again", reloads)?;
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        let gauge = ConstGauge::new(1_i64);
+        let mut info = e.encode_descriptor("build_info", "The program", None, gauge.metric_type())?;
+        gauge.encode(info.encode_family(&version)?)
+    }
+}
+
+impl Scrape {
+    fn certificates(&self, e: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+        let tls = self.0.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(tls) = tls else { return Ok(()) };
+        let kind = ConstGauge::new(0_i64).metric_type();
+        let help = "Seconds until a certificate ends; less than 0: it has ended";
+        let mut family = e.encode_descriptor("certificate_expiry", help, Some(&Unit::Seconds), kind)?;
+        let now = i64::try_from(crate::tls::wall().unix_secs()).unwrap_or(i64::MAX);
+        for (whose, end) in &tls.ends {
+            let labels = vec![("certificate", (*whose).to_owned())];
+            ConstGauge::new(end - now).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// `Access-Request` for a known code, the number for others.
+fn code_name(code: u8) -> String {
+    Code(code).to_string()
+}

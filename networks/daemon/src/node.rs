@@ -1,0 +1,314 @@
+//! One shard: the AAA machine with what it hands to other threads.
+
+use crate::ledger::{Entry, LedgerHandle};
+use crate::said::{log_login, log_record, reason_name};
+use crate::stats::{Histogram, Snapshot};
+use crate::workers::{For, Job, Workers};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use usher_aaa::{
+    AaaServer, Command, DynamicResult, Event, Front, Login, Method, ShardKey, TraceFilter, TraceLine,
+    shard_of,
+};
+use usher_core::{ConnId, Input, Instant, Machine, Path};
+use usher_live::{DriverCounters, Mailbox, Node};
+
+/// What other threads tell a shard.
+pub(crate) enum Message {
+    /// Something for the machine: mostly an answer.
+    Command(Command),
+    /// A request that came to another shard and is of a session of this one.
+    Datagram(Path, Vec<u8>),
+    /// Tell what was counted.
+    Collect(SyncSender<Snapshot>),
+    /// New lists of clients and configuration.
+    Reload(Box<usher_aaa::Config>, Arc<Clients>),
+    /// Trace, to there.
+    Trace(Option<(TraceFilter, SyncSender<TraceLine>)>),
+    /// A request to a NAS, and who waits for its end.
+    Dynamic(Command, SyncSender<DynamicResult>),
+    /// Take no new logins; end when none is under way.
+    Drain,
+    /// End now.
+    Stop,
+}
+
+/// The mailboxes of all shards, by number.
+#[derive(Clone, Default)]
+pub(crate) struct Mailboxes(Arc<OnceLock<Vec<Mailbox<Message>>>>);
+
+impl Mailboxes {
+    pub(crate) fn set(&self, boxes: Vec<Mailbox<Message>>) {
+        // Set once, when all shards are made.
+        let _ = self.0.set(boxes);
+    }
+    pub(crate) fn all(&self) -> &[Mailbox<Message>] {
+        self.0.get().map_or(&[], Vec::as_slice)
+    }
+    pub(crate) fn send(&self, shard: u16, message: Message) -> bool {
+        self.all().get(usize::from(shard)).is_some_and(|m| m.send(message))
+    }
+    pub(crate) fn command(&self, shard: u16, command: Command) {
+        self.send(shard, Message::Command(command));
+    }
+    /// Asks every shard and adds up what they say, waiting a moment at most for each.
+    pub(crate) fn collect(&self) -> Snapshot {
+        let asked: Vec<Receiver<Snapshot>> = self
+            .all()
+            .iter()
+            .filter_map(|m| {
+                let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+                m.send(Message::Collect(sender)).then_some(receiver)
+            })
+            .collect();
+        let mut sum = Snapshot::default();
+        for receiver in asked {
+            if let Ok(snapshot) = receiver.recv_timeout(std::time::Duration::from_secs(1)) {
+                sum.merge(snapshot);
+            }
+        }
+        sum
+    }
+}
+
+/// Names of the clients, in the order of the machine's configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clients(pub(crate) Vec<(String, IpAddr, u8)>);
+
+impl Clients {
+    pub(crate) fn name(&self, index: u32) -> Option<&str> {
+        self.0.get(index as usize).map(|(name, ..)| name.as_str())
+    }
+    /// The client of an address: the longest prefix that fits.
+    pub(crate) fn of(&self, address: IpAddr) -> Option<usize> {
+        let bits = |a: IpAddr| match a {
+            IpAddr::V4(a) => u128::from(u32::from(a)) << 96,
+            IpAddr::V6(a) => u128::from(a),
+        };
+        let fits = |(_, network, prefix): &(String, IpAddr, u8)| {
+            let mask = if *prefix == 0 { 0 } else { u128::MAX << (128 - u32::from(*prefix)) };
+            network.is_ipv4() == address.is_ipv4() && (bits(*network) ^ bits(address)) & mask == 0
+        };
+        let found = self.0.iter().enumerate().filter(|(_, client)| fits(client));
+        found.max_by_key(|(i, (_, _, prefix))| (*prefix, std::cmp::Reverse(*i))).map(|(i, _)| i)
+    }
+}
+
+/// Addresses whose client is remembered; beyond it they are looked up anew.
+const KNOWN: usize = 1 << 14;
+
+/// A machine on a shard.
+pub(crate) struct AaaNode {
+    pub(crate) server: AaaServer,
+    pub(crate) number: u16,
+    pub(crate) key: ShardKey,
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) workers: Workers,
+    pub(crate) ledger: LedgerHandle,
+    pub(crate) clients: Arc<Clients>,
+    /// What each listener's connections speak.
+    pub(crate) fronts: Vec<Front>,
+    pub(crate) driver: Arc<RwLock<Vec<Arc<DriverCounters>>>>,
+    /// Whether each login is written down by the ledger (table radpostauth).
+    pub(crate) logins: bool,
+    pub(crate) state: State,
+}
+
+/// What a shard keeps beside its machine.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Requests by client (its place in the list; the last one is of nobody) and code.
+    requests: HashMap<(usize, u8), u64>,
+    known: HashMap<IpAddr, usize>,
+    decided: BTreeMap<(Option<Method>, String, Option<&'static str>), u64>,
+    latency: Histogram,
+    peers: u64,
+    diverted: u64,
+    trace: Option<SyncSender<TraceLine>>,
+    dynamic: HashMap<u64, SyncSender<DynamicResult>>,
+    draining: bool,
+    stopped: bool,
+    /// Requests before the last reload, whose clients may have had other places.
+    before: BTreeMap<(String, u8), u64>,
+}
+
+impl AaaNode {
+    fn command(&mut self, now: Instant, command: Command) {
+        // What the answer was for may have ended meanwhile: nothing is left to do.
+        let _ = self.server.command(now, command);
+    }
+
+    fn decided(&mut self, now: Instant, login: &Login) {
+        let waited = now.since(login.begun);
+        self.state.latency.add(waited.as_secs_f64());
+        let reason = login.reason.as_ref().map(reason_name);
+        let inner = login.inner_method.map(|inner| inner.to_string()).unwrap_or_default();
+        *self.state.decided.entry((login.method, inner, reason)).or_default() += 1;
+        log_login(login, waited.as_micros(), &self.clients);
+        let station = login.calling_station_id().unwrap_or_default();
+        if reason == Some("credentials") {
+            self.ledger.put(Entry::Failed { user: login.name.clone(), station: station.to_vec() });
+        }
+        if self.logins {
+            self.ledger.put(Entry::Login {
+                user: login.name.clone(),
+                station: station.to_vec(),
+                accepted: login.reason.is_none(),
+            });
+        }
+    }
+
+    /// By client's name and code; those of nobody have no name.
+    fn requests(&self) -> BTreeMap<(String, u8), u64> {
+        let mut all = self.state.before.clone();
+        for ((client, code), n) in &self.state.requests {
+            let name = u32::try_from(*client).ok().and_then(|c| self.clients.name(c)).unwrap_or("");
+            *all.entry((name.to_owned(), *code)).or_default() += n;
+        }
+        all
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut all = Snapshot { requests: self.requests(), ..Snapshot::default() };
+        for ((method, inner, reason), n) in &self.state.decided {
+            let method = method.map_or("none", Method::name);
+            *all.logins.entry((method, inner.clone(), reason.unwrap_or(""))).or_default() += n;
+        }
+        all.latency = self.state.latency;
+        all.count("aaa", self.server.counters().iter());
+        if let Some(c) = self.server.radius_counters() {
+            all.count("radius", c.iter());
+        }
+        if let Some(c) = self.server.diameter_counters() {
+            all.count("diameter", c.iter());
+        }
+        let drivers = self.driver.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(c) = drivers.get(usize::from(self.number)) {
+            all.count("driver", c.read().iter());
+        }
+        all.half_open = self.server.half_open() as u64;
+        all.diameter_peers = self.state.peers;
+        all.diverted = self.state.diverted;
+        all
+    }
+}
+
+impl Node for AaaNode {
+    type Machine = AaaServer;
+    type Message = Message;
+
+    fn machine(&mut self) -> &mut AaaServer {
+        &mut self.server
+    }
+
+    fn event(&mut self, now: Instant, event: Event) {
+        let shard = self.number;
+        match event {
+            Event::Lookup { token, name } => self.workers.put(Job::Lookup(For { shard, token }, name)),
+            Event::Verify { token, hash, password } => {
+                self.workers.put(Job::Verify(For { shard, token }, hash, password));
+            }
+            Event::Admit { token, request } => self.ledger.put(Entry::Admit(For { shard, token }, request)),
+            Event::Account { token, record } => {
+                log_record(&record);
+                self.ledger.put(Entry::Account(For { shard, token }, *record));
+            }
+            Event::CheckCertificate { token, .. } => {
+                self.command(now, Command::Certificate { token, good: true })
+            }
+            Event::Accepted(login) | Event::Rejected(login) => self.decided(now, &login),
+            Event::Trace(line) => {
+                // A reader that is too slow misses lines rather than delaying logins.
+                if let Some(trace) = &self.state.trace {
+                    let _ = trace.try_send(line);
+                }
+            }
+            Event::DiameterPeer { peer, up } => {
+                tracing::info!(peer = peer.0, up, shard, "Diameter peer");
+                self.state.peers = if up { self.state.peers + 1 } else { self.state.peers.saturating_sub(1) };
+            }
+            Event::Dynamic { token, result } => {
+                if let Some(waiting) = self.state.dynamic.remove(&token) {
+                    let _ = waiting.try_send(result);
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, now: Instant, message: Message) {
+        match message {
+            Message::Command(command) => self.command(now, command),
+            Message::Datagram(path, data) => self.server.handle(now, Input::Datagram { path, data: &data }),
+            Message::Collect(sender) => {
+                let _ = sender.try_send(self.snapshot());
+            }
+            Message::Reload(config, clients) => match self.server.command(now, Command::Reload(config)) {
+                Ok(()) => {
+                    self.state.before = self.requests();
+                    self.state.requests.clear();
+                    self.state.known.clear();
+                    self.clients = clients;
+                }
+                Err(error) => {
+                    tracing::error!(%error, shard = self.number, "the new configuration is refused")
+                }
+            },
+            Message::Trace(to) => {
+                let (filter, sender) = to.unzip();
+                self.state.trace = sender;
+                self.command(now, Command::Trace(filter));
+            }
+            Message::Dynamic(command, sender) => {
+                if let Command::Dynamic { token, .. } = &command {
+                    let token = *token;
+                    match self.server.command(now, command) {
+                        Ok(()) => drop(self.state.dynamic.insert(token, sender)),
+                        Err(error) => tracing::warn!(%error, "a request to a NAS cannot be sent"),
+                    }
+                }
+            }
+            Message::Drain => self.state.draining = true,
+            Message::Stop => self.state.stopped = true,
+        }
+    }
+
+    fn divert(&mut self, path: Path, data: &[u8]) -> bool {
+        let address = path.remote.ip();
+        let client = match self.state.known.get(&address) {
+            Some(client) => *client,
+            None => {
+                let client = self.clients.of(address).unwrap_or(usize::MAX);
+                if self.state.known.len() >= KNOWN {
+                    self.state.known.clear();
+                }
+                self.state.known.insert(address, client);
+                client
+            }
+        };
+        *self.state.requests.entry((client, data.first().copied().unwrap_or(0))).or_default() += 1;
+        if self.mailboxes.all().len() < 2 && !self.state.draining {
+            return false;
+        }
+        match shard_of(&self.key, data) {
+            Some(shard) if shard != self.number => {
+                self.state.diverted += 1;
+                self.mailboxes.send(shard, Message::Datagram(path, data.to_vec()))
+            }
+            // A new login goes to another server while this one ends.
+            None => self.state.draining && data.first() == Some(&1),
+            Some(_) => false,
+        }
+    }
+
+    fn accepted(&mut self, now: Instant, conn: ConnId, listener: u32) {
+        if let Some(front) = self.fronts.get(listener as usize) {
+            self.command(now, Command::Accept { conn, front: *front });
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.state.stopped || (self.state.draining && self.server.half_open() == 0)
+    }
+}

@@ -1,0 +1,43 @@
+//! What systemd is told: datagrams to the socket that it names in NOTIFY_SOCKET.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Tells systemd a state, where the program was started by it.
+pub(crate) fn notify(state: &str) {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let name = name.into_encoded_bytes();
+    let address = match name.split_first() {
+        Some((b'@', abstract_name)) => SocketAddr::from_abstract_name(abstract_name),
+        _ => SocketAddr::from_pathname(String::from_utf8_lossy(&name).as_ref()),
+    };
+    let sent = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.send_to_addr(state.as_bytes(), &address)
+    });
+    if let Err(error) = sent {
+        tracing::warn!(%error, "systemd cannot be told");
+    }
+}
+
+/// Serving.
+pub(crate) fn ready() {
+    notify("READY=1\nSTATUS=Serving");
+}
+
+/// Reading the configuration again; [`ready`] follows.
+pub(crate) fn reloading() {
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()));
+}
+
+/// Ending.
+pub(crate) fn stopping() {
+    notify("STOPPING=1");
+}
+
+/// The system's monotonic clock, which systemd compares with its own; /proc/uptime has it in hundredths.
+fn monotonic_micros() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds: f64 = text.split_whitespace().next().and_then(|s| s.parse().ok()).unwrap_or(0.0);
+    (seconds * 1e6) as u64
+}

@@ -1,0 +1,145 @@
+//! Where the server keeps what it makes itself, and what it begins with where nothing is configured.
+
+use crate::config::model::StoreKind;
+use crate::config::{self, DEFAULT_PATH, LoadError, Loaded};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use usher_aaa::store::{Store, StoreError};
+
+/// A configuration, and the folder of what the server makes itself.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// What is configured.
+    pub loaded: Loaded,
+    /// The state directory.
+    pub state_dir: PathBuf,
+    /// True: there is no file, and defaults stand in.
+    pub first: bool,
+}
+
+/// Why a place cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] LoadError),
+    /// A file or folder.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Octets that nobody can guess, from the system.
+///
+/// # Errors
+/// The system has none.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut octets = [0; N];
+    fs::File::open("/dev/urandom")?.read_exact(&mut octets)?;
+    Ok(octets)
+}
+
+impl Place {
+    /// Reads the configuration: the file named, or the default one, or, where that is not there, defaults.
+    ///
+    /// # Errors
+    /// A file that was named is not there, or something in it is wrong.
+    pub fn open(config: Option<&Path>) -> Result<Self, PlaceError> {
+        let (loaded, first) = match config {
+            Some(path) => (config::load(path)?, false),
+            None if Path::new(DEFAULT_PATH).exists() => (config::load(Path::new(DEFAULT_PATH))?, false),
+            None => (config::parse("no configuration", "", None).map_err(LoadError::Faults)?, true),
+        };
+        let state_dir = loaded.file.state_dir.clone().unwrap_or_else(default_state_dir);
+        Ok(Self { loaded, state_dir, first })
+    }
+
+    /// Makes the state directory, for its owner only, where there is none.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn prepare(&self) -> Result<(), PlaceError> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.state_dir);
+        made.map_err(|error| PlaceError::File { path: self.state_dir.clone(), error })
+    }
+
+    /// The secret of loopback clients where nothing is configured: made at the first start, for its owner only.
+    ///
+    /// # Errors
+    /// It cannot be made or read.
+    pub fn generated_secret(&self) -> Result<String, PlaceError> {
+        let path = self.secret_path();
+        let file = |error| PlaceError::File { path: path.clone(), error };
+        match fs::read_to_string(&path) {
+            Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(file(error)),
+            _ => {}
+        }
+        let secret: String = random::<16>().map_err(file)?.iter().map(|b| format!("{b:02x}")).collect();
+        let mut out = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(file)?;
+        out.write_all(format!("{secret}\n").as_bytes()).map_err(file)?;
+        Ok(secret)
+    }
+
+    /// Where the generated secret is.
+    #[must_use]
+    pub fn secret_path(&self) -> PathBuf {
+        self.state_dir.join("secret")
+    }
+
+    /// Where the SQLite database is.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.loaded.file.users.path.clone().unwrap_or_else(|| self.state_dir.join("usher.db"))
+    }
+
+    /// The control socket.
+    #[must_use]
+    pub fn control_socket(&self) -> PathBuf {
+        self.loaded.file.control.socket.clone().unwrap_or_else(|| self.state_dir.join("control.sock"))
+    }
+
+    /// A connection to the store.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn store(&self) -> Result<Box<dyn Store>, StoreError> {
+        Ok(match self.loaded.file.users.store {
+            StoreKind::Memory => Box::new(crate::memory::Memory),
+            StoreKind::Sqlite => Box::new(usher_store::Sqlite::open(self.database())?),
+            StoreKind::Postgresql => {
+                let url = self.loaded.url.as_ref().map_or("", |url| url.0.as_str());
+                Box::new(usher_store::Sqlite::open(url)?)
+            }
+        })
+    }
+}
+
+/// What systemd made, or a system folder for root, or the user's own.
+fn default_state_dir() -> PathBuf {
+    if let Some(made) = std::env::var_os("STATE_DIRECTORY").filter(|d| !d.is_empty()) {
+        return PathBuf::from(made);
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let own = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+    let root = home.as_deref().is_none_or(|h| h == Path::new("/root") || h == Path::new("/"));
+    match own.or_else(|| home.map(|h| h.join(".local/state"))) {
+        Some(state) if !root || std::env::var_os("XDG_STATE_HOME").is_some() => state.join("usher"),
+        _ => PathBuf::from("/var/lib/usher"),
+    }
+}

@@ -1,0 +1,66 @@
+//! Log lines about what the machines decided.
+
+use crate::node::Clients;
+use usher_aaa::ledger::{Record, text};
+use usher_aaa::{Login, Method, Reason};
+
+/// One line for a login.
+pub(crate) fn log_login(login: &Login, micros: u64, clients: &Clients) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let user = text(&login.name);
+    let inner = login.inner.as_deref().map(text).filter(|inner| *inner != user);
+    let method = login.method.map_or("none", Method::name);
+    let inner_method = login.inner_method.map(|inner| inner.to_string());
+    let client = login.client.and_then(|c| clients.name(c)).unwrap_or("diameter");
+    let nas = match (login.nas_identifier(), login.nas_address()) {
+        (Some(name), _) => Some(text(name)),
+        (None, address) => address.map(|a| a.to_string()),
+    };
+    let mac = login.calling_station_id().map(text);
+    let port = login.nas_port();
+    let ms = micros as f64 / 1000.0;
+    let resumed = login.resumed.then_some(true);
+    match &login.reason {
+        None => {
+            tracing::info!(user, inner, method, inner_method, client, nas, port, mac, resumed, ms, "accept")
+        }
+        Some(reason) => tracing::info!(
+            user, inner, method, inner_method, client, nas, port, mac, resumed, ms, reason = %reason, "reject"
+        ),
+    }
+}
+
+/// One line for an accounting record.
+pub(crate) fn log_record(record: &Record) {
+    tracing::debug!(
+        status = ?record.status,
+        user = record.session.user,
+        session = record.session.id,
+        nas = %record.session.nas,
+        mac = record.calling_station_id,
+        seconds = record.session_time,
+        input = record.input_octets,
+        output = record.output_octets,
+        "accounting"
+    );
+}
+
+/// A reason's name in metrics.
+pub(crate) fn reason_name(reason: &Reason) -> &'static str {
+    use usher_aaa::Refusal;
+    match reason {
+        Reason::UnknownUser => "unknown-user",
+        Reason::WrongCredentials => "credentials",
+        Reason::NoMethod => "no-method",
+        Reason::NameMismatch => "name-mismatch",
+        Reason::Locked => "locked",
+        Reason::Expired => "expired",
+        Reason::Checks => "checks",
+        Reason::Revoked => "revoked",
+        Reason::Limit(Refusal::TooManySessions { .. }) => "sessions",
+        Reason::Limit(Refusal::TooManyFailures) => "failures",
+        Reason::Limit(_) => "pool",
+    }
+}

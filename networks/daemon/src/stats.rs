@@ -1,0 +1,105 @@
+//! What is counted beside the machines' own counters: by a shard in its thread, collected when somebody asks.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Upper ends of the latencies' classes, seconds: 100 µs to 30 s.
+pub(crate) const BOUNDS: [f64; 14] =
+    [0.0001, 0.0003, 0.001, 0.003, 0.005, 0.01, 0.03, 0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 30.0];
+
+/// How often something took how long.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Histogram {
+    /// By class, the last of what is beyond all bounds.
+    pub(crate) classes: [u64; BOUNDS.len() + 1],
+    /// Seconds in all.
+    pub(crate) sum: f64,
+}
+
+impl Histogram {
+    pub(crate) fn add(&mut self, seconds: f64) {
+        let class = BOUNDS.iter().position(|b| seconds <= *b).unwrap_or(BOUNDS.len());
+        self.classes[class] += 1;
+        self.sum += seconds;
+    }
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
+            *mine += theirs;
+        }
+        self.sum += other.sum;
+    }
+}
+
+/// A histogram that several threads fill.
+#[derive(Debug, Default)]
+pub(crate) struct Latency(Mutex<Histogram>);
+
+impl Latency {
+    pub(crate) fn add(&self, time: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(time.as_secs_f64());
+    }
+    pub(crate) fn read(&self) -> Histogram {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one shard, or all together, did.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Requests that came, by client's name and code.
+    pub(crate) requests: BTreeMap<(String, u8), u64>,
+    /// Decided logins: method, inner method, and the reason of a reject or nothing.
+    pub(crate) logins: BTreeMap<(&'static str, String, &'static str), u64>,
+    /// From a login's first request to its verdict.
+    pub(crate) latency: Histogram,
+    /// The machine's counters by its parts: `aaa`, `radius`, `diameter`, `driver`.
+    pub(crate) counters: BTreeMap<(&'static str, &'static str), u64>,
+    /// Unfinished logins.
+    pub(crate) half_open: u64,
+    /// Diameter peers that are connected.
+    pub(crate) diameter_peers: u64,
+    /// Times that a request was handed to another shard.
+    pub(crate) diverted: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (key, n) in other.requests {
+            *self.requests.entry(key).or_default() += n;
+        }
+        for (key, n) in other.logins {
+            *self.logins.entry(key).or_default() += n;
+        }
+        self.latency.merge(&other.latency);
+        for (key, n) in other.counters {
+            *self.counters.entry(key).or_default() += n;
+        }
+        self.half_open += other.half_open;
+        self.diameter_peers += other.diameter_peers;
+        self.diverted += other.diverted;
+    }
+    pub(crate) fn count(&mut self, part: &'static str, counters: impl Iterator<Item = (&'static str, u64)>) {
+        for (name, n) in counters {
+            *self.counters.entry((part, name)).or_default() += n;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_falls_into_the_first_class_that_holds_it() {
+        let mut h = Histogram::default();
+        for seconds in [0.0001, 0.000_11, 30.0, 31.0] {
+            h.add(seconds);
+        }
+        assert_eq!((h.classes[0], h.classes[1], h.classes[13], h.classes[14]), (1, 1, 1, 1));
+        let mut sum = h;
+        sum.merge(&h);
+        assert_eq!((sum.classes[14], sum.sum), (2, 2.0 * h.sum));
+    }
+}

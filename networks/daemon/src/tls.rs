@@ -1,0 +1,94 @@
+//! The server's certificate and keys as TLS configurations.
+
+use crate::config::Loaded;
+use crate::config::model::TlsVersion;
+use std::sync::Arc;
+use usher_core::WallTime;
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, Version,
+    VersionRange, WallClock,
+};
+use x509_parser::pem::Pem;
+
+/// TLS of all uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    /// Peers must show a certificate: EAP-TLS, RadSec, Diameter. `None` without an authority.
+    pub(crate) clients: Option<ServerConfig>,
+    /// Peers show none: PEAP, TTLS.
+    pub(crate) anonymous: ServerConfig,
+    /// Connections that this server opens.
+    pub(crate) outgoing: Option<ClientConfig>,
+    /// When certificates end, seconds since 1970: the server's and the authority's.
+    pub(crate) ends: Vec<(&'static str, i64)>,
+}
+
+/// Makes the configurations.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub(crate) fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>>, String> {
+    let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Ok(None) };
+    let version = |v| match v {
+        TlsVersion::Tls12 => Version::Tls12,
+        TlsVersion::Tls13 => Version::Tls13,
+    };
+    let versions = VersionRange { min: version(tls.min_version), max: version(tls.max_version) };
+    let named = |e| format!("{}: {e}", tls.certificate.display());
+    let credentials = Credentials::from_pem(&files.certificate, files.key.0.as_bytes()).map_err(named)?;
+    let mut crls = Vec::new();
+    for (text, path) in files.crls.iter().zip(&tls.crl) {
+        for pem in Pem::iter_from_buffer(text) {
+            crls.push(pem.map_err(|e| format!("{}: {e}", path.display()))?.contents);
+        }
+    }
+    let resumption =
+        (tls.sessions > 0).then_some(Resumption { sessions: tls.sessions, ..Resumption::default() });
+    let server = |client_roots: Option<Roots>, crls| {
+        ServerConfig::new(ServerOptions {
+            versions,
+            credentials: credentials.clone(),
+            client_roots,
+            crls,
+            resumption,
+            clock: clock.clone(),
+            key_log: None,
+        })
+    };
+    let roots = files.ca.as_ref().map(|ca| Roots::from_pem(ca)).transpose();
+    let ca = tls.ca.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
+    let roots = roots.map_err(|e| format!("{ca}: {e}"))?;
+    let anonymous = server(None, Vec::new()).map_err(named)?;
+    let clients = roots.clone().map(|roots| server(Some(roots), crls).map_err(named)).transpose()?;
+    let outgoing = roots
+        .map(|roots| {
+            ClientConfig::new(ClientOptions {
+                versions,
+                credentials: Some(credentials.clone()),
+                roots,
+                server_name: None,
+                resumption,
+                clock: clock.clone(),
+                key_log: None,
+            })
+            .map_err(named)
+        })
+        .transpose()?;
+    let mut ends: Vec<_> = end(&files.certificate).map(|t| ("server", t)).into_iter().collect();
+    ends.extend(files.ca.as_deref().and_then(end).map(|t| ("ca", t)));
+    Ok(Some(Arc::new(Tls { clients, anonymous, outgoing, ends })))
+}
+
+/// When the first certificate of a text ends; of authorities, the first that does.
+fn end(pem: &[u8]) -> Option<i64> {
+    let pem = Pem::iter_from_buffer(pem).flatten().next()?;
+    let certificate = pem.parse_x509().ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+/// The time of day.
+pub(crate) fn wall() -> WallTime {
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_secs(since.as_secs())
+}
