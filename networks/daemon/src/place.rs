@@ -124,7 +124,7 @@ impl Place {
             StoreKind::Sqlite => Box::new(usher_store::Sqlite::open(self.database())?),
             StoreKind::Postgresql => {
                 let url = self.loaded.url.as_ref().map_or("", |url| url.0.as_str());
-                Box::new(usher_store::Sqlite::open(url)?)
+                Box::new(usher_store::Postgres::connect(url)?)
             }
         })
     }

@@ -5,9 +5,11 @@
 //! A few columns are ours; they are added where they are missing and FreeRADIUS does not mind them. Times are whole
 //! seconds.
 
+mod postgres;
 mod rows;
 mod schema;
 mod sqlite;
 
+pub use postgres::Postgres;
 pub use schema::{VERSION as SCHEMA_VERSION, postgres_script};
 pub use sqlite::Sqlite;

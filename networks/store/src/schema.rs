@@ -62,7 +62,7 @@ pub(crate) const MIGRATIONS: [Migration; 2] = [
             column("radacct", "usher_interims", "integer NOT NULL default 0", "bigint NOT NULL DEFAULT 0"),
         ],
         sqlite: "CREATE INDEX IF NOT EXISTS usher_radacct_open ON radacct (nasipaddress) WHERE acctstoptime IS NULL;",
-        postgres: "CREATE INDEX IF NOT EXISTS usher_radacct_open ON radacct (nasipaddress) WHERE acctstoptime IS NULL;",
+        postgres: include_str!("version2.postgres.sql"),
     },
 ];
 
@@ -91,7 +91,7 @@ pub fn postgres_script() -> String {
     for step in &MIGRATIONS {
         script.push_str(&postgres_step(step));
     }
-    script.push_str("COMMIT;\n");
+    script.push_str("GRANT SELECT ON usher_schema TO PUBLIC;\nCOMMIT;\n");
     script
 }
 

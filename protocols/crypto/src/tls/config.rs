@@ -161,7 +161,7 @@ impl Default for Resumption {
 /// What a [`ClientConfig`] is made from.
 #[derive(Debug)]
 pub struct ClientOptions {
-    /// The versions offered.
+    /// The versions offered; a single one with one cipher suite and one group, several with all that there are.
     pub versions: VersionRange,
     /// What the client shows when asked; with none it stays anonymous.
     pub credentials: Option<Credentials>,
@@ -214,7 +214,7 @@ impl ClientConfig {
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ClientOptions) -> Result<Self, TlsError> {
         let ClientOptions { versions, credentials, roots, server_name, resumption, clock, key_log } = options;
-        let provider = count::provider(versions);
+        let provider = count::client_provider(versions);
         let name = server_name
             .map(|name| ServerName::try_from(name).map_err(|e| config("server name", e)))
             .transpose()?;
@@ -258,7 +258,7 @@ impl ServerConfig {
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
         let ServerOptions { versions, credentials, client_roots, crls, resumption, clock, key_log } = options;
-        let provider = count::provider(versions);
+        let provider = count::server_provider();
         let builder = rustls::ServerConfig::builder_with_details(provider.clone(), Arc::new(clock))
             .with_protocol_versions(&protocols(versions)?)
             .map_err(|e| config("version", e))?;
@@ -270,7 +270,7 @@ impl ServerConfig {
                     .allow_unknown_revocation_status()
                     .enforce_revocation_expiration()
                     .build()
-                    .map_err(|e| config("client roots", e))?,
+                    .map_err(|e| config("client roots or revocation lists", e))?,
             ),
         };
         let (chain, key) = credentials.into_parts()?;

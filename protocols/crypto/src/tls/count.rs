@@ -1,4 +1,4 @@
-//! The cryptography provider: one suite for each version, one group, and every public-key operation counted.
+//! The cryptography providers, with every public-key operation counted.
 //!
 //! Configurations are shared by all sessions, so an operation cannot know its session. It runs, however,
 //! within the call that feeds that session: a count for each thread, read before and after, tells.
@@ -34,32 +34,50 @@ pub(super) fn take() -> TlsWork {
     DONE.with(Cell::take)
 }
 
-/// The provider that all configurations of these versions share. A client offers all suites of its provider,
-/// whatever its versions, so each range has its own.
-pub(super) fn provider(versions: VersionRange) -> Arc<CryptoProvider> {
-    static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
-        LazyLock::new(|| counted_algorithms(aws_lc_rs::default_provider().signature_verification_algorithms));
+/// The provider of clients that offer these versions. A client offers all suites of its provider, whatever its versions:
+/// for a single version that is one suite and one group, so that all its handshakes have the same lengths, for several
+/// versions all that there are.
+pub(super) fn client_provider(versions: VersionRange) -> Arc<CryptoProvider> {
     static TLS12: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| with(&[cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]));
+        LazyLock::new(|| with(&[cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], &[&*X25519]));
     static TLS13: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| with(&[cipher_suite::TLS13_AES_128_GCM_SHA256]));
-    static BOTH: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
-        with(&[cipher_suite::TLS13_AES_128_GCM_SHA256, cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256])
-    });
-    fn with(suites: &[SupportedCipherSuite]) -> Arc<CryptoProvider> {
-        Arc::new(CryptoProvider {
-            cipher_suites: suites.to_vec(),
-            kx_groups: vec![&X25519],
-            signature_verification_algorithms: *ALGORITHMS,
-            key_provider: &Keys,
-            ..aws_lc_rs::default_provider()
-        })
-    }
+        LazyLock::new(|| with(&[cipher_suite::TLS13_AES_128_GCM_SHA256], &[&*X25519]));
     match (versions.min, versions.max) {
         (_, Version::Tls12) => TLS12.clone(),
         (Version::Tls13, _) => TLS13.clone(),
-        (Version::Tls12, Version::Tls13) => BOTH.clone(),
+        (Version::Tls12, Version::Tls13) => server_provider(),
     }
+}
+
+/// The provider of all servers: each client finds what it offers.
+pub(super) fn server_provider() -> Arc<CryptoProvider> {
+    static ALL: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+        let suites = [
+            cipher_suite::TLS13_AES_128_GCM_SHA256,
+            cipher_suite::TLS13_AES_256_GCM_SHA384,
+            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+            cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+            cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        ];
+        with(&suites, &[&*X25519, &*SECP256R1, &*SECP384R1])
+    });
+    ALL.clone()
+}
+
+fn with(suites: &[SupportedCipherSuite], groups: &[&'static dyn SupportedKxGroup]) -> Arc<CryptoProvider> {
+    static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
+        LazyLock::new(|| counted_algorithms(aws_lc_rs::default_provider().signature_verification_algorithms));
+    Arc::new(CryptoProvider {
+        cipher_suites: suites.to_vec(),
+        kx_groups: groups.to_vec(),
+        signature_verification_algorithms: *ALGORITHMS,
+        key_provider: &Keys,
+        ..aws_lc_rs::default_provider()
+    })
 }
 
 // The library wants these lists for the program's whole life; they are made once.
@@ -94,17 +112,19 @@ impl SignatureVerificationAlgorithm for Verifier {
     }
 }
 
-static X25519: Group = Group;
+static X25519: LazyLock<Group> = LazyLock::new(|| Group(kx_group::X25519));
+static SECP256R1: LazyLock<Group> = LazyLock::new(|| Group(kx_group::SECP256R1));
+static SECP384R1: LazyLock<Group> = LazyLock::new(|| Group(kx_group::SECP384R1));
 
 #[derive(Debug)]
-struct Group;
+struct Group(&'static dyn SupportedKxGroup);
 
 impl SupportedKxGroup for Group {
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
-        Ok(Box::new(Exchange(kx_group::X25519.start()?)))
+        Ok(Box::new(Exchange(self.0.start()?)))
     }
     fn name(&self) -> NamedGroup {
-        kx_group::X25519.name()
+        self.0.name()
     }
 }
 

@@ -5,8 +5,8 @@
 //! [`RecordedTls`] replays the lengths of a handshake that [`record`] ran once, which costs next to nothing.
 //!
 //! TLS draws its keys from the system, so octets differ from run to run. Lengths, order and work done do
-//! not: one cipher suite for each version, X25519 alone, RSA signatures of a fixed length, a fixed number
-//! of tickets and wall time given in.
+//! not, where a client offers a single version: then it offers one cipher suite and X25519 alone; signatures
+//! of RSA have a fixed length, tickets a fixed number, and wall time is given in.
 
 mod config;
 mod count;
@@ -33,7 +33,7 @@ use core::fmt::Debug;
 /// flood, and ends the connection.
 const MAX_APPLICATION: usize = 1 << 20;
 
-/// A version of TLS; for each the cipher suite is fixed.
+/// A version of TLS, with the cipher suite that a client offers for it alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Version {
     /// TLS 1.2 (RFC 5246) with `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`.

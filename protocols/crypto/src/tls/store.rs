@@ -129,7 +129,7 @@ fn key(name: &ServerName<'_>) -> Vec<u8> {
 }
 
 impl ClientSessionStore for ClientStore {
-    // With one group there is nothing to hint.
+    // The first group is known almost everywhere; elsewhere it costs a round trip.
     fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
         None

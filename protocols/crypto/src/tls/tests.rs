@@ -1,5 +1,7 @@
 //! Real and recorded handshakes against each other.
 
+mod issued;
+
 use super::*;
 use proptest::prelude::*;
 use std::sync::Arc;

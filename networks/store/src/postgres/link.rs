@@ -1,0 +1,180 @@
+//! A connection to PostgreSQL, and what its errors mean.
+
+use crate::schema::{self, MIGRATIONS};
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, Error, NoTls, Statement};
+use usher_aaa::store::StoreError;
+
+/// How long a connection may take to be made.
+pub(super) const CONNECT: Duration = Duration::from_secs(3);
+/// How long the server may work on one statement.
+const STATEMENT: Duration = Duration::from_secs(5);
+/// How long its answer is waited for: a server that has stopped answering does not end its statement either.
+const ANSWER: Duration = Duration::from_secs(6);
+/// How long the tables may take to be brought forward; an index over millions of rows is made then.
+const MIGRATION: Duration = Duration::from_secs(600);
+
+/// What went wrong, and whether the connection can still be used.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: StoreError,
+    pub(super) broken: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let Some(db) = error.as_db_error() else {
+            let mut text = error.to_string();
+            let lost = error.is_closed() || error.source().is_some_and(|e| e.is::<io::Error>());
+            if let Some(source) = error.source().filter(|s| !text.contains(&s.to_string())) {
+                text = format!("{text}: {source}");
+            }
+            return if lost {
+                Self { error: StoreError::Unavailable(text), broken: true }
+            } else {
+                Self { error: StoreError::Refused(text), broken: true }
+            };
+        };
+        // The detail may hold the row, and with it a password; so only the message is shown.
+        let text = format!("{}: {} (SQLSTATE {})", db.severity(), db.message(), db.code().code());
+        let class = &db.code().code()[..2];
+        let later = matches!(class, "08" | "40" | "53" | "57" | "58")
+            || [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::READ_ONLY_SQL_TRANSACTION].contains(&db.code());
+        // A server that only reads is the wrong one of several after a failover: the next connection may find the right one.
+        let broken = matches!(class, "08" | "57") && *db.code() != SqlState::QUERY_CANCELED
+            || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION;
+        Self { error: if later { StoreError::Unavailable(text) } else { StoreError::Refused(text) }, broken }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self { error, broken: false }
+    }
+}
+
+/// The work, or a failure where the server does not answer in time.
+pub(super) async fn in_time<T>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(patience, work).await {
+        Ok(result) => result,
+        Err(_) => {
+            let text = format!("the server has not answered for {} s", patience.as_secs());
+            Err(Failure { error: StoreError::Unavailable(text), broken: true })
+        }
+    }
+}
+
+/// A connection with the statements that it has prepared.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) client: Client,
+    prepared: BTreeMap<String, Statement>,
+}
+
+impl Link {
+    /// Connects and brings the tables to [`schema::VERSION`]. The connection is driven by the runtime that this runs in.
+    pub(super) async fn open(config: &Config) -> Result<Self, Failure> {
+        let client = in_time(CONNECT, async {
+            let (client, connection) = config.connect(NoTls).await?;
+            tokio::spawn(async move {
+                // What ends the connection is seen by whoever uses it next.
+                let _ended = connection.await;
+            });
+            Ok(client)
+        })
+        .await?;
+        in_time(MIGRATION, migrate(&client)).await?;
+        // Acknowledged means durable, whatever the server's default is; a stronger one stays.
+        let settings = format!(
+            "SET statement_timeout = {}; SELECT set_config('synchronous_commit', 'on', false) \
+             WHERE current_setting('synchronous_commit') = 'off'",
+            STATEMENT.as_millis()
+        );
+        in_time(ANSWER, async { Ok(client.batch_execute(&settings).await?) }).await?;
+        Ok(Self { client, prepared: BTreeMap::new() })
+    }
+
+    /// The statement, prepared at its first use on this connection.
+    pub(super) async fn statement(&mut self, sql: &str) -> Result<Statement, Failure> {
+        if let Some(statement) = self.prepared.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.prepared.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Whether the server has closed the connection meanwhile; a short look, not a question to the server.
+    pub(super) async fn is_closed(&self) -> bool {
+        // Nothing drives the connection while nobody waits for it: the reactor's turn, then the connection's.
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        self.client.is_closed()
+    }
+}
+
+/// The patience for an answer in daily work.
+pub(super) async fn daily<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    in_time(ANSWER, work).await
+}
+
+async fn migrate(client: &Client) -> Result<(), Failure> {
+    if current(client).await? == schema::VERSION {
+        return Ok(());
+    }
+    // One program at a time; the lock goes with the transaction. The number is `usher` in ASCII.
+    client
+        .batch_execute(
+            "BEGIN; SET LOCAL client_min_messages = warning; SELECT pg_advisory_xact_lock(504979285362)",
+        )
+        .await?;
+    client
+        .batch_execute("CREATE TABLE IF NOT EXISTS usher_schema (version bigint PRIMARY KEY)")
+        .await
+        .map_err(not_allowed)?;
+    let found = current(client).await?;
+    for step in MIGRATIONS.iter().filter(|step| step.version > found) {
+        client.batch_execute(&schema::postgres_step(step)).await.map_err(not_allowed)?;
+    }
+    client.batch_execute("COMMIT").await?;
+    Ok(())
+}
+
+/// The version of the tables; 0 where there is none of ours.
+async fn current(client: &Client) -> Result<i64, Failure> {
+    let there = client.query_one("SELECT to_regclass('usher_schema') IS NOT NULL", &[]).await?;
+    if !there.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let found: i64 =
+        client.query_one("SELECT coalesce(max(version), 0)::bigint FROM usher_schema", &[]).await?.get(0);
+    if found > schema::VERSION {
+        return Err(StoreError::Refused(schema::newer(found)).into());
+    }
+    Ok(found)
+}
+
+/// What a failed step means.
+fn not_allowed(error: Error) -> Failure {
+    match error.as_db_error() {
+        Some(db) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Refused(format!(
+            "the tables are not all there and this role may not make them ({}): let their owner run the script of \
+             usher's tables for PostgreSQL once, or let the role make tables",
+            db.message()
+        ))
+        .into(),
+        Some(db) if *db.code() == SqlState::UNIQUE_VIOLATION => {
+            StoreError::Refused(schema::not_unique(db.message())).into()
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,530 @@
+//! The store in a PostgreSQL server.
+
+mod link;
+mod sql;
+
+use crate::rows::{self, Cell, Kind, SESSION};
+use link::{Failure, Link, daily};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::types::ToSql;
+use usher_aaa::store::{Change, ClientRow, Demand, GroupRows, Row, SessionRow, Store, StoreError, UserRows};
+
+/// Pauses between attempts to connect: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+/// A connection unused for so long is looked at before it is used.
+const IDLE: Duration = Duration::from_millis(100);
+/// Users in one statement of [`Store::put_users`].
+const USERS_AT_ONCE: usize = 5_000;
+
+/// A store in a PostgreSQL server: one connection, made when it is first needed and again after it broke. It must not
+/// be used within an asynchronous runtime: it has one of its own, so that an answer is waited for so long and no longer.
+pub struct Postgres {
+    config: Config,
+    /// Where the server is, for messages.
+    place: String,
+    runtime: Runtime,
+    link: Option<Link>,
+    used: Instant,
+    /// When the next attempt may be made, what the last one said, and the pause after the next failure.
+    closed: Option<(Instant, StoreError)>,
+    pause: Duration,
+    put_sessions: String,
+    session: String,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres")
+            .field("place", &self.place)
+            .field("connected", &self.link.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    /// A store that connects when it is first needed. `url` is PostgreSQL's: `postgresql://user:password@host/database`
+    /// or `host=… user=… dbname=…`; a host that begins with `/` is the folder of a Unix socket. Several hosts are tried
+    /// in their order.
+    ///
+    /// # Errors
+    /// The URL cannot be read, or asks for TLS, which this store does not speak.
+    pub fn new(url: &str) -> Result<Self, StoreError> {
+        let mut config: Config = url.parse().map_err(|e: tokio_postgres::Error| {
+            let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+            StoreError::Refused(format!(
+                "the PostgreSQL URL cannot be read ({why}): write postgresql://user:password@host/database"
+            ))
+        })?;
+        if config.get_ssl_mode() == SslMode::Require {
+            return Err(StoreError::Refused(
+                "the PostgreSQL URL asks for TLS (sslmode=require), which is not spoken: use a Unix socket, or a tunnel"
+                    .to_owned(),
+            ));
+        }
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            config.host_path("/var/run/postgresql");
+        }
+        config.connect_timeout(link::CONNECT).tcp_user_timeout(Duration::from_secs(6));
+        if config.get_application_name().is_none() {
+            config.application_name("usher");
+        }
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| StoreError::Unavailable(format!("no runtime for PostgreSQL: {e}")))?;
+        Ok(Self {
+            place: place(&config),
+            config,
+            runtime,
+            link: None,
+            used: Instant::now(),
+            closed: None,
+            pause: PAUSES.0,
+            put_sessions: sql::put_sessions(),
+            session: sql::session(),
+        })
+    }
+
+    /// [`Postgres::new`], connected, with the tables at [`crate::SCHEMA_VERSION`]: made where they are missing, brought
+    /// forward where they are FreeRADIUS's or an older version of ours.
+    ///
+    /// # Errors
+    /// As of [`Postgres::new`]; the server cannot be reached or refuses; the tables are of a newer version, or the role
+    /// may not make what is missing.
+    pub fn connect(url: &str) -> Result<Self, StoreError> {
+        let mut store = Self::new(url)?;
+        store.ensure()?;
+        Ok(store)
+    }
+
+    /// A connection that is, as far as one can see, alive. While the server is away, an error at once between the
+    /// attempts.
+    fn ensure(&mut self) -> Result<(), StoreError> {
+        if let Some(link) = &self.link {
+            if self.used.elapsed() < IDLE || !self.runtime.block_on(link.is_closed()) {
+                return Ok(());
+            }
+            self.link = None;
+        }
+        if let Some((until, error)) = &self.closed
+            && Instant::now() < *until
+        {
+            return Err(error.clone());
+        }
+        match self.runtime.block_on(Link::open(&self.config)) {
+            Ok(link) => {
+                self.link = Some(link);
+                self.closed = None;
+                self.pause = PAUSES.0;
+                Ok(())
+            }
+            Err(failure) => {
+                let error = self.named(failure.error);
+                self.closed = Some((Instant::now() + self.pause, error.clone()));
+                self.pause = (self.pause * 2).min(PAUSES.1);
+                Err(error)
+            }
+        }
+    }
+
+    fn named(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Unavailable(text) => {
+                StoreError::Unavailable(format!("PostgreSQL at {}: {text}", self.place))
+            }
+            StoreError::Refused(text) => StoreError::Refused(format!("PostgreSQL at {}: {text}", self.place)),
+        }
+    }
+
+    /// Does the work on a live connection; drops a connection that broke.
+    fn run<T>(
+        &mut self,
+        mut work: impl AsyncFnMut(&mut Link) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        self.ensure()?;
+        let Some(link) = &mut self.link else {
+            return Err(StoreError::Unavailable("no connection".to_owned()));
+        };
+        let result = self.runtime.block_on(daily(work(link)));
+        self.used = Instant::now();
+        result.map_err(|failure| {
+            if failure.broken {
+                self.link = None;
+            }
+            self.named(failure.error)
+        })
+    }
+
+    /// [`Postgres::run`] for what changes nothing: once more on a new connection where the old one turned out broken.
+    fn read<T>(
+        &mut self,
+        mut work: impl AsyncFnMut(&mut Link) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        let fresh = self.link.is_none();
+        match self.run(&mut work) {
+            Err(StoreError::Unavailable(_)) if self.link.is_none() && !fresh => self.run(work),
+            result => result,
+        }
+    }
+
+    fn put(&mut self, users: &BTreeMap<Cow<'_, str>, &UserRows>) -> Result<(), StoreError> {
+        let names: Vec<&str> = users.keys().map(AsRef::as_ref).collect();
+        let check = attributes(users.iter().map(|(name, user)| (name.as_ref(), user.check.as_slice())));
+        let reply = attributes(users.iter().map(|(name, user)| (name.as_ref(), user.reply.as_slice())));
+        let joined = users.iter().flat_map(|(name, user)| {
+            user.groups.iter().zip(1_i32..).map(move |(group, n)| (name.as_ref(), rows::text(&group.name), n))
+        });
+        let (mut who, mut groups, mut priorities) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, group, priority) in joined {
+            who.push(name);
+            groups.push(group);
+            priorities.push(priority);
+        }
+        self.run(async |link: &mut Link| {
+            let (names, check, reply) = (&names, &check, &reply);
+            let (who, groups, priorities) = (&who, &groups, &priorities);
+            let statement = link.statement(sql::PUT_USERS).await?;
+            let values: [&(dyn ToSql + Sync); 12] = [
+                names, &check.0, &check.1, &check.2, &check.3, &reply.0, &reply.1, &reply.2, &reply.3, who,
+                groups, priorities,
+            ];
+            link.client.execute(&statement, &values).await?;
+            Ok(())
+        })
+    }
+}
+
+fn place(config: &Config) -> String {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(name)) => name.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => config.get_hostaddrs().first().map(ToString::to_string).unwrap_or_default(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    format!("{host}:{port}/{}", config.get_dbname().or(config.get_user()).unwrap_or_default())
+}
+
+/// Rows of a table of attributes as arrays: name, attribute, operator, value.
+type Attributes<'a> = (Vec<&'a str>, Vec<Cow<'a, str>>, Vec<&'static str>, Vec<Cow<'a, str>>);
+
+fn attributes<'a>(all: impl Iterator<Item = (&'a str, &'a [Row])>) -> Attributes<'a> {
+    let mut arrays = Attributes::default();
+    for (name, row) in all.flat_map(|(name, rows)| rows.iter().map(move |row| (name, row))) {
+        arrays.0.push(name);
+        arrays.1.push(rows::text(&row.attribute));
+        arrays.2.push(row.op.as_str());
+        arrays.3.push(rows::text(&row.value));
+    }
+    arrays
+}
+
+/// One column of many sessions.
+enum Column<'a> {
+    Text(Vec<Option<Cow<'a, str>>>),
+    Number(Vec<Option<i64>>),
+}
+
+impl Column<'_> {
+    fn as_sql(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::Text(all) => all,
+            Self::Number(all) => all,
+        }
+    }
+}
+
+/// Logins as arrays: user name, reply, seconds, calling station.
+type Logins<'a> = (Vec<Cow<'a, str>>, Vec<&'static str>, Vec<i64>, Vec<Cow<'a, str>>);
+
+/// Changes that may be made in any order: those between two restarts of a NAS.
+#[derive(Default)]
+struct Run<'a> {
+    /// The last of each session; in the order of their keys, so that two writers lock them in the same order.
+    sessions: BTreeMap<&'a str, &'a SessionRow>,
+    logins: Logins<'a>,
+    /// What ends it: NAS, seconds, cause.
+    restart: Option<(String, i64, Cow<'a, str>)>,
+}
+
+impl<'a> Run<'a> {
+    fn all(changes: &'a [Change]) -> Vec<Self> {
+        let mut runs = vec![Self::default()];
+        for change in changes {
+            let last = runs.len() - 1;
+            let run = &mut runs[last];
+            match change {
+                Change::Session(row) => drop(run.sessions.insert(&row.acctuniqueid, row)),
+                Change::Login { username, reply, at, callingstationid } => {
+                    run.logins.0.push(rows::text(username));
+                    run.logins.1.push(reply);
+                    run.logins.2.push(rows::seconds(*at));
+                    run.logins.3.push(rows::text(callingstationid));
+                }
+                Change::NasRestarted { nas, at, cause } => {
+                    run.restart = Some((nas.to_string(), rows::seconds(*at), rows::text(cause)));
+                    runs.push(Self::default());
+                }
+            }
+        }
+        runs
+    }
+
+    fn columns(&self) -> Vec<Column<'a>> {
+        let column = |(_, kind): (&str, Kind)| match kind {
+            Kind::Number | Kind::Time => Column::Number(Vec::with_capacity(self.sessions.len())),
+            _ => Column::Text(Vec::with_capacity(self.sessions.len())),
+        };
+        let mut columns: Vec<_> = SESSION.map(column).into();
+        for row in self.sessions.values() {
+            for (column, cell) in columns.iter_mut().zip(rows::cells(row)) {
+                match (column, cell) {
+                    (Column::Text(all), Cell::Text(text)) => all.push(Some(text)),
+                    (Column::Text(all), _) => all.push(None),
+                    (Column::Number(all), Cell::Number(n)) => all.push(Some(n)),
+                    (Column::Number(all), _) => all.push(None),
+                }
+            }
+        }
+        columns
+    }
+
+    async fn make(&self, link: &mut Link, put_sessions: &str) -> Result<(), Failure> {
+        if !self.sessions.is_empty() {
+            let statement = link.statement(put_sessions).await?;
+            let columns = self.columns();
+            let values: Vec<_> = columns.iter().map(Column::as_sql).collect();
+            link.client.execute(&statement, &values).await?;
+        }
+        if !self.logins.0.is_empty() {
+            let statement = link.statement(sql::LOGINS).await?;
+            let (names, replies, times, stations) = &self.logins;
+            link.client.execute(&statement, &[names, replies, times, stations]).await?;
+        }
+        if let Some((nas, at, cause)) = &self.restart {
+            let statement = link.statement(sql::RESTARTED).await?;
+            link.client.execute(&statement, &[nas, at, cause]).await?;
+        }
+        Ok(())
+    }
+
+    /// How many statements it needs.
+    fn statements(&self) -> usize {
+        [!self.sessions.is_empty(), !self.logins.0.is_empty(), self.restart.is_some()]
+            .iter()
+            .filter(|b| **b)
+            .count()
+    }
+}
+
+/// Makes all runs, or none.
+async fn write(link: &mut Link, runs: &[Run<'_>], put_sessions: &str) -> Result<(), Failure> {
+    let many = runs.iter().map(Run::statements).sum::<usize>() > 1;
+    if !many {
+        // One statement is a transaction.
+        for run in runs {
+            run.make(link, put_sessions).await?;
+        }
+        return Ok(());
+    }
+    let made = async {
+        link.client.batch_execute("BEGIN").await?;
+        for run in runs {
+            run.make(link, put_sessions).await?;
+        }
+        link.client.batch_execute("COMMIT").await?;
+        Ok(())
+    };
+    // With the connection goes what it had begun.
+    made.await.map_err(|failure: Failure| Failure { broken: true, ..failure })
+}
+
+fn session(row: &tokio_postgres::Row) -> Result<SessionRow, Failure> {
+    let mut cells = [const { Cell::Null }; SESSION.len()];
+    for (index, (cell, (_, kind))) in cells.iter_mut().zip(SESSION).enumerate() {
+        *cell = match kind {
+            Kind::Number | Kind::Time => {
+                row.try_get::<_, Option<i64>>(index)?.map_or(Cell::Null, Cell::Number)
+            }
+            _ => row
+                .try_get::<_, Option<&str>>(index)?
+                .map_or(Cell::Null, |text| Cell::Text(Cow::Borrowed(text))),
+        };
+    }
+    Ok(rows::session(cells))
+}
+
+/// The answer to [`sql::USER`].
+fn user(name: &str, answer: &[tokio_postgres::Row]) -> Result<Option<UserRows>, Failure> {
+    let mut user = UserRows::default();
+    for row in answer {
+        let kind: i32 = row.try_get(0)?;
+        let group: &str = row.try_get(1)?;
+        let attribute = |table: &str, name: &str| -> Result<Row, Failure> {
+            Ok(rows::row(table, name, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?)?)
+        };
+        let of_group = user.groups.iter_mut().find(|g| g.name == group);
+        match (kind, of_group) {
+            (0, _) => user.check.push(attribute("radcheck", name)?),
+            (1, _) => user.reply.push(attribute("radreply", name)?),
+            (2, None) => user.groups.push(GroupRows { name: group.to_owned(), ..GroupRows::default() }),
+            (3, Some(rows)) => rows.check.push(attribute("radgroupcheck", group)?),
+            (4, Some(rows)) => rows.reply.push(attribute("radgroupreply", group)?),
+            _ => {}
+        }
+    }
+    Ok((!answer.is_empty()).then_some(user))
+}
+
+impl Store for Postgres {
+    fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
+        let name = rows::text(name);
+        self.read(async |link: &mut Link| {
+            let name = name.as_ref();
+            let statement = link.statement(sql::USER).await?;
+            user(name, &link.client.query(&statement, &[&name]).await?)
+        })
+    }
+
+    fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        let runs = Run::all(changes);
+        let put_sessions = std::mem::take(&mut self.put_sessions);
+        let result = self.run(async |link: &mut Link| {
+            let (runs, put_sessions) = (&runs, &put_sessions);
+            write(link, runs, put_sessions).await
+        });
+        self.put_sessions = put_sessions;
+        result
+    }
+
+    fn open_sessions(&mut self, each: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError> {
+        let declare = sql::open_sessions();
+        self.run(async |link: &mut Link| {
+            let declare = &declare;
+            Ok(link.client.batch_execute(declare).await?)
+        })?;
+        loop {
+            let page = self.run(async |link: &mut Link| Ok(link.client.query(sql::FETCH, &[]).await?));
+            let page = page.inspect_err(|_| self.link = None)?;
+            if page.is_empty() {
+                break;
+            }
+            for row in &page {
+                each(session(row).map_err(|failure| self.named(failure.error))?);
+            }
+        }
+        self.run(async |link: &mut Link| Ok(link.client.batch_execute("COMMIT").await?))
+    }
+
+    fn session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError> {
+        let id = rows::text(acctuniqueid);
+        let select = self.session.clone();
+        self.read(async |link: &mut Link| {
+            let (id, select) = (id.as_ref(), &select);
+            let statement = link.statement(select).await?;
+            link.client.query_opt(&statement, &[&id]).await?.as_ref().map(session).transpose()
+        })
+    }
+
+    fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
+        let client = |row: &tokio_postgres::Row| {
+            let said =
+                |i| Ok::<_, Failure>(row.try_get::<_, Option<&str>>(i)?.unwrap_or_default().to_owned());
+            let demand = |i| said(i).map(|text| Demand::parse(text.trim()).unwrap_or_default());
+            Ok(ClientRow {
+                nasname: said(0)?,
+                shortname: said(1)?,
+                kind: said(2)?,
+                secret: said(3)?,
+                description: said(4)?,
+                require_message_authenticator: demand(5)?,
+                limit_proxy_state: demand(6)?,
+            })
+        };
+        self.read(async |link: &mut Link| {
+            let statement = link.statement(sql::CLIENTS).await?;
+            link.client.query(&statement, &[]).await?.iter().map(client).collect()
+        })
+    }
+
+    fn user_names(&mut self, after: Option<&str>, most: u32) -> Result<Vec<String>, StoreError> {
+        let after = rows::text(after.unwrap_or_default());
+        self.read(async |link: &mut Link| {
+            let after = after.as_ref();
+            let statement = link.statement(sql::USER_NAMES).await?;
+            let answer = link.client.query(&statement, &[&after, &i64::from(most)]).await?;
+            answer.iter().map(|row| Ok(row.try_get(0)?)).collect()
+        })
+    }
+
+    fn put_user(&mut self, name: &str, user: &UserRows) -> Result<(), StoreError> {
+        self.put(&BTreeMap::from([(rows::text(name), user)]))
+    }
+
+    fn put_users(&mut self, users: &mut dyn Iterator<Item = (String, UserRows)>) -> Result<u64, StoreError> {
+        let mut count = 0;
+        loop {
+            let some: Vec<_> = users.take(USERS_AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(count);
+            }
+            self.put(&some.iter().map(|(name, user)| (rows::text(name), user)).collect())?;
+            count += some.len() as u64;
+        }
+    }
+
+    fn delete_user(&mut self, name: &str) -> Result<bool, StoreError> {
+        let name = rows::text(name);
+        self.run(async |link: &mut Link| {
+            let name = name.as_ref();
+            let statement = link.statement(sql::DELETE_USER).await?;
+            Ok(link.client.query_one(&statement, &[&name]).await?.try_get::<_, i64>(0)? > 0)
+        })
+    }
+
+    fn put_group(&mut self, group: &GroupRows) -> Result<(), StoreError> {
+        let name = rows::text(&group.name);
+        let check = attributes(std::iter::once(("", group.check.as_slice())));
+        let reply = attributes(std::iter::once(("", group.reply.as_slice())));
+        self.run(async |link: &mut Link| {
+            let (name, check, reply) = (name.as_ref(), &check, &reply);
+            let statement = link.statement(sql::PUT_GROUP).await?;
+            let values: [&(dyn ToSql + Sync); 7] =
+                [&name, &check.1, &check.2, &check.3, &reply.1, &reply.2, &reply.3];
+            link.client.execute(&statement, &values).await?;
+            Ok(())
+        })
+    }
+
+    fn put_client(&mut self, client: &ClientRow) -> Result<(), StoreError> {
+        let values = [
+            rows::text(&client.nasname),
+            rows::text(&client.shortname),
+            rows::text(&client.kind),
+            rows::text(&client.secret),
+            rows::text(&client.description),
+            Cow::Borrowed(client.require_message_authenticator.as_str()),
+            Cow::Borrowed(client.limit_proxy_state.as_str()),
+        ];
+        self.run(async |link: &mut Link| {
+            let values = values.each_ref().map(|v| v as &(dyn ToSql + Sync));
+            let statement = link.statement(sql::PUT_CLIENT).await?;
+            link.client.execute(&statement, &values).await?;
+            Ok(())
+        })
+    }
+
+    fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError> {
+        let name = rows::text(nasname);
+        self.run(async |link: &mut Link| {
+            let name = name.as_ref();
+            let statement = link.statement(sql::DELETE_CLIENT).await?;
+            Ok(link.client.execute(&statement, &[&name]).await? > 0)
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! PostgreSQL's own ways: versions, roles, a server that goes away.
+
+use crate::cluster::{Cluster, shared};
+use crate::suite;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+use usher_aaa::store::{Change, Store, StoreError};
+use usher_store::{Postgres, SCHEMA_VERSION, postgres_script};
+
+/// The tables as an older FreeRADIUS had them.
+const OLD: &str = "
+    CREATE TABLE radacct (RadAcctId bigserial PRIMARY KEY, AcctSessionId text NOT NULL, AcctUniqueId text NOT NULL,
+        UserName text, Realm text, NASIPAddress inet NOT NULL, NASPortId text, NASPortType text,
+        AcctStartTime timestamp with time zone, AcctStopTime timestamp with time zone, AcctSessionTime bigint,
+        AcctAuthentic text, ConnectInfo_start text, ConnectInfo_stop text, AcctInputOctets bigint,
+        AcctOutputOctets bigint, CalledStationId text, CallingStationId text, AcctTerminateCause text,
+        ServiceType text, FramedProtocol text, FramedIPAddress inet);
+    CREATE TABLE radcheck (id serial PRIMARY KEY, UserName text NOT NULL DEFAULT '', Attribute text NOT NULL DEFAULT '',
+        op varchar(2) NOT NULL DEFAULT '==', Value text NOT NULL DEFAULT '');
+    INSERT INTO radcheck (UserName, Attribute, op, Value) VALUES ('kaya', 'Cleartext-Password', ':=', 'x');
+    INSERT INTO radacct (AcctSessionId, AcctUniqueId, NASIPAddress, AcctStartTime)
+        VALUES ('1', 'aa', '192.0.2.9', to_timestamp(1700000000));";
+
+fn refused(url: &str) -> String {
+    match Postgres::connect(url) {
+        Err(StoreError::Refused(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Unavailable(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn put(number: u32) -> Change {
+    Change::Session(Box::new(suite::session(number)))
+}
+
+#[test]
+fn postgres_does_what_every_store_does() {
+    let cluster = shared();
+    suite::run(&mut || Box::new(Postgres::connect(&cluster.url("usher", &cluster.database())).unwrap()));
+}
+
+#[test]
+fn the_installed_freeradius_schema_is_taken_as_it_is() {
+    let path = "/etc/freeradius/3.0/mods-config/sql/main/postgresql/schema.sql";
+    let schema = std::fs::read_to_string(path)
+        .unwrap_or_else(|e| panic!("{path}: {e}: install Debian's package freeradius-config"));
+    let cluster = shared();
+    suite::run(&mut || {
+        let database = cluster.database();
+        cluster.sql(&database, &schema);
+        Box::new(Postgres::connect(&cluster.url("usher", &database)).unwrap())
+    });
+}
+
+#[test]
+fn versions_are_brought_forward_and_newer_ones_refused() {
+    let cluster = shared();
+    let database = cluster.database();
+    let url = cluster.url("usher", &database);
+    drop(Postgres::connect(&url).unwrap());
+    let older = "DELETE FROM usher_schema WHERE version > 1; DROP INDEX usher_radacct_open;
+         ALTER TABLE radacct DROP COLUMN usher_interims; ALTER TABLE nas DROP COLUMN require_ma;
+         INSERT INTO radacct (acctsessionid, acctuniqueid, nasipaddress, username) VALUES ('1', 'aa', '192.0.2.1', 'kaya')";
+    cluster.sql(&database, older);
+    let mut store = Postgres::connect(&url).unwrap();
+    assert_eq!(store.session("aa").unwrap().unwrap().username, "kaya");
+    store.write(&[put(1)]).unwrap();
+    assert_eq!(
+        cluster.sql(&database, "SELECT string_agg(version::text, ' ' ORDER BY 1) FROM usher_schema"),
+        "1 2"
+    );
+    cluster.sql(&database, &format!("INSERT INTO usher_schema VALUES ({})", SCHEMA_VERSION + 5));
+    let text = refused(&url);
+    assert!(
+        text.contains(&format!("version {}", SCHEMA_VERSION + 5)) && text.contains("newer program"),
+        "{text}"
+    );
+    assert!(text.contains(&database), "the place is named: {text}");
+}
+
+#[test]
+fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
+    let cluster = shared();
+    let database = cluster.database();
+    let url = cluster.url("usher", &database);
+    cluster.sql(&database, OLD);
+    let mut store = Postgres::connect(&url).unwrap();
+    assert_eq!(store.user("kaya").unwrap(), Some(suite::password("x")));
+    let old = store.session("aa").unwrap().unwrap();
+    assert_eq!(old.acctstarttime, suite::session(1).acctstarttime);
+    assert_eq!(old.nasipaddress.to_string(), "192.0.2.9");
+    for _ in 0..2 {
+        store.write(&[put(1)]).unwrap();
+    }
+    assert_eq!(cluster.sql(&database, "SELECT count(*) FROM radacct"), "2");
+
+    let twice = cluster.database();
+    cluster.sql(&twice, OLD);
+    cluster.sql(
+        &twice,
+        "INSERT INTO radacct (AcctSessionId, AcctUniqueId, NASIPAddress) VALUES ('2', 'aa', '192.0.2.9')",
+    );
+    let text = refused(&cluster.url("usher", &twice));
+    assert!(text.contains("acctuniqueid") && text.contains("HAVING count(*) > 1"), "{text}");
+    assert_eq!(
+        cluster.sql(&twice, "SELECT to_regclass('usher_schema') IS NULL AND to_regclass('nas') IS NULL"),
+        "t"
+    );
+}
+
+#[test]
+fn a_role_without_the_right_to_make_tables_uses_those_its_owner_made() {
+    let cluster = shared();
+    let database = cluster.database();
+    let role = format!("radius_{database}");
+    cluster.sql(&database, &format!("CREATE ROLE {role} LOGIN"));
+    let text = refused(&cluster.url(&role, &database));
+    assert!(text.contains("may not make them") && text.contains("script"), "{text}");
+    for _ in 0..2 {
+        cluster.sql(&database, &postgres_script());
+    }
+    let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON radcheck, radreply, radgroupcheck, radgroupreply, radusergroup, \
+                 radacct, radpostauth, nas TO";
+    let sequences = "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO";
+    cluster.sql(&database, &format!("{grant} {role}; {sequences} {role}"));
+    let mut store = Postgres::connect(&cluster.url(&role, &database)).unwrap();
+    store.put_user("kaya", &suite::password("x")).unwrap();
+    store.write(&[put(1)]).unwrap();
+    assert!(store.session(&suite::session(1).acctuniqueid).unwrap().is_some());
+}
+
+#[test]
+fn many_connect_to_an_empty_database_at_once() {
+    let cluster = shared();
+    let url = cluster.url("usher", &cluster.database());
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let url = &url;
+            scope.spawn(move || {
+                Postgres::connect(url).unwrap().put_user(&format!("u{n}"), &suite::password("x")).unwrap();
+            });
+        }
+    });
+    assert_eq!(Postgres::connect(&url).unwrap().user_names(None, 100).unwrap().len(), 6);
+}
+
+#[test]
+fn an_operator_that_is_none_is_refused_by_name() {
+    let cluster = shared();
+    let database = cluster.database();
+    let mut store = Postgres::connect(&cluster.url("usher", &database)).unwrap();
+    cluster.sql(
+        &database,
+        "INSERT INTO radcheck (username, attribute, op, value) VALUES ('odd', 'Class', '=>', '1')",
+    );
+    suite::refused_operator(&mut store);
+    store.put_user("odd", &suite::password("x")).unwrap();
+    assert!(store.user("odd").unwrap().is_some(), "the store goes on");
+}
+
+#[test]
+fn writing_is_durable_though_the_server_is_set_otherwise() {
+    let cluster = shared();
+    let database = cluster.database();
+    cluster.sql(&database, &format!("ALTER DATABASE {database} SET synchronous_commit = off"));
+    let mut store = Postgres::connect(&cluster.url("usher", &database)).unwrap();
+    // A trigger that says how it is set while we write.
+    cluster.sql(
+        &database,
+        "CREATE TABLE seen (setting text);
+         CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
+         CREATE TRIGGER look AFTER INSERT ON radacct EXECUTE FUNCTION look();",
+    );
+    store.write(&[put(1)]).unwrap();
+    assert_eq!(cluster.sql(&database, "SELECT setting FROM seen"), "on");
+}
+
+#[test]
+fn a_stopped_server_is_said_quickly_and_found_again() {
+    let cluster = Cluster::new();
+    let url = cluster.url("usher", &cluster.database());
+    let mut store = Postgres::connect(&url).unwrap();
+    let mut reader = Postgres::connect(&url).unwrap();
+    store.write(&[put(1)]).unwrap();
+    reader.put_user("kaya", &suite::password("x")).unwrap();
+    for mode in ["fast", "immediate"] {
+        cluster.stop(mode);
+        let begun = Instant::now();
+        for n in 0..100 {
+            let text = unavailable(store.write(&[put(2), put(n)]));
+            assert!(text.contains("PostgreSQL at"), "{text}");
+            unavailable(reader.user("kaya"));
+            unavailable(reader.open_sessions(&mut |_| {}));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        unavailable(Postgres::connect(&url));
+        cluster.start();
+        let begun = Instant::now();
+        while store.write(&[put(1)]).is_err() || reader.user("kaya").is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it is found again");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut count = 0;
+        store.open_sessions(&mut |_| count += 1).unwrap();
+        assert_eq!(count, 1, "what was refused was not made");
+    }
+    // A restart between two questions is not noticed.
+    cluster.stop("fast");
+    cluster.start();
+    std::thread::sleep(Duration::from_millis(150));
+    assert!(reader.user("kaya").unwrap().is_some());
+    store.write(&[put(3)]).unwrap();
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_not_waited_for() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("host=127.0.0.1 port={} user=usher dbname=usher", silent.local_addr().unwrap().port());
+    let mut store = Postgres::new(&url).unwrap();
+    let begun = Instant::now();
+    unavailable(store.user("kaya"));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    unavailable(store.user("kaya"));
+    assert!(begun.elapsed() < Duration::from_millis(50), "no new attempt yet: {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_statement_behind_a_lock_is_given_up() {
+    let cluster = shared();
+    let database = cluster.database();
+    let url = cluster.url("usher", &database);
+    let mut store = Postgres::connect(&url).unwrap();
+    store.put_user("kaya", &suite::password("x")).unwrap();
+    std::thread::scope(|scope| {
+        let lock = "BEGIN; LOCK TABLE radcheck; SELECT pg_sleep(8); COMMIT";
+        let (cluster, database) = (&cluster, &database);
+        scope.spawn(move || cluster.sql(database, lock));
+        let held = "SELECT count(*) FROM pg_locks WHERE relation = 'radcheck'::regclass AND mode = 'AccessExclusiveLock'";
+        let begun = Instant::now();
+        while cluster.sql(database, held) == "0" {
+            assert!(begun.elapsed() < Duration::from_secs(5), "the table is locked");
+        }
+        let begun = Instant::now();
+        let text = unavailable(store.user("kaya"));
+        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}: {text}", begun.elapsed());
+    });
+    assert!(store.user("kaya").unwrap().is_some());
+}
+
+#[test]
+fn what_cannot_be_read_or_spoken_is_refused_without_the_password() {
+    let text = refused("postgresql://u:kiwi@host:notaport/db");
+    assert!(text.contains("postgresql://user:password@host/database") && !text.contains("kiwi"), "{text}");
+    assert!(refused("postgresql://u:kiwi@127.0.0.1/db?sslmode=require").contains("TLS"));
+    let store = Postgres::new("postgresql://u:kiwi@127.0.0.1/db").unwrap();
+    assert!(!format!("{store:?}").contains("kiwi"));
+    let cluster = shared();
+    let text = refused(&cluster.url("usher", "nowhere"));
+    assert!(text.contains("\"nowhere\" does not exist"), "{text}");
+}

@@ -1,0 +1,191 @@
+//! Certificates made for the test: revocation lists, and keys on elliptic curves.
+
+use super::*;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevokedCertParams, SerialNumber,
+    date_time_ymd,
+};
+
+/// An authority, below another or by itself.
+struct Authority {
+    der: Vec<u8>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new(name: &str, serial: u64, above: Option<&Self>) -> Self {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let mut params = params(name, serial);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = match above {
+            Some(above) => params.signed_by(&key, &above.issuer).unwrap(),
+            None => params.self_signed(&key).unwrap(),
+        };
+        Self { der: certificate.der().to_vec(), issuer: Issuer::new(params, key) }
+    }
+
+    fn leaf(&self, name: &str, serial: u64, usage: ExtendedKeyUsagePurpose) -> (Vec<u8>, Vec<u8>) {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let mut params = params(name, serial);
+        params.extended_key_usages = vec![usage];
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.der().to_vec(), key.serialize_der())
+    }
+
+    /// A list of these numbers that is to be replaced in this year.
+    fn list(&self, revoked: &[u64], until: i32) -> Vec<u8> {
+        let entry = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: date_time_ymd(2026, 2, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 2, 2),
+            next_update: date_time_ymd(until, 3, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap().der().to_vec()
+    }
+}
+
+fn params(name: &str, serial: u64) -> CertificateParams {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params.serial_number = Some(SerialNumber::from(serial));
+    params.not_before = date_time_ymd(2026, 1, 1);
+    params.not_after = date_time_ymd(2036, 1, 1);
+    params
+}
+
+/// Root, authority below it (number 7), client (number 8) and server.
+struct Pki {
+    root: Authority,
+    below: Authority,
+    client: Credentials,
+    server: Credentials,
+}
+
+fn pki() -> Pki {
+    let root = Authority::new("Root", 1, None);
+    let below = Authority::new("Below", 7, Some(&root));
+    let (client, client_key) = below.leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    let (server, server_key) = below.leaf("server.test", 9, ExtendedKeyUsagePurpose::ServerAuth);
+    let client = Credentials::from_der([&client[..], &below.der], &client_key);
+    let server = Credentials::from_der([&server[..], &below.der], &server_key);
+    Pki { root, below, client, server }
+}
+
+fn configs(
+    pki: &Pki,
+    client_versions: VersionRange,
+    server_versions: VersionRange,
+    crls: Vec<Vec<u8>>,
+) -> Result<(ClientConfig, ServerConfig), TlsError> {
+    let roots = || Roots::from_der([&pki.root.der[..]]);
+    let clock = || WallClock::at(fixtures::WALL_TIME);
+    let client = ClientConfig::new(ClientOptions {
+        versions: client_versions,
+        credentials: Some(pki.client.clone()),
+        roots: roots(),
+        server_name: Some("server.test".into()),
+        resumption: None,
+        clock: clock(),
+        key_log: None,
+    })?;
+    let server = ServerConfig::new(ServerOptions {
+        versions: server_versions,
+        credentials: pki.server.clone(),
+        client_roots: Some(roots()),
+        crls,
+        resumption: None,
+        clock: clock(),
+        key_log: None,
+    })?;
+    Ok((client, server))
+}
+
+/// The version agreed on, if the server let the client in.
+fn agreed((client, server): &(ClientConfig, ServerConfig)) -> Option<Version> {
+    let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());
+    run(&mut client, &mut server);
+    (server.error().is_none() && !server.is_handshaking()).then(|| server.version()).flatten()
+}
+
+#[test]
+fn the_highest_common_version_is_agreed_on() {
+    let pki = pki();
+    let (v12, v13, both) = (Version::Tls12.into(), Version::Tls13.into(), VersionRange::default());
+    for (client, server, expected) in [
+        (both, both, Some(Version::Tls13)),
+        (both, v12, Some(Version::Tls12)),
+        (both, v13, Some(Version::Tls13)),
+        (v13, both, Some(Version::Tls13)),
+        (v12, v13, None),
+        (v13, v12, None),
+    ] {
+        assert_eq!(
+            agreed(&configs(&pki, client, server, Vec::new()).unwrap()),
+            expected,
+            "{client:?} {server:?}"
+        );
+    }
+    let reversed = VersionRange { min: Version::Tls13, max: Version::Tls12 };
+    let error = configs(&pki, both, reversed, Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("versions"), "{error}");
+}
+
+#[test]
+fn a_client_on_a_list_is_refused_and_so_is_one_whose_list_is_out_of_date() {
+    let pki = pki();
+    for version in [Version::Tls12, Version::Tls13] {
+        // With TLS 1.2 a single version has no suite for these keys.
+        let client = if version == Version::Tls12 { VersionRange::default() } else { version.into() };
+        for (what, crls, good) in [
+            ("no list", vec![], true),
+            ("nobody on it", vec![pki.below.list(&[], 2027)], true),
+            ("others on it", vec![pki.below.list(&[5, 6, 7], 2027)], true),
+            ("the root's list alone", vec![pki.root.list(&[8], 2027)], true),
+            ("the client", vec![pki.below.list(&[8], 2027)], false),
+            ("the authority", vec![pki.below.list(&[], 2027), pki.root.list(&[7], 2027)], false),
+            ("out of date", vec![pki.below.list(&[], 2026)], false),
+        ] {
+            let configs = configs(&pki, client, version.into(), crls).unwrap();
+            assert_eq!(agreed(&configs), good.then_some(version), "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_list_is_refused_when_configured() {
+    let error = configs(&pki(), VersionRange::default(), VersionRange::default(), vec![vec![1, 2, 3]])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("revocation lists"), "{error}");
+}
+
+#[test]
+fn notes_are_kept_with_sessions_only() {
+    let (_, without) = Setup::new(Version::Tls13, 1).configs();
+    without.note(b"mark", b"note");
+    assert_eq!(without.noted(b"mark"), None);
+    let resumption = Some(Resumption { sessions: 2, tickets: 1 });
+    let (client, server) = Setup { resumption, ..Setup::new(Version::Tls13, 1) }.configs();
+    for mark in [b"1", b"2", b"3"] {
+        server.note(mark, mark);
+    }
+    assert_eq!((server.noted(b"1"), server.noted(b"3")), (None, Some(b"3".to_vec())));
+    // The mark comes back with the session that was marked.
+    for expected in [None, Some(&b"first"[..]), Some(b"second")] {
+        let (mut client, mut server) = (Client::new(&client).unwrap(), Server::new(&server).unwrap());
+        server.mark(if expected.is_none() { b"first" } else { b"second" });
+        run(&mut client, &mut server);
+        assert_eq!(server.resumed_mark(), expected);
+        assert_eq!(client.resumed_mark(), None);
+    }
+}
