@@ -49,6 +49,7 @@ avps! {
     NAS_IP_ADDRESS = must 4;
     NAS_PORT = must 5;
     SERVICE_TYPE = must 6;
+    FRAMED_PROTOCOL = must 7;
     FRAMED_IP_ADDRESS = must 8;
     FRAMED_MTU = must 12;
     REPLY_MESSAGE = must 18;
@@ -60,10 +61,17 @@ avps! {
     CALLING_STATION_ID = must 31;
     NAS_IDENTIFIER = must 32;
     PROXY_STATE = must 33;
+    ACCT_DELAY_TIME = must 41;
+    ACCT_SESSION_ID = must 44;
+    ACCT_AUTHENTIC = must 45;
+    ACCT_SESSION_TIME = must 46;
+    ACCT_MULTI_SESSION_ID = must 50;
     EVENT_TIMESTAMP = must 55;
     NAS_PORT_TYPE = must 61;
+    CONNECT_INFO = must 77;
     NAS_PORT_ID = must 87;
     NAS_IPV6_ADDRESS = must 95;
+    FRAMED_IPV6_PREFIX = must 97;
     EAP_KEY_NAME = may 102;
     HOST_IP_ADDRESS = must 257;
     AUTH_APPLICATION_ID = must 258;
@@ -94,6 +102,10 @@ avps! {
     EXPERIMENTAL_RESULT = must 297;
     EXPERIMENTAL_RESULT_CODE = must 298;
     INBAND_SECURITY_ID = must 299;
+    ACCOUNTING_INPUT_OCTETS = must 363;
+    ACCOUNTING_OUTPUT_OCTETS = must 364;
+    ACCOUNTING_INPUT_PACKETS = must 365;
+    ACCOUNTING_OUTPUT_PACKETS = must 366;
     EAP_PAYLOAD = must 462;
     EAP_REISSUED_PAYLOAD = must 463;
     EAP_MASTER_SESSION_KEY = may 464;

@@ -1,5 +1,6 @@
 //! What a fuzz target calls.
 
+use crate::accounting::Acr;
 use crate::dictionary::Dictionary;
 use crate::message::MessageView;
 use crate::stream::Framer;
@@ -24,6 +25,7 @@ pub fn message(dictionary: &Dictionary, bytes: &[u8]) {
     for avp in view.avps() {
         let _ = (avp.address(), avp.identity(), avp.u64(), avp.grouped().map(Iterator::count));
     }
+    let _ = Acr::parse(view.avps());
     let owned = view.to_owned();
     let mut again = Vec::new();
     owned.emit(&mut again).expect("what was decoded can be encoded");

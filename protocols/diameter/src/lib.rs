@@ -1,5 +1,5 @@
 //! Diameter (RFC 6733): messages, AVPs, dictionary, peer automaton, watchdog (RFC 3539), routing, and
-//! the EAP (RFC 4072) and NASREQ (RFC 7155) applications.
+//! the EAP (RFC 4072), NASREQ (RFC 7155) and accounting (RFC 6733 §9) applications.
 //!
 //! [`node::Node`] is the endpoint that a service drives; the other modules are its parts, each usable
 //! alone.
@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod accounting;
 pub mod avp;
 pub mod codes;
 pub mod data;

@@ -6,6 +6,7 @@ use core::fmt::{self, Write};
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{Duration, WallTime};
 use usher_crypto::digest::md5;
+use usher_diameter::accounting::{Acr, RecordType};
 use usher_radius::attribute::{Attributes, DataType, Value, kind};
 
 /// What a record tells: Acct-Status-Type (RFC 2866 §5.1), Accounting-Record-Type (RFC 6733 §9.8.1).
@@ -212,7 +213,8 @@ impl Record {
         ]);
         let id = if whole_nas { String::new() } else { text(id) };
         let mut record = Self { unique, ..Self::new(status, SessionKey { nas, id, user: text(user) }, wall) };
-        record.happened(a.number(kind::EVENT_TIMESTAMP)?, a.number(kind::ACCT_DELAY_TIME)?, wall);
+        let stamp = a.number(kind::EVENT_TIMESTAMP)?.map(u64::from);
+        record.happened(stamp, a.number(kind::ACCT_DELAY_TIME)?, wall);
         record.nas_identifier = text(octets(kind::NAS_IDENTIFIER));
         record.port = port_of(attributes);
         record.port_type = attributes.get_u32(kind::NAS_PORT_TYPE);
@@ -247,10 +249,62 @@ impl Record {
         Ok(record)
     }
 
+    /// What an ACR (RFC 6733 §9.7.1) says that came from an address at a time. The session is named by Acct-Session-Id
+    /// or, without it, by Session-Id; an EVENT_RECORD is a session that ended as it began. A NAS without an address is
+    /// told from others by its NAS-Identifier or Origin-Host.
+    #[must_use]
+    pub fn from_diameter(acr: &Acr<'_>, source: IpAddr, wall: WallTime) -> Self {
+        let status = match acr.record_type {
+            RecordType::Start => Status::Start,
+            RecordType::Interim => Status::Interim,
+            RecordType::Event | RecordType::Stop => Status::Stop,
+        };
+        let nas = acr.nas.address.unwrap_or(source);
+        let id = acr.acct_session_id.unwrap_or_else(|| acr.session_id.unwrap_or_default().as_bytes());
+        let user = acr.user_name.unwrap_or_default().as_bytes();
+        let identifier = acr.nas.identifier.or(acr.origin_host).unwrap_or_default();
+        let port = acr.nas.port.map(|n| n.to_string()).unwrap_or_default();
+        let port_id = acr.nas.port_id.unwrap_or_default();
+        let unique = Unique::of([
+            user,
+            id,
+            nas.to_string().as_bytes(),
+            identifier.as_bytes(),
+            port_id.as_bytes(),
+            port.as_bytes(),
+        ]);
+        let words = |words: Option<&str>| text(words.unwrap_or_default().as_bytes());
+        let session = SessionKey { nas, id: text(id), user: text(user) };
+        let mut record = Self { unique, ..Self::new(status, session, wall) };
+        record.happened(acr.event_timestamp.map(|t| t.to_wall().unix_secs()), acr.delay, wall);
+        record.nas_identifier = text(identifier.as_bytes());
+        record.port = if port_id.is_empty() { port } else { text(port_id.as_bytes()) };
+        record.port_type = acr.nas.port_type;
+        record.multi_session_id = words(acr.multi_session_id);
+        record.session_time = acr.session_time.map(u64::from);
+        (record.input_octets, record.output_octets) = (acr.input_octets, acr.output_octets);
+        (record.input_packets, record.output_packets) = (acr.input_packets, acr.output_packets);
+        record.authentic = acr.authentic;
+        record.terminate_cause = acr.termination_cause.map(terminate_cause);
+        record.service_type = acr.nas.service_type;
+        record.framed_protocol = acr.framed_protocol;
+        record.called_station_id = words(acr.nas.called_station);
+        record.calling_station_id = words(acr.nas.calling_station);
+        record.framed_address = acr.framed_ip.map(IpAddr::from);
+        record.framed_prefix =
+            acr.framed_ipv6_prefix.and_then(|p| match Value::decode(DataType::Ipv6Prefix, p) {
+                Ok(Value::Ipv6Prefix(prefix, length)) => Some((prefix, length)),
+                _ => None,
+            });
+        record.class = acr.class.unwrap_or_default().to_vec();
+        record.connect_info = words(acr.connect_info);
+        record
+    }
+
     /// Sets when it happened (RFC 2869 §5.3, RFC 2866 §5.2). A time from the future, or one of a clock that was never
     /// set, is not believed.
-    pub(super) fn happened(&mut self, timestamp: Option<u32>, delay: Option<u32>, wall: WallTime) {
-        let stamp = timestamp.map(u64::from).filter(|t| {
+    pub(super) fn happened(&mut self, stamp: Option<u64>, delay: Option<u32>, wall: WallTime) {
+        let stamp = stamp.filter(|t| {
             let now = wall.unix_secs();
             *t <= now && *t + OLDEST.as_secs() >= now
         });
@@ -314,6 +368,26 @@ pub fn port_of(attributes: &Attributes) -> String {
         (Some(id), _) => text(id),
         (None, Some(number)) => number.to_string(),
         (None, None) => String::new(),
+    }
+}
+
+/// A Termination-Cause (RFC 6733 §8.15) as Acct-Terminate-Cause: from 11 on they are RADIUS's, ten higher (RFC 4005
+/// §9.3.5); those below are the nearest.
+const fn terminate_cause(cause: u32) -> u32 {
+    match cause {
+        // LOGOUT, USER_MOVED: User-Request.
+        1 | 7 => 1,
+        // SERVICE_NOT_PROVIDED, BAD_ANSWER: Service-Unavailable.
+        2 | 3 => 15,
+        // ADMINISTRATIVE: Admin-Reset.
+        4 => 6,
+        // LINK_BROKEN: Lost-Carrier.
+        5 => 2,
+        // AUTH_EXPIRED, SESSION_TIMEOUT: Session-Timeout.
+        6 | 8 => 5,
+        11.. => cause - 10,
+        // NAS-Error.
+        _ => 9,
     }
 }
 

@@ -83,8 +83,8 @@ impl Texts {
         let mut all = String::with_capacity(texts.iter().map(|t| t.len()).sum());
         let mut ends = [0; 4];
         for (i, text) in texts.into_iter().enumerate() {
-            // Texts come from attributes of at most 253 octets, each of which becomes at most four.
-            all.push_str(cut(text, 4 * 253));
+            // Texts come from attributes of at most 253 octets, each of which becomes at most four; the last is two.
+            all.push_str(cut(text, if i == 4 { 8 * 253 } else { 4 * 253 }));
             if let Some(end) = ends.get_mut(i) {
                 *end = all.len() as u16;
             }

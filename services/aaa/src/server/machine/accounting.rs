@@ -1,16 +1,30 @@
 //! Accounting requests: each waits until its record is durable.
 
 use super::AaaServer;
-use crate::server::answer::Asker;
+use crate::ledger::Record;
+use crate::server::api::Event;
+use alloc::boxed::Box;
+use core::net::{IpAddr, Ipv4Addr};
 use usher_core::table::SessionTable;
-use usher_core::{CommandError, Instant, Machine};
+use usher_core::{CommandError, Instant, Machine, WallTime};
+use usher_diameter::accounting::{Aca, Acr};
+use usher_diameter::{Fault, Message, ResultCode, node};
 use usher_radius::packet::Code;
-use usher_radius::server::{Command, Request};
+use usher_radius::server as radius;
+
+/// Who waits for a record to be durable.
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    /// The RADIUS server's token.
+    Radius(u64),
+    /// The Diameter node's token, and what the answer says.
+    Diameter(u64, Aca),
+}
 
 /// Requests whose records are being written.
 #[derive(Debug, Default)]
 pub(super) struct Accounting {
-    waiting: SessionTable<Asker>,
+    waiting: SessionTable<Waiting>,
 }
 
 impl Accounting {
@@ -20,12 +34,54 @@ impl Accounting {
 }
 
 impl AaaServer {
-    pub(super) fn accounting_request(&mut self, now: Instant, request: Request) {
+    /// Accounting requests that wait for their records to be durable.
+    #[must_use]
+    pub fn accounting_waiting(&self) -> usize {
+        self.accounting.waiting.len()
+    }
+    fn wall(&self, now: Instant) -> WallTime {
+        self.config.epoch + now.since(Instant::ZERO)
+    }
+    /// Takes an Accounting-Request. One that is none gets no answer (RFC 2866 §3: what is not recorded is not
+    /// acknowledged).
+    pub(super) fn accounting_request(&mut self, now: Instant, request: radius::Request) {
         self.counters.accounting += 1;
-        let asker = Asker::Radius(request.token);
-        self.counters.bad_accounting += 1;
-        self.discard(now, asker);
+        let source = request.path.remote.ip();
+        match Record::from_radius(&request.attributes, source, self.wall(now)) {
+            Ok(record) => self.keep(now, Waiting::Radius(request.token), record),
+            Err(_) => {
+                self.counters.bad_accounting += 1;
+                self.ignore(now, request.token);
+            }
+        }
         self.recycle(request.attributes);
+    }
+    /// Takes an ACR.
+    ///
+    /// # Errors
+    /// It is none: for the answer.
+    pub(super) fn accounting_message(
+        &mut self,
+        now: Instant,
+        token: u64,
+        message: &Message,
+    ) -> Result<(), Fault> {
+        self.counters.accounting += 1;
+        let acr = Acr::parse(message.avps.view()).inspect_err(|_| self.counters.bad_accounting += 1)?;
+        let record = Record::from_diameter(&acr, IpAddr::V4(Ipv4Addr::UNSPECIFIED), self.wall(now));
+        let aca = Aca { record_type: acr.record_type, record_number: acr.record_number };
+        self.keep(now, Waiting::Diameter(token, aca), record);
+        Ok(())
+    }
+    fn keep(&mut self, now: Instant, waiting: Waiting, record: Record) {
+        let token = self.accounting.waiting.insert(now, waiting);
+        self.events.push_back(Event::Account { token, record: Box::new(record) });
+    }
+    fn ignore(&mut self, now: Instant, token: u64) {
+        if let Some(server) = &mut self.radius {
+            // A request that is gone needs no end.
+            let _ = server.command(now, radius::Command::Discard { token });
+        }
     }
 
     pub(super) fn on_accounted(
@@ -34,25 +90,44 @@ impl AaaServer {
         token: u64,
         durable: bool,
     ) -> Result<(), CommandError> {
-        let asker = self.accounting.waiting.remove(token).ok_or(CommandError::UnknownToken)?;
+        let waiting = self.accounting.waiting.remove(token).ok_or(CommandError::UnknownToken)?;
         if !durable {
-            self.counters.unavailable += 1;
-            self.unavailable(now, asker);
+            self.not_kept(now, waiting);
             return Ok(());
         }
         self.counters.accounted += 1;
-        match asker {
-            Asker::Radius(token) => {
-                let attributes = self.attributes();
+        match waiting {
+            Waiting::Radius(token) => {
+                let (code, attributes) = (Code::ACCOUNTING_RESPONSE, self.attributes());
                 if let Some(server) = &mut self.radius {
-                    let code = Code::ACCOUNTING_RESPONSE;
                     // The client may have given this request up for a newer one: then nobody waits.
-                    let _ = server.command(now, Command::Respond { token, code, attributes });
+                    let _ = server.command(now, radius::Command::Respond { token, code, attributes });
                 }
             }
-            Asker::Diameter(..) => {}
+            Waiting::Diameter(token, aca) => {
+                let (result, avps) = (ResultCode::SUCCESS, aca.avps());
+                if let Some(node) = &mut self.diameter {
+                    // As above: the connection may be gone.
+                    let _ = node.command(now, node::Command::Answer { token, result, avps });
+                }
+            }
         }
         Ok(())
+    }
+    /// A record is not durable: silence over RADIUS, so that the client sends it again or elsewhere; over Diameter
+    /// the transient failure that says so (RFC 6733 §7.1.4).
+    fn not_kept(&mut self, now: Instant, waiting: Waiting) {
+        self.counters.unavailable += 1;
+        match waiting {
+            Waiting::Radius(token) => self.ignore(now, token),
+            Waiting::Diameter(token, aca) => {
+                let (result, avps) = (ResultCode::OUT_OF_SPACE, aca.avps());
+                if let Some(node) = &mut self.diameter {
+                    // As above: the connection may be gone.
+                    let _ = node.command(now, node::Command::Answer { token, result, avps });
+                }
+            }
+        }
     }
 
     /// Forgets requests that nobody answered in time.
@@ -61,9 +136,8 @@ impl AaaServer {
             if since + self.config.session_timeout > now {
                 break;
             }
-            self.counters.unavailable += 1;
-            if let Some(asker) = self.accounting.waiting.remove(token) {
-                self.unavailable(now, asker);
+            if let Some(waiting) = self.accounting.waiting.remove(token) {
+                self.not_kept(now, waiting);
             }
         }
     }

@@ -63,6 +63,7 @@ impl AaaServer {
                     }
                 }
             }
+            (_, command::ACCOUNTING) => self.accounting_message(now, token, message)?,
             _ => return Err(Fault::new(ResultCode::COMMAND_UNSUPPORTED, "not a request for admission")),
         }
         Ok(())
