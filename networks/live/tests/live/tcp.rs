@@ -106,6 +106,7 @@ fn who_is_told_to_wait_hears_when_all_is_sent() {
     let mut back = vec![0; sent.len()];
     stream.read_exact(&mut back).expect("all is sent");
     assert_eq!(live.hear(), Heard::Writable(OURS));
+    drop(stream);
     live.stop();
 }
 

@@ -1,0 +1,150 @@
+//! What the driver itself costs: a machine that sends each datagram back, and a client of the same kind that
+//! keeps a number of datagrams under way, each on a processor of its own.
+//!
+//! ```text
+//! cargo run --release -p usher-live --example echo -- [SECONDS] [OCTETS] [UNDER WAY] [SOCKETS]
+//! ```
+//! It prints for both sides how many datagrams came, how full the batches were and how much processor time,
+//! the system's part included, each pair of a received and a sent datagram took.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use usher_core::{CommandError, Input, Instant, Machine, Path, SocketId, Transmit};
+use usher_live::{
+    Clock, Driver, DriverCounts, Node, SocketOptions, Sockets, bind_udp, spawn, thread_cpu_time,
+};
+
+/// Sends back what comes.
+#[derive(Default)]
+struct Echo {
+    out: Vec<(Path, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+    end: Option<Instant>,
+    over: bool,
+}
+
+impl Echo {
+    fn send(&mut self, path: Path, data: &[u8]) {
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(data);
+        self.out.push((path, copy));
+    }
+}
+
+impl Machine for Echo {
+    type Command = ();
+    type Event = ();
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Datagram { path, data } if !self.over => self.send(path, data),
+            Input::Timeout => self.over |= self.end.is_some_and(|end| now >= end),
+            _ => {}
+        }
+    }
+
+    fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+        Ok(())
+    }
+
+    fn poll_transmit(&mut self, _: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (path, data) = self.out.pop()?;
+        buf.clear();
+        buf.extend_from_slice(&data);
+        self.spare.push(data);
+        Some(Transmit::Datagram { path })
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        self.end.filter(|_| !self.over)
+    }
+
+    fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+}
+
+struct Side {
+    echo: Echo,
+    told: bool,
+}
+
+impl Node for Side {
+    type Machine = Echo;
+    type Message = ();
+
+    fn machine(&mut self) -> &mut Echo {
+        &mut self.echo
+    }
+    fn event(&mut self, _: Instant, (): ()) {}
+    fn message(&mut self, _: Instant, (): ()) {
+        self.told = true;
+    }
+    fn stopped(&self) -> bool {
+        self.told || self.echo.over
+    }
+}
+
+fn print(side: &str, counts: &DriverCounts, wall: Duration, processor: Duration) {
+    let pairs = counts.datagrams_in.max(1) as f64;
+    println!(
+        "{side}: {} datagrams in, {:.0} /s; {:.1} a batch in, {:.1} out; {:.2} us of processor time each; {:.0} % busy",
+        counts.datagrams_in,
+        pairs / wall.as_secs_f64(),
+        pairs / counts.batches_in.max(1) as f64,
+        counts.datagrams_out as f64 / counts.batches_out.max(1) as f64,
+        processor.as_secs_f64() * 1e6 / pairs,
+        100.0 * processor.as_secs_f64() / wall.as_secs_f64(),
+    );
+    let lost = counts.send_full + counts.send_errors + counts.receive_errors + counts.no_socket;
+    if lost > 0 {
+        println!("{side}: {lost} lost");
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<u64> =
+        std::env::args().skip(1).map(|argument| argument.parse()).collect::<Result<_, _>>()?;
+    let argument = |i: usize, otherwise| arguments.get(i).copied().unwrap_or(otherwise);
+    let (seconds, octets) = (argument(0, 3), usize::try_from(argument(1, 150))?);
+    let (under_way, sockets) = (argument(2, 512), u32::try_from(argument(3, 8))?.max(1));
+
+    let socket = bind_udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &SocketOptions::default())?;
+    let server = socket.local_addr()?;
+    let clock = Clock::start();
+    let node = Side { echo: Echo::default(), told: false };
+    let (driver, stop) = Driver::new(node, Sockets { udp: vec![socket], ..Sockets::default() }, clock);
+    let counted = driver.counters();
+    let serving = spawn("server", Some(0), move || async move {
+        let result = driver.run().await;
+        (result.map(drop), thread_cpu_time())
+    })?;
+
+    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let mut echo =
+        Echo { end: Some(clock.now() + usher_core::Duration::from_secs(seconds)), ..Echo::default() };
+    for n in 0..under_way {
+        let socket = SocketId(u32::try_from(n)? % sockets);
+        echo.send(Path { socket, local: any, remote: server }, &vec![0; octets]);
+    }
+    let (driver, _) = Driver::new(Side { echo, told: false }, Sockets::default(), clock);
+    let asked = driver.counters();
+    let begun = std::time::Instant::now();
+    let core = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
+    let asking = spawn("client", Some(core), move || async move {
+        let result = driver.run().await;
+        (result.map(drop), thread_cpu_time())
+    })?;
+    let panicked = |_| io::Error::other("a side panicked");
+    let (result, client) = asking.join().map_err(panicked)?;
+    result?;
+    let wall = begun.elapsed();
+    stop.send(());
+    let (result, processor) = serving.join().map_err(panicked)?;
+    result?;
+    print("server", &counted.read(), wall, processor);
+    print("client", &asked.read(), wall, client);
+    Ok(())
+}
