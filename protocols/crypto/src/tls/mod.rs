@@ -171,11 +171,11 @@ pub trait TlsEngine: Send + Debug {
     /// Whether the handshake took up an earlier session instead of showing certificates.
     fn resumed(&self) -> bool;
 
-    /// Has a server's session remembered under this mark, should a client take it up again; before the first
-    /// [`feed`](Self::feed), and fewer than 32768 octets.
+    /// Has a server's session of TLS 1.3 remembered under this mark, should a client take it up again; before the
+    /// first [`feed`](Self::feed), and fewer than 32768 octets.
     fn mark(&mut self, _mark: &[u8]) {}
 
-    /// The mark of the session that the client took up.
+    /// The mark of the session of TLS 1.3 that the client took up.
     fn resumed_mark(&self) -> Option<&[u8]> {
         None
     }

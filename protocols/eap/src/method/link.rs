@@ -62,8 +62,8 @@ pub(super) struct Link {
     pub(super) incoming: Vec<u8>,
     announced: Option<usize>,
     work: TlsWork,
-    /// The hellos' randoms, ours and the other side's.
-    randoms: [Option<[u8; RANDOM]>; 2],
+    /// The hellos, ours and the other side's.
+    hellos: [Option<Hello>; 2],
     /// The other side's certificates, once the handshake is complete.
     pub(super) certificates: Vec<Vec<u8>>,
 }
@@ -71,14 +71,25 @@ pub(super) struct Link {
 /// Octets of a hello's random.
 const RANDOM: usize = 32;
 
-/// The random of the hello that a flight begins with: after the record's header, the handshake message's and
-/// the version (RFC 5246 §7.4.1).
-fn random(flight: &[u8]) -> Option<[u8; RANDOM]> {
-    const HANDSHAKE: u8 = 22;
-    let mut r = Reader::new(flight);
-    r.u8().ok().filter(|kind| *kind == HANDSHAKE)?;
-    r.bytes(4 + 4 + 2).ok()?;
-    r.bytes(RANDOM).ok()?.try_into().ok()
+/// What a hello says that matters here.
+#[derive(Clone, Debug)]
+struct Hello {
+    random: [u8; RANDOM],
+    session: Vec<u8>,
+}
+
+impl Hello {
+    /// The hello that a flight begins with: the record's header, the handshake message's, the version, random and
+    /// session identifier (RFC 5246 §7.4.1).
+    fn read(flight: &[u8]) -> Option<Self> {
+        const HANDSHAKE: u8 = 22;
+        let mut r = Reader::new(flight);
+        r.u8().ok().filter(|kind| *kind == HANDSHAKE)?;
+        r.bytes(4 + 4 + 2).ok()?;
+        let random = r.array().ok()?;
+        let length = usize::from(r.u8().ok()?);
+        Some(Self { random, session: r.bytes(length).ok()?.to_vec() })
+    }
 }
 
 /// What a packet's data is.
@@ -127,7 +138,7 @@ impl Link {
             incoming: Vec::new(),
             announced: None,
             work: TlsWork::default(),
-            randoms: [None; 2],
+            hellos: [None, None],
             certificates: Vec::new(),
         }
     }
@@ -190,8 +201,8 @@ impl Link {
     /// alert may then be waiting to be sent.
     pub(super) fn digest(&mut self) -> bool {
         let handshaking = self.engine.is_handshaking();
-        if self.randoms[1].is_none() {
-            self.randoms[1] = random(&self.incoming);
+        if self.hellos[1].is_none() {
+            self.hellos[1] = Hello::read(&self.incoming);
         }
         let sound = self.engine.feed(&self.incoming).is_ok();
         if handshaking && !self.engine.is_handshaking() {
@@ -206,8 +217,8 @@ impl Link {
         self.rewind();
         self.engine.take(&mut self.out);
         self.work += self.engine.work();
-        if self.randoms[0].is_none() {
-            self.randoms[0] = random(&self.out);
+        if self.hellos[0].is_none() {
+            self.hellos[0] = Hello::read(&self.out);
         }
     }
 
@@ -243,12 +254,26 @@ impl Link {
             self.engine.export("EXPORTER_EAP_TLS_Method-Id", Some(&[kind.0]), &mut method_id).ok()?;
             id.extend_from_slice(&method_id);
         } else {
-            let [ours, theirs] = self.randoms;
-            let (client, server) = if self.client { (ours?, theirs?) } else { (theirs?, ours?) };
-            id.extend_from_slice(&client);
-            id.extend_from_slice(&server);
+            let [ours, theirs] = &self.hellos;
+            let (client, server) = if self.client { (ours, theirs) } else { (theirs, ours) };
+            id.extend_from_slice(&client.as_ref()?.random);
+            id.extend_from_slice(&server.as_ref()?.random);
         }
         Some(id)
+    }
+
+    /// Under what a server may note something on this session, given the mark that TLS 1.3's tickets bear: with TLS
+    /// 1.2 that is the identifier in our hello, which a resumed session keeps.
+    pub(super) fn own_mark<'a>(&'a self, mark: &'a [u8]) -> Option<&'a [u8]> {
+        if self.is_13() { Some(mark) } else { Some(&self.hellos[0].as_ref()?.session) }
+    }
+
+    /// The mark of the session that was taken up, if one was.
+    pub(super) fn resumed_mark(&self) -> Option<&[u8]> {
+        if !self.engine.resumed() {
+            return None;
+        }
+        if self.is_13() { self.engine.resumed_mark() } else { self.own_mark(&[]) }
     }
 
     /// Encrypts data behind what is still to be sent. False where TLS refuses.

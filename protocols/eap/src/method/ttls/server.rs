@@ -176,8 +176,12 @@ impl Phase {
 }
 
 impl ServerPhase for Phase {
-    fn established(&mut self, resumed: Option<(Inner, &[u8])>, _: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
-        let Some((inner, name)) = resumed else { return Step::Wait };
+    fn established(&mut self, resumed: Option<(Inner, &[u8])>, tunnel: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
+        let Some((inner, name)) = resumed else {
+            // A peer that has nothing to say now takes a forgotten session for a known one.
+            self.state = State::Start { nudged: tunnel.link.engine.resumed() };
+            return Step::Wait;
+        };
         self.inner = Some(inner);
         self.state = State::Resumed;
         self.ask_user(name)

@@ -132,7 +132,7 @@ impl<P: ServerPhase> TunnelServer<P> {
         act: impl FnOnce(&mut P, Option<(Inner, &[u8])>, Tunnel<'_>, &mut Vec<u8>) -> Step,
     ) -> ServerVerdict {
         let Some(link) = &mut self.link else { return ServerVerdict::Failure };
-        let noted = match (&self.notes, link.engine.resumed_mark()) {
+        let noted = match (&self.notes, link.resumed_mark()) {
             (Some((config, _)), Some(mark)) => config.noted(mark),
             _ => None,
         };
@@ -162,8 +162,9 @@ impl<P: ServerPhase> TunnelServer<P> {
 
     fn succeed(&mut self) -> ServerVerdict {
         self.succeeded = true;
-        if let (Some((config, mark)), Some(inner), Some(name)) =
-            (&self.notes, self.phase.inner(), self.phase.identity())
+        if let (Some(link), Some((config, mark)), Some(inner), Some(name)) =
+            (&self.link, &self.notes, self.phase.inner(), self.phase.identity())
+            && let Some(mark) = link.own_mark(mark)
         {
             config.note(mark, &note(inner, name));
         }
