@@ -229,6 +229,7 @@ impl Node for AaaNode {
                 tracing::info!(peer = peer.0, up, shard, "Diameter peer");
                 self.state.peers = if up { self.state.peers + 1 } else { self.state.peers.saturating_sub(1) };
             }
+            Event::HomeServer { server, alive } => tracing::info!(server, alive, shard, "home server"),
             Event::Dynamic { token, result } => {
                 if let Some(waiting) = self.state.dynamic.remove(&token) {
                     let _ = waiting.try_send(result);

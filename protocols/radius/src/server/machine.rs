@@ -125,6 +125,11 @@ impl Server {
     pub fn client(&self, index: u32) -> &ClientConfig {
         self.clients.get(index)
     }
+    /// The client that sends datagrams from an address, and its index.
+    #[must_use]
+    pub fn client_at(&self, address: core::net::IpAddr) -> Option<(u32, &ClientConfig)> {
+        self.clients.find(address)
+    }
     /// An empty list, reused from an earlier command where there is one.
     #[must_use]
     pub fn attributes(&mut self) -> Attributes {

@@ -60,18 +60,14 @@ pub fn request(request: &Request, name: &[u8], mark: &[u8], out: &mut Attributes
 /// # Errors
 /// A hidden value cannot be revealed.
 pub fn response(response: &Response, out: &mut Attributes) -> Result<(), RelayError> {
-    let reveal = |value: &[u8]| {
-        reveal_salted(response.secret.as_bytes(), &response.request_authenticator, value)
-            .map_err(|_| RelayError::Hidden)
-    };
     for a in response.attributes.iter() {
         match a.kind {
             kind::MESSAGE_AUTHENTICATOR | kind::PROXY_STATE => {}
             kind::TUNNEL_PASSWORD => {
                 let (&tag, salted) = a.value.split_first().ok_or(RelayError::Hidden)?;
-                out.push_tunnel_password(tag, &reveal(salted)?)?;
+                out.push_tunnel_password(tag, &reveal(response, salted)?)?;
             }
-            kind::VENDOR_SPECIFIC => vendor_specific(a, out, &reveal, response)?,
+            kind::VENDOR_SPECIFIC => vendor_specific(a, out, response)?,
             _ => {
                 out.push_bytes(a.kind, a.value)?;
             }
@@ -80,16 +76,16 @@ pub fn response(response: &Response, out: &mut Attributes) -> Result<(), RelayEr
     Ok(())
 }
 
+fn reveal(response: &Response, value: &[u8]) -> Result<Vec<u8>, RelayError> {
+    reveal_salted(response.secret.as_bytes(), &response.request_authenticator, value)
+        .map_err(|_| RelayError::Hidden)
+}
+
 /// MS-CHAP-MPPE-Keys (RFC 2548 §2.4.1): 32 octets, hidden as User-Password is.
 const MS_CHAP_MPPE_KEYS: u8 = 12;
 
 /// A Vendor-Specific attribute; Microsoft's keys in it are hidden anew, each in an attribute of its own.
-fn vendor_specific(
-    a: RawAttribute<'_>,
-    out: &mut Attributes,
-    reveal: &dyn Fn(&[u8]) -> Result<Vec<u8>, RelayError>,
-    response: &Response,
-) -> Result<(), RelayError> {
+fn vendor_specific(a: RawAttribute<'_>, out: &mut Attributes, response: &Response) -> Result<(), RelayError> {
     let Some((vendor::MICROSOFT, mut rest)) = read_vendor(a.value) else {
         out.push_bytes(a.kind, a.value)?;
         return Ok(());
@@ -100,7 +96,7 @@ fn vendor_specific(
     {
         match kind {
             vendor::MS_MPPE_SEND_KEY | vendor::MS_MPPE_RECV_KEY => {
-                out.push_vendor_salted(vendor::MICROSOFT, kind, &reveal(value)?)?;
+                out.push_vendor_salted(vendor::MICROSOFT, kind, &reveal(response, value)?)?;
             }
             MS_CHAP_MPPE_KEYS => {
                 let (secret, authenticator) = (response.secret.as_bytes(), &response.request_authenticator);

@@ -81,14 +81,14 @@ pub(super) fn diameter(verdict: &Verdict<'_>, request_type: AuthRequestType) -> 
     let mut avps = dea.avps();
     avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
     if let Some(reply) = reply {
-        translate(reply, &mut avps);
+        attributes_as_avps(reply, &mut avps);
     }
     (result, avps)
 }
 
 /// RADIUS attributes as AVPs: the first 256 AVP codes are the attributes' numbers, their values are
 /// written alike (RFC 6733 §4.1, RFC 7155 §4). Hidden values have no counterpart and are left out.
-fn translate(reply: &Attributes, avps: &mut AvpBuf) {
+pub(super) fn attributes_as_avps(reply: &Attributes, avps: &mut AvpBuf) {
     const HIDDEN: [u8; 2] = [kind::USER_PASSWORD, kind::TUNNEL_PASSWORD];
     for a in reply.iter().filter(|a| a.kind != kind::VENDOR_SPECIFIC && !HIDDEN.contains(&a.kind)) {
         avps.push(AvpId::must(a.kind.into()), a.value);

@@ -162,6 +162,8 @@ pub enum Reason {
     Checks,
     /// The certificate is revoked.
     Revoked,
+    /// Its home server says no.
+    HomeServer,
     /// A limit that counts more than this login.
     Limit(Refusal),
 }
@@ -177,6 +179,7 @@ impl fmt::Display for Reason {
             Self::Expired => "the user's time is over",
             Self::Checks => "the request is not as the user's checks want it",
             Self::Revoked => "the certificate is revoked",
+            Self::HomeServer => "the home server says no",
             Self::Limit(refusal) => return refusal.fmt(f),
         })
     }
@@ -308,6 +311,13 @@ pub enum Event {
         /// It came.
         up: bool,
     },
+    /// A home server died or came back.
+    HomeServer {
+        /// Its index in [`crate::proxy::Config::servers`].
+        server: u16,
+        /// It came back.
+        alive: bool,
+    },
     /// How a [`Command::Dynamic`] ended.
     Dynamic {
         /// The command's.
@@ -331,6 +341,7 @@ impl fmt::Debug for Event {
             Self::Rejected(login) => write!(f, "Rejected({login:?})"),
             Self::Trace(line) => write!(f, "Trace({:?})", line.text),
             Self::DiameterPeer { peer, up } => write!(f, "DiameterPeer({peer:?}, up: {up})"),
+            Self::HomeServer { server, alive } => write!(f, "HomeServer({server}, alive: {alive})"),
             Self::Dynamic { token, result } => write!(f, "Dynamic({token}, {result:?})"),
         }
     }

@@ -56,6 +56,8 @@ pub struct Config {
     /// Which of several servers this is that share their clients; `None`: there is one, and nobody else can read its
     /// State.
     pub shard: Option<ShardConfig>,
+    /// Which realms' users are known elsewhere, and where; `None`: all are known here.
+    pub proxy: Option<crate::proxy::Config>,
     /// How long an unfinished session may idle: its peer answers, or its user is found, within this.
     pub session_timeout: Duration,
     /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
@@ -92,6 +94,7 @@ impl Config {
             peap: None,
             ttls: None,
             shard: None,
+            proxy: None,
             session_timeout: Duration::from_secs(30),
             epoch: WallTime::from_unix_secs(1_767_225_600),
             max_half_open: 100_000,
@@ -110,4 +113,7 @@ pub enum ConfigError {
     /// The RADIUS side.
     #[error("RADIUS server: {0}")]
     Radius(#[from] usher_radius::server::ConfigError),
+    /// The home servers.
+    #[error("proxy: {0}")]
+    Proxy(#[from] crate::proxy::ProxyError),
 }

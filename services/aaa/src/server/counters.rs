@@ -57,6 +57,24 @@ usher_core::counters! {
         rejected_failures,
         /// Turned away: the ledger holds as many sessions as it may.
         rejected_full,
+        /// Turned away by their home server.
+        rejected_elsewhere,
+        /// Let in by their home server.
+        accepted_elsewhere,
+        /// Requests passed on to home servers.
+        proxied,
+        /// Answers of home servers.
+        proxy_answered,
+        /// Requests that no home server answered.
+        proxy_unanswered,
+        /// Dropped: a request that passed too many proxies.
+        proxy_loops,
+        /// Dropped: too many requests wait for home servers.
+        proxy_overload,
+        /// Dropped: a request or an answer with a hidden value that cannot be revealed.
+        proxy_unreadable,
+        /// Turned away: a realm that is known nowhere.
+        proxy_refused,
         /// Unfinished sessions that idled too long.
         expired,
         /// Unfinished sessions pushed out by new ones.
@@ -118,6 +136,7 @@ impl Counters {
             Reason::Expired => &mut self.rejected_expired,
             Reason::Checks => &mut self.rejected_checks,
             Reason::Revoked => &mut self.rejected_revoked,
+            Reason::HomeServer => &mut self.rejected_elsewhere,
             Reason::Limit(Refusal::TooManySessions { .. }) => &mut self.rejected_simultaneous,
             Reason::Limit(Refusal::PoolExhausted | Refusal::UnknownPool) => &mut self.rejected_no_address,
             Reason::Limit(Refusal::TooManyFailures) => &mut self.rejected_failures,

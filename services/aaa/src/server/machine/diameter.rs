@@ -30,8 +30,10 @@ impl AaaServer {
                 node::Event::PeerDown { peer } => {
                     self.events.push_back(Event::DiameterPeer { peer, up: false });
                 }
-                // This server asks nobody.
-                node::Event::Answer { .. } | node::Event::Failed { .. } => {}
+                node::Event::Answer { token, result, avps } => {
+                    self.diameter_answered(now, token, result, &avps);
+                }
+                node::Event::Failed { token, .. } => self.home_silent(now, token),
             }
         }
     }
@@ -44,6 +46,7 @@ impl AaaServer {
                 let der = Der::parse(avps)?;
                 let asker = Asker::Diameter(token, der.request_type);
                 let ask = Ask { asker, source, owner, request: self.as_attributes(avps) };
+                let Some(ask) = self.route_der(now, ask, &der) else { return Ok(()) };
                 match der.state.map(|state| self.shard.token(state)) {
                     None => self.begin_eap(now, ask, der.eap),
                     Some(token) => self.go_on(now, ask, token, der.eap),

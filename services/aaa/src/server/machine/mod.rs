@@ -3,10 +3,13 @@
 mod accounting;
 mod diameter;
 mod flow;
+mod outward;
+mod proxied;
 mod radius;
+mod translate;
 mod verdict;
 
-use super::api::{Command, Event};
+use super::api::{Command, Event, Front};
 use super::cache::UserCache;
 use super::config::{Config, ConfigError, UserSource};
 use super::counters::Counters;
@@ -16,6 +19,7 @@ use super::shard::{ShardConfig, ShardKey};
 use accounting::Accounting;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use outward::Outward;
 use usher_core::table::SessionTable;
 use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
 use usher_diameter::node::{self, Node};
@@ -32,6 +36,7 @@ pub struct AaaServer {
     cache: UserCache,
     held: Held,
     accounting: Accounting,
+    outward: Outward,
     events: VecDeque<Event>,
     work: VecDeque<Work>,
     counters: Counters,
@@ -59,7 +64,9 @@ impl AaaServer {
             UserSource::Memory(_) => UserCache::none(&mut rng),
             UserSource::Host(cache) => UserCache::new(cache, &mut rng),
         };
+        let outward = Outward::new(&config, &mut rng)?;
         Ok(Self {
+            outward,
             shard,
             radius,
             diameter,
@@ -114,11 +121,9 @@ impl Machine for AaaServer {
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
-            Input::Datagram { .. } => match &mut self.radius {
-                Some(server) => server.handle(now, input),
-                None => self.counters.no_front += 1,
-            },
-            Input::Stream { .. } | Input::Message { .. } => match &mut self.diameter {
+            Input::Datagram { path, .. } => self.datagram(now, path.socket, input),
+            Input::Stream { conn, event } => self.stream(now, conn, event),
+            Input::Message { .. } => match &mut self.diameter {
                 Some(node) => node.handle(now, input),
                 None => self.counters.no_front += 1,
             },
@@ -130,12 +135,14 @@ impl Machine for AaaServer {
                 if let Some(node) = &mut self.diameter {
                     node.handle(now, input);
                 }
+                self.outward.timeout(now);
                 self.expire(now);
                 self.release(now);
             }
         }
         self.drain_radius(now);
         self.drain_diameter(now);
+        self.drain_outward(now);
     }
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
@@ -145,14 +152,21 @@ impl Machine for AaaServer {
             Command::Admitted { token, admission } => self.on_admitted(now, token, admission),
             Command::Accounted { token, durable } => self.on_accounted(now, token, durable),
             Command::Certificate { token, good } => self.on_certificate(now, token, good),
-            Command::Accept { .. } => Ok(()),
+            Command::Accept { conn, front } => {
+                if front == Front::RadSec {
+                    self.outward.accept_radsec(conn);
+                }
+                Ok(())
+            }
             Command::Reload(config) => self.reload(*config),
             Command::Forget { name } => {
                 self.cache.forget(name.as_deref());
                 Ok(())
             }
             Command::Trace(_) => Ok(()),
-            Command::Dynamic { .. } => Err(CommandError::Invalid("this server asks no NAS")),
+            Command::Dynamic { token, to, code, attributes } => {
+                self.dynamic(now, token, to, code, attributes)
+            }
             Command::Diameter(command) => match &mut self.diameter {
                 Some(node) => node.command(now, command),
                 None => Err(CommandError::Invalid("this server has no Diameter side")),
@@ -164,7 +178,10 @@ impl Machine for AaaServer {
         if let Some(transmit) = self.radius.as_mut().and_then(|s| s.poll_transmit(now, buf)) {
             return Some(transmit);
         }
-        self.diameter.as_mut()?.poll_transmit(now, buf)
+        if let Some(transmit) = self.diameter.as_mut().and_then(|n| n.poll_transmit(now, buf)) {
+            return Some(transmit);
+        }
+        self.outward.poll_transmit(now, buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -172,7 +189,8 @@ impl Machine for AaaServer {
         let accounting = self.accounting.oldest().map(|since| since + self.config.session_timeout);
         let radius = self.radius.as_mut().and_then(Machine::poll_timeout);
         let diameter = self.diameter.as_mut().and_then(Machine::poll_timeout);
-        [idle, accounting, self.held.next(), radius, diameter].into_iter().flatten().min()
+        let outward = self.outward.poll_timeout();
+        [idle, accounting, self.held.next(), radius, diameter, outward].into_iter().flatten().min()
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -184,5 +202,6 @@ impl Machine for AaaServer {
             .pop_front()
             .or_else(|| self.radius.as_mut()?.poll_work())
             .or_else(|| self.diameter.as_mut()?.poll_work())
+            .or_else(|| self.outward.poll_work())
     }
 }

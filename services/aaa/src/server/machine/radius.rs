@@ -18,6 +18,7 @@ impl AaaServer {
     }
 
     fn radius_request(&mut self, now: Instant, request: Request) {
+        let Some(request) = self.route(now, request) else { return };
         match request.code {
             Code::ACCESS_REQUEST => self.access_request(now, request),
             Code::ACCOUNTING_REQUEST => self.accounting_request(now, request),

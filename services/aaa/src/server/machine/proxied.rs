@@ -1,0 +1,234 @@
+//! Requests of users who are known elsewhere.
+
+use super::AaaServer;
+use super::outward::Passed;
+use crate::proxy::{Accounting, Asked, Conversation, Route, Unanswered, relay};
+use crate::server::answer::{Asker, Verdict};
+use crate::server::api::{Event, Login, Reason};
+use crate::server::session::failure;
+use alloc::boxed::Box;
+use usher_core::{Instant, Machine};
+use usher_diameter::{Fault, ResultCode};
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::client::Response;
+use usher_radius::packet::Code;
+use usher_radius::server::{Command, Request};
+
+impl AaaServer {
+    /// Passes a request on where its user's realm is elsewhere; gives it back where it is ours to answer.
+    pub(super) fn route(&mut self, now: Instant, mut request: Request) -> Option<Request> {
+        let Some(proxy) = &self.config.proxy else { return Some(request) };
+        let access = request.code == Code::ACCESS_REQUEST;
+        if !access && request.code != Code::ACCOUNTING_REQUEST {
+            return Some(request);
+        }
+        let given = request.attributes.get(kind::USER_NAME).unwrap_or_default();
+        let eap = request.attributes.get(kind::EAP_MESSAGE).is_some();
+        let found = proxy.realms.find(given);
+        let name = if eap { given } else { found.name };
+        match found.route {
+            Route::Local => {
+                if name != given {
+                    let name = name.to_vec();
+                    rename(&mut request.attributes, &name);
+                }
+                Some(request)
+            }
+            Route::Refuse if access => {
+                self.counters.proxy_refused += 1;
+                self.turn_away(now, Asker::Radius(request.token), eap_identifier(&request.attributes));
+                self.recycle(request.attributes);
+                None
+            }
+            Route::Diameter { realm } if access => {
+                let realm = realm.clone();
+                self.ask_diameter(now, request, realm);
+                None
+            }
+            Route::Refuse | Route::Diameter { .. } => Some(request),
+            &Route::Pool { pool, accounting } => {
+                if !access && accounting == Accounting::Local {
+                    return Some(request);
+                }
+                let keep = !access && accounting == Accounting::StoreAndForward;
+                let name = name.to_vec();
+                let kept = keep.then(|| request.clone());
+                self.pass(now, request, pool, &name, !keep);
+                kept
+            }
+        }
+    }
+
+    /// Whether a request may be passed on at all.
+    pub(super) fn may_pass(&mut self, attributes: &Attributes) -> bool {
+        let Some(proxy) = &self.config.proxy else { return false };
+        if attributes.get_all(kind::PROXY_STATE).nth(proxy.max_hops).is_some() {
+            self.counters.proxy_loops += 1;
+            return false;
+        }
+        if self.outward.passed.len() >= proxy.max_pending {
+            self.counters.proxy_overload += 1;
+            return false;
+        }
+        true
+    }
+
+    /// Passes a request on to a pool; `answered`: the client waits for the answer.
+    fn pass(&mut self, now: Instant, request: Request, pool: u16, name: &[u8], answered: bool) {
+        let asker = Asker::Radius(request.token);
+        let asker = answered.then_some(asker);
+        if !self.may_pass(&request.attributes) {
+            if let Some(asker) = asker {
+                self.discard(now, asker);
+            }
+            return self.recycle(request.attributes);
+        }
+        let mut out = self.attributes();
+        let mark = self.rng.next_u64().to_be_bytes();
+        let relayed = relay::request(&request, name, &mark, &mut out);
+        let passed = Passed {
+            asker,
+            code: request.code,
+            owner: request.client,
+            eap: eap_identifier(&request.attributes),
+            begun: now,
+            request: request.attributes,
+            dialog: None,
+        };
+        if relayed.is_err() {
+            self.counters.proxy_unreadable += 1;
+            if let Some(asker) = asker {
+                self.discard(now, asker);
+            }
+            self.recycle(out);
+            return self.recycle(passed.request);
+        }
+        self.send_home(now, pool, out, passed);
+    }
+
+    /// Asks a pool, on behalf of whoever `passed` names.
+    pub(super) fn send_home(&mut self, now: Instant, pool: u16, out: Attributes, passed: Passed) {
+        let (code, owner) = (passed.code, passed.owner);
+        let token = self.outward.passed.insert(now, passed);
+        let (Some(homes), Some(passed)) = (&mut self.outward.homes, self.outward.passed.get(token)) else {
+            return;
+        };
+        let a = &passed.request;
+        let conversation = Conversation {
+            owner,
+            name: a.get(kind::USER_NAME).unwrap_or_default(),
+            station: a.get(kind::CALLING_STATION_ID).unwrap_or_default(),
+            state: a.get(kind::STATE),
+        };
+        match homes.ask(now, token, pool, code, out, conversation) {
+            Asked::UnderWay => self.counters.proxied += 1,
+            Asked::NobodyAlive => self.home_silent(now, token),
+            Asked::Impossible => {
+                self.counters.proxy_overload += 1;
+                if let Some(passed) = self.outward.passed.remove(token) {
+                    if let Some(asker) = passed.asker {
+                        self.discard(now, asker);
+                    }
+                    self.recycle(passed.request);
+                }
+            }
+        }
+    }
+
+    pub(super) fn home_answered(&mut self, now: Instant, response: Response) {
+        let Some(passed) = self.outward.passed.remove(response.token) else { return };
+        self.counters.proxy_answered += 1;
+        if response.code == Code::ACCESS_CHALLENGE
+            && let Some(state) = response.attributes.get(kind::STATE)
+            && let Some(homes) = &mut self.outward.homes
+        {
+            homes.remember(passed.owner, state, response.server);
+        }
+        match passed.asker {
+            None => {}
+            Some(asker @ Asker::Radius(token)) => {
+                let mut attributes = self.attributes();
+                if relay::response(&response, &mut attributes).is_err()
+                    || response.code == Code::PROTOCOL_ERROR
+                {
+                    self.counters.proxy_unreadable += 1;
+                    self.recycle(attributes);
+                    self.discard(now, asker);
+                } else if let Some(server) = &mut self.radius {
+                    let code = response.code;
+                    // The client may have given this request up for a newer one: then nobody waits.
+                    let _ = server.command(now, Command::Respond { token, code, attributes });
+                }
+            }
+            Some(Asker::Diameter(token, request_type)) => {
+                self.answer_diameter(now, token, request_type, &response);
+            }
+        }
+        match response.code {
+            Code::ACCESS_ACCEPT => self.tell(passed, None),
+            Code::ACCESS_REJECT => self.tell(passed, Some(Reason::HomeServer)),
+            _ => self.recycle(passed.request),
+        }
+    }
+
+    /// Tells the host how a login ended elsewhere.
+    pub(super) fn tell(&mut self, passed: Passed, reason: Option<Reason>) {
+        let login = Box::new(Login {
+            name: passed.request.get(kind::USER_NAME).unwrap_or_default().to_vec(),
+            inner: None,
+            method: None,
+            inner_method: None,
+            client: Some(passed.owner).filter(|&o| o != Passed::DIAMETER),
+            begun: passed.begun,
+            reason,
+            resumed: false,
+            request: passed.request,
+        });
+        match reason {
+            None => {
+                self.counters.accepted_elsewhere += 1;
+                self.events.push_back(Event::Accepted(login));
+            }
+            Some(reason) => {
+                self.counters.rejected(reason);
+                self.events.push_back(Event::Rejected(login));
+            }
+        }
+    }
+
+    /// No home server answers a request that was passed on.
+    pub(super) fn home_silent(&mut self, now: Instant, token: u64) {
+        let Some(passed) = self.outward.passed.remove(token) else { return };
+        self.counters.proxy_unanswered += 1;
+        let unanswered = self.config.proxy.as_ref().map(|p| p.unanswered).unwrap_or_default();
+        match passed.asker {
+            None => {}
+            Some(Asker::Diameter(token, _)) => {
+                self.refuse(now, token, Fault::new(ResultCode::UNABLE_TO_DELIVER, "no home server answers"));
+            }
+            Some(asker) if unanswered == Unanswered::Reject && passed.code == Code::ACCESS_REQUEST => {
+                self.turn_away(now, asker, passed.eap);
+            }
+            Some(asker) => self.discard(now, asker),
+        }
+        self.recycle(passed.request);
+    }
+
+    /// Rejects, with an EAP-Failure where EAP was spoken.
+    pub(super) fn turn_away(&mut self, now: Instant, asker: Asker, eap: Option<u8>) {
+        let eap = eap.map(failure);
+        self.answer(now, asker, Verdict::Reject { eap: eap.as_ref().map(|f| &f[..]) });
+    }
+}
+
+/// The identifier of a request's EAP packet; 0 where it is too short to have one.
+pub(super) fn eap_identifier(attributes: &Attributes) -> Option<u8> {
+    attributes.get(kind::EAP_MESSAGE).map(|m| m.get(1).copied().unwrap_or_default())
+}
+
+/// Puts another User-Name in.
+fn rename(attributes: &mut Attributes, name: &[u8]) {
+    attributes.remove(kind::USER_NAME);
+    let fits = attributes.push_bytes(kind::USER_NAME, name);
+    debug_assert!(fits.is_ok(), "it is a part of what was there");
+}

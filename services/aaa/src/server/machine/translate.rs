@@ -1,0 +1,289 @@
+//! Between RADIUS and Diameter: EAP that comes by one and is answered by the other (RFC 4072 §6, RFC 7155 §4).
+
+use super::AaaServer;
+use super::outward::{Dialog, Passed};
+use super::proxied::eap_identifier;
+use crate::proxy::Route;
+use crate::server::answer::{Asker, attributes_as_avps};
+use crate::server::api::Reason;
+use crate::server::session::{Ask, failure};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use usher_core::{Instant, Machine};
+use usher_diameter::avp::AvpBuf;
+use usher_diameter::eap::{Dea, Der};
+use usher_diameter::nasreq::{AuthRequestType, NasInfo};
+use usher_diameter::node::{self, Node};
+use usher_diameter::session::SessionIds;
+use usher_diameter::{Fault, ResultCode, codes};
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::client::Response;
+use usher_radius::packet::Code;
+use usher_radius::server::{Command, Request};
+
+/// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): no session is left to be terminated.
+const NO_STATE_MAINTAINED: u32 = 1;
+
+/// What one protocol says of a hop or of a packet, and the other says in its own way.
+const NOT_TRANSLATED: [u8; 7] = [
+    kind::USER_PASSWORD,
+    kind::CHAP_PASSWORD,
+    kind::STATE,
+    kind::PROXY_STATE,
+    kind::TUNNEL_PASSWORD,
+    kind::EAP_MESSAGE,
+    kind::MESSAGE_AUTHENTICATOR,
+];
+
+impl AaaServer {
+    /// Asks a Diameter server what a RADIUS client asked.
+    pub(super) fn ask_diameter(&mut self, now: Instant, request: Request, realm: String) {
+        let asker = Asker::Radius(request.token);
+        if !self.may_pass(&request.attributes) {
+            self.discard(now, asker);
+            return self.recycle(request.attributes);
+        }
+        let a = &request.attributes;
+        let mut eap = Vec::new();
+        let name = a.get(kind::USER_NAME).and_then(|n| core::str::from_utf8(n).ok());
+        let (true, Some(name)) = (a.eap(&mut eap), name) else {
+            self.counters.no_proof += 1;
+            self.turn_away(now, asker, eap_identifier(a));
+            return self.recycle(request.attributes);
+        };
+        let Some(dialog) = self.dialog(now, request.client, a.get(kind::STATE)) else {
+            self.counters.unknown_session += 1;
+            self.turn_away(now, asker, eap_identifier(a));
+            return self.recycle(request.attributes);
+        };
+        let passed = Passed {
+            asker: Some(asker),
+            code: request.code,
+            owner: request.client,
+            eap: eap_identifier(a),
+            begun: now,
+            request: Attributes::new(),
+            dialog: Some(dialog),
+        };
+        let token = self.outward.passed.insert(now, passed);
+        let sent = match (self.outward.dialogs.get(dialog), &mut self.diameter) {
+            (Some(d), Some(node)) => {
+                let der = Der {
+                    request_type: AuthRequestType::AuthorizeAuthenticate,
+                    eap: &eap,
+                    user_name: Some(name),
+                    state: d.state.as_deref(),
+                    nas: nas_info(a),
+                };
+                let mut der = der.request(token, d.session_id.clone(), realm, d.host.clone());
+                der.avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
+                node.command(now, node::Command::Request(der)).is_ok()
+            }
+            _ => false,
+        };
+        if let Some(passed) = self.outward.passed.get_mut(token) {
+            passed.request = request.attributes;
+        }
+        if sent {
+            self.counters.proxied += 1;
+        } else {
+            self.home_silent(now, token);
+        }
+    }
+
+    /// The conversation that a State names, or a new one.
+    fn dialog(&mut self, now: Instant, owner: u32, state: Option<&[u8]>) -> Option<u64> {
+        if let Some(state) = state {
+            let token = self.shard.token(state)?;
+            self.outward.dialogs.get(token).filter(|d| d.owner == owner)?;
+            self.outward.dialogs.touch(now, token);
+            return Some(token);
+        }
+        let most = self.config.proxy.as_ref().map_or(1, |p| p.max_conversations.max(1));
+        let timeout = self.config.session_timeout;
+        let outward = &mut self.outward;
+        while let Some((oldest, since)) = outward.dialogs.oldest()
+            && (outward.dialogs.len() >= most || since + timeout < now)
+        {
+            outward.dialogs.remove(oldest);
+        }
+        let identity = self.diameter.as_ref().map(Node::identity).unwrap_or_default();
+        let rng = &mut self.rng;
+        let ids = outward.sessions.get_or_insert_with(|| SessionIds::random(identity, rng));
+        let dialog = Dialog { owner, session_id: ids.next(""), host: None, state: None };
+        Some(outward.dialogs.insert(now, dialog))
+    }
+
+    /// A Diameter server answered what was passed on to it.
+    pub(super) fn diameter_answered(&mut self, now: Instant, token: u64, result: ResultCode, avps: &AvpBuf) {
+        let good = result.is_success() || result.is_informational();
+        let dea = match Dea::parse(avps.view()) {
+            Ok(dea) if !result.is_protocol_error() => Some(dea),
+            // A refusal is one whatever else it says.
+            Err(_) if !good && !result.is_protocol_error() => None,
+            _ => return self.home_silent(now, token),
+        };
+        let Some(passed) = self.outward.passed.remove(token) else { return };
+        self.counters.proxy_answered += 1;
+        let (Some(Asker::Radius(asker)), Some(dialog)) = (passed.asker, passed.dialog) else { return };
+        let mut attributes = self.attributes();
+        let eap = dea.as_ref().and_then(|d| d.eap.or(d.reissued));
+        let mut end = failure(passed.eap.unwrap_or_default());
+        let code = match &dea {
+            Some(dea) if result.is_informational() => {
+                if let Some(d) = self.outward.dialogs.get_mut(dialog) {
+                    d.host = dea.origin_host.map(ToString::to_string);
+                    d.state = dea.state.map(<[u8]>::to_vec);
+                }
+                let state = self.shard.state(dialog);
+                let fits = attributes.push_bytes(kind::STATE, &state);
+                debug_assert!(fits.is_ok(), "16 octets fit every attribute");
+                if let Some(seconds) = dea.session_timeout {
+                    attributes.push_u32(kind::SESSION_TIMEOUT, seconds);
+                }
+                attributes.push_eap(eap.unwrap_or_default());
+                Code::ACCESS_CHALLENGE
+            }
+            Some(dea) if result.is_success() => {
+                self.outward.dialogs.remove(dialog);
+                avps_as_attributes(avps, &mut attributes);
+                end[0] = 3;
+                attributes.push_eap(eap.unwrap_or(&end));
+                if let Some(msk) = dea.msk.and_then(<[u8]>::first_chunk::<64>) {
+                    attributes.push_msk(msk);
+                }
+                Code::ACCESS_ACCEPT
+            }
+            _ => {
+                self.outward.dialogs.remove(dialog);
+                attributes.push_eap(eap.unwrap_or(&end));
+                Code::ACCESS_REJECT
+            }
+        };
+        if let Some(server) = &mut self.radius {
+            // The client may have given this request up for a newer one: then nobody waits.
+            let _ = server.command(now, Command::Respond { token: asker, code, attributes });
+        }
+        match code {
+            Code::ACCESS_ACCEPT => self.tell(passed, None),
+            Code::ACCESS_REJECT => self.tell(passed, Some(Reason::HomeServer)),
+            _ => self.recycle(passed.request),
+        }
+    }
+
+    /// Passes a Diameter-EAP-Request on to RADIUS home servers where its user's realm is there; gives it back where it
+    /// is ours to answer.
+    pub(super) fn route_der(&mut self, now: Instant, ask: Ask, der: &Der<'_>) -> Option<Ask> {
+        let Some(proxy) = &self.config.proxy else { return Some(ask) };
+        let &Route::Pool { pool, .. } = proxy.realms.find(ask.name()).route else { return Some(ask) };
+        if !self.may_pass(&ask.request) {
+            self.discard(now, ask.asker);
+            self.recycle(ask.request);
+            return None;
+        }
+        let mut out = self.attributes();
+        for a in ask.request.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind)) {
+            // It came out of a list of attributes: it fits one.
+            let _ = out.push_bytes(a.kind, a.value);
+        }
+        if let Some(state) = der.state {
+            // A State that fits no attribute is none of a RADIUS server.
+            let _ = out.push_bytes(kind::STATE, state);
+        }
+        out.push_eap(der.eap);
+        let mark = self.rng.next_u64().to_be_bytes();
+        let fits = out.push_bytes(kind::PROXY_STATE, &mark);
+        debug_assert!(fits.is_ok(), "8 octets fit every attribute");
+        let passed = Passed {
+            asker: Some(ask.asker),
+            code: Code::ACCESS_REQUEST,
+            owner: Passed::DIAMETER,
+            eap: der.eap.get(1).copied(),
+            begun: now,
+            request: ask.request,
+            dialog: None,
+        };
+        self.send_home(now, pool, out, passed);
+        None
+    }
+
+    /// Answers a Diameter request with what a RADIUS home server said.
+    pub(super) fn answer_diameter(
+        &mut self,
+        now: Instant,
+        token: u64,
+        request_type: AuthRequestType,
+        response: &Response,
+    ) {
+        let a = &response.attributes;
+        let mut eap = Vec::new();
+        let eap = a.eap(&mut eap).then_some(&eap[..]);
+        let mut dea = Dea { eap, state: None, ..Dea::new(request_type, &[]) };
+        let Ok(keys) = response.mppe_keys() else {
+            self.counters.proxy_unreadable += 1;
+            let fault = Fault::new(ResultCode::UNABLE_TO_COMPLY, "a key that cannot be read");
+            return self.refuse(now, token, fault);
+        };
+        let msk = keys.and_then(|k| k.msk());
+        let result = match response.code {
+            Code::ACCESS_CHALLENGE => {
+                dea.state = a.get(kind::STATE);
+                dea.session_timeout = a.get_u32(kind::SESSION_TIMEOUT);
+                ResultCode::MULTI_ROUND_AUTH
+            }
+            Code::ACCESS_ACCEPT => {
+                dea.msk = msk.as_ref().map(|m| &m[..]);
+                ResultCode::SUCCESS
+            }
+            Code::ACCESS_REJECT => ResultCode::AUTHENTICATION_REJECTED,
+            _ => {
+                let fault = Fault::new(ResultCode::UNABLE_TO_DELIVER, "no home server answers");
+                return self.refuse(now, token, fault);
+            }
+        };
+        let mut avps = dea.avps();
+        avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
+        if result.is_success() {
+            let mut reply = self.attributes();
+            for a in a.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind)) {
+                // It came out of a list of attributes: it fits one.
+                let _ = reply.push_bytes(a.kind, a.value);
+            }
+            attributes_as_avps(&reply, &mut avps);
+            self.recycle(reply);
+        }
+        if let Some(node) = &mut self.diameter {
+            // The connection that it came by may be gone: then nobody waits for the answer.
+            let _ = node.command(now, node::Command::Answer { token, result, avps });
+        }
+    }
+}
+
+/// What a RADIUS request says of its access server.
+fn nas_info(a: &Attributes) -> NasInfo<'_> {
+    let v6 = a.get(kind::NAS_IPV6_ADDRESS).and_then(|v| <[u8; 16]>::try_from(v).ok()).map(IpAddr::from);
+    NasInfo {
+        identifier: a.get_text(kind::NAS_IDENTIFIER),
+        address: a.get_ipv4(kind::NAS_IP_ADDRESS).map(IpAddr::V4).or(v6),
+        port: a.get_u32(kind::NAS_PORT),
+        port_id: a.get_text(kind::NAS_PORT_ID),
+        port_type: a.get_u32(kind::NAS_PORT_TYPE),
+        called_station: a.get_text(kind::CALLED_STATION_ID),
+        calling_station: a.get_text(kind::CALLING_STATION_ID),
+        framed_mtu: a.get_u32(kind::FRAMED_MTU),
+        service_type: a.get_u32(kind::SERVICE_TYPE),
+    }
+}
+
+/// AVPs as RADIUS attributes of their numbers (RFC 7155 §4); what fits no attribute is left out.
+fn avps_as_attributes(avps: &AvpBuf, out: &mut Attributes) {
+    for avp in avps.view() {
+        let Ok(number @ 1..) = u8::try_from(avp.code) else { continue };
+        match avp.vendor {
+            0 if NOT_TRANSLATED.contains(&number) || number == kind::VENDOR_SPECIFIC => {}
+            0 => drop(out.push_bytes(number, avp.data).is_ok()),
+            vendor => drop(out.push_vendor(vendor, number, avp.data).is_ok()),
+        }
+    }
+}
