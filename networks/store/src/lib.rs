@@ -5,11 +5,19 @@
 //! A few columns are ours; they are added where they are missing and FreeRADIUS does not mind them. Times are whole
 //! seconds.
 
+pub mod import;
+#[cfg(feature = "databases")]
 mod postgres;
+#[cfg(feature = "databases")]
 mod rows;
+#[cfg(feature = "databases")]
 mod schema;
+#[cfg(feature = "databases")]
 mod sqlite;
 
+#[cfg(feature = "databases")]
 pub use postgres::Postgres;
+#[cfg(feature = "databases")]
 pub use schema::{VERSION as SCHEMA_VERSION, postgres_script};
+#[cfg(feature = "databases")]
 pub use sqlite::Sqlite;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod folder;
+mod import;
 mod postgres;
 mod sqlite;
 mod suite;

@@ -1,0 +1,269 @@
+//! The file `clients.conf`.
+
+use super::Complaint;
+use super::words::{Value, Words};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use usher_aaa::store::{ClientRow, Demand};
+
+/// Reads the text of a `clients.conf`: its clients in the order of the file, each address or prefix once.
+///
+/// A client without a secret or without an address that stands there in figures is left out.
+#[must_use]
+pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<Complaint>) {
+    let mut reader = Reader::default();
+    let mut last = 1;
+    for (line, number) in text.lines().zip(1..) {
+        reader.line(line, number);
+        last = number;
+    }
+    if let Some(open) = reader.sections.first() {
+        let what = format!(
+            "the section that begins at line {} is not closed: a }} is missing, and what it holds was left out",
+            open.line
+        );
+        reader.complain(last, what);
+    }
+    reader.complaints.sort_by_key(|c| c.line);
+    (reader.clients, reader.complaints)
+}
+
+/// An open section.
+#[derive(Debug)]
+struct Section {
+    line: usize,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// `clients NAME {`: holds clients.
+    List,
+    Client(Box<Draft>),
+    /// Passed over.
+    Other,
+}
+
+/// A client so far.
+#[derive(Debug, Default)]
+struct Draft {
+    name: String,
+    address: Option<String>,
+    /// Bits of the network, as FreeRADIUS 2 had them on a line of their own.
+    netmask: Option<u8>,
+    row: ClientRow,
+}
+
+/// The beginning of an entry, before `=` or `{`.
+const ENDS: [char; 7] = ['=', '{', '}', '#', '"', '\'', '`'];
+
+#[derive(Debug, Default)]
+struct Reader {
+    sections: Vec<Section>,
+    clients: Vec<ClientRow>,
+    /// Addresses with the line of their client.
+    seen: BTreeMap<String, usize>,
+    complaints: Vec<Complaint>,
+}
+
+impl Reader {
+    fn complain(&mut self, line: usize, what: impl Into<String>) {
+        self.complaints.push(Complaint { line, what: what.into() });
+    }
+
+    fn line(&mut self, line: &str, number: usize) {
+        let mut words = Words::new(line);
+        while !words.is_at_end() {
+            if words.take('}') {
+                self.close(number);
+                continue;
+            }
+            if words.take(',') || words.take(';') {
+                continue;
+            }
+            let name = words.bare(&ENDS).to_owned();
+            if name == "$INCLUDE" || name == "$-INCLUDE" {
+                let file = words.rest().trim();
+                self.complain(number, format!("{name} {file}: import that file by itself"));
+                return;
+            }
+            if words.take('{') {
+                self.open(&name, String::new(), number);
+            } else if words.operator().is_some() {
+                match words.value(&['}', ',', ';', '#']) {
+                    Ok(value) => {
+                        if value.quote.is_none() && words.rest().starts_with('#') {
+                            self.complain(number, format!("{name}: its value was read up to the #: put it into quotation marks if the # belongs to it"));
+                        }
+                        self.set(&name, &value, number);
+                    }
+                    Err(why) => return self.complain(number, format!("{name}: {why}: it was left out")),
+                }
+            } else {
+                match words.value(&ENDS) {
+                    Ok(second) if words.take('{') => self.open(&name, second.text, number),
+                    _ => return self.complain(number, "this is neither `name = value` nor the beginning or end of a section: the line was left out"),
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, name: &str, second: String, line: usize) {
+        let within = self.sections.last().map(|s| &s.kind);
+        let kind = match (name, within) {
+            (_, Some(Kind::Other)) => Kind::Other,
+            ("client", None | Some(Kind::List)) => {
+                Kind::Client(Box::new(Draft { name: second, ..Draft::default() }))
+            }
+            ("clients", None) => {
+                self.complain(line, format!("clients {second}: its clients were taken over for all sockets"));
+                Kind::List
+            }
+            (_, Some(Kind::Client(_))) => {
+                self.complain(line, format!("section {name} of a client was passed over: connections are bounded in the server's own configuration"));
+                Kind::Other
+            }
+            _ => {
+                self.complain(line, format!("section {name} is no client: it was passed over"));
+                Kind::Other
+            }
+        };
+        self.sections.push(Section { line, kind });
+    }
+
+    fn close(&mut self, line: usize) {
+        match self.sections.pop() {
+            None => self.complain(line, "this } closes nothing"),
+            Some(Section { line, kind: Kind::Client(draft) }) => self.finish(*draft, line),
+            Some(_) => {}
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &Value, line: usize) {
+        let Some(section) = self.sections.last_mut() else {
+            return self.complain(line, format!("{name} stands in no section: it was left out"));
+        };
+        let Kind::Client(draft) = &mut section.kind else { return };
+        match draft.set(&name.to_ascii_lowercase(), value) {
+            Ok(None) => {}
+            Ok(Some(note)) => self.complain(line, note),
+            Err(why) => self.complain(line, format!("{name}: {why}")),
+        }
+    }
+
+    /// A client's section has ended; `line` is its beginning.
+    fn finish(&mut self, draft: Draft, line: usize) {
+        let name = if draft.name.is_empty() { "without a name".to_owned() } else { draft.name.clone() };
+        let address = draft.address.as_deref().unwrap_or(&draft.name);
+        let left_out = |why: &str| format!("client {name}: {why}: it was left out");
+        let nasname = match network(address, draft.netmask) {
+            Ok(nasname) => nasname,
+            Err(why) => return self.complain(line, left_out(&why)),
+        };
+        let mut row = draft.row;
+        if row.secret.is_empty() {
+            return self.complain(line, left_out("it has no secret that can be taken over"));
+        }
+        if let Some(first) = self.seen.get(&nasname) {
+            let why = format!("{nasname} has a client at line {first} already");
+            return self.complain(line, left_out(&why));
+        }
+        if row.shortname.is_empty() {
+            row.shortname = draft.name;
+        }
+        if row.kind.is_empty() {
+            "other".clone_into(&mut row.kind);
+        }
+        self.seen.insert(nasname.clone(), line);
+        self.clients.push(ClientRow { nasname, ..row });
+    }
+}
+
+impl Draft {
+    /// Takes one `name = value`; a note where something is to be said of it.
+    ///
+    /// # Errors
+    /// Why it was left out.
+    fn set(&mut self, name: &str, value: &Value) -> Result<Option<String>, String> {
+        let text = value.text.clone();
+        let written_elsewhere =
+            value.is_expanded() || value.quote != Some('\'') && text.contains("${") || text.contains("$ENV{");
+        if written_elsewhere {
+            return Err("its value stands elsewhere (a variable or an expansion): write it out".to_owned());
+        }
+        match name {
+            "ipaddr" | "ipv4addr" | "ipv6addr" => {
+                let any = if name == "ipv6addr" { "::/0" } else { "0.0.0.0/0" };
+                let previous = self.address.replace(if text == "*" { any.to_owned() } else { text });
+                return Ok(previous
+                    .map(|p| format!("a client has one address; {p}, which stood before, was left out")));
+            }
+            "netmask" => {
+                self.netmask =
+                    Some(text.parse().map_err(|_| "it is no number of bits: it was left out".to_owned())?);
+            }
+            "secret" => {
+                let known = text == "testing123";
+                self.row.secret = text;
+                return Ok(known.then(|| {
+                    "this secret is FreeRADIUS's example, which everybody knows: choose another".to_owned()
+                }));
+            }
+            "shortname" => self.row.shortname = text,
+            "nas_type" | "nastype" => self.row.kind = text,
+            "require_message_authenticator" => self.row.require_message_authenticator = demand(&text)?,
+            "limit_proxy_state" => self.row.limit_proxy_state = demand(&text)?,
+            "proto" if ["*", "udp"].contains(&text.as_str()) => {}
+            "proto" => {
+                return Err(format!(
+                    "{text} is not taken over with the client: RadSec clients are set in the server's own configuration"
+                ));
+            }
+            "virtual_server" | "coa_server" | "response_window" | "login" | "password"
+            | "dynamic_clients" | "max_connections" | "lifetime" | "idle_timeout" | "add_cui"
+            | "rate_limit" => {
+                return Err("a client has no such setting here: it was left out".to_owned());
+            }
+            _ => return Err("this setting is not known: it was left out".to_owned()),
+        }
+        Ok(None)
+    }
+}
+
+fn demand(text: &str) -> Result<Demand, String> {
+    Demand::parse(text).ok_or_else(|| format!("{text:?} is neither yes, no nor auto: it was left out"))
+}
+
+/// An address or a prefix in its usual form, the bits after the prefix cleared.
+fn network(text: &str, netmask: Option<u8>) -> Result<String, String> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => {
+            let bits: u8 =
+                bits.parse().map_err(|_| format!("{text:?}: the part after / is no number of bits"))?;
+            (address, Some(bits))
+        }
+        None => (text, netmask),
+    };
+    let Ok(address) = address.parse::<IpAddr>() else {
+        return Err(format!(
+            "{text:?} is no address, and names are not looked up: write `ipaddr = ADDRESS` or ADDRESS/BITS"
+        ));
+    };
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    match bits {
+        None => Ok(address.to_string()),
+        Some(bits) if bits == longest => Ok(address.to_string()),
+        Some(bits) if bits > longest => Err(format!("{text:?}: a prefix has at most {longest} bits")),
+        Some(bits) => {
+            let cleared = match address {
+                IpAddr::V4(ip) => IpAddr::V4(Ipv4Addr::from_bits(
+                    ip.to_bits() & u32::MAX.checked_shl(u32::from(32 - bits)).unwrap_or(0),
+                )),
+                IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(
+                    ip.to_bits() & u128::MAX.checked_shl(u32::from(128 - bits)).unwrap_or(0),
+                )),
+            };
+            Ok(format!("{cleared}/{bits}"))
+        }
+    }
+}

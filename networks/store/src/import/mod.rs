@@ -1,0 +1,38 @@
+//! FreeRADIUS's files, read into rows. What cannot be taken over is named with its line and what to do; nothing is left
+//! out in silence.
+
+mod clients;
+mod users;
+mod words;
+
+pub use clients::clients_conf;
+pub use users::{UsersFile, users_file};
+
+use std::fmt;
+
+/// Something that was not taken over as it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Complaint {
+    /// The line, from 1.
+    pub line: usize,
+    /// What it is, and what to do.
+    pub what: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+/// What a fuzzer runs: both readers over any text. False where a complaint names no line of it, or says nothing.
+#[must_use]
+pub fn fuzz(text: &str) -> bool {
+    let lines = text.lines().count();
+    let sound = |c: &Complaint| (1..=lines).contains(&c.line) && !c.what.is_empty();
+    let (file, users) = users_file(text);
+    let (list, clients) = clients_conf(text);
+    let named = file.users.iter().all(|(name, _)| !name.is_empty());
+    let whole = list.iter().all(|c| !c.nasname.is_empty() && !c.secret.is_empty());
+    users.iter().chain(&clients).all(sound) && named && whole
+}

@@ -1,0 +1,420 @@
+//! The file `users`, also known as `mods-config/files/authorize`.
+//!
+//! FreeRADIUS goes through the file from top to bottom and takes the first entry that matches, and those after it while
+//! `Fall-Through = Yes` says so. Here a user has rows of his own and groups that add theirs where their checks hold. So
+//! a named entry becomes a user, and a `DEFAULT` entry becomes a group that those users are in who would come to it.
+
+use super::Complaint;
+use super::words::{Value, Words};
+use std::collections::BTreeMap;
+use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+
+/// What a users file says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UsersFile {
+    /// Users by name, in the order of the file; each name once. Their groups have names only.
+    pub users: Vec<(String, UserRows)>,
+    /// The groups that they are in, made of DEFAULT entries: `default-line-N`.
+    pub groups: Vec<GroupRows>,
+}
+
+/// Reads the text of a users file.
+///
+/// An entry with a condition that cannot be taken over is left out as a whole, for without it the entry would let in
+/// more than it should; of what an entry replies, a row that cannot be taken over is left out by itself.
+#[must_use]
+pub fn users_file(text: &str) -> (UsersFile, Vec<Complaint>) {
+    let mut reader = Reader::default();
+    for (line, number) in text.lines().zip(1..) {
+        reader.line(line, number);
+    }
+    reader.end_entry();
+    reader.gather()
+}
+
+/// One entry of the file.
+#[derive(Debug)]
+struct Entry {
+    line: usize,
+    name: String,
+    check: Vec<Row>,
+    reply: Vec<Row>,
+    fall_through: bool,
+    /// False where a condition was not understood.
+    usable: bool,
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    entries: Vec<Entry>,
+    open: Option<Entry>,
+    /// The line of the last row, where a comma after it promises another.
+    promised: Option<usize>,
+    complaints: Vec<Complaint>,
+}
+
+/// What becomes of a row.
+enum Fate {
+    Take(Row),
+    FallThrough(bool),
+    /// Left out, for this reason.
+    Leave(String),
+}
+
+impl Reader {
+    fn complain(&mut self, line: usize, what: impl Into<String>) {
+        self.complaints.push(Complaint { line, what: what.into() });
+    }
+
+    fn line(&mut self, line: &str, number: usize) {
+        if Words::new(line).is_at_end() {
+            return;
+        }
+        if line.starts_with(|c: char| c.is_whitespace()) {
+            self.reply(line, number);
+        } else {
+            self.end_entry();
+            self.begin_entry(line, number);
+        }
+    }
+
+    fn begin_entry(&mut self, line: &str, number: usize) {
+        let mut words = Words::new(line);
+        if let Some(file) = line.strip_prefix("$INCLUDE") {
+            let file = file.trim();
+            self.complain(number, format!("$INCLUDE {file}: import that file by itself; entries keep their order only within one file"));
+            return;
+        }
+        let name = match words.value(&[]) {
+            Ok(name) if !name.text.is_empty() => name.text,
+            Ok(_) => return self.complain(number, "a user's name is empty: the entry was left out"),
+            Err(why) => return self.complain(number, format!("{why}: the entry was left out")),
+        };
+        let mut entry = Entry {
+            line: number,
+            name,
+            check: Vec::new(),
+            reply: Vec::new(),
+            fall_through: false,
+            usable: true,
+        };
+        loop {
+            if words.is_at_end() {
+                break;
+            }
+            match self.row(&mut words, number, check) {
+                Some(Fate::Take(row)) => entry.check.push(row),
+                Some(Fate::FallThrough(_)) => {
+                    self.complain(number, "Fall-Through belongs on an indented line: it was left out");
+                }
+                Some(Fate::Leave(why)) => {
+                    entry.usable = false;
+                    self.complain(
+                        number,
+                        format!(
+                            "{why}; the entry of {:?} was left out, since without this it would let in more",
+                            entry.name
+                        ),
+                    );
+                }
+                None => {
+                    entry.usable = false;
+                    break;
+                }
+            }
+            if !words.take(',') {
+                if !words.is_at_end() {
+                    entry.usable = false;
+                    self.complain(
+                        number,
+                        format!(
+                            "a comma is missing before {:?}: the entry of {:?} was left out",
+                            shown(words.rest()),
+                            entry.name
+                        ),
+                    );
+                }
+                break;
+            }
+            if words.is_at_end() {
+                self.complain(number, "the comma at the line's end promises another condition: conditions stand on one line; the comma was passed over");
+            }
+        }
+        self.open = Some(entry);
+    }
+
+    fn reply(&mut self, line: &str, number: usize) {
+        if self.open.is_none() {
+            return self.complain(
+                number,
+                "an indented line without an entry above it that could be read: it was left out",
+            );
+        }
+        if self.promised.is_none() && self.open.as_ref().is_some_and(|e| !e.reply.is_empty()) {
+            self.complain(number, "the line before does not end with a comma, so FreeRADIUS would not read this one; it was taken over");
+        }
+        self.promised = None;
+        let mut words = Words::new(line);
+        while !words.is_at_end() {
+            let fate = self.row(&mut words, number, reply);
+            match (fate, &mut self.open) {
+                (Some(Fate::Take(row)), Some(entry)) => entry.reply.push(row),
+                (Some(Fate::FallThrough(yes)), Some(entry)) => entry.fall_through = yes,
+                (Some(Fate::Leave(why)), _) => self.complain(number, format!("{why}; this row was left out")),
+                _ => return,
+            }
+            self.promised = words.take(',').then_some(number);
+            if self.promised.is_none() {
+                if !words.is_at_end() {
+                    self.complain(
+                        number,
+                        format!(
+                            "a comma is missing before {:?}: the rest of the line was left out",
+                            shown(words.rest())
+                        ),
+                    );
+                }
+                return;
+            }
+        }
+    }
+
+    /// One `attribute operator value`; `None`, complained of, where it is none.
+    fn row(
+        &mut self,
+        words: &mut Words<'_>,
+        number: usize,
+        judge: fn(&str, Op, &Value) -> Fate,
+    ) -> Option<Fate> {
+        let attribute = words.bare(&[',', '=', ':', '+', '!', '<', '>', '#', '"', '\'', '`']).to_owned();
+        // A tag of a tunnel attribute is part of the name: `Tunnel-Type:1`.
+        let mut attribute = attribute;
+        if words.rest().starts_with(':') && !words.rest().starts_with(":=") {
+            words.take(':');
+            attribute = format!("{attribute}:{}", words.bare(&[',', '=', ':', '+', '!', '<', '>', '#']));
+        }
+        let Some(op) = words.operator().filter(|_| !attribute.is_empty()) else {
+            self.complain(
+                number,
+                format!(
+                    "{:?} is no `Attribute operator value`: the rest of the line was left out",
+                    shown(&format!("{attribute}{}", words.rest()))
+                ),
+            );
+            return None;
+        };
+        match words.value(&[',', '#']) {
+            Ok(value) if value.text.is_empty() && value.quote.is_none() => {
+                self.complain(number, format!("{attribute} has no value: the rest of the line was left out"));
+                None
+            }
+            Ok(value) => Some(judge(&attribute, op, &value)),
+            Err(why) => {
+                self.complain(number, format!("{attribute}: {why}: the rest of the line was left out"));
+                None
+            }
+        }
+    }
+
+    fn end_entry(&mut self) {
+        if let Some(line) = self.promised.take() {
+            self.complain(line, "the comma at the line's end promises another row, and none follows: look whether one was lost");
+        }
+        self.entries.extend(self.open.take());
+    }
+
+    /// Entries become users and groups.
+    fn gather(mut self) -> (UsersFile, Vec<Complaint>) {
+        let mut file = UsersFile::default();
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        // Groups that a later user comes through before his own entry.
+        let mut before: Vec<String> = Vec::new();
+        // Users who go on to the entries below their own.
+        let mut going_on: Vec<usize> = Vec::new();
+        for entry in std::mem::take(&mut self.entries) {
+            if entry.name != "DEFAULT" {
+                if !entry.usable {
+                    continue;
+                }
+                if let Some(first) = seen.get(&entry.name) {
+                    self.complain(entry.line, format!("{:?} has an entry at line {first} already: only that one was taken over; put the rows of this one into a group with its conditions", entry.name));
+                    continue;
+                }
+                seen.insert(entry.name.clone(), entry.line);
+                if entry.fall_through {
+                    going_on.push(file.users.len());
+                }
+                let groups = before.iter().map(|name| member(name)).collect();
+                file.users.push((entry.name, UserRows { check: entry.check, reply: entry.reply, groups }));
+                continue;
+            }
+            if !entry.usable {
+                continue;
+            }
+            if !entry.fall_through {
+                self.ends_the_search(&entry, &going_on);
+            }
+            let name = format!("default-line-{}", entry.line);
+            for user in &going_on {
+                file.users[*user].1.groups.push(member(&name));
+            }
+            if entry.fall_through {
+                before.push(name.clone());
+            } else if entry.check.is_empty() {
+                // Everybody who comes to it stays there.
+                going_on.clear();
+            }
+            file.groups.push(GroupRows { name, check: entry.check, reply: entry.reply });
+        }
+        file.groups.retain(|group| {
+            let used = file.users.iter().any(|(_, user)| user.groups.iter().any(|g| g.name == group.name));
+            if !used {
+                let line = group.name.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(1);
+                self.complaints.push(Complaint {
+                    line,
+                    what: "no entry of this file comes to this DEFAULT, and names that are in no file are not let in \
+                           here: it was left out; make a group of it and put users into it"
+                        .to_owned(),
+                });
+            }
+            used
+        });
+        self.complaints.sort_by_key(|c| c.line);
+        (file, self.complaints)
+    }
+
+    /// A DEFAULT without Fall-Through: where it matches, FreeRADIUS looks no further; a group cannot say that.
+    fn ends_the_search(&mut self, entry: &Entry, going_on: &[usize]) {
+        if !entry.check.is_empty() && !going_on.is_empty() {
+            self.complain(
+                entry.line,
+                "this DEFAULT ends the search where it matches; as a group it adds its rows, and those of the DEFAULT \
+                 entries below are added too where they match: look whether that is meant",
+            );
+        }
+    }
+}
+
+fn member(name: &str) -> GroupRows {
+    GroupRows { name: name.to_owned(), ..GroupRows::default() }
+}
+
+/// The beginning of a text, for a message.
+fn shown(text: &str) -> String {
+    let text = text.trim();
+    let short: String = text.chars().take(40).collect();
+    if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+fn is(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|n| name.eq_ignore_ascii_case(n))
+}
+
+fn taken(attribute: &str, op: Op, value: &Value) -> Fate {
+    Fate::Take(Row { attribute: attribute.to_owned(), op, value: value.text.clone() })
+}
+
+/// What becomes of a condition or of a setting beside it.
+fn check(attribute: &str, op: Op, value: &Value) -> Fate {
+    // What FreeRADIUS finds out by other files or other systems.
+    let foreign = [
+        "Huntgroup-Name",
+        "Hint",
+        "Prefix",
+        "Suffix",
+        "Strip-User-Name",
+        "Group",
+        "Group-Name",
+        "Unix-Group",
+        "LDAP-Group",
+        "SQL-Group",
+        "Login-Time",
+        "Current-Time",
+        "Time-Of-Day",
+        "Day-Of-Year",
+        "Client-Shortname",
+        "Client-IP-Address",
+        "Packet-Src-IP-Address",
+        "Virtual-Server",
+        "Connect-Rate",
+        "Proxy-To-Realm",
+        "Home-Server-Pool",
+        "Replicate-To-Realm",
+        "Autz-Type",
+        "Acct-Type",
+        "Session-Type",
+        "Post-Auth-Type",
+    ];
+    let hashes = [
+        "Crypt-Password",
+        "MD5-Password",
+        "SMD5-Password",
+        "SHA-Password",
+        "SHA1-Password",
+        "SSHA-Password",
+        "SSHA1-Password",
+        "SHA2-Password",
+        "SHA3-Password",
+        "SSHA2-224-Password",
+        "SSHA2-256-Password",
+        "SSHA2-384-Password",
+        "SSHA2-512-Password",
+        "PBKDF2-Password",
+        "LM-Password",
+        "Password-With-Header",
+        "Digest-HA1",
+        "EAP-Pwd-Password-Hash",
+    ];
+    if value.is_expanded() {
+        return Fate::Leave(format!(
+            "{attribute}: its value is worked out anew for each request, which is not done here: write it out"
+        ));
+    }
+    if is(attribute, &["Fall-Through"]) {
+        return Fate::FallThrough(true);
+    }
+    if is(attribute, &hashes) {
+        return Fate::Leave(format!(
+            "{attribute}: this kind of password cannot be compared: give the user a new one, kept as Argon2 hash, NT hash or in clear"
+        ));
+    }
+    if is(attribute, &foreign) {
+        return Fate::Leave(format!(
+            "{attribute}: what it names is not known here: use a group, a realm or a condition on what the request itself says"
+        ));
+    }
+    if is(attribute, &["User-Password", "Password"]) {
+        // As it was written before FreeRADIUS 2.
+        return Fate::Take(Row {
+            attribute: "Cleartext-Password".to_owned(),
+            op: Op::Replace,
+            value: value.text.clone(),
+        });
+    }
+    if is(attribute, &["Auth-Type"]) && op != Op::Equal && !is(&value.text, &["Reject"]) {
+        return Fate::Leave(format!(
+            "Auth-Type {}: how a login is proved follows from the request here, and only Reject can be set: leave it out if the entry has a password",
+            shown(&value.text)
+        ));
+    }
+    taken(attribute, op, value)
+}
+
+/// What becomes of a row of the reply.
+fn reply(attribute: &str, op: Op, value: &Value) -> Fate {
+    if is(attribute, &["Fall-Through"]) {
+        return Fate::FallThrough(is(&value.text, &["Yes", "1", "True"]));
+    }
+    if is(attribute, &["Exec-Program", "Exec-Program-Wait"]) {
+        return Fate::Leave(format!("{attribute}: no programs are run here"));
+    }
+    if value.is_expanded() {
+        return Fate::Leave(format!(
+            "{attribute}: its value is worked out anew for each request, which is not done here: write it out"
+        ));
+    }
+    if !matches!(op, Op::Set | Op::Replace | Op::Add) {
+        return Fate::Leave(format!("{attribute} {}: a reply is set with =, := or +=", op.as_str()));
+    }
+    taken(attribute, op, value)
+}
