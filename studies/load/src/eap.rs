@@ -1,0 +1,130 @@
+//! The EAP side of a login: one method for all users, one peer for each login.
+
+use crate::tally::Failure;
+use std::sync::Arc;
+use usher_core::{Duration, Instant, SecureRng, WallTime};
+use usher_eap::method::tls::{PeerMethodTls, PeerTls};
+use usher_eap::method::{PeerOffer, md5};
+use usher_eap::packet::{self, Type};
+use usher_eap::peer::{self, Peer};
+use usher_eap::{Keys, packet::Code};
+
+/// More rounds than any login takes: a chain of many certificates in the shortest fragments.
+const MOST_ROUNDS: u16 = 500;
+/// The peer's patience. The client's retransmission decides before.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// What users prove themselves by.
+#[derive(Clone, Debug)]
+pub enum EapMethod {
+    /// EAP-MD5-Challenge: the password.
+    Md5,
+    /// EAP-TLS: one certificate for all.
+    Tls {
+        /// Certificates, versions, authorities.
+        config: usher_crypto::tls::ClientConfig,
+        /// The longest EAP packet sent, octets.
+        fragment: usize,
+        /// Whether each user takes up its earlier session; the configuration must keep sessions.
+        resume: bool,
+    },
+}
+
+impl EapMethod {
+    /// Whether it gives keys, which a server must send (RFC 3579, RFC 2548).
+    pub(crate) const fn gives_keys(&self) -> bool {
+        !matches!(self, Self::Md5)
+    }
+    /// Whether a password is proved, which can be a wrong one.
+    #[must_use]
+    pub const fn has_password(&self) -> bool {
+        !matches!(self, Self::Tls { .. })
+    }
+
+    fn offer(&self, who: Who<'_>) -> Box<dyn PeerOffer> {
+        match self {
+            Self::Md5 => Box::new(md5::Password::new(who.password)),
+            Self::Tls { config, fragment, resume } => {
+                let holder = if *resume { who.number as u64 } else { 0 };
+                Box::new(PeerMethodTls { tls: PeerTls::Real(config.clone(), holder), fragment: *fragment })
+            }
+        }
+    }
+}
+
+/// What an EAP packet of the server led to.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// The response is in the buffer.
+    Respond,
+    /// The method is over.
+    Over(peer::Event),
+}
+
+/// Whose conversation it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Who<'a> {
+    /// The user's number.
+    pub(crate) number: usize,
+    /// What is answered to the Identity request.
+    pub(crate) outer: &'a [u8],
+    /// The user's name, inside a tunnel too.
+    pub(crate) name: &'a [u8],
+    pub(crate) password: &'a [u8],
+}
+
+/// One user's peer.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    peer: Peer,
+}
+
+impl Conversation {
+    /// Begins; `out` gets the response to an Identity request that the access server asked itself.
+    pub(crate) fn begin(
+        method: &EapMethod,
+        who: Who<'_>,
+        wall: WallTime,
+        now: Instant,
+        rng: SecureRng,
+        out: &mut Vec<u8>,
+    ) -> Self {
+        let methods: Arc<[Box<dyn PeerOffer>]> = Arc::new([method.offer(who)]);
+        let config = peer::Config { identity: who.outer.to_vec(), methods, timeout: PATIENCE, wall };
+        let mut peer = Peer::new(config, rng, now);
+        let mut request = Vec::with_capacity(5);
+        packet::emit(&mut request, Code::Request, 0, Type::IDENTITY, &[]);
+        peer.handle(now, &request);
+        let _responds = peer.poll_transmit(out);
+        Self { peer }
+    }
+
+    /// Takes the EAP packet of an answer; `out` gets the response.
+    pub(crate) fn turn(&mut self, now: Instant, packet: &[u8], out: &mut Vec<u8>) -> Result<Turn, Failure> {
+        if !self.peer.handle(now, packet) {
+            return Err(Failure::EapDiscarded);
+        }
+        match self.peer.poll_event() {
+            Some(event) => Ok(Turn::Over(event)),
+            None if self.peer.poll_transmit(out) => Ok(Turn::Respond),
+            None => Err(Failure::EapDiscarded),
+        }
+    }
+}
+
+/// Whether a login of so many rounds may have another.
+pub(crate) const fn may_go_on(rounds: u16) -> bool {
+    rounds < MOST_ROUNDS
+}
+
+/// Compares the keys that the peer derived with those that the server sent.
+pub(crate) fn check_keys(method: &EapMethod, derived: Option<&Keys>, sent: Option<&[u8; 64]>) -> Result<(), Failure> {
+    if !method.gives_keys() {
+        return Ok(());
+    }
+    match (derived, sent) {
+        (Some(keys), Some(msk)) if keys.msk == *msk => Ok(()),
+        (Some(_), Some(_)) => Err(Failure::WrongKeys),
+        _ => Err(Failure::NoKeys),
+    }
+}

@@ -1,0 +1,178 @@
+//! Logins under way, and where their ends are recorded.
+
+use crate::tally::{Failure, Tally, record};
+use usher_core::Instant;
+
+/// How a login begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    /// When it was meant to.
+    pub(crate) intended: Instant,
+    /// Who.
+    pub(crate) user: usize,
+    /// With a wrong password: it is to be turned away.
+    pub(crate) wrong: bool,
+    /// The window of measurement it belongs to; 0: none.
+    pub(crate) window: u32,
+}
+
+/// A login under way, with what its protocol needs to know of it.
+#[derive(Debug)]
+pub(crate) struct Login<S> {
+    pub(crate) start: Start,
+    /// When its current request was first given to the client.
+    pub(crate) asked: Instant,
+    pub(crate) rounds: u16,
+    pub(crate) state: S,
+}
+
+/// Logins by token. A token is never given twice: its upper half counts.
+#[derive(Debug)]
+pub(crate) struct Logins<S> {
+    places: Vec<(u32, Option<Login<S>>)>,
+    free: Vec<u32>,
+}
+
+impl<S> Default for Logins<S> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<S> Logins<S> {
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+    /// The token that the next login gets.
+    pub(crate) fn next_token(&self) -> u64 {
+        match self.free.last() {
+            Some(&i) => token(self.places[i as usize].0, i),
+            None => token(0, self.places.len() as u32),
+        }
+    }
+    pub(crate) fn insert(&mut self, login: Login<S>) -> u64 {
+        let token = self.next_token();
+        match self.free.pop() {
+            Some(i) => self.places[i as usize].1 = Some(login),
+            None => self.places.push((0, Some(login))),
+        }
+        token
+    }
+    pub(crate) fn get_mut(&mut self, token: u64) -> Option<&mut Login<S>> {
+        let (generation, login) = self.places.get_mut(token as u32 as usize)?;
+        if *generation == (token >> 32) as u32 { login.as_mut() } else { None }
+    }
+    pub(crate) fn remove(&mut self, token: u64) -> Option<Login<S>> {
+        self.get_mut(token)?;
+        let index = token as u32;
+        let place = &mut self.places[index as usize];
+        place.0 = place.0.wrapping_add(1);
+        self.free.push(index);
+        place.1.take()
+    }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Login<S>)> {
+        let places = self.places.iter().enumerate();
+        places.filter_map(|(i, (generation, login))| Some((token(*generation, i as u32), login.as_ref()?)))
+    }
+}
+
+const fn token(generation: u32, index: u32) -> u64 {
+    (generation as u64) << 32 | index as u64
+}
+
+/// How a login ended well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Success {
+    LetIn,
+    /// Turned away, as a wrong password must be.
+    TurnedAway,
+}
+
+/// Where ends are recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    pub(crate) tally: Tally,
+    /// The window of measurement; 0 before the first.
+    pub(crate) window: u32,
+    /// When it began, and when it ends once that is known.
+    pub(crate) from: Instant,
+    pub(crate) to: Option<Instant>,
+    /// The last end recorded.
+    pub(crate) last: Instant,
+}
+
+impl Sink {
+    fn measures(&self, now: Instant) -> bool {
+        self.window != 0 && self.to.is_none_or(|to| now <= to)
+    }
+    pub(crate) fn begun(&mut self, now: Instant, start: &Start) {
+        if start.window == self.window && self.window != 0 {
+            self.tally.begun += 1;
+            record(&mut self.tally.lag, now.since(start.intended));
+        }
+    }
+    pub(crate) fn end(&mut self, now: Instant, start: &Start, result: Result<Success, Failure>) {
+        if result.is_ok() && self.measures(now) {
+            self.tally.completed += 1;
+        }
+        if start.window != self.window || self.window == 0 {
+            return;
+        }
+        self.last = now;
+        let time = now.since(start.intended);
+        match result {
+            Ok(success) => {
+                self.tally.succeeded += 1;
+                if success == Success::LetIn {
+                    record(&mut self.tally.latency, time);
+                } else {
+                    self.tally.expected_rejects += 1;
+                    record(&mut self.tally.reject_latency, time);
+                }
+            }
+            Err(failure) => self.tally.fail(failure, 1),
+        }
+    }
+    /// A request was answered.
+    pub(crate) fn exchange(&mut self, now: Instant, asked: Instant) {
+        if self.measures(now) {
+            self.tally.exchanges += 1;
+            record(&mut self.tally.exchange_latency, now.since(asked));
+        }
+    }
+    /// An accounting record was acknowledged.
+    pub(crate) fn recorded(&mut self, now: Instant) {
+        if self.measures(now) {
+            self.tally.records += 1;
+        }
+    }
+    pub(crate) fn fault(&mut self, now: Instant, code: u32) {
+        if self.measures(now) {
+            *self.tally.results.entry(code).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(user: usize) -> Login<()> {
+        let start = Start { intended: Instant::ZERO, user, wrong: false, window: 1 };
+        Login { start, asked: Instant::ZERO, rounds: 0, state: () }
+    }
+
+    #[test]
+    fn a_token_names_one_login_only() {
+        let mut logins = Logins::default();
+        let a = logins.insert(login(1));
+        let b = logins.insert(login(2));
+        assert_eq!(logins.remove(a).unwrap().start.user, 1);
+        let next = logins.next_token();
+        let c = logins.insert(login(3));
+        assert_eq!(next, c);
+        assert!(logins.get_mut(a).is_none() && logins.remove(a).is_none());
+        assert_eq!(logins.iter().map(|(t, l)| (t, l.start.user)).collect::<Vec<_>>(), [(c, 3), (b, 2)]);
+        assert_eq!(logins.len(), 2);
+    }
+}

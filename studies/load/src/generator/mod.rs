@@ -1,0 +1,434 @@
+//! The generator: a machine that logs users in, at a pace, and keeps the tally.
+//!
+//! ```text
+//! Pace ─▶ Generator ─▶ front (RADIUS or Diameter client, EAP peers) ─▶ server
+//!              └─ Tally: what came of it, by name
+//! ```
+//! It goes through a warm-up, whose logins are not counted, a window of measurement, and a time in which the
+//! logins begun within the window come to their end; then it says [`Event::Finished`].
+
+mod login;
+mod radius;
+
+pub use radius::{Accounting, RadiusConfig, RadiusLogin};
+
+use crate::pace::{Pace, Schedule};
+use crate::tally::{Failure, Tally};
+use crate::users::Users;
+use login::{Sink, Start};
+use std::fmt;
+use std::sync::Arc;
+use usher_core::{CommandError, Duration, Input, Instant, Machine, Rng, SecureRng, Transmit};
+
+/// How soon a login that found no room is tried again.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// What a generator is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// When logins begin.
+    pub pace: Pace,
+    /// How long logins are not counted, from the time at which the server can be reached.
+    pub warmup: Duration,
+    /// How long the window of measurement is; `None`: until it is told to stop or has begun `count` logins.
+    pub duration: Option<Duration>,
+    /// Logins to begin in the window.
+    pub count: Option<u64>,
+    /// Most logins under way at once in an open loop; those that are due beyond it wait, and their latency runs.
+    pub outstanding: usize,
+    /// How long the logins of the window are waited for after its end.
+    pub patience: Duration,
+    /// Which share of the logins has a wrong password, which the server must turn away.
+    pub wrong_share: f64,
+    /// Who logs in: from `first`, every `step`-th, around and around.
+    pub users: Arc<Users>,
+    /// The first user.
+    pub first: usize,
+    /// The step; 1 for all.
+    pub step: usize,
+    /// How they log in.
+    pub front: FrontConfig,
+}
+
+/// How users log in.
+#[derive(Clone, Debug)]
+pub enum FrontConfig {
+    /// Over RADIUS.
+    Radius(RadiusConfig),
+}
+
+/// Why a generator cannot be made.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The RADIUS client.
+    #[error("RADIUS client: {0}")]
+    Client(#[from] usher_radius::client::ConfigError),
+    /// A value out of its range.
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+/// What a generator is told.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Go on at another pace from now on; a backlog is forgotten.
+    Pace(Pace),
+    /// Begin a window of measurement now. The tally should have been taken before.
+    Measure,
+    /// Begin no more logins; finish when those under way have ended.
+    Stop,
+    /// Forget all logins under way, without a word to anybody.
+    Abandon,
+}
+
+/// What a generator has to say, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// All is done: the tally is whole.
+    Finished,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The server cannot be reached yet.
+    Connecting,
+    Warm,
+    Measuring,
+    /// Until then those under way are waited for.
+    Draining(Instant),
+    Finished,
+}
+
+/// Why a login did not begin just now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NotNow {
+    /// No room: later.
+    Full,
+}
+
+/// A client of one protocol, with the users behind it.
+trait Front: fmt::Debug + Send {
+    /// Whether the server can be reached, as far as one can know before asking.
+    fn ready(&self) -> bool;
+    /// Begins a login.
+    fn begin(&mut self, now: Instant, start: Start, sink: &mut Sink) -> Result<(), NotNow>;
+    /// Logins under way.
+    fn outstanding(&self) -> usize;
+    /// Shows each of them.
+    fn each(&self, see: &mut dyn FnMut(&Start));
+    /// Forgets them.
+    fn abandon(&mut self, now: Instant);
+    /// What was counted, by name.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+    fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink);
+    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit>;
+    fn poll_timeout(&mut self) -> Option<Instant>;
+}
+
+/// One generator; see the [module](self).
+#[derive(Debug)]
+pub struct Generator {
+    config: Config,
+    front: Box<dyn Front>,
+    rng: Rng,
+    phase: Phase,
+    since: Instant,
+    schedule: Option<Schedule>,
+    /// A login that is due and found no room.
+    waiting: Option<(Start, Instant)>,
+    next_user: usize,
+    left: Option<u64>,
+    sink: Sink,
+    told: bool,
+}
+
+impl Generator {
+    /// A generator that begins at `start`. All chance is drawn from `rng`.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(config: Config, start: Instant, mut rng: SecureRng) -> Result<Self, ConfigError> {
+        if config.users.is_empty() {
+            return Err(ConfigError::Invalid("there is no user"));
+        }
+        if !(0.0..=1.0).contains(&config.wrong_share) {
+            return Err(ConfigError::Invalid("the share of wrong passwords is not within 0 and 1"));
+        }
+        let model = usher_core::Seed::new(rng.next_u64()).stream("load", 0);
+        let front: Box<dyn Front> = match &config.front {
+            FrontConfig::Radius(r) => Box::new(radius::Radius::new(r.clone(), config.users.clone(), rng)?),
+        };
+        Ok(Self {
+            front,
+            rng: model,
+            phase: Phase::Connecting,
+            since: start,
+            schedule: None,
+            waiting: None,
+            next_user: config.first,
+            left: None,
+            sink: Sink::default(),
+            told: false,
+            config,
+        })
+    }
+
+    /// What came of the logins since the tally was last taken.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        &self.sink.tally
+    }
+    /// Takes the tally; a new one begins.
+    pub fn take_tally(&mut self) -> Tally {
+        core::mem::take(&mut self.sink.tally)
+    }
+    /// How long the window of measurement is so far.
+    #[must_use]
+    pub fn measured(&self, now: Instant) -> Duration {
+        if self.sink.window == 0 {
+            return Duration::ZERO;
+        }
+        self.sink.to.unwrap_or(now).min(now).since(self.sink.from)
+    }
+    /// True within a window of measurement, and while its logins come to their end.
+    #[must_use]
+    pub const fn is_measuring(&self) -> bool {
+        self.sink.window != 0
+    }
+    /// True when all is done.
+    #[must_use]
+    pub const fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished)
+    }
+    /// Logins under way.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.front.outstanding()
+    }
+    /// Logins of this window that are later than `limit` already: under way, or due and not begun.
+    #[must_use]
+    pub fn late(&self, now: Instant, limit: Duration) -> u64 {
+        let window = self.sink.window;
+        let late = |s: &Start| s.window == window && now.since(s.intended) > limit;
+        let mut under_way = 0;
+        self.front.each(&mut |s| under_way += u64::from(late(s)));
+        let backlog = match (&self.schedule, self.config.pace) {
+            (Some(s), Pace::Open { rate, .. }) if now.since(s.next()) > limit => {
+                ((now.since(s.next()) - limit).as_secs_f64() * rate) as u64
+            }
+            _ => 0,
+        };
+        under_way + backlog + u64::from(self.waiting.is_some_and(|(s, _)| late(&s)))
+    }
+    /// What the client counted: retransmissions, and answers that it dropped, by name.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.front.counters()
+    }
+
+    fn measure(&mut self, now: Instant) {
+        self.phase = Phase::Measuring;
+        self.sink.window = self.sink.window.wrapping_add(1).max(1);
+        self.sink.from = now;
+        self.sink.to = self.config.duration.map(|d| now + d);
+        self.left = self.config.count;
+    }
+
+    fn pace(&mut self, now: Instant) {
+        self.waiting = None;
+        self.schedule = match self.config.pace {
+            Pace::Open { rate, arrivals } => Some(Schedule::new(rate, arrivals, now, &mut self.rng)),
+            Pace::Closed { .. } => None,
+        };
+    }
+
+    /// Ends the window: what was due and could not begin is counted, the rest is waited for.
+    fn stop(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Draining(_) | Phase::Finished) {
+            return;
+        }
+        let end = self.sink.to.filter(|to| *to < now).unwrap_or(now);
+        self.sink.to = Some(end);
+        let mut missed = u64::from(self.waiting.take().is_some_and(|(s, _)| s.window == self.sink.window));
+        if let Some(schedule) = &mut self.schedule
+            && self.left != Some(0)
+        {
+            while schedule.next() < end {
+                schedule.advance(&mut self.rng);
+                missed += 1;
+            }
+        }
+        if self.sink.window != 0 {
+            self.sink.tally.fail(Failure::NotBegun, missed);
+        }
+        self.schedule = None;
+        self.phase = Phase::Draining(now + self.config.patience);
+    }
+
+    fn finish(&mut self) {
+        let window = self.sink.window;
+        let mut left = 0;
+        self.front.each(&mut |s| left += u64::from(s.window == window && window != 0));
+        self.sink.tally.fail(Failure::Unfinished, left);
+        self.phase = Phase::Finished;
+    }
+
+    /// Does what is due.
+    fn pump(&mut self, now: Instant) {
+        if self.phase == Phase::Connecting && self.front.ready() && now >= self.since {
+            self.since = now;
+            self.phase = Phase::Warm;
+            self.pace(now);
+        }
+        if self.phase == Phase::Warm && now.since(self.since) >= self.config.warmup {
+            self.measure(now);
+        }
+        if self.phase == Phase::Measuring {
+            let over = self.sink.to.is_some_and(|to| now >= to);
+            self.begin_due(now, if over { self.sink.to } else { None });
+            if over || self.left == Some(0) {
+                if self.sink.to.is_none_or(|to| to > now) && self.left == Some(0) {
+                    // By count, the window ends with its last login.
+                    self.sink.to = None;
+                    self.schedule = None;
+                    self.phase = Phase::Draining(now + self.config.patience);
+                } else {
+                    self.stop(now);
+                }
+            }
+        } else if self.phase == Phase::Warm {
+            self.begin_due(now, None);
+        }
+        if let Phase::Draining(until) = self.phase
+            && (self.outstanding() == 0 || now >= until)
+        {
+            if self.sink.to.is_none() {
+                self.sink.to = Some(self.sink.last.max(self.sink.from));
+            }
+            self.finish();
+        }
+    }
+
+    /// Begins the logins that are due, those before `end`.
+    fn begin_due(&mut self, now: Instant, end: Option<Instant>) {
+        let most = match self.config.pace {
+            Pace::Closed { concurrency } => concurrency,
+            Pace::Open { .. } => self.config.outstanding,
+        };
+        while self.left != Some(0) && self.outstanding() < most {
+            let start = match self.waiting.take() {
+                Some((start, retry)) if retry > now => {
+                    self.waiting = Some((start, retry));
+                    return;
+                }
+                Some((start, _)) => start,
+                None => {
+                    let intended = match &mut self.schedule {
+                        None if end.is_some() => return,
+                        None => now,
+                        Some(s) if s.next() > now || end.is_some_and(|e| s.next() >= e) => return,
+                        Some(s) => s.advance(&mut self.rng),
+                    };
+                    let user = self.next_user;
+                    self.next_user += self.config.step;
+                    if self.next_user >= self.config.users.len() {
+                        self.next_user = self.config.first;
+                    }
+                    let wrong = self.config.wrong_share > 0.0 && self.rng.chance(self.config.wrong_share);
+                    let counted = self.sink.window != 0 && intended >= self.sink.from;
+                    Start { intended, user, wrong, window: if counted { self.sink.window } else { 0 } }
+                }
+            };
+            match self.front.begin(now, start, &mut self.sink) {
+                Ok(()) => {
+                    self.sink.begun(now, &start);
+                    if start.window != 0
+                        && let Some(left) = &mut self.left
+                    {
+                        *left -= 1;
+                    }
+                }
+                Err(NotNow::Full) => {
+                    self.waiting = Some((start, now + RETRY));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Machine for Generator {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.front.handle(now, input, &mut self.sink);
+        self.pump(now);
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Pace(pace) => {
+                self.config.pace = pace;
+                if matches!(self.phase, Phase::Warm | Phase::Measuring) {
+                    self.pace(now);
+                }
+            }
+            Command::Measure => {
+                if matches!(self.phase, Phase::Connecting | Phase::Finished) {
+                    return Err(CommandError::WrongState("a window begins when the server is reached"));
+                }
+                self.measure(now);
+                if self.schedule.is_none() {
+                    self.pace(now);
+                }
+            }
+            Command::Stop => self.stop(now),
+            Command::Abandon => self.front.abandon(now),
+        }
+        self.pump(now);
+        Ok(())
+    }
+
+    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.front.poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        let front = self.front.poll_timeout();
+        let own = match self.phase {
+            Phase::Connecting => Some(self.since),
+            Phase::Warm | Phase::Measuring => {
+                let turn = match self.phase {
+                    Phase::Warm => Some(self.since + self.config.warmup),
+                    _ => self.sink.to,
+                };
+                let room = match self.config.pace {
+                    Pace::Closed { concurrency } => self.outstanding() < concurrency,
+                    Pace::Open { .. } => self.outstanding() < self.config.outstanding,
+                };
+                let begin = match (&self.waiting, &self.schedule) {
+                    _ if !room => None,
+                    (Some((_, retry)), _) => Some(*retry),
+                    (None, Some(s)) => Some(s.next()),
+                    (None, None) => None,
+                };
+                [turn, begin].into_iter().flatten().min()
+            }
+            Phase::Draining(until) => Some(until),
+            Phase::Finished => return None,
+        };
+        [front, own].into_iter().flatten().min()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.told || self.phase != Phase::Finished {
+            return None;
+        }
+        self.told = true;
+        Some(Event::Finished)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! When logins begin: an open loop, whose clients do not wait for each other, or a closed one, whose do.
+
+use usher_core::{Duration, Instant, Rng};
+
+/// How the logins of an open loop follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Arrivals {
+    /// With exponential gaps, as many independent users give.
+    #[default]
+    Exponential,
+    /// Evenly.
+    Regular,
+}
+
+/// When logins begin.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pace {
+    /// A closed loop: so many at once; the next begins when one ends.
+    Closed {
+        /// How many at once.
+        concurrency: usize,
+    },
+    /// An open loop: so many a second, whatever the server does.
+    Open {
+        /// Logins a second.
+        rate: f64,
+        /// How they follow each other.
+        arrivals: Arrivals,
+    },
+}
+
+impl Pace {
+    /// One of `parts` equal shares: the rate is divided, a concurrency so that the shares' sum is the whole.
+    #[must_use]
+    pub fn share(self, part: usize, parts: usize) -> Self {
+        match self {
+            Self::Closed { concurrency } => {
+                Self::Closed { concurrency: concurrency / parts + usize::from(part < concurrency % parts) }
+            }
+            Self::Open { rate, arrivals } => Self::Open { rate: rate / parts as f64, arrivals },
+        }
+    }
+}
+
+/// The times at which the logins of an open loop are meant to begin.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    mean: Duration,
+    arrivals: Arrivals,
+    next: Instant,
+}
+
+impl Schedule {
+    /// From `now` on.
+    pub(crate) fn new(rate: f64, arrivals: Arrivals, now: Instant, rng: &mut Rng) -> Self {
+        let mean = Duration::from_secs_f64(1.0 / rate.max(1e-6));
+        let mut schedule = Self { mean, arrivals, next: now };
+        schedule.advance(rng);
+        schedule
+    }
+    /// The next login's time.
+    pub(crate) const fn next(&self) -> Instant {
+        self.next
+    }
+    /// Takes it.
+    pub(crate) fn advance(&mut self, rng: &mut Rng) -> Instant {
+        let at = self.next;
+        self.next = at
+            + match self.arrivals {
+                Arrivals::Regular => self.mean,
+                Arrivals::Exponential => rng.exponential(self.mean),
+            };
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_core::Seed;
+
+    #[test]
+    fn shares_add_up() {
+        let closed = |concurrency| Pace::Closed { concurrency };
+        assert_eq!((0..3).map(|i| closed(8).share(i, 3)).collect::<Vec<_>>(), [closed(3), closed(3), closed(2)]);
+        let open = Pace::Open { rate: 90.0, arrivals: Arrivals::Regular };
+        assert_eq!(open.share(2, 3), Pace::Open { rate: 30.0, arrivals: Arrivals::Regular });
+    }
+
+    #[test]
+    fn arrivals_keep_the_rate() {
+        for arrivals in [Arrivals::Regular, Arrivals::Exponential] {
+            let mut rng = Seed::new(7).stream("arrivals", 0);
+            let mut schedule = Schedule::new(1000.0, arrivals, Instant::ZERO, &mut rng);
+            let mut last = Instant::ZERO;
+            for _ in 0..20_000 {
+                last = schedule.advance(&mut rng);
+            }
+            // Twenty seconds; of exponential gaps the sum's deviation is 20 s / sqrt(20,000) = 0.14 s.
+            assert!((last.as_secs_f64() - 20.0).abs() < 0.6, "{arrivals:?}: {last}");
+        }
+    }
+}

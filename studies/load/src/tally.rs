@@ -1,0 +1,275 @@
+//! What came of the logins: counts by name, and histograms of latency.
+
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use usher_core::Duration;
+
+/// Why a login did not end as it had to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Failure {
+    /// No answer to any transmission.
+    Timeout,
+    /// Turned away though the password was right.
+    Rejected,
+    /// Let in though the password was wrong.
+    WronglyAccepted,
+    /// Asked for more where the method has no more.
+    UnexpectedChallenge,
+    /// An answer without the EAP packet that it must have.
+    NoEap,
+    /// The peer discarded the server's EAP packet.
+    EapDiscarded,
+    /// The peer's method failed: it does not accept the server's proof (its certificate, its response).
+    EapFailed,
+    /// Let in before the method was done.
+    EarlySuccess,
+    /// More rounds than a login may take.
+    TooManyRounds,
+    /// Let in without the keys that the method gives.
+    NoKeys,
+    /// The keys of the answer are not those that the method derived.
+    WrongKeys,
+    /// MS-CHAP2-Success is missing or is not the server's proof.
+    WrongProof,
+    /// The server could not do its work: 3xxx, 4xxx or 5xxx, other than a reject.
+    ServerFault,
+    /// No connection to the server.
+    Unreachable,
+    /// The connection went down amid a request.
+    ConnectionLost,
+    /// An answer that does not fit the request, or cannot be read.
+    BadAnswer,
+    /// Meant to begin, but as many logins as allowed were under way until the end.
+    NotBegun,
+    /// Still under way when waiting ended.
+    Unfinished,
+}
+
+impl Failure {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 18] = [
+        Self::Timeout,
+        Self::Rejected,
+        Self::WronglyAccepted,
+        Self::UnexpectedChallenge,
+        Self::NoEap,
+        Self::EapDiscarded,
+        Self::EapFailed,
+        Self::EarlySuccess,
+        Self::TooManyRounds,
+        Self::NoKeys,
+        Self::WrongKeys,
+        Self::WrongProof,
+        Self::ServerFault,
+        Self::Unreachable,
+        Self::ConnectionLost,
+        Self::BadAnswer,
+        Self::NotBegun,
+        Self::Unfinished,
+    ];
+
+    /// Its name in rows and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Rejected => "rejected",
+            Self::WronglyAccepted => "wrongly_accepted",
+            Self::UnexpectedChallenge => "unexpected_challenge",
+            Self::NoEap => "no_eap",
+            Self::EapDiscarded => "eap_discarded",
+            Self::EapFailed => "eap_failed",
+            Self::EarlySuccess => "early_success",
+            Self::TooManyRounds => "too_many_rounds",
+            Self::NoKeys => "no_keys",
+            Self::WrongKeys => "wrong_keys",
+            Self::WrongProof => "wrong_proof",
+            Self::ServerFault => "server_fault",
+            Self::Unreachable => "unreachable",
+            Self::ConnectionLost => "connection_lost",
+            Self::BadAnswer => "bad_answer",
+            Self::NotBegun => "not_begun",
+            Self::Unfinished => "unfinished",
+        }
+    }
+
+    /// What it means, and what to look at.
+    #[must_use]
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Timeout => {
+                "no answer: the server is not there, does not know this host as a client, has another secret, or is \
+                 overloaded"
+            }
+            Self::Rejected => "turned away: the server does not know the user, or has another password or method",
+            Self::WronglyAccepted => "let in with a wrong password",
+            Self::UnexpectedChallenge => "challenged where the method has one round: the server wants another method",
+            Self::NoEap => "an answer without an EAP packet: the server does not do EAP for this user",
+            Self::EapDiscarded => "the server's EAP packet does not fit this method",
+            Self::EapFailed => {
+                "the server's proof was not accepted: its certificate does not end below --ca, or it does not know \
+                 the password"
+            }
+            Self::EarlySuccess => "let in before the EAP method was done",
+            Self::TooManyRounds => "a login that did not end",
+            Self::NoKeys => "let in without MS-MPPE keys: the server does not send them",
+            Self::WrongKeys => "the keys sent are not those that the method derived",
+            Self::WrongProof => "MS-CHAP2-Success is missing or wrong",
+            Self::ServerFault => "the server answered with a fault; its result codes are listed",
+            Self::Unreachable => "no connection: the server is not there, or refuses this identity",
+            Self::ConnectionLost => "the connection went down",
+            Self::BadAnswer => "an answer that cannot be read or does not fit",
+            Self::NotBegun => "more logins waited than may be under way (--outstanding)",
+            Self::Unfinished => "still under way at the end",
+        }
+    }
+}
+
+/// Latencies from 1 µs to 10 min, to three digits, in nanoseconds.
+pub type Latencies = Histogram<u64>;
+
+fn latencies() -> Latencies {
+    Histogram::new_with_bounds(1_000, 600_000_000_000, 3).expect("the bounds are constants that fit")
+}
+
+/// What came of a number of logins.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Logins begun.
+    pub begun: u64,
+    /// Ended as they had to: let in with every check passed, or turned away where the password was wrong.
+    pub succeeded: u64,
+    /// Of those, the ones turned away as they had to be.
+    pub expected_rejects: u64,
+    /// Successes of the time measured, whenever their login began: what throughput is made of.
+    pub completed: u64,
+    /// Failures by kind.
+    failures: [u64; Failure::ALL.len()],
+    /// Result codes of faults.
+    pub results: BTreeMap<u32, u64>,
+    /// Requests answered.
+    pub exchanges: u64,
+    /// Accounting records acknowledged.
+    pub records: u64,
+    /// From the time that a login was meant to begin to its end, of those let in.
+    pub latency: Latencies,
+    /// The same of those turned away as they had to be.
+    pub reject_latency: Latencies,
+    /// From a request's first transmission to its answer.
+    pub exchange_latency: Latencies,
+    /// How much later than meant a login began.
+    pub lag: Latencies,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            begun: 0,
+            succeeded: 0,
+            expected_rejects: 0,
+            completed: 0,
+            failures: [0; Failure::ALL.len()],
+            results: BTreeMap::new(),
+            exchanges: 0,
+            records: 0,
+            latency: latencies(),
+            reject_latency: latencies(),
+            exchange_latency: latencies(),
+            lag: latencies(),
+        }
+    }
+}
+
+impl Tally {
+    /// How often this came.
+    #[must_use]
+    pub const fn failed(&self, failure: Failure) -> u64 {
+        self.failures[failure as usize]
+    }
+    /// Each kind of failure that came, with its count.
+    pub fn failures(&self) -> impl Iterator<Item = (Failure, u64)> {
+        Failure::ALL.into_iter().map(|f| (f, self.failed(f))).filter(|(_, n)| *n > 0)
+    }
+    /// All failures.
+    #[must_use]
+    pub fn failed_total(&self) -> u64 {
+        self.failures.iter().sum()
+    }
+    /// The share of logins that ended as they had to; of none, 1.
+    #[must_use]
+    pub fn success(&self) -> f64 {
+        let ended = self.succeeded + self.failed_total();
+        if ended == 0 { 1.0 } else { self.succeeded as f64 / ended as f64 }
+    }
+    /// Counts failures.
+    pub(crate) const fn fail(&mut self, failure: Failure, times: u64) {
+        self.failures[failure as usize] += times;
+    }
+    /// Adds another's.
+    pub fn add(&mut self, other: &Self) {
+        self.begun += other.begun;
+        self.succeeded += other.succeeded;
+        self.expected_rejects += other.expected_rejects;
+        self.completed += other.completed;
+        self.exchanges += other.exchanges;
+        self.records += other.records;
+        for (sum, n) in self.failures.iter_mut().zip(other.failures) {
+            *sum += n;
+        }
+        for (code, n) in &other.results {
+            *self.results.entry(*code).or_default() += n;
+        }
+        let histograms = [
+            (&mut self.latency, &other.latency),
+            (&mut self.reject_latency, &other.reject_latency),
+            (&mut self.exchange_latency, &other.exchange_latency),
+            (&mut self.lag, &other.lag),
+        ];
+        for (sum, other) in histograms {
+            sum.add(other).expect("both have the same bounds");
+        }
+    }
+}
+
+/// Records a time.
+pub(crate) fn record(histogram: &mut Latencies, time: Duration) {
+    histogram.saturating_record(time.as_nanos());
+}
+
+/// A quantile in seconds; none of an empty histogram.
+#[must_use]
+pub fn quantile(histogram: &Latencies, q: f64) -> Option<f64> {
+    (!histogram.is_empty()).then(|| histogram.value_at_quantile(q) as f64 * 1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tallies_add_up() {
+        let (mut a, mut b) = (Tally::default(), Tally::default());
+        a.succeeded = 3;
+        a.fail(Failure::Timeout, 1);
+        record(&mut a.latency, Duration::from_millis(1));
+        b.fail(Failure::Timeout, 1);
+        b.fail(Failure::WrongKeys, 2);
+        record(&mut b.latency, Duration::from_millis(3));
+        b.results.insert(5003, 4);
+        a.add(&b);
+        assert_eq!(a.failures().collect::<Vec<_>>(), [(Failure::Timeout, 2), (Failure::WrongKeys, 2)]);
+        assert_eq!((a.failed_total(), a.results[&5003], a.latency.len()), (4, 4, 2));
+        assert!((a.success() - 3.0 / 7.0).abs() < 1e-12);
+        let p99 = quantile(&a.latency, 0.99).unwrap();
+        assert!((p99 / 0.003 - 1.0).abs() < 1e-3, "{p99}");
+        assert_eq!(quantile(&Tally::default().latency, 0.5), None);
+    }
+
+    #[test]
+    fn every_failure_has_its_place_and_name() {
+        for (i, f) in Failure::ALL.into_iter().enumerate() {
+            assert_eq!(f as usize, i);
+            assert!(Failure::ALL[..i].iter().all(|g| g.name() != f.name()));
+        }
+    }
+}

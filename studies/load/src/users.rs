@@ -1,0 +1,178 @@
+//! Who logs in: thousands of names with their passwords, made once and read without allocation.
+
+use std::fmt;
+use thiserror::Error;
+
+/// Names and passwords, all in one buffer.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Users {
+    text: Vec<u8>,
+    /// Of each user, where the name and the password end; they begin where the one before ends.
+    ends: Vec<(u32, u32)>,
+}
+
+/// Why there are no users.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum UsersError {
+    /// Nobody at all.
+    #[error("there is no user; give at least one")]
+    None,
+    /// Many are wanted of a name that is always the same.
+    #[error("{0:?} names one user only: put {{}} where the number is to stand, as in 'user{{}}@example.org'")]
+    NoPlace(String),
+    /// A line that is not NAME,PASSWORD.
+    #[error("line {line}: {what}; each line is NAME,PASSWORD (quote a field that has a comma: \"a,b\")")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A name or password that no User-Name or User-Password holds.
+    #[error("{0}: a name has 1 to 253 octets, a password at most 128")]
+    Length(String),
+    /// More than the buffer numbers.
+    #[error("too many users: names and passwords together are longer than 4 GiB")]
+    TooMany,
+}
+
+impl Users {
+    /// `count` users of a template: `{}` in the name and in the password stands for the number, from 0.
+    ///
+    /// # Errors
+    /// Several users of a name without `{}`, or a name that is too long.
+    pub fn template(name: &str, password: &str, count: usize) -> Result<Self, UsersError> {
+        if count > 1 && !name.contains("{}") {
+            return Err(UsersError::NoPlace(name.to_owned()));
+        }
+        let mut users = Self::default();
+        for n in 0..count {
+            let n = n.to_string();
+            users.push(name.replace("{}", &n).as_bytes(), password.replace("{}", &n).as_bytes())?;
+        }
+        users.some()
+    }
+
+    /// From CSV: `NAME,PASSWORD` a line; a field may stand in quotes, in which two make one. Empty lines and lines
+    /// that begin with `#` are passed over, and so is a first line `name,password`.
+    ///
+    /// # Errors
+    /// Names the first line that cannot be read.
+    pub fn csv(text: &str) -> Result<Self, UsersError> {
+        let mut users = Self::default();
+        for (i, line) in text.lines().enumerate() {
+            if line.trim().is_empty() || line.starts_with('#') || (i == 0 && line.trim() == "name,password") {
+                continue;
+            }
+            let bad = |what| UsersError::Line { line: i + 1, what };
+            let (name, rest) = field(line).map_err(bad)?;
+            let rest = rest.ok_or(bad("no password"))?;
+            let (password, rest) = field(rest).map_err(bad)?;
+            if rest.is_some() {
+                return Err(bad("more than two fields"));
+            }
+            users.push(name.as_bytes(), password.as_bytes())?;
+        }
+        users.some()
+    }
+
+    fn some(self) -> Result<Self, UsersError> {
+        if self.ends.is_empty() { Err(UsersError::None) } else { Ok(self) }
+    }
+
+    fn push(&mut self, name: &[u8], password: &[u8]) -> Result<(), UsersError> {
+        if name.is_empty() || name.len() > 253 || password.len() > 128 {
+            return Err(UsersError::Length(String::from_utf8_lossy(name).into_owned()));
+        }
+        self.text.extend_from_slice(name);
+        let middle = u32::try_from(self.text.len()).map_err(|_| UsersError::TooMany)?;
+        self.text.extend_from_slice(password);
+        let end = u32::try_from(self.text.len()).map_err(|_| UsersError::TooMany)?;
+        self.ends.push((middle, end));
+        Ok(())
+    }
+
+    /// How many there are: at least one.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+    /// True only of the default.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+    /// Name and password of the `i`-th, counted around.
+    #[must_use]
+    pub fn get(&self, i: usize) -> (&[u8], &[u8]) {
+        let Some(i) = i.checked_rem(self.ends.len()) else { return (&[], &[]) };
+        let (middle, end) = self.ends[i];
+        let begin = i.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        (&self.text[begin as usize..middle as usize], &self.text[middle as usize..end as usize])
+    }
+}
+
+impl fmt::Debug for Users {
+    /// Without the passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Users").field("len", &self.ends.len()).finish_non_exhaustive()
+    }
+}
+
+/// The first field of a CSV line, and the rest behind its comma.
+fn field(line: &str) -> Result<(String, Option<&str>), &'static str> {
+    let Some(mut rest) = line.strip_prefix('"') else {
+        return Ok(match line.split_once(',') {
+            Some((field, rest)) => (field.to_owned(), Some(rest)),
+            None => (line.to_owned(), None),
+        });
+    };
+    let mut value = String::new();
+    loop {
+        let (part, after) = rest.split_once('"').ok_or("a quote is not closed")?;
+        value.push_str(part);
+        if let Some(more) = after.strip_prefix('"') {
+            value.push('"');
+            rest = more;
+            continue;
+        }
+        return match after.strip_prefix(',') {
+            Some(rest) => Ok((value, Some(rest))),
+            None if after.trim().is_empty() => Ok((value, None)),
+            None => Err("something stands between a quote and the comma"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_counts_from_zero() {
+        let users = Users::template("user{}@example.org", "pw{}", 3).unwrap();
+        assert_eq!(users.get(0), (&b"user0@example.org"[..], &b"pw0"[..]));
+        assert_eq!(users.get(2), (&b"user2@example.org"[..], &b"pw2"[..]));
+        assert_eq!(users.get(5), users.get(2), "counted around");
+        assert_eq!(Users::template("bob", "x", 2), Err(UsersError::NoPlace("bob".into())));
+        assert_eq!(Users::template("bob", "x", 0), Err(UsersError::None));
+        assert!(!format!("{users:?}").contains("pw1"));
+    }
+
+    #[test]
+    fn a_file_is_names_and_passwords() {
+        let users = Users::csv("name,password\n# ours\nann,\"a,\"\"b\"\"\"\n\n\"b,c\",\n").unwrap();
+        assert_eq!(users.len(), 2);
+        assert_eq!(users.get(0), (&b"ann"[..], &b"a,\"b\""[..]));
+        assert_eq!(users.get(1), (&b"b,c"[..], &b""[..]));
+        for (text, line, what) in [
+            ("ann", 1, "no password"),
+            ("ann,b\nbob,c,d", 2, "more than two fields"),
+            ("\"ann,b", 1, "a quote is not closed"),
+            ("\"ann\"x,b", 1, "something stands between a quote and the comma"),
+        ] {
+            assert_eq!(Users::csv(text), Err(UsersError::Line { line, what }), "{text}");
+        }
+        assert!(matches!(Users::csv(&format!("{},x", "n".repeat(254))), Err(UsersError::Length(_))));
+    }
+}
