@@ -4,7 +4,7 @@ use crate::tally::Failure;
 use std::sync::Arc;
 use usher_core::{Duration, Instant, SecureRng, WallTime};
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::{PeerOffer, md5};
+use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
 use usher_eap::packet::{self, Type};
 use usher_eap::peer::{self, Peer};
 use usher_eap::{Keys, packet::Code};
@@ -19,6 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 pub enum EapMethod {
     /// EAP-MD5-Challenge: the password.
     Md5,
+    /// EAP-GTC: the password in clear, outside any tunnel.
+    Gtc,
+    /// EAP-MSCHAPv2.
+    MsChapV2,
     /// EAP-TLS: one certificate for all.
     Tls {
         /// Certificates, versions, authorities.
@@ -33,7 +37,7 @@ pub enum EapMethod {
 impl EapMethod {
     /// Whether it gives keys, which a server must send (RFC 3579, RFC 2548).
     pub(crate) const fn gives_keys(&self) -> bool {
-        !matches!(self, Self::Md5)
+        !matches!(self, Self::Md5 | Self::Gtc)
     }
     /// Whether a password is proved, which can be a wrong one.
     #[must_use]
@@ -44,6 +48,8 @@ impl EapMethod {
     fn offer(&self, who: Who<'_>) -> Box<dyn PeerOffer> {
         match self {
             Self::Md5 => Box::new(md5::Password::new(who.password)),
+            Self::Gtc => Box::new(gtc::Token::new(who.password)),
+            Self::MsChapV2 => Box::new(mschapv2::Account::new(who.name, who.password)),
             Self::Tls { config, fragment, resume } => {
                 let holder = if *resume { who.number as u64 } else { 0 };
                 Box::new(PeerMethodTls { tls: PeerTls::Real(config.clone(), holder), fragment: *fragment })
@@ -117,14 +123,18 @@ pub(crate) const fn may_go_on(rounds: u16) -> bool {
     rounds < MOST_ROUNDS
 }
 
-/// Compares the keys that the peer derived with those that the server sent.
-pub(crate) fn check_keys(method: &EapMethod, derived: Option<&Keys>, sent: Option<&[u8; 64]>) -> Result<(), Failure> {
+/// Compares the keys that the peer derived with those that the server sent: the halves of the MSK, of which
+/// EAP-MSCHAPv2 may give the first 32 octets only.
+pub(crate) fn check_keys(
+    method: &EapMethod,
+    derived: Option<&Keys>,
+    sent: Option<(&[u8], &[u8])>,
+) -> Result<(), Failure> {
     if !method.gives_keys() {
         return Ok(());
     }
-    match (derived, sent) {
-        (Some(keys), Some(msk)) if keys.msk == *msk => Ok(()),
-        (Some(_), Some(_)) => Err(Failure::WrongKeys),
-        _ => Err(Failure::NoKeys),
-    }
+    let (Some(Keys { msk, .. }), Some((recv, send))) = (derived, sent) else { return Err(Failure::NoKeys) };
+    let whole = recv == &msk[..32] && send == &msk[32..];
+    let short = matches!(method, EapMethod::MsChapV2) && recv == &msk[..16] && send == &msk[16..32];
+    if whole || short { Ok(()) } else { Err(Failure::WrongKeys) }
 }

@@ -82,7 +82,10 @@ mod tests {
     #[test]
     fn shares_add_up() {
         let closed = |concurrency| Pace::Closed { concurrency };
-        assert_eq!((0..3).map(|i| closed(8).share(i, 3)).collect::<Vec<_>>(), [closed(3), closed(3), closed(2)]);
+        assert_eq!(
+            (0..3).map(|i| closed(8).share(i, 3)).collect::<Vec<_>>(),
+            [closed(3), closed(3), closed(2)]
+        );
         let open = Pace::Open { rate: 90.0, arrivals: Arrivals::Regular };
         assert_eq!(open.share(2, 3), Pace::Open { rate: 30.0, arrivals: Arrivals::Regular });
     }

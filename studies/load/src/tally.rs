@@ -101,9 +101,13 @@ impl Failure {
                 "no answer: the server is not there, does not know this host as a client, has another secret, or is \
                  overloaded"
             }
-            Self::Rejected => "turned away: the server does not know the user, or has another password or method",
+            Self::Rejected => {
+                "turned away: the server does not know the user, or has another password or method"
+            }
             Self::WronglyAccepted => "let in with a wrong password",
-            Self::UnexpectedChallenge => "challenged where the method has one round: the server wants another method",
+            Self::UnexpectedChallenge => {
+                "challenged where the method has one round: the server wants another method"
+            }
             Self::NoEap => "an answer without an EAP packet: the server does not do EAP for this user",
             Self::EapDiscarded => "the server's EAP packet does not fit this method",
             Self::EapFailed => {

@@ -7,9 +7,11 @@
 //! It goes through a warm-up, whose logins are not counted, a window of measurement, and a time in which the
 //! logins begun within the window come to their end; then it says [`Event::Finished`].
 
+mod diameter;
 mod login;
 mod radius;
 
+pub use diameter::{DiameterConfig, DiameterLogin};
 pub use radius::{Accounting, RadiusConfig, RadiusLogin};
 
 use crate::pace::{Pace, Schedule};
@@ -38,6 +40,9 @@ pub struct Config {
     pub outstanding: usize,
     /// How long the logins of the window are waited for after its end.
     pub patience: Duration,
+    /// How much earlier than the next login of an open loop it asks to be woken: a host whose timer is coarse then
+    /// asks again and again until the time has come. Zero in virtual time.
+    pub spin: Duration,
     /// Which share of the logins has a wrong password, which the server must turn away.
     pub wrong_share: f64,
     /// Who logs in: from `first`, every `step`-th, around and around.
@@ -55,6 +60,8 @@ pub struct Config {
 pub enum FrontConfig {
     /// Over RADIUS.
     Radius(RadiusConfig),
+    /// Over Diameter.
+    Diameter(DiameterConfig),
 }
 
 /// Why a generator cannot be made.
@@ -157,6 +164,9 @@ impl Generator {
         let model = usher_core::Seed::new(rng.next_u64()).stream("load", 0);
         let front: Box<dyn Front> = match &config.front {
             FrontConfig::Radius(r) => Box::new(radius::Radius::new(r.clone(), config.users.clone(), rng)?),
+            FrontConfig::Diameter(d) => {
+                Box::new(diameter::Diameter::new(d.clone(), config.users.clone(), start, rng)?)
+            }
         };
         Ok(Self {
             front,
@@ -189,6 +199,11 @@ impl Generator {
             return Duration::ZERO;
         }
         self.sink.to.unwrap_or(now).min(now).since(self.sink.from)
+    }
+    /// True once the server is reached and logins begin.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.phase != Phase::Connecting
     }
     /// True within a window of measurement, and while its logins come to their end.
     #[must_use]
@@ -410,7 +425,7 @@ impl Machine for Generator {
                 let begin = match (&self.waiting, &self.schedule) {
                     _ if !room => None,
                     (Some((_, retry)), _) => Some(*retry),
-                    (None, Some(s)) => Some(s.next()),
+                    (None, Some(s)) => Some(s.next() - self.config.spin.min(s.next().since(Instant::ZERO))),
                     (None, None) => None,
                 };
                 [turn, begin].into_iter().flatten().min()
@@ -428,6 +443,15 @@ impl Machine for Generator {
         self.told = true;
         Some(Event::Finished)
     }
+}
+
+/// A password that is not this one, and as long.
+fn alter<'a>(password: &[u8], room: &'a mut [u8; 128]) -> &'a [u8] {
+    let length = password.len().clamp(1, 128);
+    room[0] = b'x';
+    room[..password.len().min(128)].copy_from_slice(&password[..password.len().min(128)]);
+    room[length - 1] ^= 1;
+    &room[..length]
 }
 
 #[cfg(test)]

@@ -98,7 +98,11 @@ pub(super) struct Radius {
 }
 
 impl Radius {
-    pub(super) fn new(config: RadiusConfig, users: Arc<Users>, mut rng: SecureRng) -> Result<Self, ConfigError> {
+    pub(super) fn new(
+        config: RadiusConfig,
+        users: Arc<Users>,
+        mut rng: SecureRng,
+    ) -> Result<Self, ConfigError> {
         if config.login.is_none() && config.accounting.is_none() {
             return Err(ConfigError::Invalid("neither a login nor accounting is asked for"));
         }
@@ -144,7 +148,7 @@ impl Radius {
         let users = self.users.clone();
         let (name, right) = users.get(start.user);
         let mut altered = [0; 128];
-        let password = if start.wrong { alter(right, &mut altered) } else { right };
+        let password = if start.wrong { super::alter(right, &mut altered) } else { right };
         let login = self.config.login.clone()?;
         let anonymous = self.config.anonymous.clone();
         let outer = anonymous.as_deref().unwrap_or(name);
@@ -163,7 +167,8 @@ impl Radius {
                 State::Password
             }
             RadiusLogin::MsChapV2 => {
-                let (id, ours, peers) = (self.rng.next_u32() as u8, self.rng.array::<16>(), self.rng.array::<16>());
+                let (id, ours, peers) =
+                    (self.rng.next_u32() as u8, self.rng.array::<16>(), self.rng.array::<16>());
                 let hash = nt_hash(password);
                 let response = mschap::nt_response(&ours, &peers, name, &hash);
                 let mut value = [0; 50];
@@ -219,7 +224,13 @@ impl Radius {
         list
     }
 
-    fn ask(&mut self, now: Instant, token: u64, attributes: Attributes, accounting: bool) -> Result<(), NotNow> {
+    fn ask(
+        &mut self,
+        now: Instant,
+        token: u64,
+        attributes: Attributes,
+        accounting: bool,
+    ) -> Result<(), NotNow> {
         let server = if accounting && self.config.client.servers.len() > ACCOUNTING { ACCOUNTING } else { 0 };
         let code = if accounting { Code::ACCOUNTING_REQUEST } else { Code::ACCESS_REQUEST };
         let target = Target::Server(server as u16);
@@ -263,8 +274,9 @@ impl Radius {
                     Code::ACCESS_ACCEPT | Code::ACCESS_CHALLENGE if !has_eap => Err(Failure::NoEap),
                     Code::ACCESS_ACCEPT => match conversation.turn(now, &self.eap_in, &mut self.eap_out) {
                         Ok(Turn::Over(peer::Event::Success { keys })) => {
-                            let sent = response.mppe_keys().ok().flatten().and_then(|k| k.msk());
-                            eap::check_keys(method, keys.as_ref(), sent.as_ref()).map(|()| Success::LetIn)
+                            let sent = response.mppe_keys().ok().flatten();
+                            let sent = sent.as_ref().map(|k| (&k.recv[..], &k.send[..]));
+                            eap::check_keys(method, keys.as_ref(), sent).map(|()| Success::LetIn)
                         }
                         Ok(Turn::Over(_)) => Err(Failure::EapFailed),
                         Ok(Turn::Respond) | Err(_) => Err(Failure::EarlySuccess),
@@ -340,6 +352,7 @@ impl Radius {
             match event {
                 Event::Response(response) => self.answered(now, response, sink),
                 Event::TimedOut { token } => self.end(now, token, Err(Failure::Timeout), sink),
+                Event::Server { .. } => {}
             }
         }
     }
@@ -425,15 +438,6 @@ fn check_mschap(proof: &Proof, response: &Response) -> Result<(), Failure> {
         Ok(Some(keys)) if keys.recv[..] == proof.keys.recv && keys.send[..] == proof.keys.send => Ok(()),
         Ok(Some(_)) | Err(_) => Err(Failure::WrongKeys),
     }
-}
-
-/// A password that is not this one, and as long.
-fn alter<'a>(password: &[u8], room: &'a mut [u8; 128]) -> &'a [u8] {
-    let length = password.len().clamp(1, 128);
-    room[0] = b'x';
-    room[..password.len().min(128)].copy_from_slice(&password[..password.len().min(128)]);
-    room[length - 1] ^= 1;
-    &room[..length]
 }
 
 const fn hex(digit: u8) -> u8 {

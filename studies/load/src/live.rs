@@ -1,0 +1,614 @@
+//! The generator on real sockets: a thread for each share of the load, and a conductor that leads them through
+//! warm-up, window and end, or along a ramp.
+
+use crate::cpu::{CpuTime, peak_memory};
+use crate::generator::{Command, Config, ConfigError, Event, FrontConfig, Generator};
+use crate::pace::{Arrivals, Pace};
+use crate::ramp::{Ramp, RampConfig, Step};
+use crate::tally::{Failure, Tally, quantile};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+use thiserror::Error;
+use usher_core::{Duration, Instant, Machine, SecureRng};
+use usher_crypto::tls::ClientConfig;
+use usher_live::{Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Shard, Sockets, spawn};
+
+/// How often the conductor looks up.
+const TICK: StdDuration = StdDuration::from_millis(20);
+/// How long a thread may take to answer the conductor.
+const ANSWER: StdDuration = StdDuration::from_secs(5);
+/// A warm-up that ends when it is told.
+const UNTIL_TOLD: Duration = Duration::MAX;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The whole load; each thread gets its share of it.
+    pub load: Config,
+    /// How many threads generate it.
+    pub threads: usize,
+    /// The processors they are bound to, one after the other; empty: none.
+    pub cores: Vec<usize>,
+    /// A ramp instead of one window.
+    pub ramp: Option<RampPlan>,
+    /// TLS for the connections of Diameter.
+    pub tls: Option<ClientConfig>,
+    /// The server's process, whose CPU time is taken.
+    pub server_pid: Option<u32>,
+    /// How often the figures so far are shown, and how fine the course of time is in the results.
+    pub interval: Duration,
+}
+
+/// A ramp: which rates, and how long each.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RampPlan {
+    /// The search.
+    pub search: RampConfig,
+    /// How logins follow each other.
+    pub arrivals: Arrivals,
+    /// How long a rate runs before it is measured.
+    pub settle: Duration,
+    /// How long it is measured.
+    pub hold: Duration,
+}
+
+/// The figures of an interval.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// From the beginning of the run to the interval's end, seconds.
+    pub at_s: f64,
+    /// How long it was, seconds.
+    pub length_s: f64,
+    /// True before the window of measurement: nothing is counted.
+    pub warming: bool,
+    /// Logins under way at its end.
+    pub outstanding: usize,
+    /// The rate of a ramp's step.
+    pub rate: Option<f64>,
+    /// What came of the logins that ended in it.
+    pub tally: Tally,
+}
+
+/// What a server used.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ServerUse {
+    /// CPU time over the window.
+    pub cpu: CpuTime,
+    /// Logins that ended well in it.
+    pub completed: u64,
+    /// Its largest resident memory so far, octets.
+    pub peak_memory: Option<u64>,
+}
+
+impl ServerUse {
+    /// CPU time for each login, milliseconds; none without a login.
+    #[must_use]
+    pub fn ms_per_login(&self) -> Option<f64> {
+        (self.completed > 0).then(|| self.cpu.total() * 1e3 / self.completed as f64)
+    }
+}
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// All windows together; of a ramp, all steps.
+    pub tally: Tally,
+    /// How long was measured, seconds.
+    pub measured_s: f64,
+    /// The course of time.
+    pub course: Vec<Interval>,
+    /// The ramp, if there was one.
+    pub ramp: Option<Ramp>,
+    /// What the server used.
+    pub server: Option<ServerUse>,
+    /// CPU time of this process over the same time.
+    pub own_cpu_s: f64,
+    /// What the clients counted, by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// What the drivers counted.
+    pub driver: DriverCounts,
+    /// Ended by the user before its time.
+    pub interrupted: bool,
+}
+
+impl Outcome {
+    /// Successes a second.
+    #[must_use]
+    pub fn throughput(&self) -> f64 {
+        if self.measured_s > 0.0 { self.tally.completed as f64 / self.measured_s } else { 0.0 }
+    }
+}
+
+/// Who watches a run.
+pub trait Watch {
+    /// An interval is over.
+    fn interval(&mut self, _interval: &Interval) {}
+    /// A ramp's step is over.
+    fn step(&mut self, _step: &Step) {}
+    /// Whether the run is to end now, with the figures so far.
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unwatched;
+impl Watch for Unwatched {}
+
+/// Why a run did not take place.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A thread could not be started.
+    #[error(transparent)]
+    Thread(#[from] usher_live::ShardError),
+    /// A thread's sockets.
+    #[error("a thread's sockets: {0}")]
+    Sockets(std::io::Error),
+    /// A thread ended or hangs.
+    #[error("a generating thread does not answer: this is a fault of the program")]
+    Lost,
+    /// The server's process.
+    #[error("the CPU time of process {pid} cannot be read: {error}")]
+    Process {
+        /// Which.
+        pid: u32,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The connections did not come up.
+    #[error(
+        "no connection to the server within {0} s: check its address and port, that it knows or accepts this \
+         identity, and that it speaks the application asked for"
+    )]
+    Unreachable(u64),
+    /// The login tried before all others failed.
+    #[error("a first login did not succeed ({}): {}", .0.name(), .0.explanation())]
+    First(Failure),
+}
+
+/// What the conductor asks of a thread.
+enum Message {
+    Cut { late: Duration, answer: Sender<Cut> },
+    Do(Command),
+}
+
+/// A thread's figures since its last cut.
+struct Cut {
+    tally: Tally,
+    outstanding: usize,
+    measured: Duration,
+    begun: bool,
+    measuring: bool,
+    late: u64,
+}
+
+struct Host {
+    generator: Generator,
+    finished: bool,
+}
+
+impl Host {
+    fn cut(&mut self, now: Instant, late: Duration) -> Cut {
+        Cut {
+            late: self.generator.late(now, late),
+            outstanding: self.generator.outstanding(),
+            measured: self.generator.measured(now),
+            begun: self.generator.has_begun(),
+            measuring: self.generator.is_measuring(),
+            tally: self.generator.take_tally(),
+        }
+    }
+}
+
+impl Node for Host {
+    type Machine = Generator;
+    type Message = Message;
+
+    fn machine(&mut self) -> &mut Generator {
+        &mut self.generator
+    }
+    fn event(&mut self, _: Instant, event: Event) {
+        let Event::Finished = event;
+        self.finished = true;
+    }
+    fn message(&mut self, now: Instant, message: Message) {
+        match message {
+            Message::Cut { late, answer } => {
+                // A conductor that does not wait any more has given up already.
+                let _ = answer.send(self.cut(now, late));
+            }
+            Message::Do(command) => {
+                // Refused only before the server is reached, which the conductor waits for.
+                let _ = self.generator.command(now, command);
+            }
+        }
+    }
+    fn stopped(&self) -> bool {
+        self.finished
+    }
+}
+
+struct Thread {
+    mailbox: Mailbox<Message>,
+    shard: Shard<std::io::Result<Host>>,
+    counters: Arc<DriverCounters>,
+}
+
+/// One thread's share of the load.
+fn share(plan: &Plan, part: usize, warmup: Duration) -> Config {
+    let parts = plan.threads;
+    let whole = &plan.load;
+    let mut load = whole.clone();
+    load.pace = whole.pace.share(part, parts);
+    load.outstanding = (whole.outstanding / parts).max(1);
+    load.count = whole.count.map(|n| n / parts as u64 + u64::from((part as u64) < n % parts as u64));
+    load.warmup = warmup;
+    load.duration = None;
+    // With fewer users than threads, threads share them.
+    if whole.users.len() >= parts {
+        (load.first, load.step) = (part, parts);
+    }
+    if let FrontConfig::Diameter(d) = &mut load.front {
+        let whole = d.connections;
+        d.connections = (whole / parts + usize::from(part < whole % parts)).max(1);
+        d.first = part * whole.div_ceil(parts);
+    }
+    load
+}
+
+/// A generator whose chance comes from the system.
+fn chance() -> SecureRng {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let mut seed = [0; 32];
+    for part in seed.chunks_exact_mut(8) {
+        // A new RandomState has keys of the system's; the hash of nothing under them is as hard to guess.
+        part.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
+    }
+    SecureRng::from_seed(seed)
+}
+
+struct Conductor<'a> {
+    plan: &'a Plan,
+    watch: &'a mut dyn Watch,
+    threads: Vec<Thread>,
+    begun: StdInstant,
+    last: StdInstant,
+    course: Vec<Interval>,
+    total: Tally,
+    rate: Option<f64>,
+    interrupted: bool,
+}
+
+impl<'a> Conductor<'a> {
+    fn start(plan: &'a Plan, watch: &'a mut dyn Watch, warmup: Duration) -> Result<Self, RunError> {
+        let clock = Clock::start();
+        let mut threads = Vec::new();
+        for part in 0..plan.threads {
+            let generator = Generator::new(share(plan, part, warmup), clock.now(), chance())?;
+            let tls = plan.tls.clone();
+            let outgoing = tls.map(|tls| Arc::new(move |_| Some(tls.clone())) as usher_live::Outgoing);
+            let sockets = Sockets { outgoing, ..Sockets::default() };
+            let (driver, mailbox) = Driver::new(Host { generator, finished: false }, sockets, clock);
+            let counters = driver.counters();
+            let core = plan.cores.get(part % plan.cores.len().max(1)).copied();
+            let shard = spawn(&format!("usher-load-{part}"), core, move || driver.run())?;
+            threads.push(Thread { mailbox, shard, counters });
+        }
+        let now = StdInstant::now();
+        Ok(Self {
+            plan,
+            watch,
+            threads,
+            begun: now,
+            last: now,
+            course: Vec::new(),
+            total: Tally::default(),
+            rate: None,
+            interrupted: false,
+        })
+    }
+
+    fn tell(&self, command: impl Fn(usize) -> Command) {
+        for (i, thread) in self.threads.iter().enumerate() {
+            // One that has ended has nothing more to do.
+            thread.mailbox.send(Message::Do(command(i)));
+        }
+    }
+
+    /// The figures of all threads since the last cut; `None` of a thread that has ended.
+    fn cut(&self, late: Duration) -> Result<Vec<Option<Cut>>, RunError> {
+        let asked: Vec<_> = self
+            .threads
+            .iter()
+            .map(|thread| {
+                let (answer, answers) = channel();
+                thread.mailbox.send(Message::Cut { late, answer }).then_some(answers)
+            })
+            .collect();
+        let answer = |answers: Option<std::sync::mpsc::Receiver<Cut>>| match answers {
+            None => Ok(None),
+            Some(answers) => match answers.recv_timeout(ANSWER) {
+                Ok(cut) => Ok(Some(cut)),
+                // It ended between the question and the answer.
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Ok(None),
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(RunError::Lost),
+            },
+        };
+        asked.into_iter().map(answer).collect()
+    }
+
+    /// Takes the figures of an interval and shows them; gives how many logins are late.
+    fn interval(&mut self, late: Duration) -> Result<(Tally, u64, Duration), RunError> {
+        let cuts = self.cut(late)?;
+        let now = StdInstant::now();
+        let (mut tally, mut outstanding, mut lateness, mut measured) =
+            (Tally::default(), 0, 0, Duration::ZERO);
+        let mut warming = true;
+        for cut in cuts.into_iter().flatten() {
+            tally.add(&cut.tally);
+            outstanding += cut.outstanding;
+            lateness += cut.late;
+            measured = measured.max(cut.measured);
+            warming &= !cut.measuring;
+        }
+        self.total.add(&tally);
+        let interval = Interval {
+            at_s: (now - self.begun).as_secs_f64(),
+            length_s: (now - self.last).as_secs_f64(),
+            warming,
+            outstanding,
+            rate: self.rate,
+            tally,
+        };
+        self.last = now;
+        self.watch.interval(&interval);
+        let tally = interval.tally.clone();
+        self.course.push(interval);
+        Ok((tally, lateness, measured))
+    }
+
+    /// Lets time pass, interval by interval, for so long or until all threads have ended; false after an interrupt.
+    fn pass(&mut self, time: Option<StdDuration>) -> Result<bool, RunError> {
+        let end = time.map(|t| StdInstant::now() + t);
+        let interval = StdDuration::from_nanos(self.plan.interval.as_nanos());
+        loop {
+            let now = StdInstant::now();
+            if end.is_some_and(|end| now >= end) || self.threads.iter().all(|t| t.shard.is_finished()) {
+                return Ok(true);
+            }
+            if self.watch.interrupted() {
+                self.interrupted = true;
+                return Ok(false);
+            }
+            if now - self.last >= interval {
+                self.interval(Duration::MAX)?;
+            }
+            let left = end.map_or(TICK, |end| end - now);
+            std::thread::sleep(left.min(TICK));
+        }
+    }
+
+    /// Waits until every thread's server is reached; false after an interrupt.
+    fn reached(&mut self, patience: StdDuration) -> Result<bool, RunError> {
+        let end = StdInstant::now() + patience;
+        loop {
+            if self.cut(Duration::MAX)?.iter().all(|c| c.as_ref().is_none_or(|c| c.begun)) {
+                return Ok(true);
+            }
+            if self.watch.interrupted() {
+                self.interrupted = true;
+                return Ok(false);
+            }
+            if StdInstant::now() >= end {
+                return Err(RunError::Unreachable(patience.as_secs()));
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Ends all threads and gathers what is left.
+    fn end(mut self) -> Result<Outcome, RunError> {
+        self.tell(|_| Command::Stop);
+        let grace = if self.interrupted { Duration::from_secs(1) } else { self.plan.load.patience };
+        let end = StdInstant::now() + StdDuration::from_nanos(grace.as_nanos());
+        while StdInstant::now() < end && !self.threads.iter().all(|t| t.shard.is_finished()) {
+            if !self.interrupted && self.watch.interrupted() {
+                self.interrupted = true;
+                break;
+            }
+            std::thread::sleep(TICK);
+        }
+        if self.interrupted {
+            // What was under way when the user ended it failed at nothing.
+            self.tell(|_| Command::Abandon);
+        }
+        let mut counters: Vec<(&'static str, u64)> = Vec::new();
+        let (mut driver, mut measured, mut final_tally) =
+            (DriverCounts::default(), 0.0_f64, Tally::default());
+        let now = Instant::FAR_FUTURE;
+        for thread in self.threads {
+            let joined = thread.shard.join().map_err(|_| RunError::Lost)?;
+            let mut host = joined.map_err(RunError::Sockets)?;
+            driver.add(&thread.counters.read());
+            measured = measured.max(host.generator.measured(now).as_secs_f64());
+            final_tally.add(&host.generator.take_tally());
+            for (i, (name, n)) in host.generator.counters().into_iter().enumerate() {
+                match counters.get_mut(i) {
+                    Some((_, sum)) => *sum += n,
+                    None => counters.push((name, n)),
+                }
+            }
+        }
+        self.total.add(&final_tally);
+        let now = StdInstant::now();
+        let interval = Interval {
+            at_s: (now - self.begun).as_secs_f64(),
+            length_s: (now - self.last).as_secs_f64(),
+            warming: false,
+            outstanding: 0,
+            rate: self.rate,
+            tally: final_tally,
+        };
+        self.course.push(interval);
+        Ok(Outcome {
+            tally: self.total,
+            measured_s: measured,
+            course: self.course,
+            ramp: None,
+            server: None,
+            own_cpu_s: 0.0,
+            counters,
+            driver,
+            interrupted: self.interrupted,
+        })
+    }
+}
+
+fn seconds(d: Duration) -> StdDuration {
+    StdDuration::from_nanos(d.as_nanos())
+}
+
+/// CPU times of the server and of this process.
+fn cpu(plan: &Plan) -> Result<(Option<CpuTime>, CpuTime), RunError> {
+    let read = |pid| CpuTime::of(pid).map_err(|error| RunError::Process { pid, error });
+    Ok((plan.server_pid.map(read).transpose()?, read(std::process::id())?))
+}
+
+/// Runs a plan. With a ramp its steps decide how long; else the load's `warmup`, `duration` and `count`.
+///
+/// # Errors
+/// It did not take place, or a thread was lost; what went wrong with logins is in the outcome.
+pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
+    if plan.threads == 0 {
+        return Err(ConfigError::Invalid("there is no thread; at least one").into());
+    }
+    match plan.ramp {
+        Some(ramp) => run_ramp(plan, ramp, watch),
+        None => run_window(plan, watch),
+    }
+}
+
+fn run_window(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
+    let warm = !plan.load.warmup.is_zero();
+    let before = cpu(plan)?;
+    let mut conductor = Conductor::start(plan, watch, if warm { UNTIL_TOLD } else { Duration::ZERO })?;
+    let mut going = conductor.reached(StdDuration::from_secs(10))?;
+    let mut before = if warm { before } else { (before.0, cpu(plan)?.1) };
+    if going && warm {
+        going = conductor.pass(Some(seconds(plan.load.warmup)))?;
+        before = cpu(plan)?;
+        conductor.tell(|_| Command::Measure);
+        conductor.last = StdInstant::now();
+    }
+    if going {
+        conductor.pass(plan.load.duration.map(seconds))?;
+    }
+    let after = cpu(plan)?;
+    // What ended by now is what that CPU time was for; the last logins are waited for after it.
+    conductor.interval(Duration::MAX)?;
+    let completed = conductor.total.completed;
+    let ended = conductor.threads.iter().all(|t| t.shard.is_finished());
+    let mut outcome = conductor.end()?;
+    let completed = if ended { outcome.tally.completed } else { completed };
+    outcome.own_cpu_s = after.1.since(&before.1).total();
+    outcome.server = after.0.zip(before.0).map(|(after, before)| ServerUse {
+        cpu: after.since(&before),
+        completed,
+        peak_memory: plan.server_pid.and_then(peak_memory),
+    });
+    Ok(outcome)
+}
+
+fn run_ramp(plan: &Plan, ramp: RampPlan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
+    let mut search = Ramp::new(ramp.search);
+    let mut plan = plan.clone();
+    let open = |rate| Pace::Open { rate, arrivals: ramp.arrivals };
+    plan.load.pace = open(ramp.search.start);
+    plan.load.count = None;
+    let before = cpu(&plan)?;
+    let limit = Duration::from_secs_f64(ramp.search.p99);
+    let mut conductor = Conductor::start(&plan, watch, UNTIL_TOLD)?;
+    let mut going = conductor.reached(StdDuration::from_secs(10))?;
+    let (mut total, mut measured_s) = (Tally::default(), 0.0);
+    while going && let Some(rate) = search.rate() {
+        conductor.rate = Some(rate);
+        conductor.tell(|i| Command::Pace(open(rate).share(i, plan.threads)));
+        if !conductor.pass(Some(seconds(ramp.settle)))? {
+            break;
+        }
+        conductor.interval(Duration::MAX)?;
+        conductor.total = Tally::default();
+        conductor.tell(|_| Command::Measure);
+        going = conductor.pass(Some(seconds(ramp.hold)))?;
+        if !going {
+            break;
+        }
+        let (_, late, measured) = conductor.interval(limit)?;
+        let tally = std::mem::take(&mut conductor.total);
+        let ended = tally.succeeded + tally.failed_total() + late;
+        let step = Step {
+            rate,
+            throughput: tally.completed as f64 / measured.as_secs_f64().max(1e-9),
+            success: if ended == 0 { 0.0 } else { tally.succeeded as f64 / ended as f64 },
+            p50_s: quantile(&tally.latency, 0.5),
+            p99_s: quantile(&tally.latency, 0.99),
+            kept_up: false,
+        };
+        total.add(&tally);
+        measured_s += measured.as_secs_f64();
+        search.step(step);
+        let done = search.steps().last().copied().unwrap_or(step);
+        conductor.watch.step(&done);
+        if !done.kept_up {
+            conductor.tell(|_| Command::Abandon);
+        }
+    }
+    let after = cpu(&plan)?;
+    conductor.tell(|_| Command::Abandon);
+    let mut outcome = conductor.end()?;
+    outcome.server = after.0.zip(before.0).map(|(after, before)| ServerUse {
+        cpu: after.since(&before),
+        completed: total.completed,
+        peak_memory: plan.server_pid.and_then(peak_memory),
+    });
+    outcome.own_cpu_s = after.1.since(&before.1).total();
+    (outcome.tally, outcome.measured_s, outcome.ramp) = (total, measured_s, Some(search));
+    Ok(outcome)
+}
+
+/// Logs one user in, before all others: what is wrong with the settings shows at once, by its name.
+///
+/// # Errors
+/// The login failed, or could not be tried.
+pub fn try_one(plan: &Plan, watch: &mut dyn Watch) -> Result<(), RunError> {
+    let mut one = plan.clone();
+    one.threads = 1;
+    one.ramp = None;
+    one.server_pid = None;
+    one.load.pace = Pace::Closed { concurrency: 1 };
+    (one.load.count, one.load.duration, one.load.warmup) = (Some(1), None, Duration::ZERO);
+    one.load.wrong_share = 0.0;
+    match &mut one.load.front {
+        FrontConfig::Radius(r) => {
+            if let Some(a) = &mut r.accounting {
+                a.every = Duration::ZERO;
+            }
+        }
+        FrontConfig::Diameter(d) => {
+            d.connections = 1;
+            if let Some(a) = &mut d.accounting {
+                a.every = Duration::ZERO;
+            }
+        }
+    }
+    let outcome = run_window(&one, watch)?;
+    match outcome.tally.failures().next() {
+        Some((failure, _)) => Err(RunError::First(failure)),
+        None => Ok(()),
+    }
+}

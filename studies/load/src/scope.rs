@@ -1,0 +1,31 @@
+//! Whom one may load without being asked twice.
+
+use std::fs;
+use std::net::IpAddr;
+
+/// Whether loading this address touches nobody but this machine: a loopback address, or anything from inside a
+/// network namespace other than the system's first.
+#[must_use]
+pub fn is_own(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback() || in_namespace()
+}
+
+/// True in a network namespace that is not that of the system's first process. Where that cannot be read
+/// (without privileges), false: then one is asked.
+fn in_namespace() -> bool {
+    let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
+    matches!((of("self"), of("1")), (Ok(own), Ok(first)) if own != first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_ours() {
+        for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_own(address.parse().unwrap()), "{address}");
+        }
+        assert_eq!(is_own("192.0.2.1".parse().unwrap()), in_namespace());
+    }
+}
