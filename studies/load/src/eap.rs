@@ -3,7 +3,10 @@
 use crate::tally::Failure;
 use std::sync::Arc;
 use usher_core::{Duration, Instant, SecureRng, WallTime};
+use usher_crypto::tls::ClientConfig;
+use usher_eap::method::peap::PeerMethodPeap;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
+use usher_eap::method::ttls::{PeerMethodTtls, Proof};
 use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
 use usher_eap::packet::{self, Type};
 use usher_eap::peer::{self, Peer};
@@ -24,14 +27,50 @@ pub enum EapMethod {
     /// EAP-MSCHAPv2.
     MsChapV2,
     /// EAP-TLS: one certificate for all.
-    Tls {
-        /// Certificates, versions, authorities.
-        config: usher_crypto::tls::ClientConfig,
-        /// The longest EAP packet sent, octets.
-        fragment: usize,
-        /// Whether each user takes up its earlier session; the configuration must keep sessions.
-        resume: bool,
-    },
+    Tls(Tls),
+    /// PEAPv0 with an EAP method inside.
+    Peap(Tls, PeapInner),
+    /// EAP-TTLS (RFC 5281).
+    Ttls(Tls, TtlsInner),
+}
+
+/// The TLS of a method.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// Certificates, versions, authorities.
+    pub config: ClientConfig,
+    /// The longest EAP packet sent, octets.
+    pub fragment: usize,
+    /// Whether each user takes up its earlier session; the configuration must keep sessions.
+    pub resume: bool,
+}
+
+/// What runs inside PEAP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeapInner {
+    /// EAP-MSCHAPv2.
+    MsChapV2,
+    /// EAP-GTC.
+    Gtc,
+}
+
+/// What runs inside EAP-TTLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TtlsInner {
+    /// User-Password.
+    Pap,
+    /// CHAP-Password.
+    Chap,
+    /// MS-CHAP.
+    MsChap,
+    /// MS-CHAP-V2.
+    MsChapV2,
+    /// EAP-MD5-Challenge.
+    EapMd5,
+    /// EAP-GTC.
+    EapGtc,
+    /// EAP-MSCHAPv2.
+    EapMsChapV2,
 }
 
 impl EapMethod {
@@ -42,7 +81,7 @@ impl EapMethod {
     /// Whether a password is proved, which can be a wrong one.
     #[must_use]
     pub const fn has_password(&self) -> bool {
-        !matches!(self, Self::Tls { .. })
+        !matches!(self, Self::Tls(_))
     }
 
     fn offer(&self, who: Who<'_>) -> Box<dyn PeerOffer> {
@@ -50,11 +89,45 @@ impl EapMethod {
             Self::Md5 => Box::new(md5::Password::new(who.password)),
             Self::Gtc => Box::new(gtc::Token::new(who.password)),
             Self::MsChapV2 => Box::new(mschapv2::Account::new(who.name, who.password)),
-            Self::Tls { config, fragment, resume } => {
-                let holder = if *resume { who.number as u64 } else { 0 };
-                Box::new(PeerMethodTls { tls: PeerTls::Real(config.clone(), holder), fragment: *fragment })
+            Self::Tls(tls) => Box::new(PeerMethodTls { tls: tls.peer(who), fragment: tls.fragment }),
+            Self::Peap(tls, inner) => {
+                let inner: Box<dyn PeerOffer> = match inner {
+                    PeapInner::MsChapV2 => Box::new(mschapv2::Account::new(who.name, who.password)),
+                    PeapInner::Gtc => Box::new(gtc::Token::new(who.password)),
+                };
+                Box::new(PeerMethodPeap {
+                    tls: tls.peer(who),
+                    fragment: tls.fragment,
+                    identity: who.name.to_vec(),
+                    inner: Arc::new([inner]),
+                })
+            }
+            Self::Ttls(tls, inner) => {
+                let eap = |offer: Box<dyn PeerOffer>| Proof::Eap(Arc::new([offer]));
+                let password = who.password.to_vec();
+                let proof = match inner {
+                    TtlsInner::Pap => Proof::Pap(password),
+                    TtlsInner::Chap => Proof::Chap(password),
+                    TtlsInner::MsChap => Proof::MsChap(password),
+                    TtlsInner::MsChapV2 => Proof::MsChapV2(password),
+                    TtlsInner::EapMd5 => eap(Box::new(md5::Password::new(&password))),
+                    TtlsInner::EapGtc => eap(Box::new(gtc::Token::new(&password))),
+                    TtlsInner::EapMsChapV2 => eap(Box::new(mschapv2::Account::new(who.name, &password))),
+                };
+                Box::new(PeerMethodTtls {
+                    tls: tls.peer(who),
+                    fragment: tls.fragment,
+                    identity: who.name.to_vec(),
+                    proof,
+                })
             }
         }
+    }
+}
+
+impl Tls {
+    fn peer(&self, who: Who<'_>) -> PeerTls {
+        PeerTls::Real(self.config.clone(), if self.resume { who.number as u64 } else { 0 })
     }
 }
 

@@ -9,12 +9,13 @@ mod generator;
 mod live;
 mod pace;
 mod ramp;
+pub mod report;
 mod scope;
 mod tally;
 mod users;
 
 pub use cpu::{CpuTime, peak_memory};
-pub use eap::EapMethod;
+pub use eap::{EapMethod, PeapInner, Tls, TtlsInner};
 pub use generator::{
     Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, Event, FrontConfig, Generator,
     RadiusConfig, RadiusLogin,

@@ -100,7 +100,7 @@ mod tests {
                 last = schedule.advance(&mut rng);
             }
             // Twenty seconds; of exponential gaps the sum's deviation is 20 s / sqrt(20,000) = 0.14 s.
-            assert!((last.as_secs_f64() - 20.0).abs() < 0.6, "{arrivals:?}: {last}");
+            assert!((last.as_secs_f64() - 20.0).abs() < 0.6, "{arrivals:?}: {last:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{Accounting, ConfigError, Front, NotNow};
 use crate::eap::{self, Conversation, EapMethod, Turn, Who};
 use crate::tally::Failure;
 use crate::users::Users;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_core::timer::TimerQueue;
 use usher_core::{ConnId, Duration, Input, Instant, Machine, SecureRng, Transmit, WallTime};
@@ -42,6 +42,8 @@ pub enum DiameterLogin {
 pub struct DiameterConfig {
     /// Where the server listens.
     pub address: SocketAddr,
+    /// Our address, for Host-IP-Address.
+    pub local: IpAddr,
     /// What the server calls itself.
     pub server: String,
     /// What the first connection calls itself; the `n`-th has its number behind the first label.
@@ -133,6 +135,7 @@ impl Diameter {
             let host = numbered(&config.host, config.first + n);
             let mut c = node::Config::new(&host, &config.realm, &applications);
             c = c.connect_to(&config.server, config.address);
+            c.local.addresses.push(config.local);
             c.reconnect = RECONNECT;
             c.request_timeout = Some(config.timeout);
             Node::new(c, start, SecureRng::from_seed(rng.array()))
@@ -280,8 +283,9 @@ impl Diameter {
                                 let sent = dea.msk.map(|k| k.split_at(k.len() / 2));
                                 eap::check_keys(method, keys.as_ref(), sent).map(|()| Success::LetIn)
                             }
-                            (_, Ok(Turn::Over(_))) => Err(Failure::EapFailed),
+                            // The method was not done, whatever the packet says.
                             (true, _) => Err(Failure::EarlySuccess),
+                            (false, Ok(Turn::Over(_))) => Err(Failure::EapFailed),
                             (false, Err(failure)) => Err(failure),
                             (false, Ok(Turn::Respond)) if !eap::may_go_on(rounds) => {
                                 Err(Failure::TooManyRounds)

@@ -412,7 +412,7 @@ impl Machine for Generator {
     fn poll_timeout(&mut self) -> Option<Instant> {
         let front = self.front.poll_timeout();
         let own = match self.phase {
-            Phase::Connecting => Some(self.since),
+            Phase::Connecting => self.front.ready().then_some(self.since),
             Phase::Warm | Phase::Measuring => {
                 let turn = match self.phase {
                     Phase::Warm => Some(self.since + self.config.warmup),

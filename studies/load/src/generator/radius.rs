@@ -278,8 +278,8 @@ impl Radius {
                             let sent = sent.as_ref().map(|k| (&k.recv[..], &k.send[..]));
                             eap::check_keys(method, keys.as_ref(), sent).map(|()| Success::LetIn)
                         }
-                        Ok(Turn::Over(_)) => Err(Failure::EapFailed),
-                        Ok(Turn::Respond) | Err(_) => Err(Failure::EarlySuccess),
+                        // The method was not done, whatever the packet says.
+                        Ok(_) | Err(_) => Err(Failure::EarlySuccess),
                     },
                     Code::ACCESS_CHALLENGE if !eap::may_go_on(rounds) => Err(Failure::TooManyRounds),
                     Code::ACCESS_CHALLENGE => match conversation.turn(now, &self.eap_in, &mut self.eap_out) {
