@@ -1,5 +1,11 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
+#[cfg(feature = "tls")]
+mod tunnel;
+
+#[cfg(feature = "tls")]
+pub use tunnel::{recording, tunnel};
+
 use crate::packet::{self, Code, Packet};
 use crate::{eapol, packet::Type};
 use alloc::string::ToString;

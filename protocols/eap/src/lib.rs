@@ -1,11 +1,13 @@
-//! EAP (RFC 3748): packets, EAPOL, the automata of RFC 4137 and the methods that run in them.
+//! EAP (RFC 3748): packets, EAPOL, the automata of RFC 4137 and the methods that run in them: MD5, GTC and MSCHAPv2,
+//! and on TLS, EAP-TLS, PEAP and EAP-TTLS.
 //!
 //! ```text
 //! peer::Peer ◀─ requests, responses ─▶ authenticator::Authenticator ◀─ AAA ─▶ server::Server
 //!     └─ method::PeerMethod                (pass-through)                        └─ method::ServerMethod
 //! ```
 //! Each automaton belongs to one conversation. It is fed packets and the time, and polled for what it wants
-//! sent, for events and for when it wants to be woken; it knows no port and no AAA protocol. Bad packets are
+//! sent, for events and for when it wants to be woken; it knows no port and no AAA protocol. What a server's method has
+//! to know of a user it asks for by an event, and the automaton stands still until the answer. Bad packets are
 //! discarded and say so; nothing here panics on what comes from outside.
 
 #![cfg_attr(not(test), no_std)]

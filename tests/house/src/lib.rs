@@ -15,7 +15,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-radius", "usher-crypto", "authenticators are MD5 and HMAC-MD5"),
     ("usher-diameter", "usher-core", "the machine shape, codecs, timers"),
     ("usher-eap", "usher-core", "the machine shape, codecs, timers"),
-    ("usher-eap", "usher-crypto", "EAP-MD5's digest, EAP-TLS's engine"),
+    ("usher-eap", "usher-crypto", "digests of the password methods, the TLS engine"),
     ("usher-mip", "usher-core", "codecs, time"),
     ("usher-pkm", "usher-core", "codecs"),
     ("usher-mih", "usher-core", "the machine shape, codecs, timers"),

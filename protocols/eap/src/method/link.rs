@@ -19,13 +19,13 @@ use usher_crypto::tls::{
 
 const LENGTH_INCLUDED: u8 = 0x80;
 const MORE_FRAGMENTS: u8 = 0x40;
-pub(super) const START: u8 = 0x20;
+pub(crate) const START: u8 = 0x20;
 
 /// The longest TLS message that is put together: RFC 5216 §3.2 wants room for chains of certificates, and
 /// 64 KiB hold dozens.
 const MAX_MESSAGE: usize = 65_536;
 /// The shortest EAP packet that a fragment may be cut to.
-pub(super) const MIN_FRAGMENT: usize = 64;
+pub(crate) const MIN_FRAGMENT: usize = 64;
 
 /// Where a peer's TLS comes from.
 #[derive(Clone, Debug)]
@@ -52,20 +52,20 @@ fn cut(fragment: usize, context: &Context<'_>) -> usize {
 
 /// What both sides share: the engine, the message that is going out, and the one that is coming in.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) engine: Box<dyn TlsEngine>,
+pub(crate) struct Link {
+    pub(crate) engine: Box<dyn TlsEngine>,
     /// The engine is the client's.
     client: bool,
     fragment: usize,
     out: Vec<u8>,
     sent: usize,
-    pub(super) incoming: Vec<u8>,
+    pub(crate) incoming: Vec<u8>,
     announced: Option<usize>,
     work: TlsWork,
     /// The hellos, ours and the other side's.
     hellos: [Option<Hello>; 2],
     /// The other side's certificates, once the handshake is complete.
-    pub(super) certificates: Vec<Vec<u8>>,
+    pub(crate) certificates: Vec<Vec<u8>>,
 }
 
 /// Octets of a hello's random.
@@ -94,7 +94,7 @@ impl Hello {
 
 /// What a packet's data is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Piece {
+pub(crate) enum Piece {
     /// Not EAP-TLS, or against its rules.
     Bad,
     /// The start (from a server only).
@@ -109,7 +109,7 @@ pub(super) enum Piece {
 
 impl Link {
     /// A peer's; `None` if its configuration was refused.
-    pub(super) fn peer(tls: &PeerTls, fragment: usize, context: &Context<'_>) -> Option<Self> {
+    pub(crate) fn peer(tls: &PeerTls, fragment: usize, context: &Context<'_>) -> Option<Self> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
             PeerTls::Real(config, holder) => {
                 Client::for_holder(config, *holder).map(|c| Box::new(c) as Box<dyn TlsEngine>)
@@ -120,7 +120,7 @@ impl Link {
     }
 
     /// A server's; `None` if its configuration was refused.
-    pub(super) fn server(tls: &ServerTls, fragment: usize, context: &Context<'_>) -> Option<Self> {
+    pub(crate) fn server(tls: &ServerTls, fragment: usize, context: &Context<'_>) -> Option<Self> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
             ServerTls::Real(config) => TlsServer::new(config).map(|s| Box::new(s) as Box<dyn TlsEngine>),
             ServerTls::Recorded(recording) => Ok(Box::new(RecordedTls::server(recording.clone()))),
@@ -128,7 +128,7 @@ impl Link {
         Some(Self::new(engine.ok()?, false, cut(fragment, context)))
     }
 
-    pub(super) fn new(engine: Box<dyn TlsEngine>, client: bool, fragment: usize) -> Self {
+    pub(crate) fn new(engine: Box<dyn TlsEngine>, client: bool, fragment: usize) -> Self {
         Self {
             engine,
             client,
@@ -144,12 +144,12 @@ impl Link {
     }
 
     /// Parts of the outgoing message are still to be sent.
-    pub(super) fn sending(&self) -> bool {
+    pub(crate) fn sending(&self) -> bool {
         self.sent < self.out.len()
     }
 
     /// Appends the next fragment's type data; without anything to send, an acknowledgement.
-    pub(super) fn build(&mut self, data: &mut Vec<u8>) {
+    pub(crate) fn build(&mut self, data: &mut Vec<u8>) {
         let first = self.sent == 0;
         let left = self.out.len() - self.sent;
         let room = self.fragment - HEADER - 2;
@@ -166,7 +166,7 @@ impl Link {
     }
 
     /// Reads type data; fragments are put together.
-    pub(super) fn read(&mut self, data: &[u8]) -> Piece {
+    pub(crate) fn read(&mut self, data: &[u8]) -> Piece {
         let mut r = Reader::new(data);
         let Ok(flags) = r.u8() else { return Piece::Bad };
         if flags & START != 0 {
@@ -199,7 +199,7 @@ impl Link {
 
     /// Gives the engine the whole message, and takes what it has to say to it. False where TLS failed; an
     /// alert may then be waiting to be sent.
-    pub(super) fn digest(&mut self) -> bool {
+    pub(crate) fn digest(&mut self) -> bool {
         let handshaking = self.engine.is_handshaking();
         if self.hellos[1].is_none() {
             self.hellos[1] = Hello::read(&self.incoming);
@@ -213,7 +213,7 @@ impl Link {
         sound
     }
 
-    pub(super) fn refill(&mut self) {
+    pub(crate) fn refill(&mut self) {
         self.rewind();
         self.engine.take(&mut self.out);
         self.work += self.engine.work();
@@ -222,13 +222,13 @@ impl Link {
         }
     }
 
-    pub(super) fn is_13(&self) -> bool {
+    pub(crate) fn is_13(&self) -> bool {
         self.engine.version() == Some(Version::Tls13)
     }
 
     /// The method's keys, once the handshake is over: RFC 5216 §2.3 (PEAP took its label over), RFC 5281 §8, and for
     /// TLS 1.3 RFC 9190 §2.3 and RFC 9427 §2.1, where the type is the context.
-    pub(super) fn keys(&self, kind: Type) -> Option<Keys> {
+    pub(crate) fn keys(&self, kind: Type) -> Option<Keys> {
         let mut material = [0; 128];
         let exported = if self.is_13() {
             self.engine.export("EXPORTER_EAP_TLS_Key_Material", Some(&[kind.0]), &mut material)
@@ -264,12 +264,12 @@ impl Link {
 
     /// Under what a server may note something on this session, given the mark that TLS 1.3's tickets bear: with TLS
     /// 1.2 that is the identifier in our hello, which a resumed session keeps.
-    pub(super) fn own_mark<'a>(&'a self, mark: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn own_mark<'a>(&'a self, mark: &'a [u8]) -> Option<&'a [u8]> {
         if self.is_13() { Some(mark) } else { Some(&self.hellos[0].as_ref()?.session) }
     }
 
     /// The mark of the session that was taken up, if one was.
-    pub(super) fn resumed_mark(&self) -> Option<&[u8]> {
+    pub(crate) fn resumed_mark(&self) -> Option<&[u8]> {
         if !self.engine.resumed() {
             return None;
         }
@@ -277,19 +277,25 @@ impl Link {
     }
 
     /// Encrypts data behind what is still to be sent. False where TLS refuses.
-    pub(super) fn write(&mut self, data: &[u8]) -> bool {
+    pub(crate) fn write(&mut self, data: &[u8]) -> bool {
         let sound = self.engine.write_application(data).is_ok();
         self.engine.take(&mut self.out);
         sound
     }
 
+    /// What is to be sent, all at once.
+    pub(crate) fn take_out(&mut self) -> Vec<u8> {
+        self.sent = 0;
+        core::mem::take(&mut self.out)
+    }
+
     /// Throws away what was sent, before something new is.
-    pub(super) fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         self.out.clear();
         self.sent = 0;
     }
 
-    pub(super) fn poll_work(&mut self) -> Option<Work> {
+    pub(crate) fn poll_work(&mut self) -> Option<Work> {
         let work = self.work.labelled().next()?;
         match work.label {
             "tls.sign" => self.work.sign = 0,

@@ -2,7 +2,7 @@
 
 pub mod gtc;
 #[cfg(feature = "tls")]
-mod link;
+pub(crate) mod link;
 pub mod md5;
 pub mod mschapv2;
 #[cfg(feature = "tls")]
@@ -12,7 +12,7 @@ pub mod tls;
 #[cfg(feature = "tls")]
 pub mod ttls;
 #[cfg(feature = "tls")]
-mod tunnel;
+pub(crate) mod tunnel;
 
 use crate::Keys;
 use crate::packet::Type;

@@ -5,8 +5,8 @@
 //! binding is not offered, and a peer that asks for it gets none. With TLS 1.3 the result in the tunnel is the
 //! protected indication (RFC 9427 §3.1), resumed sessions included.
 
-mod peer;
-mod server;
+pub(crate) mod peer;
+pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tlv;

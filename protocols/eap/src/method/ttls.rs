@@ -5,8 +5,8 @@
 //! otherwise there is none (RFC 9427 §3).
 
 pub(crate) mod avp;
-mod peer;
-mod server;
+pub(crate) mod peer;
+pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 

@@ -13,7 +13,7 @@ use usher_core::{Duration, Instant, SecureRng, WallTime, Work};
 
 /// Phase 2 of one run.
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(crate) struct Phase {
     /// It has no clock: the conversation outside has.
     peer: Peer,
     /// A method was asked for, so that a Success without one will not do.
@@ -21,7 +21,7 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    pub(super) fn new(
+    pub(crate) fn new(
         identity: Vec<u8>,
         methods: Arc<[Box<dyn PeerOffer>]>,
         rng: SecureRng,

@@ -26,7 +26,7 @@ enum State {
 
 /// Phase 2 of one run.
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(crate) struct Phase {
     kinds: Arc<[Type]>,
     state: State,
     name: Option<Vec<u8>>,
@@ -35,7 +35,7 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    pub(super) fn new(kinds: Arc<[Type]>) -> Self {
+    pub(crate) fn new(kinds: Arc<[Type]>) -> Self {
         Self { kinds, state: State::Start, name: None, inner: None, question: None }
     }
 

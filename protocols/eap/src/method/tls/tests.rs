@@ -3,6 +3,7 @@
 use super::*;
 use crate::Keys;
 use crate::method::link::{MIN_FRAGMENT, Piece};
+use crate::method::{PeerVerdict, ServerVerdict};
 use crate::packet::Packet;
 use crate::{peer, server};
 use alloc::sync::Arc;
@@ -184,6 +185,57 @@ fn a_resumed_session_is_shorter_and_has_new_keys() {
 }
 
 #[test]
+fn tls_13_ends_with_one_octet_of_zero_and_nothing_else() {
+    // RFC 9190 §2.1.1: an acknowledgement instead, or another octet, is no success.
+    for (last, expected) in
+        [(None, PeerVerdict::Ignore), (Some(0), PeerVerdict::Done), (Some(1), PeerVerdict::Failed)]
+    {
+        let client =
+            Client::for_holder(&client_config(Version::Tls13, fixtures::client(2), false), 0).unwrap();
+        let mut peer = Peer::new(Some(Link::new(Box::new(client), true, 65_000)));
+        let server = TlsServer::new(&server_config(Version::Tls13, 2, false)).unwrap();
+        let mut link = Link::new(Box::new(server), false, 65_000);
+        let mut request = vec![0x20];
+        for _ in 0..2 {
+            let mut response = Vec::new();
+            assert_eq!(peer.request(1, &request, &mut response), PeerVerdict::Continue);
+            assert_eq!(link.read(&response), Piece::Whole);
+            assert!(link.digest());
+            request.clear();
+            if link.engine.is_handshaking() {
+                link.build(&mut request);
+            }
+        }
+        if let Some(last) = last {
+            assert!(link.write(&[last]));
+        }
+        link.build(&mut request);
+        assert_eq!(peer.request(1, &request, &mut Vec::new()), expected);
+    }
+}
+
+#[test]
+fn a_server_cuts_to_what_the_link_takes() {
+    let tls = ServerTls::Real(server_config(Version::Tls12, 4, false));
+    let offer = ServerMethodTls { tls, fragment: 1400 };
+    for (mtu, longest) in [(None, 1400), (Some(300), 300), (Some(9000), 1400), (Some(1), MIN_FRAGMENT)] {
+        let context = Context { rng: &mut Seed::new(1).secure("server", 0), wall: fixtures::WALL_TIME, mtu };
+        let mut server = offer.begin(context);
+        server.build(1, &mut Vec::new());
+        let client = client_config(Version::Tls12, fixtures::client(2), false);
+        let mut link = Link::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1400);
+        link.refill();
+        let mut hello = Vec::new();
+        link.build(&mut hello);
+        assert_eq!(server.response(1, &hello), ServerVerdict::Continue);
+        let mut data = Vec::new();
+        server.build(2, &mut data);
+        // The header and the type are not part of the data.
+        assert_eq!(data.len() + 5, longest, "{mtu:?}");
+    }
+}
+
+#[test]
 fn noise_never_panics_and_never_succeeds() {
     let mut rng = Seed::new(3).stream("noise", 0);
     let client = client_config(Version::Tls13, fixtures::client(2), false);
@@ -196,9 +248,9 @@ fn noise_never_panics_and_never_succeeds() {
         for _ in 0..20 {
             let bytes: Vec<u8> = (0..rng.below(40)).map(|_| rng.next_u64() as u8).collect();
             let mut out = Vec::new();
-            assert_ne!(peer.request(1, &bytes, &mut out), super::super::PeerVerdict::Done);
+            assert_ne!(peer.request(1, &bytes, &mut out), PeerVerdict::Done);
             server.build(1, &mut Vec::new());
-            assert_ne!(server.response(1, &bytes), super::super::ServerVerdict::Success);
+            assert_ne!(server.response(1, &bytes), ServerVerdict::Success);
         }
     }
 }

@@ -34,7 +34,7 @@ enum State {
 
 /// Phase 2 of one run.
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(crate) struct Phase {
     identity: Vec<u8>,
     way: Way,
     state: State,
@@ -42,7 +42,7 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    pub(super) fn new(identity: Vec<u8>, proof: &Proof, mut rng: SecureRng, wall: WallTime) -> Self {
+    pub(crate) fn new(identity: Vec<u8>, proof: &Proof, mut rng: SecureRng, wall: WallTime) -> Self {
         let way = match proof {
             Proof::Eap(methods) => {
                 let timeout = Duration::from_secs(1);

@@ -74,7 +74,7 @@ enum State {
 
 /// Phase 2 of one run.
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(crate) struct Phase {
     accepted: Arc<[Inner]>,
     state: State,
     name: Option<Vec<u8>>,
@@ -83,7 +83,7 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    pub(super) fn new(accepted: Arc<[Inner]>) -> Self {
+    pub(crate) fn new(accepted: Arc<[Inner]>) -> Self {
         Self { accepted, state: State::Start { nudged: false }, name: None, inner: None, question: None }
     }
 

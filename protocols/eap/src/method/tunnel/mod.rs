@@ -4,10 +4,10 @@
 mod peer;
 mod server;
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 
-pub(super) use peer::{PeerPhase, TunnelPeer};
-pub(super) use server::{ServerPhase, Step, Tunnel, TunnelServer};
+pub(crate) use peer::{PeerPhase, TunnelPeer};
+pub(crate) use server::{ServerPhase, Step, Tunnel, TunnelServer};
 
 use super::link::Link;
 use super::{Inner, ServerOffer, UserSecret, gtc, md5, mschapv2};
@@ -16,10 +16,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The longest name that is asked for: as long as RADIUS's User-Name (RFC 2865 §5.1).
-pub(super) const MAX_NAME: usize = 253;
+pub(crate) const MAX_NAME: usize = 253;
 
 /// The EAP methods that may admit a user of whom this secret is known, in the order given.
-pub(super) fn offers(kinds: &[Type], secret: &UserSecret) -> Vec<Box<dyn ServerOffer>> {
+pub(crate) fn offers(kinds: &[Type], secret: &UserSecret) -> Vec<Box<dyn ServerOffer>> {
     let offer = |kind: &Type| -> Option<Box<dyn ServerOffer>> {
         match (*kind, secret) {
             (Type::MSCHAPV2, secret) => Some(Box::new(mschapv2::Hash::new(secret)?)),
@@ -32,7 +32,7 @@ pub(super) fn offers(kinds: &[Type], secret: &UserSecret) -> Vec<Box<dyn ServerO
 }
 
 /// What is kept of a session that may be resumed: the inner method, then the name.
-pub(super) fn note(inner: Inner, name: &[u8]) -> Vec<u8> {
+pub(crate) fn note(inner: Inner, name: &[u8]) -> Vec<u8> {
     let head = match inner {
         Inner::Pap => [0, 0],
         Inner::Chap => [1, 0],
@@ -44,7 +44,7 @@ pub(super) fn note(inner: Inner, name: &[u8]) -> Vec<u8> {
 }
 
 /// Reads a [`note`].
-pub(super) fn read_note(note: &[u8]) -> Option<(Inner, &[u8])> {
+pub(crate) fn read_note(note: &[u8]) -> Option<(Inner, &[u8])> {
     let (&[way, kind], name) = note.split_first_chunk()?;
     let inner = match way {
         0 => Inner::Pap,

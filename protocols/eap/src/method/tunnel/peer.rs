@@ -11,7 +11,7 @@ use usher_core::Work;
 
 /// Phase 2 of a peer. What it puts out goes through the tunnel; where it puts out nothing, a response without data is
 /// sent.
-pub(in super::super) trait PeerPhase: Debug + Send {
+pub(crate) trait PeerPhase: Debug + Send {
     /// A request came that has no data, when nothing is left to be sent: an acknowledgement, tickets, or the
     /// handshake's end.
     fn nothing(&mut self, link: &Link, out: &mut Vec<u8>) -> PeerVerdict;
@@ -25,7 +25,7 @@ pub(in super::super) trait PeerPhase: Debug + Send {
 
 /// One run of a tunnelled method in a peer.
 #[derive(Debug)]
-pub(in super::super) struct TunnelPeer<P> {
+pub(crate) struct TunnelPeer<P> {
     kind: Type,
     /// Without an engine (its configuration was refused) every run fails.
     link: Option<Link>,
@@ -36,13 +36,7 @@ pub(in super::super) struct TunnelPeer<P> {
 }
 
 impl<P: PeerPhase> TunnelPeer<P> {
-    pub(in super::super) fn new(
-        kind: Type,
-        tls: &PeerTls,
-        fragment: usize,
-        phase: P,
-        context: &Context<'_>,
-    ) -> Self {
+    pub(crate) fn new(kind: Type, tls: &PeerTls, fragment: usize, phase: P, context: &Context<'_>) -> Self {
         let link = Link::peer(tls, fragment, context);
         Self { kind, link, started: false, verdict: PeerVerdict::Continue, phase }
     }

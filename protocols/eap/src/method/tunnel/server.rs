@@ -12,7 +12,7 @@ use usher_crypto::tls::ServerConfig;
 
 /// What phase 2 makes of what it was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Step {
+pub(crate) enum Step {
     /// It is not for this state.
     Ignore,
     /// What was put out goes through the tunnel.
@@ -30,28 +30,28 @@ pub(in super::super) enum Step {
 
 /// What phase 2 sees of its tunnel.
 #[derive(Debug)]
-pub(in super::super) struct Tunnel<'a> {
+pub(crate) struct Tunnel<'a> {
     /// For the exporter and the version.
-    pub(in super::super) link: &'a Link,
+    pub(crate) link: &'a Link,
     /// Chance for the methods inside.
-    pub(in super::super) rng: &'a mut SecureRng,
+    pub(crate) rng: SecureRng,
     /// The time of day.
-    pub(in super::super) wall: WallTime,
+    pub(crate) wall: WallTime,
     /// The identifier of the response that is being answered.
-    pub(in super::super) identifier: u8,
+    pub(crate) identifier: u8,
     /// The identifier of the request that was answered, which those inside share where they have none.
-    pub(in super::super) asked: u8,
+    pub(crate) asked: u8,
 }
 
 impl Tunnel<'_> {
     /// The context of a method inside: nothing there is ever cut.
-    pub(in super::super) fn context(&mut self) -> Context<'_> {
-        Context { rng: self.rng, wall: self.wall, mtu: None }
+    pub(crate) fn context(&mut self) -> Context<'_> {
+        Context { rng: &mut self.rng, wall: self.wall, mtu: None }
     }
 }
 
 /// Phase 2 of a server.
-pub(in super::super) trait ServerPhase: Debug + Send {
+pub(crate) trait ServerPhase: Debug + Send {
     /// The handshake is complete; its last flight may still be to be sent. `resumed` is whom the session that was
     /// taken up has admitted, if it was one that did.
     fn established(&mut self, resumed: Option<(Inner, &[u8])>, tunnel: Tunnel<'_>, out: &mut Vec<u8>)
@@ -74,7 +74,7 @@ pub(in super::super) trait ServerPhase: Debug + Send {
 
 /// One run of a tunnelled method in a server.
 #[derive(Debug)]
-pub(in super::super) struct TunnelServer<P> {
+pub(crate) struct TunnelServer<P> {
     kind: Type,
     /// Without an engine (its configuration was refused) every run fails.
     link: Option<Link>,
@@ -94,13 +94,7 @@ pub(in super::super) struct TunnelServer<P> {
 }
 
 impl<P: ServerPhase> TunnelServer<P> {
-    pub(in super::super) fn new(
-        kind: Type,
-        tls: &ServerTls,
-        fragment: usize,
-        phase: P,
-        context: Context<'_>,
-    ) -> Self {
+    pub(crate) fn new(kind: Type, tls: &ServerTls, fragment: usize, phase: P, context: Context<'_>) -> Self {
         let mut link = Link::server(tls, fragment, &context);
         let mark = context.rng.array();
         if let Some(link) = &mut link {
@@ -139,7 +133,7 @@ impl<P: ServerPhase> TunnelServer<P> {
         let mut out = Vec::new();
         let tunnel = Tunnel {
             link,
-            rng: &mut self.rng,
+            rng: SecureRng::from_seed(self.rng.array()),
             wall: self.wall,
             identifier: self.identifier,
             asked: self.asked,

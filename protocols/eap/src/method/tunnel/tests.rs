@@ -2,15 +2,19 @@
 
 use super::super::link::{PeerTls, ServerTls};
 use super::super::{Answer, Context, Inner, PeerOffer, Question, ServerOffer, UserSecret};
+use crate::method::ttls::avp;
 use crate::packet::Packet;
 use crate::{Keys, peer, server};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::sync::LazyLock;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Resumption, Roots, ServerConfig, ServerOptions, Version, WallClock,
-    fixtures, record,
+    ClientConfig, ClientOptions, Recording, Resumption, Roots, ServerConfig, ServerOptions, Version,
+    WallClock, fixtures, record,
 };
 
 pub(in super::super) const USER: &[u8] = b"alice@usher.test";
@@ -52,6 +56,63 @@ pub(in super::super) fn real((client, server): (ClientConfig, ServerConfig)) -> 
 pub(in super::super) fn recorded((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
     let recording = Arc::new(record(&client, &server).unwrap());
     (PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording))
+}
+
+#[test]
+fn what_is_said_in_the_fuzzers_tunnel_is_heard() {
+    let recording = crate::fuzz::recording().unwrap();
+    // PEAP: the acknowledgement, an identity, GTC's password, which is wrong, the result.
+    assert!(crate::fuzz::tunnel(
+        &recording,
+        b"\0\x00\x06\x01alice\x04\x06abc\x0b\x02\x00\x00\x0b\x21\x80\x03\0\x02\0\x01"
+    ));
+    // TTLS: a name and a password, which is wrong.
+    let mut said = Vec::new();
+    avp::emit(&mut said, avp::Code::USER_NAME, b"alice");
+    avp::emit(&mut said, avp::Code::USER_PASSWORD, b"pencil");
+    let length = said.len() as u8;
+    assert!(crate::fuzz::tunnel(&recording, &[&[1, length][..], &said].concat()));
+}
+
+proptest! {
+    #[test]
+    fn nothing_said_in_a_tunnel_upsets_either_side_or_admits_anybody(
+        choice: u8,
+        messages in vec(
+            prop_oneof![
+                vec(any::<u8>(), 0..80),
+                vec((0_u8..4, any::<u8>(), vec(any::<u8>(), 0..60)), 1..4).prop_map(|avps| avps_of(&avps)),
+            ],
+            0..6,
+        ),
+    ) {
+        static RECORDING: LazyLock<Arc<Recording>> = LazyLock::new(|| crate::fuzz::recording().unwrap());
+        let mut bytes = alloc::vec![choice];
+        for message in &messages {
+            let message = &message[..message.len().min(255)];
+            bytes.push(message.len() as u8);
+            bytes.extend_from_slice(message);
+        }
+        prop_assert!(crate::fuzz::tunnel(&RECORDING, &bytes));
+    }
+}
+
+/// AVPs of arbitrary codes that are known, or nearly.
+fn avps_of(avps: &[(u8, u8, Vec<u8>)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (which, code, value) in avps {
+        match which {
+            0 => avp::emit(&mut out, avp::Code::USER_NAME, value),
+            1 => avp::emit(&mut out, avp::Code::EAP_MESSAGE, value),
+            2 => avp::emit(&mut out, avp::Code::MS_CHAP2_RESPONSE, value),
+            _ => {
+                avp::emit(&mut out, avp::Code::USER_PASSWORD, value);
+                let at = out.len().saturating_sub(value.len().next_multiple_of(4) + 5);
+                out[at] = *code;
+            }
+        }
+    }
+    out
 }
 
 /// What the host knows.
