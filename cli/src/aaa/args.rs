@@ -1,6 +1,7 @@
 //! What can be typed behind `usher aaa`. The documentation of these items is the program's help.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
@@ -20,6 +21,36 @@ SIGTERM ends it when the logins under way are answered and all accounting is wri
         /// The file [default: /etc/usher/aaa.toml].
         file: Option<PathBuf>,
     },
+    /// Users of the store: add, change, list, show, remove and import them.
+    User {
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+    /// Clients of the store: who may ask the server.
+    Client {
+        #[command(subcommand)]
+        command: ClientCommand,
+    },
+    /// Sessions: list, show, end and change them.
+    Session {
+        #[command(subcommand)]
+        command: SessionCommand,
+    },
+    /// Say how the running server is.
+    #[command(after_help = "Example:\n  usher aaa status --json")]
+    Status(Config),
+    /// Tell the running server to read its configuration again.
+    #[command(after_help = "Example:\n  usher aaa reload")]
+    Reload(Config),
+    /// Follow what happens to one user or one MAC address, line by line.
+    #[command(after_help = "Examples:\n  usher aaa trace ann\n  usher aaa trace 00-11-22-33-44-55 --json")]
+    Trace(Trace),
+    /// Try one login and explain it.
+    #[command(after_help = "Examples:
+  usher aaa test ann
+  usher aaa test ann --method eap-md5 --password-file ./password
+  usher aaa test ann --method peap --ca ca.pem --server 192.0.2.1:1812 --secret-file ./secret")]
+    Test(Test),
 }
 
 /// Which configuration.
@@ -28,4 +59,191 @@ pub(crate) struct Config {
     /// The configuration file [default: /etc/usher/aaa.toml].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("source"))]
+pub(crate) struct Password {
+    /// A file that holds the password; `-` is standard input. Without it the program asks.
+    #[arg(long, value_name = "FILE", group = "source")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// No password: for devices that are let in by their MAC address, or users with certificates.
+    #[arg(long, group = "source")]
+    pub(crate) no_password: bool,
+    /// How the password is kept: in clear (every method), as its NT hash (PAP, MS-CHAP, MSCHAPv2) or as its argon2
+    /// hash (PAP, GTC).
+    #[arg(long, value_enum, default_value_t = Kept::Clear)]
+    pub(crate) hash: Kept,
+}
+
+/// How a password is kept.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    Clear,
+    Nt,
+    Argon2,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UserRows {
+    /// As the user gives it at login.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) password: Password,
+    /// What must hold, `ATTRIBUTE OPERATOR VALUE`; may be repeated.
+    #[arg(long, value_name = "ROW")]
+    pub(crate) check: Vec<String>,
+    /// What an accept says besides, `ATTRIBUTE = VALUE`; may be repeated.
+    #[arg(long, value_name = "ROW")]
+    pub(crate) reply: Vec<String>,
+    /// A group; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Vec<String>,
+    #[command(flatten)]
+    pub(crate) config: Config,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum UserCommand {
+    /// Add a user.
+    #[command(after_help = "Examples:
+  usher aaa user add ann
+  usher aaa user add ann --hash argon2 --password-file ./password
+  usher aaa user add 00-11-22-33-44-55 --no-password --reply 'Tunnel-Private-Group-Id = 20'")]
+    Add(UserRows),
+    /// Put another password and other rows in place of a user's.
+    #[command(after_help = "Example:\n  usher aaa user set ann --reply 'Session-Timeout = 3600'")]
+    Set(UserRows),
+    /// List users by name.
+    #[command(after_help = "Example:\n  usher aaa user list --json")]
+    List(Config),
+    /// Show a user; a password is not shown.
+    #[command(after_help = "Example:\n  usher aaa user show ann")]
+    Show(Named),
+    /// Remove a user; the running server forgets it at once.
+    #[command(after_help = "Example:\n  usher aaa user del ann")]
+    Del(Named),
+    /// Import FreeRADIUS's `users` file.
+    #[command(after_help = "Example:\n  usher aaa user import /etc/freeradius/3.0/users")]
+    Import(Import),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Named {
+    /// The name.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) config: Config,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Import {
+    /// The file.
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) config: Config,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ClientCommand {
+    /// Add a client.
+    #[command(after_help = "Examples:
+  usher aaa client add 192.0.2.0/24 --name switches
+  usher aaa client add 2001:db8::1 --secret-file ./secret
+
+Without --secret-file a secret is made and shown once.")]
+    Add {
+        /// Its address or network.
+        prefix: String,
+        /// What logs call it [default: the address].
+        #[arg(long)]
+        name: Option<String>,
+        /// A file that holds the secret; `-` is standard input.
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<PathBuf>,
+        /// Its Access-Requests need no Message-Authenticator: for old devices, and not safe against BlastRADIUS.
+        #[arg(long)]
+        no_message_authenticator: bool,
+        #[command(flatten)]
+        config: Config,
+    },
+    /// List clients.
+    #[command(after_help = "Example:\n  usher aaa client list")]
+    List(Config),
+    /// Remove a client by its address or network.
+    #[command(after_help = "Example:\n  usher aaa client del 192.0.2.0/24")]
+    Del(Named),
+    /// Import FreeRADIUS's `clients.conf`.
+    #[command(after_help = "Example:\n  usher aaa client import /etc/freeradius/3.0/clients.conf")]
+    Import(Import),
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum SessionCommand {
+    /// List open sessions.
+    #[command(after_help = "Examples:\n  usher aaa session list\n  usher aaa session list --user ann --json")]
+    List {
+        /// Those of this user.
+        #[arg(long)]
+        user: Option<String>,
+        #[command(flatten)]
+        config: Config,
+    },
+    /// Show all that is known of a session.
+    #[command(after_help = "Example:\n  usher aaa session show 5f2a")]
+    Show(Named),
+    /// Ask the NAS to end a session (RFC 5176).
+    #[command(after_help = "Example:\n  usher aaa session disconnect 5f2a")]
+    Disconnect(Named),
+    /// Ask the NAS to change a session (RFC 5176).
+    #[command(after_help = "Example:\n  usher aaa session change 5f2a 'Filter-Id = guests'")]
+    Change {
+        /// The session's name.
+        name: String,
+        /// What is to be, `ATTRIBUTE = VALUE`.
+        #[arg(required = true)]
+        attributes: Vec<String>,
+        #[command(flatten)]
+        config: Config,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Trace {
+    /// A user's name, or a MAC address in any notation; without it all.
+    pub(crate) who: Option<String>,
+    #[command(flatten)]
+    pub(crate) config: Config,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Test {
+    /// The user.
+    pub(crate) name: String,
+    /// pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap or ttls.
+    #[arg(long, default_value = "pap")]
+    pub(crate) method: String,
+    /// A file that holds the password; `-` is standard input. Without it the program asks.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Which server [default: the local one].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) server: Option<SocketAddr>,
+    /// A file that holds the secret shared with the server [default: that of the configuration].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// Authorities of the server's certificate, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// For eap-tls: the user's certificate with those above it, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// For eap-tls: its private key, PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// A Calling-Station-Id.
+    #[arg(long)]
+    pub(crate) mac: Option<String>,
+    #[command(flatten)]
+    pub(crate) config: Config,
 }

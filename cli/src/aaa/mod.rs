@@ -1,14 +1,51 @@
 //! `usher aaa`: the AAA server and what an operator does with it.
 
 pub(crate) mod args;
+mod client;
+mod import;
+mod running;
+mod secret;
 mod serve;
+mod session;
+mod test;
+mod user;
 
 use crate::output::{Failure, Output};
-use args::AaaCommand;
+use args::{AaaCommand, Config};
+use usher_daemon::control::{self, Answer, ControlError, Request};
+use usher_daemon::{Place, PlaceError};
 
 pub(crate) fn aaa(output: &Output, command: AaaCommand) -> Result<(), Failure> {
     match command {
         AaaCommand::Serve(config) => serve::serve(output, &config),
         AaaCommand::Check { file } => serve::check(output, file.as_deref()),
+        AaaCommand::User { command } => user::user(output, command),
+        AaaCommand::Client { command } => client::client(output, command),
+        AaaCommand::Session { command } => session::session(output, command),
+        AaaCommand::Status(config) => running::status(output, &config),
+        AaaCommand::Reload(config) => running::reload(output, &config),
+        AaaCommand::Trace(trace) => running::trace(output, &trace),
+        AaaCommand::Test(test) => test::test(output, &test),
+    }
+}
+
+/// The configuration, and where things are.
+fn place(config: &Config) -> Result<Place, Failure> {
+    Place::open(config.config.as_deref()).map_err(|error| match error {
+        PlaceError::Config(_) => Failure::usage(error),
+        error => Failure::failed(error),
+    })
+}
+
+/// Asks the running server.
+fn ask(place: &Place, request: &Request) -> Result<Answer, Failure> {
+    control::ask(&place.control_socket(), request).map_err(Failure::failed)
+}
+
+/// Tells the running server, where there is one; what it says is a note.
+fn tell(output: &Output, place: &Place, request: &Request) {
+    match control::ask(&place.control_socket(), request) {
+        Ok(_) | Err(ControlError::NotRunning { .. }) => {}
+        Err(error) => output.note(&format!("the running server was not told: {error}")),
     }
 }

@@ -1,5 +1,6 @@
 //! The program as a user sees it: what it prints, what it writes, with which code it ends.
 
+mod aaa;
 mod claims;
 mod place;
 mod run;

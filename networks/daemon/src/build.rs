@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use usher_aaa::ledger::{FailureLimit, LedgerConfig, PoolConfig, Range};
+use usher_aaa::proxy::{self, HomeServer, Realm, Realms, Route};
 use usher_aaa::store::{ClientRow, Demand};
 use usher_aaa::{CacheConfig, Config, Method, User, UserSource, Users};
 use usher_core::{Duration, SecureRng, WallTime};
@@ -96,6 +97,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     config.reject_delay = file.reject_delay.0;
     config.limits = file.limits.failures > 0 || file.limits.simultaneous.is_some();
     config.mab = file.methods.mab;
+    config.proxy = proxying(loaded)?;
     Ok(Built { config, clients: Arc::new(clients), inline: Arc::new(inline) })
 }
 
@@ -196,6 +198,55 @@ fn diameter(d: &model::Diameter) -> node::Config {
         config = config.accept(peer);
     }
     config
+}
+
+/// Proxying; `None` where no realm leads elsewhere.
+///
+/// # Errors
+/// A realm has an impossible name.
+pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String> {
+    if loaded.file.realm.is_empty() {
+        return Ok(None);
+    }
+    let servers: Vec<HomeServer> = loaded
+        .homes
+        .iter()
+        .map(|home| {
+            let s = &home.server;
+            let mut server = match s.transport {
+                model::Transport::Udp => {
+                    HomeServer::new(&s.name, s.address, Secret::new(home.secret.0.as_bytes()))
+                }
+                model::Transport::Tls => HomeServer::radsec(&s.name, s.address),
+            };
+            if let Some(accounting) = s.acct_address {
+                server.accounting = accounting;
+            }
+            server
+        })
+        .collect();
+    let (mut realms, mut pools) = (Vec::new(), Vec::new());
+    for realm in &loaded.file.realm {
+        let index = |name: &String| loaded.homes.iter().position(|h| h.server.name == *name);
+        let members: Vec<u16> =
+            realm.servers.iter().filter_map(|name| u16::try_from(index(name)?).ok()).collect();
+        let route = if members.is_empty() {
+            Route::Local
+        } else {
+            let balance = match realm.balance {
+                model::Balance::Failover => proxy::Balance::Failover,
+                model::Balance::LoadBalance => proxy::Balance::Spread,
+            };
+            pools.push(proxy::Pool { name: realm.name.clone(), servers: members, balance });
+            let pool = u16::try_from(pools.len() - 1).map_err(|_| "more than 65,536 realms".to_owned())?;
+            Route::Pool { pool, accounting: proxy::Accounting::default() }
+        };
+        let mut entry = Realm::new(&realm.name, route);
+        entry.strip = realm.strip;
+        realms.push(entry);
+    }
+    let realms = Realms::new(realms, None).map_err(|e| e.to_string())?;
+    Ok(Some(proxy::Config::new(realms, servers, pools)))
 }
 
 /// The ledger's configuration.

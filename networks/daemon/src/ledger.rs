@@ -29,7 +29,7 @@ pub(crate) enum Entry {
     /// May somebody come in?
     Admit(For, AdmitRequest),
     /// Keep a record.
-    Account(For, Record),
+    Account(For, Box<Record>),
     /// Somebody failed to prove who they are.
     Failed {
         /// User-Name.

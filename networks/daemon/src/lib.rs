@@ -8,6 +8,7 @@
 //! main thread: signals, control socket, metrics
 //! ```
 
+pub mod admin;
 mod build;
 pub mod config;
 pub mod control;
@@ -19,6 +20,7 @@ mod metrics;
 mod node;
 mod notify;
 pub mod place;
+pub mod probe;
 mod said;
 mod shards;
 mod stats;

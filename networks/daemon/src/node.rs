@@ -1,10 +1,11 @@
 //! One shard: the AAA machine with what it hands to other threads.
 
+use crate::config::units::Prefix;
 use crate::ledger::{Entry, LedgerHandle};
 use crate::said::{log_login, log_record, reason_name};
 use crate::stats::{Histogram, Snapshot};
 use crate::workers::{For, Job, Workers};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -13,6 +14,7 @@ use usher_aaa::{
     shard_of,
 };
 use usher_core::{ConnId, Input, Instant, Machine, Path};
+use usher_diameter::node::{self, PeerId};
 use usher_live::{DriverCounters, Mailbox, Node};
 
 /// What other threads tell a shard.
@@ -83,13 +85,8 @@ impl Clients {
     }
     /// The client of an address: the longest prefix that fits.
     pub(crate) fn of(&self, address: IpAddr) -> Option<usize> {
-        let bits = |a: IpAddr| match a {
-            IpAddr::V4(a) => u128::from(u32::from(a)) << 96,
-            IpAddr::V6(a) => u128::from(a),
-        };
-        let fits = |(_, network, prefix): &(String, IpAddr, u8)| {
-            let mask = if *prefix == 0 { 0 } else { u128::MAX << (128 - u32::from(*prefix)) };
-            network.is_ipv4() == address.is_ipv4() && (bits(*network) ^ bits(address)) & mask == 0
+        let fits = |(_, network, bits): &(String, IpAddr, u8)| {
+            Prefix { network: *network, bits: *bits }.holds(address)
         };
         let found = self.0.iter().enumerate().filter(|(_, client)| fits(client));
         found.max_by_key(|(i, (_, _, prefix))| (*prefix, std::cmp::Reverse(*i))).map(|(i, _)| i)
@@ -124,7 +121,8 @@ pub(crate) struct State {
     known: HashMap<IpAddr, usize>,
     decided: BTreeMap<(Option<Method>, String, Option<&'static str>), u64>,
     latency: Histogram,
-    peers: u64,
+    /// Diameter peers that are connected.
+    peers: BTreeSet<PeerId>,
     diverted: u64,
     trace: Option<SyncSender<TraceLine>>,
     dynamic: HashMap<u64, SyncSender<DynamicResult>>,
@@ -189,7 +187,7 @@ impl AaaNode {
             all.count("driver", c.read().iter());
         }
         all.half_open = self.server.half_open() as u64;
-        all.diameter_peers = self.state.peers;
+        all.diameter_peers = self.state.peers.len() as u64;
         all.diverted = self.state.diverted;
         all
     }
@@ -213,7 +211,7 @@ impl Node for AaaNode {
             Event::Admit { token, request } => self.ledger.put(Entry::Admit(For { shard, token }, request)),
             Event::Account { token, record } => {
                 log_record(&record);
-                self.ledger.put(Entry::Account(For { shard, token }, *record));
+                self.ledger.put(Entry::Account(For { shard, token }, record));
             }
             Event::CheckCertificate { token, .. } => {
                 self.command(now, Command::Certificate { token, good: true })
@@ -227,7 +225,11 @@ impl Node for AaaNode {
             }
             Event::DiameterPeer { peer, up } => {
                 tracing::info!(peer = peer.0, up, shard, "Diameter peer");
-                self.state.peers = if up { self.state.peers + 1 } else { self.state.peers.saturating_sub(1) };
+                if up {
+                    self.state.peers.insert(peer);
+                } else {
+                    self.state.peers.remove(&peer);
+                }
             }
             Event::HomeServer { server, alive } => tracing::info!(server, alive, shard, "home server"),
             Event::Dynamic { token, result } => {
@@ -270,7 +272,14 @@ impl Node for AaaNode {
                     }
                 }
             }
-            Message::Drain => self.state.draining = true,
+            Message::Drain => {
+                if !std::mem::replace(&mut self.state.draining, true) {
+                    for peer in self.state.peers.clone() {
+                        let cause = node::DisconnectCause::Rebooting;
+                        self.command(now, Command::Diameter(node::Command::Disconnect { peer, cause }));
+                    }
+                }
+            }
             Message::Stop => self.state.stopped = true,
         }
     }
@@ -310,6 +319,7 @@ impl Node for AaaNode {
     }
 
     fn stopped(&self) -> bool {
-        self.state.stopped || (self.state.draining && self.server.half_open() == 0)
+        self.state.stopped
+            || (self.state.draining && self.server.half_open() == 0 && self.state.peers.is_empty())
     }
 }

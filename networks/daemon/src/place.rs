@@ -1,9 +1,11 @@
 //! Where the server keeps what it makes itself, and what it begins with where nothing is configured.
 
 use crate::config::model::StoreKind;
+use crate::config::units::Prefix;
 use crate::config::{self, DEFAULT_PATH, LoadError, Loaded};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use usher_aaa::store::{Store, StoreError};
@@ -94,6 +96,26 @@ impl Place {
             .map_err(file)?;
         out.write_all(format!("{secret}\n").as_bytes()).map_err(file)?;
         Ok(secret)
+    }
+
+    /// The secret of the client that a loopback address is, by file or store or generated; `None`: it is none.
+    ///
+    /// # Errors
+    /// The store or the generated secret cannot be read.
+    pub fn loopback_secret(&self, address: IpAddr) -> Result<Option<String>, PlaceError> {
+        let mut all: Vec<(Prefix, String)> = Vec::new();
+        for client in &self.loaded.clients {
+            all.extend(client.secret.as_ref().map(|s| (client.prefix, s.0.clone())));
+        }
+        for row in self.store()?.clients()? {
+            all.extend(Prefix::parse(&row.nasname).ok().map(|prefix| (prefix, row.secret)));
+        }
+        let fits = all.into_iter().filter(|(prefix, _)| prefix.holds(address));
+        match fits.max_by_key(|(prefix, _)| prefix.bits) {
+            Some((_, secret)) => Ok(Some(secret)),
+            None if self.first => self.generated_secret().map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Where the generated secret is.

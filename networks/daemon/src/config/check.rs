@@ -74,7 +74,7 @@ struct Check<'a> {
 }
 
 macro_rules! at {
-    ($($step:expr),*) => { vec![$($step.to_string()),*] };
+    ($($step:expr),*) => { Vec::from([$($step.to_string()),*]) };
 }
 
 /// Checks a file. `path` is where it was read, `base` the folder from which its relative paths go.

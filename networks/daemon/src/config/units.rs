@@ -99,6 +99,19 @@ impl Prefix {
     }
 }
 
+impl Prefix {
+    /// Whether an address is of this network.
+    #[must_use]
+    pub fn holds(&self, address: IpAddr) -> bool {
+        let bits = |a: IpAddr| match a {
+            IpAddr::V4(a) => u128::from(u32::from(a)) << 96,
+            IpAddr::V6(a) => u128::from(a),
+        };
+        let mask = if self.bits == 0 { 0 } else { u128::MAX << (128 - u32::from(self.bits)) };
+        self.network.is_ipv4() == address.is_ipv4() && (bits(self.network) ^ bits(address)) & mask == 0
+    }
+}
+
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.network, self.bits)
@@ -146,5 +159,12 @@ mod tests {
         for wrong in ["", "192.0.2.0/33", "192.0.2/24", "::/129", "nas.example/24", "10.0.0.0/"] {
             assert!(Prefix::parse(wrong).is_err(), "{wrong}");
         }
+        let holds = |prefix, address: &str| Prefix::parse(prefix).unwrap().holds(address.parse().unwrap());
+        assert!(holds("10.1.0.0/16", "10.1.255.1") && !holds("10.1.0.0/16", "10.2.0.1"));
+        assert!(
+            holds("0.0.0.0/0", "10.2.0.1")
+                && !holds("0.0.0.0/0", "::1")
+                && holds("2001:db8::/33", "2001:db8:7fff::")
+        );
     }
 }

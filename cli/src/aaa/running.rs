@@ -1,0 +1,86 @@
+//! `usher aaa status`, `reload` and `trace`: what the running server is asked.
+
+use super::args::{Config, Trace};
+use super::{ask, place};
+use crate::output::{Failure, Output, columns};
+use serde_json::json;
+use usher_daemon::control::{self, Answer, Request};
+
+pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
+    let Answer::Status(s) = ask(&place(config)?, &Request::Status)? else {
+        return Err(Failure::failed("the server says what was not asked"));
+    };
+    if output.json {
+        return output.value(&json!(s));
+    }
+    let mut rows = vec![
+        ("version", s.version),
+        ("configuration", s.config.unwrap_or_else(|| "none".to_owned())),
+        ("up", format!("{} s", s.uptime)),
+        ("threads that serve", s.shards.to_string()),
+        ("logins accepted", s.accepted.to_string()),
+        ("logins rejected", s.rejected.to_string()),
+        ("logins under way", s.half_open.to_string()),
+        ("open sessions", s.sessions.to_string()),
+        ("Diameter peers", s.diameter_peers.to_string()),
+        ("reloads done, failed", format!("{}, {}", s.reloads.0, s.reloads.1)),
+    ];
+    let ends: Vec<_> = s
+        .certificates
+        .iter()
+        .map(|(whose, days)| format!("{whose} certificate ends in {days:.1} days"))
+        .collect();
+    rows.extend(ends.into_iter().map(|text| ("certificates", text)));
+    output.text(&columns(
+        &rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect::<Vec<_>>(),
+    ))
+}
+
+pub(super) fn reload(output: &Output, config: &Config) -> Result<(), Failure> {
+    ask(&place(config)?, &Request::Reload)?;
+    if output.json { output.value(&json!({ "done": "reloaded" })) } else { output.text("reloaded\n") }
+}
+
+/// Twelve hexadecimal digits, whatever stands between them.
+fn is_mac(text: &str) -> bool {
+    let digits = text.chars().filter(char::is_ascii_hexdigit).count();
+    digits == 12 && text.chars().all(|c| c.is_ascii_hexdigit() || ":-.".contains(c))
+}
+
+pub(super) fn trace(output: &Output, trace: &Trace) -> Result<(), Failure> {
+    let place = place(&trace.config)?;
+    let (user, mac) = match &trace.who {
+        Some(who) if is_mac(who) => (None, Some(who.clone())),
+        who => (who.clone(), None),
+    };
+    output.note("tracing until interrupted");
+    let mut failed = None;
+    let mut each = |answer| {
+        let Answer::Line { session, at, text } = &answer else { return true };
+        let said = if output.json {
+            output.text(&format!("{}\n", json!({ "session": session, "at": at, "text": text })))
+        } else {
+            output.text(&format!("{at:12.6} {session:016x}  {text}\n"))
+        };
+        failed = said.err();
+        failed.is_none()
+    };
+    control::follow(&place.control_socket(), &Request::Trace { user, mac }, &mut each)
+        .map_err(Failure::failed)?;
+    failed.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_mac;
+
+    #[test]
+    fn a_mac_address_is_known_in_any_notation() {
+        for mac in ["00-11-22-33-44-55", "00:11:22:33:44:aA", "0011.2233.4455", "001122334455"] {
+            assert!(is_mac(mac), "{mac}");
+        }
+        for name in ["ann", "00-11-22-33-44", "001122334455@x", ""] {
+            assert!(!is_mac(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `usher aaa test`: one login, explained.
+
+use super::args::Test;
+use super::{place, secret};
+use crate::output::{Failure, Output};
+use serde_json::json;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use usher_daemon::Place;
+use usher_daemon::probe::{self, Login, Method, Outcome};
+
+/// How long a login may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
+    let Some(method) = Method::from_name(&test.method) else {
+        let known: Vec<&str> = Method::ALL.iter().map(|(_, name)| *name).collect();
+        return Err(Failure::usage(format!(
+            "there is no method \"{}\"; known are {}",
+            test.method,
+            known.join(", ")
+        )));
+    };
+    let password = if method == Method::EapTls {
+        String::new()
+    } else {
+        secret::read(test.password_file.as_deref(), "password")?
+    };
+    let local = place(&test.config);
+    let server = match test.server {
+        Some(server) => server,
+        None => reachable(local.as_ref().map_err(|f| Failure::usage(&f.message))?)?,
+    };
+    let secret = match &test.secret_file {
+        Some(file) => secret::read(Some(file), "secret")?,
+        None => shared(&local?, server)?,
+    };
+    let ca = test.ca.clone();
+    let login = Login {
+        server,
+        secret: secret.into_bytes(),
+        name: test.name.clone(),
+        password: password.into_bytes(),
+        method,
+        ca,
+        certificate: test.certificate.clone().zip(test.key.clone()),
+        mac: test.mac.clone(),
+        patience: PATIENCE,
+    };
+    let mut steps = Vec::new();
+    let outcome = probe::run(&login, &mut |step| {
+        if output.json {
+            steps.push(step.to_owned());
+        } else {
+            // A reader that went away is no fault of the login.
+            let _ = output.text(&format!("{step}\n"));
+        }
+    });
+    let outcome = outcome.map_err(Failure::failed)?;
+    let name = match outcome {
+        Outcome::Accepted => "accepted",
+        Outcome::Rejected => "rejected",
+        Outcome::Silence => "silence",
+    };
+    if output.json {
+        output.value(&json!({ "user": test.name, "method": test.method, "server": server, "outcome": name, "steps": steps }))?;
+    }
+    match outcome {
+        Outcome::Accepted => Ok(()),
+        _ => Err(Failure::failed(format!("the login ended with: {name}"))),
+    }
+}
+
+/// The first address that the local server listens on.
+fn reachable(place: &Place) -> Result<SocketAddr, Failure> {
+    let first = place.loaded.file.listen.auth.first().copied();
+    let mut address =
+        first.ok_or_else(|| Failure::usage("the server listens nowhere; name one by --server"))?;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::LOCALHOST),
+        });
+    }
+    Ok(address)
+}
+
+/// The secret that the local configuration has for this machine.
+fn shared(place: &Place, server: SocketAddr) -> Result<String, Failure> {
+    if !server.ip().is_loopback() {
+        return Err(Failure::usage("name the secret shared with that server by --secret-file"));
+    }
+    place.loopback_secret(server.ip()).map_err(Failure::failed)?.ok_or_else(|| {
+        Failure::usage(
+            "no client of the configuration is this machine; add one for loopback, or name --secret-file",
+        )
+    })
+}

@@ -1,0 +1,140 @@
+//! `usher aaa user`.
+
+use super::args::{Config, Kept, UserCommand, UserRows as Typed};
+use super::{place, secret, tell};
+use crate::output::{Failure, Output, columns};
+use serde_json::{Value, json};
+use usher_aaa::store::{GroupRows, Row, Store, UserRows};
+use usher_daemon::control::Request;
+use usher_daemon::{Place, admin, config};
+
+/// Names that are asked for at once.
+const PAGE: u32 = 1000;
+
+pub(super) fn user(output: &Output, command: UserCommand) -> Result<(), Failure> {
+    match command {
+        UserCommand::Add(typed) => put(output, &typed, false),
+        UserCommand::Set(typed) => put(output, &typed, true),
+        UserCommand::List(config) => list(output, &config),
+        UserCommand::Show(named) => show(output, &named.name, &named.config),
+        UserCommand::Del(named) => del(output, &named.name, &named.config),
+        UserCommand::Import(import) => super::import::users(output, &import),
+    }
+}
+
+/// The store, with its folder made where there is none.
+pub(super) fn store(config: &Config) -> Result<(Place, Box<dyn Store>), Failure> {
+    let place = place(config)?;
+    place.prepare().map_err(Failure::failed)?;
+    let store = place.store().map_err(Failure::failed)?;
+    Ok((place, store))
+}
+
+fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
+    let read = |text: &String| {
+        config::row(text).ok_or_else(|| {
+            Failure::usage(format!(
+                "\"{text}\" is not ATTRIBUTE OPERATOR VALUE, such as 'Session-Timeout = 3600'"
+            ))
+        })
+    };
+    texts.iter().map(read).collect()
+}
+
+fn put(output: &Output, typed: &Typed, there: bool) -> Result<(), Failure> {
+    let (place, mut store) = store(&typed.config)?;
+    let name = typed.name.as_str();
+    let found = store.user(name).map_err(Failure::failed)?;
+    match (found.is_some(), there) {
+        (true, false) => {
+            return Err(Failure::usage(format!(
+                "there is a user {name} already; change it with: usher aaa user set"
+            )));
+        }
+        (false, true) => {
+            return Err(Failure::usage(format!("there is no user {name}; add it with: usher aaa user add")));
+        }
+        _ => {}
+    }
+    let mut check = rows(&typed.check)?;
+    if !typed.password.no_password {
+        let password = secret::read(typed.password.password_file.as_deref(), "password")?;
+        let kept = match typed.password.hash {
+            Kept::Clear => admin::Kept::Clear,
+            Kept::Nt => admin::Kept::Nt,
+            Kept::Argon2 => admin::Kept::Argon2,
+        };
+        check.insert(0, admin::password_row(&password, kept).map_err(Failure::failed)?);
+    }
+    let group = |name: &String| GroupRows { name: name.clone(), ..GroupRows::default() };
+    let groups = typed.group.iter().map(group).collect();
+    let user = UserRows { check, reply: rows(&typed.reply)?, groups };
+    admin::understood(&user).map_err(Failure::usage)?;
+    store.put_user(name, &user).map_err(Failure::failed)?;
+    tell(output, &place, &Request::Forget { user: Some(name.to_owned()) });
+    let done = if there { "changed" } else { "added" };
+    said(output, &json!({ "user": name, "done": done }), &format!("{name} {done}\n"))
+}
+
+fn said(output: &Output, value: &Value, text: &str) -> Result<(), Failure> {
+    if output.json { output.value(value) } else { output.text(text) }
+}
+
+fn list(output: &Output, config: &Config) -> Result<(), Failure> {
+    let (_, mut store) = store(config)?;
+    let mut names: Vec<String> = Vec::new();
+    loop {
+        let page = store.user_names(names.last().map(String::as_str), PAGE).map_err(Failure::failed)?;
+        let last = page.len() < PAGE as usize;
+        names.extend(page);
+        if last {
+            break;
+        }
+    }
+    let text: String = names.iter().map(|n| format!("{n}\n")).collect();
+    said(output, &json!(names), &text)
+}
+
+fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
+    let (_, mut store) = store(config)?;
+    let user = store.user(name).map_err(Failure::failed)?;
+    let user = user.ok_or_else(|| Failure::failed(format!("there is no user {name}")))?;
+    let mut lines: Vec<[String; 4]> = Vec::new();
+    let mut add = |table: &str, rows: &[Row]| {
+        for row in rows {
+            let value = if admin::is_secret(&row.attribute) { "(not shown)" } else { &row.value };
+            lines.push([
+                table.to_owned(),
+                row.attribute.clone(),
+                row.op.as_str().to_owned(),
+                value.to_owned(),
+            ]);
+        }
+    };
+    add("check", &user.check);
+    add("reply", &user.reply);
+    for group in &user.groups {
+        add(&format!("check of {}", group.name), &group.check);
+        add(&format!("reply of {}", group.name), &group.reply);
+    }
+    let groups: Vec<&str> = user.groups.iter().map(|g| g.name.as_str()).collect();
+    if output.json {
+        let rows: Vec<Value> = lines
+            .iter()
+            .map(|[t, a, o, v]| json!({ "table": t, "attribute": a, "op": o, "value": v }))
+            .collect();
+        return output.value(&json!({ "user": name, "groups": groups, "rows": rows }));
+    }
+    let mut table: Vec<Vec<String>> = lines.into_iter().map(Vec::from).collect();
+    table.extend(groups.iter().map(|g| vec!["group".to_owned(), (*g).to_owned()]));
+    output.text(&columns(&table))
+}
+
+fn del(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
+    let (place, mut store) = store(config)?;
+    if !store.delete_user(name).map_err(Failure::failed)? {
+        return Err(Failure::failed(format!("there is no user {name}")));
+    }
+    tell(output, &place, &Request::Forget { user: Some(name.to_owned()) });
+    said(output, &json!({ "user": name, "done": "removed" }), &format!("{name} removed\n"))
+}

@@ -1,0 +1,83 @@
+//! Users, clients and sessions of a store, with and without a server.
+
+use super::daemon::{Daemon, Ports, SECRET, pap, private, radclient};
+use crate::place::Place;
+
+const SQLITE: &str = "[users]\ncache_ttl = \"1 h\"\n";
+
+#[test]
+fn users_of_the_store_are_added_shown_and_gone_at_once() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, SQLITE));
+    pap(ports.auth, "ann", "right").with_code(1);
+    let usher = |words: &str| place.shell(&format!("echo right | usher aaa user {words} --config aaa.toml"));
+    usher("add ann --password-file -").with_code(0);
+    pap(ports.auth, "ann", "right").with_code(0);
+    usher("add bob --hash argon2 --password-file -").with_code(0);
+    pap(ports.auth, "bob", "right").with_code(0);
+    pap(ports.auth, "bob", "wrong").with_code(1);
+    assert!(usher("add ann --password-file -").with_code(2).err.contains("usher aaa user set"));
+    assert_eq!(usher("list").with_code(0).out, "ann\nbob\n");
+    let shown = usher("show ann").with_code(0).out;
+    assert!(shown.contains("Cleartext-Password") && !shown.contains("right"), "{shown}");
+    // The cache holds users for an hour; whoever is removed is forgotten all the same.
+    usher("del ann").with_code(0);
+    pap(ports.auth, "ann", "right").with_code(1);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn clients_of_the_store_are_served_without_a_restart() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let config =
+        ports.config(1, "[users]\nstore = \"sqlite\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n");
+    let without = config.replace("prefix = \"127.0.0.0/8\"", "prefix = \"192.0.2.1\"");
+    let server = Daemon::start(&place, &without);
+    pap(ports.auth, "ann", "right").with_code(1);
+    private(&place, "secret", SECRET);
+    let add = [
+        "aaa",
+        "client",
+        "add",
+        "127.0.0.1",
+        "--name",
+        "here",
+        "--secret-file",
+        "secret",
+        "--config",
+        "aaa.toml",
+    ];
+    place.usher(&add).with_code(0);
+    pap(ports.auth, "ann", "right").with_code(0);
+    let listed = place.usher(&["aaa", "client", "list", "--config", "aaa.toml"]).with_code(0).out;
+    assert!(listed.contains("here") && !listed.contains(SECRET), "{listed}");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn sessions_outlive_the_server() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let config = ports.config(1, SQLITE);
+    let server = Daemon::start(&place, &config);
+    let start = "Acct-Status-Type=Start,Acct-Session-Id=5f2a,User-Name=ann,NAS-IP-Address=127.0.0.1,\
+                 Calling-Station-Id=00-11-22-33-44-55,Framed-IP-Address=10.0.0.7";
+    assert!(radclient(ports.acct, "acct", start).with_code(0).out.contains("Accounting-Response"));
+    let list =
+        || place.usher(&["aaa", "session", "list", "--json", "--config", "aaa.toml"]).with_code(0).json();
+    let is = |all: serde_json::Value| {
+        assert_eq!(all.as_array().unwrap().len(), 1, "{all}");
+        assert_eq!((&all[0]["user"], &all[0]["address"]), (&"ann".into(), &"10.0.0.7".into()), "{all}");
+    };
+    is(list());
+    assert_eq!(server.end(), Some(0));
+    // From the store, and by the next server.
+    is(list());
+    let server = Daemon::start(&place, &config);
+    is(list());
+    let status = place.usher(&["aaa", "status", "--json", "--config", "aaa.toml"]).with_code(0).json();
+    assert_eq!(status["sessions"], 1, "{status}");
+    let stop = start.replace("Start", "Stop,Acct-Session-Time=9");
+    radclient(ports.acct, "acct", &stop).with_code(0);
+    assert_eq!(list().as_array().unwrap().len(), 0);
+    assert_eq!(server.end(), Some(0));
+}

@@ -1,0 +1,171 @@
+//! A server that a test starts, and clients for it.
+
+use crate::place::{Place, Said, USHER};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The secret shared with loopback clients.
+pub(super) const SECRET: &str = "a secret of the tests";
+const LONG: Duration = Duration::from_secs(30);
+
+/// Ports that nobody uses just now.
+pub(super) struct Ports {
+    pub(super) auth: u16,
+    pub(super) acct: u16,
+    pub(super) metrics: u16,
+}
+
+impl Ports {
+    pub(super) fn free() -> Self {
+        let sockets: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let port = |i: usize| sockets[i].local_addr().unwrap().port();
+        Self { auth: port(0), acct: port(1), metrics: port(2) }
+    }
+
+    /// A configuration with users in memory; `more` is appended.
+    pub(super) fn config(&self, shards: u16, more: &str) -> String {
+        let Self { auth, acct, metrics } = self;
+        format!(
+            "shards = {shards}\nstate_dir = \"state\"\nreject_delay = \"0 s\"\n\
+             [listen]\nauth = [\"127.0.0.1:{auth}\"]\nacct = [\"127.0.0.1:{acct}\"]\n\
+             [[client]]\nname = \"tests\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
+             [metrics]\nlisten = \"127.0.0.1:{metrics}\"\n{more}"
+        )
+    }
+}
+
+/// Users in memory: ann with password "right".
+pub(super) const ANN: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n";
+
+/// Writes a file that only its owner can read.
+pub(super) fn private(place: &Place, name: &str, text: &str) {
+    place.write(name, text);
+    std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// A server that runs; killed where a test leaves it.
+pub(super) struct Daemon {
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Daemon {
+    /// Starts a server in a place, in which `aaa.toml` is its configuration, and waits until it serves.
+    pub(super) fn start(place: &Place, config: &str) -> Self {
+        private(place, "aaa.toml", config);
+        let daemon = Self::run(place.command(&["aaa", "serve", "--config", "aaa.toml"]));
+        daemon.wait("started");
+        daemon
+    }
+
+    /// Starts a server by a command, and keeps what it says.
+    pub(super) fn run(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let kept = log.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                writeln!(kept.lock().unwrap(), "{line}").unwrap();
+            }
+        });
+        Self { child, log }
+    }
+
+    pub(super) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until the log holds a text.
+    #[track_caller]
+    pub(super) fn wait(&self, text: &str) {
+        let until = Instant::now() + LONG;
+        while !self.log().contains(text) {
+            assert!(Instant::now() < until, "the server never said {text:?}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(super) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Ends it by SIGTERM; its exit code.
+    pub(super) fn end(mut self) -> Option<i32> {
+        self.signal("TERM");
+        let until = Instant::now() + LONG;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < until, "the server does not end: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A request by FreeRADIUS's client; code 0: accepted.
+pub(super) fn radclient(port: u16, kind: &str, attributes: &str) -> Said {
+    let mut child = Command::new("radclient")
+        .args(["-x", "-r", "1", "-t", "5", &format!("127.0.0.1:{port}"), kind, SECRET])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("radclient is installed (freeradius-utils)");
+    child.stdin.take().unwrap().write_all(attributes.as_bytes()).unwrap();
+    Said::of(child.wait_with_output().unwrap())
+}
+
+/// A login by PAP.
+pub(super) fn pap(port: u16, name: &str, password: &str) -> Said {
+    radclient(port, "auth", &format!("User-Name={name},User-Password={password},Message-Authenticator=0x00"))
+}
+
+/// A login by wpa_supplicant's client; true: accepted.
+pub(super) fn eapol_test(place: &Place, port: u16, network: &str, more: &[&str]) -> bool {
+    place.write("eapol.conf", &format!("network={{\nkey_mgmt=IEEE8021X\n{network}\n}}\n"));
+    let done = Command::new("eapol_test")
+        .args(["-c", "eapol.conf", "-a", "127.0.0.1", "-p", &port.to_string(), "-s", SECRET, "-t", "10"])
+        .args(more)
+        .current_dir(place.path("."))
+        .output()
+        .expect("eapol_test is installed (eapoltest)");
+    String::from_utf8_lossy(&done.stdout).trim_end().ends_with("SUCCESS")
+}
+
+/// A page of the metrics' address.
+pub(super) fn get(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.0 200"), "{text}");
+    text
+}
+
+/// The value of one metric, by its whole name with labels.
+#[track_caller]
+pub(super) fn metric(page: &str, name: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
+}
+
+/// The program, so that it is found in a shell.
+pub(super) fn usher() -> &'static str {
+    USHER
+}

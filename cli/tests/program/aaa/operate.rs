@@ -1,0 +1,62 @@
+//! Operation: reload, faulty configurations, secrets, the end.
+
+use super::daemon::{ANN, Daemon, Ports, get, metric, pap, private};
+use crate::place::Place;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn a_reload_takes_a_new_configuration_and_keeps_what_is_under_way() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, ANN));
+    pap(ports.auth, "ann", "right").with_code(0);
+    let both = format!("{ANN}[[user]]\nname = \"bob\"\npassword = \"right\"\n");
+    private(&place, "aaa.toml", &ports.config(1, &both));
+    pap(ports.auth, "bob", "right").with_code(1);
+    server.signal("HUP");
+    server.wait("reloaded");
+    pap(ports.auth, "bob", "right").with_code(0);
+    pap(ports.auth, "ann", "right").with_code(0);
+    let page = get(ports.metrics, "/metrics");
+    assert_eq!(metric(&page, "usher_aaa_reloads_total{result=\"done\"}"), 1.0);
+    // Counted before and after.
+    assert_eq!(metric(&page, "usher_aaa_requests_total{client=\"tests\",code=\"Access-Request\"}"), 4.0);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_faulty_configuration_is_refused_with_its_line_and_the_old_one_stays() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, ANN));
+    let faulty = ports.config(1, "[methods]\nordre = [\"pap\"]\n");
+    let line = 1 + faulty.lines().position(|l| l.starts_with("ordre")).unwrap();
+    private(&place, "aaa.toml", &faulty);
+    server.signal("HUP");
+    server.wait("not reloaded");
+    let said = format!("aaa.toml:{line}:1: unknown key \\\"ordre\\\"; did you mean \\\"order\\\"?");
+    assert!(server.log().contains(&said), "{said} in {}", server.log());
+    pap(ports.auth, "ann", "right").with_code(0);
+    let checked = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2);
+    assert!(checked.err.contains(&format!("aaa.toml:{line}:1: unknown key \"ordre\"")), "{checked:?}");
+    let checked = place.usher(&["aaa", "check", "aaa.toml", "--json"]).with_code(2).json();
+    assert_eq!(checked["faults"][0]["line"], line);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn secrets_that_others_can_read_are_refused() {
+    let (place, ports) = (Place::new(), Ports::free());
+    private(&place, "aaa.toml", &ports.config(1, ANN));
+    std::fs::set_permissions(place.path("aaa.toml"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(2);
+    assert!(said.err.contains("chmod 0600") && said.err.contains("mode 0644"), "{said:?}");
+}
+
+#[test]
+fn an_address_in_use_is_said() {
+    let (place, ports) = (Place::new(), Ports::free());
+    // Without SO_REUSEPORT, so that nobody can share it.
+    let _taken = std::net::UdpSocket::bind(("127.0.0.1", ports.auth)).unwrap();
+    private(&place, "aaa.toml", &ports.config(1, ANN));
+    let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
+    assert!(said.err.contains(&format!("cannot listen on 127.0.0.1:{}", ports.auth)), "{said:?}");
+}

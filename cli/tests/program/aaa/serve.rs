@@ -1,0 +1,138 @@
+//! Serving: logins, first start, several shards.
+
+use super::daemon::{ANN, Daemon, Ports, SECRET, eapol_test, get, metric, pap, radclient};
+use crate::place::Place;
+use std::net::UdpSocket;
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn clients_that_others_wrote_are_served() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, ANN));
+    assert!(pap(ports.auth, "ann", "right").with_code(0).out.contains("Received Access-Accept"));
+    assert!(pap(ports.auth, "ann", "wrong").with_code(1).out.contains("Received Access-Reject"));
+    assert!(pap(ports.auth, "bob", "right").with_code(1).out.contains("Received Access-Reject"));
+    let md5 = |password| format!("eap=MD5\nidentity=\"ann\"\npassword=\"{password}\"");
+    assert!(eapol_test(&place, ports.auth, &md5("right"), &["-n"]));
+    assert!(!eapol_test(&place, ports.auth, &md5("wrong"), &["-n"]));
+    server.wait("reject user=\"bob\"");
+    let log = server.log();
+    assert!(log.contains("accept user=\"ann\" method=\"pap\" client=\"tests\""), "{log}");
+    assert!(log.contains("accept user=\"ann\" method=\"eap-md5\" client=\"tests\""), "{log}");
+    for secret in [SECRET, "right", "wrong"] {
+        assert!(!log.contains(&format!("\"{secret}\"")), "{log}");
+    }
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn metrics_say_what_happened() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let _server = Daemon::start(&place, &ports.config(1, ANN));
+    assert!(get(ports.metrics, "/health").contains("serving"));
+    pap(ports.auth, "ann", "right").with_code(0);
+    pap(ports.auth, "ann", "right").with_code(0);
+    pap(ports.auth, "ann", "wrong").with_code(1);
+    pap(ports.auth, "bob", "wrong").with_code(1);
+    // Without a Message-Authenticator: silence, and a counter.
+    radclient(ports.auth, "auth", "User-Name=ann,User-Password=right").with_code(1);
+    let page = get(ports.metrics, "/metrics");
+    for (name, value) in [
+        ("usher_aaa_requests_total{client=\"tests\",code=\"Access-Request\"}", 5.0),
+        ("usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"accept\",reason=\"\"}", 2.0),
+        ("usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"reject\",reason=\"credentials\"}", 1.0),
+        ("usher_aaa_login_latency_seconds_count", 4.0),
+        ("usher_aaa_login_latency_seconds_bucket{le=\"+Inf\"}", 4.0),
+        ("usher_aaa_radius_events_total{kind=\"missing_message_authenticator\"}", 1.0),
+        ("usher_aaa_radius_events_total{kind=\"requests\"}", 4.0),
+        ("usher_aaa_half_open", 0.0),
+        ("usher_aaa_sessions", 0.0),
+    ] {
+        assert_eq!(metric(&page, name), value, "{name} in {page}");
+    }
+    let unknown = page.lines().filter(|l| l.contains("reason=\"unknown-user\"")).count();
+    assert_eq!(unknown, 1, "{page}");
+    // The format: every family has its type, the whole its end; every sample is a name and a number.
+    assert!(page.trim_end().ends_with("# EOF"), "{page}");
+    let body = page.split_once("\r\n\r\n").unwrap().1;
+    let mut family = String::new();
+    for line in body.lines() {
+        if let Some(described) = line.strip_prefix("# ") {
+            family = described.split(' ').nth(1).unwrap_or("EOF").to_owned();
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with(&family), "{line} in family {family}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_first_start_without_configuration_serves_loopback_and_says_how_to_go_on() {
+    let place = Place::new();
+    if std::path::Path::new("/etc/usher/aaa.toml").exists() {
+        panic!("this machine has an /etc/usher/aaa.toml; the test is about machines without one");
+    }
+    // In a network of its own, so that ports 1812 and 1813 are free whatever else runs here.
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net", "bash", "-c"]);
+    command.arg(
+        "ip link set lo up\n\
+         $USHER aaa serve 2> log & server=$!\n\
+         for i in $(seq 200); do grep -q started log && break; sleep 0.05; done\n\
+         echo right | $USHER aaa user add ann --password-file - || exit 3\n\
+         echo right | $USHER aaa test ann --password-file - > explained || exit 4\n\
+         echo wrong | $USHER aaa test ann --password-file - && exit 5\n\
+         $USHER aaa test ann --password-file <(echo right) --method eap-md5 --server '[::1]:1812' || exit 6\n\
+         stat -c %a state/usher/secret state/usher/usher.db state/usher/control.sock > modes\n\
+         kill -TERM $server; wait $server",
+    );
+    command.env("USHER", super::daemon::usher()).env("XDG_STATE_HOME", place.path("state"));
+    let done = command.current_dir(place.path(".")).output().unwrap();
+    let read = |name| std::fs::read_to_string(place.path(name)).unwrap_or_default();
+    assert_eq!(done.status.code(), Some(0), "{done:?} {}", read("log"));
+    let log = read("log");
+    for said in ["There is no configuration", "usher aaa user add", "usher aaa test", "usher aaa cert init"] {
+        assert!(log.contains(said), "{log}");
+    }
+    assert!(read("explained").contains("Access-Accept"), "{}", read("explained"));
+    assert_eq!(read("modes"), "600\n600\n600\n");
+}
+
+/// EAP-MD5 with a new source port for every round, so that rounds come to any of the shards.
+#[test]
+fn every_round_of_a_login_may_come_from_another_port() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let _server = Daemon::start(&place, &ports.config(2, ANN));
+    let relay = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = relay.local_addr().unwrap().port();
+    relay.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let server = ports.auth;
+    const LOGINS: usize = 10;
+    let pass = std::thread::spawn(move || {
+        let mut buf = [0; 4096];
+        let mut rounds = 0;
+        // Two requests each: who it is, and the answer to the challenge.
+        while rounds < 2 * LOGINS {
+            let (n, from) = relay.recv_from(&mut buf).unwrap();
+            let fresh = UdpSocket::bind("127.0.0.1:0").unwrap();
+            fresh.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            fresh.send_to(&buf[..n], ("127.0.0.1", server)).unwrap();
+            let n = fresh.recv(&mut buf).expect("the server answers");
+            relay.send_to(&buf[..n], from).unwrap();
+            rounds += 1;
+        }
+    });
+    for _ in 0..LOGINS {
+        assert!(eapol_test(&place, port, "eap=MD5\nidentity=\"ann\"\npassword=\"right\"", &["-n"]));
+    }
+    pass.join().unwrap();
+    let page = get(ports.metrics, "/metrics");
+    assert_eq!(
+        metric(&page, "usher_aaa_logins_total{method=\"eap-md5\",inner=\"\",result=\"accept\",reason=\"\"}"),
+        LOGINS as f64
+    );
+    // With two shards and twenty ports, that none crossed has a chance of 1 in 1024.
+    assert!(metric(&page, "usher_aaa_diverted_total") > 0.0, "{page}");
+}
