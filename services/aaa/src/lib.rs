@@ -15,4 +15,4 @@ pub use server::{
     AaaServer, CacheConfig, Command, Config, ConfigError, Counters, DynamicResult, Event, Found, Front,
     Login, Reason, ShardConfig, ShardKey, TraceFilter, TraceLine, UserSource, shard_of,
 };
-pub use users::{Check, Complaint, Group, Method, Password, User, Users};
+pub use users::{Check, Complaint, Control, Group, Method, Password, Reply, User, Users};

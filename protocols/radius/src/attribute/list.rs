@@ -438,10 +438,21 @@ impl Attributes {
     }
     /// Takes all attributes of a type out; answers how many.
     pub fn remove(&mut self, kind: u8) -> usize {
+        self.remove_where(|a| a.kind == kind)
+    }
+    /// Takes all attributes of a vendor's type out, in the format of RFC 2865 §5.26; answers how many.
+    pub fn remove_vendor(&mut self, vendor: u32, number: u32) -> usize {
+        self.remove_where(|a| {
+            a.kind == kind::VENDOR_SPECIFIC
+                && a.value.first_chunk().is_some_and(|v| u32::from_be_bytes(*v) == vendor)
+                && a.value.get(4).is_some_and(|k| u32::from(*k) == number)
+        })
+    }
+    fn remove_where(&mut self, which: impl Fn(&RawAttribute<'_>) -> bool) -> usize {
         let mut count = 0;
         while let Some((at, len)) = self
             .iter()
-            .find(|a| a.kind == kind)
+            .find(&which)
             .map(|a| offset(&self.bytes, a))
             .map(|(at, len)| (at - 2, len + 2))
         {

@@ -26,7 +26,7 @@ pub(super) enum Verdict<'a> {
     /// Welcome.
     Accept { eap: Option<&'a [u8]>, msk: Option<&'a [u8; 64]>, reply: Attributes },
     /// Go away.
-    Reject { eap: Option<&'a [u8]> },
+    Reject { eap: Option<&'a [u8]>, reply: Attributes },
 }
 
 /// The reply's code and attributes; `list` gives an empty list.
@@ -48,8 +48,7 @@ pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) ->
             }
             (Code::ACCESS_ACCEPT, a)
         }
-        Verdict::Reject { eap } => {
-            let mut a = list();
+        Verdict::Reject { eap, reply: mut a } => {
             if let Some(eap) = eap {
                 a.push_eap(eap);
             }
@@ -73,7 +72,7 @@ pub(super) fn diameter(verdict: &Verdict<'_>, request_type: AuthRequestType) -> 
             (dea.eap, dea.msk) = (*eap, msk.map(|m| &m[..]));
             (ResultCode::SUCCESS, Some(reply))
         }
-        Verdict::Reject { eap } => {
+        Verdict::Reject { eap, .. } => {
             dea.eap = *eap;
             (ResultCode::AUTHENTICATION_REJECTED, None)
         }

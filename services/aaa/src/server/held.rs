@@ -3,9 +3,10 @@
 use super::answer::Asker;
 use alloc::collections::VecDeque;
 use usher_core::Instant;
+use usher_radius::attribute::Attributes;
 
-/// A reject to come: for whom, and the identifier of the EAP response that it answers.
-pub(super) type HeldReject = (Asker, Option<u8>);
+/// A reject to come: for whom, the identifier of the EAP response that it answers, and what it says besides.
+pub(super) type HeldReject = (Asker, Option<u8>, Attributes);
 
 /// In the order in which they go out.
 #[derive(Debug, Default)]

@@ -17,8 +17,10 @@ mod config;
 mod counters;
 mod held;
 mod machine;
+mod proof;
 mod session;
 mod shard;
+mod trace;
 
 pub use api::{Command, DynamicResult, Event, Found, Front, Login, Reason, TraceFilter, TraceLine};
 pub use config::{CacheConfig, Config, ConfigError, UserSource};

@@ -3,6 +3,7 @@
 use super::answer::Asker;
 use super::api::Reason;
 use super::config::Config;
+use super::proof::Proof;
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -10,7 +11,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::{Instant, Work};
-use usher_eap::method::{Context, Inner, ServerMethod, ServerOffer, md5};
+use usher_eap::method::{
+    Context, Inner, Question, ServerMethod, ServerOffer, UserSecret, gtc, md5, mschapv2,
+};
 use usher_eap::packet::{Code, Packet, Type};
 use usher_eap::server::{Event, Server};
 use usher_radius::attribute::{Attributes, kind};
@@ -57,32 +60,6 @@ impl From<Ask> for Pending {
     }
 }
 
-/// What somebody offers who is being looked up.
-#[derive(Debug)]
-pub(super) enum Proof {
-    /// The password.
-    Pap(Vec<u8>),
-    /// An EAP-Response/Identity of this identifier.
-    Eap(u8),
-}
-
-impl Proof {
-    /// The method, outside EAP.
-    pub(super) fn method(&self) -> Option<Method> {
-        match self {
-            Self::Pap(_) => Some(Method::Pap),
-            Self::Eap(_) => None,
-        }
-    }
-    /// The identifier of the EAP response.
-    pub(super) fn identifier(&self) -> Option<u8> {
-        match self {
-            Self::Eap(identifier) => Some(*identifier),
-            Self::Pap(_) => None,
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The identity was asked for under this identifier.
@@ -92,11 +69,30 @@ pub(super) enum Stage {
     /// The host compares a password, in this method.
     Verifying(Method),
     /// A method is under way.
-    Eap(Box<Server>),
+    Eap(Box<Conversation>),
     /// The proof convinces; the host is asked whether the certificate is still good.
     Certificate(Box<Approval>),
     /// The host is asked whether limits allow it.
     Admission(Box<Approval>),
+}
+
+/// An EAP method under way.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) server: Server,
+    /// What the host is asked meanwhile.
+    pub(super) wait: Option<Wait>,
+    /// Of the response that came last.
+    pub(super) identifier: u8,
+}
+
+/// What the host is asked while a method waits.
+#[derive(Debug)]
+pub(super) enum Wait {
+    /// The user of this name, given inside a tunnel.
+    User(Vec<u8>),
+    /// Whether a password is right.
+    Password,
 }
 
 /// A proof that convinced.
@@ -135,6 +131,10 @@ pub(super) struct Session {
     pub(super) pending: Option<Pending>,
     pub(super) name: Vec<u8>,
     pub(super) user: Option<Arc<User>>,
+    /// Why the user inside a tunnel may not log in.
+    pub(super) refusal: Option<Reason>,
+    /// Its decisions are told line by line.
+    pub(super) traced: bool,
     pub(super) stage: Stage,
 }
 
@@ -147,6 +147,8 @@ pub(super) enum Step {
     Success(Box<Approval>),
     /// It is not, or cannot show it.
     Failure(Option<Method>, Reason),
+    /// The host is asked first.
+    Ask(Question),
     /// The packet was none, or answers nothing that was asked.
     Ignored,
 }
@@ -164,27 +166,47 @@ impl ServerOffer for Shared {
     }
 }
 
-/// What of a server's offer may admit a user, the preferred method first.
-pub(super) fn offers(config: &Config, user: &User) -> Vec<Box<dyn ServerOffer>> {
+/// What a method may know of a user's password.
+pub(super) fn secret(user: &User) -> Option<UserSecret> {
+    Some(match user.password.as_ref()? {
+        Password::Clear(password) => UserSecret::Clear(password.clone()),
+        Password::NtHash(hash) => UserSecret::NtHash(*hash),
+        Password::Argon2(_) => UserSecret::Hashed,
+    })
+}
+
+/// What of a server's offer may admit a user, the preferred method first. Of somebody unknown: tunnels, inside which
+/// another name may be given.
+pub(super) fn offers(config: &Config, user: Option<&User>) -> Vec<Box<dyn ServerOffer>> {
+    let may = |method: &Method| match user {
+        Some(user) => user.may_use(*method),
+        None => matches!(method, Method::Peap | Method::Ttls),
+    };
     let mut offers: Vec<Box<dyn ServerOffer>> = Vec::with_capacity(config.methods.len());
-    for &method in config.methods.iter().filter(|&&m| user.may_use(m)) {
+    for &method in config.methods.iter().filter(|m| may(m)) {
         let shared = match method {
             Method::EapTls => &config.tls,
             Method::Peap => &config.peap,
             Method::Ttls => &config.ttls,
             Method::EapMd5 => {
-                if let Some(Password::Clear(password)) = &user.password {
+                if let Some(Password::Clear(password)) = user.and_then(|u| u.password.as_ref()) {
                     offers.push(Box::new(md5::Password::new(password)));
                 }
                 continue;
             }
-            Method::EapGtc
-            | Method::EapMsChapV2
-            | Method::Pap
-            | Method::Chap
-            | Method::MsChap
-            | Method::MsChapV2
-            | Method::Mab => continue,
+            Method::EapGtc => {
+                if let Some(secret) = user.and_then(secret) {
+                    offers.push(Box::new(gtc::Prompt::new(secret)));
+                }
+                continue;
+            }
+            Method::EapMsChapV2 => {
+                if let Some(hash) = user.and_then(secret).as_ref().and_then(mschapv2::Hash::new) {
+                    offers.push(Box::new(hash));
+                }
+                continue;
+            }
+            Method::Pap | Method::Chap | Method::MsChap | Method::MsChapV2 | Method::Mab => continue,
         };
         if let Some(shared) = shared {
             offers.push(Box::new(Shared(shared.clone())));
@@ -204,14 +226,15 @@ pub(super) fn step(eap: &mut Server, work: &mut VecDeque<Work>, out: &mut Vec<u8
             let mut approval = Approval::new(by_type(method));
             approval.eap = out.as_slice().try_into().ok();
             approval.msk = keys.map(|k| k.msk);
+            approval.inner = eap.identity().map(<[u8]>::to_vec);
+            approval.inner_method = eap.inner();
             Step::Success(Box::new(approval))
         }
         Some(Event::Failure { method: None }) => Step::Failure(None, Reason::NoMethod),
         Some(Event::Failure { method: Some(method) }) => {
             Step::Failure(Some(by_type(method)), Reason::WrongCredentials)
         }
-        // None of this server's methods asks yet.
-        Some(Event::Ask(_)) => Step::Failure(None, Reason::NoMethod),
+        Some(Event::Ask(question)) => Step::Ask(question),
         None if sends => Step::Request,
         None => Step::Ignored,
     }

@@ -1,5 +1,10 @@
 //! Whom the server knows, and what it says to them.
 
+mod compile;
+mod policy;
+
+pub(crate) use policy::{bypass, mac_address};
+
 use crate::store::Op;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -136,7 +141,8 @@ pub struct User {
     /// What an Access-Accept says besides. Over Diameter each attribute becomes the AVP of its number
     /// (RFC 6733 §4.1), a vendor's attribute the vendor's AVP.
     pub reply: Attributes,
-    /// The groups, in the order in which they apply.
+    /// The groups, in the order in which they are looked at: the first one that applies does, and those after it as
+    /// long as each says [`Group::fall_through`].
     pub groups: Vec<Arc<Group>>,
     /// At most so many sessions at once (Simultaneous-Use).
     pub simultaneous: Option<u32>,
@@ -170,15 +176,45 @@ impl User {
     }
 }
 
-/// What a request must say: a comparison with one of its attributes.
+/// What a request must say: a comparison with its attributes of one kind, of which one that fits is enough.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Check {
-    /// The attribute.
+    /// The attribute: a standard one, or a vendor's (`26.vendor.type`).
     pub attribute: Oid,
-    /// How it is compared.
+    /// How it is compared: one of the operators from [`Op::Equal`] on, without expressions.
     pub op: Op,
     /// With what: the value as it would stand in a request.
     pub value: Vec<u8>,
+    /// Whether greater and less are those of numbers; otherwise of octets.
+    pub number: bool,
+}
+
+/// One attribute that a group adds to an Access-Accept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// Which.
+    pub attribute: Oid,
+    /// [`Op::Set`], [`Op::Replace`] or [`Op::Add`].
+    pub op: Op,
+    /// It alone.
+    pub value: Attributes,
+}
+
+/// What a group's checks say of its users; what a user has already, stays.
+#[derive(Clone, Default, Debug)]
+pub struct Control {
+    /// [`User::password`].
+    pub password: Option<Password>,
+    /// [`User::methods`].
+    pub methods: Vec<Method>,
+    /// [`User::simultaneous`].
+    pub simultaneous: Option<u32>,
+    /// [`User::expires`].
+    pub expires: Option<WallTime>,
+    /// [`User::pool`].
+    pub pool: Option<String>,
+    /// [`User::rejected`].
+    pub rejected: bool,
 }
 
 /// Users who share attributes.
@@ -188,8 +224,12 @@ pub struct Group {
     pub name: String,
     /// What a request must say for the group to apply.
     pub checks: Vec<Check>,
+    /// What it says of its users.
+    pub control: Control,
     /// What it adds to an Access-Accept.
-    pub reply: Attributes,
+    pub reply: Vec<Reply>,
+    /// Where it applies, the next group is looked at too (Fall-Through).
+    pub fall_through: bool,
 }
 
 /// What of a store's rows cannot be understood, and what to do.

@@ -39,7 +39,7 @@ impl AaaServer {
     pub fn accounting_waiting(&self) -> usize {
         self.accounting.waiting.len()
     }
-    fn wall(&self, now: Instant) -> WallTime {
+    pub(super) fn wall(&self, now: Instant) -> WallTime {
         self.config.epoch + now.since(Instant::ZERO)
     }
     /// Takes an Accounting-Request. One that is none gets no answer (RFC 2866 §3: what is not recorded is not

@@ -3,7 +3,8 @@
 use super::AaaServer;
 use crate::server::answer::{Asker, Verdict};
 use crate::server::api::Event;
-use crate::server::session::{Ask, Owner, Proof};
+use crate::server::proof::Proof;
+use crate::server::session::{Ask, Owner};
 use core::net::{IpAddr, Ipv4Addr};
 use usher_core::{Instant, Machine};
 use usher_diameter::avp::Avps;
@@ -62,7 +63,7 @@ impl AaaServer {
                     }
                     None => {
                         self.counters.no_proof += 1;
-                        self.answer(now, asker, Verdict::Reject { eap: None });
+                        self.answer(now, asker, Verdict::Reject { eap: None, reply: Attributes::new() });
                     }
                 }
             }

@@ -4,16 +4,29 @@ use super::AaaServer;
 use crate::server::answer::Verdict;
 use crate::server::api::{Event, Found, Reason};
 use crate::server::config::UserSource;
-use crate::server::session::{self, Approval, Ask, Owner, Pending, Proof, Session, Stage, Step};
+use crate::server::proof::{self, Proof, Worth};
+use crate::server::session::{self, Approval, Ask, Conversation, Owner, Pending, Session, Stage, Step, Wait};
+use crate::server::trace;
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use usher_core::{CommandError, Instant};
 use usher_crypto::digest::equal;
 use usher_crypto::legacy::nt_hash;
-use usher_eap::method::Context;
+use usher_eap::method::{Answer, Context, Question};
 use usher_eap::packet::{self, Type};
 use usher_eap::server::Server;
+use usher_radius::attribute::{Attributes, kind};
+
+/// Where a user was looked for.
+enum Known {
+    /// It was, and this was found.
+    Now(Option<Arc<User>>),
+    /// The host is to be asked.
+    Host,
+}
 
 impl AaaServer {
     /// Opens a session and makes room for it.
@@ -21,12 +34,24 @@ impl AaaServer {
         while self.sessions.len() >= self.config.max_half_open.max(1) {
             let Some((oldest, _)) = self.sessions.oldest() else { break };
             self.counters.evicted += 1;
+            self.trace(now, oldest, || "dropped: too many unfinished sessions".into());
             self.abandon(now, oldest);
         }
         self.counters.sessions += 1;
-        let session =
-            Session { owner, begun: now, pending: Some(pending), name: name.to_vec(), user: None, stage };
-        self.sessions.insert(now, session)
+        let traced = self.tracer.as_ref().is_some_and(|t| t.concerns(&pending.request));
+        let session = Session {
+            owner,
+            begun: now,
+            pending: Some(pending),
+            name: name.to_vec(),
+            user: None,
+            refusal: None,
+            traced,
+            stage,
+        };
+        let token = self.sessions.insert(now, session);
+        self.tell_request(now, token);
+        token
     }
 
     /// Forgets a session that led to nothing; whoever waits for its answer gets none.
@@ -81,7 +106,7 @@ impl AaaServer {
                 self.counters.unknown_session += 1;
                 let failure = packet.get(1).map(|&identifier| session::failure(identifier));
                 let eap = failure.as_ref().map(|f| &f[..]);
-                self.answer(now, ask.asker, Verdict::Reject { eap });
+                self.answer(now, ask.asker, Verdict::Reject { eap, reply: Attributes::new() });
                 self.recycle(ask.request);
             }
         }
@@ -90,10 +115,6 @@ impl AaaServer {
     fn resume(&mut self, now: Instant, ask: Ask, token: u64, packet: &[u8]) {
         let Some(session) = self.sessions.get_mut(token) else { return };
         match &mut session.stage {
-            Stage::Looking(_) | Stage::Verifying(_) | Stage::Certificate(_) | Stage::Admission(_) => {
-                self.counters.busy += 1;
-                self.drop_request(now, ask.into());
-            }
             Stage::Identity { identifier } => {
                 let asked = *identifier;
                 let answer = session::identity(packet).filter(|(_, answered)| *answered == asked);
@@ -105,145 +126,333 @@ impl AaaServer {
                 session.pending = Some(ask.into());
                 session.stage = Stage::Looking(Proof::Eap(identifier));
                 self.sessions.touch(now, token);
+                self.tell_request(now, token);
                 self.look_up(now, token);
             }
-            Stage::Eap(_) => {
+            Stage::Eap(conversation) if conversation.wait.is_none() => {
                 session.pending = Some(ask.into());
                 self.sessions.touch(now, token);
+                self.tell_request(now, token);
                 self.advance(now, token, packet);
+            }
+            Stage::Eap(_)
+            | Stage::Looking(_)
+            | Stage::Verifying(_)
+            | Stage::Certificate(_)
+            | Stage::Admission(_) => {
+                self.counters.busy += 1;
+                self.drop_request(now, ask.into());
             }
         }
     }
 }
 
 impl AaaServer {
-    fn look_up(&mut self, now: Instant, token: u64) {
-        let Some(session) = self.sessions.get(token) else { return };
+    /// Looks a user up where that takes no time.
+    fn known(&mut self, now: Instant, name: &[u8]) -> Known {
         match &self.config.users {
-            UserSource::Memory(users) => {
-                let user = users.find(&session.name).cloned();
-                self.found(now, token, user);
-            }
-            UserSource::Host(_) => match self.cache.find(now, &session.name) {
+            UserSource::Memory(users) => Known::Now(users.find(name).cloned()),
+            UserSource::Host(_) => match self.cache.find(now, name) {
                 Some(user) => {
                     self.counters.lookups_saved += 1;
-                    self.found(now, token, Some(user));
+                    Known::Now(Some(user))
                 }
                 None => {
                     self.counters.lookups += 1;
-                    self.events.push_back(Event::Lookup { token, name: session.name.clone() });
+                    Known::Host
                 }
             },
         }
     }
 
-    pub(super) fn on_found(&mut self, now: Instant, token: u64, user: Found) -> Result<(), CommandError> {
-        let session = self.sessions.get(token).filter(|s| matches!(s.stage, Stage::Looking(_)));
-        let session = session.ok_or(CommandError::UnknownToken)?;
-        match user {
-            Found::User(user) => {
-                self.cache.keep(now, &session.name, &user);
-                self.found(now, token, Some(user));
+    fn look_up(&mut self, now: Instant, token: u64) {
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        let name = match &session.stage {
+            Stage::Looking(Proof::Mab(address, _)) => address.to_vec(),
+            _ => core::mem::take(&mut session.name),
+        };
+        match self.known(now, &name) {
+            Known::Now(user) => {
+                self.give_name_back(token, name);
+                self.found(now, token, user);
             }
-            Found::Nobody => self.found(now, token, None),
-            Found::Unavailable => self.no_verdict(now, token),
+            Known::Host => {
+                self.trace(now, token, || format!("user {}: the host is asked", trace::name(&name)));
+                self.events.push_back(Event::Lookup { token, name: name.clone() });
+                self.give_name_back(token, name);
+            }
+        }
+    }
+
+    fn give_name_back(&mut self, token: u64, name: Vec<u8>) {
+        if let Some(session) = self.sessions.get_mut(token)
+            && session.name.is_empty()
+        {
+            session.name = name;
+        }
+    }
+
+    pub(super) fn on_found(&mut self, now: Instant, token: u64, user: Found) -> Result<(), CommandError> {
+        let session = self.sessions.get_mut(token).ok_or(CommandError::UnknownToken)?;
+        let (name, inner) = match &mut session.stage {
+            Stage::Looking(Proof::Mab(address, _)) => (&address[..], false),
+            Stage::Looking(_) => (&session.name[..], false),
+            Stage::Eap(conversation) => match &conversation.wait {
+                Some(Wait::User(name)) => (&name[..], true),
+                _ => return Err(CommandError::UnknownToken),
+            },
+            _ => return Err(CommandError::UnknownToken),
+        };
+        let user = match user {
+            Found::User(user) => {
+                self.cache.keep(now, name, &user);
+                Some(user)
+            }
+            Found::Nobody => None,
+            Found::Unavailable => {
+                self.trace(now, token, || "the host cannot say who that is".into());
+                self.no_verdict(now, token);
+                return Ok(());
+            }
+        };
+        if inner {
+            self.answer_user(now, token, user);
+        } else {
+            self.found(now, token, user);
         }
         Ok(())
     }
 
+    /// What holds of a user for the request that a session has before it, or why the user may not log in.
+    fn holds(&self, now: Instant, token: u64, user: Option<Arc<User>>) -> Result<Arc<User>, Reason> {
+        let user = user.ok_or(Reason::UnknownUser)?;
+        let pending = self.sessions.get(token).and_then(|s| s.pending.as_ref());
+        let user = match pending {
+            Some(pending) => user.resolve(&pending.request).ok_or(Reason::Checks)?,
+            None => user,
+        };
+        if user.rejected {
+            return Err(Reason::Locked);
+        }
+        if user.expires.is_some_and(|end| end <= self.wall(now)) {
+            return Err(Reason::Expired);
+        }
+        Ok(user)
+    }
+
     /// The look-up of a session has ended.
     fn found(&mut self, now: Instant, token: u64, user: Option<Arc<User>>) {
+        let user = self.holds(now, token, user);
         let Some(session) = self.sessions.get_mut(token) else { return };
         let Stage::Looking(proof) = &mut session.stage else { return };
         let proof = core::mem::replace(proof, Proof::Eap(0));
-        let (method, identifier) = (proof.method(), proof.identifier());
-        let Some(user) = user else {
-            return self.reject(now, token, method, Reason::UnknownUser, identifier);
+        session.user = user.as_ref().ok().cloned();
+        if let Proof::Eap(identifier) = proof {
+            return self.propose(now, token, user, identifier);
+        }
+        let (method, user) = match (proof.method(), user) {
+            (Some(method), Ok(user)) => (method, user),
+            (method, Err(reason)) => return self.reject(now, token, method, reason, None),
+            (None, _) => return,
         };
-        session.user = Some(user.clone());
-        if user.rejected {
-            return self.reject(now, token, method, Reason::Locked, identifier);
+        let (proof, method) = match proof {
+            // A user with a password proves it, also where the name is an address.
+            Proof::Mab(_, Some(password)) if !user.may_use(method) => (Proof::Pap(password), Method::Pap),
+            proof => (proof, method),
+        };
+        let offered = method == Method::Mab || self.config.methods.contains(&method);
+        if !offered || !user.may_use(method) {
+            return self.reject(now, token, Some(method), Reason::NoMethod, None);
         }
-        let wall = self.config.epoch + now.since(Instant::ZERO);
-        if user.expires.is_some_and(|end| end <= wall) {
-            return self.reject(now, token, method, Reason::Expired, identifier);
-        }
-        match proof {
-            Proof::Pap(password) => {
-                let offered = self.config.methods.contains(&Method::Pap) && user.may_use(Method::Pap);
-                let right = match &user.password {
-                    _ if !offered => return self.reject(now, token, method, Reason::NoMethod, None),
-                    None => false,
-                    Some(Password::Clear(clear)) => equal(clear, &password),
-                    Some(Password::NtHash(hash)) => equal(hash, &nt_hash(&password)),
-                    Some(Password::Argon2(hash)) => {
-                        session.stage = Stage::Verifying(Method::Pap);
-                        self.events.push_back(Event::Verify { token, hash: hash.clone(), password });
-                        return;
-                    }
-                };
-                self.judge(now, token, Method::Pap, right);
+        let name = core::mem::take(&mut session.name);
+        let worth = proof::weigh(proof, &user, &name, &mut self.rng);
+        session.name = name;
+        match worth {
+            Worth::Right(reply) => {
+                let mut approval = Approval::new(method);
+                approval.reply = reply;
+                self.approve(now, token, Box::new(approval));
             }
-            Proof::Eap(identifier) => {
-                let offers = session::offers(&self.config, &user);
-                if offers.is_empty() {
-                    return self.reject(now, token, None, Reason::NoMethod, Some(identifier));
-                }
-                let mut eap = Box::new(Server::new(
-                    offers,
-                    identifier,
-                    Context { rng: &mut self.rng, wall, mtu: None },
-                ));
-                let step = session::step(&mut eap, &mut self.work, &mut self.out);
-                session.stage = Stage::Eap(eap);
-                self.take_step(now, token, step, identifier);
+            Worth::Wrong(reply) => {
+                self.reject_with(now, token, Some(method), Reason::WrongCredentials, None, reply);
+            }
+            Worth::Ask(hash, password) => {
+                session.stage = Stage::Verifying(method);
+                self.trace(now, token, || "the host compares the password with its hash".into());
+                self.events.push_back(Event::Verify { token, hash, password });
             }
         }
     }
 
-    /// A proof outside EAP was compared.
-    fn judge(&mut self, now: Instant, token: u64, method: Method, right: bool) {
-        if right {
-            self.approve(now, token, Box::new(Approval::new(method)));
-        } else {
-            self.reject(now, token, Some(method), Reason::WrongCredentials, None);
+    /// Begins EAP with what may admit this user, or somebody who is known inside a tunnel only.
+    fn propose(&mut self, now: Instant, token: u64, user: Result<Arc<User>, Reason>, identifier: u8) {
+        let offers = match &user {
+            Ok(user) => session::offers(&self.config, Some(user)),
+            Err(Reason::UnknownUser) => session::offers(&self.config, None),
+            Err(_) => Vec::new(),
+        };
+        if offers.is_empty() {
+            let reason = user.err().unwrap_or(Reason::NoMethod);
+            return self.reject(now, token, None, reason, Some(identifier));
         }
+        let wall = self.wall(now);
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        // EAP packets of this size need not be cut on their way to the peer (RFC 3579 §2.4).
+        let mtu = session.pending.as_ref().and_then(|p| p.request.get_u32(kind::FRAMED_MTU));
+        let mtu = mtu.map(|mtu| (mtu as usize).clamp(64, 65_535));
+        let mut server = Server::new(offers, identifier, Context { rng: &mut self.rng, wall, mtu });
+        let step = session::step(&mut server, &mut self.work, &mut self.out);
+        session.stage = Stage::Eap(Box::new(Conversation { server, wait: None, identifier }));
+        self.take_step(now, token, step);
     }
 
     pub(super) fn on_verified(&mut self, now: Instant, token: u64, right: bool) -> Result<(), CommandError> {
-        match self.sessions.get(token).map(|s| &s.stage) {
-            Some(&Stage::Verifying(method)) => {
-                self.judge(now, token, method, right);
-                Ok(())
+        let session = self.sessions.get_mut(token).ok_or(CommandError::UnknownToken)?;
+        match &mut session.stage {
+            &mut Stage::Verifying(method) if right => {
+                self.approve(now, token, Box::new(Approval::new(method)));
             }
-            _ => Err(CommandError::UnknownToken),
+            &mut Stage::Verifying(method) => {
+                self.reject(now, token, Some(method), Reason::WrongCredentials, None);
+            }
+            Stage::Eap(conversation) if matches!(conversation.wait, Some(Wait::Password)) => {
+                self.answer_eap(now, token, Answer::Password(right));
+            }
+            _ => return Err(CommandError::UnknownToken),
         }
+        Ok(())
     }
+}
 
+impl AaaServer {
     /// Gives the session's EAP server what its peer said.
     fn advance(&mut self, now: Instant, token: u64, packet: &[u8]) {
+        self.trace(now, token, || trace::eap(packet));
         let Some(session) = self.sessions.get_mut(token) else { return };
-        let Stage::Eap(eap) = &mut session.stage else { return };
-        let step = if eap.handle(packet) {
-            session::step(eap, &mut self.work, &mut self.out)
+        let Stage::Eap(conversation) = &mut session.stage else { return };
+        conversation.identifier = packet.get(1).copied().unwrap_or_default();
+        let step = if conversation.server.handle(packet) {
+            session::step(&mut conversation.server, &mut self.work, &mut self.out)
         } else {
             Step::Ignored
         };
-        self.take_step(now, token, step, packet.get(1).copied().unwrap_or_default());
+        self.take_step(now, token, step);
     }
 
-    /// Does what a session's EAP server said; `identifier` is that of the response that it was given.
-    fn take_step(&mut self, now: Instant, token: u64, step: Step, identifier: u8) {
+    /// Does what a session's EAP server said.
+    fn take_step(&mut self, now: Instant, token: u64, step: Step) {
         match step {
             Step::Request => self.challenge(now, token),
             Step::Success(approval) => self.approve(now, token, approval),
-            Step::Failure(method, reason) => self.reject(now, token, method, reason, Some(identifier)),
+            Step::Failure(method, reason) => {
+                let Some(session) = self.sessions.get(token) else { return };
+                let Stage::Eap(conversation) = &session.stage else { return };
+                let identifier = conversation.identifier;
+                let reason = session.refusal.unwrap_or(reason);
+                self.reject(now, token, method, reason, Some(identifier));
+            }
+            Step::Ask(Question::User { name }) => match self.known(now, &name) {
+                Known::Now(user) => {
+                    self.trace(now, token, || format!("within the tunnel: user {}", trace::name(&name)));
+                    self.answer_user(now, token, user);
+                }
+                Known::Host => {
+                    self.trace(now, token, || {
+                        format!("within the tunnel: user {}: the host is asked", trace::name(&name))
+                    });
+                    self.events.push_back(Event::Lookup { token, name: name.clone() });
+                    self.wait(token, Wait::User(name));
+                }
+            },
+            Step::Ask(Question::Password { password }) => self.ask_password(now, token, password),
             Step::Ignored => {
                 self.counters.bad_eap += 1;
+                self.trace(now, token, || "dropped: this answers nothing that was asked".into());
                 if let Some(pending) = self.sessions.get_mut(token).and_then(|s| s.pending.take()) {
                     self.drop_request(now, pending);
                 }
             }
+        }
+    }
+
+    fn wait(&mut self, token: u64, wait: Wait) {
+        if let Some(Stage::Eap(conversation)) = self.sessions.get_mut(token).map(|s| &mut s.stage) {
+            conversation.wait = Some(wait);
+        }
+    }
+
+    /// Tells a tunnel who the user inside it is.
+    fn answer_user(&mut self, now: Instant, token: u64, user: Option<Arc<User>>) {
+        let user = self.holds(now, token, user).and_then(|user| {
+            let tunnelled = user.may_use(Method::Peap) || user.may_use(Method::Ttls);
+            if tunnelled { Ok(user) } else { Err(Reason::NoMethod) }
+        });
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        session.refusal = user.as_ref().err().copied();
+        session.user = user.ok();
+        let secret = session.user.as_deref().and_then(session::secret);
+        if let Some(reason) = session.refusal {
+            self.trace(now, token, || format!("who may not log in: {reason}"));
+        }
+        self.answer_eap(now, token, Answer::User(secret));
+    }
+
+    fn ask_password(&mut self, now: Instant, token: u64, password: Vec<u8>) {
+        let Some(session) = self.sessions.get(token) else { return };
+        let right = match session.user.as_ref().and_then(|u| u.password.as_ref()) {
+            Some(Password::Argon2(hash)) => {
+                let hash = hash.clone();
+                self.trace(now, token, || "the host compares the password with its hash".into());
+                self.events.push_back(Event::Verify { token, hash, password });
+                return self.wait(token, Wait::Password);
+            }
+            Some(Password::Clear(clear)) => equal(clear, &password),
+            Some(Password::NtHash(hash)) => equal(hash, &nt_hash(&password)),
+            None => false,
+        };
+        self.answer_eap(now, token, Answer::Password(right));
+    }
+
+    /// Goes on with the answer to what a method asked.
+    fn answer_eap(&mut self, now: Instant, token: u64, answer: Answer) {
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        let Stage::Eap(conversation) = &mut session.stage else { return };
+        conversation.wait = None;
+        let step = if conversation.server.answer(answer) {
+            session::step(&mut conversation.server, &mut self.work, &mut self.out)
+        } else {
+            Step::Ignored
+        };
+        self.take_step(now, token, step);
+    }
+}
+
+impl AaaServer {
+    /// Says what happens to a session that is traced.
+    pub(super) fn trace(&mut self, now: Instant, token: u64, text: impl FnOnce() -> alloc::string::String) {
+        if self.tracer.is_some() && self.sessions.get(token).is_some_and(|s| s.traced) {
+            let text = text();
+            self.events.push_back(Event::Trace(crate::TraceLine { at: now, session: token, text }));
+        }
+    }
+
+    /// Says what a request holds, where its session is traced.
+    fn tell_request(&mut self, now: Instant, token: u64) {
+        let Some(tracer) = &self.tracer else { return };
+        let Some(session) = self.sessions.get(token).filter(|s| s.traced) else { return };
+        let Some(pending) = &session.pending else { return };
+        let from = match session.owner {
+            Owner::Radius(client) => format!("Access-Request from {}, client {client}", pending.source),
+            Owner::Diameter => "Diameter request".into(),
+        };
+        let mut lines = alloc::vec![from];
+        lines.extend(tracer.attributes(&pending.request));
+        self.tell_lines(now, token, lines);
+    }
+
+    pub(super) fn tell_lines(&mut self, now: Instant, token: u64, lines: Vec<alloc::string::String>) {
+        for text in lines {
+            self.events.push_back(Event::Trace(crate::TraceLine { at: now, session: token, text }));
         }
     }
 }

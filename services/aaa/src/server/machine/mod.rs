@@ -16,6 +16,7 @@ use super::counters::Counters;
 use super::held::Held;
 use super::session::Session;
 use super::shard::{ShardConfig, ShardKey};
+use super::trace::Tracer;
 use accounting::Accounting;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -40,6 +41,7 @@ pub struct AaaServer {
     events: VecDeque<Event>,
     work: VecDeque<Work>,
     counters: Counters,
+    tracer: Option<Tracer>,
     rng: SecureRng,
     /// The EAP packet that came, and the one that goes out.
     packet: Vec<u8>,
@@ -77,6 +79,7 @@ impl AaaServer {
             events: VecDeque::new(),
             work: VecDeque::new(),
             counters: Counters::default(),
+            tracer: None,
             packet: Vec::new(),
             out: Vec::new(),
             config,
@@ -163,7 +166,10 @@ impl Machine for AaaServer {
                 self.cache.forget(name.as_deref());
                 Ok(())
             }
-            Command::Trace(_) => Ok(()),
+            Command::Trace(filter) => {
+                self.tracer = filter.map(Tracer::new);
+                Ok(())
+            }
             Command::Dynamic { token, to, code, attributes } => {
                 self.dynamic(now, token, to, code, attributes)
             }

@@ -217,7 +217,11 @@ impl AaaServer {
     /// Rejects, with an EAP-Failure where EAP was spoken.
     pub(super) fn turn_away(&mut self, now: Instant, asker: Asker, eap: Option<u8>) {
         let eap = eap.map(failure);
-        self.answer(now, asker, Verdict::Reject { eap: eap.as_ref().map(|f| &f[..]) });
+        self.answer(
+            now,
+            asker,
+            Verdict::Reject { eap: eap.as_ref().map(|f| &f[..]), reply: Attributes::new() },
+        );
     }
 }
 

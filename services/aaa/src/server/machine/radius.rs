@@ -2,9 +2,11 @@
 
 use super::AaaServer;
 use crate::server::answer::{Asker, Verdict};
-use crate::server::session::{Ask, Owner, Proof};
+use crate::server::proof::{BadProof, Proof};
+use crate::server::session::{Ask, Owner};
+use crate::users::bypass;
 use usher_core::{Instant, Machine};
-use usher_radius::attribute::kind;
+use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;
 use usher_radius::server::{Event, Request};
 
@@ -44,14 +46,24 @@ impl AaaServer {
                 Some(token) => self.go_on(now, ask, token, &packet),
             }
         } else {
-            match password {
-                Ok(Some(password)) => self.begin(now, ask, Proof::Pap(password)),
-                Ok(None) => {
+            let proof = match password {
+                Ok(Some(password)) => Ok(Some(Proof::Pap(password))),
+                Ok(None) => Proof::read(&ask.request, &request.request_authenticator),
+                Err(_) => Err(BadProof),
+            };
+            let bypass = if self.config.mab { bypass(&ask.request) } else { None };
+            match (proof, bypass) {
+                (Ok(Some(Proof::Pap(password))), Some(address)) => {
+                    self.begin(now, ask, Proof::Mab(address, Some(password)));
+                }
+                (Ok(None), Some(address)) => self.begin(now, ask, Proof::Mab(address, None)),
+                (Ok(Some(proof)), _) => self.begin(now, ask, proof),
+                (Ok(None), None) => {
                     self.counters.no_proof += 1;
-                    self.answer(now, asker, Verdict::Reject { eap: None });
+                    self.answer(now, asker, Verdict::Reject { eap: None, reply: Attributes::new() });
                     self.recycle(ask.request);
                 }
-                Err(_) => {
+                (Err(_), _) => {
                     self.counters.bad_password += 1;
                     self.discard(now, asker);
                     self.recycle(ask.request);

@@ -5,9 +5,12 @@ use crate::ledger::{Admission, AdmitRequest, text};
 use crate::server::answer::{self, Asker, Verdict};
 use crate::server::api::{Event, Login, Reason, nas_address};
 use crate::server::config::{Config, UserSource};
+use crate::server::held::HeldReject;
 use crate::server::session::{self, Approval, Owner, Pending, Session, Stage};
+use crate::server::trace;
 use crate::users::Method;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
@@ -25,6 +28,10 @@ impl AaaServer {
         let Some(pending) = self.sessions.get_mut(token).and_then(|s| s.pending.take()) else { return };
         let state = self.shard.state(token);
         self.counters.challenges += 1;
+        let out_words = self.tracer.is_some().then(|| trace::eap(&self.out));
+        if let Some(words) = out_words {
+            self.trace(now, token, || format!("Access-Challenge: {words}"));
+        }
         let out = core::mem::take(&mut self.out);
         self.answer(now, pending.asker, Verdict::Challenge { eap: &out, state });
         self.out = out;
@@ -34,7 +41,9 @@ impl AaaServer {
     /// A proof convinced: what else the host has to say comes next.
     pub(super) fn approve(&mut self, now: Instant, token: u64, approval: Box<Approval>) {
         let chain = match self.sessions.get(token).map(|s| &s.stage) {
-            Some(Stage::Eap(eap)) if self.config.certificate_status => eap.peer_certificates().to_vec(),
+            Some(Stage::Eap(eap)) if self.config.certificate_status => {
+                eap.server.peer_certificates().to_vec()
+            }
             _ => Vec::new(),
         };
         if chain.is_empty() {
@@ -106,6 +115,11 @@ impl AaaServer {
         address: Option<IpAddr>,
         prefix: Option<(Ipv6Addr, u8)>,
     ) {
+        self.trace(now, token, || {
+            let inner = approval.inner_method.map(|m| format!(" ({m})")).unwrap_or_default();
+            format!("accepted by {}{inner}", approval.method.name())
+        });
+        let traced = self.sessions.get(token).is_some_and(|s| s.traced);
         let Some(session) = self.sessions.remove(token) else { return };
         let Session { owner, begun, pending: Some(pending), name, user: Some(user), .. } = session else {
             return;
@@ -134,6 +148,11 @@ impl AaaServer {
             debug_assert!(fits.is_ok(), "18 octets fit every attribute");
         }
         reply.extend(&approval.reply);
+        if traced && let Some(tracer) = &self.tracer {
+            let mut lines = alloc::vec!["Access-Accept".into()];
+            lines.extend(tracer.attributes(&reply));
+            self.tell_lines(now, token, lines);
+        }
         let eap = approval.eap.as_ref().map(|e| &e[..]);
         self.answer(now, pending.asker, Verdict::Accept { eap, msk: approval.msk.as_ref(), reply });
         self.events.push_back(Event::Accepted(Box::new(Login {
@@ -158,20 +177,39 @@ impl AaaServer {
         reason: Reason,
         identifier: Option<u8>,
     ) {
+        self.reject_with(now, token, method, reason, identifier, Attributes::new());
+    }
+
+    /// As [`Self::reject`], with something to say besides.
+    pub(super) fn reject_with(
+        &mut self,
+        now: Instant,
+        token: u64,
+        method: Option<Method>,
+        reason: Reason,
+        identifier: Option<u8>,
+        reply: Attributes,
+    ) {
+        let delay = self.config.reject_delay;
+        self.trace(now, token, || format!("rejected: {reason}; Access-Reject goes out after {delay}"));
         let Some(session) = self.sessions.remove(token) else { return };
         self.counters.rejected(reason);
         let Some(pending) = session.pending else { return };
-        if self.config.reject_delay.is_zero() {
-            self.send_reject(now, pending.asker, identifier);
+        if delay.is_zero() {
+            self.send_reject(now, (pending.asker, identifier, reply));
         } else {
-            self.held.push(now + self.config.reject_delay, (pending.asker, identifier));
+            self.held.push(now + delay, (pending.asker, identifier, reply));
             self.release(now);
         }
+        let inner = match &session.stage {
+            Stage::Eap(c) => (c.server.identity().map(<[u8]>::to_vec), c.server.inner()),
+            _ => (None, None),
+        };
         self.events.push_back(Event::Rejected(Box::new(Login {
             name: session.name,
-            inner: None,
+            inner: inner.0,
             method,
-            inner_method: None,
+            inner_method: inner.1,
             client: client(session.owner),
             begun: session.begun,
             reason: Some(reason),
@@ -180,16 +218,16 @@ impl AaaServer {
         })));
     }
 
-    fn send_reject(&mut self, now: Instant, asker: Asker, identifier: Option<u8>) {
+    fn send_reject(&mut self, now: Instant, (asker, identifier, reply): HeldReject) {
         let failure = identifier.map(session::failure);
-        self.answer(now, asker, Verdict::Reject { eap: failure.as_ref().map(|f| &f[..]) });
+        self.answer(now, asker, Verdict::Reject { eap: failure.as_ref().map(|f| &f[..]), reply });
     }
 
     /// Sends held rejects whose time has come, and those that have no room.
     pub(super) fn release(&mut self, now: Instant) {
-        while let Some(((asker, identifier), early)) = self.held.pop(now, self.config.max_held) {
+        while let Some((reject, early)) = self.held.pop(now, self.config.max_held) {
             self.counters.unheld += u64::from(early);
-            self.send_reject(now, asker, identifier);
+            self.send_reject(now, reject);
         }
     }
 

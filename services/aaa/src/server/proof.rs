@@ -1,0 +1,185 @@
+//! Proofs that one request carries, outside EAP: the password itself, CHAP, MS-CHAP and MS-CHAPv2 (RFC 2865 §5.2 and
+//! §5.3, RFC 2548 §2), and no proof at all but an address.
+
+use crate::users::{Method, Password, User};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use usher_core::SecureRng;
+use usher_crypto::digest::{equal, md5};
+use usher_crypto::legacy::{mschap, nt_hash};
+use usher_radius::attribute::{Attributes, kind, vendor};
+
+/// What somebody offers who is being looked up.
+pub(super) enum Proof {
+    /// An EAP-Response/Identity of this identifier.
+    Eap(u8),
+    /// The password.
+    Pap(Vec<u8>),
+    /// A response to a challenge.
+    Chap(Box<Chap>),
+    /// A response to a challenge.
+    MsChap(Box<MsChap>),
+    /// The address that the NAS saw, as twelve digits; and a password where one came with it.
+    Mab([u8; 12], Option<Vec<u8>>),
+}
+
+pub(super) struct Chap {
+    identifier: u8,
+    response: [u8; 16],
+    challenge: Vec<u8>,
+}
+
+pub(super) struct MsChap {
+    identifier: u8,
+    response: [u8; 24],
+    kind: MsChapKind,
+}
+
+enum MsChapKind {
+    V1 { challenge: [u8; 8] },
+    V2 { challenge: [u8; 16], peer_challenge: [u8; 16] },
+}
+
+impl fmt::Debug for Proof {
+    /// Its kind alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.method().map_or("eap", Method::name))
+    }
+}
+
+/// Octets of a proof that have not the form of their kind.
+#[derive(Debug)]
+pub(super) struct BadProof;
+
+impl Proof {
+    /// The method, outside EAP.
+    pub(super) fn method(&self) -> Option<Method> {
+        Some(match self {
+            Self::Eap(_) => return None,
+            Self::Pap(_) => Method::Pap,
+            Self::Chap(_) => Method::Chap,
+            Self::MsChap(m) => match m.kind {
+                MsChapKind::V1 { .. } => Method::MsChap,
+                MsChapKind::V2 { .. } => Method::MsChapV2,
+            },
+            Self::Mab(..) => Method::Mab,
+        })
+    }
+    /// The response to a challenge in a request; `None` where there is none.
+    pub(super) fn read(request: &Attributes, authenticator: &[u8; 16]) -> Result<Option<Self>, BadProof> {
+        if let Some(value) = request.get(kind::CHAP_PASSWORD) {
+            let (&identifier, response) = value.split_first().ok_or(BadProof)?;
+            let response = response.try_into().map_err(|_| BadProof)?;
+            let challenge = request.get(kind::CHAP_CHALLENGE).unwrap_or(authenticator).to_vec();
+            return Ok(Some(Self::Chap(Box::new(Chap { identifier, response, challenge }))));
+        }
+        let microsoft = |kind| request.get_vendor(vendor::MICROSOFT, kind);
+        let Some(challenge) = microsoft(vendor::MS_CHAP_CHALLENGE) else { return Ok(None) };
+        if let Some(value) = microsoft(vendor::MS_CHAP2_RESPONSE) {
+            // Identifier, flags, peer challenge, eight zeros, response.
+            let value: &[u8; 50] = value.try_into().map_err(|_| BadProof)?;
+            let challenge = challenge.try_into().map_err(|_| BadProof)?;
+            let mut peer_challenge = [0; 16];
+            peer_challenge.copy_from_slice(&value[2..18]);
+            return Ok(Some(Self::ms_chap(value, MsChapKind::V2 { challenge, peer_challenge })));
+        }
+        let Some(value) = microsoft(vendor::MS_CHAP_RESPONSE) else { return Ok(None) };
+        // Identifier, flags, LM response, NT response; without the flag there is no NT response.
+        let value: &[u8; 50] = value.try_into().map_err(|_| BadProof)?;
+        let challenge = challenge.try_into().map_err(|_| BadProof)?;
+        if value[1] != 1 {
+            return Err(BadProof);
+        }
+        Ok(Some(Self::ms_chap(value, MsChapKind::V1 { challenge })))
+    }
+    fn ms_chap(value: &[u8; 50], kind: MsChapKind) -> Self {
+        let mut response = [0; 24];
+        response.copy_from_slice(&value[26..]);
+        Self::MsChap(Box::new(MsChap { identifier: value[0], response, kind }))
+    }
+}
+
+/// What a proof is worth.
+pub(super) enum Worth {
+    /// It convinces; with what the reply says besides.
+    Right(Attributes),
+    /// It does not; with what the reply says besides.
+    Wrong(Attributes),
+    /// The host compares.
+    Ask(String, Vec<u8>),
+}
+
+/// Compares a proof outside EAP with what is known of a user; `name` is the one that the request gave.
+pub(super) fn weigh(proof: Proof, user: &User, name: &[u8], rng: &mut SecureRng) -> Worth {
+    let plain = |right| if right { Worth::Right(Attributes::new()) } else { Worth::Wrong(Attributes::new()) };
+    match proof {
+        Proof::Eap(_) => plain(false),
+        Proof::Mab(..) => plain(true),
+        Proof::Pap(password) => match &user.password {
+            None => plain(false),
+            Some(Password::Clear(clear)) => plain(equal(clear, &password)),
+            Some(Password::NtHash(hash)) => plain(equal(hash, &nt_hash(&password))),
+            Some(Password::Argon2(hash)) => Worth::Ask(hash.clone(), password),
+        },
+        Proof::Chap(chap) => match &user.password {
+            Some(Password::Clear(clear)) => {
+                let right = md5(&[&[chap.identifier], clear, &chap.challenge]);
+                plain(equal(&right, &chap.response))
+            }
+            _ => plain(false),
+        },
+        Proof::MsChap(m) => {
+            let right = user.nt_hash().filter(|hash| {
+                let right = match &m.kind {
+                    MsChapKind::V1 { challenge } => mschap::v1_response(challenge, hash),
+                    MsChapKind::V2 { challenge, peer_challenge } => {
+                        mschap::nt_response(challenge, peer_challenge, name, hash)
+                    }
+                };
+                equal(&right, &m.response)
+            });
+            match right {
+                Some(hash) => Worth::Right(m.success(name, &hash)),
+                None => Worth::Wrong(m.error(rng)),
+            }
+        }
+    }
+}
+
+impl MsChap {
+    /// What an Access-Accept says: that the server knows the password too, and the keys.
+    fn success(&self, name: &[u8], hash: &[u8; 16]) -> Attributes {
+        let mut reply = Attributes::new();
+        let MsChapKind::V2 { challenge, peer_challenge } = &self.kind else { return reply };
+        let proof = mschap::authenticator_response(hash, &self.response, peer_challenge, challenge, name);
+        let mut success = alloc::vec![self.identifier];
+        success.extend_from_slice(&proof);
+        let keys = mschap::mppe_keys(hash, &self.response);
+        let fits = reply
+            .push_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_SUCCESS, &success)
+            .and_then(|r| r.push_vendor_salted(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &keys.recv))
+            .and_then(|r| r.push_vendor_salted(vendor::MICROSOFT, vendor::MS_MPPE_SEND_KEY, &keys.send))
+            .is_ok();
+        debug_assert!(fits, "43 and 16 octets fit every attribute");
+        reply
+    }
+    /// What an Access-Reject says (RFC 2548 §2.1.5, RFC 2759 §6): authentication failed, no retry.
+    fn error(&self, rng: &mut SecureRng) -> Attributes {
+        let text = match self.kind {
+            MsChapKind::V1 { .. } => "E=691 R=0".into(),
+            MsChapKind::V2 { .. } => {
+                let challenge = u128::from_be_bytes(rng.array());
+                format!("E=691 R=0 C={challenge:032X} V=3 M=Authentication failed")
+            }
+        };
+        let mut error = alloc::vec![self.identifier];
+        error.extend_from_slice(text.as_bytes());
+        let mut reply = Attributes::new();
+        let fits = reply.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR, &error).is_ok();
+        debug_assert!(fits, "a short text fits every attribute");
+        reply
+    }
+}

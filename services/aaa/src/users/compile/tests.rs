@@ -1,0 +1,137 @@
+use super::*;
+use crate::store::GroupRows;
+use usher_radius::attribute::kind;
+
+fn rows(text: &[(&str, &str, &str)]) -> Vec<Row> {
+    text.iter()
+        .map(|(attribute, op, value)| Row {
+            attribute: (*attribute).into(),
+            op: Op::parse(op).unwrap(),
+            value: (*value).into(),
+        })
+        .collect()
+}
+
+fn compile(check: &[(&str, &str, &str)], reply: &[(&str, &str, &str)]) -> Result<User, Complaint> {
+    let rows = UserRows { check: rows(check), reply: rows(reply), groups: Vec::new() };
+    User::compile(&rows, &Dictionary::builtin())
+}
+
+#[test]
+fn passwords_are_read_in_each_form() {
+    let nt = "8846F7EAEE8FB117AD06BDD830B7586C";
+    let hash = Password::NtHash(hex(nt).unwrap().try_into().unwrap());
+    let argon2 = usher_crypto::password::argon2_hash(b"x", &[1; 16]);
+    let headed = format!("{{nt}}{nt}");
+    for (attribute, value, want) in [
+        ("Cleartext-Password", "open sesame", Password::Clear(b"open sesame".to_vec())),
+        ("cleartext-password", "", Password::Clear(Vec::new())),
+        ("NT-Password", nt, hash.clone()),
+        ("Password-With-Header", &headed, hash),
+        ("Password-With-Header", "{clear}x}", Password::Clear(b"x}".to_vec())),
+        ("Crypt-Password", &argon2, Password::Argon2(argon2.clone())),
+    ] {
+        let user = compile(&[(attribute, ":=", value)], &[]).unwrap();
+        assert_eq!(user.password, Some(want), "{attribute}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_named() {
+    for (check, what) in [
+        (("Cleartext-Password", "==", "hunter2"), "write := to set it"),
+        (("User-Password", ":=", "hunter2"), "Cleartext-Password"),
+        (("Crypt-Password", ":=", "$6$abc"), "Argon2"),
+        (("NT-Password", ":=", "123"), "32 hexadecimal"),
+        (("Auth-Type", ":=", "Kerberos"), "MAC authentication bypass"),
+        (("EAP-Type", ":=", "LEAP"), "no EAP method"),
+        (("Simultaneous-Use", ":=", "many"), "not a number"),
+        (("Expiration", ":=", "tomorrow"), "31 Dec 2026"),
+        (("Login-Time", ":=", "Wk0900-1700"), "not served"),
+        (("NAS-Porto", "==", "1"), "no such attribute"),
+        (("NAS-Port", ":=", "1"), "compared (==)"),
+        (("NAS-Port", "==", "one"), "neither a number"),
+        (("User-Name", "=~", "^a"), "expressions"),
+        (("User-Password:99", "==", "1"), "tag"),
+    ] {
+        let complaint = compile(&[check], &[]).unwrap_err().to_string();
+        assert!(complaint.starts_with("radcheck, `") && complaint.contains(what), "{complaint}");
+        assert!(!complaint.contains("hunter2"), "{complaint}");
+    }
+    for reply in
+        [("Session-Timeout", "==", "1"), ("Framed-IP-Address", ":=", "10.0.0"), ("Nothing", "=", "1")]
+    {
+        let complaint = compile(&[], &[reply]).unwrap_err();
+        assert!(complaint.table == "radreply" && complaint.attribute == reply.0, "{complaint}");
+    }
+    let long = "x".repeat(254);
+    let complaint = compile(&[], &[("Reply-Message", "=", &long)]).unwrap_err();
+    assert!(complaint.what.contains("too long"), "{complaint}");
+    let group =
+        GroupRows { name: "staff".into(), check: rows(&[("Nothing", "==", "1")]), ..Default::default() };
+    let rows = UserRows { groups: [group].into(), ..Default::default() };
+    let complaint = User::compile(&rows, &Dictionary::builtin()).unwrap_err();
+    assert_eq!(complaint.table, "radgroupcheck of staff");
+}
+
+#[test]
+fn a_vlan_is_three_tunnel_attributes() {
+    let user = compile(
+        &[("Cleartext-Password", ":=", "x"), ("Simultaneous-Use", ":=", "2"), ("Pool-Name", ":=", "main")],
+        &[
+            ("Tunnel-Type:1", "=", "VLAN"),
+            ("Tunnel-Medium-Type:1", "=", "IEEE-802"),
+            ("Tunnel-Private-Group-Id:1", "=", "42"),
+            ("Session-Timeout", "=", "60"),
+            ("Session-Timeout", "=", "61"),
+            ("Session-Timeout", ":=", "62"),
+            ("Reply-Message", "+=", "one"),
+            ("Reply-Message", "+=", "two"),
+        ],
+    )
+    .unwrap();
+    let tagged = user.reply.get_tagged_u32(kind::TUNNEL_TYPE).unwrap();
+    assert_eq!((tagged.tag, tagged.value), (Some(1), 13));
+    assert_eq!(user.reply.get_tagged_u32(kind::TUNNEL_MEDIUM_TYPE).unwrap().value, 6);
+    assert_eq!(user.reply.get_tagged(kind::TUNNEL_PRIVATE_GROUP_ID).unwrap().value, b"42");
+    assert_eq!(user.reply.get_all(kind::SESSION_TIMEOUT).collect::<Vec<_>>(), [&62_u32.to_be_bytes()[..]]);
+    assert_eq!(user.reply.get_all(kind::REPLY_MESSAGE).count(), 2);
+    assert_eq!((user.simultaneous, user.pool.as_deref()), (Some(2), Some("main")));
+}
+
+#[test]
+fn groups_come_with_their_rows_unless_the_user_stops_there() {
+    let group = GroupRows {
+        name: "staff".into(),
+        check: rows(&[("NAS-Port-Type", "==", "Ethernet"), ("Auth-Type", ":=", "Reject")]),
+        reply: rows(&[("Fall-Through", "=", "Yes"), ("Idle-Timeout", "=", "5")]),
+    };
+    let mut all = UserRows { groups: [group].into(), ..Default::default() };
+    let user = User::compile(&all, &Dictionary::builtin()).unwrap();
+    let [group] = &user.groups[..] else { panic!("{user:?}") };
+    assert!(
+        group.fall_through && group.control.rejected && group.checks.len() == 1 && group.reply.len() == 1
+    );
+    assert_eq!(group.checks[0].value, [0, 0, 0, 15]);
+    all.reply = rows(&[("Fall-Through", "=", "No")]);
+    assert!(User::compile(&all, &Dictionary::builtin()).unwrap().groups.is_empty());
+}
+
+#[test]
+fn dates_are_those_of_the_calendar() {
+    for (text, seconds) in [
+        ("0", 0),
+        ("1 Jan 1970", 0),
+        ("2026-01-01", 1_767_225_600),
+        ("Jan 1 2026 00:00:00", 1_767_225_600),
+        ("29 February 2024 12:34:56", 1_709_210_096),
+        ("2024-02-29T12:34:56Z", 1_709_210_096),
+    ] {
+        assert_eq!(date(text), Some(WallTime::from_unix_secs(seconds)), "{text}");
+    }
+    for text in
+        ["", "29 Feb 2026", "31 Apr 2026", "1 Jan", "2026-13-01", "x", "1 Jan 2026 25:00", "0 Jan 2026"]
+    {
+        assert_eq!(date(text), None, "{text}");
+    }
+}

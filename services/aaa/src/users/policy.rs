@@ -1,0 +1,262 @@
+//! What holds of a user for one request: checks compared, groups applied, as FreeRADIUS's SQL module does.
+
+use super::{Check, Control, Password, Reply, User};
+use crate::store::Op;
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::dictionary::Oid;
+
+impl User {
+    /// What holds of this user for a request: the user's own rows where its checks hold, then those of the groups
+    /// that apply. `None`: neither does.
+    #[must_use]
+    pub fn resolve(self: &Arc<Self>, request: &Attributes) -> Option<Arc<Self>> {
+        if self.checks.is_empty() && self.groups.is_empty() {
+            return Some(self.clone());
+        }
+        let own = self.checks.iter().all(|c| c.holds(request));
+        let mut user = if own {
+            Self { checks: Vec::new(), groups: Vec::new(), ..Self::clone(self) }
+        } else {
+            Self::default()
+        };
+        let mut applied = own;
+        for group in &self.groups {
+            if !group.checks.iter().all(|c| c.holds(request)) {
+                continue;
+            }
+            applied = true;
+            user.take(&group.control);
+            for reply in &group.reply {
+                reply.apply(&mut user.reply);
+            }
+            if !group.fall_through {
+                break;
+            }
+        }
+        applied.then(|| Arc::new(user))
+    }
+
+    fn take(&mut self, control: &Control) {
+        let Control { password, methods, simultaneous, expires, pool, rejected } = control;
+        self.password = self.password.take().or_else(|| password.clone());
+        if self.methods.is_empty() {
+            self.methods.clone_from(methods);
+        }
+        self.simultaneous = self.simultaneous.or(*simultaneous);
+        self.expires = self.expires.or(*expires);
+        self.pool = self.pool.take().or_else(|| pool.clone());
+        self.rejected |= rejected;
+    }
+
+    /// The NT hash of the password, where there is one.
+    pub(crate) fn nt_hash(&self) -> Option<[u8; 16]> {
+        match self.password.as_ref()? {
+            Password::Clear(password) => Some(usher_crypto::legacy::nt_hash(password)),
+            Password::NtHash(hash) => Some(*hash),
+            Password::Argon2(_) => None,
+        }
+    }
+}
+
+/// The values of an attribute.
+fn values<'a>(list: &'a Attributes, attribute: Oid) -> Vec<Cow<'a, [u8]>> {
+    let octet = |n: u32| u8::try_from(n).ok();
+    match *attribute.parts() {
+        [number] => octet(number).map(|k| list.get_all(k).map(Cow::Borrowed).collect()).unwrap_or_default(),
+        [26, vendor, number] => list
+            .vendors()
+            .filter(|v| v.vendor == vendor && u32::from(v.kind) == number)
+            .map(|v| Cow::Borrowed(v.value))
+            .collect(),
+        [number, extended] => match (octet(number), octet(extended)) {
+            (Some(number), Some(extended)) => list.get_extended(number, extended).into_iter().collect(),
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+impl Check {
+    /// Whether a request is so.
+    #[must_use]
+    pub fn holds(&self, request: &Attributes) -> bool {
+        let there = values(request, self.attribute);
+        match self.op {
+            Op::Absent => there.is_empty(),
+            Op::Present => !there.is_empty(),
+            _ => there.iter().any(|value| self.fits(value)),
+        }
+    }
+    fn fits(&self, value: &[u8]) -> bool {
+        let order = if self.number && value.len() != self.value.len() {
+            value.len().cmp(&self.value.len())
+        } else {
+            value.cmp(&self.value)
+        };
+        match self.op {
+            Op::NotEqual => order != Ordering::Equal,
+            Op::Less => order == Ordering::Less,
+            Op::LessOrEqual => order != Ordering::Greater,
+            Op::Greater => order == Ordering::Greater,
+            Op::GreaterOrEqual => order != Ordering::Less,
+            _ => order == Ordering::Equal,
+        }
+    }
+}
+
+impl Reply {
+    /// Does to a list what the operator says.
+    pub fn apply(&self, list: &mut Attributes) {
+        let there = !values(list, self.attribute).is_empty();
+        match self.op {
+            Op::Set if there => return,
+            Op::Replace if there => match *self.attribute.parts() {
+                [26, vendor, number] => {
+                    list.remove_vendor(vendor, number);
+                }
+                [number, ..] => {
+                    list.remove(number as u8);
+                }
+                [] => {}
+            },
+            _ => {}
+        }
+        list.extend(&self.value);
+    }
+}
+
+/// A MAC address in the usual spellings (`00:11:22:AA:BB:CC`, `00-11-…`, `0011.22aa.bbcc`, `001122aabbcc`) as twelve
+/// small hexadecimal digits; what follows in Called-Station-Id (`:SSID`) is none.
+#[must_use]
+pub(crate) fn mac_address(text: &[u8]) -> Option<[u8; 12]> {
+    let mut digits = [0; 12];
+    let mut count = 0;
+    for (i, &octet) in text.iter().enumerate() {
+        match octet {
+            b':' | b'-' | b'.' if i > 0 && i + 1 < text.len() => {}
+            _ if octet.is_ascii_hexdigit() => {
+                *digits.get_mut(count)? = octet.to_ascii_lowercase();
+                count += 1;
+            }
+            _ => return None,
+        }
+    }
+    (count == 12).then_some(digits)
+}
+
+/// Whether a request asks for MAC authentication bypass, and for which address: Service-Type is Call-Check (RFC 2865
+/// §5.6) and User-Name is the address in Calling-Station-Id.
+pub(crate) fn bypass(request: &Attributes) -> Option<[u8; 12]> {
+    const CALL_CHECK: u32 = 10;
+    let named = mac_address(request.get(kind::USER_NAME)?)?;
+    let seen = mac_address(request.get(kind::CALLING_STATION_ID)?)?;
+    (request.get_u32(kind::SERVICE_TYPE) == Some(CALL_CHECK) && named == seen).then_some(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Group;
+    use super::*;
+
+    fn check(op: Op, value: u32) -> Check {
+        Check {
+            attribute: Oid::standard(kind::NAS_PORT),
+            op,
+            value: value.to_be_bytes().to_vec(),
+            number: true,
+        }
+    }
+
+    #[test]
+    fn checks_compare_as_their_operators_say() {
+        let mut request = Attributes::new();
+        request.push_u32(kind::NAS_PORT, 5);
+        for (op, below, same, above) in [
+            (Op::Equal, false, true, false),
+            (Op::NotEqual, true, false, true),
+            (Op::Less, false, false, true),
+            (Op::LessOrEqual, false, true, true),
+            (Op::Greater, true, false, false),
+            (Op::GreaterOrEqual, true, true, false),
+            (Op::Present, true, true, true),
+            (Op::Absent, false, false, false),
+        ] {
+            let all = [4, 5, 6].map(|n| check(op, n).holds(&request));
+            assert_eq!(all, [below, same, above], "{op:?}");
+        }
+        // What is not there fits nothing, not even "another value".
+        let empty = Attributes::new();
+        assert!(!check(Op::NotEqual, 5).holds(&empty) && check(Op::Absent, 5).holds(&empty));
+        // One of several is enough.
+        request.push_u32(kind::NAS_PORT, 7);
+        assert!(check(Op::Equal, 7).holds(&request));
+    }
+
+    fn group(name: &str, port: Option<u32>, timeout: (Op, u32), fall_through: bool) -> Arc<Group> {
+        let mut value = Attributes::new();
+        value.push_u32(kind::SESSION_TIMEOUT, timeout.1);
+        let attribute = Oid::standard(kind::SESSION_TIMEOUT);
+        Arc::new(Group {
+            name: name.into(),
+            checks: port.map(|p| check(Op::Equal, p)).into_iter().collect(),
+            reply: [Reply { attribute, op: timeout.0, value }].into(),
+            fall_through,
+            ..Group::default()
+        })
+    }
+
+    fn timeouts(user: &User, request: &Attributes) -> Option<Vec<u32>> {
+        let user = Arc::new(user.clone()).resolve(request)?;
+        let number = |v: &[u8]| u32::from_be_bytes(v.try_into().unwrap());
+        Some(user.reply.get_all(kind::SESSION_TIMEOUT).map(number).collect())
+    }
+
+    #[test]
+    fn groups_apply_in_order_until_one_does_not_fall_through() {
+        let mut request = Attributes::new();
+        request.push_u32(kind::NAS_PORT, 5);
+        let mut user = User::with_password(b"x");
+        user.groups = [
+            group("other port", Some(6), (Op::Set, 1), false),
+            group("first", Some(5), (Op::Set, 2), true),
+            group("second", None, (Op::Set, 3), true),
+            group("third", None, (Op::Add, 4), false),
+            group("never", None, (Op::Replace, 5), false),
+        ]
+        .into();
+        assert_eq!(timeouts(&user, &request), Some([2, 4].into()));
+        user.groups =
+            [group("a", None, (Op::Add, 1), true), group("b", None, (Op::Replace, 2), false)].into();
+        assert_eq!(timeouts(&user, &request), Some([2].into()));
+        user.reply.push_u32(kind::SESSION_TIMEOUT, 9);
+        user.groups = [group("a", None, (Op::Set, 1), false)].into();
+        assert_eq!(timeouts(&user, &request), Some([9].into()));
+    }
+
+    #[test]
+    fn a_user_whose_checks_do_not_hold_has_what_groups_say() {
+        let mut user = User::with_password(b"x");
+        user.checks = [check(Op::Equal, 5)].into();
+        let request = Attributes::new();
+        assert!(timeouts(&user, &request).is_none());
+        user.groups = [group("a", None, (Op::Set, 1), false)].into();
+        let user = Arc::new(user).resolve(&request).unwrap();
+        assert!(user.password.is_none() && user.reply.get_u32(kind::SESSION_TIMEOUT) == Some(1));
+    }
+
+    #[test]
+    fn addresses_are_read_in_the_usual_spellings() {
+        for text in ["00:11:22:AA:bb:0C", "00-11-22-aa-bb-0c", "0011.22aa.bb0c", "001122AABB0C"] {
+            assert_eq!(mac_address(text.as_bytes()), Some(*b"001122aabb0c"), "{text}");
+        }
+        for text in
+            ["", "ann", "00:11:22:aa:bb", "00:11:22:aa:bb:cc:dd", ":001122aabbcc", "00 11 22 aa bb cc"]
+        {
+            assert_eq!(mac_address(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Proofs that one request carries: CHAP, MS-CHAP, MS-CHAPv2, hashed passwords, MAC addresses.
+
+use crate::build::{aaa_config, users};
+use crate::pair::{NEVER, Pair};
+use std::sync::Arc;
+use usher_aaa::store::{Op, Row, UserRows};
+use usher_aaa::{
+    CacheConfig, Command, Config, Event, Found, Method, Password, Reason, TraceFilter, User, UserSource,
+    Users,
+};
+use usher_core::{CommandError, Machine, Seed};
+use usher_crypto::digest::md5;
+use usher_crypto::legacy::{mschap, nt_hash};
+use usher_crypto::password::{argon2_hash, argon2_verify};
+use usher_radius::attribute::{kind, vendor};
+use usher_radius::dictionary::Dictionary;
+use usher_radius::{Attributes, Code};
+
+const CLEAR: &[u8] = b"clientPass";
+
+fn server(name: &[u8], user: User) -> Config {
+    let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+    all.insert(name, user);
+    let mut config = aaa_config(Arc::new(all));
+    config.methods = Method::ALL.into();
+    config
+}
+
+fn with(password: Password) -> User {
+    User { password: Some(password), ..User::default() }
+}
+
+fn chap(a: &mut Attributes, password: &[u8]) {
+    let challenge = [7; 20];
+    let mut value = vec![9];
+    value.extend_from_slice(&md5(&[&[9], password, &challenge]));
+    a.push_text(kind::USER_NAME, "ann").unwrap();
+    a.push_bytes(kind::CHAP_PASSWORD, &value).unwrap().push_bytes(kind::CHAP_CHALLENGE, &challenge).unwrap();
+}
+
+#[test]
+fn chap_is_held_against_the_password() {
+    let mut p = Pair::new(server(b"ann", User::with_password(CLEAR)));
+    p.ask(1, Code::ACCESS_REQUEST, |a| chap(a, CLEAR));
+    p.ask(2, Code::ACCESS_REQUEST, |a| chap(a, b"wrong"));
+    p.ask(3, Code::ACCESS_REQUEST, |a| {
+        a.push_text(kind::USER_NAME, "ann").unwrap().push_bytes(kind::CHAP_PASSWORD, &[1; 16]).unwrap();
+    });
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_ACCEPT);
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
+    assert_eq!(p.answer(), None);
+    let c = p.server.counters();
+    assert_eq!((c.accepted_chap, c.rejected_credentials, c.bad_password), (1, 1, 1));
+    // A hash is not enough for CHAP.
+    let mut p = Pair::new(server(b"ann", with(Password::NtHash(nt_hash(CLEAR)))));
+    p.ask(1, Code::ACCESS_REQUEST, |a| chap(a, CLEAR));
+    assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_no_method), (Code::ACCESS_REJECT, 1));
+}
+
+/// The challenges and the name of RFC 2759 §9.2.
+const NAME: &str = "User";
+const AUTHENTICATOR: [u8; 16] =
+    [0x5b, 0x5d, 0x7c, 0x7d, 0x7b, 0x3f, 0x2f, 0x3e, 0x3c, 0x2c, 0x60, 0x21, 0x32, 0x26, 0x26, 0x28];
+const PEER: [u8; 16] =
+    [0x21, 0x40, 0x23, 0x24, 0x25, 0x5e, 0x26, 0x2a, 0x28, 0x29, 0x5f, 0x2b, 0x3a, 0x33, 0x7c, 0x7e];
+
+fn ms_chap_v2(a: &mut Attributes, response: &[u8]) {
+    let mut value = vec![5, 0];
+    value.extend_from_slice(&PEER);
+    value.extend_from_slice(&[0; 8]);
+    value.extend_from_slice(response);
+    a.push_text(kind::USER_NAME, NAME).unwrap();
+    a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_CHALLENGE, &AUTHENTICATOR).unwrap();
+    a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_RESPONSE, &value).unwrap();
+}
+
+#[test]
+fn ms_chap_v2_gives_the_rfcs_answer_and_keys() {
+    let response = [
+        0x82, 0x30, 0x9e, 0xcd, 0x8d, 0x70, 0x8b, 0x5e, 0xa0, 0x8f, 0xaa, 0x39, 0x81, 0xcd, 0x83, 0x54, 0x42,
+        0x33, 0x11, 0x4a, 0x3d, 0x85, 0xd6, 0xdf,
+    ];
+    for password in [Password::Clear(CLEAR.to_vec()), Password::NtHash(nt_hash(CLEAR))] {
+        let mut p = Pair::new(server(NAME.as_bytes(), with(password)));
+        p.ask(1, Code::ACCESS_REQUEST, |a| ms_chap_v2(a, &response));
+        let reply = p.reply().unwrap();
+        assert_eq!(reply.code, Code::ACCESS_ACCEPT);
+        let success = reply.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_SUCCESS).unwrap();
+        assert_eq!(success, b"\x05S=407A5589115FD0D6209F510FE9C04566932CDA56");
+        let keys = mschap::mppe_keys(&nt_hash(CLEAR), &response);
+        assert_eq!(
+            reply.mppe_keys().unwrap().map(|k| (k.recv, k.send)),
+            Some((keys.recv.to_vec(), keys.send.to_vec()))
+        );
+        p.ask(2, Code::ACCESS_REQUEST, |a| ms_chap_v2(a, &[1; 24]));
+        let reply = p.reply().unwrap();
+        assert_eq!(reply.code, Code::ACCESS_REJECT);
+        let error = reply.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR).unwrap();
+        assert!(error.starts_with(b"\x05E=691 R=0 C="), "{}", error.escape_ascii());
+        let c = p.server.counters();
+        assert_eq!((c.accepted_ms_chap_v2, c.rejected_credentials), (1, 1));
+    }
+}
+
+#[test]
+fn ms_chap_is_held_against_the_hash() {
+    let challenge = [1, 2, 3, 4, 5, 6, 7, 8];
+    let ask = |a: &mut Attributes, flags: u8, password: &[u8]| {
+        let mut value = vec![5, flags];
+        value.extend_from_slice(&[0; 24]);
+        value.extend_from_slice(&mschap::v1_response(&challenge, &nt_hash(password)));
+        a.push_text(kind::USER_NAME, NAME).unwrap();
+        a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_CHALLENGE, &challenge).unwrap();
+        a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_RESPONSE, &value).unwrap();
+    };
+    let mut p = Pair::new(server(NAME.as_bytes(), User::with_password(CLEAR)));
+    p.ask(1, Code::ACCESS_REQUEST, |a| ask(a, 1, CLEAR));
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_ACCEPT);
+    p.ask(2, Code::ACCESS_REQUEST, |a| ask(a, 1, b"other"));
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
+    p.ask(3, Code::ACCESS_REQUEST, |a| ask(a, 0, CLEAR));
+    assert_eq!(p.answer(), None);
+    let c = p.server.counters();
+    assert_eq!((c.accepted_ms_chap, c.rejected_credentials, c.bad_password), (1, 1, 1));
+}
+
+#[test]
+fn the_host_compares_argon2_hashes() {
+    let hash = argon2_hash(CLEAR, &[3; 16]);
+    let mut p = Pair::new(server(b"ann", with(Password::Argon2(hash))));
+    for (token, password, code) in [(1, CLEAR, Code::ACCESS_ACCEPT), (2, b"wrong", Code::ACCESS_REJECT)] {
+        p.ask_pap(token, b"ann", password);
+        assert_eq!(p.answer(), None);
+        let event = std::iter::from_fn(|| p.server.poll_event()).find_map(|e| match e {
+            Event::Verify { token, hash, password } => Some((token, hash, password)),
+            _ => None,
+        });
+        let (asked, hash, password) = event.unwrap();
+        let right = argon2_verify(&hash, &password);
+        p.server.command(NEVER, Command::Verified { token: asked, right }).unwrap();
+        p.settle(NEVER);
+        assert_eq!(p.answer().unwrap().1, code);
+        let again = p.server.command(NEVER, Command::Verified { token: asked, right });
+        assert_eq!(again, Err(CommandError::UnknownToken));
+    }
+}
+
+#[test]
+fn an_nt_hash_is_enough_for_the_password_itself() {
+    let mut p = Pair::new(server(b"ann", with(Password::NtHash(nt_hash(CLEAR)))));
+    p.ask_pap(1, b"ann", CLEAR);
+    p.ask_pap(2, b"ann", b"wrong");
+    assert_eq!((p.answer().unwrap().1, p.answer().unwrap().1), (Code::ACCESS_ACCEPT, Code::ACCESS_REJECT));
+}
+
+fn address(a: &mut Attributes, name: &str, station: &str) {
+    const CALL_CHECK: u32 = 10;
+    a.push_text(kind::USER_NAME, name).unwrap().push_text(kind::CALLING_STATION_ID, station).unwrap();
+    a.push_u32(kind::SERVICE_TYPE, CALL_CHECK);
+}
+
+#[test]
+fn an_address_is_let_in_where_the_server_and_the_user_say_so() {
+    let mut config = server(b"001122aabbcc", User::default());
+    config.mab = true;
+    let mut p = Pair::new(config.clone());
+    p.ask(1, Code::ACCESS_REQUEST, |a| address(a, "00-11-22-AA-BB-CC", "00:11:22:aa:bb:cc"));
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_ACCEPT);
+    // As some switches send it: with the address for a password too.
+    p.ask(2, Code::ACCESS_REQUEST, |a| {
+        address(a, "001122aabbcc", "00-11-22-AA-BB-CC");
+        a.push_user_password(b"001122aabbcc").unwrap();
+    });
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_ACCEPT);
+    // Another address than the one that was seen.
+    p.ask(3, Code::ACCESS_REQUEST, |a| address(a, "001122aabbcc", "00-11-22-AA-BB-CD"));
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
+    assert_eq!((p.server.counters().accepted_mab, p.server.counters().no_proof), (2, 1));
+    config.mab = false;
+    let mut p = Pair::new(config.clone());
+    p.ask(1, Code::ACCESS_REQUEST, |a| address(a, "001122aabbcc", "001122aabbcc"));
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
+    // A user with a password is not let in without it.
+    let mut config = server(b"001122aabbcc", User::with_password(b"x"));
+    config.mab = true;
+    let mut p = Pair::new(config);
+    p.ask(1, Code::ACCESS_REQUEST, |a| address(a, "001122aabbcc", "001122aabbcc"));
+    assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_no_method), (Code::ACCESS_REJECT, 1));
+    p.ask(2, Code::ACCESS_REQUEST, |a| {
+        address(a, "001122aabbcc", "001122aabbcc");
+        a.push_user_password(b"x").unwrap();
+    });
+    assert_eq!((p.answer().unwrap().1, p.server.counters().accepted_pap), (Code::ACCESS_ACCEPT, 1));
+}
+
+fn row(attribute: &str, op: Op, value: &str) -> Row {
+    Row { attribute: attribute.into(), op, value: value.into() }
+}
+
+#[test]
+fn rows_decide_who_comes_in_and_into_which_vlan() {
+    let rows = UserRows {
+        check: vec![row("Cleartext-Password", Op::Replace, "x"), row("NAS-Port-Type", Op::Equal, "Ethernet")],
+        reply: vec![
+            row("Tunnel-Type", Op::Set, "VLAN"),
+            row("Tunnel-Medium-Type", Op::Set, "IEEE-802"),
+            row("Tunnel-Private-Group-Id", Op::Set, "42"),
+        ],
+        groups: Vec::new(),
+    };
+    let mut p = Pair::new(server(b"ann", User::compile(&rows, &Dictionary::builtin()).unwrap()));
+    for (token, port_type, code) in [(1, 15, Code::ACCESS_ACCEPT), (2, 19, Code::ACCESS_REJECT)] {
+        p.ask(token, Code::ACCESS_REQUEST, |a| {
+            a.push_text(kind::USER_NAME, "ann").unwrap().push_user_password(b"x").unwrap();
+            a.push_u32(kind::NAS_PORT_TYPE, port_type);
+        });
+        let reply = p.reply().unwrap();
+        assert_eq!(reply.code, code);
+        let vlan = reply.attributes.get_tagged(kind::TUNNEL_PRIVATE_GROUP_ID).map(|t| t.value);
+        assert_eq!(vlan, (code == Code::ACCESS_ACCEPT).then_some(&b"42"[..]));
+    }
+    assert_eq!(p.server.counters().rejected_checks, 1);
+}
+
+#[test]
+fn a_locked_or_expired_user_stays_out() {
+    let mut user = User::with_password(b"x");
+    user.rejected = true;
+    let mut p = Pair::new(server(b"ann", user));
+    p.ask_pap(1, b"ann", b"x");
+    assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_locked), (Code::ACCESS_REJECT, 1));
+    let mut user = User::with_password(b"x");
+    let config = server(b"ann", User::default());
+    user.expires = Some(config.epoch);
+    let mut p = Pair::new(server(b"ann", user));
+    p.ask_pap(1, b"ann", b"x");
+    assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_expired), (Code::ACCESS_REJECT, 1));
+}
+
+#[test]
+fn a_user_that_was_found_is_known_for_a_while() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host(CacheConfig::default());
+    let mut p = Pair::new(config);
+    p.ask_pap(1, b"ann", b"x");
+    let Some(Event::Lookup { token, name }) = p.server.poll_event() else { panic!("no look-up") };
+    assert_eq!(name, b"ann");
+    let user = Found::User(Arc::new(User::with_password(b"x")));
+    p.server.command(NEVER, Command::Found { token, user }).unwrap();
+    p.settle(NEVER);
+    p.ask_pap(2, b"ann", b"x");
+    assert_eq!((p.answer().unwrap().1, p.answer().unwrap().1), (Code::ACCESS_ACCEPT, Code::ACCESS_ACCEPT));
+    let c = p.server.counters();
+    assert_eq!((c.lookups, c.lookups_saved, p.server.cached_users()), (1, 1, 1));
+    p.server.command(NEVER, Command::Forget { name: None }).unwrap();
+    p.ask_pap(3, b"ann", b"x");
+    assert_eq!((p.answer(), p.server.counters().lookups), (None, 2));
+}
+
+#[test]
+fn a_store_that_is_away_means_silence() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host(CacheConfig::default());
+    let mut p = Pair::new(config);
+    p.ask_pap(1, b"ann", b"x");
+    let Some(Event::Lookup { token, .. }) = p.server.poll_event() else { panic!("no look-up") };
+    p.server.command(NEVER, Command::Found { token, user: Found::Unavailable }).unwrap();
+    p.settle(NEVER);
+    assert_eq!((p.answer(), p.server.counters().unavailable, p.server.half_open()), (None, 1, 0));
+}
+
+#[test]
+fn a_trace_tells_each_decision_and_no_password() {
+    let mut p = Pair::new(server(b"ann", User::with_password(b"open sesame")));
+    p.server.command(NEVER, Command::Trace(Some(TraceFilter::User(b"ann".to_vec())))).unwrap();
+    p.ask_pap(1, b"bob", b"secret words");
+    p.ask_pap(2, b"ann", b"secret words");
+    p.ask_pap(3, b"ann", b"open sesame");
+    let mut lines = Vec::new();
+    let mut reasons = Vec::new();
+    while let Some(event) = p.server.poll_event() {
+        match event {
+            Event::Trace(line) => lines.push(line.text),
+            Event::Rejected(login) => reasons.push(login.reason),
+            _ => {}
+        }
+    }
+    let text = lines.join("\n");
+    for wanted in
+        ["User-Name = \"ann\"", "User-Password = (not shown)", "rejected: wrong password", "accepted by pap"]
+    {
+        assert!(text.contains(wanted), "{text}");
+    }
+    assert!(!text.contains("secret") && !text.contains("sesame") && !text.contains("bob"), "{text}");
+    assert_eq!(reasons, [Some(Reason::UnknownUser), Some(Reason::WrongCredentials)]);
+    p.server.command(NEVER, Command::Trace(None)).unwrap();
+    p.ask_pap(4, b"ann", b"open sesame");
+    assert!(!matches!(p.server.poll_event(), Some(Event::Trace(_))));
+}

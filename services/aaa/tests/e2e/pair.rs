@@ -1,0 +1,64 @@
+//! A bare RADIUS client and an AAA server, without time between them.
+
+use crate::build::secret;
+use crate::world::{nas_address, server_address};
+use std::net::SocketAddr;
+use usher_aaa::AaaServer;
+use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_radius::attribute::kind;
+use usher_radius::client::{self, Client, ServerConfig, Target};
+use usher_radius::{Attributes, Code};
+
+pub(crate) const NEVER: Instant = Instant::ZERO;
+
+pub(crate) struct Pair {
+    pub(crate) client: Client,
+    pub(crate) server: AaaServer,
+}
+
+impl Pair {
+    pub(crate) fn new(config: usher_aaa::Config) -> Self {
+        let seed = Seed::new(3);
+        let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
+        Self {
+            client: Client::new(client::Config::single(to), seed.secure("client", 0)).unwrap(),
+            server: AaaServer::new(config, seed.secure("aaa", 0)).unwrap(),
+        }
+    }
+    /// Lets everything that waits arrive.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
+        let mut buf = Vec::new();
+        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(now, &mut buf) {
+            let path = Path { socket: SocketId(0), local: far, remote: near };
+            self.server.handle(now, Input::Datagram { path, data: &buf });
+        }
+        while let Some(Transmit::Datagram { .. }) = self.server.poll_transmit(now, &mut buf) {
+            let path = Path { socket: SocketId(0), local: near, remote: far };
+            self.client.handle(now, Input::Datagram { path, data: &buf });
+        }
+    }
+    pub(crate) fn ask(&mut self, token: u64, code: Code, fill: impl FnOnce(&mut Attributes)) {
+        let mut attributes = Attributes::new();
+        fill(&mut attributes);
+        let request = client::Command::Request { token, target: Target::Server(0), code, attributes };
+        self.client.command(NEVER, request).unwrap();
+        self.settle(NEVER);
+    }
+    pub(crate) fn ask_pap(&mut self, token: u64, name: &[u8], password: &[u8]) {
+        self.ask(token, Code::ACCESS_REQUEST, |a| {
+            a.push_bytes(kind::USER_NAME, name).unwrap().push_user_password(password).unwrap();
+        });
+    }
+    /// The code and attributes of the next reply.
+    pub(crate) fn reply(&mut self) -> Option<client::Response> {
+        match self.client.poll_event()? {
+            client::Event::Response(r) => Some(r),
+            other => panic!("{other:?}"),
+        }
+    }
+    /// Token, code and Session-Timeout of the next reply.
+    pub(crate) fn answer(&mut self) -> Option<(u64, Code, Option<u32>)> {
+        self.reply().map(|r| (r.token, r.code, r.attributes.get_u32(kind::SESSION_TIMEOUT)))
+    }
+}
