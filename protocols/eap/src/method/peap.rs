@@ -36,7 +36,8 @@ pub struct PeerMethodPeap {
 /// PEAP for a server. Users are asked for by [`Question::User`](super::Question::User) with the name given inside.
 #[derive(Clone, Debug)]
 pub struct ServerMethodPeap {
-    /// Its TLS.
+    /// Its TLS. A host with a new certificate or revocation list makes a new offer for the logins to come; those under
+    /// way keep theirs, and earlier sessions are not resumed.
     pub tls: ServerTls,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,

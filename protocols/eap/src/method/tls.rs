@@ -26,7 +26,8 @@ pub struct PeerMethodTls {
 /// EAP-TLS for a server.
 #[derive(Clone, Debug)]
 pub struct ServerMethodTls {
-    /// Its TLS.
+    /// Its TLS. A host with a new certificate or revocation list makes a new offer for the logins to come; those under
+    /// way keep theirs, and earlier sessions are not resumed.
     pub tls: ServerTls,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,

@@ -450,11 +450,8 @@ impl Attributes {
     }
     fn remove_where(&mut self, which: impl Fn(&RawAttribute<'_>) -> bool) -> usize {
         let mut count = 0;
-        while let Some((at, len)) = self
-            .iter()
-            .find(&which)
-            .map(|a| offset(&self.bytes, a))
-            .map(|(at, len)| (at - 2, len + 2))
+        while let Some((at, len)) =
+            self.iter().find(&which).map(|a| offset(&self.bytes, a)).map(|(at, len)| (at - 2, len + 2))
         {
             self.bytes.drain(at..at + len);
             self.hidden.retain(|h| !(at..at + len).contains(&(h.at as usize)));
