@@ -1,6 +1,7 @@
 //! What an operator does with the store: passwords as rows, secrets.
 
 use crate::place;
+use usher_aaa::User;
 use usher_aaa::store::{Op, Row, UserRows};
 use usher_crypto::legacy::nt_hash;
 use usher_crypto::password::argon2_hash;
@@ -37,7 +38,7 @@ pub fn password_row(password: &str, kept: Kept) -> std::io::Result<Row> {
 /// # Errors
 /// What is wrong with them, and what to do.
 pub fn understood(rows: &UserRows) -> Result<(), String> {
-    crate::users::compile(rows, &Dictionary::builtin()).map(drop)
+    User::compile(rows, &Dictionary::builtin()).map(drop).map_err(|complaint| complaint.to_string())
 }
 
 /// Whether an attribute's value is a secret, not to be shown.

@@ -55,7 +55,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     let file = &loaded.file;
     let mut inline = HashMap::new();
     for (name, rows) in &loaded.users {
-        let user = crate::users::compile(rows, with.dictionary).map_err(|c| format!("user {name}: {c}"))?;
+        let user = User::compile(rows, with.dictionary).map_err(|c| format!("user {name}: {c}"))?;
         inline.insert(name.clone().into_bytes(), Arc::new(user));
     }
     let source = match file.users.store {
@@ -91,6 +91,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
         let inner = inner.iter().map(|kind| Inner::Eap(*kind)).chain(plain).collect();
         config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
     }
+    config.certificate_status = file.tls.as_ref().is_some_and(|tls| tls.ocsp != model::Ocsp::Off);
     config.session_timeout = file.session_timeout.0;
     config.epoch = with.epoch;
     config.max_half_open = file.limits.half_open;

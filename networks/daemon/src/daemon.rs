@@ -1,12 +1,14 @@
 //! The whole server: its threads begun, told of a new configuration, and ended.
 
 use crate::build::{self, With};
+use crate::drops::Drops;
 use crate::ledger::{self, Entry, LedgerHandle};
 use crate::log::LogThread;
 use crate::node::{AaaNode, Mailboxes, Message};
 use crate::place::{self, Place, PlaceError};
 use crate::shards::{self, Bound};
 use crate::stats::Latency;
+use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
 use crate::workers::{Inline, Shared, Workers};
 use crate::{config, control, log, metrics, notify};
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant as Monotonic};
 use tokio::signal::unix::{SignalKind, signal};
 use usher_aaa::ledger::Ledger;
 use usher_aaa::store::{ClientRow, Store, UserRows};
-use usher_aaa::{AaaServer, ShardConfig, ShardKey};
+use usher_aaa::{AaaServer, ShardConfig, ShardKey, User};
 use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
 use usher_live::{Clock, Driver, DriverCounters, Shard, TlsServer};
@@ -72,6 +74,7 @@ pub(crate) struct Running {
     pub(crate) place: RwLock<Place>,
     admin: Mutex<Box<dyn Store>>,
     inline: Inline,
+    status: Arc<RwLock<CertificateStatus>>,
     dictionary: Arc<Dictionary>,
     listeners: Vec<TlsServer>,
     wall: WallClock,
@@ -158,11 +161,13 @@ impl Begun {
         let stores = (0..file.users.threads).map(|_| place.store()).collect::<Result<Vec<_>, _>>();
         let inline: Inline = Arc::new(RwLock::new(built.inline.clone()));
         let lookups = Arc::new(Latency::default());
+        let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded)));
         let shared = Shared {
             mailboxes: mailboxes.clone(),
             inline: inline.clone(),
             dictionary: dictionary.clone(),
             latency: lookups.clone(),
+            status: status.clone(),
         };
         let (workers, _) = Workers::begin(shared, stores.map_err(PlaceError::from)?);
 
@@ -215,6 +220,7 @@ impl Begun {
             place: RwLock::new(place),
             admin: Mutex::new(admin),
             inline,
+            status,
             dictionary,
             listeners,
             wall,
@@ -276,10 +282,20 @@ async fn until_told(running: &Arc<Running>) -> Result<(), ServeError> {
         })?;
     }
     notify::ready();
+    let mut drops = Drops::default();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
-            _ = tick.tick() => running.wall.set(tls::wall()),
+            _ = tick.tick() => {
+                running.wall.set(tls::wall());
+                if drops.due() {
+                    let asked = running.clone();
+                    // Shards are waited for: not on the thread of the signals.
+                    if let Ok(all) = tokio::task::spawn_blocking(move || asked.mailboxes.collect()).await {
+                        drops.look(&all);
+                    }
+                }
+            }
             _ = hup.recv() => {
                 notify::reloading();
                 let running = running.clone();
@@ -356,6 +372,7 @@ impl Running {
                 "changed in the configuration; takes effect when the server is started again"
             );
         }
+        *self.status.write().unwrap_or_else(PoisonError::into_inner) = CertificateStatus::of(&place.loaded);
         *self.inline.write().unwrap_or_else(PoisonError::into_inner) = built.inline;
         for (number, mailbox) in self.mailboxes.all().iter().enumerate() {
             let mut config = built.config.clone();
@@ -380,7 +397,7 @@ impl Running {
     pub(crate) fn attribute(&self, text: &str, attributes: &mut Attributes) -> Result<(), String> {
         let row = config::row(text).ok_or_else(|| format!("\"{text}\" is not ATTRIBUTE = VALUE"))?;
         let rows = UserRows { reply: vec![row], ..UserRows::default() };
-        let user = crate::users::compile(&rows, &self.dictionary).map_err(|e| e.to_string())?;
+        let user = User::compile(&rows, &self.dictionary).map_err(|e| e.to_string())?;
         attributes.extend(&user.reply);
         Ok(())
     }

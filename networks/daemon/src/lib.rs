@@ -13,6 +13,7 @@ mod build;
 pub mod config;
 pub mod control;
 mod daemon;
+mod drops;
 mod ledger;
 mod log;
 mod memory;
@@ -24,8 +25,8 @@ pub mod probe;
 mod said;
 mod shards;
 mod stats;
+mod status;
 mod tls;
-mod users;
 mod workers;
 
 pub use daemon::{ServeError, serve};

@@ -213,8 +213,8 @@ impl Node for AaaNode {
                 log_record(&record);
                 self.ledger.put(Entry::Account(For { shard, token }, record));
             }
-            Event::CheckCertificate { token, .. } => {
-                self.command(now, Command::Certificate { token, good: true })
+            Event::CheckCertificate { token, chain } => {
+                self.workers.put(Job::Certificate(For { shard, token }, chain));
             }
             Event::Accepted(login) | Event::Rejected(login) => self.decided(now, &login),
             Event::Trace(line) => {

@@ -2,6 +2,7 @@
 
 use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
+use crate::status::CertificateStatus;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -29,6 +30,8 @@ pub(crate) enum Job {
     Lookup(For, Vec<u8>),
     /// Compare a password with its hash.
     Verify(For, String, Vec<u8>),
+    /// Say whether a certificate still holds.
+    Certificate(For, Vec<Vec<u8>>),
 }
 
 /// Users of the file, which come before those of the store; replaced at a reload.
@@ -49,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) inline: Inline,
     pub(crate) dictionary: Arc<Dictionary>,
     pub(crate) latency: Arc<Latency>,
+    /// How certificates are checked; replaced at a reload.
+    pub(crate) status: Arc<RwLock<CertificateStatus>>,
 }
 
 impl Workers {
@@ -74,7 +79,7 @@ impl Workers {
     pub(crate) fn put(&self, job: Job) {
         let queue = match job {
             Job::Lookup(..) => &self.lookups,
-            Job::Verify(..) => &self.hashes,
+            Job::Verify(..) | Job::Certificate(..) => &self.hashes,
         };
         if let Err(error) = queue.try_send(job) {
             let (std::sync::mpsc::TrySendError::Full(job) | std::sync::mpsc::TrySendError::Disconnected(job)) =
@@ -84,7 +89,7 @@ impl Workers {
                     .mailboxes
                     .command(for_.shard, Command::Found { token: for_.token, user: Found::Unavailable }),
                 // Without a verdict the request is forgotten, and the client asks again.
-                Job::Verify(..) => {}
+                Job::Verify(..) | Job::Certificate(..) => {}
             }
         }
     }
@@ -103,6 +108,10 @@ fn work(jobs: &Mutex<Receiver<Job>>, shared: &Shared, mut store: Option<Box<dyn 
             Job::Verify(for_, hash, password) => {
                 let right = usher_crypto::password::argon2_verify(&hash, &password);
                 (for_, Command::Verified { token: for_.token, right })
+            }
+            Job::Certificate(for_, chain) => {
+                let policy = shared.status.read().unwrap_or_else(PoisonError::into_inner).clone();
+                (for_, Command::Certificate { token: for_.token, good: policy.good(&chain) })
             }
         };
         shared.mailboxes.send(for_.shard, Message::Command(command));
@@ -124,7 +133,7 @@ fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, troubl
     }
     match found {
         Ok(None) => Found::Nobody,
-        Ok(Some(rows)) => match crate::users::compile(&rows, &shared.dictionary) {
+        Ok(Some(rows)) => match User::compile(&rows, &shared.dictionary) {
             Ok(user) => Found::User(Arc::new(user)),
             Err(complaint) => {
                 tracing::error!(user = name, %complaint, "a user of the store cannot be understood and is turned away");

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+use usher_radius::dictionary::Dictionary;
 
 /// Rows of one user, by name.
 pub type Rows = Vec<(String, UserRows)>;
@@ -70,6 +71,7 @@ pub struct TlsFiles {
 /// Faults with the paths of what they are about.
 struct Check<'a> {
     base: &'a Path,
+    dictionary: Dictionary,
     found: Vec<(Vec<String>, String)>,
 }
 
@@ -83,7 +85,7 @@ pub(super) fn check(
     path: Option<&Path>,
     base: &Path,
 ) -> (Option<Loaded>, Vec<(Vec<String>, String)>) {
-    let mut c = Check { base, found: Vec::new() };
+    let mut c = Check { base, dictionary: Dictionary::builtin(), found: Vec::new() };
     c.own_secrets(&file, path);
     c.listening(&file);
     c.numbers(&file);
@@ -374,6 +376,9 @@ impl Check<'_> {
                         format!("there is no group \"{name}\"; add a [[group]] of this name"),
                     ),
                 }
+            }
+            if let Err(complaint) = usher_aaa::User::compile(&rows, &self.dictionary) {
+                self.fault(at!("user", i), complaint.to_string());
             }
             all.push((user.name.clone(), rows));
         }

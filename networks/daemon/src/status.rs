@@ -1,0 +1,67 @@
+//! Whether a client's certificate still holds: its issuer is asked by OCSP.
+
+use crate::config::Loaded;
+use crate::config::model::Ocsp;
+use std::sync::Arc;
+use std::time::Duration;
+use usher_pki::Information;
+use usher_pki::ocsp;
+use x509_parser::pem::Pem;
+
+/// How long a responder may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How certificates are checked.
+#[derive(Clone, Debug)]
+pub(crate) struct CertificateStatus {
+    policy: Ocsp,
+    /// In place of what certificates say.
+    url: Option<String>,
+    /// Authorities, DER.
+    authorities: Arc<Vec<Vec<u8>>>,
+}
+
+impl CertificateStatus {
+    /// As the configuration says.
+    pub(crate) fn of(loaded: &Loaded) -> Self {
+        let tls = loaded.file.tls.as_ref();
+        let ca = loaded.tls.as_ref().and_then(|files| files.ca.as_deref()).unwrap_or_default();
+        let authorities = Pem::iter_from_buffer(ca).flatten().map(|pem| pem.contents).collect();
+        Self {
+            policy: tls.map_or(Ocsp::Off, |tls| tls.ocsp),
+            url: tls.and_then(|tls| tls.ocsp_url.clone()),
+            authorities: Arc::new(authorities),
+        }
+    }
+
+    /// Whether the first certificate of a chain is to be taken.
+    pub(crate) fn good(&self, chain: &[Vec<u8>]) -> bool {
+        if self.policy == Ocsp::Off {
+            return true;
+        }
+        match self.ask(chain) {
+            Ok(ocsp::Status::Good) => true,
+            Ok(ocsp::Status::Revoked) => false,
+            Ok(ocsp::Status::Unknown) => self.unsaid("the responder does not know it"),
+            Err(why) => self.unsaid(&why),
+        }
+    }
+
+    /// Nobody said.
+    fn unsaid(&self, why: &str) -> bool {
+        let taken = self.policy == Ocsp::Soft;
+        tracing::warn!(why, taken, "a certificate's status is not known");
+        taken
+    }
+
+    fn ask(&self, chain: &[Vec<u8>]) -> Result<ocsp::Status, String> {
+        let leaf = chain.first().ok_or("no certificate")?;
+        let said = Information::of_der(leaf).map_err(|e| e.to_string())?;
+        let issued = |der: &&Vec<u8>| Information::of_der(der).is_ok_and(|i| i.subject == said.issuer);
+        let issuer = chain.iter().skip(1).chain(self.authorities.iter()).find(issued);
+        let issuer = issuer.ok_or("its issuer's certificate is not there")?;
+        let url = self.url.as_ref().or(said.ocsp.first());
+        let url = url.ok_or("it does not say where to ask; see ocsp_url")?;
+        ocsp::check(leaf, issuer, url, crate::tls::wall(), PATIENCE).map_err(|e| e.to_string())
+    }
+}
