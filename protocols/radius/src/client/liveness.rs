@@ -27,6 +27,8 @@ pub(super) struct Watch {
     probe: Option<u32>,
     /// The last Status-Server was answered.
     answered: bool,
+    /// It was asked something and has said nothing since, though nobody may wait any more.
+    unheard: bool,
 }
 
 /// How often a datagram is risked before its answer is missed.
@@ -34,7 +36,7 @@ const CHANCES: u32 = 3;
 
 impl Watch {
     pub(super) const fn new(settings: Liveness) -> Self {
-        Self { settings, state: State::Alive, armed: None, probe: None, answered: false }
+        Self { settings, state: State::Alive, armed: None, probe: None, answered: false, unheard: false }
     }
 }
 
@@ -59,9 +61,9 @@ impl Client {
 
     /// Something was asked of a server: it owes an answer from now on, if it did not before.
     pub(super) fn expect(&mut self, now: Instant, server: u16) {
-        if let Some(watch) = &self.watches[usize::from(server)]
-            && watch.armed.is_none()
-        {
+        let Some(watch) = &mut self.watches[usize::from(server)] else { return };
+        watch.unheard = true;
+        if watch.armed.is_none() {
             let at = now + watch.settings.interval;
             self.arm(server, Some(at));
         }
@@ -76,6 +78,7 @@ impl Client {
         let owes = self.owes(server);
         let quiet = self.transport(server) == Transport::Udp && !owes;
         let Some(watch) = &mut self.watches[usize::from(server)] else { return };
+        watch.unheard = false;
         if status {
             (watch.probe, watch.answered) = (None, true);
         }
@@ -123,11 +126,12 @@ impl Client {
 
     /// A server's timer.
     pub(super) fn look(&mut self, now: Instant, server: u16) {
-        let owes = self.owes(server);
+        let owed = self.owes(server);
         let tls = self.transport(server) == Transport::Tls;
         let connected = self.connected(server);
         let Some(watch) = &mut self.watches[usize::from(server)] else { return };
         watch.armed = None;
+        let owes = owed || watch.unheard;
         let settings = watch.settings;
         let next = now + settings.interval;
         match watch.state {

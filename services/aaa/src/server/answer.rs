@@ -6,7 +6,7 @@ use usher_diameter::avp::{AvpBuf, AvpId};
 use usher_diameter::codes;
 use usher_diameter::eap::Dea;
 use usher_diameter::nasreq::AuthRequestType;
-use usher_radius::attribute::{Attributes, kind, read_vendors};
+use usher_radius::attribute::{Attributes, Vendor, kind, read_vendors, vendor};
 use usher_radius::packet::Code;
 
 /// A request that waits for its answer.
@@ -85,6 +85,9 @@ pub(super) fn diameter(verdict: &Verdict<'_>, request_type: AuthRequestType) -> 
     (result, avps)
 }
 
+/// Microsoft's keys (RFC 2548 §2.4), which RADIUS hides and Diameter says by EAP-Master-Session-Key.
+pub(super) const HIDDEN_KEYS: [u8; 3] = [12, vendor::MS_MPPE_SEND_KEY, vendor::MS_MPPE_RECV_KEY];
+
 /// RADIUS attributes as AVPs: the first 256 AVP codes are the attributes' numbers, their values are
 /// written alike (RFC 6733 §4.1, RFC 7155 §4). Hidden values have no counterpart and are left out.
 pub(super) fn attributes_as_avps(reply: &Attributes, avps: &mut AvpBuf) {
@@ -92,7 +95,8 @@ pub(super) fn attributes_as_avps(reply: &Attributes, avps: &mut AvpBuf) {
     for a in reply.iter().filter(|a| a.kind != kind::VENDOR_SPECIFIC && !HIDDEN.contains(&a.kind)) {
         avps.push(AvpId::must(a.kind.into()), a.value);
     }
-    for v in read_vendors(reply.iter()) {
+    let hidden = |v: &Vendor<'_>| v.vendor == vendor::MICROSOFT && HIDDEN_KEYS.contains(&v.kind);
+    for v in read_vendors(reply.iter()).filter(|v| !hidden(v)) {
         avps.push(AvpId::of_vendor(v.vendor, v.kind.into(), false), v.value);
     }
 }

@@ -4,7 +4,7 @@ use super::AaaServer;
 use super::outward::{Dialog, Passed};
 use super::proxied::eap_identifier;
 use crate::proxy::Route;
-use crate::server::answer::{Asker, attributes_as_avps};
+use crate::server::answer::{Asker, HIDDEN_KEYS, attributes_as_avps};
 use crate::server::api::Reason;
 use crate::server::session::{Ask, failure};
 use alloc::string::{String, ToString};
@@ -17,7 +17,7 @@ use usher_diameter::nasreq::{AuthRequestType, NasInfo};
 use usher_diameter::node::{self, Node};
 use usher_diameter::session::SessionIds;
 use usher_diameter::{Fault, ResultCode, codes};
-use usher_radius::attribute::{Attributes, kind};
+use usher_radius::attribute::{Attributes, kind, vendor};
 use usher_radius::client::Response;
 use usher_radius::packet::Code;
 use usher_radius::server::{Command, Request};
@@ -283,6 +283,7 @@ fn avps_as_attributes(avps: &AvpBuf, out: &mut Attributes) {
         match avp.vendor {
             0 if NOT_TRANSLATED.contains(&number) || number == kind::VENDOR_SPECIFIC => {}
             0 => drop(out.push_bytes(number, avp.data).is_ok()),
+            vendor::MICROSOFT if HIDDEN_KEYS.contains(&number) => {}
             vendor => drop(out.push_vendor(vendor, number, avp.data).is_ok()),
         }
     }

@@ -1,0 +1,321 @@
+//! Home servers that speak RADIUS.
+
+use crate::world::{NAS, World, address, secret};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use usher_aaa::proxy::{self, Accounting, Balance, HomeServer, Pool, Realm, Realms, Route, Unanswered};
+use usher_aaa::{Command, Config, DynamicResult, Event, Method, Reason, User, UserSource, Users};
+use usher_core::{Machine, Seed, WallTime};
+use usher_eap::method::PeerOffer;
+use usher_eap::method::md5::Password;
+use usher_eap::peer;
+use usher_radius::attribute::{error_cause, kind};
+use usher_radius::client::Failover;
+use usher_radius::server::{self, ClientConfig};
+use usher_radius::{Attributes, Code};
+
+pub(crate) const PASSWORD: &[u8] = b"a password of more than sixteen octets";
+
+/// A server that knows these users, asked by RADIUS from an address.
+pub(crate) fn server_of(users: &[&str], from: std::net::IpAddr, name: &str) -> Config {
+    let mut all = Users::new(&mut Seed::new(2).secure("users", 0));
+    for user in users {
+        let mut u = User::with_password(PASSWORD);
+        u.reply.push_u32(kind::SESSION_TIMEOUT, 600).push_tunnel_password(1, b"for the tunnel").unwrap();
+        all.insert(user.as_bytes(), u);
+    }
+    let mut config = Config::new(UserSource::Memory(Arc::new(all)));
+    let mut radius = server::Config::new(vec![ClientConfig::new(from, 32, secret(name))]);
+    radius.clients.push(ClientConfig::radsec(from, 32, Vec::new()));
+    config.radius = Some(radius);
+    config
+}
+fn home(n: usize) -> HomeServer {
+    HomeServer::new(&format!("home{n}"), SocketAddr::new(address(n), 1812), secret("home"))
+}
+fn radsec_home(n: usize) -> HomeServer {
+    HomeServer::radsec(&format!("home{n}"), SocketAddr::new(address(n), 2083))
+}
+fn realm(name: &str, accounting: Accounting) -> Realm {
+    Realm::new(name, Route::Pool { pool: 0, accounting })
+}
+/// A proxy that knows bob itself, and homes that know ann, behind it.
+fn world(homes: &[HomeServer], change: impl FnOnce(&mut proxy::Config)) -> World {
+    let servers = (0..homes.len() as u16).collect();
+    let pool = Pool { name: "homes".into(), servers, balance: Balance::Failover };
+    let realms = vec![
+        realm("example.org", Accounting::Forward),
+        realm("both.example", Accounting::StoreAndForward),
+        realm("here.example", Accounting::Local),
+        Realm { strip: true, ..realm("short.example", Accounting::Forward) },
+        Realm { strip: true, ..Realm::new("local.example", Route::Local) },
+        Realm::new("nowhere.example", Route::Refuse),
+    ];
+    let realms = Realms::new(realms, None).unwrap();
+    let mut proxy = proxy::Config::new(realms, homes.to_vec(), vec![pool]);
+    change(&mut proxy);
+    let mut front = server_of(&["bob"], NAS, "nas");
+    front.proxy = Some(proxy);
+    let mut all = vec![front];
+    for _ in homes {
+        all.push(server_of(&["ann@example.org", "ann"], address(0), "home"));
+    }
+    World::new(all)
+}
+
+#[test]
+fn a_password_and_what_it_brings_pass_the_proxy() {
+    for homes in [[home(1)], [radsec_home(1)]] {
+        let mut w = world(&homes, |_| {});
+        let r = w.pap("ann@example.org", PASSWORD).unwrap();
+        assert_eq!((r.code, r.attributes.get_u32(kind::SESSION_TIMEOUT)), (Code::ACCESS_ACCEPT, Some(600)));
+        assert_eq!(r.tunnel_password().unwrap().unwrap(), b"for the tunnel");
+        assert_eq!(r.attributes.get(kind::PROXY_STATE), None, "the NAS sent none");
+        let r = w.pap("ann@example.org", b"wrong").unwrap();
+        assert_eq!(r.code, Code::ACCESS_REJECT);
+        assert_eq!(w.servers[1].counters().accepted_pap, 1);
+        let c = w.servers[0].counters();
+        assert_eq!((c.proxied, c.accepted_elsewhere, c.rejected_elsewhere, c.sessions), (2, 1, 1, 0));
+        let told: Vec<_> = w.events.iter().filter(|(s, _)| *s == 0).map(|(_, e)| e).collect();
+        assert!(matches!(told[0], Event::Accepted(l) if l.name == b"ann@example.org" && l.method.is_none()));
+        assert!(matches!(told[1], Event::Rejected(l) if l.reason == Some(Reason::HomeServer)));
+    }
+}
+
+#[test]
+fn each_realm_goes_its_way() {
+    let mut w = world(&[home(1)], |_| {});
+    for (name, code, at) in [
+        ("bob", Code::ACCESS_ACCEPT, 0),
+        ("bob@local.example", Code::ACCESS_ACCEPT, 0),
+        ("ann@short.example", Code::ACCESS_ACCEPT, 1),
+        ("ann@EXAMPLE.org", Code::ACCESS_REJECT, 1),
+        ("ann@nowhere.example", Code::ACCESS_REJECT, 9),
+        ("bob@other.example", Code::ACCESS_REJECT, 0),
+    ] {
+        let before: Vec<u64> = w.servers.iter().map(|s| s.counters().sessions).collect();
+        assert_eq!(w.pap(name, PASSWORD).unwrap().code, code, "{name}");
+        for (s, before) in before.into_iter().enumerate() {
+            let asked = w.servers[s].counters().sessions - before;
+            assert_eq!(asked, u64::from(s == at), "{name} at {s}");
+        }
+    }
+}
+
+fn chap(response: &[u8; 17]) -> Attributes {
+    let mut a = Attributes::new();
+    a.push_text(kind::USER_NAME, "ann@example.org")
+        .unwrap()
+        .push_bytes(kind::CHAP_PASSWORD, response)
+        .unwrap();
+    a
+}
+
+#[test]
+fn a_challenge_that_was_the_authenticator_is_put_in() {
+    let mut w = world(&[home(1)], |_| {});
+    w.send(Code::ACCESS_REQUEST, chap(&[1; 17]));
+    assert_eq!(w.servers[0].counters().proxied, 1);
+    assert_eq!(w.datagrams[1], 1);
+}
+
+fn md5(name: &str) -> peer::Config {
+    let offer: Box<dyn PeerOffer> = Box::new(Password::new(PASSWORD));
+    peer::Config {
+        identity: name.as_bytes().to_vec(),
+        methods: [offer].into(),
+        timeout: usher_core::Duration::MAX,
+        wall: WallTime::from_unix_secs(0),
+    }
+}
+
+#[test]
+fn a_conversation_stays_with_its_server_though_a_better_one_comes_back() {
+    let mut w = world(&[home(1), home(2)], |p| p.servers[0].liveness.answers = 1);
+    w.off[1] = true;
+    w.pap("ann@example.org", PASSWORD);
+    w.until(85);
+    assert!(!w.servers[0].home_servers().unwrap().client().usable(0), "the first is dead");
+    let (reply, event, rounds) = w.eap(md5("ann@example.org"), |w, round| {
+        if round == 1 {
+            // Between two rounds the first server comes back.
+            w.off[1] = false;
+            w.until(95);
+            assert!(w.servers[0].home_servers().unwrap().client().usable(0));
+        }
+    });
+    assert_eq!((reply.unwrap().code, rounds), (Code::ACCESS_ACCEPT, 2));
+    assert!(matches!(event, Some(peer::Event::Success { .. })));
+    assert_eq!((w.servers[1].counters().sessions, w.servers[2].counters().accepted_eap_md5), (0, 1));
+    assert_eq!(w.pap("ann@example.org", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT);
+    assert_eq!(w.servers[1].counters().accepted_pap, 1, "new ones go to the first again");
+}
+
+#[test]
+fn load_is_spread_and_each_station_meets_one_server() {
+    let mut w = world(&[home(1), home(2), home(3)], |p| p.pools[0].balance = Balance::Spread);
+    let ask = |w: &mut World, station: usize| {
+        let mut a = Attributes::new();
+        a.push_text(kind::USER_NAME, "ann@example.org").unwrap().push_user_password(PASSWORD).unwrap();
+        a.push_text(kind::CALLING_STATION_ID, &format!("02-00-00-00-00-{station:02x}")).unwrap();
+        assert_eq!(w.ask(Code::ACCESS_REQUEST, a).unwrap().code, Code::ACCESS_ACCEPT);
+    };
+    (0..60).for_each(|s| ask(&mut w, s));
+    let first: Vec<usize> = w.datagrams[1..].to_vec();
+    assert!(first.iter().all(|&n| (8..=35).contains(&n)), "{first:?}");
+    (0..60).for_each(|s| ask(&mut w, s));
+    assert_eq!(w.datagrams[1..], first.iter().map(|n| n * 2).collect::<Vec<_>>(), "the same again");
+}
+
+#[test]
+fn requests_move_on_from_a_server_that_dies() {
+    for homes in [[home(1), home(2)], [radsec_home(1), radsec_home(2)]] {
+        let mut w = world(&homes, |p| p.failover = Failover { after: 1, ..Failover::default() });
+        assert!(w.pap("ann@example.org", PASSWORD).is_some());
+        w.switch_off(1);
+        w.pap("ann@example.org", PASSWORD);
+        w.until(9);
+        assert_eq!(w.servers[2].counters().accepted_pap, 1);
+        let n = w.servers[0].counters();
+        assert_eq!((n.proxy_answered, n.proxy_unanswered), (2, 0));
+    }
+}
+
+#[test]
+fn nobody_answers_and_what_is_said_then_is_a_setting() {
+    for unanswered in [Unanswered::Silence, Unanswered::Reject] {
+        let mut w = world(&[home(1)], |p| p.unanswered = unanswered);
+        w.off[1] = true;
+        w.pap("ann@example.org", PASSWORD);
+        w.until(39);
+        w.answers.clear();
+        assert_eq!(w.servers[0].counters().proxy_unanswered, 1);
+        w.until(100);
+        assert!(w.events.iter().any(|(_, e)| matches!(e, Event::HomeServer { server: 0, alive: false })));
+        // It is known to be dead now: the answer, if any, comes at once.
+        let answer = w.pap("ann@example.org", PASSWORD).map(|r| r.code);
+        assert_eq!(answer, (unanswered == Unanswered::Reject).then_some(Code::ACCESS_REJECT));
+        w.off[1] = false;
+        w.until(200);
+        assert_eq!(w.pap("ann@example.org", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT, "it is back");
+    }
+}
+
+#[test]
+fn a_request_that_went_in_a_circle_is_dropped() {
+    let mut w = world(&[home(1)], |p| p.max_hops = 3);
+    for (hops, passes) in [(3, true), (4, false)] {
+        let mut a = Attributes::new();
+        a.push_text(kind::USER_NAME, "ann@example.org").unwrap().push_user_password(PASSWORD).unwrap();
+        for i in 0..hops {
+            a.push_bytes(kind::PROXY_STATE, &[i]).unwrap();
+        }
+        let reply = w.ask(Code::ACCESS_REQUEST, a);
+        assert_eq!(reply.is_some(), passes, "{hops}");
+        if let Some(reply) = reply {
+            let states: Vec<_> = reply.attributes.get_all(kind::PROXY_STATE).collect();
+            assert_eq!(states, [[0], [1], [2]]);
+        }
+    }
+    assert_eq!(w.servers[0].counters().proxy_loops, 1);
+}
+
+fn start(name: &str) -> Attributes {
+    let mut a = Attributes::new();
+    a.push_text(kind::USER_NAME, name).unwrap().push_u32(kind::ACCT_STATUS_TYPE, 1);
+    a.push_text(kind::ACCT_SESSION_ID, "s1").unwrap().push_text(kind::NAS_IDENTIFIER, "switch").unwrap();
+    a
+}
+
+#[test]
+fn accounting_is_kept_where_its_realm_says() {
+    for (name, kept_by) in [
+        ("ann@example.org", &[1][..]),
+        ("ann@both.example", &[0, 1]),
+        ("ann@here.example", &[0]),
+        ("bob", &[0]),
+        ("ann@nowhere.example", &[0]),
+    ] {
+        for homes in [[home(1)], [radsec_home(1)]] {
+            let mut w = world(&homes, |_| {});
+            let reply = w.ask(Code::ACCOUNTING_REQUEST, start(name));
+            assert_eq!(reply.map(|r| r.code), Some(Code::ACCOUNTING_RESPONSE), "{name}");
+            let mut kept: Vec<usize> = Vec::new();
+            kept.extend(w.events.iter().filter(|(_, e)| matches!(e, Event::Account { .. })).map(|(s, _)| *s));
+            assert_eq!(kept, kept_by, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_here_is_acknowledged_though_the_home_server_is_away() {
+    let mut w = world(&[home(1)], |_| {});
+    w.off[1] = true;
+    let reply = w.ask(Code::ACCOUNTING_REQUEST, start("ann@both.example"));
+    assert_eq!(reply.map(|r| r.code), Some(Code::ACCOUNTING_RESPONSE));
+    w.off[1] = false;
+    w.until(5);
+    assert!(w.events.iter().any(|(s, e)| *s == 1 && matches!(e, Event::Account { .. })), "sent again");
+}
+
+#[test]
+fn access_servers_are_asked_for_changes() {
+    let mut w = world(&[home(1)], |_| {});
+    let nas = SocketAddr::new(NAS, 3799);
+    let mut attributes = Attributes::new();
+    attributes.push_text(kind::USER_NAME, "ann@example.org").unwrap();
+    let command = |token, to, code| Command::Dynamic { token, to, code, attributes: attributes.clone() };
+    let now = w.now;
+    assert!(
+        w.servers[0].command(now, command(1, SocketAddr::new(address(7), 3799), Code::COA_REQUEST)).is_err()
+    );
+    assert!(w.servers[0].command(now, command(1, nas, Code::ACCESS_REQUEST)).is_err());
+    for (token, code, answer, cause) in [
+        (1, Code::DISCONNECT_REQUEST, Code::DISCONNECT_ACK, None),
+        (2, Code::COA_REQUEST, Code::COA_NAK, Some(error_cause::UNSUPPORTED_ATTRIBUTE)),
+    ] {
+        w.servers[0].command(now, command(token, nas, code)).unwrap();
+        w.settle();
+        let asked = w.asked_nas.pop().unwrap();
+        assert_eq!(asked.code, code);
+        assert_eq!(asked.attributes.get_u32(kind::EVENT_TIMESTAMP), Some(1_767_225_600));
+        let mut attributes = Attributes::new();
+        if let Some(cause) = cause {
+            attributes.push_u32(kind::ERROR_CAUSE, cause);
+        }
+        let respond = server::Command::Respond { token: asked.token, code: answer, attributes };
+        w.nas_server.command(now, respond).unwrap();
+        w.settle();
+        let Some((0, Event::Dynamic { token: told, result })) = w.events.pop() else { panic!("not told") };
+        let want = if answer == Code::COA_NAK { DynamicResult::Nak(cause) } else { DynamicResult::Ack };
+        assert_eq!((told, result), (token, want));
+    }
+    w.servers[0].command(now, command(3, nas, Code::COA_REQUEST)).unwrap();
+    w.until(60);
+    let last = w.events.pop();
+    assert!(
+        matches!(last, Some((0, Event::Dynamic { token: 3, result: DynamicResult::TimedOut }))),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn configurations_that_lead_nowhere_are_refused() {
+    let broken = |realms: Vec<Realm>, servers: Vec<u16>| {
+        let pool = Pool { name: "homes".into(), servers, balance: Balance::Failover };
+        let mut config = server_of(&[], NAS, "nas");
+        let realms = Realms::new(realms, None).unwrap();
+        config.proxy = Some(proxy::Config::new(realms, vec![home(1)], vec![pool]));
+        config.methods = vec![Method::Pap];
+        usher_aaa::AaaServer::new(config, Seed::new(1).secure("aaa", 0)).map(|_| ()).unwrap_err().to_string()
+    };
+    let elsewhere = Realm::new("example.org", Route::Pool { pool: 1, accounting: Accounting::Forward });
+    assert_eq!(
+        broken(vec![elsewhere], vec![0]),
+        "proxy: realm \"example.org\" leads to a pool that does not exist"
+    );
+    assert_eq!(
+        broken(vec![], vec![0, 1]),
+        "proxy: pool \"homes\" is empty or names a server that does not exist"
+    );
+}
