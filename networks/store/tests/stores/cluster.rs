@@ -4,7 +4,6 @@ use crate::folder::Folder;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
 
 /// A server; it ends with this value.
 #[derive(Debug)]
@@ -12,17 +11,6 @@ pub(crate) struct Cluster {
     folder: Folder,
     programs: PathBuf,
     databases: AtomicU32,
-}
-
-/// The server that tests share while any of them uses it.
-pub(crate) fn shared() -> Arc<Cluster> {
-    static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let new = Arc::new(Cluster::new());
-        *shared = Arc::downgrade(&new);
-        new
-    })
 }
 
 /// Debian keeps these programs out of the search path, one folder for each version.

@@ -3,6 +3,8 @@
 mod cluster;
 mod folder;
 mod import;
+mod memory;
 mod postgres;
+mod session;
 mod sqlite;
 mod suite;

@@ -1,8 +1,10 @@
 //! PostgreSQL's own ways: versions, roles, a server that goes away.
 
-use crate::cluster::{Cluster, shared};
+use crate::cluster::Cluster;
+use crate::session::session;
 use crate::suite;
 use std::net::TcpListener;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use usher_aaa::store::{Change, Store, StoreError};
 use usher_store::{Postgres, SCHEMA_VERSION, postgres_script};
@@ -21,6 +23,17 @@ const OLD: &str = "
     INSERT INTO radacct (AcctSessionId, AcctUniqueId, NASIPAddress, AcctStartTime)
         VALUES ('1', 'aa', '192.0.2.9', to_timestamp(1700000000));";
 
+/// The server that tests share while any of them uses it.
+fn shared() -> Arc<Cluster> {
+    static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let new = Arc::new(Cluster::new());
+        *shared = Arc::downgrade(&new);
+        new
+    })
+}
+
 fn refused(url: &str) -> String {
     match Postgres::connect(url) {
         Err(StoreError::Refused(text)) => text,
@@ -36,13 +49,15 @@ fn unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
 }
 
 fn put(number: u32) -> Change {
-    Change::Session(Box::new(suite::session(number)))
+    Change::Session(Box::new(session(number)))
 }
 
 #[test]
 fn postgres_does_what_every_store_does() {
     let cluster = shared();
-    suite::run(&mut || Box::new(Postgres::connect(&cluster.url("usher", &cluster.database())).unwrap()));
+    suite::run_database(&mut || {
+        Box::new(Postgres::connect(&cluster.url("usher", &cluster.database())).unwrap())
+    });
 }
 
 #[test]
@@ -51,7 +66,7 @@ fn the_installed_freeradius_schema_is_taken_as_it_is() {
     let schema = std::fs::read_to_string(path)
         .unwrap_or_else(|e| panic!("{path}: {e}: install Debian's package freeradius-config"));
     let cluster = shared();
-    suite::run(&mut || {
+    suite::run_database(&mut || {
         let database = cluster.database();
         cluster.sql(&database, &schema);
         Box::new(Postgres::connect(&cluster.url("usher", &database)).unwrap())
@@ -93,7 +108,7 @@ fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
     let mut store = Postgres::connect(&url).unwrap();
     assert_eq!(store.user("kaya").unwrap(), Some(suite::password("x")));
     let old = store.session("aa").unwrap().unwrap();
-    assert_eq!(old.acctstarttime, suite::session(1).acctstarttime);
+    assert_eq!(old.acctstarttime, session(1).acctstarttime);
     assert_eq!(old.nasipaddress.to_string(), "192.0.2.9");
     for _ in 0..2 {
         store.write(&[put(1)]).unwrap();
@@ -132,7 +147,7 @@ fn a_role_without_the_right_to_make_tables_uses_those_its_owner_made() {
     let mut store = Postgres::connect(&cluster.url(&role, &database)).unwrap();
     store.put_user("kaya", &suite::password("x")).unwrap();
     store.write(&[put(1)]).unwrap();
-    assert!(store.session(&suite::session(1).acctuniqueid).unwrap().is_some());
+    assert!(store.session(&session(1).acctuniqueid).unwrap().is_some());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! SQLite's own ways: files, versions, others at the same file.
 
 use crate::folder::Folder;
+use crate::session::session;
 use crate::suite;
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ fn refused(path: &std::path::Path) -> String {
 #[test]
 fn sqlite_does_what_every_store_does() {
     let mut folders = Vec::new();
-    suite::run(&mut || {
+    suite::run_database(&mut || {
         let (folder, path) = file();
         folders.push(folder);
         Box::new(Sqlite::open(path).unwrap())
@@ -96,7 +97,7 @@ fn an_older_version_is_brought_forward_with_its_rows() {
     .unwrap();
     let mut store = Sqlite::open(&path).unwrap();
     assert_eq!(store.session("aa").unwrap().unwrap().username, "kaya");
-    store.write(&[usher_aaa::store::Change::Session(Box::new(suite::session(1)))]).unwrap();
+    store.write(&[usher_aaa::store::Change::Session(Box::new(session(1)))]).unwrap();
     let versions: Vec<i64> = raw
         .prepare("SELECT version FROM usher_schema ORDER BY 1")
         .unwrap()
@@ -127,7 +128,7 @@ fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
     assert_eq!(old.nasipaddress.to_string(), "0.0.0.0");
     // The key is made unique, without which no session could be put in place of itself.
     for _ in 0..2 {
-        store.write(&[usher_aaa::store::Change::Session(Box::new(suite::session(1)))]).unwrap();
+        store.write(&[usher_aaa::store::Change::Session(Box::new(session(1)))]).unwrap();
     }
     assert_eq!(raw.query_row("SELECT count(*) FROM radacct", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
     // FreeRADIUS's own insertion goes on working.
@@ -158,7 +159,7 @@ fn the_installed_freeradius_schema_is_taken_as_it_is() {
     let schema = std::fs::read_to_string(path)
         .unwrap_or_else(|e| panic!("{path}: {e}: install Debian's package freeradius-config"));
     let mut folders = Vec::new();
-    suite::run(&mut || {
+    suite::run_database(&mut || {
         let (folder, path) = file();
         folders.push(folder);
         Connection::open(&path).unwrap().execute_batch(&schema).unwrap();

@@ -76,8 +76,9 @@ impl Memory {
                     if row.nasipaddress != *nas || row.acctstoptime.is_some() || !began_before {
                         continue;
                     }
-                    let start = row.acctstarttime.unwrap_or(*at);
-                    row.acctsessiontime = at.unix_secs().saturating_sub(start.unix_secs());
+                    if let Some(start) = row.acctstarttime {
+                        row.acctsessiontime = at.unix_secs().saturating_sub(start.unix_secs());
+                    }
                     (row.acctstoptime, row.acctupdatetime) = (Some(*at), Some(*at));
                     row.acctterminatecause.clone_from(cause);
                     ended.push(key.clone());
@@ -134,7 +135,11 @@ impl Store for Memory {
         for group in &mut rows.groups {
             *group = GroupRows { name: core::mem::take(&mut group.name), ..GroupRows::default() };
         }
-        self.users.insert(name.into(), rows);
+        self.users.remove(name);
+        // A user of no rows at all is none.
+        if rows != UserRows::default() {
+            self.users.insert(name.into(), rows);
+        }
         Ok(())
     }
     fn delete_user(&mut self, name: &str) -> Result<bool, StoreError> {

@@ -1,0 +1,231 @@
+//! What was acknowledged is there exactly once, whoever dies: the program that writes, by `kill -9`, or the database.
+//!
+//! `durable write STORE PLACE FIRST` is the program that is killed. It writes a session and a login for each number
+//! from FIRST, in group commits, and says `FIRST LAST` of each commit when the store has answered.
+
+#[path = "stores/cluster.rs"]
+mod cluster;
+#[path = "stores/folder.rs"]
+mod folder;
+#[path = "stores/session.rs"]
+mod session;
+
+use cluster::Cluster;
+use folder::Folder;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, SystemTime};
+use usher_aaa::store::{Change, Store, StoreError};
+use usher_core::WallTime;
+use usher_store::{Postgres, Sqlite};
+
+const RECORDS: u32 = 50_000;
+const AT_ONCE: u32 = 64;
+
+type Scenario = fn();
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, verb, store, place, first] = arguments.as_slice()
+        && verb == "write"
+    {
+        return write(open(store, place).as_mut(), first.parse().expect("a number"));
+    }
+    let scenarios: [(&str, Scenario); 2] = [
+        ("a_killed_writer_loses_nothing", killed_writer),
+        ("a_stopped_database_loses_nothing", stopped_database),
+    ];
+    let mut passed = 0;
+    for (name, scenario) in scenarios {
+        scenario();
+        passed += 1;
+        println!("test {name} ... ok");
+    }
+    println!("test result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+}
+
+fn open(store: &str, place: &str) -> Box<dyn Store> {
+    match store {
+        "sqlite" => Box::new(Sqlite::open(place).expect("the file can be opened")),
+        _ => Box::new(Postgres::connect(place).expect("the server can be reached")),
+    }
+}
+
+/// Writes until all records are there.
+fn write(store: &mut dyn Store, first: u32) {
+    let mut out = std::io::stdout().lock();
+    let mut next = first;
+    while next < RECORDS {
+        let last = (next + AT_ONCE - 1).min(RECORDS - 1);
+        let login = |n| Change::Login {
+            username: n,
+            reply: "Access-Accept",
+            at: WallTime::from_unix_secs(1_700_000_000),
+            callingstationid: String::new(),
+        };
+        let both = |n| [Change::Session(Box::new(session::session(n))), login(n.to_string())];
+        let batch: Vec<Change> = (next..=last).flat_map(both).collect();
+        match store.write(&batch) {
+            Ok(()) => {
+                writeln!(out, "{next} {last}").and_then(|()| out.flush()).expect("the reader listens");
+                next = last + 1;
+            }
+            Err(StoreError::Unavailable(_)) => {
+                writeln!(out, "away").and_then(|()| out.flush()).expect("the reader listens");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A writer at work.
+struct Writer {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+    /// The numbers below it are acknowledged.
+    acknowledged: u32,
+    /// How often it was told that the store is away.
+    away: u32,
+}
+
+impl Writer {
+    fn start(store: &str, place: &str, first: u32) -> Self {
+        let program = std::env::current_exe().expect("this program has a path");
+        let mut command = Command::new(program);
+        command.args(["write", store, place, &first.to_string()]).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("this program starts again");
+        let lines = BufReader::new(child.stdout.take().expect("its output is a pipe")).lines();
+        Self { child, lines, acknowledged: first, away: 0 }
+    }
+
+    /// Takes the next line; false at the end.
+    fn line(&mut self) -> bool {
+        let Some(Ok(line)) = self.lines.next() else { return false };
+        match line.split_once(' ').map(|(first, last)| (first.parse::<u32>(), last.parse::<u32>())) {
+            Some((Ok(first), Ok(last))) => {
+                assert_eq!(first, self.acknowledged, "records are acknowledged in their order");
+                self.acknowledged = last + 1;
+            }
+            _ if line == "away" => self.away += 1,
+            // The last line of a killed program may be cut off; then it acknowledged nothing.
+            _ => return false,
+        }
+        true
+    }
+
+    /// Waits until so many are acknowledged.
+    fn until(&mut self, count: u32) {
+        while self.acknowledged < count {
+            assert!(self.line(), "the writer ended at {}", self.acknowledged);
+        }
+    }
+
+    /// `kill -9`; what it had said before is still heard.
+    fn kill(mut self) -> u32 {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+        while self.line() {}
+        self.acknowledged
+    }
+
+    fn end(mut self) -> u32 {
+        while self.line() {}
+        assert!(self.child.wait().expect("it ends").success());
+        self.away
+    }
+}
+
+/// A number below `limit` that nobody foresees.
+fn chance(limit: u32) -> u32 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").subsec_nanos();
+    (now / 64).wrapping_mul(2_654_435_761) % limit
+}
+
+/// How often each session is there, by number.
+fn sessions(store: &mut dyn Store) -> BTreeMap<u32, u32> {
+    let mut found = BTreeMap::new();
+    let mut count = |row: usher_aaa::store::SessionRow| {
+        let number = u32::from_str_radix(&row.acctuniqueid, 16).expect("a number");
+        assert_eq!(row, session::session(number), "it is as it was written");
+        *found.entry(number).or_default() += 1;
+    };
+    store.open_sessions(&mut count).expect("the store answers");
+    found
+}
+
+#[track_caller]
+fn each_once(found: &BTreeMap<u32, u32>, acknowledged: u32) {
+    let expected = |n: &u32| found.get(n) != Some(&1);
+    assert_eq!(
+        (0..acknowledged).find(expected),
+        None,
+        "of {acknowledged} acknowledged; {} are there",
+        found.len()
+    );
+    assert!(found.values().all(|&n| n == 1), "none is there twice");
+}
+
+fn killed_writer() {
+    let folder = Folder::new();
+    let path = folder.path().join("usher.db");
+    let place = path.to_str().expect("a path in UTF-8");
+    let mut acknowledged = 0;
+    for round in 1..=3 {
+        let mut writer = Writer::start("sqlite", place, acknowledged);
+        writer.until(acknowledged + chance(RECORDS / 4) / AT_ONCE * AT_ONCE);
+        std::thread::sleep(Duration::from_micros(chance(20_000).into()));
+        acknowledged = writer.kill();
+        let found = sessions(&mut Sqlite::open(&path).expect("the file can be opened"));
+        eprintln!("round {round}: killed after {acknowledged} records, {} are there", found.len());
+        each_once(&found, acknowledged);
+        each_once(&logins(&path), acknowledged);
+        // What was made and not acknowledged would be a new record's place: the next writer begins after it.
+        acknowledged = u32::try_from(found.len()).expect("few enough");
+    }
+    Writer::start("sqlite", place, acknowledged).end();
+    let found = sessions(&mut Sqlite::open(&path).expect("the file can be opened"));
+    each_once(&found, RECORDS);
+    each_once(&logins(&path), RECORDS);
+}
+
+/// How often each login is there, by number.
+fn logins(path: &std::path::Path) -> BTreeMap<u32, u32> {
+    let file = rusqlite::Connection::open(path).expect("the file can be opened");
+    let mut statement = file.prepare("SELECT username FROM radpostauth").expect("the table is there");
+    let names = statement.query_map([], |row| row.get::<_, String>(0)).expect("it can be read");
+    let mut found = BTreeMap::new();
+    for name in names {
+        let number = name.expect("a row").parse().expect("a number");
+        *found.entry(number).or_default() += 1;
+    }
+    found
+}
+
+fn stopped_database() {
+    let cluster = Cluster::new();
+    let url = cluster.url("usher", &cluster.database());
+    let mut writer = Writer::start("postgres", &url, 0);
+    for (round, mode) in ["fast", "immediate"].into_iter().enumerate() {
+        let quarter = RECORDS / 4 * u32::try_from(round).expect("small");
+        writer.until(quarter + chance(RECORDS / 4));
+        cluster.stop(mode);
+        let away = writer.away;
+        while writer.away == away {
+            assert!(writer.line(), "the writer goes on");
+        }
+        cluster.start();
+        let acknowledged = writer.acknowledged;
+        writer.until(acknowledged + 1);
+        eprintln!("stopped ({mode}) and found again at {acknowledged}, told {} times", writer.away);
+    }
+    writer.until(RECORDS / 2 + chance(RECORDS / 4));
+    let acknowledged = writer.kill();
+    let mut store = Postgres::connect(&url).expect("the server can be reached");
+    each_once(&sessions(&mut store), acknowledged);
+    // A writer that begins anew writes what was not acknowledged again: it is put in its own place.
+    let told = Writer::start("postgres", &url, acknowledged).end();
+    assert_eq!(told, 0, "the server was there");
+    each_once(&sessions(&mut store), RECORDS);
+}
