@@ -1,5 +1,8 @@
 //! Scenarios: records in their order, out of it, twice, and with a store that fails.
 
+mod durable;
+mod limits;
+mod records;
 mod sessions;
 
 use super::*;

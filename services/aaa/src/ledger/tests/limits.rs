@@ -1,0 +1,286 @@
+//! Simultaneous sessions, failures and pools.
+
+use super::*;
+use Status::{Interim, On, Start, Stop};
+use core::net::{IpAddr, Ipv6Addr};
+
+fn ask(user: &str, station: &str) -> AdmitRequest {
+    AdmitRequest {
+        user: user.into(),
+        simultaneous: None,
+        pool: None,
+        nas: NAS.parse().unwrap(),
+        port: "".into(),
+        calling_station_id: station.into(),
+    }
+}
+fn once(station: &str) -> AdmitRequest {
+    AdmitRequest { simultaneous: Some(1), ..ask("anna@example.org", station) }
+}
+fn pooled(station: &str) -> AdmitRequest {
+    AdmitRequest { pool: Some("home".into()), ..ask("anna@example.org", station) }
+}
+fn session(id: &str, secs: u64, station: &str) -> Record {
+    let mut record = record(Start, id, secs);
+    record.calling_station_id = station.into();
+    record
+}
+const FREE: Admission = Admission::Yes { address: None, prefix: None };
+const A: &str = "02-00-00-00-00-01";
+const B: &str = "02-00-00-00-00-02";
+const C: &str = "02-00-00-00-00-03";
+
+impl World {
+    fn admit(&mut self, secs: u64, request: &AdmitRequest) -> Admission {
+        self.ledger.admit(at(secs), wall(secs), request)
+    }
+    /// The address that is given; `None`: the pool is exhausted.
+    #[track_caller]
+    fn address(&mut self, secs: u64, station: &str) -> Option<IpAddr> {
+        match self.admit(secs, &pooled(station)) {
+            Admission::Yes { address, .. } => address,
+            Admission::No(Refusal::PoolExhausted) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+    fn used(&self) -> (u64, u64) {
+        let used = self.ledger.pools().next().unwrap();
+        (used.addresses.0, used.prefixes.0)
+    }
+}
+
+fn pool(ranges: &[&str]) -> LedgerConfig {
+    let ranges = ranges.iter().map(|r| r.parse().unwrap()).collect();
+    LedgerConfig { pools: [PoolConfig { name: "home".into(), ranges }].into(), ..LedgerConfig::default() }
+}
+
+#[test]
+fn one_session_at_a_time_counts_those_admitted_and_those_open() {
+    let mut w = World::default();
+    let no = Admission::No(Refusal::TooManySessions { allowed: 1 });
+    assert_eq!(w.admit(0, &once(A)), FREE);
+    assert_eq!(w.admit(1, &once(B)), no);
+    assert!(w.tell(&session("1", 2, A)));
+    assert_eq!((w.ledger.admitted(), w.admit(3, &once(B))), (0, no));
+    // At another NAS too.
+    let elsewhere = AdmitRequest { nas: "192.0.2.9".parse().unwrap(), ..once(B) };
+    assert_eq!(w.admit(3, &elsewhere), no);
+    // Who comes again from the same station goes on.
+    assert_eq!(w.admit(4, &once("02:00:00:00:00:01")), FREE);
+    assert!(w.tell(&counted(Stop, "1", 100, 98, 1)));
+    assert_eq!(w.admit(101, &once(B)), FREE);
+    assert_eq!(w.ledger.counters().refused_sessions, 3);
+}
+
+#[test]
+fn who_is_admitted_and_never_starts_is_forgotten() {
+    let mut w = World::default();
+    assert_eq!(w.admit(0, &once(A)), FREE);
+    assert_eq!(w.ledger.timeout(), Some(at(60)));
+    assert!(matches!(w.admit(59, &once(B)), Admission::No(_)));
+    assert_eq!(w.admit(60, &once(B)), FREE);
+    assert_eq!(w.ledger.admitted(), 1);
+}
+
+#[test]
+fn stale_sessions_do_not_keep_anybody_out() {
+    let mut w =
+        World::new(LedgerConfig { stale_after: Some(Duration::from_secs(600)), ..LedgerConfig::default() });
+    assert!(w.tell(&session("1", 0, A)));
+    let mut interim = counted(Interim, "1", 300, 300, 1);
+    interim.calling_station_id = A.into();
+    assert!(w.tell(&interim));
+    assert!(matches!(w.admit(899, &once(B)), Admission::No(_)));
+    assert_eq!(w.admit(900, &once(B)), FREE);
+}
+
+#[test]
+fn no_session_at_all_may_be_allowed() {
+    let mut w = World::default();
+    let none = AdmitRequest { simultaneous: Some(0), ..ask("anna@example.org", A) };
+    assert_eq!(w.admit(0, &none), Admission::No(Refusal::TooManySessions { allowed: 0 }));
+}
+
+#[test]
+fn failures_hold_users_and_stations_back_for_a_while() {
+    let limit = FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300));
+    let mut w = World::new(LedgerConfig { failures: Some(limit), ..LedgerConfig::default() });
+    let anna = ask("anna", A);
+    assert!(!w.ledger.failed(at(0), "anna", A) && !w.ledger.failed(at(1), "anna", A));
+    // An old failure does not count.
+    assert!(!w.ledger.failed(at(62), "anna", "") && !w.ledger.failed(at(63), "anna", ""));
+    // A success begins anew.
+    assert_eq!(w.admit(64, &anna), FREE);
+    assert!(!w.ledger.failed(at(65), "anna", "") && !w.ledger.failed(at(66), "anna", ""));
+    assert!(w.ledger.failed(at(67), "anna", B));
+    assert!(w.ledger.held_back(at(366), "anna", "") && !w.ledger.held_back(at(366), "otto", B));
+    assert_eq!(w.admit(366, &anna), Admission::No(Refusal::TooManyFailures));
+    assert_eq!(w.admit(367, &anna), FREE);
+    // By station, however it is written and whoever tries.
+    for name in ["u1", "u2", "u3"] {
+        w.ledger.failed(at(400), name, "02:00:00:00:00:0A");
+    }
+    assert_eq!(w.admit(401, &ask("otto", "02-00-00-00-00-0a")), Admission::No(Refusal::TooManyFailures));
+    assert_eq!(w.admit(401, &ask("otto", C)), FREE);
+    assert_eq!(w.ledger.counters().refused_failures, 2);
+}
+
+#[test]
+fn only_so_many_failures_are_remembered() {
+    let limit = FailureLimit {
+        remembered: 10,
+        ..FailureLimit::new(1, Duration::from_secs(9), Duration::from_secs(99))
+    };
+    let mut w = World::new(LedgerConfig { failures: Some(limit), ..LedgerConfig::default() });
+    for i in 0..100 {
+        assert!(w.ledger.failed(at(i), &i.to_string(), ""));
+    }
+    let held = (0..100).filter(|i: &u64| w.ledger.held_back(at(99), &i.to_string(), "")).count();
+    assert_eq!(held, 10);
+}
+
+#[test]
+fn an_address_stays_with_its_user_from_admission_to_stop() {
+    let mut w = World::new(pool(&["10.0.0.1-10.0.0.2"]));
+    let a = w.address(0, A).unwrap();
+    assert_eq!(w.address(1, A), Some(a), "asked again, the same is given");
+    let b = w.address(1, B).unwrap();
+    assert_ne!(a, b);
+    assert_eq!((w.address(2, C), w.used()), (None, (2, 0)));
+    // The NAS need not say the address: it was given.
+    assert!(w.tell(&session("1", 3, A)));
+    assert_eq!(w.row().framedipaddress, Some(a));
+    assert_eq!(w.ledger.find(Find::Address(a)).len(), 1);
+    // B never starts; A goes on from the same station with the same address.
+    assert_eq!((w.address(62, A), w.address(62, C)), (Some(a), Some(b)));
+    assert_eq!(w.ledger.counters().refused_pool, 1);
+    assert!(w.tell(&counted(Stop, "1", 130, 127, 1)));
+    w.ledger.expire(at(200));
+    assert_eq!(w.used(), (0, 0));
+    // Back again, the same; others get what was free longer.
+    assert_eq!(w.address(201, C), Some(b));
+    assert_eq!(w.address(201, A), Some(a));
+}
+
+#[test]
+fn whatever_ends_a_session_frees_its_address() {
+    let config = LedgerConfig { stale_after: Some(Duration::from_secs(100)), ..pool(&["10.0.0.8/30"]) };
+    let mut w = World::new(config);
+    for (i, station) in [A, B].into_iter().enumerate() {
+        assert!(w.address(0, station).is_some());
+        assert!(w.tell(&session(&i.to_string(), 1, station)));
+    }
+    assert_eq!(w.used(), (2, 0));
+    w.restart(10);
+    assert_eq!((w.used(), w.address(10, C)), ((2, 0), None));
+    assert!(w.tell(&record(On, "", 20)));
+    assert_eq!(w.used(), (0, 0));
+    assert!(w.address(30, C).is_some());
+    assert!(w.tell(&session("7", 31, C)));
+    w.ledger.expire(at(131));
+    assert_eq!((w.used(), w.ledger.len()), ((0, 0), 0));
+}
+
+#[test]
+fn an_address_that_the_nas_chose_is_not_given_to_others() {
+    let mut w = World::new(pool(&["10.0.0.1-10.0.0.3"]));
+    let a = w.address(0, A).unwrap();
+    let mut start = session("1", 1, A);
+    start.framed_address = Some("10.0.0.3".parse().unwrap());
+    assert!(w.tell(&start));
+    assert_eq!(w.used(), (1, 0), "what was held is free again");
+    let mut interim = counted(Interim, "1", 61, 60, 1);
+    interim.calling_station_id = A.into();
+    interim.framed_address = Some("10.0.0.2".parse().unwrap());
+    assert!(w.tell(&interim));
+    let taken: Vec<_> = [B, C].iter().filter_map(|s| w.address(70, s)).collect();
+    assert_eq!(taken.len(), 2);
+    assert!(!taken.contains(&"10.0.0.2".parse().unwrap()));
+    assert!(a.is_ipv4());
+}
+
+#[test]
+fn a_pool_may_give_an_address_and_a_prefix() {
+    let mut w = World::new(pool(&["10.0.0.0/29", "2001:db8::/62/64"]));
+    let mut prefixes = Vec::new();
+    for i in 0..4 {
+        let Admission::Yes { address: Some(_), prefix: Some((prefix, 64)) } =
+            w.admit(0, &pooled(&alloc::format!("02000000010{i}")))
+        else {
+            panic!()
+        };
+        prefixes.push(prefix);
+    }
+    prefixes.sort_unstable();
+    let expected: Vec<Ipv6Addr> =
+        (0..4_u128).map(|i| Ipv6Addr::from_bits((0x2001_0db8 << 96) | (i << 64))).collect();
+    assert_eq!(prefixes, expected);
+    assert_eq!(w.admit(0, &pooled(C)), Admission::No(Refusal::PoolExhausted));
+    assert_eq!(w.used(), (4, 4), "what was taken before the other was exhausted is given back");
+    let unknown = AdmitRequest { pool: Some("elsewhere".into()), ..pooled(A) };
+    assert_eq!(w.admit(0, &unknown), Admission::No(Refusal::UnknownPool));
+    let mut start = session("1", 1, "020000000100");
+    start.session.user = "anna@example.org".into();
+    assert!(w.tell(&start));
+    assert!(w.row().framedipv6prefix.ends_with("/64"));
+}
+
+#[test]
+fn a_full_pool_is_given_out_to_the_last_address_and_again() {
+    let mut w = World::new(pool(&["10.0.0.0/25", "10.0.1.7-10.0.1.9"]));
+    for round in 0..3_u64 {
+        let secs = round * 1000;
+        let mut given: Vec<_> =
+            (0..129).map(|i| w.address(secs, &alloc::format!("{round}-{i}")).unwrap()).collect();
+        given.sort_unstable();
+        given.dedup();
+        assert_eq!((given.len(), w.address(secs, C)), (129, None));
+        w.ledger.expire(at(secs + 60));
+        assert_eq!(w.used(), (0, 0));
+    }
+}
+
+#[test]
+fn ranges_are_written_as_people_write_them() {
+    for (text, size) in [
+        ("192.0.2.10-192.0.2.19", 10),
+        ("192.0.2.0/24", 254),
+        ("192.0.2.1/32", 1),
+        ("2001:db8::/120", 255),
+        ("2001:db8::/64", 1 << 32),
+        ("2001:db8::/40/56", 1 << 16),
+    ] {
+        let range: Range = text.parse().unwrap();
+        assert_eq!(range.size(), size, "{text}");
+        assert_eq!(range.to_string().parse(), Ok(range), "{text}");
+    }
+    for bad in [
+        "",
+        "192.0.2.1",
+        "192.0.2.9-192.0.2.1",
+        "10.0.0.1-::1",
+        "10.0.0.0/33",
+        "2001:db8::/64/56",
+        "10.0.0.0/8/16",
+        "2001:db8::/40/56/64",
+    ] {
+        assert_eq!(bad.parse::<Range>(), Err(PoolError::NotARange(bad.into())));
+    }
+}
+
+#[test]
+fn pools_that_contradict_themselves_are_named() {
+    let pool = |name: &str, ranges: &[&str]| PoolConfig {
+        name: name.into(),
+        ranges: ranges.iter().map(|r| r.parse().unwrap()).collect(),
+    };
+    assert_eq!(
+        check_pools(&[pool("a", &["10.0.0.0/24", "10.0.1.0/24"]), pool("b", &["2001:db8::/64"])]),
+        Ok(())
+    );
+    assert_eq!(check_pools(&[pool("a", &[])]), Err(PoolError::Empty("a".into())));
+    let two = [pool("a", &["10.0.0.0/24"]), pool("a", &["10.0.1.0/24"])];
+    assert_eq!(check_pools(&two), Err(PoolError::TwoOfOneName("a".into())));
+    let overlap = [pool("a", &["10.0.0.0/16"]), pool("b", &["10.0.7.7-10.0.7.9"])];
+    assert!(matches!(check_pools(&overlap), Err(PoolError::Overlap { pool, .. }) if pool == "b"));
+}

@@ -1,0 +1,176 @@
+//! Records as they come.
+
+use super::*;
+use core::net::IpAddr;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use usher_diameter::accounting::{Acr, RecordType};
+use usher_diameter::data::Time;
+use usher_radius::Attributes;
+use usher_radius::attribute::kind;
+
+const SOURCE: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
+
+fn stop() -> Attributes {
+    let mut a = Attributes::new();
+    a.push_text(kind::USER_NAME, "anna").unwrap();
+    a.push_u32(kind::ACCT_STATUS_TYPE, 2).push_text(kind::ACCT_SESSION_ID, "abc").unwrap();
+    a.push_text(kind::NAS_IDENTIFIER, "nas1").unwrap().push_u32(kind::NAS_PORT, 7);
+    a
+}
+
+#[test]
+fn an_accounting_request_is_read() {
+    let mut a = stop();
+    a.push_u32(kind::ACCT_SESSION_TIME, 90).push_u32(kind::ACCT_DELAY_TIME, 5);
+    a.push_u32(kind::ACCT_INPUT_OCTETS, 7).push_u32(52, 2).push_u32(kind::ACCT_OUTPUT_OCTETS, 8);
+    a.push_u32(kind::ACCT_TERMINATE_CAUSE, 1).push_u32(kind::NAS_PORT_TYPE, 19);
+    a.push_ipv4(kind::FRAMED_IP_ADDRESS, [10, 0, 0, 7].into());
+    a.push_bytes(kind::FRAMED_IPV6_PREFIX, &[0, 32, 0x20, 1, 0x0d, 0xb8]).unwrap();
+    a.push_bytes(kind::CLASS, &[0, 255]).unwrap().push_bytes(kind::CALLED_STATION_ID, b"\0x\xff").unwrap();
+    let r = Record::from_radius(&a, SOURCE, wall(100)).unwrap();
+    assert_eq!((r.status, r.at, r.timed), (Status::Stop, wall(95), true));
+    assert_eq!(r.session, SessionKey { nas: SOURCE, id: "abc".into(), user: "anna".into() });
+    // md5sum of anna,abc,192.0.2.1,nas1,,7
+    assert_eq!(r.unique.to_string(), "e79eebaf3088bcd8109e6cf472efcebb");
+    assert_eq!((r.input_octets, r.output_octets), (Some((2 << 32) + 7), Some(8)));
+    assert_eq!((r.session_time, r.terminate_cause, r.port_type), (Some(90), Some(1), Some(19)));
+    assert_eq!(r.framed_address, Some([10, 0, 0, 7].into()));
+    assert_eq!(r.framed_prefix, Some(("2001:db8::".parse().unwrap(), 32)));
+    assert_eq!((r.port.as_str(), r.called_station_id.as_str()), ("7", "\\x00x\\xff"));
+    assert_eq!(r.class, [0, 255]);
+
+    let mut a = Attributes::new();
+    a.push_u32(kind::ACCT_STATUS_TYPE, 1).push_text(kind::ACCT_SESSION_ID, "0001").unwrap();
+    a.push_text(kind::USER_NAME, "bob@example.org").unwrap().push_text(kind::NAS_PORT_ID, "ge-0/1").unwrap();
+    a.push_ipv6(kind::NAS_IPV6_ADDRESS, "2001:db8::1".parse().unwrap());
+    let r = Record::from_radius(&a, SOURCE, wall(100)).unwrap();
+    assert_eq!((r.session.nas, r.timed, r.at), ("2001:db8::1".parse().unwrap(), false, wall(100)));
+    // md5sum of bob@example.org,0001,2001:db8::1,,ge-0/1,
+    assert_eq!(r.unique.to_string(), "99b1861cd48cf9866aa49e1850eeb62c");
+}
+
+#[test]
+fn a_time_is_believed_where_it_can_be_true() {
+    let at = |stamp: u64, delay: Option<u32>| {
+        let mut a = stop();
+        a.push_u32(kind::EVENT_TIMESTAMP, stamp as u32);
+        if let Some(delay) = delay {
+            a.push_u32(kind::ACCT_DELAY_TIME, delay);
+        }
+        let r = Record::from_radius(&a, SOURCE, wall(100)).unwrap();
+        (r.at.unix_secs() - BEGIN, r.timed)
+    };
+    assert_eq!(at(BEGIN + 40, Some(3)), (40, true));
+    assert_eq!(at(BEGIN + 5000, Some(3)), (97, true));
+    assert_eq!(at(BEGIN + 5000, None), (100, false));
+    assert_eq!(at(600, None), (100, false));
+}
+
+#[test]
+fn what_is_no_record_is_refused_by_name() {
+    let read = |fill: &dyn Fn(&mut Attributes)| {
+        let mut a = Attributes::new();
+        fill(&mut a);
+        Record::from_radius(&a, SOURCE, wall(0)).map(|r| r.status)
+    };
+    assert_eq!(read(&|_| {}), Err(BadRecord::NoStatus));
+    let status = |n: u32| {
+        move |a: &mut Attributes| {
+            a.push_u32(kind::ACCT_STATUS_TYPE, n);
+        }
+    };
+    assert_eq!(read(&status(1)), Err(BadRecord::NoSession));
+    assert_eq!(read(&status(9)), Err(BadRecord::UnknownStatus(9)));
+    assert_eq!(read(&status(7)), Ok(Status::On));
+    assert_eq!(read(&status(8)), Ok(Status::Off));
+    let short = |a: &mut Attributes| {
+        a.push_bytes(kind::ACCT_STATUS_TYPE, &[1]).unwrap();
+    };
+    assert_eq!(read(&short), Err(BadRecord::BadValue(40)));
+    let mut a = stop();
+    a.push_bytes(kind::ACCT_INPUT_OCTETS, &[1, 2]).unwrap();
+    assert_eq!(Record::from_radius(&a, SOURCE, wall(0)), Err(BadRecord::BadValue(42)));
+    // What only describes is left out.
+    let mut a = stop();
+    a.push_bytes(kind::FRAMED_IP_ADDRESS, &[1, 2])
+        .unwrap()
+        .push_bytes(kind::FRAMED_IPV6_PREFIX, &[0, 200])
+        .unwrap();
+    let r = Record::from_radius(&a, SOURCE, wall(0)).unwrap();
+    assert_eq!((r.framed_address, r.framed_prefix), (None, None));
+}
+
+#[test]
+fn an_acr_is_read() {
+    let mut acr = Acr::new(RecordType::Stop, 2);
+    acr.user_name = Some("anna");
+    acr.session_id = Some("nas.example.org;1;2");
+    acr.origin_host = Some("nas.example.org");
+    acr.event_timestamp = Some(Time::from_wall(wall(90)));
+    acr.termination_cause = Some(14);
+    acr.input_octets = Some(1 << 40);
+    acr.nas.port = Some(4);
+    acr.framed_ipv6_prefix = Some(&[0, 8, 0x20]);
+    let r = Record::from_diameter(&acr, SOURCE, wall(100));
+    assert_eq!((r.status, r.at, r.timed), (Status::Stop, wall(90), true));
+    assert_eq!(
+        (r.session.id.as_str(), r.nas_identifier.as_str()),
+        ("nas.example.org;1;2", "nas.example.org")
+    );
+    assert_eq!((r.terminate_cause, r.input_octets, r.port.as_str()), (Some(4), Some(1 << 40), "4"));
+    assert_eq!(r.framed_prefix, Some(("2000::".parse().unwrap(), 8)));
+    for (diameter, radius) in [(1, 1), (4, 6), (5, 2), (8, 5), (9, 9), (11, 1), (32, 22)] {
+        acr.termination_cause = Some(diameter);
+        assert_eq!(Record::from_diameter(&acr, SOURCE, wall(100)).terminate_cause, Some(radius));
+    }
+    acr.acct_session_id = Some(b"r1");
+    acr.record_type = RecordType::Event;
+    let r = Record::from_diameter(&acr, SOURCE, wall(100));
+    assert_eq!((r.status, r.session.id.as_str()), (Status::Stop, "r1"));
+}
+
+#[test]
+fn unique_ids_are_read_as_they_are_written() {
+    let text = "0123456789abcdef0123456789abcdef";
+    let first = Unique::parse(text).unwrap();
+    assert_eq!(first.to_string(), text);
+    let third = Unique { generation: 2, ..first };
+    assert_eq!(third.to_string(), "0123456789abcdef0123456789ab-002");
+    assert_eq!(Unique::parse(&third.to_string()).unwrap().to_string(), third.to_string());
+    for bad in [
+        "",
+        "0123",
+        "0123456789abcdef0123456789abcdeg",
+        "0123456789abcdef0123456789ab-000",
+        "0123456789abcdef0123456789abéab",
+    ] {
+        assert_eq!(Unique::parse(bad), None, "{bad}");
+    }
+}
+
+proptest! {
+    /// Whatever comes is a record or is not, its texts are fit for any store, and its row becomes the session again.
+    #[test]
+    fn any_attributes_are_read(pieces in vec((0..60_u8, vec(any::<u8>(), 0..20)), 0..30), status in 1..4_u32) {
+        let mut a = Attributes::new();
+        a.push_u32(kind::ACCT_STATUS_TYPE, status);
+        for (kind, value) in pieces {
+            a.push_bytes(kind, &value).unwrap();
+        }
+        if let Ok(record) = Record::from_radius(&a, SOURCE, wall(1000)) {
+            prop_assert!(record.at <= wall(1000));
+            let mut w = World::default();
+            prop_assert!(w.tell_at(1000, &record));
+            let row = w.row();
+            let texts = [&row.username, &row.acctsessionid, &row.nasportid, &row.callingstationid, &row.class];
+            prop_assert!(texts.iter().all(|t| !t.chars().any(char::is_control)));
+            let again = session::Session::of_row(&row).unwrap().row();
+            if row.acctstoptime.is_none() {
+                prop_assert_eq!(again, row);
+            }
+            prop_assert!(w.tell_at(1001, &record));
+            prop_assert_eq!(w.rows().len(), 1);
+        }
+    }
+}
