@@ -279,8 +279,8 @@ mod tests {
             (acr.session_time, acr.delay, acr.termination_cause) = (seconds, seconds, seconds);
             acr.event_timestamp = seconds.map(Time);
             acr.framed_ip = seconds.map(Ipv4Addr::from_bits);
-            (acr.acct_session_id, acr.class) = (Some(&id), Some(&id));
-            (acr.user_name, acr.connect_info) = (Some(&name), Some(&name));
+            (acr.acct_session_id, acr.class) = (Some(&id[..]), Some(&id[..]));
+            (acr.user_name, acr.connect_info) = (Some(&name[..]), Some(&name[..]));
             acr.nas.port = seconds;
             let r = acr.request(9, "s;1;2".into(), "example".into(), None);
             prop_assert_eq!((r.application, r.command), (application::ACCOUNTING, command::ACCOUNTING));

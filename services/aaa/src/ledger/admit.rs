@@ -5,7 +5,11 @@ use super::limits::{Admission, AdmitRequest, Held, Refusal, leases, same_station
 use super::pool::{Lease, PoolUse};
 use alloc::string::String;
 use core::hash::BuildHasher;
+use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{Instant, WallTime};
+
+/// An address and a prefix.
+type Given = (Option<IpAddr>, Option<(Ipv6Addr, u8)>);
 
 impl Ledger {
     /// May somebody come in who has proved who they are? What is given is held for [`super::LedgerConfig::hold`];
@@ -78,11 +82,7 @@ impl Ledger {
             .then_some(Refusal::TooManySessions { allowed })
     }
     /// What the user's pool gives: what the same station has already, or something free.
-    fn lease(
-        &mut self,
-        wall: WallTime,
-        request: &AdmitRequest,
-    ) -> Result<(Option<core::net::IpAddr>, Option<(core::net::Ipv6Addr, u8)>), Refusal> {
+    fn lease(&mut self, wall: WallTime, request: &AdmitRequest) -> Result<Given, Refusal> {
         let Some(name) = &request.pool else { return Ok((None, None)) };
         let pool = self.pools.find(name).ok_or(Refusal::UnknownPool)?;
         let holder = self.holder(&request.user, &request.calling_station_id);
@@ -123,7 +123,9 @@ impl Ledger {
     pub fn failed(&mut self, now: Instant, user: &str, calling_station_id: &str) -> bool {
         let keys = self.failure_keys(user, calling_station_id);
         let Some(failures) = &mut self.failures else { return false };
-        keys.into_iter().flatten().fold(false, |held, key| failures.failed(now, key) || held)
+        // Both count, whether the first is held back or not.
+        let held = keys.map(|key| key.is_some_and(|key| failures.failed(now, key)));
+        held.contains(&true)
     }
     /// Whether a user or a station is held back for its failures.
     #[must_use]

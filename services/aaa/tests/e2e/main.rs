@@ -1,5 +1,6 @@
 //! Stations, access servers and AAA servers in one virtual world.
 
+mod accounting;
 mod build;
 mod connections;
 mod diameter;

@@ -228,7 +228,8 @@ fn sessions_are_found() {
     assert_eq!(ids, (0..600).map(|i| i.to_string()).collect::<Vec<_>>());
     for i in (0..600_u64).filter(|i| i % 7 == 3) {
         let row = w.ledger.find(Find::Id(&i.to_string()))[0].clone();
-        assert_eq!(w.ledger.find(Find::Unique(Unique::parse(&row.acctuniqueid).unwrap())), [row.clone()]);
+        let unique = Unique::parse(&row.acctuniqueid).unwrap();
+        assert_eq!(w.ledger.find(Find::Unique(unique)).first(), Some(&row));
         let key = SessionKey { nas: row.nasipaddress, id: row.acctsessionid, user: row.username };
         let mut stop = Record::new(Stop, key, wall(20));
         stop.timed = true;

@@ -1,0 +1,84 @@
+//! What an open session costs the ledger: octets of memory, and time for each record.
+//!
+//! `cargo run --release -p usher-aaa --example ledger_cost [SESSIONS]`
+
+use std::time::Instant as Monotonic;
+use usher_aaa::ledger::{Accounting, Find, Ledger, LedgerConfig, PoolConfig, Record, SessionKey, Status};
+use usher_core::{Duration, Instant, WallTime};
+
+/// Resident octets of this process.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0) * 4096
+}
+
+fn record(status: Status, i: u32) -> Record {
+    let key = SessionKey {
+        nas: [10, 200, 0, (i % 64) as u8].into(),
+        id: format!("{:08X}-{i:08X}", 0x5f3a_0000_u32),
+        user: format!("user{i}@example.org"),
+    };
+    let seconds = if status == Status::Start { 0 } else { 300 };
+    let mut record = Record::new(status, key, WallTime::from_unix_secs(1_800_000_000 + seconds));
+    record.timed = true;
+    record.port = (i % 4096).to_string();
+    record.port_type = Some(19);
+    record.calling_station_id = format!("02-00-00-{:02X}-{:02X}-{:02X}", i >> 16, i >> 8 & 255, i & 255);
+    record.called_station_id = "02-FF-00-00-00-01:example".into();
+    record.framed_address = Some([10, (i >> 16) as u8, (i >> 8) as u8, i as u8].into());
+    record.class = b"0123456789abcdef".to_vec();
+    if status != Status::Start {
+        record.session_time = Some(seconds);
+        (record.input_octets, record.output_octets) = (Some(1 << 20), Some(1 << 24));
+    }
+    record
+}
+
+/// Gives a record for each session, with the store's answer that it knows none; nanoseconds a record. What is to be
+/// written is taken as written.
+fn each(ledger: &mut Ledger, status: Status, sessions: u32) -> f64 {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let mut nanos = 0;
+    let mut changes = Vec::new();
+    for i in 0..sessions {
+        let record = record(status, i);
+        let begun = Monotonic::now();
+        while let Accounting::Ask(unique) = ledger.account(now, &record) {
+            ledger.answer(now, unique, None);
+        }
+        if i % 256 == 255 || i + 1 == sessions {
+            while ledger.changes(&mut changes, 256).is_some() {
+                ledger.settle(usher_aaa::ledger::Settled::Durable);
+                changes.clear();
+            }
+        }
+        nanos += begun.elapsed().as_nanos();
+    }
+    nanos as f64 / f64::from(sessions)
+}
+
+fn main() {
+    let sessions = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(100_000);
+    let pool = PoolConfig { name: "all".into(), ranges: vec!["10.0.0.0/8".parse().expect("a range")] };
+    for (what, pools) in [("without a pool", vec![]), ("with a pool", vec![pool])] {
+        let mut ledger = Ledger::new(LedgerConfig { pools, remembered: 1000, ..LedgerConfig::default() });
+        let before = resident();
+        let start = each(&mut ledger, Status::Start, sessions);
+        let octets = (resident() - before) as f64 / f64::from(sessions);
+        let interim = each(&mut ledger, Status::Interim, sessions);
+        let begun = Monotonic::now();
+        let found = (0..sessions)
+            .filter(|i| {
+                let address = [10, (i >> 16) as u8, (i >> 8) as u8, *i as u8].into();
+                ledger.find(Find::Address(address)).len() == 1
+            })
+            .count();
+        let find = begun.elapsed().as_nanos() as f64 / f64::from(sessions);
+        println!(
+            "{sessions} sessions {what}: {octets:.0} octets each; start {start:.0} ns, interim {interim:.0} ns, \
+             who has an address {find:.0} ns ({found} found)"
+        );
+        each(&mut ledger, Status::Stop, sessions);
+        assert_eq!(ledger.len(), 0);
+    }
+}

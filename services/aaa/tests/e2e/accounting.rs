@@ -1,0 +1,334 @@
+//! Accounting from a client to the store: RADIUS and Diameter clients, the server, a ledger, a store in memory.
+
+use crate::build::{PASSWORD, aaa_config, diameter_server, secret, user_name, users};
+use crate::world::{nas_address, server_address};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use usher_aaa::ledger::{AdmitRequest, Ledger, LedgerConfig, PoolConfig};
+use usher_aaa::store::{Memory, SessionRow};
+use usher_aaa::{AaaServer, Command, Event};
+use usher_core::{
+    CommandError, ConnId, Duration, Input, Instant, Machine, Path, Seed, SocketId, StreamEvent, StreamOp,
+    Transmit, WallTime,
+};
+use usher_diameter::ResultCode;
+use usher_diameter::accounting::{Aca, Acr, RecordType};
+use usher_diameter::codes::application;
+use usher_diameter::node::{self, Node};
+use usher_diameter::peer::capabilities::Application;
+use usher_radius::attribute::kind;
+use usher_radius::client::{self, Client, ServerConfig, Target};
+use usher_radius::{Attributes, Code};
+
+fn at(secs: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(secs)
+}
+
+/// A server with its ledger, as a host without threads has them.
+struct Host {
+    server: AaaServer,
+    ledger: Ledger,
+    store: Memory,
+    epoch: WallTime,
+    /// Does nothing for events that ask for accounting.
+    silent: bool,
+}
+
+impl Host {
+    fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
+        let epoch = config.epoch;
+        let server = AaaServer::new(config, Seed::new(4).secure("aaa", 0)).unwrap();
+        Self { server, ledger: Ledger::new(ledger), store: Memory::new(), epoch, silent: false }
+    }
+    /// Answers what the server asks.
+    fn serve(&mut self, now: Instant) {
+        let wall = self.epoch + now.since(Instant::ZERO);
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                Event::Account { token, record } if !self.silent => {
+                    let durable = self.ledger.serve(now, &mut self.store, &record);
+                    self.server.command(now, Command::Accounted { token, durable }).unwrap();
+                }
+                Event::Admit { token, request } => {
+                    let admission = self.ledger.admit(now, wall, &request);
+                    self.server.command(now, Command::Admitted { token, admission }).unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+    fn rows(&self) -> Vec<SessionRow> {
+        self.store.sessions().cloned().collect()
+    }
+}
+
+/// A RADIUS client beside it.
+struct Radius {
+    client: Client,
+    host: Host,
+    token: u64,
+}
+
+impl Radius {
+    fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
+        let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
+        let client = Client::new(client::Config::single(to), Seed::new(4).secure("client", 0)).unwrap();
+        Self { client, host: Host::new(config, ledger), token: 0 }
+    }
+    fn settle(&mut self, now: Instant) {
+        let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
+        let mut buf = Vec::new();
+        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(now, &mut buf) {
+            let path = Path { socket: SocketId(0), local: far, remote: near };
+            self.host.server.handle(now, Input::Datagram { path, data: &buf });
+        }
+        self.host.serve(now);
+        while let Some(Transmit::Datagram { .. }) = self.host.server.poll_transmit(now, &mut buf) {
+            let path = Path { socket: SocketId(0), local: near, remote: far };
+            self.client.handle(now, Input::Datagram { path, data: &buf });
+        }
+    }
+    /// Sends a request of its own and gives the answer.
+    fn ask(
+        &mut self,
+        secs: u64,
+        code: Code,
+        fill: impl FnOnce(&mut Attributes),
+    ) -> Option<(Code, Attributes)> {
+        self.token += 1;
+        let mut attributes = Attributes::new();
+        fill(&mut attributes);
+        let (token, target) = (self.token, Target::Server(0));
+        let request = client::Command::Request { token, target, code, attributes };
+        self.client.command(at(secs), request).unwrap();
+        self.settle(at(secs));
+        match self.client.poll_event()? {
+            client::Event::Response(r) if r.token == token => Some((r.code, r.attributes)),
+            other => panic!("{other:?}"),
+        }
+    }
+    /// A record of session `id`, first sent `delay` seconds ago; true: acknowledged.
+    fn tell(&mut self, secs: u64, status: u32, id: &str, delay: u32, length: Option<u32>) -> bool {
+        let answer = self.ask(secs, Code::ACCOUNTING_REQUEST, |a| {
+            a.push_bytes(kind::USER_NAME, &user_name(0)).unwrap();
+            a.push_u32(kind::ACCT_STATUS_TYPE, status).push_text(kind::ACCT_SESSION_ID, id).unwrap();
+            a.push_u32(kind::ACCT_DELAY_TIME, delay).push_u32(kind::NAS_PORT, 3);
+            a.push_text(kind::CALLING_STATION_ID, "02-00-00-00-00-01").unwrap();
+            if let Some(length) = length {
+                a.push_u32(kind::ACCT_SESSION_TIME, length).push_u32(kind::ACCT_INPUT_OCTETS, 100 * length);
+            }
+        });
+        answer.is_some_and(|(code, _)| code == Code::ACCOUNTING_RESPONSE)
+    }
+}
+
+const START: u32 = 1;
+const STOP: u32 = 2;
+const INTERIM: u32 = 3;
+const ON: u32 = 7;
+
+fn radius() -> Radius {
+    Radius::new(aaa_config(users(Seed::new(1), 1)), LedgerConfig::default())
+}
+
+#[test]
+fn a_radius_session_is_kept_and_acknowledged() {
+    let mut r = radius();
+    assert!(r.tell(10, START, "1", 0, None));
+    assert!(r.tell(70, INTERIM, "1", 0, Some(60)));
+    assert!(r.tell(100, STOP, "1", 0, Some(90)));
+    let [row] = &r.host.rows()[..] else { panic!() };
+    assert_eq!(row.nasipaddress, nas_address(0), "without NAS-IP-Address, where it came from");
+    assert_eq!((row.acctsessiontime, row.acctinputoctets, row.interims), (90, 9000, 1));
+    assert_eq!(row.acctstarttime, Some(r.host.epoch + Duration::from_secs(10)));
+    assert_eq!(row.acctstoptime, Some(r.host.epoch + Duration::from_secs(100)));
+    let c = r.host.server.counters();
+    assert_eq!((c.accounting, c.accounted, c.bad_accounting), (3, 3, 0));
+    assert_eq!(r.host.server.accounting_waiting(), 0);
+}
+
+#[test]
+fn a_record_sent_again_as_a_new_request_is_the_same_record() {
+    let mut r = radius();
+    for delay in [0, 3, 9] {
+        // Another identifier and authenticator each time, since the delay is another.
+        assert!(r.tell(10 + u64::from(delay), START, "1", delay, None));
+    }
+    for delay in [0, 4] {
+        assert!(r.tell(100 + u64::from(delay), STOP, "1", delay, Some(90)));
+    }
+    assert_eq!(r.host.rows().len(), 1);
+    let c = r.host.ledger.counters();
+    assert_eq!((c.started, c.stopped, c.duplicates), (1, 1, 3));
+}
+
+#[test]
+fn without_its_store_the_server_is_silent_and_recovers_by_itself() {
+    let mut r = radius();
+    r.host.store.set_away(true);
+    assert!(!r.tell(10, START, "1", 0, None));
+    assert!(!r.tell(10, ON, "2", 0, None));
+    assert_eq!((r.host.server.counters().unavailable, r.host.rows().len()), (2, 0));
+    r.host.store.set_away(false);
+    assert!(r.tell(16, START, "1", 6, None));
+    assert_eq!(r.host.rows()[0].acctstarttime, Some(r.host.epoch + Duration::from_secs(10)));
+    assert!(r.tell(20, ON, "2", 10, None));
+}
+
+#[test]
+fn a_record_of_which_the_host_says_nothing_is_not_acknowledged() {
+    let mut r = radius();
+    r.host.silent = true;
+    assert!(!r.tell(10, START, "1", 0, None));
+    assert_eq!(r.host.server.accounting_waiting(), 1);
+    assert!(r.host.server.poll_timeout().is_some_and(|t| t <= at(40)));
+    r.host.server.handle(at(40), Input::Timeout);
+    assert_eq!((r.host.server.accounting_waiting(), r.host.server.counters().unavailable), (0, 1));
+    let late = Command::Accounted { token: 0, durable: true };
+    assert_eq!(r.host.server.command(at(41), late).unwrap_err(), CommandError::UnknownToken);
+}
+
+#[test]
+fn what_is_admitted_is_what_accounting_then_tells_of() {
+    let mut config = aaa_config(users(Seed::new(1), 1));
+    config.limits = true;
+    let pool = PoolConfig { name: "home".into(), ranges: vec!["10.7.0.0/30".parse().unwrap()] };
+    let mut r = Radius::new(config, LedgerConfig { pools: vec![pool], ..LedgerConfig::default() });
+    let log_in = |r: &mut Radius, secs: u64, station: &str| {
+        r.ask(secs, Code::ACCESS_REQUEST, |a| {
+            a.push_bytes(kind::USER_NAME, &user_name(0)).unwrap().push_user_password(PASSWORD).unwrap();
+            a.push_text(kind::CALLING_STATION_ID, station).unwrap();
+        })
+        .map(|(code, _)| code)
+    };
+    assert_eq!(log_in(&mut r, 0, "02-00-00-00-00-01"), Some(Code::ACCESS_ACCEPT));
+    assert!(r.tell(1, START, "1", 0, None));
+    // The user's one session is open now: nobody else is let in by that name.
+    let name = String::from_utf8(user_name(0)).unwrap();
+    let request = AdmitRequest {
+        user: name,
+        simultaneous: Some(1),
+        pool: Some("home".into()),
+        nas: nas_address(0),
+        port: String::new(),
+        calling_station_id: "02-00-00-00-00-02".into(),
+    };
+    let wall = r.host.epoch;
+    assert!(matches!(r.host.ledger.admit(at(2), wall, &request), usher_aaa::Admission::No(_)));
+    assert!(r.tell(9, STOP, "1", 0, Some(8)));
+    assert!(matches!(r.host.ledger.admit(at(10), wall, &request), usher_aaa::Admission::Yes { .. }));
+}
+
+/// A Diameter client beside it, over one connection.
+struct Diameter {
+    client: Node,
+    host: Host,
+}
+
+impl Diameter {
+    fn new() -> Self {
+        let applications = [Application::acct(application::ACCOUNTING)];
+        let mut config = diameter_server(0, users(Seed::new(1), 1));
+        if let Some(node) = &mut config.diameter {
+            node.local.applications.extend(applications);
+        }
+        let mut client = node::Config::new("switch.example.org", "example.org", &applications);
+        client.local.addresses.push(nas_address(0));
+        let client = client.connect_to("aaa0.example.org", SocketAddr::new(server_address(0), 3868));
+        let mut d = Self {
+            client: Node::new(client, Instant::ZERO, Seed::new(4).secure("client", 0)),
+            host: Host::new(config, LedgerConfig::default()),
+        };
+        d.settle(at(0));
+        assert!(matches!(d.client.poll_event(), Some(node::Event::PeerUp { .. })));
+        d
+    }
+    fn settle(&mut self, now: Instant) {
+        let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 3868));
+        let accepted = ConnId::incoming(0);
+        let mut mine = ConnId::outgoing(0);
+        let mut buf = Vec::new();
+        let mut quiet = false;
+        self.client.handle(now, Input::Timeout);
+        while !core::mem::replace(&mut quiet, true) {
+            while let Some(transmit) = self.client.poll_transmit(now, &mut buf) {
+                quiet = false;
+                let Transmit::Stream { conn, op } = transmit else { panic!() };
+                mine = conn;
+                let connected = |remote| StreamEvent::Connected { remote, certificate: None };
+                match op {
+                    StreamOp::Connect { .. } => {
+                        self.host
+                            .server
+                            .handle(now, Input::Stream { conn: accepted, event: connected(near) });
+                        self.client.handle(now, Input::Stream { conn, event: connected(far) });
+                    }
+                    StreamOp::Data => {
+                        let event = StreamEvent::Data(&buf);
+                        self.host.server.handle(now, Input::Stream { conn: accepted, event });
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            self.host.serve(now);
+            let mut back = VecDeque::new();
+            while let Some(transmit) = self.host.server.poll_transmit(now, &mut buf) {
+                assert!(matches!(transmit, Transmit::Stream { op: StreamOp::Data, .. }), "{transmit:?}");
+                back.push_back(buf.clone());
+            }
+            for data in back {
+                quiet = false;
+                self.client.handle(now, Input::Stream { conn: mine, event: StreamEvent::Data(&data) });
+            }
+        }
+    }
+    fn tell(&mut self, secs: u64, acr: &Acr<'_>) -> (ResultCode, Option<Aca>) {
+        let request = acr.request(1, "switch.example.org;1;7".into(), "example.org".into(), None);
+        self.client.command(at(secs), node::Command::Request(request)).unwrap();
+        self.settle(at(secs));
+        match self.client.poll_event() {
+            Some(node::Event::Answer { result, avps, .. }) => (result, Aca::parse(avps.view()).ok()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn acr(record_type: RecordType, number: u32, length: u32) -> Acr<'static> {
+    let mut acr = Acr::new(record_type, number);
+    acr.user_name = Some("anna@example.org");
+    acr.session_time = Some(length);
+    acr.input_octets = Some(u64::from(length) << 32);
+    acr.nas.address = Some(nas_address(0));
+    acr
+}
+
+#[test]
+fn a_diameter_session_is_kept_and_answered() {
+    let mut d = Diameter::new();
+    let said = |record_type, record_number| (ResultCode::SUCCESS, Some(Aca { record_type, record_number }));
+    assert_eq!(d.tell(10, &acr(RecordType::Start, 0, 0)), said(RecordType::Start, 0));
+    assert_eq!(d.tell(70, &acr(RecordType::Interim, 1, 60)), said(RecordType::Interim, 1));
+    // The same record in another message.
+    assert_eq!(d.tell(71, &acr(RecordType::Interim, 1, 60)), said(RecordType::Interim, 1));
+    d.host.store.set_away(true);
+    let full = (ResultCode::OUT_OF_SPACE, Some(Aca { record_type: RecordType::Stop, record_number: 2 }));
+    assert_eq!(d.tell(100, &acr(RecordType::Stop, 2, 90)), full);
+    d.host.store.set_away(false);
+    assert_eq!(d.tell(110, &acr(RecordType::Stop, 2, 90)), said(RecordType::Stop, 2));
+    let [row] = &d.host.rows()[..] else { panic!() };
+    assert_eq!((row.acctsessionid.as_str(), row.interims), ("switch.example.org;1;7", 1));
+    assert_eq!((row.acctsessiontime, row.acctinputoctets), (90, 90 << 32));
+    assert_eq!(row.acctstoptime, Some(d.host.epoch + Duration::from_secs(100)));
+}
+
+#[test]
+fn an_acr_that_is_none_is_told_so() {
+    let mut d = Diameter::new();
+    let mut request = acr(RecordType::Start, 0, 0).request(1, "s;1;7".into(), "example.org".into(), None);
+    request.avps.clear();
+    d.client.command(at(1), node::Command::Request(request)).unwrap();
+    d.settle(at(1));
+    let Some(node::Event::Answer { result, .. }) = d.client.poll_event() else { panic!() };
+    assert_eq!(result, ResultCode::MISSING_AVP);
+    assert_eq!((d.host.server.counters().bad_accounting, d.host.rows().len()), (1, 0));
+}
