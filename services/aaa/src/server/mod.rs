@@ -15,6 +15,7 @@ mod api;
 mod cache;
 mod config;
 mod counters;
+mod half_open;
 mod held;
 mod machine;
 mod proof;

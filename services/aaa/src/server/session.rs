@@ -3,13 +3,13 @@
 use super::answer::Asker;
 use super::api::Reason;
 use super::config::Config;
+use super::half_open::Source;
 use super::proof::Proof;
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 use usher_core::{Instant, Work};
 use usher_eap::method::{
     Context, Inner, Question, ServerMethod, ServerOffer, UserSecret, gtc, md5, mschapv2,
@@ -32,7 +32,7 @@ pub(super) enum Owner {
 pub(super) struct Ask {
     pub(super) asker: Asker,
     /// Where it came from.
-    pub(super) source: IpAddr,
+    pub(super) source: Source,
     pub(super) owner: Owner,
     pub(super) request: Attributes,
 }
@@ -49,7 +49,7 @@ impl Ask {
 pub(super) struct Pending {
     pub(super) asker: Asker,
     /// Where it came from.
-    pub(super) source: IpAddr,
+    pub(super) source: Source,
     /// What it said.
     pub(super) request: Attributes,
 }

@@ -1,13 +1,20 @@
 //! What the host says about logins that everything else speaks for, and rejects that are held back.
 
-use crate::build::{aaa_config, users};
+use crate::build::{PASSWORD, aaa_config, secret, user_name, users};
 use crate::pair::{NEVER, Pair};
-use std::net::{IpAddr, Ipv4Addr};
+use crate::world::{nas_address, server_address};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
-use usher_aaa::{Admission, Command, Config, Event, Reason, Refusal, User, Users};
-use usher_core::{Duration, Input, Instant, Machine, Seed};
-use usher_radius::Code;
+use usher_aaa::{
+    Admission, Command, Config, Event, Method, Reason, Refusal, ShardConfig, ShardKey, User, Users, shard_of,
+};
+use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_crypto::digest::md5;
 use usher_radius::attribute::kind;
+use usher_radius::client::{self, Client, ServerConfig, Target};
+use usher_radius::server::ClientConfig;
+use usher_radius::{Attributes, Code};
 
 fn limited() -> Config {
     let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
@@ -94,4 +101,135 @@ fn an_accounting_request_is_answered_when_its_record_is_durable() {
     p.settle(NEVER);
     assert_eq!((p.answer(), p.server.counters().unavailable), (None, 1));
     assert_eq!((p.server.counters().accounting, p.server.counters().accounted), (2, 1));
+}
+
+/// Sends beginnings of EAP conversations from another access server than the pair's.
+fn flood(p: &mut Pair, flooder: &mut Client, tokens: Range<u64>) {
+    let near = SocketAddr::new(nas_address(1), 50_000);
+    let far = SocketAddr::new(server_address(0), 1812);
+    let mut buf = Vec::new();
+    for token in tokens {
+        let mut attributes = Attributes::new();
+        attributes.push_bytes(kind::USER_NAME, &user_name(0)).unwrap().push_eap(&identity(&user_name(0)));
+        let code = Code::ACCESS_REQUEST;
+        let request = client::Command::Request { token, target: Target::Server(0), code, attributes };
+        flooder.command(NEVER, request).unwrap();
+        while let Some(Transmit::Datagram { path }) = flooder.poll_transmit(NEVER, &mut buf) {
+            let remote = SocketAddr::new(near.ip(), near.port() + path.socket.0 as u16);
+            let path = Path { socket: SocketId(0), local: far, remote };
+            p.server.handle(NEVER, Input::Datagram { path, data: &buf });
+            while p.server.poll_transmit(NEVER, &mut buf).is_some() {}
+        }
+    }
+}
+
+fn identity(name: &[u8]) -> Vec<u8> {
+    let mut packet = vec![2, 1, 0, 5 + name.len() as u8, 1];
+    packet.extend_from_slice(name);
+    packet
+}
+
+/// The reply's EAP-MD5 challenge answered: State and the response.
+fn respond(reply: &client::Response, password: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut eap = Vec::new();
+    assert!(reply.code == Code::ACCESS_CHALLENGE && reply.attributes.eap(&mut eap));
+    assert_eq!((eap[0], eap[4], eap[5]), (1, 4, 16));
+    let value = md5(&[&[eap[1]], password, &eap[6..22]]);
+    let mut response = vec![2, eap[1], 0, 22, 4, 16];
+    response.extend_from_slice(&value);
+    (reply.attributes.get(kind::STATE).unwrap().to_vec(), response)
+}
+
+#[test]
+fn a_flood_from_one_access_server_costs_another_no_login() {
+    const ROOM: usize = 64;
+    let logins = 16;
+    let mut config = aaa_config(users(Seed::new(1), logins));
+    config.max_half_open = ROOM;
+    let mut p = Pair::new(config);
+    let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
+    let mut config = client::Config::single(to);
+    config.max_sockets = 100;
+    let mut flooder = Client::new(config, Seed::new(9).secure("flood", 0)).unwrap();
+    flood(&mut p, &mut flooder, 0..1000);
+    assert_eq!(p.server.half_open(), ROOM);
+    let mut states = Vec::new();
+    for i in 0..logins {
+        p.ask(i as u64, Code::ACCESS_REQUEST, |a| {
+            let name = user_name(i);
+            a.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(&identity(&name));
+        });
+        states.push(respond(&p.reply().unwrap(), PASSWORD));
+        let sent = 1000 + 500 * i as u64;
+        flood(&mut p, &mut flooder, sent..sent + 500);
+    }
+    assert_eq!(p.server.half_open(), ROOM);
+    for (i, (state, response)) in states.iter().enumerate() {
+        p.ask(100 + i as u64, Code::ACCESS_REQUEST, |a| {
+            a.push_bytes(kind::USER_NAME, &user_name(i)).unwrap().push_eap(response);
+            a.push_bytes(kind::STATE, state).unwrap();
+        });
+        assert_eq!(p.answer().unwrap().1, Code::ACCESS_ACCEPT, "login {i}");
+        let sent = 10_000 + 100 * i as u64;
+        flood(&mut p, &mut flooder, sent..sent + 100);
+    }
+    let c = p.server.counters();
+    assert_eq!(c.accepted_eap_md5, logins as u64);
+    assert!(c.evicted > 9_000, "{}", c.evicted);
+}
+
+#[test]
+fn a_login_under_way_goes_on_over_a_reload() {
+    let mut config = aaa_config(users(Seed::new(1), 1));
+    config.shard = Some(ShardConfig { number: 3, key: ShardKey::new(&[7; 16]) });
+    let mut p = Pair::new(config.clone());
+    let name = user_name(0);
+    p.ask(1, Code::ACCESS_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(&identity(&name));
+    });
+    let (state, response) = respond(&p.reply().unwrap(), PASSWORD);
+    // The client stands elsewhere in the list now, and nobody may use PAP any more.
+    let radius = config.radius.as_mut().unwrap();
+    radius.clients.insert(0, ClientConfig::new(Ipv4Addr::new(192, 0, 2, 1).into(), 32, secret()));
+    config.methods = vec![Method::EapMd5];
+    p.server.command(NEVER, Command::Reload(Box::new(config.clone()))).unwrap();
+    p.ask(2, Code::ACCESS_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(&response);
+        a.push_bytes(kind::STATE, &state).unwrap();
+    });
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_ACCEPT);
+    p.ask_pap(3, &name, PASSWORD);
+    assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_no_method), (Code::ACCESS_REJECT, 1));
+    // A configuration that contradicts itself changes nothing.
+    let radius = config.radius.as_mut().unwrap();
+    radius.clients.push(radius.clients[0].clone());
+    assert!(p.server.command(NEVER, Command::Reload(Box::new(config))).is_err());
+    p.ask_pap(4, &name, PASSWORD);
+    assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
+}
+
+#[test]
+fn another_shards_conversation_is_recognised_by_its_state() {
+    let mut config = aaa_config(users(Seed::new(1), 1));
+    let key = ShardKey::new(&[7; 16]);
+    config.shard = Some(ShardConfig { number: 3, key: key.clone() });
+    let mut p = Pair::new(config);
+    let name = user_name(0);
+    p.ask(1, Code::ACCESS_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(&identity(&name));
+    });
+    let (state, response) = respond(&p.reply().unwrap(), PASSWORD);
+    let mut attributes = Attributes::new();
+    attributes.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(&response);
+    attributes.push_bytes(kind::STATE, &state).unwrap();
+    let request = client::Command::Request {
+        token: 2,
+        target: Target::Server(0),
+        code: Code::ACCESS_REQUEST,
+        attributes,
+    };
+    p.client.command(NEVER, request).unwrap();
+    let mut buf = Vec::new();
+    assert!(p.client.poll_transmit(NEVER, &mut buf).is_some());
+    assert_eq!((shard_of(&key, &buf), shard_of(&ShardKey::new(&[8; 16]), &buf)), (Some(3), None));
 }

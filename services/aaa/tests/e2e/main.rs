@@ -13,4 +13,5 @@ mod password;
 mod pkm;
 mod radius_md5;
 mod tls;
+mod tunnels;
 mod world;

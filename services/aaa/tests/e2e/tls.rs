@@ -16,7 +16,7 @@ use usher_nas::station::{self, Credentials};
 const CHAIN: u8 = 3;
 const FRAGMENT: usize = 1024;
 
-fn client(version: Version, credentials: Certificates) -> ClientConfig {
+pub(crate) fn client(version: Version, credentials: Certificates) -> ClientConfig {
     ClientConfig::new(ClientOptions {
         versions: version.into(),
         credentials: Some(credentials),
@@ -29,7 +29,7 @@ fn client(version: Version, credentials: Certificates) -> ClientConfig {
     .unwrap()
 }
 
-fn server(version: Version) -> ServerConfig {
+pub(crate) fn server(version: Version) -> ServerConfig {
     ServerConfig::new(ServerOptions {
         versions: version.into(),
         credentials: fixtures::server(CHAIN),

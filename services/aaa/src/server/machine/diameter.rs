@@ -3,15 +3,15 @@
 use super::AaaServer;
 use crate::server::answer::{Asker, Verdict};
 use crate::server::api::Event;
+use crate::server::half_open::Source;
 use crate::server::proof::Proof;
 use crate::server::session::{Ask, Owner};
-use core::net::{IpAddr, Ipv4Addr};
 use usher_core::{Instant, Machine};
 use usher_diameter::avp::Avps;
 use usher_diameter::codes::{application, command};
 use usher_diameter::eap::Der;
 use usher_diameter::nasreq::Aar;
-use usher_diameter::node;
+use usher_diameter::node::{self, PeerId};
 use usher_diameter::{Fault, Message, ResultCode};
 use usher_radius::attribute::Attributes;
 
@@ -19,8 +19,8 @@ impl AaaServer {
     pub(super) fn drain_diameter(&mut self, now: Instant) {
         while let Some(event) = self.diameter.as_mut().and_then(Machine::poll_event) {
             match event {
-                node::Event::Request { token, message, .. } => {
-                    if let Err(fault) = self.diameter_request(now, token, &message) {
+                node::Event::Request { token, peer, message } => {
+                    if let Err(fault) = self.diameter_request(now, token, peer, &message) {
                         self.counters.unsupported += 1;
                         self.refuse(now, token, fault);
                     }
@@ -39,9 +39,15 @@ impl AaaServer {
         }
     }
 
-    fn diameter_request(&mut self, now: Instant, token: u64, message: &Message) -> Result<(), Fault> {
+    fn diameter_request(
+        &mut self,
+        now: Instant,
+        token: u64,
+        peer: PeerId,
+        message: &Message,
+    ) -> Result<(), Fault> {
         let avps = message.avps.view();
-        let (source, owner) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), Owner::Diameter);
+        let (source, owner) = (Source::Peer(peer), Owner::Diameter);
         match (message.header.application, message.header.command) {
             (application::EAP, command::DIAMETER_EAP) => {
                 let der = Der::parse(avps)?;

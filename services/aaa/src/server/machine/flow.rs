@@ -32,12 +32,13 @@ impl AaaServer {
     /// Opens a session and makes room for it.
     fn open(&mut self, now: Instant, owner: Owner, pending: Pending, name: &[u8], stage: Stage) -> u64 {
         while self.sessions.len() >= self.config.max_half_open.max(1) {
-            let Some((oldest, _)) = self.sessions.oldest() else { break };
+            let Some(oldest) = self.sessions.crowded_out() else { break };
             self.counters.evicted += 1;
             self.trace(now, oldest, || "dropped: too many unfinished sessions".into());
             self.abandon(now, oldest);
         }
         self.counters.sessions += 1;
+        let source = pending.source;
         let traced = self.tracer.as_ref().is_some_and(|t| t.concerns(&pending.request));
         let session = Session {
             owner,
@@ -49,7 +50,7 @@ impl AaaServer {
             traced,
             stage,
         };
-        let token = self.sessions.insert(now, session);
+        let token = self.sessions.insert(now, source, session);
         self.tell_request(now, token);
         token
     }
@@ -442,7 +443,9 @@ impl AaaServer {
         let Some(session) = self.sessions.get(token).filter(|s| s.traced) else { return };
         let Some(pending) = &session.pending else { return };
         let from = match session.owner {
-            Owner::Radius(client) => format!("Access-Request from {}, client {client}", pending.source),
+            Owner::Radius(client) => {
+                format!("Access-Request from {}, client {client}", pending.source.address())
+            }
             Owner::Diameter => "Diameter request".into(),
         };
         let mut lines = alloc::vec![from];

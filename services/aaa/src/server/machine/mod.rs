@@ -13,6 +13,7 @@ use super::api::{Command, Event, Front};
 use super::cache::UserCache;
 use super::config::{Config, ConfigError, UserSource};
 use super::counters::Counters;
+use super::half_open::HalfOpen;
 use super::held::Held;
 use super::session::Session;
 use super::shard::{ShardConfig, ShardKey};
@@ -21,7 +22,6 @@ use accounting::Accounting;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use outward::Outward;
-use usher_core::table::SessionTable;
 use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
 use usher_diameter::node::{self, Node};
 use usher_radius::server as radius_server;
@@ -33,7 +33,7 @@ pub struct AaaServer {
     shard: ShardConfig,
     radius: Option<radius_server::Server>,
     diameter: Option<Node>,
-    sessions: SessionTable<Session>,
+    sessions: HalfOpen<Session>,
     cache: UserCache,
     held: Held,
     accounting: Accounting,
@@ -66,13 +66,14 @@ impl AaaServer {
             UserSource::Memory(_) => UserCache::none(&mut rng),
             UserSource::Host(cache) => UserCache::new(cache, &mut rng),
         };
+        let sessions = HalfOpen::new(&mut rng);
         let outward = Outward::new(&config, &mut rng)?;
         Ok(Self {
             outward,
             shard,
             radius,
             diameter,
-            sessions: SessionTable::new(),
+            sessions,
             cache,
             held: Held::default(),
             accounting: Accounting::default(),

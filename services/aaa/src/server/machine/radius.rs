@@ -2,6 +2,7 @@
 
 use super::AaaServer;
 use crate::server::answer::{Asker, Verdict};
+use crate::server::half_open::Source;
 use crate::server::proof::{BadProof, Proof};
 use crate::server::session::{Ask, Owner};
 use crate::users::bypass;
@@ -39,7 +40,8 @@ impl AaaServer {
         packet.clear();
         let is_eap = request.attributes.eap(&mut packet);
         let owner = Owner::Radius(request.client);
-        let ask = Ask { asker, source: request.path.remote.ip(), owner, request: request.attributes };
+        let source = Source::Address(request.path.remote.ip());
+        let ask = Ask { asker, source, owner, request: request.attributes };
         if is_eap {
             match ask.request.get(kind::STATE).map(|state| self.shard.token(state)) {
                 None => self.begin_eap(now, ask, &packet),

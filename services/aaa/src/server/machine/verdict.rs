@@ -18,6 +18,7 @@ use usher_core::{CommandError, Instant, Machine};
 use usher_diameter::{Fault, ResultCode, node};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::server as radius;
+use usher_radius::server::ClientConfig;
 
 /// Framed-IPv6-Address (RFC 6911 §3.1).
 const FRAMED_IPV6_ADDRESS: u8 = 168;
@@ -303,10 +304,31 @@ impl AaaServer {
         }
     }
 
-    /// Goes on with another configuration.
+    /// Goes on with another configuration. Which fronts there are, the Diameter node and the home servers stay as
+    /// they were at start.
     pub(super) fn reload(&mut self, config: Config) -> Result<(), CommandError> {
+        if let (Some(server), Some(radius)) = (&mut self.radius, &config.radius) {
+            let contradiction = CommandError::Invalid("the RADIUS clients contradict each other");
+            server.reload(radius.clone()).map_err(|_| contradiction)?;
+            let before = self.config.radius.as_ref().map_or(&[][..], |r| &r.clients);
+            let same = |a: &ClientConfig, b: &ClientConfig| {
+                a.network == b.network && a.prefix == b.prefix && a.transport == b.transport
+            };
+            let numbers: Vec<u32> = before
+                .iter()
+                .map(|b| radius.clients.iter().position(|a| same(a, b)).map_or(u32::MAX, |i| i as u32))
+                .collect();
+            self.sessions.for_each(|session| {
+                if let Owner::Radius(client) = &mut session.owner {
+                    *client = numbers.get(*client as usize).copied().unwrap_or(u32::MAX);
+                }
+            });
+        }
         if let UserSource::Host(cache) = config.users {
             self.cache.reconfigure(cache);
+        }
+        if let Some(shard) = &config.shard {
+            self.shard = shard.clone();
         }
         self.config = config;
         Ok(())
@@ -336,7 +358,7 @@ fn admit_request(session: &Session, pending: &Pending, inner: Option<&[u8]>) -> 
         user: text(inner.unwrap_or(&session.name)),
         simultaneous: user.and_then(|u| u.simultaneous),
         pool: user.and_then(|u| u.pool.clone()),
-        nas: nas_address(request).unwrap_or(pending.source),
+        nas: nas_address(request).unwrap_or(pending.source.address()),
         port: octets(kind::NAS_PORT_ID)
             .or_else(|| request.get_u32(kind::NAS_PORT).map(|port| port.to_string()))
             .unwrap_or_default(),

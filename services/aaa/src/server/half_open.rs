@@ -1,0 +1,234 @@
+//! Unfinished sessions, in order of age and by where they came from, so that a flood from one place costs that place
+//! its own sessions and nobody else's.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr};
+use usher_core::collections::{HashMap, hash_state};
+use usher_core::table::SessionTable;
+use usher_core::{Instant, SecureRng};
+use usher_diameter::node::PeerId;
+
+/// Who has a share of the room.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Source {
+    /// A RADIUS client by its address: clients of one network are not one client.
+    Address(IpAddr),
+    /// A Diameter peer.
+    Peer(PeerId),
+}
+
+impl Source {
+    /// The client's address; unspecified for a Diameter peer.
+    pub(super) fn address(self) -> IpAddr {
+        match self {
+            Self::Address(address) => address,
+            Self::Peer(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        }
+    }
+}
+
+/// From so many sessions on a source's number is kept in order; with fewer nobody floods.
+const CROWD: u32 = 8;
+
+#[derive(Debug)]
+struct Entry<T> {
+    value: T,
+    share: u32,
+    /// The next older and newer session of the same source.
+    older: Option<u64>,
+    newer: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Share {
+    source: Source,
+    count: u32,
+    oldest: Option<u64>,
+    newest: Option<u64>,
+}
+
+/// Sessions under tokens; see the [module](self).
+#[derive(Debug)]
+pub(super) struct HalfOpen<T> {
+    table: SessionTable<Entry<T>>,
+    shares: Vec<Share>,
+    free: Vec<u32>,
+    by_source: HashMap<Source, u32>,
+    /// Sources with many sessions, by how many.
+    crowds: BTreeSet<(u32, u32)>,
+}
+
+impl<T> HalfOpen<T> {
+    /// Nothing. The order in which sources are hashed is drawn from `rng`.
+    pub(super) fn new(rng: &mut SecureRng) -> Self {
+        Self {
+            table: SessionTable::new(),
+            shares: Vec::new(),
+            free: Vec::new(),
+            by_source: HashMap::with_hasher(hash_state(rng)),
+            crowds: BTreeSet::new(),
+        }
+    }
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+    pub(super) fn get(&self, token: u64) -> Option<&T> {
+        self.table.get(token).map(|e| &e.value)
+    }
+    pub(super) fn get_mut(&mut self, token: u64) -> Option<&mut T> {
+        self.table.get_mut(token).map(|e| &mut e.value)
+    }
+    /// The session that was not touched for longest, and when it was.
+    pub(super) fn oldest(&self) -> Option<(u64, Instant)> {
+        self.table.oldest()
+    }
+    /// The session that goes first where there is no room: of the source with the most, the one not touched for
+    /// longest.
+    pub(super) fn crowded_out(&self) -> Option<u64> {
+        match self.crowds.last() {
+            Some((_, share)) => self.shares.get(*share as usize)?.oldest,
+            None => self.table.oldest().map(|(token, _)| token),
+        }
+    }
+    pub(super) fn insert(&mut self, now: Instant, source: Source, value: T) -> u64 {
+        let share = match self.by_source.get(&source) {
+            Some(share) => *share,
+            None => self.share(source),
+        };
+        let token = self.table.insert(now, Entry { value, share, older: None, newer: None });
+        self.link(share, token);
+        self.count(share, 1);
+        token
+    }
+    /// Makes a session the newest.
+    pub(super) fn touch(&mut self, now: Instant, token: u64) {
+        if self.table.touch(now, token)
+            && let Some(share) = self.unlink(token)
+        {
+            self.link(share, token);
+        }
+    }
+    pub(super) fn remove(&mut self, token: u64) -> Option<T> {
+        let share = self.unlink(token)?;
+        self.count(share, -1);
+        self.table.remove(token).map(|e| e.value)
+    }
+    /// Does something to each session, in no order that counts.
+    pub(super) fn for_each(&mut self, mut each: impl FnMut(&mut T)) {
+        for share in 0..self.shares.len() {
+            let mut next = self.shares[share].oldest;
+            while let Some(entry) = next.and_then(|token| self.table.get_mut(token)) {
+                each(&mut entry.value);
+                next = entry.newer;
+            }
+        }
+    }
+
+    fn share(&mut self, source: Source) -> u32 {
+        let empty = Share { source, count: 0, oldest: None, newest: None };
+        let share = match self.free.pop() {
+            Some(share) => {
+                self.shares[share as usize] = empty;
+                share
+            }
+            None => {
+                self.shares.push(empty);
+                self.shares.len() as u32 - 1
+            }
+        };
+        self.by_source.insert(source, share);
+        share
+    }
+    fn count(&mut self, index: u32, by: i32) {
+        let share = &mut self.shares[index as usize];
+        let before = share.count;
+        share.count = before.saturating_add_signed(by);
+        if before >= CROWD {
+            self.crowds.remove(&(before, index));
+        }
+        if share.count >= CROWD {
+            self.crowds.insert((share.count, index));
+        }
+        if share.count == 0 {
+            self.by_source.remove(&share.source);
+            self.free.push(index);
+        }
+    }
+    fn link(&mut self, index: u32, token: u64) {
+        let share = &mut self.shares[index as usize];
+        let before = share.newest.replace(token);
+        match before.and_then(|before| self.table.get_mut(before)) {
+            Some(before) => before.newer = Some(token),
+            None => share.oldest = Some(token),
+        }
+        if let Some(entry) = self.table.get_mut(token) {
+            (entry.older, entry.newer) = (before, None);
+        }
+    }
+    fn unlink(&mut self, token: u64) -> Option<u32> {
+        let entry = self.table.get(token)?;
+        let (index, older, newer) = (entry.share, entry.older, entry.newer);
+        let share = &mut self.shares[index as usize];
+        match older.and_then(|older| self.table.get_mut(older)) {
+            Some(before) => before.newer = newer,
+            None => share.oldest = newer,
+        }
+        match newer.and_then(|newer| self.table.get_mut(newer)) {
+            Some(after) => after.older = older,
+            None => share.newest = older,
+        }
+        Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use usher_core::Seed;
+
+    fn source(n: u8) -> Source {
+        Source::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)))
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_what_a_list_would(steps in proptest::collection::vec((0u8..5, 0usize..40, 0u8..3), 0..300)) {
+            let mut sessions = HalfOpen::new(&mut Seed::new(1).secure("half open", 0));
+            let mut list: Vec<(u64, u8, usize)> = Vec::new();
+            for (n, (what, which, from)) in steps.into_iter().enumerate() {
+                let now = Instant::from_nanos(n as u64);
+                let which = which.min(list.len().saturating_sub(1));
+                match what {
+                    0..=2 => list.push((sessions.insert(now, source(from), n), from, n)),
+                    3 if !list.is_empty() => {
+                        let entry = list.remove(which);
+                        sessions.touch(now, entry.0);
+                        list.push(entry);
+                    }
+                    4 if !list.is_empty() => {
+                        let (token, _, value) = list.remove(which);
+                        prop_assert_eq!(sessions.remove(token), Some(value));
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(sessions.len(), list.len());
+                prop_assert_eq!(sessions.oldest().map(|o| o.0), list.first().map(|e| e.0));
+                let counts: Vec<usize> = (0..3).map(|s| list.iter().filter(|e| e.1 == s).count()).collect();
+                let most = counts.iter().copied().max().unwrap_or(0);
+                match sessions.crowded_out() {
+                    Some(token) if most >= CROWD as usize => {
+                        let (_, from, _) = list.iter().find(|e| e.0 == token).unwrap();
+                        prop_assert_eq!(counts[usize::from(*from)], most);
+                        prop_assert_eq!(list.iter().find(|e| e.1 == *from).map(|e| e.0), Some(token));
+                    }
+                    other => prop_assert_eq!(other, list.first().map(|e| e.0)),
+                }
+                let mut seen = 0;
+                sessions.for_each(|_| seen += 1);
+                prop_assert_eq!(seen, list.len());
+            }
+        }
+    }
+}
