@@ -1,6 +1,7 @@
 //! What can be typed. The documentation of these items is the program's help.
 
 use crate::aaa::args::AaaCommand;
+use crate::load::args::LoadCommand;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -66,6 +67,11 @@ default before quick, and the newest of those. Statements whose studies were not
     Aaa {
         #[command(subcommand)]
         command: AaaCommand,
+    },
+    /// Load a RADIUS or Diameter server with logins, verify every answer, and report rates and latencies.
+    Load {
+        #[command(subcommand)]
+        command: LoadCommand,
     },
     /// Print a completion script for a shell.
     #[command(

@@ -165,8 +165,6 @@ struct Carrier {
     high: bool,
     credit: Option<u64>,
     ending: Ending,
-    /// Whether TLS has said that no more will come.
-    notified: bool,
     /// Whether the driver has forgotten the connection.
     orphan: bool,
     deadline: Option<Instant>,
@@ -192,7 +190,6 @@ impl Carrier {
             high: false,
             credit: None,
             ending: Ending::Open,
-            notified: false,
             orphan: false,
             deadline,
             buffer: vec![0; CHUNK],
@@ -295,7 +292,7 @@ impl Carrier {
     }
 
     fn queue(&mut self, data: &[u8]) {
-        if self.notified || self.ending == Ending::Said {
+        if self.ending == Ending::Said {
             return;
         }
         self.link.counters.stream_octets_out.add(data.len() as u64);
@@ -402,7 +399,7 @@ impl Carrier {
             self.link.tell(Note::Data(data)).await;
         }
         match over {
-            None => Ok(self.up && self.tls.as_ref().is_some_and(Tls::peer_has_closed)),
+            None => Ok(false),
             Some(error) => {
                 tls::count(&self.link.counters, &error);
                 // What cannot be sent any more is no other end than this.
@@ -436,20 +433,8 @@ impl Carrier {
 
     /// Says to the other side that no more will come.
     fn say_end(&mut self) {
-        if self.notify() {
-            // The socket's end is said when TLS's is sent.
-            return;
-        }
         let _ = SockRef::from(&self.stream).shutdown(Shutdown::Write);
         self.ending = Ending::Said;
-    }
-
-    /// Queues TLS's word that no more will come; false if there is none, or it has been said.
-    fn notify(&mut self) -> bool {
-        let Some(tls) = self.tls.as_mut().filter(|_| !self.notified) else { return false };
-        self.notified = true;
-        tls.close(&mut self.out);
-        !self.out.is_empty()
     }
 
     /// After the other side's end: what the driver ordered before it heard of that.
@@ -470,8 +455,7 @@ impl Carrier {
                 },
             }
         }
-        self.notify();
-        while self.flush().is_ok() && !self.out.is_empty() && self.stream.writable().await.is_ok() {}
+        while !self.out.is_empty() && self.stream.writable().await.is_ok() && self.flush().is_ok() {}
     }
 
     /// Has the socket's closing reset the connection, what is queued thrown away.

@@ -50,17 +50,6 @@ impl Tls {
         result
     }
 
-    /// Whether the peer has said that no more will come.
-    pub(crate) fn peer_has_closed(&self) -> bool {
-        self.0.peer_has_closed()
-    }
-
-    /// Appends to `out` that no more will come.
-    pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
-        self.0.close();
-        self.0.take(out);
-    }
-
     /// Encrypts `bytes` to the end of `out`.
     pub(crate) fn write(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
         if !bytes.is_empty() {

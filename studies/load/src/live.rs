@@ -167,8 +167,32 @@ pub enum RunError {
     )]
     Unreachable(u64),
     /// The login tried before all others failed.
-    #[error("a first login did not succeed ({}): {}", .0.name(), .0.explanation())]
-    First(Failure),
+    #[error("a first login did not succeed ({}): {}{}", .failure.name(), .failure.explanation(), hint(.dropped))]
+    First {
+        /// How.
+        failure: Failure,
+        /// Answers that the client dropped, by name.
+        dropped: Vec<(&'static str, u64)>,
+    },
+}
+
+/// What dropped answers tell.
+fn hint(dropped: &[(&'static str, u64)]) -> String {
+    let mut text = String::new();
+    for (name, n) in dropped {
+        let what = match *name {
+            "missing_message_authenticator" => {
+                "they have no Message-Authenticator, as those of servers from before 2024; \
+                 --no-message-authenticator takes them"
+            }
+            "bad_authenticator" | "bad_message_authenticator" => "they were made with another secret",
+            "wrong_source" => "they came from another address than the one that was asked",
+            "wrong_code" => "their code does not answer the request: is this the right port?",
+            _ => continue,
+        };
+        text.push_str(&format!("\n{n} answers came and were dropped: {what}"));
+    }
+    text
 }
 
 /// What the conductor asks of a thread.
@@ -397,7 +421,10 @@ impl<'a> Conductor<'a> {
     fn reached(&mut self, patience: StdDuration) -> Result<bool, RunError> {
         let end = StdInstant::now() + patience;
         loop {
-            if self.cut(Duration::MAX)?.iter().all(|c| c.as_ref().is_none_or(|c| c.begun)) {
+            let cuts = self.cut(Duration::MAX)?;
+            // Without a warm-up logins are counted already.
+            cuts.iter().flatten().for_each(|c| self.total.add(&c.tally));
+            if cuts.iter().flatten().all(|c| c.begun) {
                 return Ok(true);
             }
             if self.watch.interrupted() {
@@ -608,7 +635,10 @@ pub fn try_one(plan: &Plan, watch: &mut dyn Watch) -> Result<(), RunError> {
     }
     let outcome = run_window(&one, watch)?;
     match outcome.tally.failures().next() {
-        Some((failure, _)) => Err(RunError::First(failure)),
+        Some((failure, _)) => {
+            let dropped = outcome.counters.into_iter().filter(|(_, n)| *n > 0).collect();
+            Err(RunError::First { failure, dropped })
+        }
         None => Ok(()),
     }
 }

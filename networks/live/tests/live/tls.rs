@@ -8,8 +8,7 @@ use std::time::Duration;
 use usher_core::{CloseReason, ConnId};
 use usher_crypto::tls::fixtures::{self, WALL_TIME};
 use usher_crypto::tls::{
-    Client, ClientConfig, ClientOptions, Credentials, Roots, ServerConfig, ServerOptions, TlsEngine, Version,
-    WallClock,
+    ClientConfig, ClientOptions, Credentials, Roots, ServerConfig, ServerOptions, Version, WallClock,
 };
 use usher_live::{DriverCounts, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsServer, listen};
 
@@ -180,57 +179,6 @@ fn who_says_nothing_is_not_waited_for_and_who_leaves_is_counted() {
     drop(TcpStream::connect(address).expect("it listens"));
     counted(&server, |c| c.tls_closed == 1 && c.connections_open == 0);
     server.stop();
-}
-
-/// Passes records between an engine and a connection until `done`; false if the connection ends before.
-fn pump(engine: &mut Client, stream: &mut TcpStream, done: impl Fn(&Client) -> bool) -> bool {
-    let mut buffer = [0; 4096];
-    loop {
-        let mut out = Vec::new();
-        engine.take(&mut out);
-        stream.write_all(&out).expect("it is open");
-        if done(engine) {
-            return true;
-        }
-        let n = stream.read(&mut buffer).expect("it is not reset");
-        if n == 0 {
-            return false;
-        }
-        engine.feed(&buffer[..n]).expect("the server says what it should");
-    }
-}
-
-#[test]
-fn an_end_is_said_in_tls_and_heard() {
-    for version in [Version::Tls12, Version::Tls13] {
-        let (server, address) = served(&TlsServer::new(server_config(version, 1)), Settings::default());
-        let config = client_config(version, Some(fixtures::client(1)), fixtures::root());
-        let dial = || {
-            let mut engine = Client::new(&config).expect("a random number can be had");
-            let mut stream = TcpStream::connect(address).expect("it listens");
-            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-            assert!(pump(&mut engine, &mut stream, |engine| !engine.is_handshaking()));
-            (engine, stream)
-        };
-        let up = || {
-            server.until(|heard| match heard {
-                Heard::Connected(conn, ..) => Some(*conn),
-                _ => None,
-            })
-        };
-        let (mut engine, mut stream) = dial();
-        server.ask(Ask::Shutdown(up()));
-        assert!(pump(&mut engine, &mut stream, Client::peer_has_closed), "the end is said before it comes");
-        drop(stream);
-
-        // The other way round: what TLS says is enough, the socket stays open.
-        let (mut engine, mut stream) = dial();
-        let conn = up();
-        engine.close();
-        assert!(pump(&mut engine, &mut stream, Client::peer_has_closed), "the server answers so too");
-        server.until(|heard| (*heard == Heard::Closed(conn, CloseReason::Closed)).then_some(()));
-        server.stop();
-    }
 }
 
 #[test]

@@ -156,15 +156,6 @@ pub trait TlsEngine: Send + Debug {
     /// [`TlsError::Handshaking`] before the handshake is complete, otherwise why the connection is over.
     fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError>;
 
-    /// Says to the peer, by an alert to be had from [`take`](Self::take), that no more application data will
-    /// come (close_notify, RFC 8446 section 6.1): what tells an end from a cut. EAP has no use for it.
-    fn close(&mut self) {}
-
-    /// Whether the peer has said so.
-    fn peer_has_closed(&self) -> bool {
-        false
-    }
-
     /// Appends to `out` the application data that the peer sent.
     fn take_application(&mut self, out: &mut Vec<u8>);
 

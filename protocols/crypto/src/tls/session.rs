@@ -9,7 +9,6 @@ use std::io::{Read, Write};
 struct Session {
     connection: Connection,
     application: Vec<u8>,
-    peer_has_closed: bool,
     error: Option<TlsError>,
     work: TlsWork,
 }
@@ -18,7 +17,7 @@ impl Session {
     fn new(mut connection: Connection, work: TlsWork) -> Self {
         // What is to be sent is the caller's own data: it decides when to stop.
         connection.set_buffer_limit(None);
-        Self { connection, application: Vec::new(), peer_has_closed: false, error: None, work }
+        Self { connection, application: Vec::new(), error: None, work }
     }
 
     fn alive(&self) -> Result<(), TlsError> {
@@ -35,7 +34,6 @@ impl Session {
                 Error::AlertReceived(alert) => TlsError::AlertReceived(alert.into()),
                 other => TlsError::Failed(other.to_string()),
             })?;
-            self.peer_has_closed |= state.peer_has_closed();
             let waiting = state.plaintext_bytes_to_read();
             if self.application.len() + waiting > MAX_APPLICATION {
                 return Err(TlsError::Failed("application data beyond the limit".into()));
@@ -185,12 +183,6 @@ macro_rules! engine {
             }
             fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
                 self.0.write_application(bytes)
-            }
-            fn close(&mut self) {
-                self.0.connection.send_close_notify();
-            }
-            fn peer_has_closed(&self) -> bool {
-                self.0.peer_has_closed
             }
             fn take_application(&mut self, out: &mut Vec<u8>) {
                 out.append(&mut self.0.application);

@@ -176,23 +176,6 @@ fn much_data_waits_until_it_is_taken_and_a_flood_ends_the_connection() {
 }
 
 #[test]
-fn an_end_is_told_from_a_cut() {
-    for (version, chain) in each() {
-        let (mut client, mut server) = real(Setup::new(version, chain));
-        run(&mut client, &mut server);
-        client.write_application(b"last words").expect("it is up");
-        client.close();
-        let mut octets = Vec::new();
-        client.take(&mut octets);
-        assert!(!server.peer_has_closed());
-        server.feed(&octets).expect("it ends in good order");
-        let mut said = Vec::new();
-        server.take_application(&mut said);
-        assert_eq!((said.as_slice(), server.peer_has_closed()), (b"last words".as_slice(), true));
-    }
-}
-
-#[test]
 fn hundreds_of_real_handshakes_have_the_recorded_lengths_and_work() {
     for (version, chain) in each() {
         let (client, server) = Setup::new(version, chain).configs();

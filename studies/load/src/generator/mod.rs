@@ -398,7 +398,13 @@ impl Machine for Generator {
                     self.pace(now);
                 }
             }
-            Command::Stop => self.stop(now),
+            Command::Stop => {
+                if self.phase == Phase::Measuring {
+                    // What is due by now is no backlog.
+                    self.begin_due(now, Some(now));
+                }
+                self.stop(now);
+            }
             Command::Abandon => self.front.abandon(now),
         }
         self.pump(now);

@@ -1,0 +1,337 @@
+//! What can be typed behind `usher load`.
+
+use super::value::{Secs, Share};
+use clap::{Args, Subcommand, ValueEnum};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LoadCommand {
+    /// Passwords and accounting over RADIUS.
+    #[command(after_help = "Examples:
+  usher load radius 127.0.0.1 --secret testing123 --user bob --password hello
+  usher load radius 127.0.0.1 --secret-file secret --user 'user{}@example.org' --password 'pw{}' --users 10000 --rate 5000
+  usher load radius 127.0.0.1 --secret testing123 --users-file users.csv --method mschapv2 --ramp --out out/knee
+  usher load radius 127.0.0.1:1813 --secret testing123 --user bob --method accounting --interims 2 --concurrency 200
+
+Every answer is verified before it counts: its Response Authenticator and Message-Authenticator, with MS-CHAPv2 the
+server's proof and its keys. Requests are sent again as RFC 5080 says.
+The secret may also be in the environment, as USHER_SECRET, and the password as USHER_PASSWORD.")]
+    Radius(Radius),
+    /// EAP over RADIUS.
+    #[command(after_help = "Examples:
+  usher load eap 127.0.0.1 --secret testing123 --user bob --password hello --method md5
+  usher load eap 127.0.0.1 --secret testing123 --user bob --method tls --ca ca.pem --certificate bob.pem --key bob.key
+  usher load eap 127.0.0.1 --secret testing123 --user bob --password hello --method peap-mschapv2 --ca ca.pem
+  usher load eap 127.0.0.1 --secret-file s --users-file users.csv --method ttls-pap --ca ca.pem --anonymous anonymous@example.org
+
+A login counts when the method has ended well on both sides and the MS-MPPE keys are those that the method derived.
+--certificate holds the chain that is sent: the leaf first, then its authorities.")]
+    Eap(Eap),
+    /// Passwords, EAP and accounting over Diameter.
+    #[command(after_help = "Examples:
+  usher load diameter 127.0.0.1 --peer aaa.example.org --user bob --password hello
+  usher load diameter 127.0.0.1 --peer aaa.example.org --user bob --password hello --method eap-md5 --connections 4 --concurrency 32
+  usher load diameter 127.0.0.1:5658 --tls --ca ca.pem --certificate load.pem --key load.key --peer aaa.example.org --user bob --password hello
+
+Each connection has an identity of its own, as RFC 6733 asks: --identity, and that with -2, -3 ... behind its first
+label. The server must know or accept them.")]
+    Diameter(Diameter),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Radius {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    #[command(flatten)]
+    pub(crate) nas: Nas,
+    /// How users log in.
+    #[arg(long, value_enum, default_value_t = RadiusMethod::Pap)]
+    pub(crate) method: RadiusMethod,
+    #[command(flatten)]
+    pub(crate) accounting: Accounting,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Eap {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    #[command(flatten)]
+    pub(crate) nas: Nas,
+    /// How users log in.
+    #[arg(long, value_enum)]
+    pub(crate) method: EapName,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
+    #[command(flatten)]
+    pub(crate) accounting: Accounting,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Diameter {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// How users log in.
+    #[arg(long, value_enum, default_value_t = DiameterMethod::Pap)]
+    pub(crate) method: DiameterMethod,
+    /// What the server calls itself (its Origin-Host).
+    #[arg(long, value_name = "HOST")]
+    pub(crate) peer: String,
+    /// What the first connection calls itself.
+    #[arg(long, value_name = "HOST", default_value = "load.example.org")]
+    pub(crate) identity: String,
+    /// Our realm [default: what follows the first dot of --identity].
+    #[arg(long)]
+    pub(crate) realm: Option<String>,
+    /// Destination-Realm of every request [default: what follows the first dot of --peer].
+    #[arg(long, value_name = "REALM")]
+    pub(crate) destination: Option<String>,
+    /// How many connections.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) connections: NonZeroUsize,
+    /// Connect by TLS, with --ca, --certificate and --key.
+    #[arg(long = "tls")]
+    pub(crate) over_tls: bool,
+    /// How long an answer is waited for.
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub(crate) timeout: Secs,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
+    #[command(flatten)]
+    pub(crate) accounting: Accounting,
+}
+
+/// What all three have.
+#[derive(Args, Debug)]
+pub(crate) struct Load {
+    /// The server: HOST or HOST:PORT, [ADDRESS]:PORT for IPv6.
+    pub(crate) server: String,
+    /// The user's name; {} stands for a number, from 0.
+    #[arg(long, value_name = "NAME", help_heading = "Users", conflicts_with = "users_file")]
+    pub(crate) user: Option<String>,
+    /// The password; {} stands for the user's number.
+    #[arg(long, help_heading = "Users", conflicts_with = "users_file")]
+    pub(crate) password: Option<String>,
+    /// How many users --user stands for.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        help_heading = "Users",
+        conflicts_with = "users_file"
+    )]
+    pub(crate) users: NonZeroUsize,
+    /// Users from a file: NAME,PASSWORD a line.
+    #[arg(long, value_name = "FILE", help_heading = "Users")]
+    pub(crate) users_file: Option<PathBuf>,
+    /// This share of the logins has a wrong password and must be turned away: 0.1 or 10%.
+    #[arg(long, value_name = "SHARE", default_value = "0", help_heading = "Users")]
+    pub(crate) wrong_share: Share,
+
+    /// Open loop: so many logins a second, whatever the server does.
+    #[arg(long, value_name = "R", help_heading = "Pace", conflicts_with_all = ["concurrency", "ramp"])]
+    pub(crate) rate: Option<f64>,
+    /// With equal gaps instead of exponential ones.
+    #[arg(long, help_heading = "Pace")]
+    pub(crate) regular: bool,
+    /// Closed loop: so many logins at once, the next when one ends [default: 16].
+    #[arg(long, value_name = "N", help_heading = "Pace", conflicts_with = "ramp")]
+    pub(crate) concurrency: Option<NonZeroUsize>,
+    /// How long is measured [default: 10s, or until --count].
+    #[arg(long, value_name = "TIME", help_heading = "Pace", conflicts_with = "ramp")]
+    pub(crate) duration: Option<Secs>,
+    /// So many logins are measured.
+    #[arg(long, value_name = "N", help_heading = "Pace", conflicts_with = "ramp")]
+    pub(crate) count: Option<u64>,
+    /// How long logins are not counted at first [default: 1s; with --count none].
+    #[arg(long, value_name = "TIME", help_heading = "Pace")]
+    pub(crate) warmup: Option<Secs>,
+    /// Open loop: most logins under way at once; others that are due wait, and their latency runs.
+    #[arg(long, value_name = "N", default_value = "16384", help_heading = "Pace")]
+    pub(crate) outstanding: NonZeroUsize,
+
+    /// Find the knee: the rate doubles until the server does not keep up, then the limit is searched for.
+    #[arg(long, help_heading = "Ramp")]
+    pub(crate) ramp: bool,
+    /// The first rate.
+    #[arg(long, value_name = "R", default_value = "100", help_heading = "Ramp")]
+    pub(crate) ramp_start: f64,
+    /// The highest rate that is tried.
+    #[arg(long, value_name = "R", default_value = "10000000", help_heading = "Ramp")]
+    pub(crate) ramp_most: f64,
+    /// The server keeps up when this share of logins ends as it has to ...
+    #[arg(long, value_name = "SHARE", default_value = "99.9%", help_heading = "Ramp")]
+    pub(crate) ramp_success: Share,
+    /// ... and 99 % of them within this time.
+    #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Ramp")]
+    pub(crate) ramp_p99: Secs,
+    /// How near the knee is found.
+    #[arg(long, value_name = "SHARE", default_value = "5%", help_heading = "Ramp")]
+    pub(crate) ramp_precision: Share,
+    /// How long a rate runs before it is measured.
+    #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "Ramp")]
+    pub(crate) ramp_settle: Secs,
+    /// How long it is measured.
+    #[arg(long, value_name = "TIME", default_value = "3s", help_heading = "Ramp")]
+    pub(crate) ramp_hold: Secs,
+
+    /// Load an address that is not this machine's own, as the server's owner allows.
+    #[arg(long, help_heading = "Run")]
+    pub(crate) yes: bool,
+    /// How many threads generate the load.
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Run")]
+    pub(crate) threads: NonZeroUsize,
+    /// The processors they are bound to, from 0.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', help_heading = "Run")]
+    pub(crate) cores: Vec<usize>,
+    /// The server's process: its CPU time for each login is reported.
+    #[arg(long, value_name = "PID", help_heading = "Run")]
+    pub(crate) server_pid: Option<NonZeroU32>,
+    /// Do not log one user in first to see whether the settings are right.
+    #[arg(long, help_heading = "Run")]
+    pub(crate) no_check: bool,
+    /// Do not keep a processor busy in between logins of an open loop: they may begin a millisecond late.
+    #[arg(long, help_heading = "Run")]
+    pub(crate) relaxed: bool,
+    /// How long unfinished logins are waited for at the end.
+    #[arg(long, value_name = "TIME", default_value = "35s", help_heading = "Run")]
+    pub(crate) patience: Secs,
+    /// Write results.csv, results.parquet, results.json, manifest.json and report.html here.
+    #[arg(long, value_name = "DIR", help_heading = "Run")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// The RADIUS client.
+#[derive(Args, Debug)]
+pub(crate) struct Nas {
+    /// The secret shared with the server.
+    #[arg(long, conflicts_with = "secret_file", help_heading = "RADIUS")]
+    pub(crate) secret: Option<String>,
+    /// A file whose first line is the secret.
+    #[arg(long, value_name = "FILE", help_heading = "RADIUS")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// NAS-Identifier of every request.
+    #[arg(long, value_name = "NAME", default_value = "usher-load", help_heading = "RADIUS")]
+    pub(crate) nas_identifier: String,
+    /// IRT: the first wait before a request is sent again.
+    #[arg(long, value_name = "TIME", default_value = "2s", help_heading = "RADIUS")]
+    pub(crate) irt: Secs,
+    /// MRT: the longest wait; 0 for none.
+    #[arg(long, value_name = "TIME", default_value = "16s", help_heading = "RADIUS")]
+    pub(crate) mrt: Secs,
+    /// MRC: transmissions in all; 0 for no limit.
+    #[arg(long, value_name = "N", default_value = "5", help_heading = "RADIUS")]
+    pub(crate) mrc: u32,
+    /// MRD: from the first transmission to giving up; 0 for no limit.
+    #[arg(long, value_name = "TIME", default_value = "30s", help_heading = "RADIUS")]
+    pub(crate) mrd: Secs,
+    /// Take answers without a Message-Authenticator, as old servers send them.
+    #[arg(long, help_heading = "RADIUS")]
+    pub(crate) no_message_authenticator: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Accounting {
+    /// An accounting session after each login: start, interim records, stop.
+    #[arg(long, help_heading = "Accounting")]
+    pub(crate) accounting: bool,
+    /// Where accounting goes [default: the server's address, port 1813; with --method accounting SERVER itself].
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Accounting")]
+    pub(crate) accounting_server: Option<String>,
+    /// Interim records in each session.
+    #[arg(long, value_name = "N", default_value = "0", help_heading = "Accounting")]
+    pub(crate) interims: u32,
+    /// From one record of a session to the next.
+    #[arg(long, value_name = "TIME", default_value = "0", help_heading = "Accounting")]
+    pub(crate) interim_every: Secs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Tls {
+    /// The authorities below which the server's certificate must end, in PEM.
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Our certificate and the chain that is sent with it, the leaf first, in PEM.
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Its private key, in PEM, not encrypted.
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "certificate")]
+    pub(crate) key: Option<PathBuf>,
+    /// The name that the server's certificate must bear.
+    #[arg(long, value_name = "NAME", help_heading = "TLS")]
+    pub(crate) server_name: Option<String>,
+    /// The lowest version of TLS.
+    #[arg(long, value_enum, default_value_t = TlsVersion::V12, help_heading = "TLS")]
+    pub(crate) tls_min: TlsVersion,
+    /// The highest version of TLS.
+    #[arg(long, value_enum, default_value_t = TlsVersion::V13, help_heading = "TLS")]
+    pub(crate) tls_max: TlsVersion,
+    /// The longest EAP packet sent.
+    #[arg(long, value_name = "OCTETS", default_value = "1398", help_heading = "TLS",
+          value_parser = clap::value_parser!(u16).range(64..=4000))]
+    pub(crate) fragment: u16,
+    /// Each user takes up its earlier TLS session.
+    #[arg(long, help_heading = "TLS")]
+    pub(crate) resume: bool,
+    /// The identity outside the tunnel of PEAP and TTLS.
+    #[arg(long, value_name = "NAME", help_heading = "TLS")]
+    pub(crate) anonymous: Option<String>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TlsVersion {
+    #[value(name = "1.2")]
+    V12,
+    #[value(name = "1.3")]
+    V13,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RadiusMethod {
+    Pap,
+    Chap,
+    #[value(name = "mschapv2")]
+    MsChapV2,
+    /// No login: accounting sessions alone.
+    Accounting,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EapName {
+    Md5,
+    Gtc,
+    #[value(name = "mschapv2")]
+    MsChapV2,
+    Tls,
+    #[value(name = "peap-mschapv2")]
+    PeapMsChapV2,
+    PeapGtc,
+    TtlsPap,
+    TtlsChap,
+    #[value(name = "ttls-mschap")]
+    TtlsMsChap,
+    #[value(name = "ttls-mschapv2")]
+    TtlsMsChapV2,
+    TtlsEapMd5,
+    TtlsEapGtc,
+    #[value(name = "ttls-eap-mschapv2")]
+    TtlsEapMsChapV2,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DiameterMethod {
+    /// AA-Request with a password.
+    Pap,
+    EapMd5,
+    EapGtc,
+    #[value(name = "eap-mschapv2")]
+    EapMsChapV2,
+    EapTls,
+    #[value(name = "eap-peap-mschapv2")]
+    EapPeapMsChapV2,
+    EapTtlsPap,
+    #[value(name = "eap-ttls-mschapv2")]
+    EapTtlsMsChapV2,
+    /// No login: accounting sessions alone.
+    Accounting,
+}

@@ -1,0 +1,122 @@
+//! `usher load`: many logins on a real server, and what that shows.
+
+pub(crate) mod args;
+mod build;
+mod value;
+mod view;
+
+use crate::output::{Failure, Output, quoted};
+use args::LoadCommand;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use usher_core::WallTime;
+use usher_load::report::{self, About};
+use usher_load::{RunError, Watch, is_own, run, try_one};
+
+/// Ends when the user interrupts; nobody sees anything.
+struct Silent<'a>(&'a AtomicBool);
+
+impl Watch for Silent<'_> {
+    fn interrupted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure> {
+    let job = build::job(command)?;
+    for address in &job.addresses {
+        if !is_own(address.ip()) && !job.yes {
+            let why = if std::io::stdin().is_terminal() { "" } else { " (nobody can be asked here)" };
+            return Err(Failure::usage(format!(
+                "{address} is not this machine's own: a load can put a server out of service{why}. With its owner's \
+                 leave, give the command again with --yes"
+            )));
+        }
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let mut signals = Vec::new();
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let id = signal_hook::flag::register(signal, interrupted.clone());
+        signals.push(id.map_err(|e| Failure::failed(format!("cannot listen for interrupts: {e}")))?);
+    }
+    let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let begun = std::time::Instant::now();
+    let result = (|| {
+        if job.check {
+            try_one(&job.plan, &mut Silent(&interrupted))?;
+        }
+        let mut view = view::View::new(&job.plan, output.progress, &interrupted);
+        let outcome = run(&job.plan, &mut view);
+        view.end();
+        outcome
+    })();
+    for id in signals {
+        signal_hook::low_level::unregister(id);
+    }
+    let outcome = result.map_err(|e| explained(&e))?;
+    let about = About {
+        command: job.command,
+        method: job.method,
+        server: job.server,
+        open_loop: job.open_loop,
+        settings: job.settings,
+        line: line(std::env::args()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: WallTime::from_unix_secs(started.as_secs()),
+        elapsed_s: begun.elapsed().as_secs_f64(),
+    };
+    if let Some(folder) = &job.out {
+        let path = report::write(folder, &about, &outcome).map_err(Failure::failed)?;
+        output.note(&format!("the report is {}", path.display()));
+    }
+    if output.json {
+        output.value(&report::json(&about, &outcome))?;
+    } else {
+        output.text(&view::table(&about, &outcome))?;
+    }
+    if outcome.tally.succeeded == 0 && !outcome.interrupted {
+        return Err(Failure::failed("no login ended as it had to"));
+    }
+    Ok(())
+}
+
+fn explained(error: &RunError) -> Failure {
+    match error {
+        RunError::Config(_) => Failure::usage(error),
+        RunError::First { .. } => {
+            Failure::failed(format!("{error}\nNothing was loaded. --no-check goes on all the same"))
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+/// The command line without secrets, for the report.
+fn line(words: impl Iterator<Item = String>) -> String {
+    let mut line = vec!["usher".to_owned()];
+    let mut hide = false;
+    for word in words.skip(1) {
+        if hide {
+            line.push("...".to_owned());
+            hide = false;
+        } else if let Some((option @ ("--secret" | "--password"), _)) = word.split_once('=') {
+            line.push(format!("{option}=..."));
+        } else {
+            hide = matches!(word.as_str(), "--secret" | "--password");
+            line.push(quoted(&word));
+        }
+    }
+    line.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_in_the_report() {
+        let words =
+            ["/bin/usher", "load", "--secret", "s3", "--password=pw", "--user", "a b"].map(str::to_owned);
+        assert_eq!(line(words.into_iter()), "usher load --secret ... --password=... --user 'a b'");
+    }
+}

@@ -1,0 +1,128 @@
+//! The figures while they come, and the table at the end.
+
+use crate::output::{columns, rounded};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use usher_load::report::{About, findings};
+use usher_load::{Interval, Latencies, Outcome, Plan, Step, Watch, quantile};
+
+/// A line that is written anew with each interval; none where it is not to be drawn.
+pub(super) struct View<'a> {
+    bar: ProgressBar,
+    interrupted: &'a AtomicBool,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(plan: &Plan, drawn: bool, interrupted: &'a AtomicBool) -> Self {
+        let bar = ProgressBar::new_spinner();
+        bar.set_draw_target(if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
+        if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {msg}") {
+            bar.set_style(style);
+        }
+        if plan.ramp.is_some() {
+            bar.println("    rate/s   success/s   success      p50 ms      p99 ms");
+        }
+        bar.set_message("reaching the server");
+        Self { bar, interrupted }
+    }
+
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn ms(histogram: &Latencies, q: f64) -> String {
+    quantile(histogram, q).map_or_else(|| "-".to_owned(), |s| rounded(s * 1e3))
+}
+
+impl Watch for View<'_> {
+    fn interval(&mut self, i: &Interval) {
+        let t = &i.tally;
+        let rate = i.rate.map_or_else(String::new, |r| format!("rate {}/s  ", rounded(r)));
+        let message = if i.warming {
+            format!("{rate}warming up  {} under way", i.outstanding)
+        } else {
+            format!(
+                "{rate}{:.0}/s  {:.2} % right  p50 {} ms  p99 {} ms  {} under way",
+                t.completed as f64 / i.length_s.max(1e-3),
+                t.success() * 100.0,
+                ms(&t.latency, 0.5),
+                ms(&t.latency, 0.99),
+                i.outstanding
+            )
+        };
+        self.bar.set_message(message);
+        self.bar.tick();
+    }
+
+    fn step(&mut self, s: &Step) {
+        let ms = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{:.3}", v * 1e3));
+        self.bar.println(format!(
+            "{:>10.0} {:>11.0} {:>8.2} % {:>11} {:>11}{}",
+            s.rate,
+            s.throughput,
+            s.success * 100.0,
+            ms(s.p50_s),
+            ms(s.p99_s),
+            if s.kept_up { "" } else { "  not kept up" }
+        ));
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// The table at the end.
+pub(super) fn table(about: &About, outcome: &Outcome) -> String {
+    let t = &outcome.tally;
+    let mut text = format!("{} on {}, {:.1} s measured", about.method, about.server, outcome.measured_s);
+    text.push_str(if outcome.interrupted { ", ended by the user\n\n" } else { "\n\n" });
+    for finding in findings(outcome) {
+        text.push_str(&finding);
+        text.push('\n');
+    }
+    let quantiles = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (1.0, "max")];
+    let mut rows =
+        vec![["latency, ms", "count"].into_iter().chain(quantiles.map(|q| q.1)).map(str::to_owned).collect()];
+    for (name, histogram) in [
+        ("logins", &t.latency),
+        ("expected rejects", &t.reject_latency),
+        ("single requests", &t.exchange_latency),
+        ("begun later than meant", &t.lag),
+    ] {
+        let wanted = !histogram.is_empty() && (about.open_loop || name != "begun later than meant");
+        if wanted {
+            let mut row: Vec<String> = vec![name.to_owned(), histogram.len().to_string()];
+            row.extend(quantiles.map(|(q, _)| ms(histogram, q)));
+            rows.push(row);
+        }
+    }
+    text.push('\n');
+    text.push_str(&columns(&rows));
+    text.push_str(&format!("Latency runs from {} to its verified end.\n", about.latency_from()));
+    if t.records > 0 {
+        text.push_str(&format!("{} accounting records were acknowledged.\n", t.records));
+    }
+    if t.failed_total() > 0 {
+        let mut rows: Vec<Vec<String>> = vec![["failures", "count", "meaning"].map(str::to_owned).into()];
+        rows.extend(
+            t.failures().map(|(f, n)| vec![f.name().to_owned(), n.to_string(), f.explanation().to_owned()]),
+        );
+        text.push('\n');
+        text.push_str(&columns(&rows));
+        for (code, n) in &t.results {
+            text.push_str(&format!("result code {code}: {n}\n"));
+        }
+    }
+    let told = |name: &str| !matches!(name, "requests" | "responses" | "timeouts" | "cancelled");
+    let client: Vec<_> = outcome.counters.iter().filter(|(name, n)| *n > 0 && told(name)).collect();
+    if !client.is_empty() {
+        text.push_str("\nThe clients counted, warm-up included: ");
+        let list: Vec<String> =
+            client.iter().map(|(name, n)| format!("{} {n}", name.replace('_', " "))).collect();
+        text.push_str(&list.join(", "));
+        text.push('\n');
+    }
+    text
+}

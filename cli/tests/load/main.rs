@@ -1,0 +1,239 @@
+//! `usher load` against FreeRADIUS: every method, every check, what is printed and what is written.
+
+mod freeradius;
+
+use freeradius::{FreeRadius, SECRET};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn usher(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
+    command.env_remove("USHER_SECRET").env_remove("USHER_PASSWORD");
+    command.args(words).output().expect("usher runs")
+}
+
+/// A run's JSON; it must have gone well.
+fn load(words: &[&str]) -> Value {
+    let output = usher(words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {said}{}", String::from_utf8_lossy(&output.stdout));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+const USERS: [&str; 6] = ["--user", "user{}", "--password", "pw{}", "--users", "100"];
+/// FreeRADIUS 3.2.1 puts a Message-Authenticator in answers about EAP only.
+const OLD: &str = "--no-message-authenticator";
+
+fn all_succeed(value: &Value, count: u64) {
+    assert_eq!((&value["succeeded"], &value["failed"]), (&count.into(), &0.into()), "{value:#}");
+}
+
+#[test]
+fn passwords_and_accounting_are_loaded_and_checked() {
+    let server = FreeRadius::start("md5", 2);
+    let at = format!("127.0.0.1:{}", server.port);
+    let acct = format!("127.0.0.1:{}", server.port + 1);
+    for method in ["pap", "chap", "mschapv2"] {
+        let mut words = vec![
+            "load", "radius", &at, "--secret", SECRET, OLD, "--method", method, "--count", "300", "--json",
+        ];
+        words.extend(USERS);
+        words.extend(["--wrong-share", "20%"]);
+        let value = load(&words);
+        all_succeed(&value, 300);
+        let rejects = value["expected_rejects"].as_u64().unwrap();
+        assert!((20..120).contains(&rejects), "{method}: {rejects}");
+        assert!(value["latency"]["p99_s"].as_f64().unwrap() > 0.0);
+    }
+    let mut words = vec!["load", "radius", &at, "--secret", SECRET, OLD, "--count", "50", "--json"];
+    words.extend(["--accounting", "--accounting-server", &acct, "--interims", "2"]);
+    words.extend(USERS);
+    let value = load(&words);
+    all_succeed(&value, 50);
+    assert_eq!(value["accounting_records"], 200);
+    let mut words = vec![
+        "load",
+        "radius",
+        &acct,
+        "--secret",
+        SECRET,
+        "--method",
+        "accounting",
+        "--count",
+        "60",
+        "--json",
+    ];
+    words.extend(USERS);
+    let value = load(&words);
+    all_succeed(&value, 60);
+    assert_eq!(value["accounting_records"], 120);
+}
+
+#[test]
+fn an_open_loop_writes_a_report_and_tells_the_servers_cpu_time() {
+    let server = FreeRadius::start("md5", 2);
+    let at = format!("127.0.0.1:{}", server.port);
+    let (out, pid) = (server.folder.join("out"), server.pid().to_string());
+    let mut words =
+        vec!["load", "radius", &at, "--secret", SECRET, OLD, "--rate", "500", "--duration", "2s", "--json"];
+    words.extend(["--server-pid", &pid, "--threads", "2", "--out", out.to_str().unwrap()]);
+    words.extend(USERS);
+    let value = load(&words);
+    assert_eq!(value["failed"], 0, "{value:#}");
+    let succeeded = value["succeeded"].as_u64().unwrap();
+    assert!((850..1150).contains(&succeeded), "{succeeded} of about 1000");
+    assert!(value["begin_lag"]["count"].as_u64() == Some(succeeded));
+    assert!(value["server_process"]["cpu_s"].as_f64().is_some());
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Latency: one of so many"), "the report has its figures");
+    assert!(!page.contains(SECRET), "and no secret");
+    let rows = std::fs::read_to_string(out.join("results.csv")).unwrap();
+    assert!(rows.contains("throughput_per_s") && rows.contains("latency_p99_s"), "{rows}");
+    for name in ["results.parquet", "results.json", "manifest.json", "figures/latency-distribution.svg"] {
+        assert!(out.join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn eap_methods_end_with_the_keys_of_both_sides() {
+    let server = FreeRadius::start("md5", 2);
+    let at = format!("127.0.0.1:{}", server.port);
+    let ca = server.folder.join("ca.pem");
+    let ca = ca.to_str().unwrap();
+    for method in [
+        "md5",
+        "gtc",
+        "mschapv2",
+        "peap-mschapv2",
+        "peap-gtc",
+        "ttls-pap",
+        "ttls-chap",
+        "ttls-mschap",
+        "ttls-mschapv2",
+        "ttls-eap-md5",
+        "ttls-eap-gtc",
+        "ttls-eap-mschapv2",
+    ] {
+        for version in ["1.2", "1.3"] {
+            let tunnel = method.contains("peap") || method.contains("ttls");
+            if !tunnel && version == "1.3" {
+                continue;
+            }
+            let mut words =
+                vec!["load", "eap", &at, "--secret", SECRET, "--method", method, "--count", "20", "--json"];
+            words.extend(USERS);
+            words.extend(["--concurrency", "4", "--ca", ca, "--tls-min", version, "--tls-max", version]);
+            if tunnel {
+                words.extend(["--anonymous", "anonymous"]);
+            }
+            all_succeed(&load(&words), 20);
+        }
+    }
+}
+
+#[test]
+fn eap_tls_sends_its_chain() {
+    for chain in [2, 4] {
+        let server = FreeRadius::start("tls", chain);
+        let at = format!("127.0.0.1:{}", server.port);
+        let (certificate, key) = server.client(chain);
+        let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+        let ca = server.folder.join("ca.pem");
+        for (version, fragment) in [("1.2", "1398"), ("1.3", "1398"), ("1.2", "500")] {
+            let mut words =
+                vec!["load", "eap", &at, "--secret", SECRET, "--method", "tls", "--count", "8", "--json"];
+            words.extend([
+                "--user",
+                "user0",
+                "--ca",
+                ca.to_str().unwrap(),
+                "--certificate",
+                certificate,
+                "--key",
+                key,
+            ]);
+            words.extend([
+                "--tls-min",
+                version,
+                "--tls-max",
+                version,
+                "--fragment",
+                fragment,
+                "--concurrency",
+                "2",
+            ]);
+            all_succeed(&load(&words), 8);
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_loaded() {
+    let server = FreeRadius::start("md5", 2);
+    let at = format!("127.0.0.1:{}", server.port);
+    let fails = |words: &[&str], code: i32, part: &str| {
+        let output = usher(words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(part), "{words:?}: {said}");
+    };
+    let user = ["--user", "user0", "--password", "wrong"];
+    fails(&[&["load", "radius", &at, "--secret", SECRET, OLD][..], &user].concat(), 1, "rejected");
+    let quick = ["--irt", "100ms", "--mrc", "2", "--mrd", "1s"];
+    fails(&[&["load", "radius", &at, "--secret", "other"][..], &user, &quick].concat(), 1, "timeout");
+    let right = ["--user", "user0", "--password", "pw0"];
+    fails(&[&["load", "radius", &at, "--secret", SECRET][..], &right, &quick].concat(), 1, OLD);
+    fails(&[&["load", "radius", "192.0.2.1", "--secret", SECRET][..], &user].concat(), 2, "--yes");
+    fails(&[&["load", "radius", &at][..], &user].concat(), 2, "--secret-file");
+    fails(&["load", "radius", &at, "--secret", SECRET], 2, "--users-file");
+    fails(
+        &["load", "radius", &at, "--secret", SECRET, OLD, "--user", "a", "--password", "b", "--users", "3"],
+        2,
+        "{}",
+    );
+    fails(
+        &[&["load", "eap", &at, "--secret", SECRET, "--method", "tls"][..], &user].concat(),
+        2,
+        "--certificate",
+    );
+    fails(
+        &[&["load", "diameter", "127.0.0.1:1", "--peer", "aaa.example.org"][..], &user].concat(),
+        1,
+        "connection",
+    );
+}
+
+#[test]
+fn an_interrupt_ends_with_the_figures_so_far() {
+    let server = FreeRadius::start("md5", 2);
+    let at = format!("127.0.0.1:{}", server.port);
+    let mut words = vec!["load", "radius", &at, "--secret", SECRET, OLD, "--duration", "1h", "--json"];
+    words.extend(USERS);
+    let child = Command::new(env!("CARGO_BIN_EXE_usher"))
+        .args(&words)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("usher runs");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["interrupted"], true);
+    assert!(value["succeeded"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_ramp_finds_the_knee() {
+    let server = FreeRadius::start("md5", 2);
+    let at = format!("127.0.0.1:{}", server.port);
+    let mut words = vec!["load", "radius", &at, "--secret", SECRET, OLD, "--ramp", "--json"];
+    words.extend(["--ramp-start", "50", "--ramp-most", "200", "--ramp-settle", "200ms", "--ramp-hold", "1s"]);
+    words.extend(["--ramp-p99", "500ms", "--ramp-success", "95%"]);
+    words.extend(USERS);
+    let value = load(&words);
+    let steps = value["ramp"]["steps"].as_array().unwrap();
+    assert!(steps.len() >= 3, "{value:#}");
+    assert!(value["ramp"]["knee_per_s"].as_f64().unwrap() >= 50.0);
+}
