@@ -75,6 +75,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     let roles = file.listen.auth.iter().map(|_| Role::Authentication);
     radius.roles = roles.chain(file.listen.acct.iter().map(|_| Role::Accounting)).collect();
     radius.max_entries = file.limits.requests;
+    radius.max_bytes = REPLIES_KEPT;
     let mut config = Config::new(source);
     config.radius = Some(radius);
     config.diameter = file.diameter.as_ref().map(diameter);
@@ -136,6 +137,9 @@ fn policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
         MessageAuthenticator::Off => MessageAuthenticatorPolicy::Off,
     }
 }
+
+/// What replies kept for retransmissions may take in each shard, octets: about 30,000 short ones.
+const REPLIES_KEPT: usize = 12 << 20;
 
 /// Clients of the file, then those of the store, then loopback where nothing is configured.
 fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {

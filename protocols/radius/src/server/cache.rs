@@ -78,6 +78,23 @@ pub(crate) struct Purged {
     pub(crate) evicted: u64,
 }
 
+/// How much there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) entries: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Bounds {
+    pub(crate) fn of(config: &super::Config) -> Self {
+        Self { entries: config.max_entries.clamp(1, u32::MAX as usize), bytes: config.max_bytes }
+    }
+}
+
+/// What an entry takes without its bytes: its place, its key with the room that a hash table leaves free, and its
+/// expiry.
+const ENTRY: usize = size_of::<Place>() + 2 * size_of::<(Key, u32)>() + 2 * size_of::<(Instant, Handle)>();
+
 #[derive(Debug)]
 pub(crate) struct Cache {
     places: Vec<Place>,
@@ -92,11 +109,13 @@ pub(crate) struct Cache {
     spare: Vec<Vec<u8>>,
     sweep: Option<Instant>,
     interval: Duration,
-    max: usize,
+    bounds: Bounds,
+    /// What the entries take.
+    bytes: usize,
 }
 
 impl Cache {
-    pub(crate) fn new(state: HashState, retain: Duration, max: usize) -> Self {
+    pub(crate) fn new(state: HashState, retain: Duration, bounds: Bounds) -> Self {
         Self {
             places: Vec::new(),
             free: Vec::new(),
@@ -107,16 +126,17 @@ impl Cache {
             spare: Vec::new(),
             sweep: None,
             interval: retain.max(Duration::from_millis(100)),
-            max: max.clamp(1, u32::MAX as usize),
+            bounds,
+            bytes: 0,
         }
     }
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
     /// Other settings: those who are kept, are kept as long as was said.
-    pub(crate) fn bound(&mut self, retain: Duration, max: usize) {
+    pub(crate) fn bound(&mut self, retain: Duration, bounds: Bounds) {
         self.interval = retain.max(Duration::from_millis(100));
-        self.max = max.clamp(1, u32::MAX as usize);
+        self.bounds = bounds;
     }
     /// How many requests of a client wait.
     pub(crate) fn waiting_of(&self, client: u32) -> usize {
@@ -163,7 +183,7 @@ impl Cache {
     }
     /// Whether a further entry finds room; gives up the oldest kept reply for it.
     pub(crate) fn make_room(&mut self, purged: &mut Purged) -> bool {
-        while self.by_key.len() >= self.max {
+        while self.by_key.len() >= self.bounds.entries || self.bytes > self.bounds.bytes {
             let Some((_, h)) = self.settled.pop_front() else { return false };
             if self.remove(h) {
                 purged.evicted += 1;
@@ -178,6 +198,7 @@ impl Cache {
             self.places.len() as u32 - 1
         });
         self.by_key.insert(entry.key(), index);
+        self.bytes += ENTRY + entry.bytes.capacity();
         let client = entry.client as usize;
         if self.waiting_of.len() <= client {
             self.waiting_of.resize(client + 1, 0);
@@ -189,6 +210,14 @@ impl Cache {
         place.entry = Some(entry);
         self.sweep.get_or_insert(now + self.interval);
         handle
+    }
+    /// Puts an entry's bytes in place of those it has.
+    pub(crate) fn put(&mut self, h: Handle, bytes: Vec<u8>) {
+        let after = bytes.capacity();
+        let Some(entry) = self.get_mut(h) else { return };
+        let before = core::mem::replace(&mut entry.bytes, bytes);
+        self.bytes = self.bytes + after - before.capacity();
+        self.recycle(before);
     }
     /// Notes that an entry got its state for good and goes at `expires`.
     pub(crate) fn settle(&mut self, h: Handle, state: State, expires: Instant) {
@@ -213,6 +242,7 @@ impl Cache {
         let Some(entry) = place.entry.take() else { return false };
         self.free.push(h.index);
         self.by_key.remove(&entry.key());
+        self.bytes -= ENTRY + entry.bytes.capacity();
         if entry.state == State::Waiting {
             self.leave(entry.client);
         }

@@ -1,6 +1,6 @@
 //! The server's machine.
 
-use super::cache::{Cache, Entry, Handle, Purged, State};
+use super::cache::{Bounds, Cache, Entry, Handle, Purged, State};
 use super::clients::Clients;
 use super::stream::Streams;
 use super::{
@@ -78,7 +78,7 @@ impl Server {
         let clients = core::mem::take(&mut config.clients);
         Ok(Self {
             clients: Clients::new(clients, hash_state(&mut rng))?,
-            cache: Cache::new(hash_state(&mut rng), config.retain, config.max_entries),
+            cache: Cache::new(hash_state(&mut rng), config.retain, Bounds::of(&config)),
             streams: Streams::new(hash_state(&mut rng)),
             config,
             rng,
@@ -97,7 +97,7 @@ impl Server {
     pub fn reload(&mut self, mut config: Config) -> Result<(), ConfigError> {
         let clients = core::mem::take(&mut config.clients);
         self.clients = Clients::new(clients, hash_state(&mut self.rng))?;
-        self.cache.bound(config.retain, config.max_entries);
+        self.cache.bound(config.retain, Bounds::of(&config));
         self.config = config;
         self.reidentify();
         let (clients, streams) = (&self.clients, &self.streams);
@@ -347,9 +347,8 @@ impl Server {
         }
         if let Some(entry) = self.cache.get_mut(handle) {
             entry.queued = true;
-            let before = core::mem::replace(&mut entry.bytes, out);
-            self.cache.recycle(before);
         }
+        self.cache.put(handle, out);
         self.cache.settle(handle, State::Answered, now + self.config.retain);
         self.ready.push_back(Outgoing::Kept(handle));
         self.counters.responses += 1;

@@ -97,6 +97,9 @@ pub struct Config {
     /// How many requests and kept replies there may be. Beyond it the oldest kept reply goes; where all
     /// are still waiting for the caller, a new request is dropped.
     pub max_entries: usize,
+    /// How many octets of memory requests and kept replies may take, about; beyond it as with `max_entries`. A reply
+    /// of 100 octets takes about 400.
+    pub max_bytes: usize,
     /// How many requests of one client may wait for the caller; further ones are dropped, so that one client's
     /// flood leaves room for the others.
     pub max_waiting: usize,
@@ -163,6 +166,7 @@ impl Config {
             retain: Duration::from_secs(5),
             patience: Duration::from_secs(30),
             max_entries: 1 << 20,
+            max_bytes: 1 << 30,
             max_waiting: 1 << 16,
             max_attributes: 200,
             max_connections: 1 << 14,

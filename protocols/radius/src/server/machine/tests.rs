@@ -81,6 +81,29 @@ fn the_cache_is_bounded() {
 }
 
 #[test]
+fn the_cache_is_bounded_in_octets() {
+    const ROOM: usize = 100_000;
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.max_bytes = ROOM));
+    for port in 0..1000_u16 {
+        let p = packet(&mut c, Code::ACCESS_REQUEST, user());
+        arrive(&mut s, at(0.0), &format!("10.0.0.1:{}", 5000 + port), &p);
+        let token = taken(&mut s).unwrap().token;
+        accept(&mut s, at(0.0), token).unwrap();
+    }
+    let (entries, evicted) = (s.entries(), s.counters().evicted);
+    assert_eq!((entries as u64 + evicted, s.counters().overload), (1000, 0));
+    assert!((ROOM / 600..ROOM / 200).contains(&entries), "{entries}");
+    // Replies that are gone give back all that they took.
+    s.handle(at(10.0), Input::Timeout);
+    assert_eq!(s.entries(), 0);
+    for port in 0..100_u16 {
+        let p = packet(&mut c, Code::ACCESS_REQUEST, user());
+        arrive(&mut s, at(11.0), &format!("10.0.0.1:{}", 5000 + port), &p);
+    }
+    assert_eq!((s.entries(), s.counters().overload), (100, 0));
+}
+
+#[test]
 fn each_bad_request_is_counted_by_its_kind_and_dropped() {
     let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
     let good = packet(&mut c, Code::ACCESS_REQUEST, user());
