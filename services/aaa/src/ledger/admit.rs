@@ -86,29 +86,20 @@ impl Ledger {
         let Some(name) = &request.pool else { return Ok((None, None)) };
         let pool = self.pools.find(name).ok_or(Refusal::UnknownPool)?;
         let holder = self.holder(&request.user, &request.calling_station_id);
-        let same = self.table.of_user(&request.user).map(|(_, s)| s);
-        let same = same.filter(|s| same_station(s.calling(), &request.calling_station_id));
+        // Without a station's name, two sessions of a user are two.
+        let again = !plain(&request.calling_station_id).is_empty();
         let (mut address, mut prefix) = (None, None);
-        for session in same {
-            for lease in leases(session.address, session.prefix).filter(|l| self.pools.is_of(pool, *l)) {
-                match lease {
-                    Lease::Address(a) => address = address.or(Some(a)),
-                    Lease::Prefix(p, n) => prefix = prefix.or(Some((p, n))),
-                }
-            }
-        }
-        leases(address, prefix).for_each(|lease| self.pools.claim(lease, holder));
         let begin = self.hash.hash_one(wall.unix_secs());
         let (addresses, prefixes) = self.pools.gives(pool);
         let mut exhausted = false;
-        if addresses && address.is_none() {
-            match self.pools.take(pool, false, holder, begin) {
+        if addresses {
+            match self.pools.take(pool, false, holder, again, begin) {
                 Some(Lease::Address(a)) => address = Some(a),
                 _ => exhausted = true,
             }
         }
-        if prefixes && prefix.is_none() {
-            match self.pools.take(pool, true, holder, begin) {
+        if prefixes {
+            match self.pools.take(pool, true, holder, again, begin) {
                 Some(Lease::Prefix(p, n)) => prefix = Some((p, n)),
                 _ => exhausted = true,
             }

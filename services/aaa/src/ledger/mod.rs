@@ -25,6 +25,10 @@
 //! A change is a session's row as it is then, under a key of its own, so that writing it twice does no harm; a
 //! retransmission of a record that is not durable yet gets the number of the write that waits or is under way.
 
+//!
+//! An open session takes about 370 octets, all that finds it included, and about 60 more where its address is of a
+//! pool (example `ledger_cost`).
+
 mod account;
 mod admit;
 mod limits;

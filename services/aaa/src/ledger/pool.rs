@@ -301,10 +301,11 @@ impl Space {
             self.free.retain(|(n, freed)| states.get(n).is_some_and(|s| s.used == 0 && s.freed == *freed));
         }
     }
-    /// A number that is free: the holder's last, one never used, the one free for longest.
-    fn choose(&mut self, holder: u64, begin: u64) -> Option<u64> {
+    /// The holder's own number, where it has one (`again`) or had one that is free; else one never used; else the one
+    /// free for longest.
+    fn choose(&mut self, holder: u64, again: bool, begin: u64) -> Option<u64> {
         if let Some(&number) = self.last.get(&holder)
-            && self.states.get(&number).is_some_and(|s| s.used == 0)
+            && self.states.get(&number).is_some_and(|s| s.used == 0 || again)
         {
             return Some(number);
         }
@@ -357,11 +358,18 @@ impl Pools {
     pub(super) fn gives(&self, pool: usize) -> (bool, bool) {
         self.pools.get(pool).map_or((false, false), |(_, a, p)| (a.size > 0, p.size > 0))
     }
-    /// Takes an address (or a prefix) that is free for a holder.
-    pub(super) fn take(&mut self, pool: usize, prefix: bool, holder: u64, begin: u64) -> Option<Lease> {
+    /// Takes an address (or a prefix) for a holder: with `again` the one that it has, else one that is free.
+    pub(super) fn take(
+        &mut self,
+        pool: usize,
+        prefix: bool,
+        holder: u64,
+        again: bool,
+        begin: u64,
+    ) -> Option<Lease> {
         let (_, addresses, prefixes) = self.pools.get_mut(pool)?;
         let space = if prefix { prefixes } else { addresses };
-        let number = space.choose(holder, begin)?;
+        let number = space.choose(holder, again, begin)?;
         space.claim(number, holder);
         space.lease(number)
     }
@@ -370,10 +378,6 @@ impl Pools {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
             space.number(lease).map(|n| (space, n))
         })
-    }
-    /// True where the lease is of this pool.
-    pub(super) fn is_of(&self, pool: usize, lease: Lease) -> bool {
-        self.pools.get(pool).is_some_and(|(_, a, p)| a.number(lease).or_else(|| p.number(lease)).is_some())
     }
     /// Somebody has this; nothing happens where it is of no pool.
     pub(super) fn claim(&mut self, lease: Lease, holder: u64) {

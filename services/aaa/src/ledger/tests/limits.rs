@@ -284,3 +284,15 @@ fn pools_that_contradict_themselves_are_named() {
     let overlap = [pool("a", &["10.0.0.0/16"]), pool("b", &["10.0.7.7-10.0.7.9"])];
     assert!(matches!(check_pools(&overlap), Err(PoolError::Overlap { pool, .. }) if pool == "b"));
 }
+
+#[test]
+fn two_sessions_without_a_station_have_two_addresses() {
+    let mut w = World::new(pool(&["10.0.0.1-10.0.0.2"]));
+    let a = w.address(0, "").unwrap();
+    let mut start = session("1", 1, "");
+    start.framed_address = Some(a);
+    assert!(w.tell(&start));
+    let b = w.address(2, "").unwrap();
+    assert_ne!(a, b);
+    assert_eq!((w.address(3, ""), w.used()), (None, (2, 0)));
+}
