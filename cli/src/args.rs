@@ -71,7 +71,7 @@ default before quick, and the newest of those. Statements whose studies were not
     /// Load a RADIUS or Diameter server with logins, verify every answer, and report rates and latencies.
     Load {
         #[command(subcommand)]
-        command: LoadCommand,
+        command: Box<LoadCommand>,
     },
     /// Print a completion script for a shell.
     #[command(
