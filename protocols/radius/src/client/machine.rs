@@ -137,7 +137,7 @@ impl Client {
             groups: alloc::vec![GroupState::default(); config.groups.len()],
             links: Vec::new(),
             by_conn: HashMap::with_hasher(hash_state(&mut rng)),
-            next_conn: 0,
+            next_conn: config.first_connection,
             watches: Vec::new(),
             owed: Vec::new(),
             operations: VecDeque::new(),

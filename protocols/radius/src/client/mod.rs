@@ -133,6 +133,9 @@ pub struct Config {
     pub identifier_rest: Duration,
     /// How many connections a RadSec server may get, each adding 256 outstanding requests.
     pub max_connections: u32,
+    /// The number of the first RadSec connection that it opens ([`usher_core::ConnId::outgoing`]): of meaning to a
+    /// client that takes another's place.
+    pub first_connection: u32,
     /// How long after a connection failed the next is tried; twice as long each time, up to a minute.
     pub reconnect: Duration,
 }
@@ -150,6 +153,7 @@ impl Config {
             max_sockets: 256,
             identifier_rest: Duration::from_secs(5),
             max_connections: 8,
+            first_connection: 0,
             reconnect: Duration::from_secs(1),
         }
     }

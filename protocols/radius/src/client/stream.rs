@@ -45,6 +45,13 @@ impl Link {
 }
 
 impl Client {
+    /// The RadSec connections that are up or being opened, and the number of the next.
+    #[must_use]
+    pub fn connections(&self) -> (Vec<ConnId>, u32) {
+        let mut all: Vec<ConnId> = self.by_conn.keys().copied().collect();
+        all.sort_unstable();
+        (all, self.next_conn)
+    }
     fn link(&mut self, server: u16, lane: u32) -> &mut Link {
         let links = &mut self.links[usize::from(server)];
         if links.len() <= lane as usize {

@@ -63,17 +63,18 @@ pub struct HomeServers {
 }
 
 impl HomeServers {
-    /// All servers of a configuration, asked by nobody yet.
+    /// All servers of a configuration, asked by nobody yet; `first_connection` is the number of the first RadSec
+    /// connection to one.
     ///
     /// # Errors
     /// The configuration contradicts itself.
-    pub fn new(config: &Config, mut rng: SecureRng) -> Result<Option<Self>, ProxyError> {
-        for realm in config.realms.entries() {
-            if let super::Route::Pool { pool, .. } = realm.route
-                && usize::from(pool) >= config.pools.len()
-            {
-                return Err(ProxyError::Realm(realm.name.clone()));
-            }
+    pub fn new(
+        config: &Config,
+        first_connection: u32,
+        mut rng: SecureRng,
+    ) -> Result<Option<Self>, ProxyError> {
+        if let Some(realm) = config.leads_nowhere() {
+            return Err(ProxyError::Realm(realm.name.clone()));
         }
         let (mut servers, mut places) = (Vec::new(), Vec::new());
         for home in &config.servers {
@@ -108,6 +109,7 @@ impl HomeServers {
             groups,
             retransmission: config.retransmission,
             failover: Some(config.failover),
+            first_connection,
             first_socket: config.first_socket,
             max_sockets: config.max_sockets,
             ..client::Config::single(first)

@@ -20,7 +20,7 @@ use usher_radius::Secret;
 use usher_radius::client::{Failover, Liveness, Retransmission, ServerConfig, Transport};
 
 /// A server that knows users of other realms.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HomeServer {
     /// What logs call it.
     pub name: String,
@@ -128,6 +128,22 @@ pub struct Config {
 }
 
 impl Config {
+    /// A realm whose pool does not exist.
+    pub(crate) fn leads_nowhere(&self) -> Option<&Realm> {
+        let exists = |pool: u16| usize::from(pool) < self.pools.len();
+        let nowhere = |r: &&Realm| matches!(r.route, Route::Pool { pool, .. } if !exists(pool));
+        self.realms.entries().iter().find(nowhere)
+    }
+    /// Whether another configuration has the same servers, reached in the same way; realms may differ.
+    #[must_use]
+    pub fn same_servers(&self, other: &Self) -> bool {
+        self.servers == other.servers
+            && self.pools == other.pools
+            && self.retransmission == other.retransmission
+            && self.failover == other.failover
+            && self.max_conversations == other.max_conversations
+            && (self.first_socket, self.max_sockets) == (other.first_socket, other.max_sockets)
+    }
     /// Silence where nobody answers, 16 hops, 65,536 waiting requests.
     #[must_use]
     pub fn new(realms: Realms, servers: Vec<HomeServer>, pools: Vec<Pool>) -> Self {

@@ -319,3 +319,35 @@ fn configurations_that_lead_nowhere_are_refused() {
         "proxy: pool \"homes\" is empty or names a server that does not exist"
     );
 }
+
+#[test]
+fn other_realms_and_other_servers_are_taken_while_running() {
+    let mut w = world(&[radsec_home(1), radsec_home(2)], |_| {});
+    assert!(w.pap("ann@example.org", PASSWORD).is_some());
+    assert_eq!(w.servers[1].counters().accepted_pap, 1);
+    // Other realms alone: the connection stays.
+    let pool = |servers| vec![Pool { name: "homes".into(), servers, balance: Balance::Failover }];
+    let change = |realms: Vec<Realm>, servers| {
+        let realms = Realms::new(realms, None).unwrap();
+        let mut config = server_of(&["bob"], NAS, "nas");
+        config.proxy = Some(proxy::Config::new(realms, vec![radsec_home(1), radsec_home(2)], pool(servers)));
+        Command::Reload(Box::new(config))
+    };
+    let now = w.now;
+    let wider = vec![Realm { strip: true, ..realm("new.example", Accounting::Forward) }];
+    w.servers[0].command(now, change(wider.clone(), vec![0, 1])).unwrap();
+    assert_eq!(w.pap("ann@new.example", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT);
+    let opened = |w: &World| w.servers[0].home_servers().unwrap().client().connections().1;
+    assert_eq!((w.servers[1].counters().accepted_pap, opened(&w)), (2, 1));
+    // A realm that leads nowhere changes nothing.
+    let nowhere = Realm::new("x.example", Route::Pool { pool: 3, accounting: Accounting::Local });
+    assert!(w.servers[0].command(now, change(vec![nowhere], vec![0, 1])).is_err());
+    // Other servers: the connection to the former one is given up.
+    w.servers[0].command(now, change(wider, vec![1])).unwrap();
+    assert_eq!(w.pap("ann@new.example", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT);
+    assert_eq!((w.servers[2].counters().accepted_pap, opened(&w)), (1, 2));
+    assert_eq!(w.servers[1].radius_counters().unwrap().connections, 1);
+    // And no proxy at all: the name is unknown here.
+    w.servers[0].command(now, Command::Reload(Box::new(server_of(&["bob"], NAS, "nas")))).unwrap();
+    assert_eq!(w.pap("ann@new.example", PASSWORD).unwrap().code, Code::ACCESS_REJECT);
+}

@@ -34,7 +34,11 @@ impl AaaServer {
                 node::Event::Answer { token, result, avps } => {
                     self.diameter_answered(now, token, result, &avps);
                 }
-                node::Event::Failed { token, .. } => self.home_silent(now, token),
+                node::Event::Failed { token, .. } => {
+                    if let Some(passed) = self.outward.translated.remove(token) {
+                        self.home_silent(now, passed);
+                    }
+                }
             }
         }
     }

@@ -162,7 +162,14 @@ impl Machine for AaaServer {
                 }
                 Ok(())
             }
-            Command::Reload(config) => self.reload(*config),
+            Command::Reload(config) => {
+                let homes = self.other_homes(&config)?;
+                self.reload(*config)?;
+                if let Some(homes) = homes {
+                    self.replace_homes(now, homes);
+                }
+                Ok(())
+            }
             Command::Forget { name } => {
                 self.cache.forget(name.as_deref());
                 Ok(())

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_core::table::SessionTable;
 use usher_core::{
-    CommandError, ConnId, Input, Instant, Machine, SecureRng, SocketId, StreamEvent, Transmit, Work,
+    CommandError, ConnId, Input, Instant, Machine, SecureRng, SocketId, StreamEvent, StreamOp, Transmit, Work,
 };
 use usher_diameter::session::SessionIds;
 use usher_radius::attribute::{Attributes, kind};
@@ -62,20 +62,25 @@ pub(super) struct Dialog {
 #[derive(Debug, Default)]
 pub(super) struct Outward {
     pub(super) homes: Option<HomeServers>,
+    /// What waits for home servers that speak RADIUS.
     pub(super) passed: SessionTable<Passed>,
+    /// What waits for Diameter servers.
+    pub(super) translated: SessionTable<Passed>,
     pub(super) dialogs: SessionTable<Dialog>,
     pub(super) sessions: Option<SessionIds>,
     /// Who asks access servers, once one was asked.
     dynamic: Option<Client>,
     /// Accepted connections that speak RADIUS.
     radsec: BTreeSet<ConnId>,
+    /// Connections to former home servers, to be given up.
+    former: Vec<ConnId>,
 }
 
 impl Outward {
     /// Draws from `rng` only where there are home servers.
     pub(super) fn new(config: &Config, rng: &mut SecureRng) -> Result<Self, crate::proxy::ProxyError> {
         let homes = match &config.proxy {
-            Some(proxy) => HomeServers::new(proxy, SecureRng::from_seed(rng.array()))?,
+            Some(proxy) => HomeServers::new(proxy, 0, SecureRng::from_seed(rng.array()))?,
             None => None,
         };
         Ok(Self { homes, ..Self::default() })
@@ -95,6 +100,13 @@ impl Outward {
         }
     }
     pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(conn) = self.former.pop() {
+            buf.clear();
+            return Some(Transmit::Stream {
+                conn: ConnId::outgoing(conn.index() | HOME),
+                op: StreamOp::Abort,
+            });
+        }
         let of_homes = self.homes.as_mut().and_then(|h| h.client_mut().poll_transmit(now, buf));
         match of_homes.or_else(|| self.dynamic.as_mut()?.poll_transmit(now, buf))? {
             Transmit::Stream { conn, op } => {
@@ -119,6 +131,38 @@ impl Outward {
 }
 
 impl AaaServer {
+    /// The home servers of another configuration; `None`: they are those that there are.
+    pub(super) fn other_homes(
+        &mut self,
+        config: &Config,
+    ) -> Result<Option<Option<HomeServers>>, CommandError> {
+        let Some(proxy) = &config.proxy else {
+            return Ok(self.outward.homes.is_some().then_some(None));
+        };
+        if self.config.proxy.as_ref().is_some_and(|p| p.same_servers(proxy)) {
+            // Realms may lead elsewhere among them all the same.
+            let contradiction = CommandError::Invalid("a realm leads to a pool that does not exist");
+            return proxy.leads_nowhere().map_or(Ok(None), |_| Err(contradiction));
+        }
+        let first = self.outward.homes.as_ref().map_or(0, |h| h.client().connections().1);
+        let rng = SecureRng::from_seed(self.rng.array());
+        let contradiction = CommandError::Invalid("the realms and home servers contradict each other");
+        HomeServers::new(proxy, first, rng).map(Some).map_err(|_| contradiction)
+    }
+
+    /// Goes on with other home servers. Who waits for the former ones is not answered, and asks again.
+    pub(super) fn replace_homes(&mut self, now: Instant, homes: Option<HomeServers>) {
+        let former = core::mem::replace(&mut self.outward.homes, homes);
+        self.outward.former.extend(former.into_iter().flat_map(|h| h.client().connections().0));
+        let mut waiting = core::mem::take(&mut self.outward.passed);
+        while let Some(passed) = waiting.oldest().and_then(|(token, _)| waiting.remove(token)) {
+            if let Some(asker) = passed.asker {
+                self.discard(now, asker);
+            }
+            self.recycle(passed.request);
+        }
+    }
+
     /// The home servers and the client that asks them.
     #[must_use]
     pub fn home_servers(&self) -> Option<&HomeServers> {
@@ -210,7 +254,11 @@ impl AaaServer {
         while let Some(event) = self.outward.homes.as_mut().and_then(|h| h.client_mut().poll_event()) {
             match event {
                 client::Event::Response(response) => self.home_answered(now, response),
-                client::Event::TimedOut { token } => self.home_silent(now, token),
+                client::Event::TimedOut { token } => {
+                    if let Some(passed) = self.outward.passed.remove(token) {
+                        self.home_silent(now, passed);
+                    }
+                }
                 client::Event::Server { server, alive } => {
                     if let Some(server) = self.outward.homes.as_ref().and_then(|h| h.home(server)) {
                         self.events.push_back(Event::HomeServer { server, alive });

@@ -66,7 +66,7 @@ impl AaaServer {
             self.counters.proxy_loops += 1;
             return false;
         }
-        if self.outward.passed.len() >= proxy.max_pending {
+        if self.outward.passed.len() + self.outward.translated.len() >= proxy.max_pending {
             self.counters.proxy_overload += 1;
             return false;
         }
@@ -122,7 +122,11 @@ impl AaaServer {
         };
         match homes.ask(now, token, pool, code, out, conversation) {
             Asked::UnderWay => self.counters.proxied += 1,
-            Asked::NobodyAlive => self.home_silent(now, token),
+            Asked::NobodyAlive => {
+                if let Some(passed) = self.outward.passed.remove(token) {
+                    self.home_silent(now, passed);
+                }
+            }
             Asked::Impossible => {
                 self.counters.proxy_overload += 1;
                 if let Some(passed) = self.outward.passed.remove(token) {
@@ -197,8 +201,7 @@ impl AaaServer {
     }
 
     /// No home server answers a request that was passed on.
-    pub(super) fn home_silent(&mut self, now: Instant, token: u64) {
-        let Some(passed) = self.outward.passed.remove(token) else { return };
+    pub(super) fn home_silent(&mut self, now: Instant, passed: Passed) {
         self.counters.proxy_unanswered += 1;
         let unanswered = self.config.proxy.as_ref().map(|p| p.unanswered).unwrap_or_default();
         match passed.asker {

@@ -66,7 +66,7 @@ impl AaaServer {
             request: Attributes::new(),
             dialog: Some(dialog),
         };
-        let token = self.outward.passed.insert(now, passed);
+        let token = self.outward.translated.insert(now, passed);
         let sent = match (self.outward.dialogs.get(dialog), &mut self.diameter) {
             (Some(d), Some(node)) => {
                 let der = Der {
@@ -82,13 +82,13 @@ impl AaaServer {
             }
             _ => false,
         };
-        if let Some(passed) = self.outward.passed.get_mut(token) {
+        if let Some(passed) = self.outward.translated.get_mut(token) {
             passed.request = request.attributes;
         }
         if sent {
             self.counters.proxied += 1;
-        } else {
-            self.home_silent(now, token);
+        } else if let Some(passed) = self.outward.translated.remove(token) {
+            self.home_silent(now, passed);
         }
     }
 
@@ -117,14 +117,14 @@ impl AaaServer {
 
     /// A Diameter server answered what was passed on to it.
     pub(super) fn diameter_answered(&mut self, now: Instant, token: u64, result: ResultCode, avps: &AvpBuf) {
+        let Some(passed) = self.outward.translated.remove(token) else { return };
         let good = result.is_success() || result.is_informational();
         let dea = match Dea::parse(avps.view()) {
             Ok(dea) if !result.is_protocol_error() => Some(dea),
             // A refusal is one whatever else it says.
             Err(_) if !good && !result.is_protocol_error() => None,
-            _ => return self.home_silent(now, token),
+            _ => return self.home_silent(now, passed),
         };
-        let Some(passed) = self.outward.passed.remove(token) else { return };
         self.counters.proxy_answered += 1;
         let (Some(Asker::Radius(asker)), Some(dialog)) = (passed.asker, passed.dialog) else { return };
         let mut attributes = self.attributes();
