@@ -3,8 +3,12 @@
 use crate::attribute::Attributes;
 use crate::dictionary::Dictionary;
 use crate::packet::Packet;
+use crate::radsec::{BadLength, CertificateMatch, Framer};
+use crate::server::{ClientConfig, Config, Event, Server};
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddr};
+use usher_core::{ConnId, Input, Instant, Machine, Seed, StreamEvent};
 
 /// Reads octets as a packet, prints it by `dictionary`, writes it again. False where octets in and out
 /// differ, which must never be; octets that are no packet are true.
@@ -31,6 +35,44 @@ pub fn dictionary(data: &[u8]) -> bool {
     }
 }
 
+/// Reads octets as a RadSec stream, in pieces of the length that the first octet says, at a framer and at a server; and
+/// as a certificate. False where the pieces give other packets than the whole, or more is held than a packet has.
+#[must_use]
+pub fn radsec(data: &[u8]) -> bool {
+    let Some((&length, stream)) = data.split_first() else { return true };
+    let pieces = || stream.chunks(usize::from(length).max(1));
+    let (mut whole, mut cut) = (Framer::new(), Framer::new());
+    let (mut at_once, mut bit_by_bit) = (Vec::new(), Vec::new());
+    let end = take_packets(&mut whole, stream, &mut at_once);
+    let pieced = pieces().find_map(|p| take_packets(&mut cut, p, &mut bit_by_bit).err());
+
+    let any = ClientConfig::radsec(Ipv4Addr::UNSPECIFIED.into(), 0, Vec::new());
+    let seed = Seed::new(u64::from(length));
+    let Ok(mut server) = Server::new(Config::new([any].into()), seed.secure("server", 0)) else {
+        return false;
+    };
+    let conn = ConnId::incoming(0);
+    let remote = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
+    let connected = StreamEvent::Connected { remote, certificate: Some(stream) };
+    server.handle(Instant::ZERO, Input::Stream { conn, event: connected });
+    for piece in pieces() {
+        server.handle(Instant::ZERO, Input::Stream { conn, event: StreamEvent::Data(piece) });
+        while let Some(Event::Request(request)) = server.poll_event() {
+            server.recycle(request.attributes);
+        }
+    }
+    // Whether it fits does not matter: reading it must end.
+    let _ = CertificateMatch::Name("name".into()).fits(stream);
+    at_once == bit_by_bit && end.err() == pieced && cut.held() < crate::packet::MAX_LEN
+}
+
+fn take_packets(framer: &mut Framer, mut data: &[u8], all: &mut Vec<Vec<u8>>) -> Result<(), BadLength> {
+    while let Some(packet) = framer.next(&mut data)? {
+        all.push(packet.to_vec());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +93,21 @@ mod tests {
             bytes[2..4].copy_from_slice(&length.to_be_bytes());
             prop_assert!(Packet::parse(&bytes).is_ok());
             prop_assert!(packet(&Dictionary::builtin(), &bytes));
+        }
+
+        #[test]
+        fn arbitrary_streams(length: u8, packets in proptest::collection::vec(
+                (0..3u8, proptest::collection::vec(any::<u8>(), 0..60)), 0..6)) {
+            let mut stream = vec![length];
+            for (kind, body) in &packets {
+                // Well-formed headers among those that are not.
+                let total = (20 + body.len() as u16).saturating_sub(u16::from(*kind == 0) * 30);
+                stream.extend([*kind, 7]);
+                stream.extend(total.to_be_bytes());
+                stream.extend([9; 16]);
+                stream.extend(body);
+            }
+            prop_assert!(radsec(&stream));
         }
 
         #[test]
