@@ -66,7 +66,7 @@ default before quick, and the newest of those. Statements whose studies were not
     /// The AAA server: RADIUS, RadSec and Diameter with EAP, and what an operator does with it.
     Aaa {
         #[command(subcommand)]
-        command: AaaCommand,
+        command: Box<AaaCommand>,
     },
     /// Load a RADIUS or Diameter server with logins, verify every answer, and report rates and latencies.
     Load {

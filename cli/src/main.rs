@@ -48,7 +48,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
             if list { verify::list(output, &oracles, filter) } else { verify::run(output, &oracles, filter) }
         }
         Command::Claims { dir } => claims::claims(output, dir.as_deref()),
-        Command::Aaa { command } => aaa::aaa(output, command),
+        Command::Aaa { command } => aaa::aaa(output, *command),
         Command::Load { command } => load::load(output, &command),
         Command::Completion { shell } => {
             let mut script = Vec::new();

@@ -6,7 +6,7 @@ use crate::ledger::{self, Entry, LedgerHandle};
 use crate::log::LogThread;
 use crate::node::{AaaNode, Mailboxes, Message};
 use crate::place::{self, Place, PlaceError};
-use crate::shards::{self, Bound};
+use crate::shards::{self, Bound, Homes};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
@@ -77,6 +77,7 @@ pub(crate) struct Running {
     status: Arc<RwLock<CertificateStatus>>,
     dictionary: Arc<Dictionary>,
     listeners: Vec<TlsServer>,
+    outgoing: Arc<RwLock<Homes>>,
     wall: WallClock,
     config_path: Option<std::path::PathBuf>,
     key: ShardKey,
@@ -138,7 +139,8 @@ impl Begun {
         let mut rng = SecureRng::from_seed(place::random().map_err(system("random numbers"))?);
         let key = ShardKey::new(&rng.array());
         let dictionary = Arc::new(Dictionary::builtin());
-        // The addresses first: a second server of the same addresses must not touch the store.
+        // Addresses can be shared: that another server runs shows at its control socket.
+        control::free(&place.control_socket()).map_err(system("the control socket"))?;
         let bound: Vec<Bound> = (0..count).map(|_| shards::bind(&file.listen)).collect::<Result<_, _>>()?;
         let mut admin = place.store().map_err(PlaceError::from)?;
         let rows = admin.clients().map_err(PlaceError::from)?;
@@ -157,7 +159,8 @@ impl Begun {
         let ledger = Ledger::new(build::ledger(&place.loaded, rng.next_u64()));
         let store = place.store().map_err(PlaceError::from)?;
         let (ledger, ledger_thread) =
-            ledger::begin(ledger, store, clock, mailboxes.clone()).map_err(PlaceError::from)?;
+            ledger::begin(ledger, store, clock, mailboxes.clone(), file.limits.simultaneous)
+                .map_err(PlaceError::from)?;
         let stores = (0..file.users.threads).map(|_| place.store()).collect::<Result<Vec<_>, _>>();
         let inline: Inline = Arc::new(RwLock::new(built.inline.clone()));
         let lookups = Arc::new(Latency::default());
@@ -173,6 +176,7 @@ impl Begun {
 
         let counters = Arc::new(RwLock::new(Vec::new()));
         let listeners = shards::tls_servers(tls.as_deref());
+        let outgoing = Arc::new(RwLock::new(Homes::of(file, tls.as_deref())));
         let mut threads = Vec::new();
         let mut boxes = Vec::new();
         for (number, bound) in bound.into_iter().enumerate() {
@@ -181,20 +185,22 @@ impl Begun {
             config.shard = Some(ShardConfig { number, key: key.clone() });
             let seed = SecureRng::from_seed(rng.array());
             let server = AaaServer::new(config, seed).map_err(|e| ServeError::Config(e.to_string()))?;
-            let sockets = bound.sockets(file, tls.as_deref(), listeners.first());
-            let node = AaaNode {
+            let sockets = bound.sockets(&outgoing, listeners.first());
+            let mut node = AaaNode {
                 server,
                 number,
                 key: key.clone(),
                 mailboxes: mailboxes.clone(),
                 workers: workers.clone(),
                 ledger: ledger.clone(),
-                clients: built.clients.clone(),
+                clients: Arc::default(),
+                listening: u32::try_from(file.listen.auth.len() + file.listen.acct.len()).unwrap_or(u32::MAX),
                 fronts: sockets.1,
                 driver: counters.clone(),
                 logins: file.accounting.logins,
                 state: crate::node::State::default(),
             };
+            node.take_clients(built.clients.clone());
             let (driver, mailbox) = Driver::new(node, sockets.0, clock);
             boxes.push(mailbox);
             add_counters(&counters, driver.counters());
@@ -223,6 +229,7 @@ impl Begun {
             status,
             dictionary,
             listeners,
+            outgoing,
             wall,
             config_path: config.map(Path::to_owned),
             key,
@@ -253,9 +260,10 @@ impl Begun {
         {
             tracing::error!("the ledger's thread failed");
         }
-        let socket = self.running.read_place().control_socket();
-        // It may be another server's by now, or gone.
-        let _ = std::fs::remove_file(socket);
+        if ended.is_ok() {
+            // It may be gone.
+            let _ = std::fs::remove_file(self.running.read_place().control_socket());
+        }
         tracing::info!("stopped");
         drop(log);
         ended
@@ -385,6 +393,8 @@ impl Running {
                 listener.replace(tls.clients.clone().unwrap_or_else(|| tls.anonymous.clone()));
             }
         }
+        let homes = Homes::of(&place.loaded.file, tls.as_deref());
+        *self.outgoing.write().unwrap_or_else(PoisonError::into_inner) = homes;
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
         *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
         Ok(())
@@ -428,6 +438,7 @@ fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
             (a.limits.failures, a.limits.failures_within, a.limits.failures_hold)
                 != (b.limits.failures, b.limits.failures_within, b.limits.failures_hold),
         ),
+        ("limits.simultaneous", a.limits.simultaneous != b.limits.simultaneous),
         ("accounting", says(&a.accounting, &b.accounting)),
         ("metrics", says(&a.metrics, &b.metrics)),
         ("log", says(&a.log, &b.log)),

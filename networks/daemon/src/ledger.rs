@@ -131,6 +131,8 @@ struct Keeper {
     /// Records that are acknowledged when what bears their number is written.
     pending: VecDeque<(u64, For)>,
     logins: VecDeque<Change>,
+    /// Sessions of a user who has no number of his own.
+    simultaneous: Option<u32>,
     troubled: bool,
     /// The store is left alone until then.
     rest: Option<Monotonic>,
@@ -143,6 +145,7 @@ pub(crate) fn begin(
     mut store: Box<dyn Store>,
     clock: Clock,
     mailboxes: Mailboxes,
+    simultaneous: Option<u32>,
 ) -> Result<(LedgerHandle, Option<JoinHandle<()>>), StoreError> {
     let now = clock.now();
     store.open_sessions(&mut |row| {
@@ -159,6 +162,7 @@ pub(crate) fn begin(
         stats,
         pending: VecDeque::new(),
         logins: VecDeque::new(),
+        simultaneous,
         troubled: false,
         rest: None,
         stopping: false,
@@ -211,6 +215,8 @@ impl Keeper {
         let wall = self.clock.wall(now);
         match entry {
             Entry::Admit(f, request) => {
+                let request =
+                    AdmitRequest { simultaneous: request.simultaneous.or(self.simultaneous), ..request };
                 let admission = self.ledger.admit(now, wall, &request);
                 self.mailboxes.command(f.shard, Command::Admitted { token: f.token, admission });
             }

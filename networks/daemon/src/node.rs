@@ -105,6 +105,8 @@ pub(crate) struct AaaNode {
     pub(crate) workers: Workers,
     pub(crate) ledger: LedgerHandle,
     pub(crate) clients: Arc<Clients>,
+    /// Sockets that requests come to; those of higher numbers are for answers.
+    pub(crate) listening: u32,
     /// What each listener's connections speak.
     pub(crate) fronts: Vec<Front>,
     pub(crate) driver: Arc<RwLock<Vec<Arc<DriverCounters>>>>,
@@ -116,9 +118,11 @@ pub(crate) struct AaaNode {
 /// What a shard keeps beside its machine.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Requests by client (its place in the list; the last one is of nobody) and code.
-    requests: HashMap<(usize, u8), u64>,
+    /// Requests by client (its place in the list; behind the last one, those of nobody) and code.
+    requests: Vec<[u64; 256]>,
     known: HashMap<IpAddr, usize>,
+    /// The last address and its client: mostly the next one's too.
+    last: Option<(IpAddr, usize)>,
     decided: BTreeMap<(Option<Method>, String, Option<&'static str>), u64>,
     latency: Histogram,
     /// Diameter peers that are connected.
@@ -146,7 +150,7 @@ impl AaaNode {
         *self.state.decided.entry((login.method, inner, reason)).or_default() += 1;
         log_login(login, waited.as_micros(), &self.clients);
         let station = login.calling_station_id().unwrap_or_default();
-        if reason == Some("credentials") {
+        if matches!(reason, Some("credentials" | "unknown-user")) {
             self.ledger.put(Entry::Failed { user: login.name.clone(), station: station.to_vec() });
         }
         if self.logins {
@@ -158,12 +162,39 @@ impl AaaNode {
         }
     }
 
+    /// Counts for these clients from now on.
+    pub(crate) fn take_clients(&mut self, clients: Arc<Clients>) {
+        self.state.requests = vec![[0; 256]; clients.0.len() + 1];
+        self.state.known.clear();
+        self.state.last = None;
+        self.clients = clients;
+    }
+
+    /// The client of an address; behind the last one for nobody.
+    fn client(&mut self, address: IpAddr) -> usize {
+        if let Some((last, client)) = self.state.last
+            && last == address
+        {
+            return client;
+        }
+        if self.state.known.len() >= KNOWN {
+            self.state.known.clear();
+        }
+        let clients = &self.clients;
+        let find = || clients.of(address).unwrap_or(clients.0.len());
+        let client = *self.state.known.entry(address).or_insert_with(find);
+        self.state.last = Some((address, client));
+        client
+    }
+
     /// By client's name and code; those of nobody have no name.
     fn requests(&self) -> BTreeMap<(String, u8), u64> {
         let mut all = self.state.before.clone();
-        for ((client, code), n) in &self.state.requests {
-            let name = u32::try_from(*client).ok().and_then(|c| self.clients.name(c)).unwrap_or("");
-            *all.entry((name.to_owned(), *code)).or_default() += n;
+        for (client, codes) in self.state.requests.iter().enumerate() {
+            let name = u32::try_from(client).ok().and_then(|c| self.clients.name(c)).unwrap_or("");
+            for (code, n) in (0..).zip(codes).filter(|(_, n)| **n > 0) {
+                *all.entry((name.to_owned(), code)).or_default() += n;
+            }
         }
         all
     }
@@ -285,19 +316,14 @@ impl Node for AaaNode {
     }
 
     fn divert(&mut self, path: Path, data: &[u8]) -> bool {
-        let address = path.remote.ip();
-        let client = match self.state.known.get(&address) {
-            Some(client) => *client,
-            None => {
-                let client = self.clients.of(address).unwrap_or(usize::MAX);
-                if self.state.known.len() >= KNOWN {
-                    self.state.known.clear();
-                }
-                self.state.known.insert(address, client);
-                client
-            }
-        };
-        *self.state.requests.entry((client, data.first().copied().unwrap_or(0))).or_default() += 1;
+        if path.socket.0 >= self.listening {
+            // An answer to this server.
+            return false;
+        }
+        let client = self.client(path.remote.ip());
+        if let Some(codes) = self.state.requests.get_mut(client) {
+            codes[usize::from(data.first().copied().unwrap_or(0))] += 1;
+        }
         if self.mailboxes.all().len() < 2 && !self.state.draining {
             return false;
         }

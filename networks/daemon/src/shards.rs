@@ -1,10 +1,10 @@
 //! The sockets of one shard.
 
-use crate::config::model::{File, Listen};
+use crate::config::model::{File, Listen, Transport};
 use crate::daemon::ServeError;
 use crate::tls::Tls;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use usher_aaa::Front;
 use usher_crypto::tls::ClientConfig;
 use usher_live::{Listener, Outgoing, SocketOptions, Sockets, TlsServer, bind_udp, listen};
@@ -46,12 +46,28 @@ pub(crate) fn tls_servers(tls: Option<&Tls>) -> Vec<TlsServer> {
     config.map(TlsServer::new).into_iter().collect()
 }
 
+/// Home servers that are reached by TLS, and how; replaced at a reload.
+pub(crate) struct Homes {
+    addresses: Vec<SocketAddr>,
+    config: Option<ClientConfig>,
+}
+
+impl Homes {
+    /// As the configuration says.
+    pub(crate) fn of(file: &File, tls: Option<&Tls>) -> Self {
+        let by_tls = file.home_server.iter().filter(|h| h.transport == Transport::Tls);
+        Self {
+            addresses: by_tls.map(|h| h.address).collect(),
+            config: tls.and_then(|tls| tls.outgoing.clone()),
+        }
+    }
+}
+
 impl Bound {
     /// For the driver, with what each listener speaks.
     pub(crate) fn sockets(
         self,
-        file: &File,
-        tls: Option<&Tls>,
+        homes: &Arc<RwLock<Homes>>,
         server: Option<&TlsServer>,
     ) -> (Sockets, Vec<Front>) {
         let fronts = self.tcp.iter().map(|(_, front, _)| *front).collect();
@@ -59,15 +75,11 @@ impl Bound {
             .tcp
             .into_iter()
             .map(|(socket, _, inside)| Listener { socket, tls: if inside { server.cloned() } else { None } });
-        let tls_homes: Vec<SocketAddr> = file
-            .home_server
-            .iter()
-            .filter(|h| h.transport == crate::config::model::Transport::Tls)
-            .map(|h| h.address)
-            .collect();
-        let config: Option<ClientConfig> = tls.and_then(|tls| tls.outgoing.clone());
-        let outgoing: Outgoing =
-            Arc::new(move |address| if tls_homes.contains(&address) { config.clone() } else { None });
+        let homes = homes.clone();
+        let outgoing: Outgoing = Arc::new(move |address| {
+            let homes = homes.read().unwrap_or_else(PoisonError::into_inner);
+            if homes.addresses.contains(&address) { homes.config.clone() } else { None }
+        });
         let sockets = Sockets {
             udp: self.udp,
             listeners: listeners.collect(),

@@ -60,3 +60,14 @@ fn an_address_in_use_is_said() {
     let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
     assert!(said.err.contains(&format!("cannot listen on 127.0.0.1:{}", ports.auth)), "{said:?}");
 }
+
+#[test]
+fn a_second_server_of_one_place_does_not_start() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, ANN));
+    let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
+    assert!(said.err.contains("another server listens on"), "{said:?}");
+    pap(ports.auth, "ann", "right").with_code(0);
+    place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0);
+    assert_eq!(server.end(), Some(0));
+}

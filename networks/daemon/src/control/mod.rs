@@ -5,7 +5,7 @@ mod client;
 mod server;
 
 pub use client::{ControlError, ask, follow};
-pub(crate) use server::begin;
+pub(crate) use server::{begin, free};
 
 use serde::{Deserialize, Serialize};
 use usher_aaa::store::SessionRow;

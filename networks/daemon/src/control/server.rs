@@ -37,12 +37,18 @@ struct Shared {
     token: AtomicU64,
 }
 
-/// Begins to listen. A socket that nobody listens on is taken away first.
-pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
+/// Whether no other server listens there.
+pub(crate) fn free(path: &Path) -> io::Result<()> {
     if UnixStream::connect(path).is_ok() {
         let said = format!("another server listens on {}; stop it first", path.display());
         return Err(io::Error::new(io::ErrorKind::AddrInUse, said));
     }
+    Ok(())
+}
+
+/// Begins to listen. A socket that nobody listens on is taken away first.
+pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
+    free(path)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
