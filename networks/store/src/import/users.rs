@@ -7,7 +7,10 @@
 use super::Complaint;
 use super::words::{Value, Words};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use usher_aaa::User;
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+use usher_radius::dictionary::Dictionary;
 
 /// What a users file says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -231,6 +234,8 @@ impl Reader {
         let mut before: Vec<String> = Vec::new();
         // Users who go on to the entries below their own.
         let mut going_on: Vec<usize> = Vec::new();
+        // DEFAULT entries at which the search ends, where they match.
+        let mut ends: Vec<usize> = Vec::new();
         for entry in std::mem::take(&mut self.entries) {
             if entry.name != "DEFAULT" {
                 if !entry.usable {
@@ -239,6 +244,13 @@ impl Reader {
                 if let Some(first) = seen.get(&entry.name) {
                     self.complain(entry.line, format!("{:?} has an entry at line {first} already: only that one was taken over; put the rows of this one into a group with its conditions", entry.name));
                     continue;
+                }
+                for line in ends.drain(..) {
+                    self.complain(
+                        line,
+                        "this DEFAULT stands above entries of users, who would not come to their own where it matches; \
+                         here their own entry comes first: give them what it says, or put them into a group that says it",
+                    );
                 }
                 seen.insert(entry.name.clone(), entry.line);
                 if entry.fall_through {
@@ -251,20 +263,27 @@ impl Reader {
             if !entry.usable {
                 continue;
             }
-            if !entry.fall_through {
-                self.ends_the_search(&entry, &going_on);
-            }
             let name = format!("default-line-{}", entry.line);
             for user in &going_on {
                 file.users[*user].1.groups.push(member(&name));
             }
+            let mut reply = entry.reply;
             if entry.fall_through {
                 before.push(name.clone());
-            } else if entry.check.is_empty() {
-                // Everybody who comes to it stays there.
-                going_on.clear();
+                // A group says by this row that those after it are looked at too.
+                reply.push(Row {
+                    attribute: "Fall-Through".to_owned(),
+                    op: Op::Set,
+                    value: "Yes".to_owned(),
+                });
+            } else {
+                ends.push(entry.line);
+                if entry.check.is_empty() {
+                    // Everybody who comes to it stays there.
+                    going_on.clear();
+                }
             }
-            file.groups.push(GroupRows { name, check: entry.check, reply: entry.reply });
+            file.groups.push(GroupRows { name, check: entry.check, reply });
         }
         file.groups.retain(|group| {
             let used = file.users.iter().any(|(_, user)| user.groups.iter().any(|g| g.name == group.name));
@@ -281,17 +300,6 @@ impl Reader {
         });
         self.complaints.sort_by_key(|c| c.line);
         (file, self.complaints)
-    }
-
-    /// A DEFAULT without Fall-Through: where it matches, FreeRADIUS looks no further; a group cannot say that.
-    fn ends_the_search(&mut self, entry: &Entry, going_on: &[usize]) {
-        if !entry.check.is_empty() && !going_on.is_empty() {
-            self.complain(
-                entry.line,
-                "this DEFAULT ends the search where it matches; as a group it adds its rows, and those of the DEFAULT \
-                 entries below are added too where they match: look whether that is meant",
-            );
-        }
     }
 }
 
@@ -310,94 +318,34 @@ fn is(name: &str, names: &[&str]) -> bool {
     names.iter().any(|n| name.eq_ignore_ascii_case(n))
 }
 
-fn taken(attribute: &str, op: Op, value: &Value) -> Fate {
-    Fate::Take(Row { attribute: attribute.to_owned(), op, value: value.text.clone() })
+/// A row as the server will read it from the store, or why it will not.
+fn taken(row: Row, of: fn(Row) -> UserRows) -> Fate {
+    static DICTIONARY: OnceLock<Dictionary> = OnceLock::new();
+    match User::compile(&of(row.clone()), DICTIONARY.get_or_init(Dictionary::builtin)) {
+        Ok(_) => Fate::Take(row),
+        Err(complaint) => Fate::Leave(format!("{}: {}", row.attribute, complaint.what)),
+    }
+}
+
+fn expanded(attribute: &str) -> Fate {
+    Fate::Leave(format!(
+        "{attribute}: its value is worked out anew for each request, which is not done here: write it out"
+    ))
 }
 
 /// What becomes of a condition or of a setting beside it.
 fn check(attribute: &str, op: Op, value: &Value) -> Fate {
-    // What FreeRADIUS finds out by other files or other systems.
-    let foreign = [
-        "Huntgroup-Name",
-        "Hint",
-        "Prefix",
-        "Suffix",
-        "Strip-User-Name",
-        "Group",
-        "Group-Name",
-        "Unix-Group",
-        "LDAP-Group",
-        "SQL-Group",
-        "Login-Time",
-        "Current-Time",
-        "Time-Of-Day",
-        "Day-Of-Year",
-        "Client-Shortname",
-        "Client-IP-Address",
-        "Packet-Src-IP-Address",
-        "Virtual-Server",
-        "Connect-Rate",
-        "Proxy-To-Realm",
-        "Home-Server-Pool",
-        "Replicate-To-Realm",
-        "Autz-Type",
-        "Acct-Type",
-        "Session-Type",
-        "Post-Auth-Type",
-    ];
-    let hashes = [
-        "Crypt-Password",
-        "MD5-Password",
-        "SMD5-Password",
-        "SHA-Password",
-        "SHA1-Password",
-        "SSHA-Password",
-        "SSHA1-Password",
-        "SHA2-Password",
-        "SHA3-Password",
-        "SSHA2-224-Password",
-        "SSHA2-256-Password",
-        "SSHA2-384-Password",
-        "SSHA2-512-Password",
-        "PBKDF2-Password",
-        "LM-Password",
-        "Password-With-Header",
-        "Digest-HA1",
-        "EAP-Pwd-Password-Hash",
-    ];
     if value.is_expanded() {
-        return Fate::Leave(format!(
-            "{attribute}: its value is worked out anew for each request, which is not done here: write it out"
-        ));
+        return expanded(attribute);
     }
     if is(attribute, &["Fall-Through"]) {
         return Fate::FallThrough(true);
     }
-    if is(attribute, &hashes) {
-        return Fate::Leave(format!(
-            "{attribute}: this kind of password cannot be compared: give the user a new one, kept as Argon2 hash, NT hash or in clear"
-        ));
-    }
-    if is(attribute, &foreign) {
-        return Fate::Leave(format!(
-            "{attribute}: what it names is not known here: use a group, a realm or a condition on what the request itself says"
-        ));
-    }
-    if is(attribute, &["User-Password", "Password"]) {
-        // As it was written before FreeRADIUS 2.
-        return Fate::Take(Row {
-            attribute: "Cleartext-Password".to_owned(),
-            op: Op::Replace,
-            value: value.text.clone(),
-        });
-    }
-    if is(attribute, &["Auth-Type"]) && op != Op::Equal && !is(&value.text, &["Reject"]) {
-        return Fate::Leave(format!(
-            "Auth-Type {}: how a login is proved follows from the request here, and only Reject can be set: leave it out if the entry has a password",
-            shown(&value.text)
-        ));
-    }
-    taken(attribute, op, value)
+    // As a password was written before FreeRADIUS 2.
+    let old = is(attribute, &["User-Password", "Password"]);
+    let (attribute, op) = if old { ("Cleartext-Password", Op::Replace) } else { (attribute, op) };
+    let row = Row { attribute: attribute.to_owned(), op, value: value.text.clone() };
+    taken(row, |row| UserRows { check: vec![row], ..UserRows::default() })
 }
 
 /// What becomes of a row of the reply.
@@ -405,16 +353,9 @@ fn reply(attribute: &str, op: Op, value: &Value) -> Fate {
     if is(attribute, &["Fall-Through"]) {
         return Fate::FallThrough(is(&value.text, &["Yes", "1", "True"]));
     }
-    if is(attribute, &["Exec-Program", "Exec-Program-Wait"]) {
-        return Fate::Leave(format!("{attribute}: no programs are run here"));
-    }
     if value.is_expanded() {
-        return Fate::Leave(format!(
-            "{attribute}: its value is worked out anew for each request, which is not done here: write it out"
-        ));
+        return expanded(attribute);
     }
-    if !matches!(op, Op::Set | Op::Replace | Op::Add) {
-        return Fate::Leave(format!("{attribute} {}: a reply is set with =, := or +=", op.as_str()));
-    }
-    taken(attribute, op, value)
+    let row = Row { attribute: attribute.to_owned(), op, value: value.text.clone() };
+    taken(row, |row| UserRows { reply: vec![row], ..UserRows::default() })
 }

@@ -38,7 +38,7 @@ kaya\tCleartext-Password := \"it's \\\"x\\\"\", NAS-Port-Type == Ethernet\t# wir
 old User-Password == \"x\"
 gone Auth-Type := Reject
 \tReply-Message = \"no\"
-odd\tCalled-Station-Id =~ \"^02-.*:house$\", Class !* ANY, Cleartext-Password:=x
+odd\tCalled-Station-Id == \"02-00:house\", Class !* ANY, Cleartext-Password:=x
 ";
     let (file, complaints) = users_file(text);
     complained(&complaints, &[]);
@@ -58,7 +58,7 @@ odd\tCalled-Station-Id =~ \"^02-.*:house$\", Class !* ANY, Cleartext-Password:=x
     };
     let odd = UserRows {
         check: vec![
-            row("Called-Station-Id", Op::Matches, "^02-.*:house$"),
+            row("Called-Station-Id", Op::Equal, "02-00:house"),
             row("Class", Op::Absent, "ANY"),
             row("Cleartext-Password", Op::Replace, "x"),
         ],
@@ -100,12 +100,17 @@ DEFAULT
     let group = |line: usize, check: &[_], reply| GroupRows {
         name: format!("default-line-{line}"),
         check: check.to_vec(),
-        reply: vec![reply],
+        reply,
     };
+    let yes = row("Fall-Through", Op::Set, "Yes");
     let expected = [
-        group(1, &[row("NAS-Port-Type", Op::Equal, "Virtual")], row("Filter-Id", Op::Set, "first")),
-        group(7, &[row("Framed-Protocol", Op::Equal, "PPP")], row("Framed-MTU", Op::Set, "1500")),
-        group(10, &[], row("Session-Timeout", Op::Set, "60")),
+        group(
+            1,
+            &[row("NAS-Port-Type", Op::Equal, "Virtual")],
+            vec![row("Filter-Id", Op::Set, "first"), yes.clone()],
+        ),
+        group(7, &[row("Framed-Protocol", Op::Equal, "PPP")], vec![row("Framed-MTU", Op::Set, "1500"), yes]),
+        group(10, &[], vec![row("Session-Timeout", Op::Set, "60")]),
     ];
     assert_eq!(file.groups, expected);
 }
@@ -146,11 +151,11 @@ next Cleartext-Password := x
             (3, "Huntgroup-Name"),
             (6, "Reply-Message"),
             (7, "Session-Timeout"),
-            (8, "Filter-Id =="),
-            (9, "no programs"),
+            (8, "Filter-Id"),
+            (9, "Exec-Program"),
             (11, "line 5"),
-            (12, "give the user a new one"),
-            (13, "Auth-Type PAM"),
+            (12, "Argon2"),
+            (13, "Auth-Type"),
             (14, "not closed"),
             (15, "a comma is missing"),
             (16, "conditions stand on one line"),
@@ -175,11 +180,12 @@ next Cleartext-Password := x
 }
 
 #[test]
-fn a_default_that_ends_the_search_where_it_matches_is_named() {
-    let text = "kaya Cleartext-Password := a\n\tFall-Through = Yes\nDEFAULT Hint == PPP\nDEFAULT NAS-Port == 1\n\tFilter-Id = a\nDEFAULT\n\tFilter-Id = b\n";
+fn a_default_above_users_at_which_the_search_ends_is_named() {
+    let text = "DEFAULT NAS-Port == 1, Auth-Type := Reject\nkaya Cleartext-Password := a\n\tFall-Through = Yes\n\
+                DEFAULT Hint == PPP\nDEFAULT NAS-Port == 2\n\tFilter-Id = a\nDEFAULT\n\tFilter-Id = b\n";
     let (file, complaints) = users_file(text);
-    complained(&complaints, &[(3, "Hint"), (4, "ends the search")]);
-    assert_eq!(file.users[0].1.groups, ["default-line-4", "default-line-6"].map(member));
+    complained(&complaints, &[(1, "stands above entries"), (1, "no entry of this file"), (4, "Hint")]);
+    assert_eq!(file.users[0].1.groups, ["default-line-5", "default-line-7"].map(member));
 }
 
 #[test]
