@@ -252,7 +252,8 @@ fn texts_stand_by_themselves() {
 
 /// An absolute path on the line that no usual system has.
 fn foreign_path(line: &str) -> Option<&str> {
-    const USUAL: [&str; 10] = ["bin", "boot", "dev", "etc", "lib", "opt", "proc", "sys", "tmp", "usr"];
+    const USUAL: [&str; 13] =
+        ["bin", "boot", "dev", "etc", "lib", "opt", "proc", "run", "sbin", "sys", "tmp", "usr", "var"];
     let begins = |at: usize| line[..at].chars().next_back().is_none_or(|c| " \"'`(=".contains(c));
     line.match_indices('/').filter(|(at, _)| begins(*at)).find_map(|(at, _)| {
         let rest = &line[at..];
