@@ -99,7 +99,7 @@ pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), Ser
     if begun.running.read_place().first {
         say(&first_words(&begun.running.read_place()));
     }
-    let ended = runtime.block_on(until_told(&begun.running));
+    let ended = runtime.block_on(until_told(&begun.running, &begun.shards));
     begun.end(log, ended)
 }
 
@@ -121,10 +121,13 @@ fn first_words(place: &Place) -> String {
     )
 }
 
+/// A shard's thread.
+type Threads = Shard<std::io::Result<()>>;
+
 /// A server whose threads run.
 struct Begun {
     running: Arc<Running>,
-    shards: Vec<Shard<std::io::Result<()>>>,
+    shards: Vec<Threads>,
     ledger: Option<JoinHandle<()>>,
 }
 
@@ -275,7 +278,7 @@ fn add_counters(all: &RwLock<Vec<Arc<DriverCounters>>>, one: Arc<DriverCounters>
 }
 
 /// Serves those who ask how things are, until a signal says to end.
-async fn until_told(running: &Arc<Running>) -> Result<(), ServeError> {
+async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), ServeError> {
     let system = |what| move |error| ServeError::System { what, error };
     let listen = |kind| signal(kind).map_err(system("signals"));
     let (mut hup, mut term, mut int) =
@@ -296,6 +299,10 @@ async fn until_told(running: &Arc<Running>) -> Result<(), ServeError> {
         tokio::select! {
             _ = tick.tick() => {
                 running.wall.set(tls::wall());
+                if shards.iter().any(Shard::is_finished) {
+                    // Whoever started the server starts it again.
+                    return Err(ServeError::Config("a shard's thread has failed; ending".to_owned()));
+                }
                 if drops.due() {
                     let asked = running.clone();
                     // Shards are waited for: not on the thread of the signals.

@@ -192,7 +192,7 @@ impl AaaNode {
         let mut all = self.state.before.clone();
         for (client, codes) in self.state.requests.iter().enumerate() {
             let name = u32::try_from(client).ok().and_then(|c| self.clients.name(c)).unwrap_or("");
-            for (code, n) in (0..).zip(codes).filter(|(_, n)| **n > 0) {
+            for (code, n) in (0..=u8::MAX).zip(codes).filter(|(_, n)| **n > 0) {
                 *all.entry((name.to_owned(), code)).or_default() += n;
             }
         }

@@ -3,9 +3,10 @@
 use crate::place::{Place, Said, USHER};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,19 @@ pub(super) struct Ports {
 }
 
 impl Ports {
+    /// Below those that the system hands out, and no test's twice: servers share an address without complaint.
     pub(super) fn free() -> Self {
-        let sockets: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
-        let port = |i: usize| sockets[i].local_addr().unwrap().port();
-        Self { auth: port(0), acct: port(1), metrics: port(2) }
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let mut port = || loop {
+            let n = NEXT.fetch_add(1, Ordering::Relaxed);
+            let port = 10_000 + (std::process::id().wrapping_mul(67).wrapping_add(n) % 20_000) as u16;
+            let free = UdpSocket::bind(("127.0.0.1", port)).is_ok()
+                && TcpListener::bind(("127.0.0.1", port)).is_ok();
+            if free {
+                return port;
+            }
+        };
+        Self { auth: port(), acct: port(), metrics: port() }
     }
 
     /// A configuration with users in memory; `more` is appended.
