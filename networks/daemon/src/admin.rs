@@ -28,7 +28,7 @@ pub fn password_row(password: &str, kept: Kept) -> std::io::Result<Row> {
         Kept::Nt => {
             ("NT-Password", nt_hash(password.as_bytes()).iter().map(|b| format!("{b:02x}")).collect())
         }
-        Kept::Argon2 => ("Password-With-Header", argon2_hash(password.as_bytes(), &place::random()?)),
+        Kept::Argon2 => ("Crypt-Password", argon2_hash(password.as_bytes(), &place::random()?)),
     };
     Ok(Row { attribute: attribute.to_owned(), op: Op::Replace, value })
 }
@@ -44,7 +44,7 @@ pub fn understood(rows: &UserRows) -> Result<(), String> {
 /// Whether an attribute's value is a secret, not to be shown.
 #[must_use]
 pub fn is_secret(attribute: &str) -> bool {
-    attribute.ends_with("-Password") || attribute == "Password-With-Header" || attribute == "User-Password"
+    attribute.ends_with("-Password") || attribute == "Password-With-Header"
 }
 
 /// A secret that nobody can guess: 32 hexadecimal digits.

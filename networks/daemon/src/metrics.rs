@@ -94,6 +94,12 @@ fn counters<'a>(
     Ok(())
 }
 
+/// One counter without labels.
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> std::fmt::Result {
+    let counter = ConstCounter::new(value);
+    counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+}
+
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> std::fmt::Result {
     let gauge = ConstGauge::new(value);
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
@@ -139,7 +145,7 @@ impl Collector for Scrape {
             let help = "What this part did and dropped, by kind";
             counters(e, &format!("{part}_events"), help, values)?;
         }
-        counters(e, "diverted", "Requests handed to the shard of their State", [(Vec::new(), all.diverted)])?;
+        counter(e, "diverted", "Requests handed to the shard of their State", all.diverted)?;
         let cache = |kind| all.counters.get(&("aaa", kind)).copied().unwrap_or(0);
         let found = [
             (vec![("result", "hit".to_owned())], cache("lookups_saved")),
@@ -164,7 +170,7 @@ impl Collector for Scrape {
             ("ledger_refused", "Entries that found the ledger's queue full", &stats.refused),
             ("store_refused", "Changes that the store refused for good", &stats.lost),
         ] {
-            counters(e, name, help, [(Vec::new(), value.load(Ordering::Relaxed))])?;
+            counter(e, name, help, value.load(Ordering::Relaxed))?;
         }
         self.certificates(e)?;
         let (done, failed) = *running.reloads.lock().unwrap_or_else(PoisonError::into_inner);

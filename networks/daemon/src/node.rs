@@ -281,9 +281,7 @@ impl Node for AaaNode {
             Message::Reload(config, clients) => match self.server.command(now, Command::Reload(config)) {
                 Ok(()) => {
                     self.state.before = self.requests();
-                    self.state.requests.clear();
-                    self.state.known.clear();
-                    self.clients = clients;
+                    self.take_clients(clients);
                 }
                 Err(error) => {
                     tracing::error!(%error, shard = self.number, "the new configuration is refused")

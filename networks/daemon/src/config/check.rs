@@ -424,7 +424,7 @@ impl Check<'_> {
             if !hash.0.starts_with("$argon2") {
                 self.fault(at!("user", i, "argon2"), "an argon2 hash begins with $argon2");
             }
-            return row("Password-With-Header", hash);
+            return row("Crypt-Password", hash);
         }
         Vec::new()
     }
