@@ -113,13 +113,20 @@ fn writing(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
 }
 
-/// Makes an empty file that only its owner may read: there are passwords in it.
+/// Makes an empty file that only its owner may read: there are passwords in it. One that is there is not opened:
+/// closing it would end the locks that other connections of this process have on it (POSIX), and a program that then
+/// takes itself for the last to leave removes the write-ahead log under them.
 fn create(path: &Path) -> std::io::Result<()> {
+    use std::io::ErrorKind;
     let mut options = OpenOptions::new();
-    options.read(true).append(true).create(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
+    match options.open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        Err(_) if std::fs::metadata(path)?.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        _ => Ok(()),
+    }
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {

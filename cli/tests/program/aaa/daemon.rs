@@ -25,7 +25,7 @@ impl Ports {
     /// Below those that the system hands out, and no test's twice: servers share an address without complaint.
     pub(super) fn free() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let mut port = || loop {
+        let port = || loop {
             let n = NEXT.fetch_add(1, Ordering::Relaxed);
             let port = 10_000 + (std::process::id().wrapping_mul(67).wrapping_add(n) % 20_000) as u16;
             let free = UdpSocket::bind(("127.0.0.1", port)).is_ok()
