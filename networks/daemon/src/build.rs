@@ -5,7 +5,7 @@ use crate::config::model::{self, MessageAuthenticator, MethodName, StoreKind};
 use crate::config::units::Prefix;
 use crate::node::Clients;
 use crate::tls::Tls;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use usher_aaa::ledger::{FailureLimit, LedgerConfig, PoolConfig, Range};
@@ -32,7 +32,7 @@ pub(crate) struct Built {
     pub(crate) config: Config,
     pub(crate) clients: Arc<Clients>,
     /// Users of the file.
-    pub(crate) inline: Arc<HashMap<Vec<u8>, Arc<User>>>,
+    pub(crate) inline: Arc<BTreeMap<Vec<u8>, Arc<User>>>,
 }
 
 /// What a configuration is made with, beside itself.
@@ -53,7 +53,7 @@ pub(crate) struct With<'a> {
 /// A sentence that says what is wrong.
 pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Result<Built, String> {
     let file = &loaded.file;
-    let mut inline = HashMap::new();
+    let mut inline = BTreeMap::new();
     for (name, rows) in &loaded.users {
         let user = User::compile(rows, with.dictionary).map_err(|c| format!("user {name}: {c}"))?;
         inline.insert(name.clone().into_bytes(), Arc::new(user));

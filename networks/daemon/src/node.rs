@@ -5,7 +5,7 @@ use crate::ledger::{Entry, LedgerHandle};
 use crate::said::{log_login, log_record, reason_name};
 use crate::stats::{Histogram, Snapshot};
 use crate::workers::{For, Job, Workers};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -120,7 +120,7 @@ pub(crate) struct AaaNode {
 pub(crate) struct State {
     /// Requests by client (its place in the list; behind the last one, those of nobody) and code.
     requests: Vec<[u64; 256]>,
-    known: HashMap<IpAddr, usize>,
+    known: BTreeMap<IpAddr, usize>,
     /// The last address and its client: mostly the next one's too.
     last: Option<(IpAddr, usize)>,
     decided: BTreeMap<(Option<Method>, String, Option<&'static str>), u64>,
@@ -129,7 +129,7 @@ pub(crate) struct State {
     peers: BTreeSet<PeerId>,
     diverted: u64,
     trace: Option<SyncSender<TraceLine>>,
-    dynamic: HashMap<u64, SyncSender<DynamicResult>>,
+    dynamic: BTreeMap<u64, SyncSender<DynamicResult>>,
     draining: bool,
     stopped: bool,
     /// Requests before the last reload, whose clients may have had other places.

@@ -3,7 +3,7 @@
 use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
@@ -35,7 +35,7 @@ pub(crate) enum Job {
 }
 
 /// Users of the file, which come before those of the store; replaced at a reload.
-pub(crate) type Inline = Arc<RwLock<Arc<HashMap<Vec<u8>, Arc<User>>>>>;
+pub(crate) type Inline = Arc<RwLock<Arc<BTreeMap<Vec<u8>, Arc<User>>>>>;
 
 /// Where jobs are put.
 #[derive(Clone)]

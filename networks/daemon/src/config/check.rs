@@ -3,7 +3,7 @@
 use super::model::{Client, File, Hidden, HomeServer, MessageAuthenticator, StoreKind, Tls, Transport, User};
 use super::secret;
 use super::units::Prefix;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
@@ -149,7 +149,7 @@ impl Check<'_> {
 
     fn listening(&mut self, file: &File) {
         let l = &file.listen;
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         for (key, addresses, tcp) in [
             ("auth", &l.auth, false),
             ("acct", &l.acct, false),
@@ -243,7 +243,7 @@ impl Check<'_> {
     }
 
     fn clients(&mut self, clients: &mut [Client]) -> Vec<ClientEntry> {
-        let (mut names, mut networks) = (HashMap::new(), HashMap::new());
+        let (mut names, mut networks) = (BTreeMap::new(), BTreeMap::new());
         let mut entries = Vec::new();
         for (i, client) in clients.iter_mut().enumerate() {
             if let Some(first) = names.insert(client.name.clone(), i) {
@@ -275,7 +275,7 @@ impl Check<'_> {
     }
 
     fn homes(&mut self, homes: &mut [HomeServer]) -> Vec<HomeEntry> {
-        let mut names = HashSet::new();
+        let mut names = BTreeSet::new();
         let mut entries = Vec::new();
         for (i, home) in homes.iter_mut().enumerate() {
             if !names.insert(home.name.clone()) {
@@ -297,7 +297,7 @@ impl Check<'_> {
     }
 
     fn realms(&mut self, file: &File) {
-        let mut names = HashSet::new();
+        let mut names = BTreeSet::new();
         for (i, realm) in file.realm.iter().enumerate() {
             if !names.insert(realm.name.to_lowercase()) {
                 self.fault(at!("realm", i, "name"), "another realm has this name; join them");
@@ -320,7 +320,7 @@ impl Check<'_> {
     }
 
     fn pools(&mut self, file: &File) {
-        let mut names = HashSet::new();
+        let mut names = BTreeSet::new();
         for (i, pool) in file.pool.iter().enumerate() {
             if !names.insert(&pool.name) {
                 self.fault(at!("pool", i, "name"), "another pool has this name; take another");
@@ -344,7 +344,7 @@ impl Check<'_> {
     }
 
     fn users(&mut self, file: &mut File) -> Rows {
-        let mut groups: HashMap<String, GroupRows> = HashMap::new();
+        let mut groups: BTreeMap<String, GroupRows> = BTreeMap::new();
         for (i, group) in file.group.iter().enumerate() {
             let check = self.rows(&group.check, &at!("group", i, "check"));
             let reply = self.rows(&group.reply, &at!("group", i, "reply"));
@@ -353,7 +353,7 @@ impl Check<'_> {
                 self.fault(at!("group", i, "name"), "another group has this name; take another");
             }
         }
-        let (mut names, mut all) = (HashSet::new(), Vec::new());
+        let (mut names, mut all) = (BTreeSet::new(), Vec::new());
         for i in 0..file.user.len() {
             if let Some(path) = file.user.get_mut(i).and_then(|u| u.password_file.as_mut()) {
                 self.absolute(path);
