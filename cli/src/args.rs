@@ -81,6 +81,12 @@ default before quick, and the newest of those. Statements whose studies were not
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages into a folder.
+    #[command(after_help = "Example:\n  usher man ~/.local/share/man/man1")]
+    Man {
+        /// The folder; it is made when missing.
+        dir: PathBuf,
+    },
 }
 
 #[derive(Subcommand, Debug)]

@@ -4,6 +4,7 @@ mod aaa;
 mod args;
 mod claims;
 mod load;
+mod man;
 mod output;
 mod progress;
 mod study;
@@ -50,6 +51,7 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Claims { dir } => claims::claims(output, dir.as_deref()),
         Command::Aaa { command } => aaa::aaa(output, *command),
         Command::Load { command } => load::load(output, &command),
+        Command::Man { dir } => man::man(output, &dir),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "usher", &mut script);

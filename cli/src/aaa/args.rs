@@ -36,6 +36,8 @@ SIGTERM ends it when the logins under way are answered and all accounting is wri
         #[command(subcommand)]
         command: SessionCommand,
     },
+    /// Certificates: an authority, what it issues, renews and takes back.
+    Cert(super::cert::Cert),
     /// Say how the running server is.
     #[command(after_help = "Example:\n  usher aaa status --json")]
     Status(Config),

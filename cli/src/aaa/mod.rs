@@ -1,6 +1,7 @@
 //! `usher aaa`: the AAA server and what an operator does with it.
 
 pub(crate) mod args;
+mod cert;
 mod client;
 mod import;
 mod running;
@@ -22,6 +23,7 @@ pub(crate) fn aaa(output: &Output, command: AaaCommand) -> Result<(), Failure> {
         AaaCommand::User { command } => user::user(output, command),
         AaaCommand::Client { command } => client::client(output, command),
         AaaCommand::Session { command } => session::session(output, command),
+        AaaCommand::Cert(command) => cert::cert(output, &command),
         AaaCommand::Status(config) => running::status(output, &config),
         AaaCommand::Reload(config) => running::reload(output, &config),
         AaaCommand::Trace(trace) => running::trace(output, &trace),

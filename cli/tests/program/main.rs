@@ -2,6 +2,7 @@
 
 mod aaa;
 mod claims;
+mod packaging;
 mod place;
 mod run;
 mod study;

@@ -1,0 +1,349 @@
+//! `usher aaa cert`: the authority in a folder, its certificates and its revocation list.
+
+use crate::output::{Failure, Output, columns};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use usher_core::WallTime;
+use usher_pki::{
+    Authority, Entry, Information, InitOptions, Issued, KeyKind, Kind, PkiError, Reason, Request,
+};
+
+/// Where the authority is unless something else is said; the daemon's state folder holds it.
+const FOLDER: &str = "/var/lib/usher/pki";
+
+#[derive(Args, Debug)]
+struct Place {
+    /// The authority's folder.
+    #[arg(long, global = true, value_name = "DIR", default_value = FOLDER)]
+    dir: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Cert {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    command: CertCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum CertCommand {
+    /// Make an authority, and with --server a certificate for this server.
+    #[command(after_help = "Example:
+  usher aaa cert init --server radius.example.org
+
+What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it can be anybody.")]
+    Init {
+        /// Its common name.
+        #[arg(long, default_value = "Usher AAA")]
+        name: String,
+        /// Issue a certificate for a server of this DNS name too.
+        #[arg(long, value_name = "NAME")]
+        server: Option<String>,
+        /// Under the authority in this folder: one more certificate in every chain.
+        #[arg(long, value_name = "DIR")]
+        under: Option<PathBuf>,
+        #[command(flatten)]
+        key: Key,
+        /// How long the authority holds.
+        #[arg(long, default_value_t = 3650)]
+        days: u32,
+    },
+    /// Issue a certificate for a user, or with --server for a server.
+    #[command(after_help = "Examples:
+  usher aaa cert issue ann@example.org
+  usher aaa cert issue radius2.example.org --server --also 192.0.2.7 --days 90")]
+    Issue {
+        /// The user's name, or the server's DNS name.
+        name: String,
+        /// It is for a server.
+        #[arg(long)]
+        server: bool,
+        /// A further DNS name or address of a server; may be repeated.
+        #[arg(long, value_name = "NAME", requires = "server")]
+        also: Vec<String>,
+        #[command(flatten)]
+        key: Key,
+        /// How long it holds.
+        #[arg(long, default_value_t = 365)]
+        days: u32,
+        /// Where its status can be asked by OCSP.
+        #[arg(long, value_name = "URL")]
+        ocsp: Option<String>,
+        /// Where the revocation list can be fetched.
+        #[arg(long, value_name = "URL")]
+        crl: Option<String>,
+    },
+    /// Issue a certificate anew, with a new key; the earlier one holds until it expires.
+    #[command(after_help = "Examples:
+  usher aaa cert renew radius.example.org && systemctl reload usher-aaa
+  usher aaa cert renew --expiring 30")]
+    Renew {
+        /// Its name.
+        #[arg(required_unless_present = "expiring")]
+        name: Option<String>,
+        /// Every one that expires within so many days instead.
+        #[arg(long, value_name = "DAYS", conflicts_with = "name")]
+        expiring: Option<u32>,
+        /// How long it holds [default: as before].
+        #[arg(long)]
+        days: Option<u32>,
+    },
+    /// Take a certificate back; the revocation list says so from then on.
+    #[command(after_help = "Example:\n  usher aaa cert revoke ann@example.org --reason key-compromise")]
+    Revoke {
+        /// Its name.
+        name: String,
+        /// Why.
+        #[arg(long, value_enum, default_value_t = Why::Unspecified)]
+        reason: Why,
+    },
+    /// List what was issued.
+    List,
+    /// Show what certificates say.
+    Show {
+        /// Files in PEM.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Write the revocation list anew; it holds for 30 days.
+    Crl,
+}
+
+#[derive(Args, Debug)]
+struct Key {
+    /// The kind of key.
+    #[arg(long, value_enum, default_value_t = KeyName::EcdsaP256)]
+    key: KeyName,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum KeyName {
+    EcdsaP256,
+    #[value(name = "rsa-2048")]
+    Rsa2048,
+    #[value(name = "rsa-3072")]
+    Rsa3072,
+    Ed25519,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Why {
+    Unspecified,
+    KeyCompromise,
+    Superseded,
+    CessationOfOperation,
+}
+
+impl Key {
+    const fn kind(&self) -> KeyKind {
+        match self.key {
+            KeyName::EcdsaP256 => KeyKind::EcdsaP256,
+            KeyName::Rsa2048 => KeyKind::Rsa2048,
+            KeyName::Rsa3072 => KeyKind::Rsa3072,
+            KeyName::Ed25519 => KeyKind::Ed25519,
+        }
+    }
+}
+
+fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_secs(since.as_secs())
+}
+
+impl From<PkiError> for Failure {
+    fn from(e: PkiError) -> Self {
+        Self::failed(e)
+    }
+}
+
+pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
+    let dir = &arguments.place.dir;
+    match &arguments.command {
+        CertCommand::Init { name, server, under, key, days } => {
+            init(output, dir, name, server.as_deref(), under.as_deref(), key.kind(), *days)
+        }
+        CertCommand::Issue { name, server, also, key, days, ocsp, crl } => {
+            let request = Request {
+                name: name.clone(),
+                kind: if *server { Kind::Server } else { Kind::Client },
+                names: also.clone(),
+                key: key.kind(),
+                days: *days,
+                ocsp: ocsp.clone(),
+                crl: crl.clone(),
+            };
+            let issued = Authority::open(dir)?.issue(&request, now())?;
+            say(output, &[(name.clone(), issued)])
+        }
+        CertCommand::Renew { name, expiring, days } => {
+            let mut authority = Authority::open(dir)?;
+            let names = match name {
+                Some(name) => vec![name.clone()],
+                None => expiring_within(&authority, expiring.unwrap_or(0)),
+            };
+            let mut issued = Vec::new();
+            for name in names {
+                let renewed = authority.renew(&name, *days, now())?;
+                issued.push((name, renewed));
+            }
+            say(output, &issued)
+        }
+        CertCommand::Revoke { name, reason } => {
+            let reason = match reason {
+                Why::Unspecified => Reason::Unspecified,
+                Why::KeyCompromise => Reason::KeyCompromise,
+                Why::Superseded => Reason::Superseded,
+                Why::CessationOfOperation => Reason::CessationOfOperation,
+            };
+            Authority::open(dir)?.revoke(name, reason, now())?;
+            output.note(&format!(
+                "{name} is in {}; a running server reads the list when it is reloaded",
+                dir.join("ca.crl").display()
+            ));
+            Ok(())
+        }
+        CertCommand::List => list(output, &Authority::open(dir)?),
+        CertCommand::Show { files } => show(output, files),
+        CertCommand::Crl => {
+            Authority::open(dir)?.publish(now())?;
+            output.note(&format!("{} holds for 30 days from now", dir.join("ca.crl").display()));
+            Ok(())
+        }
+    }
+}
+
+fn init(
+    output: &Output,
+    dir: &Path,
+    name: &str,
+    server: Option<&str>,
+    under: Option<&Path>,
+    key: KeyKind,
+    days: u32,
+) -> Result<(), Failure> {
+    let options = InitOptions { name: name.to_owned(), key, days, now: now() };
+    let mut authority = match under {
+        Some(above) => Authority::open(above)?.subordinate(dir, &options)?,
+        None => Authority::init(dir, &options)?,
+    };
+    output.note(&format!("{} is what clients have to trust", authority.certificate().display()));
+    let Some(server) = server else { return Ok(()) };
+    let request = Request {
+        name: server.to_owned(),
+        kind: Kind::Server,
+        names: Vec::new(),
+        key,
+        days: days.min(825),
+        ocsp: None,
+        crl: None,
+    };
+    let issued = authority.issue(&request, now())?;
+    say(output, &[(server.to_owned(), issued)])
+}
+
+/// The names whose newest certificate expires within so many days and was not taken back.
+fn expiring_within(authority: &Authority, days: u32) -> Vec<String> {
+    let until = now().unix_secs() + u64::from(days) * 86_400;
+    let mut names: Vec<String> = Vec::new();
+    for entry in authority.entries().iter().rev() {
+        let newest = !names.contains(&entry.request.name)
+            && !authority
+                .entries()
+                .iter()
+                .any(|e| e.request.name == entry.request.name && e.revoked.is_none() && e.not_after > until);
+        if newest && entry.revoked.is_none() && entry.request.kind != Kind::Authority {
+            names.push(entry.request.name.clone());
+        }
+    }
+    names
+}
+
+fn say(output: &Output, issued: &[(String, Issued)]) -> Result<(), Failure> {
+    if output.json {
+        let rows: Vec<_> = issued
+            .iter()
+            .map(|(name, i)| {
+                json!({ "name": name, "certificate": i.certificate, "key": i.key, "not_after": i.not_after.unix_secs() })
+            })
+            .collect();
+        return output.value(&json!(rows));
+    }
+    let rows: Vec<Vec<String>> = issued
+        .iter()
+        .map(|(name, i)| {
+            vec![
+                name.clone(),
+                i.certificate.display().to_string(),
+                i.key.display().to_string(),
+                left(i.not_after),
+            ]
+        })
+        .collect();
+    output.text(&columns(&rows))
+}
+
+/// How long a certificate holds yet.
+fn left(not_after: WallTime) -> String {
+    match not_after.unix_secs().checked_sub(now().unix_secs()) {
+        Some(seconds) => format!("{} days left", seconds / 86_400),
+        None => "expired".to_owned(),
+    }
+}
+
+fn list(output: &Output, authority: &Authority) -> Result<(), Failure> {
+    let entries = authority.entries();
+    if output.json {
+        return output.value(&json!(entries));
+    }
+    let state = |e: &Entry| match e.revoked {
+        Some(_) => "revoked".to_owned(),
+        None => left(WallTime::from_unix_secs(e.not_after)),
+    };
+    let kind = |e: &Entry| match e.request.kind {
+        Kind::Server => "server",
+        Kind::Client => "client",
+        Kind::Authority => "authority",
+    };
+    let rows: Vec<Vec<String>> = entries
+        .iter()
+        .map(|e| vec![e.request.name.clone(), kind(e).to_owned(), e.serial.clone(), state(e)])
+        .collect();
+    output.text(&columns(&rows))
+}
+
+fn show(output: &Output, files: &[PathBuf]) -> Result<(), Failure> {
+    let mut said = Vec::new();
+    for file in files {
+        let text = std::fs::read(file).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
+        let i =
+            Information::of_pem(&text).map_err(|e| Failure::failed(format!("{}: {e}", file.display())))?;
+        said.push((file, i));
+    }
+    if output.json {
+        let rows: Vec<_> = said
+            .iter()
+            .map(|(file, i)| {
+                json!({ "file": file, "subject": i.subject, "names": i.names, "issuer": i.issuer, "serial": i.serial,
+                        "not_before": i.not_before.unix_secs(), "not_after": i.not_after.unix_secs(),
+                        "authority": i.authority, "ocsp": i.ocsp })
+            })
+            .collect();
+        return output.value(&json!(rows));
+    }
+    for (file, i) in said {
+        let rows = [
+            ("file", file.display().to_string()),
+            ("subject", i.subject),
+            ("names", i.names.join(", ")),
+            ("issuer", i.issuer),
+            ("serial", i.serial),
+            ("holds", left(i.not_after)),
+            ("OCSP", i.ocsp.join(", ")),
+        ];
+        output.text(&columns(&rows.map(|(what, value)| vec![what.to_owned(), value])))?;
+    }
+    Ok(())
+}
