@@ -1,0 +1,7 @@
+//! The server held against real programs: radclient, eapol_test, FreeRADIUS, radsecproxy, freeDiameter, hostapd and
+//! wpa_supplicant. A program that is missing is a failure; `scripts/setup test` installs them.
+
+mod certificates;
+mod methods;
+mod place;
+mod radius;

@@ -1,0 +1,138 @@
+//! Every EAP method by eapol_test, wpa_supplicant's own client, which compares the keys of both sides too.
+
+use crate::certificates::chain;
+use crate::place::{Place, SECRET, Server, run};
+
+const TLS: &str = r#"
+[tls]
+certificate = "server.pem"
+key = "server.key"
+ca = "root.pem"
+"#;
+
+/// User, and the same whose passwords are kept as hashes.
+fn users() -> String {
+    let nt = "8846f7eaee8fb117ad06bdd830b7586c";
+    format!(
+        r#"
+[[user]]
+name = "user"
+password = "password"
+[[user]]
+name = "hashed"
+nt_hash = "{nt}"
+[[user]]
+name = "user@example.org"
+password = "password"
+"#
+    )
+}
+
+/// Logs in once; what the network block says is as in wpa_supplicant.conf.
+#[track_caller]
+fn eapol(place: &Place, server: &Server, name: &str, network: &str, more: &[&str]) -> (bool, String) {
+    let file = format!("{name}.conf");
+    place.write(&file, &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
+    let port = server.port.to_string();
+    let arguments = ["-c", &file, "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "30"];
+    let arguments: Vec<&str> = arguments.iter().copied().chain(more.iter().copied()).collect();
+    run(&place.path(""), "eapol_test", &arguments, "")
+}
+
+#[track_caller]
+fn accepted(place: &Place, server: &Server, name: &str, network: &str, more: &[&str]) {
+    let (right, said) = eapol(place, server, name, network, more);
+    let tail: Vec<&str> = said.lines().rev().take(60).collect();
+    assert!(right && said.contains("SUCCESS"), "{name}: {network}\n{}", tail.join("\n"));
+    if network.contains("phase1") {
+        let version = if network.contains("tlsv1_3=0") { "TLSv1.3" } else { "TLSv1.2" };
+        assert!(said.contains(&format!("Using TLS version {version}")), "{name}: not {version}");
+    }
+    if !more.contains(&"-n") {
+        assert!(said.contains("MPPE keys OK: 1  mismatch: 0"), "{name}: {}", tail.join("\n"));
+    }
+}
+
+#[track_caller]
+fn refused(place: &Place, server: &Server, name: &str, network: &str) {
+    let (right, said) = eapol(place, server, name, network, &["-n"]);
+    let got_answer = said.contains("code=3 (Access-Reject)");
+    assert!(!right && got_answer, "{name}: {}", said.lines().rev().take(40).collect::<Vec<_>>().join("\n"));
+}
+
+fn credentials(identity: &str) -> String {
+    format!("identity=\"{identity}\"\npassword=\"password\"")
+}
+
+#[test]
+fn methods_without_a_tunnel() {
+    let place = Place::new();
+    let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{}", users()));
+    for (method, keys) in [("MD5", false), ("GTC", false), ("MSCHAPV2", true)] {
+        let more: &[&str] = if keys { &[] } else { &["-n"] };
+        accepted(&place, &server, method, &format!("eap={method}\n{}", credentials("user")), more);
+        let wrong = format!("eap={method}\nidentity=\"user\"\npassword=\"wrong\"");
+        refused(&place, &server, &format!("{method}-wrong"), &wrong);
+        let nobody = format!("eap={method}\n{}", credentials("nobody"));
+        refused(&place, &server, &format!("{method}-nobody"), &nobody);
+    }
+    accepted(&place, &server, "hashed", &format!("eap=MSCHAPV2\n{}", credentials("hashed")), &[]);
+    refused(&place, &server, "hashed-md5", &format!("eap=MD5\n{}", credentials("hashed")));
+}
+
+#[test]
+fn tunnels_over_both_versions_of_tls() {
+    let place = Place::new();
+    chain(&place, "server", 2);
+    let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{}", users()));
+    for version in ["1.2", "1.3"] {
+        let phase1 = match version {
+            "1.2" => "tls_disable_tlsv1_3=1",
+            _ => "tls_disable_tlsv1_3=0",
+        };
+        for (eap, inner) in [
+            ("PEAP", "auth=MSCHAPV2"),
+            ("PEAP", "auth=GTC"),
+            ("PEAP", "auth=MD5"),
+            ("TTLS", "auth=PAP"),
+            ("TTLS", "auth=CHAP"),
+            ("TTLS", "auth=MSCHAP"),
+            ("TTLS", "auth=MSCHAPV2"),
+            ("TTLS", "autheap=MSCHAPV2"),
+            ("TTLS", "autheap=GTC"),
+            ("TTLS", "autheap=MD5"),
+        ] {
+            let name = format!("{eap}-{inner}-{version}").replace('=', "-");
+            let network = |password: &str| {
+                format!(
+                    "eap={eap}\nanonymous_identity=\"anonymous\"\nidentity=\"user\"\npassword=\"{password}\"\n\
+                     ca_cert=\"root.pem\"\nphase1=\"{phase1}\"\nphase2=\"{inner}\""
+                )
+            };
+            accepted(&place, &server, &name, &network("password"), &[]);
+            refused(&place, &server, &format!("{name}-wrong"), &network("wrong"));
+        }
+    }
+}
+
+#[test]
+fn certificates_in_chains_of_two_three_and_four_and_fragments_of_several_sizes() {
+    for (length, fragment) in [(2, 1024), (3, 600), (4, 1300), (4, 256)] {
+        let place = Place::new();
+        chain(&place, "server", length);
+        chain(&place, "client", length);
+        let methods = format!("[methods]\nfragment_size = {fragment}\n");
+        let text = format!("{TLS}{methods}[[user]]\nname = \"{}\"\n", CLIENT);
+        let server = Server::start(&place, &text);
+        for (version, phase1) in [("1.2", "tls_disable_tlsv1_3=1"), ("1.3", "tls_disable_tlsv1_3=0")] {
+            let network = format!(
+                "eap=TLS\nidentity=\"{CLIENT}\"\nca_cert=\"root.pem\"\nclient_cert=\"client.pem\"\n\
+                 private_key=\"client.key\"\nfragment_size={fragment}\nphase1=\"{phase1}\""
+            );
+            accepted(&place, &server, &format!("tls-{length}-{fragment}-{version}"), &network, &[]);
+        }
+    }
+}
+
+/// The common name of the repository's client certificates.
+const CLIENT: &str = "station@usher.test";

@@ -1,0 +1,212 @@
+//! What these tests share: a folder each, programs that end with the test, the server itself.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The program.
+pub(crate) const USHER: &str = env!("CARGO_BIN_EXE_usher");
+/// The secret between all RADIUS programs here.
+pub(crate) const SECRET: &str = "testing123";
+/// How long a program may take to come up, or a login to end, on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder of a test's own, removed at its end.
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("usher-interop-{}-{n}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        // Servers that give up root's rights read their files here.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The path as text, for configuration files.
+    pub(crate) fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Writes a file that only its owner reads.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Starts a program in this folder, its output in `NAME.log`, and waits until that has `ready` in it.
+    #[track_caller]
+    pub(crate) fn start(&self, name: &str, command: &mut Command, ready: &str) -> Running {
+        let log = self.path(&format!("{name}.log"));
+        let file = fs::File::create(&log).unwrap();
+        let child = command
+            .current_dir(&self.0)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap_or_else(|e| panic!("{name}: {e}; `scripts/setup test` installs what these tests need"));
+        let mut running = Running { child, log };
+        running.wait_for(ready);
+        running
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("kept for a look: {}", self.0.display());
+        } else {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+}
+
+/// A program that ends with the test.
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    /// What it has printed.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it has printed this.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let begun = Instant::now();
+        while !self.log().contains(text) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                // What it printed last may have come after the look.
+                if self.log().contains(text) {
+                    return;
+                }
+                panic!("it ended ({status}) without saying {text:?}:\n{}", self.log());
+            }
+            assert!(begun.elapsed() < PATIENCE, "it never said {text:?}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and answers its exit code.
+    #[track_caller]
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- {}\n{}", self.log.display(), self.log());
+        }
+    }
+}
+
+/// A UDP port that is free on loopback, and its neighbour above too.
+pub(crate) fn udp_ports() -> u16 {
+    loop {
+        let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = first.local_addr().unwrap().port();
+        if port < u16::MAX && UdpSocket::bind((Ipv4Addr::LOCALHOST, port + 1)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A TCP port that is free on loopback.
+pub(crate) fn tcp_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A running `usher aaa serve`.
+pub(crate) struct Server {
+    pub(crate) running: Running,
+    /// Authentication; accounting is the next one.
+    pub(crate) port: u16,
+}
+
+impl Server {
+    /// Starts it on loopback with one client there and what `more` says besides; one shard unless `more` says so.
+    #[track_caller]
+    pub(crate) fn start(place: &Place, more: &str) -> Self {
+        let port = udp_ports();
+        let shards = if more.contains("shards =") { "" } else { "shards = 1\n" };
+        let (scalars, tables) = more.split_at(more.find('[').unwrap_or(more.len()));
+        let text = format!(
+            r#"{shards}{scalars}
+state_dir = "{state}"
+[listen]
+auth = ["127.0.0.1:{port}"]
+acct = ["127.0.0.1:{acct}"]
+{tables}
+[[client]]
+name = "here"
+prefix = "127.0.0.0/8"
+secret = "{SECRET}"
+message_authenticator = "off"
+"#,
+            state = place.text("state"),
+            acct = port + 1,
+        );
+        place.write("aaa.toml", &text);
+        let mut command = Command::new(USHER);
+        command.args(["aaa", "serve", "--config", "aaa.toml"]);
+        let running = place.start("usher", &mut command, "started");
+        Self { running, port }
+    }
+}
+
+/// Runs a program of Debian's to its end and answers all that it printed; `input` goes to its standard input.
+#[track_caller]
+pub(crate) fn run(folder: &Path, program: &str, arguments: &[&str], input: &str) -> (bool, String) {
+    use std::io::Write;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{program}: {e}; `scripts/setup test` installs what these tests need"));
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
+}

@@ -1,0 +1,67 @@
+//! RADIUS without EAP, by radclient.
+
+use crate::place::{Place, SECRET, Server, run};
+
+/// Sends one request and answers what came back.
+#[track_caller]
+pub(crate) fn radclient(place: &Place, port: u16, kind: &str, attributes: &str) -> (bool, String) {
+    let to = format!("127.0.0.1:{port}");
+    run(&place.path(""), "radclient", &["-x", "-r", "1", "-t", "10", &to, kind, SECRET], attributes)
+}
+
+#[test]
+fn passwords_of_every_kind_are_proven_by_every_method_that_can() {
+    let place = Place::new();
+    let server = Server::start(
+        &place,
+        r#"reject_delay = "0 s"
+[[user]]
+name = "clear"
+password = "password"
+reply = ["Session-Timeout = 600", "Reply-Message = \"welcome\""]
+[[user]]
+name = "nt"
+nt_hash = "8846f7eaee8fb117ad06bdd830b7586c"
+"#,
+    );
+    let login = |user: &str, attribute: &str, password: &str| {
+        let text = format!("User-Name = {user}\n{attribute} = \"{password}\"\nNAS-IP-Address = 127.0.0.1\n");
+        radclient(&place, server.port, "auth", &text).1
+    };
+    for (user, attribute, right) in [
+        ("clear", "User-Password", true),
+        ("clear", "CHAP-Password", true),
+        ("clear", "MS-CHAP-Password", true),
+        ("nt", "User-Password", true),
+        ("nt", "CHAP-Password", false),
+        ("nt", "MS-CHAP-Password", true),
+    ] {
+        let want = if right { "Received Access-Accept" } else { "Received Access-Reject" };
+        let said = login(user, attribute, "password");
+        assert!(said.contains(want), "{user} {attribute}: {said}");
+        let said = login(user, attribute, "wrong");
+        assert!(said.contains("Received Access-Reject"), "{user} {attribute}: {said}");
+    }
+    let said = login("clear", "User-Password", "password");
+    assert!(said.contains("Session-Timeout = 600") && said.contains("Reply-Message = \"welcome\""), "{said}");
+}
+
+#[test]
+fn accounting_is_acknowledged_and_status_answered() {
+    let place = Place::new();
+    let server = Server::start(&place, "[users]\nstore = \"sqlite\"\n");
+    let record = |status: &str| {
+        let text = format!(
+            "User-Name = ann\nAcct-Status-Type = {status}\nAcct-Session-Id = s1\nNAS-IP-Address = 127.0.0.1\n"
+        );
+        radclient(&place, server.port + 1, "acct", &text)
+    };
+    for status in ["Start", "Interim-Update", "Stop"] {
+        let (right, said) = record(status);
+        assert!(right && said.contains("Received Accounting-Response"), "{status}: {said}");
+    }
+    for port in [server.port, server.port + 1] {
+        let (right, said) = radclient(&place, port, "status", "Message-Authenticator = 0x00\n");
+        assert!(right, "{said}");
+    }
+}
