@@ -136,3 +136,22 @@ fn certificates_in_chains_of_two_three_and_four_and_fragments_of_several_sizes()
 
 /// The common name of the repository's client certificates.
 const CLIENT: &str = "station@usher.test";
+
+#[test]
+fn a_certificate_admits_nobody_but_the_one_whose_name_it_bears() {
+    let place = Place::new();
+    chain(&place, "server", 2);
+    chain(&place, "client", 2);
+    let text =
+        format!("reject_delay = \"0 s\"\n{TLS}[[user]]\nname = \"{CLIENT}\"\n[[user]]\nname = \"boss\"\n");
+    let server = Server::start(&place, &text);
+    let network = |identity: &str| {
+        format!(
+            "eap=TLS\nidentity=\"{identity}\"\nca_cert=\"root.pem\"\nclient_cert=\"client.pem\"\n\
+             private_key=\"client.key\""
+        )
+    };
+    accepted(&place, &server, "own", &network(CLIENT), &[]);
+    refused(&place, &server, "other", &network("boss"));
+    assert!(server.running.log().contains("the certificate is of another name"), "{}", server.running.log());
+}

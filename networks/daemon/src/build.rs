@@ -92,7 +92,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
         let inner = inner.iter().map(|kind| Inner::Eap(*kind)).chain(plain).collect();
         config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
     }
-    config.certificate_status = file.tls.as_ref().is_some_and(|tls| tls.ocsp != model::Ocsp::Off);
+    config.certificate_status = true;
     config.session_timeout = file.session_timeout.0;
     config.epoch = with.epoch;
     config.max_half_open = file.limits.half_open;

@@ -4,14 +4,15 @@ use crate::config::units::Prefix;
 use crate::ledger::{Entry, LedgerHandle};
 use crate::said::{log_login, log_record, reason_name};
 use crate::stats::{Histogram, Snapshot};
+use crate::status::bears;
 use crate::workers::{For, Job, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use usher_aaa::{
-    AaaServer, Command, DynamicResult, Event, Front, Login, Method, ShardKey, TraceFilter, TraceLine,
-    shard_of,
+    AaaServer, CertificateVerdict, Command, DynamicResult, Event, Front, Login, Method, ShardKey,
+    TraceFilter, TraceLine, shard_of,
 };
 use usher_core::{ConnId, Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
@@ -150,12 +151,14 @@ impl AaaNode {
         *self.state.decided.entry((login.method, inner, reason)).or_default() += 1;
         log_login(login, waited.as_micros(), &self.clients);
         let station = login.calling_station_id().unwrap_or_default();
+        // The name outside a tunnel is whatever the peer likes.
+        let who = login.inner.as_ref().unwrap_or(&login.name).clone();
         if matches!(reason, Some("credentials" | "unknown-user")) {
-            self.ledger.put(Entry::Failed { user: login.name.clone(), station: station.to_vec() });
+            self.ledger.put(Entry::Failed { user: who.clone(), station: station.to_vec() });
         }
         if self.logins {
             self.ledger.put(Entry::Login {
-                user: login.name.clone(),
+                user: who,
                 station: station.to_vec(),
                 accepted: login.reason.is_none(),
             });
@@ -244,8 +247,16 @@ impl Node for AaaNode {
                 log_record(&record);
                 self.ledger.put(Entry::Account(For { shard, token }, record));
             }
-            Event::CheckCertificate { token, chain } => {
-                self.workers.put(Job::Certificate(For { shard, token }, chain));
+            Event::CheckCertificate { token, name, chain } => {
+                if !name.is_none_or(|name| bears(&chain, &name)) {
+                    let verdict = CertificateVerdict::OtherName;
+                    self.command(now, Command::Certificate { token, verdict });
+                } else if self.workers.asks_issuers() {
+                    self.workers.put(Job::Certificate(For { shard, token }, chain));
+                } else {
+                    let verdict = CertificateVerdict::Good;
+                    self.command(now, Command::Certificate { token, verdict });
+                }
             }
             Event::Accepted(login) | Event::Rejected(login) => self.decided(now, &login),
             Event::Trace(line) => {

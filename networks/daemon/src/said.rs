@@ -59,6 +59,7 @@ pub(crate) fn reason_name(reason: &Reason) -> &'static str {
         Reason::Expired => "expired",
         Reason::Checks => "checks",
         Reason::Revoked => "revoked",
+        Reason::CertificateName => "certificate-name",
         Reason::HomeServer => "home-server",
         Reason::Limit(Refusal::TooManySessions { .. }) => "sessions",
         Reason::Limit(Refusal::TooManyFailures) => "failures",

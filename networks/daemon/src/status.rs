@@ -11,6 +11,12 @@ use x509_parser::pem::Pem;
 /// How long a responder may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Whether the first certificate of a chain bears this name (RFC 5216 §5.2).
+pub(crate) fn bears(chain: &[Vec<u8>], name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    chain.first().is_some_and(|leaf| Information::of_der(leaf).is_ok_and(|said| said.is_of(name)))
+}
+
 /// How certificates are checked.
 #[derive(Clone, Debug)]
 pub(crate) struct CertificateStatus {
@@ -32,6 +38,11 @@ impl CertificateStatus {
             url: tls.and_then(|tls| tls.ocsp_url.clone()),
             authorities: Arc::new(authorities),
         }
+    }
+
+    /// Whether issuers are asked at all.
+    pub(crate) fn asks(&self) -> bool {
+        self.policy != Ocsp::Off
     }
 
     /// Whether the first certificate of a chain is to be taken.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::store::{Store, StoreError};
-use usher_aaa::{Command, Found, User};
+use usher_aaa::{CertificateVerdict, Command, Found, User};
 use usher_radius::dictionary::Dictionary;
 
 /// Jobs that may wait; more are answered at once with "unavailable".
@@ -43,6 +43,7 @@ pub(crate) struct Workers {
     lookups: SyncSender<Job>,
     hashes: SyncSender<Job>,
     mailboxes: Mailboxes,
+    status: Arc<RwLock<CertificateStatus>>,
 }
 
 /// What the threads share.
@@ -72,7 +73,12 @@ impl Workers {
             let s = shared.clone();
             begin(format!("usher-hash-{n}"), Box::new(move || work(&hash_jobs, &s, None)));
         }
-        (Self { lookups, hashes, mailboxes: shared.mailboxes }, threads)
+        (Self { lookups, hashes, mailboxes: shared.mailboxes, status: shared.status }, threads)
+    }
+
+    /// Whether issuers are asked if their certificates still hold.
+    pub(crate) fn asks_issuers(&self) -> bool {
+        self.status.read().unwrap_or_else(PoisonError::into_inner).asks()
     }
 
     /// Puts a job in line; where there is no room it is answered at once.
@@ -111,7 +117,11 @@ fn work(jobs: &Mutex<Receiver<Job>>, shared: &Shared, mut store: Option<Box<dyn 
             }
             Job::Certificate(for_, chain) => {
                 let policy = shared.status.read().unwrap_or_else(PoisonError::into_inner).clone();
-                (for_, Command::Certificate { token: for_.token, good: policy.good(&chain) })
+                let verdict = match policy.good(&chain) {
+                    true => CertificateVerdict::Good,
+                    false => CertificateVerdict::Revoked,
+                };
+                (for_, Command::Certificate { token: for_.token, verdict })
             }
         };
         shared.mailboxes.send(for_.shard, Message::Command(command));

@@ -89,12 +89,12 @@ impl Information {
         }
     }
 
-    /// Whether the certificate may be taken for this user: one of its names is the user's, letter case ignored, or is
-    /// the part of the user's name in front of its realm.
+    /// Whether the certificate is of this user: one of its names is the user's, realm included and letter case
+    /// ignored. A machine that calls itself `host/NAME` is known by its DNS name.
     #[must_use]
     pub fn is_of(&self, user: &str) -> bool {
-        let local = user.rsplit_once('@').map_or(user, |(local, _)| local);
-        self.names.iter().any(|n| n.eq_ignore_ascii_case(user) || n.eq_ignore_ascii_case(local))
+        let user = user.strip_prefix("host/").unwrap_or(user);
+        self.names.iter().any(|n| n.eq_ignore_ascii_case(user))
     }
 }
 

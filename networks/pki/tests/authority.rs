@@ -81,6 +81,7 @@ fn openssl_takes_certificates_of_every_kind_for_their_purpose() {
         assert!(
             said.is_of("ann@example.org") && said.is_of("ANN@example.org") && !said.is_of("bob@example.org")
         );
+        assert!(!said.is_of("ann") && !said.is_of("ann@other.example") && !said.is_of(""));
         assert!(Information::of_pem(&fs::read(root).unwrap()).unwrap().authority);
     }
 }

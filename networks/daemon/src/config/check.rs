@@ -96,8 +96,10 @@ pub(super) fn check(
     let users = c.users(&mut file);
     let url = c.store(&mut file);
     let tls = file.tls.as_mut().and_then(|tls| c.tls(tls));
-    if file.tls.is_none() {
-        c.without_tls(&file);
+    match &file.tls {
+        None => c.without_tls(&file),
+        Some(tls) if tls.ca.is_none() => c.without_authorities(&file),
+        Some(_) => {}
     }
     let loaded = c.found.is_empty().then(|| Loaded {
         file,
@@ -202,6 +204,13 @@ impl Check<'_> {
             );
         }
         if let Some(d) = &file.diameter {
+            let open = l.diameter.iter().chain(&l.diameter_tls).any(|a| !a.ip().is_loopback());
+            if d.peers.is_empty() && open {
+                self.fault(
+                    at!("diameter", "peers"),
+                    "whoever reaches this server could ask it anything; name the peers that may connect",
+                );
+            }
             if d.watchdog.0.as_secs() < 6 {
                 self.fault(at!("diameter", "watchdog"), "RFC 3539 asks for 6 s or more");
             }
@@ -518,6 +527,20 @@ impl Check<'_> {
             );
         }
         Some(TlsFiles { certificate: certificate?, key: key?, ca, crls })
+    }
+
+    /// Connections by TLS are of those whom an authority vouches for: without one nobody could be believed.
+    fn without_authorities(&mut self, file: &File) {
+        let missing = "needs ca in [tls], the authorities below which the other side's certificate must end";
+        for (key, addresses) in [("radsec", &file.listen.radsec), ("diameter_tls", &file.listen.diameter_tls)]
+        {
+            if !addresses.is_empty() {
+                self.fault(at!("listen", key), format!("TLS {missing}"));
+            }
+        }
+        if let Some(i) = file.home_server.iter().position(|h| h.transport == Transport::Tls) {
+            self.fault(at!("home_server", i, "transport"), format!("TLS {missing}"));
+        }
     }
 
     fn without_tls(&mut self, file: &File) {

@@ -107,8 +107,8 @@ pub enum Command {
     Certificate {
         /// Its token.
         token: u64,
-        /// It is not revoked.
-        good: bool,
+        /// What is said of it.
+        verdict: CertificateVerdict,
     },
     /// A connection was accepted, whose [`usher_core::Input::Stream`] comes next. Without this command a connection
     /// speaks Diameter.
@@ -143,6 +143,17 @@ pub enum Command {
     Diameter(usher_diameter::node::Command),
 }
 
+/// What a host says of a certificate ([`Event::CheckCertificate`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CertificateVerdict {
+    /// It may be taken.
+    Good,
+    /// It is revoked, or nobody says that it is not where that is wanted.
+    Revoked,
+    /// It does not bear the name that the peer gave.
+    OtherName,
+}
+
 /// Why somebody was turned away.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
@@ -162,6 +173,8 @@ pub enum Reason {
     Checks,
     /// The certificate is revoked.
     Revoked,
+    /// The certificate is another's: it does not bear the name that the peer gave.
+    CertificateName,
     /// Its home server says no.
     HomeServer,
     /// A limit that counts more than this login.
@@ -179,6 +192,7 @@ impl fmt::Display for Reason {
             Self::Expired => "the user's time is over",
             Self::Checks => "the request is not as the user's checks want it",
             Self::Revoked => "the certificate is revoked",
+            Self::CertificateName => "the certificate is of another name",
             Self::HomeServer => "the home server says no",
             Self::Limit(refusal) => return refusal.fmt(f),
         })
@@ -291,10 +305,13 @@ pub enum Event {
         /// What the NAS said.
         record: Box<Record>,
     },
-    /// Say whether a peer's certificate is revoked; answered by [`Command::Certificate`].
+    /// Say whether a peer's certificate may be taken; answered by [`Command::Certificate`].
     CheckCertificate {
         /// Comes back with the answer.
         token: u64,
+        /// With EAP-TLS, where nothing but the certificate proves who the peer is: whom it says it is. The
+        /// certificate must bear this name (RFC 5216 §5.2).
+        name: Option<Vec<u8>>,
         /// DER, the peer's own first.
         chain: Vec<Vec<u8>>,
     },

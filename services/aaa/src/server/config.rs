@@ -76,7 +76,7 @@ pub struct Config {
     /// Whether a request without any proof whose User-Name is the address in Calling-Station-Id is one for MAC
     /// authentication bypass: its user then needs no password. Service-Type must be Call-Check.
     pub mab: bool,
-    /// Whether the host is asked about the certificates of EAP-TLS ([`super::Event::CheckCertificate`]).
+    /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::Event::CheckCertificate`]).
     pub certificate_status: bool,
 }
 

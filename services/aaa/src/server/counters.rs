@@ -49,6 +49,8 @@ usher_core::counters! {
         rejected_checks,
         /// Turned away: the certificate is revoked.
         rejected_revoked,
+        /// Turned away: the certificate is of another name.
+        rejected_certificate_name,
         /// Turned away: too many sessions at once.
         rejected_simultaneous,
         /// Turned away: no address left in the pool, or no such pool.
@@ -136,6 +138,7 @@ impl Counters {
             Reason::Expired => &mut self.rejected_expired,
             Reason::Checks => &mut self.rejected_checks,
             Reason::Revoked => &mut self.rejected_revoked,
+            Reason::CertificateName => &mut self.rejected_certificate_name,
             Reason::HomeServer => &mut self.rejected_elsewhere,
             Reason::Limit(Refusal::TooManySessions { .. }) => &mut self.rejected_simultaneous,
             Reason::Limit(Refusal::PoolExhausted | Refusal::UnknownPool) => &mut self.rejected_no_address,

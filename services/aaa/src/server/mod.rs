@@ -23,7 +23,9 @@ mod session;
 mod shard;
 mod trace;
 
-pub use api::{Command, DynamicResult, Event, Found, Front, Login, Reason, TraceFilter, TraceLine};
+pub use api::{
+    CertificateVerdict, Command, DynamicResult, Event, Found, Front, Login, Reason, TraceFilter, TraceLine,
+};
 pub use config::{CacheConfig, Config, ConfigError, UserSource};
 pub use counters::Counters;
 pub use machine::AaaServer;

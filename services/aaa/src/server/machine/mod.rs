@@ -155,7 +155,7 @@ impl Machine for AaaServer {
             Command::Verified { token, right } => self.on_verified(now, token, right),
             Command::Admitted { token, admission } => self.on_admitted(now, token, admission),
             Command::Accounted { token, durable } => self.on_accounted(now, token, durable),
-            Command::Certificate { token, good } => self.on_certificate(now, token, good),
+            Command::Certificate { token, verdict } => self.on_certificate(now, token, verdict),
             Command::Accept { conn, front } => {
                 if front == Front::RadSec {
                     self.outward.accept_radsec(conn);

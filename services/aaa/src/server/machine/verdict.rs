@@ -3,7 +3,7 @@
 use super::AaaServer;
 use crate::ledger::{Admission, AdmitRequest, text};
 use crate::server::answer::{self, Asker, Verdict};
-use crate::server::api::{Event, Login, Reason, nas_address};
+use crate::server::api::{CertificateVerdict, Event, Login, Reason, nas_address};
 use crate::server::config::{Config, UserSource};
 use crate::server::held::HeldReject;
 use crate::server::session::{self, Approval, Owner, Pending, Session, Stage};
@@ -41,36 +41,39 @@ impl AaaServer {
 
     /// A proof convinced: what else the host has to say comes next.
     pub(super) fn approve(&mut self, now: Instant, token: u64, approval: Box<Approval>) {
-        let chain = match self.sessions.get(token).map(|s| &s.stage) {
-            Some(Stage::Eap(eap)) if self.config.certificate_status => {
-                eap.server.peer_certificates().to_vec()
-            }
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        let chain = match &session.stage {
+            Stage::Eap(eap) if self.config.certificate_status => eap.server.peer_certificates().to_vec(),
             _ => Vec::new(),
         };
-        if chain.is_empty() {
+        let by_certificate = self.config.certificate_status && approval.method == Method::EapTls;
+        if chain.is_empty() && !by_certificate {
             return self.admit(now, token, approval);
         }
-        if let Some(session) = self.sessions.get_mut(token) {
-            session.stage = Stage::Certificate(approval);
-            self.events.push_back(Event::CheckCertificate { token, chain });
-        }
+        let name = by_certificate.then(|| session.name.clone());
+        session.stage = Stage::Certificate(approval);
+        self.events.push_back(Event::CheckCertificate { token, name, chain });
     }
 
     pub(super) fn on_certificate(
         &mut self,
         now: Instant,
         token: u64,
-        good: bool,
+        verdict: CertificateVerdict,
     ) -> Result<(), CommandError> {
         let session = self.sessions.get_mut(token).filter(|s| matches!(s.stage, Stage::Certificate(_)));
         let session = session.ok_or(CommandError::UnknownToken)?;
         let Some(approval) = take_approval(session) else { return Err(CommandError::UnknownToken) };
-        if good {
-            self.admit(now, token, approval);
-        } else {
-            let identifier = approval.eap.map(|e| e[1]);
-            self.reject(now, token, Some(approval.method), Reason::Revoked, identifier);
-        }
+        let reason = match verdict {
+            CertificateVerdict::Good => {
+                self.admit(now, token, approval);
+                return Ok(());
+            }
+            CertificateVerdict::Revoked => Reason::Revoked,
+            CertificateVerdict::OtherName => Reason::CertificateName,
+        };
+        let identifier = approval.eap.map(|e| e[1]);
+        self.reject(now, token, Some(approval.method), reason, identifier);
         Ok(())
     }
 
