@@ -247,15 +247,15 @@ fn init(
 /// The names whose newest certificate expires within so many days and was not taken back.
 fn expiring_within(authority: &Authority, days: u32) -> Vec<String> {
     let until = now().unix_secs() + u64::from(days) * 86_400;
-    let mut names: Vec<String> = Vec::new();
-    for entry in authority.entries().iter().rev() {
-        let newest = !names.contains(&entry.request.name)
-            && !authority
-                .entries()
-                .iter()
-                .any(|e| e.request.name == entry.request.name && e.revoked.is_none() && e.not_after > until);
-        if newest && entry.revoked.is_none() && entry.request.kind != Kind::Authority {
-            names.push(entry.request.name.clone());
+    let mut seen: Vec<&str> = Vec::new();
+    let mut names = Vec::new();
+    for entry in authority.entries().iter().rev().filter(|e| e.revoked.is_none()) {
+        let name = entry.request.name.as_str();
+        if !seen.contains(&name) {
+            seen.push(name);
+            if entry.not_after <= until && entry.request.kind != Kind::Authority {
+                names.push(name.to_owned());
+            }
         }
     }
     names

@@ -131,7 +131,18 @@ fn create(path: &Path) -> std::io::Result<()> {
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)?;
-    connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0))?;
+    // Of several that open a new file at once only one can turn the log on, and SQLite does not let the others wait
+    // for it.
+    let begun = std::time::Instant::now();
+    loop {
+        let turned = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
+        match turned {
+            Err(error) if !refused(&error) && begun.elapsed() < BUSY => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            other => break other.map(drop)?,
+        }
+    }
     connection.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA cache_size = -8192; PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
     )

@@ -204,7 +204,8 @@ impl Check<'_> {
             );
         }
         if let Some(d) = &file.diameter {
-            let open = l.diameter.iter().chain(&l.diameter_tls).any(|a| !a.ip().is_loopback());
+            let open =
+                file.listen.diameter.iter().chain(&file.listen.diameter_tls).any(|a| !a.ip().is_loopback());
             if d.peers.is_empty() && open {
                 self.fault(
                     at!("diameter", "peers"),

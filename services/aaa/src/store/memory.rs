@@ -193,7 +193,8 @@ mod tests {
         assert_eq!(store.user("anna").unwrap().unwrap().groups, [group(&["gold"])]);
         assert_eq!(store.user("otto").unwrap(), None);
         store.put_user("otto", &UserRows::default()).unwrap();
-        store.put_user("emma", &UserRows::default()).unwrap();
+        assert_eq!(store.user("otto").unwrap(), None, "a user of no rows is nobody, as in the databases");
+        store.put_user("emma", &rows).unwrap();
         assert_eq!(store.user_names(Some("anna"), 1).unwrap(), ["emma"]);
         assert!(store.delete_user("emma").unwrap() && !store.delete_user("emma").unwrap());
         store.set_away(true);
