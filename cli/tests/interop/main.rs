@@ -2,6 +2,7 @@
 //! wpa_supplicant. A program that is missing is a failure; `scripts/setup test` installs them.
 
 mod certificates;
+mod freeradius;
 mod methods;
 mod place;
 mod radius;

@@ -40,7 +40,7 @@ fn eapol(place: &Place, server: &Server, name: &str, network: &str, more: &[&str
 }
 
 #[track_caller]
-fn accepted(place: &Place, server: &Server, name: &str, network: &str, more: &[&str]) {
+pub(crate) fn accepted(place: &Place, server: &Server, name: &str, network: &str, more: &[&str]) {
     let (right, said) = eapol(place, server, name, network, more);
     let tail: Vec<&str> = said.lines().rev().take(60).collect();
     assert!(right && said.contains("SUCCESS"), "{name}: {network}\n{}", tail.join("\n"));
@@ -54,7 +54,7 @@ fn accepted(place: &Place, server: &Server, name: &str, network: &str, more: &[&
 }
 
 #[track_caller]
-fn refused(place: &Place, server: &Server, name: &str, network: &str) {
+pub(crate) fn refused(place: &Place, server: &Server, name: &str, network: &str) {
     let (right, said) = eapol(place, server, name, network, &["-n"]);
     let got_answer = said.contains("code=3 (Access-Reject)");
     assert!(!right && got_answer, "{name}: {}", said.lines().rev().take(40).collect::<Vec<_>>().join("\n"));

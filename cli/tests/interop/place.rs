@@ -1,7 +1,7 @@
 //! What these tests share: a folder each, programs that end with the test, the server itself.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -47,10 +47,6 @@ impl Place {
         path
     }
 
-    pub(crate) fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap_or_default()
-    }
-
     /// Starts a program in this folder, its output in `NAME.log`, and waits until that has `ready` in it.
     #[track_caller]
     pub(crate) fn start(&self, name: &str, command: &mut Command, ready: &str) -> Running {
@@ -91,10 +87,6 @@ impl Running {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Waits until it has printed this.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
@@ -108,21 +100,6 @@ impl Running {
                 panic!("it ended ({status}) without saying {text:?}:\n{}", self.log());
             }
             assert!(begun.elapsed() < PATIENCE, "it never said {text:?}:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Asks it to end (SIGTERM) and answers its exit code.
-    #[track_caller]
-    pub(crate) fn terminate(&mut self) -> Option<i32> {
-        let pid = self.pid().to_string();
-        assert!(Command::new("kill").arg(&pid).status().unwrap().success());
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            assert!(begun.elapsed() < PATIENCE, "it does not end:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -147,11 +124,6 @@ pub(crate) fn udp_ports() -> u16 {
             return port;
         }
     }
-}
-
-/// A TCP port that is free on loopback.
-pub(crate) fn tcp_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// A running `usher aaa serve`.

@@ -224,6 +224,7 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
                 }
                 model::Transport::Tls => HomeServer::radsec(&s.name, s.address),
             };
+            server.require_message_authenticator = s.message_authenticator;
             if let Some(accounting) = s.acct_address {
                 server.accounting = accounting;
             }

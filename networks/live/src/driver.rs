@@ -5,6 +5,7 @@ use crate::streams::Streams;
 use crate::udp::Port;
 use crate::wake::{Ready, Task};
 use crate::{Clock, DriverCounters, Mailbox, Node, Settings, Sockets, bind_udp};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
@@ -65,8 +66,12 @@ struct Running<N: Node> {
     messages: Vec<N::Message>,
     ready: Ready,
     tasks: Vec<Task>,
-    /// By the machine's number; `None` for one that could not be bound, or was not used yet.
+    /// In the order of their first use; `None` for one that could not be bound.
     ports: Vec<Option<Port>>,
+    /// The machine's number of each.
+    numbers: Vec<SocketId>,
+    /// The place of each whose number is not its place: machines leave gaps between numbers of different use.
+    places: BTreeMap<SocketId, usize>,
     inbox: Option<Inbox>,
     outbox: Outbox,
     letters: Vec<Letter>,
@@ -85,7 +90,7 @@ impl<N: Node> Running<N> {
         let Sockets { udp, listeners, outgoing, settings } = sockets;
         let ready = Ready::default();
         let port = |(index, socket)| Port::new(socket, index, &ready).map(Some);
-        let ports = udp.into_iter().enumerate().map(port).collect::<io::Result<_>>()?;
+        let ports = udp.into_iter().enumerate().map(port).collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
             node,
             clock,
@@ -96,6 +101,8 @@ impl<N: Node> Running<N> {
             messages: Vec::with_capacity(BATCH),
             ready,
             tasks: Vec::new(),
+            numbers: (0..).map(SocketId).take(ports.len()).collect(),
+            places: BTreeMap::new(),
             ports,
             inbox: Some(Inbox::new()),
             outbox: Outbox::new(),
@@ -182,8 +189,7 @@ impl<N: Node> Running<N> {
             }
             self.counters.datagrams_in.one();
             self.counters.datagram_octets_in.add(received.data.len() as u64);
-            // As many sockets as there are numbers cannot be.
-            let socket = SocketId(u32::try_from(index).unwrap_or(u32::MAX));
+            let Some(&socket) = self.numbers.get(index) else { break };
             let path = Path { socket, local: port.local(received.local), remote };
             if self.node.divert(path, received.data) {
                 self.counters.diverted.one();
@@ -249,7 +255,7 @@ impl<N: Node> Running<N> {
         match transmit {
             Transmit::Datagram { path } => {
                 let Path { socket, local, remote } = path;
-                let socket = usize::try_from(socket.0).unwrap_or(usize::MAX);
+                let socket = self.place(socket);
                 let data = std::mem::replace(buffer, self.spare.pop().unwrap_or_default());
                 self.letters.push(Letter { socket, local, remote, data });
                 if self.letters.len() >= BATCH {
@@ -279,17 +285,32 @@ impl<N: Node> Running<N> {
         self.letters = letters;
     }
 
+    /// Where the socket of this number is; one behind all where there are too many.
+    fn place(&mut self, socket: SocketId) -> usize {
+        let own = usize::try_from(socket.0).unwrap_or(usize::MAX);
+        if self.numbers.get(own) == Some(&socket) {
+            return own;
+        }
+        if let Some(place) = self.places.get(&socket) {
+            return *place;
+        }
+        let place = self.ports.len();
+        if place < self.settings.sockets {
+            self.ports.push(None);
+            self.numbers.push(socket);
+            self.places.insert(socket, place);
+        }
+        place
+    }
+
     /// Whether there is a socket for a letter; a number that was not used before gets one of its own.
     fn has_port(&mut self, letter: &Letter) -> bool {
         let index = letter.socket;
         if matches!(self.ports.get(index), Some(Some(_))) {
             return true;
         }
-        if index >= self.settings.sockets {
+        if index >= self.ports.len() {
             return false;
-        }
-        if self.ports.len() <= index {
-            self.ports.resize_with(index + 1, || None);
         }
         let any: IpAddr = match letter.remote {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

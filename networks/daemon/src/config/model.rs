@@ -406,12 +406,22 @@ pub struct HomeServer {
     /// How it is reached.
     #[serde(default)]
     pub transport: Transport,
+    /// Whether its answers to logins must carry a Message-Authenticator. FreeRADIUS before 3.2.5 sends none to logins
+    /// without EAP; without it an attacker on the path can forge answers (BlastRADIUS).
+    #[serde(default = "HomeServer::message_authenticator")]
+    pub message_authenticator: bool,
     /// The secret shared with it; for `tls`, "radsec" unless one is given.
     pub secret: Option<Hidden>,
     /// A file that holds the secret, readable by nobody else.
     pub secret_file: Option<PathBuf>,
     /// An environment variable that holds the secret.
     pub secret_env: Option<String>,
+}
+
+impl HomeServer {
+    const fn message_authenticator() -> bool {
+        true
+    }
 }
 
 /// How a home server is reached.
