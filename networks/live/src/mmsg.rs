@@ -253,7 +253,13 @@ fn local_of(control: &Control, length: usize) -> Option<(IpAddr, u32)> {
         (libc::IPPROTO_IP, libc::IP_PKTINFO) if body >= size_of::<libc::in_pktinfo>() => {
             // SAFETY: as many octets as this has follow the header, whose size keeps them aligned.
             let info = unsafe { at.add(HEAD).cast::<libc::in_pktinfo>().read_unaligned() };
-            Some((Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()).into(), 0))
+            // The kernel leaves its own choice of address empty where it did not look up a route for the packet; then
+            // the packet's destination, which is the same for all but broadcasts, says it.
+            let own = match info.ipi_spec_dst.s_addr {
+                0 => info.ipi_addr.s_addr,
+                own => own,
+            };
+            Some((Ipv4Addr::from(own.to_ne_bytes()).into(), 0))
         }
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if body >= size_of::<libc::in6_pktinfo>() => {
             // SAFETY: as above.
