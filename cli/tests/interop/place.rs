@@ -103,6 +103,21 @@ impl Running {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+
+    /// Asks it to end (SIGTERM) and answers its exit code.
+    #[track_caller]
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 impl Drop for Running {

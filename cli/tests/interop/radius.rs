@@ -65,3 +65,19 @@ fn accounting_is_acknowledged_and_status_answered() {
         assert!(right, "{said}");
     }
 }
+
+#[test]
+fn a_reject_that_is_held_back_is_sent_before_the_server_ends() {
+    let place = Place::new();
+    let user = "reject_delay = \"2 s\"\n[[user]]\nname = \"ann\"\npassword = \"password\"\n";
+    let mut server = Server::start(&place, user);
+    let port = server.port;
+    std::thread::scope(|scope| {
+        let asked =
+            scope.spawn(|| radclient(&place, port, "auth", "User-Name = ann\nUser-Password = wrong\n"));
+        server.running.wait_for("reject user=\"ann\"");
+        assert_eq!(server.running.terminate(), Some(0));
+        let (_, said) = asked.join().unwrap();
+        assert!(said.contains("Received Access-Reject"), "{said}");
+    });
+}

@@ -354,7 +354,6 @@ impl Node for AaaNode {
     }
 
     fn stopped(&self) -> bool {
-        self.state.stopped
-            || (self.state.draining && self.server.half_open() == 0 && self.state.peers.is_empty())
+        self.state.stopped || (self.state.draining && self.server.owed() == 0 && self.state.peers.is_empty())
     }
 }

@@ -112,6 +112,13 @@ impl AaaServer {
     pub fn cached_users(&self) -> usize {
         self.cache.len()
     }
+    /// Requests that wait for an answer: of unfinished sessions, rejects held back, records that are not durable yet,
+    /// requests passed on to a home server.
+    #[must_use]
+    pub fn owed(&self) -> usize {
+        let outward = self.outward.passed.len() + self.outward.translated.len();
+        self.sessions.len() + self.held.len() + self.accounting_waiting() + outward
+    }
     /// Rejects held back.
     #[must_use]
     pub fn held(&self) -> usize {
