@@ -2,6 +2,10 @@
 
 mod aaa;
 mod claims;
+#[path = "../../../networks/store/tests/stores/cluster.rs"]
+mod cluster;
+#[path = "../../../networks/store/tests/stores/folder.rs"]
+mod folder;
 mod packaging;
 mod place;
 mod run;

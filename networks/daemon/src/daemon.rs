@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 use tokio::signal::unix::{SignalKind, signal};
 use usher_aaa::ledger::Ledger;
-use usher_aaa::store::{ClientRow, Store, UserRows};
+use usher_aaa::store::{ClientRow, Store, StoreError, UserRows};
 use usher_aaa::{AaaServer, ShardConfig, ShardKey, User};
 use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
@@ -29,6 +29,9 @@ use usher_radius::dictionary::Dictionary;
 
 /// How long logins under way may take to end when the server is told to.
 const DRAIN: Duration = Duration::from_secs(3);
+
+/// How long a store that was away at the start is left alone before it is asked for its clients again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// Why the server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -145,8 +148,17 @@ impl Begun {
         // Addresses can be shared: that another server runs shows at its control socket.
         control::free(&place.control_socket()).map_err(system("the control socket"))?;
         let bound: Vec<Bound> = (0..count).map(|_| shards::bind(&file.listen)).collect::<Result<_, _>>()?;
-        let mut admin = place.store().map_err(PlaceError::from)?;
-        let rows = admin.clients().map_err(PlaceError::from)?;
+        let mut admin = place.lasting_store().map_err(PlaceError::from)?;
+        let (rows, owed) = match admin.clients() {
+            Ok(rows) => (rows, false),
+            Err(StoreError::Refused(error)) => {
+                return Err(PlaceError::from(StoreError::Refused(error)).into());
+            }
+            Err(error) => {
+                tracing::error!(%error, "the store does not answer; starting without its clients, users and sessions");
+                (Vec::new(), true)
+            }
+        };
         let tls = tls::make(&place.loaded, &wall).map_err(ServeError::Config)?;
         let generated = if place.first { Some(place.generated_secret()?) } else { None };
         let with = With {
@@ -160,11 +172,11 @@ impl Begun {
 
         let mailboxes = Mailboxes::default();
         let ledger = Ledger::new(build::ledger(&place.loaded, rng.next_u64()));
-        let store = place.store().map_err(PlaceError::from)?;
+        let store = place.lasting_store().map_err(PlaceError::from)?;
         let (ledger, ledger_thread) =
             ledger::begin(ledger, store, clock, mailboxes.clone(), file.limits.simultaneous)
                 .map_err(PlaceError::from)?;
-        let stores = (0..file.users.threads).map(|_| place.store()).collect::<Result<Vec<_>, _>>();
+        let stores = (0..file.users.threads).map(|_| place.lasting_store()).collect::<Result<Vec<_>, _>>();
         let inline: Inline = Arc::new(RwLock::new(built.inline.clone()));
         let lookups = Arc::new(Latency::default());
         let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded)));
@@ -238,7 +250,17 @@ impl Begun {
             key,
         };
         tracing::info!(shards = count, version = env!("CARGO_PKG_VERSION"), "started");
-        Ok(Self { running: Arc::new(running), shards, ledger: ledger_thread })
+        let running = Arc::new(running);
+        if owed {
+            let running = running.clone();
+            // Without this thread they come with the next reload.
+            drop(
+                std::thread::Builder::new()
+                    .name("usher-clients".to_owned())
+                    .spawn(move || running.await_clients()),
+            );
+        }
+        Ok(Self { running, shards, ledger: ledger_thread })
     }
 
     /// Ends: answers what waits, says goodbye to Diameter peers, writes what the ledger has.
@@ -417,6 +439,17 @@ impl Running {
         let user = User::compile(&rows, &self.dictionary).map_err(|e| e.to_string())?;
         attributes.extend(&user.reply);
         Ok(())
+    }
+
+    /// Waits until the store answers, and then serves the clients that it has.
+    fn await_clients(&self) {
+        loop {
+            std::thread::sleep(AGAIN);
+            if self.clients().is_ok() && self.reload().is_ok() {
+                tracing::info!("the store's clients are served");
+                return;
+            }
+        }
     }
 
     fn clients(&self) -> Result<Vec<ClientRow>, String> {

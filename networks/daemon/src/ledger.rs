@@ -134,27 +134,29 @@ struct Keeper {
     /// Sessions of a user who has no number of his own.
     simultaneous: Option<u32>,
     troubled: bool,
+    /// The sessions that are open in the store are not known yet: until they are, no record can be told from one that
+    /// came before.
+    unread: bool,
     /// The store is left alone until then.
     rest: Option<Monotonic>,
     stopping: bool,
 }
 
-/// Begins the thread. Sessions that are open in the store are taken first.
+/// Begins the thread. Sessions that are open in the store are taken first; where it is away, as soon as it answers.
+///
+/// # Errors
+/// The store will never give them.
 pub(crate) fn begin(
-    mut ledger: Ledger,
-    mut store: Box<dyn Store>,
+    ledger: Ledger,
+    store: Box<dyn Store>,
     clock: Clock,
     mailboxes: Mailboxes,
     simultaneous: Option<u32>,
 ) -> Result<(LedgerHandle, Option<JoinHandle<()>>), StoreError> {
-    let now = clock.now();
-    store.open_sessions(&mut |row| {
-        ledger.restore(now, &row);
-    })?;
     let (sender, receiver) = sync_channel(WAITING);
     let stats = Arc::new(LedgerStats::default());
     let handle = LedgerHandle { sender, mailboxes: mailboxes.clone(), stats: stats.clone() };
-    let keeper = Keeper {
+    let mut keeper = Keeper {
         ledger,
         store,
         clock,
@@ -164,9 +166,11 @@ pub(crate) fn begin(
         logins: VecDeque::new(),
         simultaneous,
         troubled: false,
+        unread: true,
         rest: None,
         stopping: false,
     };
+    keeper.read()?;
     let thread =
         thread::Builder::new().name("usher-ledger".to_owned()).spawn(move || keeper.run(&receiver)).ok();
     Ok((handle, thread))
@@ -192,12 +196,40 @@ impl Keeper {
             }
             if self.rest.is_none_or(|until| until <= Monotonic::now()) {
                 self.rest = None;
-                while self.write() {}
+                if let Err(error) = self.read() {
+                    tracing::error!(%error, "the store refuses its open sessions; no accounting is taken");
+                    self.rest = Some(Monotonic::now() + PAUSE);
+                }
+                while self.rest.is_none() && self.write() {}
             }
             if self.stopping {
                 return;
             }
         }
+    }
+
+    /// Takes the sessions that are open in the store, where that was not done yet.
+    fn read(&mut self) -> Result<(), StoreError> {
+        if !self.unread {
+            return Ok(());
+        }
+        let (now, ledger) = (self.clock.now(), &mut self.ledger);
+        // What was taken before the store went away in the midst of it is not taken twice.
+        let read = self.store.open_sessions(&mut |row| {
+            ledger.restore(now, &row);
+        });
+        match read {
+            Ok(()) => self.unread = false,
+            Err(StoreError::Refused(error)) => return Err(StoreError::Refused(error)),
+            Err(error) => self.is_away(&error),
+        }
+        Ok(())
+    }
+
+    /// The store does not answer: it is left alone for a while.
+    fn is_away(&mut self, error: &StoreError) {
+        troubled_said(&mut self.troubled, Some(error));
+        self.rest = Some(Monotonic::now() + PAUSE);
     }
 
     /// How long to wait for an entry.
@@ -217,7 +249,10 @@ impl Keeper {
             Entry::Admit(f, request) => {
                 let request =
                     AdmitRequest { simultaneous: request.simultaneous.or(self.simultaneous), ..request };
-                let admission = self.ledger.admit(now, wall, &request);
+                let admission = match self.unread {
+                    true => Admission::Unavailable,
+                    false => self.ledger.admit(now, wall, &request),
+                };
                 self.mailboxes.command(f.shard, Command::Admitted { token: f.token, admission });
             }
             Entry::Account(f, record) => self.account(f, &record),
@@ -253,6 +288,9 @@ impl Keeper {
     }
 
     fn account(&mut self, f: For, record: &Record) {
+        if self.unread {
+            return self.answer(f, false);
+        }
         // Asked once, the ledger knows; a second question would be without end.
         for _ in 0..2 {
             let now = self.clock.now();
@@ -260,10 +298,12 @@ impl Keeper {
                 Accounting::Durable => return self.answer(f, true),
                 Accounting::Write(n) => return self.pending.push_back((n, f)),
                 Accounting::Busy => return self.answer(f, false),
+                // Each question to a store that is away would keep all the others waiting.
+                Accounting::Ask(_) if self.rest.is_some() => return self.answer(f, false),
                 Accounting::Ask(unique) => match self.store.session(&unique.to_string()) {
                     Ok(row) => self.ledger.answer(now, unique, row),
                     Err(error) => {
-                        troubled_said(&mut self.troubled, Some(&error));
+                        self.is_away(&error);
                         return self.answer(f, false);
                     }
                 },
@@ -322,10 +362,7 @@ impl Keeper {
                 tracing::error!(error, logins = self.logins.len(), "the store refuses to write logins down");
                 self.logins.clear();
             }
-            Err(error) => {
-                troubled_said(&mut self.troubled, Some(&error));
-                self.rest = Some(Monotonic::now() + PAUSE);
-            }
+            Err(error) => self.is_away(&error),
         }
     }
 }

@@ -136,6 +136,22 @@ impl Place {
         self.loaded.file.control.socket.clone().unwrap_or_else(|| self.state_dir.join("control.sock"))
     }
 
+    /// A connection to the store for a server: one to PostgreSQL is made when it is first needed, so that a server
+    /// begins also while its database is away.
+    ///
+    /// # Errors
+    /// It can never be opened.
+    pub(crate) fn lasting_store(&self) -> Result<Box<dyn Store>, StoreError> {
+        match self.loaded.file.users.store {
+            StoreKind::Postgresql => Ok(Box::new(usher_store::Postgres::new(self.url())?)),
+            _ => self.store(),
+        }
+    }
+
+    fn url(&self) -> &str {
+        self.loaded.url.as_ref().map_or("", |url| url.0.as_str())
+    }
+
     /// A connection to the store.
     ///
     /// # Errors
@@ -144,10 +160,7 @@ impl Place {
         Ok(match self.loaded.file.users.store {
             StoreKind::Memory => Box::new(crate::memory::Memory),
             StoreKind::Sqlite => Box::new(usher_store::Sqlite::open(self.database())?),
-            StoreKind::Postgresql => {
-                let url = self.loaded.url.as_ref().map_or("", |url| url.0.as_str());
-                Box::new(usher_store::Postgres::connect(url)?)
-            }
+            StoreKind::Postgresql => Box::new(usher_store::Postgres::connect(self.url())?),
         })
     }
 }

@@ -106,6 +106,12 @@ impl Daemon {
         assert!(sent.unwrap().success());
     }
 
+    /// Ends it by SIGKILL, as a power failure would.
+    pub(super) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Ends it by SIGTERM; its exit code.
     pub(super) fn end(mut self) -> Option<i32> {
         self.signal("TERM");

@@ -2,5 +2,7 @@
 
 mod admin;
 mod daemon;
+mod durable;
 mod operate;
+mod records;
 mod serve;

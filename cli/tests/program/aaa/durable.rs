@@ -1,0 +1,221 @@
+//! Nothing that was acknowledged is lost: not when the server is killed, not when its database goes away.
+
+use super::daemon::{Daemon, Ports, get, metric, pap};
+use super::records::{Nas, Told, id, request};
+use crate::cluster::Cluster;
+use crate::place::Place;
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::time::Duration;
+use usher_radius::Secret;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::Code;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// What the store has of one session.
+#[derive(PartialEq, Eq, Debug)]
+struct Row {
+    id: String,
+    stopped: bool,
+    octets: u64,
+}
+
+const ROWS: &str =
+    "SELECT acctsessionid, acctstoptime IS NOT NULL, coalesce(acctinputoctets, 0) FROM radacct";
+
+fn sqlite(path: &Path) -> Vec<Row> {
+    let file = rusqlite::Connection::open(path).unwrap();
+    let mut statement = file.prepare(ROWS).unwrap();
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok(Row { id: row.get(0)?, stopped: row.get(1)?, octets: row.get::<_, i64>(2)?.unsigned_abs() })
+    };
+    statement.query_map([], row).unwrap().map(Result::unwrap).collect()
+}
+
+fn postgres(cluster: &Cluster, database: &str) -> Vec<Row> {
+    let row = |line: &str| {
+        let mut cells = line.split('|');
+        let mut cell = || cells.next().unwrap().to_owned();
+        Row { id: cell(), stopped: cell() == "t", octets: cell().parse().unwrap() }
+    };
+    cluster.sql(database, ROWS).lines().map(row).collect()
+}
+
+/// Each acknowledged record is in one row, and there is no second row of its session.
+#[track_caller]
+fn each_once(nas: &Nas, rows: Vec<Row>) {
+    let count = rows.len();
+    let rows: BTreeMap<String, Row> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+    assert_eq!(rows.len(), count, "a session is there twice");
+    for (session, told) in nas.acknowledged() {
+        let row = rows.get(&id(session)).unwrap_or_else(|| panic!("{told:?} of {session} is lost"));
+        if told == Told::Stop {
+            let ended = Row { id: id(session), stopped: true, octets: session as u64 };
+            assert_eq!(*row, ended, "what the Stop said");
+        }
+    }
+}
+
+#[test]
+fn a_killed_server_loses_no_record_that_it_acknowledged() {
+    const SESSIONS: usize = 25_000;
+    let (place, ports) = (Place::new(), Ports::free());
+    let config = ports.config(2, "");
+    let database = place.path("state/usher.db");
+    let mut nas = Nas::new(ports.acct, SESSIONS);
+    for until in [9_000, 30_000] {
+        let server = Daemon::start(&place, &config);
+        assert!(nas.report(until, LONG), "{} records: {}", nas.count(), server.log());
+        server.kill();
+        nas.lost_the_server();
+        assert!((until..2 * SESSIONS).contains(&nas.count()));
+        each_once(&nas, sqlite(&database));
+    }
+    let server = Daemon::start(&place, &config);
+    assert!(nas.report(2 * SESSIONS, LONG), "{} records: {}", nas.count(), server.log());
+    assert!(nas.repeated > 0, "the server was killed with records under way");
+    let page = get(ports.metrics, "/metrics");
+    assert_eq!(metric(&page, "usher_aaa_sessions"), 0.0, "all have ended");
+    assert_eq!(server.end(), Some(0));
+    let rows = sqlite(&database);
+    assert_eq!(rows.len(), SESSIONS);
+    each_once(&nas, rows);
+}
+
+/// A server with users and accounting in a database.
+struct Setting {
+    place: Place,
+    ports: Ports,
+    cluster: Cluster,
+    database: String,
+    config: String,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let (place, ports, cluster) = (Place::new(), Ports::free(), Cluster::new());
+        let database = cluster.database();
+        let url = cluster.url("usher", &database);
+        let users = format!("[users]\nstore = \"postgresql\"\nurl = \"{url}\"\ncache_ttl = \"10 min\"\n");
+        // Each shard remembers users of its own.
+        let config = ports.config(1, &users);
+        Self { place, ports, cluster, database, config }
+    }
+
+    /// Adds users to the database, and forgets none in the server.
+    fn add_users(&self) {
+        for name in ["ann", "bob", "eve"] {
+            let line = format!("echo right | usher aaa user add {name} --password-file - --config aaa.toml");
+            self.place.shell(&line).with_code(0);
+        }
+    }
+
+    #[track_caller]
+    fn gets_in(&self, name: &str) {
+        pap(self.ports.auth, name, "right").with_code(0);
+    }
+
+    #[track_caller]
+    fn gets_no_answer(&self, name: &str) {
+        let said = pap(self.ports.auth, name, "right").with_code(1);
+        assert!(said.err.contains("No reply") || said.out.contains("No reply"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_database_that_was_away_costs_no_record_and_no_restart() {
+    const SESSIONS: usize = 10_000;
+    let s = Setting::new();
+    let server = Daemon::start(&s.place, &s.config);
+    s.add_users();
+    s.gets_in("ann");
+    let mut nas = Nas::new(s.ports.acct, SESSIONS);
+    for (mode, name, until) in [("fast", "bob", 5_000), ("immediate", "eve", 10_000)] {
+        assert!(nas.report(until, LONG), "{} records: {}", nas.count(), server.log());
+        s.cluster.stop(mode);
+        let before = nas.count();
+        assert!(!nas.report(2 * SESSIONS, Duration::from_secs(3)), "the database is away");
+        // What was durable when it went may still have been answered.
+        assert!(nas.count() < before + 2048, "{} acknowledged without a database", nas.count() - before);
+        s.gets_in("ann");
+        s.gets_no_answer(name);
+        s.cluster.start();
+        each_once(&nas, postgres(&s.cluster, &s.database));
+        let more = nas.count() + 1000;
+        assert!(nas.report(more, LONG), "{} records: {}", nas.count(), server.log());
+        s.gets_in(name);
+    }
+    assert!(nas.report(2 * SESSIONS, LONG), "{} records: {}", nas.count(), server.log());
+    server.wait("the store answers again");
+    let page = get(s.ports.metrics, "/metrics");
+    assert!(metric(&page, "usher_aaa_aaa_events_total{kind=\"unavailable\"}") >= 2.0, "{page}");
+    assert_eq!(metric(&page, "usher_aaa_store_refused_total"), 0.0);
+    assert_eq!(server.end(), Some(0));
+    let rows = postgres(&s.cluster, &s.database);
+    assert_eq!(rows.len(), SESSIONS);
+    each_once(&nas, rows);
+}
+
+const OTHER: &str = "a secret of the store's client";
+
+/// Whether 127.0.0.9 gets an answer.
+fn stored_client_is_served(port: u16) -> bool {
+    let socket = UdpSocket::bind("127.0.0.9:0").unwrap();
+    socket.connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let mut restart = Attributes::new();
+    restart.push_u32(kind::ACCT_STATUS_TYPE, 7);
+    let packet = request(Code::ACCOUNTING_REQUEST, 1, &restart, &Secret::new(OTHER.as_bytes()));
+    socket.send(&packet).unwrap();
+    socket.recv(&mut [0; 4096]).is_ok()
+}
+
+#[test]
+fn a_server_starts_while_its_database_is_away() {
+    let s = Setting::new();
+    let first = Daemon::start(&s.place, &s.config);
+    s.add_users();
+    super::daemon::private(&s.place, "secret", OTHER);
+    s.place.shell("usher aaa client add 127.0.0.9 --secret-file secret --config aaa.toml").with_code(0);
+    let mut nas = Nas::new(s.ports.acct, 3_000);
+    assert!(nas.report(2_000, LONG), "{} records: {}", nas.count(), first.log());
+    first.kill();
+    nas.lost_the_server();
+    s.cluster.stop("fast");
+
+    let inline = "[[user]]\nname = \"ivy\"\npassword = \"right\"\n";
+    let server = Daemon::start(&s.place, &format!("{}{inline}", s.config));
+    server.wait("the store does not answer");
+    let before = nas.count();
+    assert!(!nas.report(6_000, Duration::from_secs(2)), "the database is away");
+    assert_eq!(nas.count(), before, "nothing can be durable");
+    s.gets_in("ivy");
+    s.gets_no_answer("ann");
+
+    assert!(!stored_client_is_served(s.ports.acct));
+
+    s.cluster.start();
+    server.wait("the store's clients are served");
+    assert!(stored_client_is_served(s.ports.acct));
+    assert!(nas.report(6_000, LONG), "{} records: {}", nas.count(), server.log());
+    s.gets_in("ann");
+    // Sessions that were open before the server started are its own: their Stops ended them.
+    let page = get(s.ports.metrics, "/metrics");
+    assert_eq!(metric(&page, "usher_aaa_sessions"), 0.0);
+    assert_eq!(metric(&page, "usher_aaa_ledger_events_total{kind=\"stopped\"}"), 3_000.0);
+    assert_eq!(server.end(), Some(0));
+    let rows = postgres(&s.cluster, &s.database);
+    assert_eq!(rows.len(), 3_000);
+    each_once(&nas, rows);
+}
+
+#[test]
+fn a_database_that_refuses_keeps_a_server_from_starting() {
+    let s = Setting::new();
+    let config = s.config.replace(&format!("dbname={}", s.database), "dbname=nowhere");
+    super::daemon::private(&s.place, "aaa.toml", &config);
+    let said = s.place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
+    assert!(said.err.contains("database \"nowhere\" does not exist"), "{said:?}");
+}

@@ -1,0 +1,222 @@
+//! A network access server that reports sessions as fast as it can: Starts and Stops over UDP, many under way, those
+//! without an answer sent again.
+
+use super::daemon::SECRET;
+use std::collections::VecDeque;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+use usher_radius::Secret;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::{Code, OwnedPacket, Packet};
+
+/// Sockets; each has 256 identifiers.
+const SOCKETS: usize = 4;
+/// How long an answer is waited for before the packet is sent again, and then the record in a packet of its own.
+const PATIENCE: Duration = Duration::from_millis(600);
+/// How many records the Stop of a session comes after its Start.
+const LATER: usize = 3000;
+
+/// What a record tells of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    /// It has begun.
+    Start,
+    /// It has ended.
+    Stop,
+}
+
+/// A record that was sent and not answered yet.
+struct Waiting {
+    record: usize,
+    packet: Vec<u8>,
+    sent: Instant,
+    again: bool,
+}
+
+/// The network access server.
+pub(super) struct Nas {
+    secret: Secret,
+    sockets: Vec<(UdpSocket, Vec<Option<Waiting>>)>,
+    /// What it tells, in its order: the session's number, and what of it.
+    records: Vec<(usize, Told)>,
+    /// When each record was sent first.
+    begun: Vec<Option<Instant>>,
+    acknowledged: Vec<bool>,
+    count: usize,
+    /// Records that are sent next, from those without an answer; then those from `fresh` on.
+    again: VecDeque<usize>,
+    fresh: usize,
+    /// Packets that said something which an earlier packet had said, with another identifier and authenticator.
+    pub(super) repeated: usize,
+}
+
+impl Nas {
+    /// Reports so many sessions to a port of 127.0.0.1.
+    pub(super) fn new(port: u16, sessions: usize) -> Self {
+        let socket = |_| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(("127.0.0.1", port)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            (socket, (0..256).map(|_| None).collect())
+        };
+        let order = (0..sessions + LATER).flat_map(|n| {
+            let start = (n < sessions).then_some((n, Told::Start));
+            start.into_iter().chain(n.checked_sub(LATER).map(|n| (n, Told::Stop)))
+        });
+        let records: Vec<_> = order.collect();
+        Self {
+            secret: Secret::new(SECRET.as_bytes()),
+            sockets: (0..SOCKETS).map(socket).collect(),
+            begun: vec![None; records.len()],
+            acknowledged: vec![false; records.len()],
+            records,
+            count: 0,
+            again: VecDeque::new(),
+            fresh: 0,
+            repeated: 0,
+        }
+    }
+
+    /// How many records are acknowledged.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The records that are acknowledged.
+    pub(super) fn acknowledged(&self) -> impl Iterator<Item = (usize, Told)> {
+        let done = self.records.iter().zip(&self.acknowledged);
+        done.filter(|(_, done)| **done).map(|(record, _)| *record)
+    }
+
+    /// Reports until so many records are acknowledged, or a time is over; true: they are.
+    pub(super) fn report(&mut self, count: usize, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while self.count < count {
+            if Instant::now() > until {
+                return false;
+            }
+            self.send();
+            if !self.receive() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.retransmit();
+        }
+        true
+    }
+
+    /// The server is gone: what it still said is heard, and what it did not answer is to be told again.
+    pub(super) fn lost_the_server(&mut self) {
+        self.receive();
+        for (_, slots) in &mut self.sockets {
+            self.again.extend(slots.iter_mut().filter_map(Option::take).map(|w| w.record));
+        }
+    }
+
+    fn send(&mut self) {
+        for at in 0..self.sockets.len() {
+            for identifier in 0..=u8::MAX {
+                if self.sockets[at].1[usize::from(identifier)].is_some() {
+                    continue;
+                }
+                let Some(record) = self.next() else { return };
+                let packet = self.packet(record, identifier);
+                // An error is of an earlier packet: nobody listened.
+                let _ = self.sockets[at].0.send(&packet);
+                let waiting = Waiting { record, packet, sent: Instant::now(), again: false };
+                self.sockets[at].1[usize::from(identifier)] = Some(waiting);
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<usize> {
+        while let Some(record) = self.again.pop_front() {
+            if !self.acknowledged[record] {
+                self.repeated += 1;
+                return Some(record);
+            }
+        }
+        let fresh = (self.fresh < self.records.len()).then_some(self.fresh);
+        self.fresh += usize::from(fresh.is_some());
+        fresh
+    }
+
+    /// Every second record says from the beginning how late it is, the others as soon as they are late (RFC 2866 §5.2).
+    fn packet(&mut self, record: usize, identifier: u8) -> Vec<u8> {
+        let (session, told) = self.records[record];
+        let begun = *self.begun[record].get_or_insert_with(Instant::now);
+        let delay = u32::try_from(begun.elapsed().as_secs()).unwrap();
+        let mut a = Attributes::new();
+        a.push_u32(kind::ACCT_STATUS_TYPE, if told == Told::Start { 1 } else { 2 });
+        a.push_text(kind::ACCT_SESSION_ID, &id(session)).unwrap();
+        a.push_text(kind::USER_NAME, &format!("user-{}", session % 1000)).unwrap();
+        a.push_ipv4(kind::NAS_IP_ADDRESS, [127, 0, 0, 1].into());
+        if delay > 0 || record.is_multiple_of(2) {
+            a.push_u32(kind::ACCT_DELAY_TIME, delay);
+        }
+        if told == Told::Stop {
+            a.push_u32(kind::ACCT_INPUT_OCTETS, u32::try_from(session).unwrap());
+            a.push_u32(kind::ACCT_TERMINATE_CAUSE, 1);
+        }
+        request(Code::ACCOUNTING_REQUEST, identifier, &a, &self.secret)
+    }
+
+    fn receive(&mut self) -> bool {
+        let mut buf = [0; 4096];
+        let mut any = false;
+        for (socket, slots) in &mut self.sockets {
+            while let Ok(n) = socket.recv(&mut buf) {
+                any = true;
+                let answer = Packet::parse(&buf[..n]).unwrap();
+                let slot = &mut slots[usize::from(answer.identifier())];
+                let asked = slot.as_ref().map(|w| <[u8; 16]>::try_from(&w.packet[4..20]).unwrap());
+                let right = |asked| usher_radius::auth::check_response(&answer, &asked, &self.secret);
+                if !asked.is_some_and(right) {
+                    // Of an earlier request with this identifier.
+                    continue;
+                }
+                assert_eq!(answer.code(), Code::ACCOUNTING_RESPONSE);
+                let Some(waiting) = slot.take() else { continue };
+                if !std::mem::replace(&mut self.acknowledged[waiting.record], true) {
+                    self.count += 1;
+                }
+            }
+        }
+        any
+    }
+
+    fn retransmit(&mut self) {
+        for (socket, slots) in &mut self.sockets {
+            for slot in slots {
+                match slot {
+                    Some(waiting) if waiting.sent.elapsed() < PATIENCE => {}
+                    Some(waiting) if !waiting.again => {
+                        waiting.again = true;
+                        waiting.sent = Instant::now();
+                        // As above.
+                        let _ = socket.send(&waiting.packet);
+                    }
+                    Some(waiting) => {
+                        self.again.push_back(waiting.record);
+                        *slot = None;
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+/// Acct-Session-Id of a session.
+pub(super) fn id(session: usize) -> String {
+    format!("S{session:06}")
+}
+
+/// A request whose authenticator is made of the packet (RFC 2866 §3).
+pub(super) fn request(code: Code, identifier: u8, attributes: &Attributes, secret: &Secret) -> Vec<u8> {
+    let packet = OwnedPacket { code, identifier, authenticator: [0; 16], attributes: attributes.clone() };
+    let mut out = Vec::new();
+    packet.emit(&mut out).unwrap();
+    let authenticator = usher_radius::auth::accounting_request_authenticator(&out, secret);
+    out[4..20].copy_from_slice(&authenticator);
+    out
+}
