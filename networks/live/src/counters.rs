@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Counts `n` more.
+    /// Counts `n` more. Only the driver's thread does: nothing comes between reading and writing.
     pub(crate) fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
     /// Counts one more.
     pub(crate) fn one(&self) {
@@ -17,7 +17,7 @@ impl Count {
     }
     /// Counts one less.
     pub(crate) fn less(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.add(u64::MAX);
     }
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -68,6 +68,8 @@ driver_counters! {
     receive_errors,
     /// Dropped: datagrams that the system refused to send.
     send_errors,
+    /// Times that the system refused several datagrams as one and was given each by itself from then on.
+    not_joined,
     /// Dropped: datagrams for a full queue, while the system took no more.
     send_full,
     /// Dropped: datagrams for a socket that could not be bound.

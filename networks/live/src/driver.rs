@@ -5,6 +5,7 @@ use crate::streams::Streams;
 use crate::udp::Port;
 use crate::wake::{Ready, Task};
 use crate::{Clock, DriverCounters, Mailbox, Node, Settings, Sockets, bind_udp};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -174,10 +175,12 @@ impl<N: Node> Running<N> {
         let Some(mut inbox) = self.inbox.take() else { return };
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
         let count = port.map_or(0, |port| port.receive(&mut inbox, &self.counters));
-        if count > 0 {
-            self.counters.batches_in.one();
+        if count == 0 {
+            self.inbox = Some(inbox);
+            return;
         }
-        for received in (0..count).filter_map(|i| inbox.get(i)) {
+        self.counters.batches_in.one();
+        for received in inbox.received() {
             let Some(Some(port)) = self.ports.get(index) else { break };
             let Some(remote) = received.remote else {
                 self.counters.unknown_family.one();
@@ -269,8 +272,10 @@ impl<N: Node> Running<N> {
 
     /// Gives the system the letters.
     fn flush(&mut self) {
-        if self.letters.windows(2).any(|pair| pair[0].socket > pair[1].socket) {
-            self.letters.sort_by_key(|letter| letter.socket);
+        // Datagrams of one length to the same address beside each other can be given to the system as one.
+        let key = |letter: &Letter| (letter.socket, letter.remote, Reverse(letter.data.len()));
+        if self.letters.windows(2).any(|pair| key(&pair[0]) > key(&pair[1])) {
+            self.letters.sort_by_key(key);
         }
         let mut letters = std::mem::take(&mut self.letters);
         for run in letters.chunk_by_mut(|a, b| a.socket == b.socket) {

@@ -3,6 +3,9 @@
 //! to these calls exists in what the house uses, and one call for each datagram would cost more than the rest
 //! of the driver.
 //!
+//! Datagrams of one length between the same two addresses go through the system as one (`UDP_SEGMENT`,
+//! `UDP_GRO`): a datagram's way through it costs more than all that a server does with the datagram.
+//!
 //! The pointers that the system is given are made anew for each call, from vectors that the call borrows, and
 //! are not read after it: what it wrote is read from the vectors.
 #![allow(unsafe_code)]
@@ -19,10 +22,27 @@ pub(crate) const BATCH: usize = 64;
 /// Octets of a datagram that can be received: RFC 2865's longest packet is 4096.
 pub(crate) const LONGEST: usize = 4608;
 
-/// Room for the control message of either family.
+/// Octets that the system may join of several datagrams: no IP packet has more.
+const JOINED: usize = 65_536;
+
+/// From the place of one received piece to the next: an odd number of cache lines, so that the pieces' beginnings do
+/// not contend for the same lines of the cache.
+const STRIDE: usize = JOINED + 9 * 64;
+
+/// Datagrams that the system takes as one (`UDP_MAX_SEGMENTS` before Linux 6.9).
+const SEGMENTS: usize = 64;
+
+/// Octets of a control message's header.
+const HEAD: usize = size_of::<libc::cmsghdr>();
+
+/// Octets of a datagram that may be given with others as one: with its headers it fits the smallest MTU of IPv6
+/// (RFC 8200 §5), since what is given so cannot be fragmented.
+const SEGMENT: usize = 1232;
+
+/// Room for the control messages of either family: the local address, and the length of joined datagrams.
 const CONTROL: usize = 64;
 
-/// A control message's octets, aligned as its header must be.
+/// Control messages' octets, aligned as their header must be.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL]);
@@ -65,6 +85,15 @@ struct Slots {
 // which borrows the slots exclusively; between calls they are plain bits.
 unsafe impl Send for Slots {}
 
+/// What a header points at: octets of its name and control messages, and its vectors.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    name: usize,
+    control: usize,
+    first: usize,
+    vectors: usize,
+}
+
 impl Slots {
     fn new() -> Self {
         // SAFETY: all four are structures of integers and pointers, for which all zeros is a value.
@@ -78,29 +107,29 @@ impl Slots {
         }
     }
 
-    /// Points the first `count` headers at their name, vector and, where it has a length, control message.
-    fn point(&mut self, count: usize, lengths: impl Fn(usize) -> (usize, usize)) {
+    /// Points the first `count` headers at their name, vectors and, where they have a length, control messages.
+    fn point(&mut self, count: usize, of: impl Fn(usize) -> Head) {
         let (names, controls) = (self.names.as_mut_ptr(), self.controls.as_mut_ptr());
         let vectors = self.vectors.as_mut_ptr();
         for (i, head) in self.heads.iter_mut().enumerate().take(count) {
-            let (name, control) = lengths(i);
+            let Head { name, control, first, vectors: count } = of(i);
             head.msg_len = 0;
             let head = &mut head.msg_hdr;
-            // SAFETY: `i` is below BATCH, the length of all vectors.
+            // SAFETY: `i` and `first` are below BATCH, the length of all vectors.
             unsafe {
                 head.msg_name = names.add(i).cast();
-                head.msg_iov = vectors.add(i);
+                head.msg_iov = vectors.add(first.min(BATCH - 1));
                 head.msg_control = if control == 0 { ptr::null_mut() } else { controls.add(i).cast() };
             }
             head.msg_namelen = u32::try_from(name).unwrap_or(0);
-            head.msg_iovlen = 1;
+            head.msg_iovlen = count.min(BATCH - first.min(BATCH));
             head.msg_controllen = control;
             head.msg_flags = 0;
         }
     }
 }
 
-/// Receives datagrams, up to [`BATCH`] by one call.
+/// Receives datagrams, up to [`BATCH`] pieces by one call; a piece is a datagram, or several that the system joined.
 pub(crate) struct Inbox {
     slots: Slots,
     data: Vec<u8>,
@@ -109,11 +138,11 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     pub(crate) fn new() -> Self {
-        Self { slots: Slots::new(), data: vec![0; BATCH * LONGEST], count: 0 }
+        Self { slots: Slots::new(), data: vec![0; BATCH * STRIDE], count: 0 }
     }
 
-    /// Receives what is there and says how many datagrams that were; fewer than [`BATCH`] means that no more
-    /// are there.
+    /// Receives what is there and says how many pieces that were; fewer than [`BATCH`] means that no more are
+    /// there.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there are none, and what the system says.
@@ -121,11 +150,16 @@ impl Inbox {
         self.count = 0;
         let data = self.data.as_mut_ptr();
         for (i, vector) in self.slots.vectors.iter_mut().enumerate() {
-            // SAFETY: `data` has BATCH pieces of LONGEST octets, and `i` is below BATCH.
-            vector.iov_base = unsafe { data.add(i * LONGEST) }.cast();
-            vector.iov_len = LONGEST;
+            // SAFETY: `data` has BATCH places of STRIDE octets, which is more than JOINED, and `i` is below BATCH.
+            vector.iov_base = unsafe { data.add(i * STRIDE) }.cast();
+            vector.iov_len = JOINED;
         }
-        self.slots.point(BATCH, |_| (size_of::<libc::sockaddr_storage>(), CONTROL));
+        self.slots.point(BATCH, |i| Head {
+            name: size_of::<libc::sockaddr_storage>(),
+            control: CONTROL,
+            first: i,
+            vectors: 1,
+        });
         let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT);
         // SAFETY: there are BATCH headers; each points at a name, a control message and a vector of the lengths
         // given, all borrowed by `self` until the call has returned.
@@ -135,15 +169,27 @@ impl Inbox {
         Ok(self.count)
     }
 
-    /// The `i`-th datagram of the last call; `None` beyond their number.
-    pub(crate) fn get(&self, i: usize) -> Option<Received<'_>> {
-        let head = self.slots.heads[..self.count].get(i)?;
-        let length = usize::try_from(head.msg_len).unwrap_or(LONGEST).min(LONGEST);
-        Some(Received {
-            remote: address_of(&self.slots.names[i], head.msg_hdr.msg_namelen),
-            local: local_of(&self.slots.controls[i], head.msg_hdr.msg_controllen),
-            data: &self.data[i * LONGEST..i * LONGEST + length],
-            truncated: head.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+    /// The datagrams of the last call.
+    pub(crate) fn received(&self) -> impl Iterator<Item = Received<'_>> {
+        (0..self.count).flat_map(|i| self.piece(i))
+    }
+
+    /// The datagrams of a piece.
+    fn piece(&self, i: usize) -> impl Iterator<Item = Received<'_>> {
+        let head = &self.slots.heads[i];
+        let length = usize::try_from(head.msg_len).unwrap_or(0).min(JOINED);
+        let remote = address_of(&self.slots.names[i], head.msg_hdr.msg_namelen);
+        let told = told(&self.slots.controls[i], head.msg_hdr.msg_controllen);
+        let whole = head.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
+        let each = told.segment.unwrap_or(length).max(1);
+        let data = &self.data[i * STRIDE..i * STRIDE + length];
+        // An empty datagram is one, too.
+        let empty = data.is_empty().then_some(data);
+        empty.into_iter().chain(data.chunks(each)).map(move |data| Received {
+            remote,
+            local: told.local,
+            data,
+            truncated: !whole || data.len() > LONGEST,
         })
     }
 }
@@ -151,40 +197,85 @@ impl Inbox {
 /// Sends datagrams, up to [`BATCH`] by one call.
 pub(crate) struct Outbox {
     slots: Slots,
+    /// How many letters each header has.
+    trains: [usize; BATCH],
 }
 
 impl Outbox {
     pub(crate) fn new() -> Self {
-        Self { slots: Slots::new() }
+        Self { slots: Slots::new(), trains: [0; BATCH] }
+    }
+
+    /// How many letters the first header of the last call had: so many met its error.
+    pub(crate) fn first(&self) -> usize {
+        self.trains[0]
     }
 
     /// Sends the first of `letters`, at most [`BATCH`], and says how many were sent, at least one. Where
-    /// `any`, the socket is bound to no one address, and each leaves from its letter's.
+    /// `any`, the socket is bound to no one address, and each leaves from its letter's. Where `join`, letters
+    /// beside each other that have the same addresses and length are given to the system as one; the last of
+    /// them may be shorter.
     ///
     /// # Errors
-    /// What the system says of the first one; [`io::ErrorKind::WouldBlock`] if it takes none now.
+    /// What the system says of the [`first`](Self::first) ones; [`io::ErrorKind::WouldBlock`] if it takes none
+    /// now.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         letters: &[Letter],
         any: bool,
+        join: bool,
     ) -> io::Result<usize> {
         let letters = &letters[..letters.len().min(BATCH)];
-        let mut lengths = [(0, 0); BATCH];
-        for (i, letter) in letters.iter().enumerate() {
-            // The system reads what this points at and does not write it.
-            self.slots.vectors[i].iov_base = letter.data.as_ptr().cast_mut().cast();
-            self.slots.vectors[i].iov_len = letter.data.len();
-            let control = if any { write_local(&mut self.slots.controls[i], letter.local) } else { 0 };
-            lengths[i] = (write_address(&mut self.slots.names[i], letter.remote), control);
+        let mut made = [Head::default(); BATCH];
+        let (mut heads, mut at) = (0, 0);
+        while let Some(letter) = letters.get(at) {
+            let count = if join { joined(&letters[at..]) } else { 1 };
+            for (i, letter) in letters.iter().enumerate().skip(at).take(count) {
+                // The system reads what this points at and does not write it.
+                self.slots.vectors[i].iov_base = letter.data.as_ptr().cast_mut().cast();
+                self.slots.vectors[i].iov_len = letter.data.len();
+            }
+            let controls = &mut self.slots.controls[heads];
+            let mut control = if any { write_local(controls, letter.local) } else { 0 };
+            if count > 1 {
+                control = write_segment(controls, control, letter.data.len());
+            }
+            let name = write_address(&mut self.slots.names[heads], letter.remote);
+            made[heads] = Head { name, control, first: at, vectors: count };
+            self.trains[heads] = count;
+            heads += 1;
+            at += count;
         }
-        self.slots.point(letters.len(), |i| lengths[i]);
-        let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-        // SAFETY: as many headers as letters have been made; what they point at is borrowed by `self` and
+        self.slots.point(heads, |i| made[i]);
+        let (pointer, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+        // SAFETY: as many headers as `heads` have been made; what they point at is borrowed by `self` and
         // `letters` until the call has returned.
-        let count = unsafe { libc::sendmmsg(socket.as_raw_fd(), heads, letters.len() as u32, flags) };
-        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+        let count = unsafe { libc::sendmmsg(socket.as_raw_fd(), pointer, heads as u32, flags) };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        Ok(self.trains[..count.min(heads)].iter().sum())
     }
+}
+
+/// How many letters, from the first, can be given as one.
+fn joined(letters: &[Letter]) -> usize {
+    let [first, rest @ ..] = letters else { return 0 };
+    let length = first.data.len();
+    if length == 0 || length > SEGMENT {
+        return 1;
+    }
+    let mut count = 1;
+    for letter in rest.iter().take(SEGMENTS - 1) {
+        let fits = letter.remote == first.remote && letter.local == first.local;
+        if !fits || letter.data.is_empty() || letter.data.len() > length {
+            break;
+        }
+        count += 1;
+        if letter.data.len() < length {
+            break;
+        }
+    }
+    count
 }
 
 fn address_of(storage: &libc::sockaddr_storage, length: u32) -> Option<SocketAddr> {
@@ -238,38 +329,55 @@ fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> u
     }
 }
 
-/// The address in a control message of `length` octets, with its interface where it is link-local.
-fn local_of(control: &Control, length: usize) -> Option<(IpAddr, u32)> {
-    const HEAD: usize = size_of::<libc::cmsghdr>();
-    // One message of ours is all that the socket was told to give, and it is the first.
-    if length < HEAD {
-        return None;
-    }
-    let at = control.0.as_ptr();
-    // SAFETY: the octets are as many as a header has, and aligned for it; it is plain bits.
-    let head = unsafe { at.cast::<libc::cmsghdr>().read() };
-    let body = length.min(CONTROL) - HEAD;
-    match (head.cmsg_level, head.cmsg_type) {
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) if body >= size_of::<libc::in_pktinfo>() => {
-            // SAFETY: as many octets as this has follow the header, whose size keeps them aligned.
-            let info = unsafe { at.add(HEAD).cast::<libc::in_pktinfo>().read_unaligned() };
-            // The kernel leaves its own choice of address empty where it did not look up a route for the packet; then
-            // the packet's destination, which is the same for all but broadcasts, says it.
-            let own = match info.ipi_spec_dst.s_addr {
-                0 => info.ipi_addr.s_addr,
-                own => own,
-            };
-            Some((Ipv4Addr::from(own.to_ne_bytes()).into(), 0))
+/// What the system says of a piece beside its octets.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    /// Our address, with its interface where it is link-local.
+    local: Option<(IpAddr, u32)>,
+    /// Octets of each of the joined datagrams but the last, which may be shorter.
+    segment: Option<usize>,
+}
+
+/// Reads control messages of `length` octets.
+fn told(control: &Control, length: usize) -> Told {
+    let mut told = Told::default();
+    let (mut at, end) = (0, length.min(CONTROL));
+    while at + HEAD <= end {
+        // SAFETY: the octets are as many as a header has, and aligned for it, as the system aligns each; it is
+        // plain bits.
+        let head = unsafe { control.0.as_ptr().add(at).cast::<libc::cmsghdr>().read_unaligned() };
+        if head.cmsg_len < HEAD || head.cmsg_len > end - at {
+            break;
         }
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if body >= size_of::<libc::in6_pktinfo>() => {
-            // SAFETY: as above.
-            let info = unsafe { at.add(HEAD).cast::<libc::in6_pktinfo>().read_unaligned() };
-            let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-            let zone = if ip.is_unicast_link_local() { info.ipi6_ifindex } else { 0 };
-            Some((ip.into(), zone))
+        let body = &control.0[at + HEAD..at + head.cmsg_len];
+        match (head.cmsg_level, head.cmsg_type) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) if body.len() >= size_of::<libc::in_pktinfo>() => {
+                // SAFETY: the body has as many octets as this, which is plain bits.
+                let info = unsafe { body.as_ptr().cast::<libc::in_pktinfo>().read_unaligned() };
+                // The kernel leaves its own choice of address empty where it did not look up a route for the
+                // packet; then the packet's destination, which is the same for all but broadcasts, says it.
+                let own = match info.ipi_spec_dst.s_addr {
+                    0 => info.ipi_addr.s_addr,
+                    own => own,
+                };
+                told.local = Some((Ipv4Addr::from(own.to_ne_bytes()).into(), 0));
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if body.len() >= size_of::<libc::in6_pktinfo>() => {
+                // SAFETY: as above.
+                let info = unsafe { body.as_ptr().cast::<libc::in6_pktinfo>().read_unaligned() };
+                let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                let zone = if ip.is_unicast_link_local() { info.ipi6_ifindex } else { 0 };
+                told.local = Some((ip.into(), zone));
+            }
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                let octets = body.first_chunk().map(|b| libc::c_int::from_ne_bytes(*b));
+                told.segment = octets.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+            }
+            _ => {}
         }
-        _ => None,
+        at += head.cmsg_len.next_multiple_of(size_of::<usize>());
     }
+    told
 }
 
 /// Writes the control message that lets a datagram leave from `local`, and gives its length; 0 for an
@@ -278,7 +386,6 @@ fn write_local(control: &mut Control, local: SocketAddr) -> usize {
     if local.ip().is_unspecified() {
         return 0;
     }
-    const HEAD: usize = size_of::<libc::cmsghdr>();
     let at = control.0.as_mut_ptr();
     // SAFETY: the octets are aligned for a header and have room for it and either body after it, with whose
     // size CMSG_SPACE and CMSG_LEN only calculate; all three structures are plain bits.
@@ -305,6 +412,36 @@ fn write_local(control: &mut Control, local: SocketAddr) -> usize {
         at.cast::<libc::cmsghdr>().write(head);
         libc::CMSG_SPACE(body) as usize
     }
+}
+
+/// Writes, behind `at` octets of others, the control message that has what is given cut into datagrams of
+/// `octets`, and gives the length of all.
+fn write_segment(control: &mut Control, at: usize, octets: usize) -> usize {
+    const SPACE: usize = HEAD + size_of::<usize>();
+    debug_assert!(at + SPACE <= CONTROL, "either address leaves room for it");
+    let octets = u16::try_from(octets).unwrap_or(u16::MAX);
+    let head = control.0.as_mut_ptr();
+    // SAFETY: behind the longest address, of 40 octets, there is room for the header and one word; `at` is a
+    // multiple of a word, as CMSG_SPACE makes it; CMSG_LEN only calculates.
+    unsafe {
+        let mut message: libc::cmsghdr = zeroed();
+        (message.cmsg_level, message.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+        message.cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+        head.add(at).cast::<libc::cmsghdr>().write(message);
+        head.add(at + HEAD).cast::<u16>().write(octets);
+    }
+    at + SPACE
+}
+
+/// Has the system join datagrams that come one after the other, and say of what length they are; whether it does.
+pub(crate) fn ask_to_join(socket: BorrowedFd<'_>) -> bool {
+    let on: libc::c_int = 1;
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer is to an integer of the length given, which the call reads.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, (&raw const on).cast(), length)
+    };
+    result == 0
 }
 
 /// Has the system say to which of our addresses each datagram came.
@@ -355,4 +492,85 @@ pub fn thread_cpu_time() -> std::time::Duration {
     }
     let secs = u64::try_from(time.tv_sec).unwrap_or(0);
     std::time::Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    fn letters(to: SocketAddr, lengths: &[usize]) -> Vec<Letter> {
+        let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let letter =
+            |(i, &n): (usize, &usize)| Letter { socket: 0, local, remote: to, data: vec![i as u8; n] };
+        lengths.iter().enumerate().map(letter).collect()
+    }
+
+    /// Sends letters of these lengths, joined; what comes in how many pieces.
+    fn carried(lengths: &[usize], ask: bool) -> (Vec<(u8, usize)>, usize) {
+        let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        ask_for_local(to.as_fd(), false).unwrap();
+        assert!(!ask || ask_to_join(to.as_fd()), "this system joins no datagrams");
+        let letters = letters(to.local_addr().unwrap(), lengths);
+        let mut gone = 0;
+        while gone < letters.len() {
+            gone += Outbox::new().send(from.as_fd(), &letters[gone..], true, true).unwrap();
+        }
+        let (mut inbox, mut all, mut pieces) = (Inbox::new(), Vec::new(), 0);
+        while let Ok(count) = inbox.receive(to.as_fd()) {
+            pieces += count;
+            for received in inbox.received() {
+                assert_eq!(received.remote, Some(from.local_addr().unwrap()));
+                assert_eq!(received.local, Some((to.local_addr().unwrap().ip(), 0)));
+                assert!(!received.truncated);
+                assert!(received.data.windows(2).all(|pair| pair[0] == pair[1]), "two datagrams in one");
+                all.push((received.data.first().copied().unwrap_or(0), received.data.len()));
+            }
+        }
+        (all, pieces)
+    }
+
+    #[test]
+    fn letters_of_one_length_go_as_one_and_come_apart_again() {
+        let lengths = [100, 100, 100, 60, 60, 0, 1300, 1300, 7];
+        let all: Vec<(u8, usize)> =
+            lengths.iter().enumerate().map(|(i, &n)| (if n > 0 { i as u8 } else { 0 }, n)).collect();
+        let (came, pieces) = carried(&lengths, true);
+        assert_eq!(came, all);
+        assert_eq!(pieces, 6, "100, 100, 100 with 60; 60; nothing; 1300; 1300; 7");
+        let (came, pieces) = carried(&lengths, false);
+        assert_eq!((came, pieces), (all, lengths.len()), "who does not ask gets each by itself");
+    }
+
+    #[test]
+    fn more_letters_than_the_system_takes_as_one_are_cut() {
+        let (came, pieces) = carried(&[200; 150], true);
+        assert_eq!((came.len(), pieces), (150, 3));
+        assert!(came.iter().enumerate().all(|(i, &(first, length))| (first, length) == (i as u8, 200)));
+    }
+
+    #[test]
+    fn letters_to_others_are_not_joined() {
+        let to = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut some = letters(to(1), &[9, 9, 9]);
+        assert_eq!(joined(&some), 3);
+        some[2].remote = to(2);
+        assert_eq!(joined(&some), 2);
+        some[1].local = to(3);
+        assert_eq!(joined(&some), 1);
+        assert_eq!(joined(&letters(to(1), &[9, 10])), 1, "only the last may be shorter, none longer");
+        assert_eq!(joined(&letters(to(1), &[SEGMENT + 1, SEGMENT + 1])), 1);
+        assert_eq!(joined(&[]), 0);
+    }
+
+    #[test]
+    fn control_messages_that_lie_are_not_believed() {
+        let mut control = Control([0xff; CONTROL]);
+        assert!(told(&control, CONTROL).local.is_none());
+        let length = write_segment(&mut control, 0, 100);
+        assert_eq!(told(&control, length).segment, None, "that is for sending");
+        assert_eq!(told(&control, 3).segment, None);
+        assert_eq!(told(&control, usize::MAX).segment, None);
+    }
 }

@@ -3,6 +3,7 @@
 use crate::counters::DriverCounters;
 use crate::mmsg::{self, BATCH, Inbox, Letter, Outbox};
 use crate::wake::{Bell, Ready, Task};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +19,8 @@ pub(crate) struct Port {
     socket: UdpSocket,
     local: SocketAddr,
     queue: VecDeque<Letter>,
+    /// Whether the system takes several datagrams as one.
+    joins: Cell<bool>,
     receive: Bell,
     send: Bell,
 }
@@ -28,10 +31,11 @@ impl Port {
         let local = socket.local_addr()?;
         socket.set_nonblocking(true)?;
         mmsg::ask_for_local(socket.as_fd(), local.is_ipv6())?;
+        let joins = Cell::new(mmsg::ask_to_join(socket.as_fd()));
         let socket = UdpSocket::from_std(socket)?;
         let (receive, send) = (ready.bell(Task::Receive(index)), ready.bell(Task::Send(index)));
         receive.ring();
-        Ok(Self { socket, local, queue: VecDeque::new(), receive, send })
+        Ok(Self { socket, local, queue: VecDeque::new(), joins, receive, send })
     }
 
     /// Our address of a datagram, from what the system said of it.
@@ -44,7 +48,7 @@ impl Port {
         local
     }
 
-    /// Receives one batch; says how many datagrams are in `inbox`. The bell rings when there may be more.
+    /// Receives one batch; says how many pieces are in `inbox`. The bell rings when there may be more.
     pub(crate) fn receive(&mut self, inbox: &mut Inbox, counters: &DriverCounters) -> usize {
         self.receive.heard();
         if !self.socket.poll_recv_ready(&mut self.receive.context()).is_ready() {
@@ -124,7 +128,7 @@ impl Port {
         let (mut gone, mut again) = (0, true);
         while let Some(rest) = letters.get(gone..).filter(|rest| !rest.is_empty()) {
             let fd = self.socket.as_fd();
-            match self.socket.try_io(Interest::WRITABLE, || outbox.send(fd, rest, any)) {
+            match self.socket.try_io(Interest::WRITABLE, || outbox.send(fd, rest, any, self.joins.get())) {
                 Ok(count) => {
                     let octets: usize = rest[..count].iter().map(|letter| letter.data.len()).sum();
                     counters.batches_out.one();
@@ -139,6 +143,11 @@ impl Port {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && again => {
                     counters.receive_errors.one();
                     again = false;
+                }
+                // What stands in the way of several as one, such as a device without checksums, is none for each.
+                Err(_) if outbox.first() > 1 => {
+                    counters.not_joined.one();
+                    self.joins.set(false);
                 }
                 Err(_) => {
                     counters.send_errors.one();

@@ -106,19 +106,30 @@ fn step<const I: usize>([a, b, c, d]: State, words: &[u32; 16]) -> State {
     [d, sum.rotate_left(ROTATIONS[I / 16][I % 4]).wrapping_add(b), b, c]
 }
 
+/// The words of a block.
+#[inline(always)]
+fn words(block: &[u8; BLOCK]) -> [u32; 16] {
+    let mut words = [0; 16];
+    for (word, octets) in words.iter_mut().zip(block.as_chunks().0) {
+        *word = u32::from_le_bytes(*octets);
+    }
+    words
+}
+
 /// Takes one block into each of `L` independent states.
 #[inline(never)]
 pub(super) fn compress<const L: usize>(states: [&mut State; L], blocks: &[[u8; BLOCK]; L]) {
-    let words = blocks.each_ref().map(|block| {
-        let mut words = [0; 16];
-        for (word, octets) in words.iter_mut().zip(block.as_chunks().0) {
-            *word = u32::from_le_bytes(*octets);
-        }
-        words
-    });
+    let words = blocks.each_ref().map(words);
     let mut s = states.each_ref().map(|state| **state);
+    // Iterators would be as many calls in each step, where the compiler finds the function too long for more inlining.
     macro_rules! steps {
-        ($($i:literal)*) => { $(for (s, words) in s.iter_mut().zip(&words) { *s = step::<$i>(*s, words); })* };
+        ($($i:literal)*) => { $(
+            let mut lane = 0;
+            while lane < L {
+                s[lane] = step::<$i>(s[lane], &words[lane]);
+                lane += 1;
+            }
+        )* };
     }
     steps!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
     steps!(32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
