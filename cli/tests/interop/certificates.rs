@@ -27,3 +27,24 @@ pub(crate) fn chain(place: &Place, role: &str, length: u8) {
     place.write(&format!("{role}.key"), &pem(&format!("{role}{length}.key.der"), "rsa"));
     place.write("root.pem", &pem("root.der", "x509"));
 }
+
+/// Writes `ca.pem`, an authority of this place's own, and for each of these hosts `NAME.pem` and `NAME.key` below it.
+pub(crate) fn hosts(place: &Place, names: &[&str]) {
+    let make = |name: &str, extensions: &str, above: &[&str]| {
+        let text = format!(
+            "[req]\ndistinguished_name = name\nx509_extensions = extensions\nprompt = no\n[name]\nCN = {name}\n\
+             [extensions]\n{extensions}\n"
+        );
+        place.write("openssl.cnf", &text);
+        let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+        let own = ["req", "-x509", "-config", "openssl.cnf", "-nodes", "-days", "2", "-newkey", "ec"];
+        let more = ["-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", &key, "-out", &certificate];
+        let (right, said) = run(&place.path(""), "openssl", &[&own[..], &more, above].concat(), "");
+        assert!(right, "{said}");
+    };
+    make("ca", "basicConstraints = critical, CA:TRUE\nkeyUsage = keyCertSign", &[]);
+    for name in names {
+        let extensions = format!("basicConstraints = CA:FALSE\nsubjectAltName = DNS:{name}");
+        make(name, &extensions, &["-CA", "ca.pem", "-CAkey", "ca.key"]);
+    }
+}

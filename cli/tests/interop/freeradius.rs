@@ -2,19 +2,18 @@
 
 use crate::certificates::chain;
 use crate::methods::{accepted, refused};
-use crate::place::{Place, Running, SECRET, Server, udp_ports};
+use crate::place::{Place, Running, SECRET, Server, program, udp_ports};
 use crate::radius::radclient;
-use std::process::Command;
 
 /// A FreeRADIUS on loopback that knows one user, and sends the realm `usher.test` to `next` where there is one.
-struct FreeRadius {
+pub(crate) struct FreeRadius {
     _running: Running,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl FreeRadius {
     #[track_caller]
-    fn start(place: &Place, next: Option<u16>) -> Self {
+    pub(crate) fn start(place: &Place, next: Option<u16>) -> Self {
         let port = udp_ports();
         let folder = place.text("freeradius");
         place.write(
@@ -122,15 +121,14 @@ server default {{
             root = place.text("root.pem"),
         );
         place.write("freeradius/radiusd.conf", &text);
-        let mut command = Command::new("freeradius");
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{path}:/usr/sbin")).args(["-d", &folder, "-f", "-l", "stdout"]);
+        let mut command = program("freeradius");
+        command.args(["-d", &folder, "-f", "-l", "stdout"]);
         let running = place.start("freeradius", &mut command, "Ready to process requests");
         Self { _running: running, port }
     }
 }
 
-fn login(name: &str, attribute: &str, password: &str) -> String {
+pub(crate) fn login(name: &str, attribute: &str, password: &str) -> String {
     format!(
         "User-Name = {name}\n{attribute} = \"{password}\"\nNAS-IP-Address = 127.0.0.1\nMessage-Authenticator = 0x00\n"
     )

@@ -2,7 +2,9 @@
 //! wpa_supplicant. A program that is missing is a failure; `scripts/setup test` installs them.
 
 mod certificates;
+mod freediameter;
 mod freeradius;
 mod methods;
+mod namespace;
 mod place;
 mod radius;

@@ -1,7 +1,7 @@
 //! What these tests share: a folder each, programs that end with the test, the server itself.
 
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -90,25 +90,37 @@ impl Running {
     /// Waits until it has printed this.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
+        self.wait_until(text, |log| log.contains(text));
+    }
+
+    /// Waits until what it has printed fulfils this.
+    #[track_caller]
+    pub(crate) fn wait_until(&mut self, what: &str, fulfilled: impl Fn(&str) -> bool) {
         let begun = Instant::now();
-        while !self.log().contains(text) {
+        while !fulfilled(&self.log()) {
             if let Some(status) = self.child.try_wait().unwrap() {
                 // What it printed last may have come after the look.
-                if self.log().contains(text) {
+                if fulfilled(&self.log()) {
                     return;
                 }
-                panic!("it ended ({status}) without saying {text:?}:\n{}", self.log());
+                panic!("it ended ({status}) without saying {what:?}:\n{}", self.log());
             }
-            assert!(begun.elapsed() < PATIENCE, "it never said {text:?}:\n{}", self.log());
+            assert!(begun.elapsed() < PATIENCE, "it never said {what:?}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Sends it a signal, such as `STOP`.
+    #[track_caller]
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
     /// Asks it to end (SIGTERM) and answers its exit code.
     #[track_caller]
     pub(crate) fn terminate(&mut self) -> Option<i32> {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+        self.signal("TERM");
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -141,6 +153,11 @@ pub(crate) fn udp_ports() -> u16 {
     }
 }
 
+/// A TCP port that is free on loopback.
+pub(crate) fn tcp_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
 /// A running `usher aaa serve`.
 pub(crate) struct Server {
     pub(crate) running: Running,
@@ -152,6 +169,12 @@ impl Server {
     /// Starts it on loopback with one client there and what `more` says besides; one shard unless `more` says so.
     #[track_caller]
     pub(crate) fn start(place: &Place, more: &str) -> Self {
+        Self::listening(place, "", more)
+    }
+
+    /// The same, listening on more besides.
+    #[track_caller]
+    pub(crate) fn listening(place: &Place, listen: &str, more: &str) -> Self {
         let port = udp_ports();
         let shards = if more.contains("shards =") { "" } else { "shards = 1\n" };
         let (scalars, tables) = more.split_at(more.find('[').unwrap_or(more.len()));
@@ -161,6 +184,7 @@ state_dir = "{state}"
 [listen]
 auth = ["127.0.0.1:{port}"]
 acct = ["127.0.0.1:{acct}"]
+{listen}
 {tables}
 [[client]]
 name = "here"
@@ -179,18 +203,26 @@ message_authenticator = "off"
     }
 }
 
+/// A program to be run, which may be in a folder for servers that is not on everybody's path.
+pub(crate) fn program(name: &str) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(name);
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command
+}
+
 /// Runs a program of Debian's to its end and answers all that it printed; `input` goes to its standard input.
 #[track_caller]
-pub(crate) fn run(folder: &Path, program: &str, arguments: &[&str], input: &str) -> (bool, String) {
+pub(crate) fn run(folder: &Path, name: &str, arguments: &[&str], input: &str) -> (bool, String) {
     use std::io::Write;
-    let mut child = Command::new(program)
+    let mut child = program(name)
         .args(arguments)
         .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|e| panic!("{program}: {e}; `scripts/setup test` installs what these tests need"));
+        .unwrap_or_else(|e| panic!("{name}: {e}; `scripts/setup test` installs what these tests need"));
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let text =

@@ -195,7 +195,11 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
 }
 
 fn diameter(d: &model::Diameter) -> node::Config {
-    let applications = [Application::auth(application::EAP), Application::auth(application::NASREQ)];
+    let applications = [
+        Application::auth(application::EAP),
+        Application::auth(application::NASREQ),
+        Application::acct(application::ACCOUNTING),
+    ];
     let mut config = node::Config::new(&d.identity, &d.realm, &applications);
     config.watchdog = Some(d.watchdog.0);
     config.accept_unknown = d.peers.is_empty();

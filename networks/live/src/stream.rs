@@ -39,6 +39,8 @@ pub(crate) enum Note {
     Connected {
         /// The other side.
         remote: SocketAddr,
+        /// Our address.
+        local: Option<IpAddr>,
         /// Its certificate.
         certificate: Option<Vec<u8>>,
     },
@@ -313,7 +315,9 @@ impl Carrier {
             self.deadline = None;
         }
         let certificate = self.tls.as_ref().and_then(Tls::certificate);
-        self.link.tell(Note::Connected { remote: self.remote, certificate }).await;
+        // A socket whose connection is gone already has none.
+        let local = self.stream.local_addr().ok().map(|local| local.ip());
+        self.link.tell(Note::Connected { remote: self.remote, local, certificate }).await;
         let early = std::mem::take(&mut self.early);
         if let Some(tls) = &mut self.tls {
             let _ = tls.write(&early, &mut self.out);

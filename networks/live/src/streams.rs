@@ -191,13 +191,13 @@ impl Streams {
     pub(crate) fn deliver<N: Node>(&mut self, node: &mut N, now: Instant, id: ConnId, note: Note) -> bool {
         let Some(conn) = self.conns.get_mut(&id) else { return false };
         let event = match &note {
-            Note::Connected { remote, certificate } => {
+            Note::Connected { remote, local, certificate } => {
                 conn.known = true;
                 if let Some((index, _)) = conn.door {
                     // As many listeners as there are numbers cannot be.
                     node.accepted(now, id, u32::try_from(index).unwrap_or(u32::MAX));
                 }
-                StreamEvent::Connected { remote: *remote, certificate: certificate.as_deref() }
+                StreamEvent::Connected { remote: *remote, local: *local, certificate: certificate.as_deref() }
             }
             Note::Data(data) => StreamEvent::Data(data),
             Note::Writable => StreamEvent::Writable,

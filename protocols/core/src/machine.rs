@@ -92,6 +92,8 @@ pub enum StreamEvent<'a> {
     Connected {
         /// The other side.
         remote: SocketAddr,
+        /// Our address, if the host tells it.
+        local: Option<IpAddr>,
         /// The peer's certificate, if TLS authenticated it.
         certificate: Option<&'a [u8]>,
     },

@@ -53,7 +53,7 @@ pub fn radsec(data: &[u8]) -> bool {
     };
     let conn = ConnId::incoming(0);
     let remote = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
-    let connected = StreamEvent::Connected { remote, certificate: Some(stream) };
+    let connected = StreamEvent::Connected { remote, local: None, certificate: Some(stream) };
     server.handle(Instant::ZERO, Input::Stream { conn, event: connected });
     for piece in pieces() {
         server.handle(Instant::ZERO, Input::Stream { conn, event: StreamEvent::Data(piece) });

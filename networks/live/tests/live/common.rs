@@ -44,7 +44,7 @@ pub(crate) enum Heard {
     Datagram(Path, Vec<u8>),
     Diverted(Path, Vec<u8>),
     Accepted(ConnId, u32),
-    Connected(ConnId, SocketAddr, Option<Vec<u8>>),
+    Connected(ConnId, Option<IpAddr>, SocketAddr, Option<Vec<u8>>),
     Data(ConnId, Vec<u8>),
     Writable(ConnId),
     Closed(ConnId, CloseReason),
@@ -72,8 +72,8 @@ impl Machine for Echo {
                 self.events.push_back(Heard::Datagram(path, data.to_vec()));
             }
             Input::Stream { conn, event } => self.events.push_back(match event {
-                StreamEvent::Connected { remote, certificate } => {
-                    Heard::Connected(conn, remote, certificate.map(<[u8]>::to_vec))
+                StreamEvent::Connected { remote, local, certificate } => {
+                    Heard::Connected(conn, local, remote, certificate.map(<[u8]>::to_vec))
                 }
                 StreamEvent::Data(data) => {
                     if self.echo {

@@ -40,7 +40,7 @@ fn calling() -> (Live, TcpStream) {
     live.ask(Ask::Connect { conn: OURS, local: None, remote });
     let (stream, _) = listener.accept().expect("the driver calls");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-    assert_eq!(live.hear(), Heard::Connected(OURS, remote, None));
+    assert_eq!(live.hear(), Heard::Connected(OURS, Some(remote.ip()), remote, None));
     (live, stream)
 }
 
@@ -50,7 +50,7 @@ fn an_accepted_connection_is_told_of_and_echoes_to_its_end() {
     let mut stream = dial(address);
     let remote = stream.local_addr().expect("it is bound");
     assert_eq!(live.hear(), Heard::Accepted(FIRST, 0));
-    assert_eq!(live.hear(), Heard::Connected(FIRST, remote, None));
+    assert_eq!(live.hear(), Heard::Connected(FIRST, Some(address.ip()), remote, None));
     stream.write_all(b"half ").expect("it takes a few octets");
     assert_eq!(live.octets(FIRST, 5), b"half ");
     stream.write_all(b"and half").expect("it takes a few octets");

@@ -73,9 +73,12 @@ fn both_sides_hear_each_others_certificates_and_echo() {
         let credentials = fixtures::client(1);
         let client = calling(client_config(version, Some(credentials), fixtures::root()), address);
         let leaf = |credentials: Credentials| Some(credentials.leaf().to_vec());
-        assert_eq!(client.hear(), Heard::Connected(OURS, address, leaf(fixtures::server(2))));
+        assert_eq!(
+            client.hear(),
+            Heard::Connected(OURS, Some(address.ip()), address, leaf(fixtures::server(2)))
+        );
         assert_eq!(server.hear(), Heard::Accepted(THEIRS, 0));
-        let Heard::Connected(THEIRS, _, certificate) = server.hear() else { panic!("it is up") };
+        let Heard::Connected(THEIRS, _, _, certificate) = server.hear() else { panic!("it is up") };
         assert_eq!(certificate, leaf(fixtures::client(1)));
 
         let sent: Vec<u8> = (0..300_000_u32).map(|i| (i / 5) as u8).collect();
@@ -187,7 +190,7 @@ fn a_replaced_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
     let (server, address) = served(&tls, Settings::default());
     let config = client_config(Version::Tls13, Some(fixtures::client(1)), fixtures::root());
     let shown = |live: &Live| match live.hear() {
-        Heard::Connected(OURS, _, certificate) => certificate,
+        Heard::Connected(OURS, _, _, certificate) => certificate,
         other => panic!("it is up before {other:?}"),
     };
     let old = calling(config.clone(), address);

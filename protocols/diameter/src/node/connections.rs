@@ -13,6 +13,7 @@ use crate::peer::capabilities::Capabilities;
 use crate::peer::watchdog;
 use crate::stream::{Framer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 
 /// A CER on a new connection.
@@ -24,15 +25,17 @@ pub(super) struct Cer {
 
 impl Node {
     /// The host accepted a connection.
-    pub(super) fn on_accepted(&mut self, now: Instant, conn: ConnId, link: Link) {
+    pub(super) fn on_accepted(&mut self, now: Instant, conn: ConnId, link: Link, local: Option<IpAddr>) {
         let deadline = now + self.config.establish_timeout;
         self.timers.insert(deadline, Timer::Accepted(conn));
-        self.conns.insert(conn, Conn { peer: None, link, deadline: Some(deadline) });
+        self.conns.insert(conn, Conn { peer: None, link, local, deadline: Some(deadline) });
     }
 
     /// Our connection is up.
-    pub(super) fn on_connected(&mut self, now: Instant, conn: ConnId) {
-        if let Some(p) = self.conns.get(&conn).and_then(|c| c.peer) {
+    pub(super) fn on_connected(&mut self, now: Instant, conn: ConnId, local: Option<IpAddr>) {
+        let Some(c) = self.conns.get_mut(&conn) else { return };
+        c.local = local;
+        if let Some(p) = c.peer {
             self.peer_event(now, p, automaton::Event::IRcvConnAck, None);
         }
     }
@@ -42,12 +45,12 @@ impl Node {
         if assoc.is_incoming() {
             let policy = self.config.accept_policy;
             let link = Link::Association { streams: negotiated, policy, settled: false };
-            return self.on_accepted(now, assoc, link);
+            return self.on_accepted(now, assoc, link, None);
         }
         match self.conns.get_mut(&assoc) {
             Some(Conn { link: Link::Association { streams, .. }, .. }) => {
                 *streams = negotiated.min(*streams);
-                self.on_connected(now, assoc);
+                self.on_connected(now, assoc, None);
             }
             _ => self.counters.out_of_state += 1,
         }
@@ -309,13 +312,13 @@ impl Node {
                 if let (Some(conn), Some(header)) = (theirs, self.peers[p].cer.take()) {
                     let mut avps = AvpBuf::new();
                     avps.push_u32(codes::RESULT_CODE, ResultCode::SUCCESS.0);
-                    self.config.local.emit(&mut avps);
+                    self.emit_capabilities(Some(conn), &mut avps);
                     self.send_base(conn, Lane::Base, header.answer(ResultCode::SUCCESS), &avps);
                 }
             }
             (Action::ISndCer, _) => {
                 let mut avps = AvpBuf::new();
-                self.config.local.emit(&mut avps);
+                self.emit_capabilities(ours, &mut avps);
                 self.send_request(ours, command::CAPABILITIES_EXCHANGE, &avps);
             }
             (Action::Cleanup | Action::IDisc, _) => {
@@ -367,7 +370,7 @@ impl Node {
                 )
             }
         };
-        self.conns.insert(conn, Conn { peer: Some(p), link, deadline: None });
+        self.conns.insert(conn, Conn { peer: Some(p), link, local: None, deadline: None });
         self.out.push_back((transmit, Vec::new()));
     }
 
@@ -511,6 +514,12 @@ impl Node {
                 peer.watchdog_armed = due;
             }
         }
+    }
+
+    /// What we say of ourselves in a CER or CEA by this connection.
+    fn emit_capabilities(&self, conn: Option<ConnId>, avps: &mut AvpBuf) {
+        let local = conn.and_then(|conn| self.conns.get(&conn)).and_then(|conn| conn.local);
+        self.config.local.emit(local, avps);
     }
 
     fn origin(&self) -> AvpBuf {

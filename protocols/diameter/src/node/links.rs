@@ -6,12 +6,15 @@ use crate::codes;
 use crate::message::HEADER_LEN;
 use crate::stream::{Framer, SCTP_PPID, StreamPolicy};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) peer: Option<u32>,
     pub(super) link: Link,
+    /// Our address, if the host tells it.
+    pub(super) local: Option<IpAddr>,
     /// Deadline for its CER.
     pub(super) deadline: Option<Instant>,
 }

@@ -407,11 +407,11 @@ impl Machine for Node {
                 }
             }
             Input::Stream { conn, event } => match event {
-                StreamEvent::Connected { .. } if conn.is_incoming() => {
+                StreamEvent::Connected { local, .. } if conn.is_incoming() => {
                     let framer = Framer::new(self.config.max_message);
-                    self.on_accepted(now, conn, Link::Stream(framer));
+                    self.on_accepted(now, conn, Link::Stream(framer), local);
                 }
-                StreamEvent::Connected { .. } => self.on_connected(now, conn),
+                StreamEvent::Connected { local, .. } => self.on_connected(now, conn, local),
                 StreamEvent::Data(data) => self.on_data(now, conn, data),
                 StreamEvent::Writable => {}
                 StreamEvent::Closed(_) => self.on_closed(now, conn),

@@ -36,7 +36,7 @@ pub struct Capabilities {
     pub host: String,
     /// Origin-Realm.
     pub realm: String,
-    /// Host-IP-Address, one or more.
+    /// Host-IP-Address; where there is none, each connection has its own address (§5.3.5).
     pub addresses: Vec<IpAddr>,
     /// Vendor-Id.
     pub vendor: u32,
@@ -51,10 +51,11 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Appends the AVPs of a CER; a CEA has its Result-Code before them.
-    pub fn emit(&self, out: &mut AvpBuf) {
+    /// Appends the AVPs of a CER, or of a CEA behind its Result-Code, to be sent from address `local`.
+    pub fn emit(&self, local: Option<IpAddr>, out: &mut AvpBuf) {
         out.push_str(codes::ORIGIN_HOST, &self.host).push_str(codes::ORIGIN_REALM, &self.realm);
-        for &a in &self.addresses {
+        let own = if self.addresses.is_empty() { local } else { None };
+        for &a in self.addresses.iter().chain(&own) {
             out.push_address(codes::HOST_IP_ADDRESS, a);
         }
         out.push_u32(codes::VENDOR_ID, self.vendor).push_str(codes::PRODUCT_NAME, &self.product);
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn capabilities_survive_the_wire() {
         let mut out = AvpBuf::new();
-        node().emit(&mut out);
+        node().emit(Some("192.0.2.9".parse().unwrap()), &mut out);
         assert_eq!(Capabilities::parse(out.view()).unwrap(), node());
     }
 

@@ -127,7 +127,7 @@ impl Plaything {
             }
             8 => {
                 let event = match which & 0xc {
-                    0 => StreamEvent::Connected { remote: address(which), certificate: None },
+                    0 => StreamEvent::Connected { remote: address(which), local: None, certificate: None },
                     4 => StreamEvent::Closed(CloseReason::Refused),
                     8 => StreamEvent::Writable,
                     _ => StreamEvent::Data(some),

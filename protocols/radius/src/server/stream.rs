@@ -47,7 +47,7 @@ impl Server {
 
     pub(super) fn stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
         match event {
-            StreamEvent::Connected { remote, certificate } => self.connected(conn, remote, certificate),
+            StreamEvent::Connected { remote, certificate, .. } => self.connected(conn, remote, certificate),
             StreamEvent::Data(data) => self.data(now, conn, data),
             StreamEvent::Writable => {}
             StreamEvent::Closed(_) => self.forget(conn),

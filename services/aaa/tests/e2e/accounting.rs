@@ -255,7 +255,7 @@ impl Diameter {
                 quiet = false;
                 let Transmit::Stream { conn, op } = transmit else { panic!() };
                 mine = conn;
-                let connected = |remote| StreamEvent::Connected { remote, certificate: None };
+                let connected = |remote| StreamEvent::Connected { remote, local: None, certificate: None };
                 match op {
                     StreamOp::Connect { .. } => {
                         self.host

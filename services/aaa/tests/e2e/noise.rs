@@ -50,7 +50,7 @@ proptest! {
         let conn = ConnId::incoming(0);
         for input in [
             Input::Datagram { path: Path { socket: SocketId(0), local: far, remote: near }, data: &data },
-            Input::Stream { conn, event: StreamEvent::Connected { remote: near, certificate: None } },
+            Input::Stream { conn, event: StreamEvent::Connected { remote: near, local: None, certificate: None } },
             Input::Stream { conn, event: StreamEvent::Data(&data) },
             Input::Frame { port: PortId(0), data: &frame },
             Input::Timeout,

@@ -367,7 +367,7 @@ impl World {
                 self.feed(to, Input::Frame { port, data });
             }
             What::Connected(conn, remote) => {
-                let event = StreamEvent::Connected { remote: *remote, certificate: None };
+                let event = StreamEvent::Connected { remote: *remote, local: None, certificate: None };
                 self.feed(to, Input::Stream { conn: *conn, event });
             }
             What::Data(conn, data) => {

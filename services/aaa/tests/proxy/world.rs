@@ -189,8 +189,8 @@ impl World {
                 let front = if remote.port() == 2083 { Front::RadSec } else { Front::Diameter };
                 self.servers[to].command(self.now, Command::Accept { conn: other.1, front }).unwrap();
                 let from = SocketAddr::new(address(s), 30_000 + self.accepted as u16);
-                self.feed(other, StreamEvent::Connected { remote: from, certificate: None });
-                self.feed(end, StreamEvent::Connected { remote, certificate: None });
+                self.feed(other, StreamEvent::Connected { remote: from, local: None, certificate: None });
+                self.feed(end, StreamEvent::Connected { remote, local: None, certificate: None });
             }
             StreamOp::Data => {
                 if let Some(&other) = self.ends.get(&end)

@@ -123,9 +123,10 @@ impl World {
                 assoc: conn,
                 event: MessageEvent::Data { stream: *stream, ppid: *ppid, data },
             },
-            (_, Outcome::Up) => {
-                Input::Stream { conn, event: StreamEvent::Connected { remote, certificate: None } }
-            }
+            (_, Outcome::Up) => Input::Stream {
+                conn,
+                event: StreamEvent::Connected { remote, local: None, certificate: None },
+            },
             (_, Outcome::Data { data, .. }) => Input::Stream { conn, event: StreamEvent::Data(data) },
         };
         self.handle(node, input);

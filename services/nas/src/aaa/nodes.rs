@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn accepted_connections_go_to_the_first_node_or_are_refused() {
         let (conn, assoc) = (ConnId::incoming(0), ConnId::incoming(1));
-        let connected = StreamEvent::Connected { remote: address(9), certificate: None };
+        let connected = StreamEvent::Connected { remote: address(9), local: None, certificate: None };
         let up = MessageEvent::Up { remote: address(9), streams: 1 };
         for accepting in [true, false] {
             let mut all = nodes(accepting);

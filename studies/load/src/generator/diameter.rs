@@ -406,6 +406,15 @@ impl Front for Diameter {
         self.timers = TimerQueue::new();
     }
 
+    fn leave(&mut self, now: Instant) {
+        for node in 0..self.nodes.len() {
+            let (peer, cause) = (node::PeerId(0), node::DisconnectCause::DoNotWantToTalkToYou);
+            // Each node has this one peer.
+            let _ = self.nodes[node].command(now, Command::Disconnect { peer, cause });
+            self.wake(node);
+        }
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sum = node::Counters::default();
         self.nodes.iter().for_each(|n| sum.add(n.counters()));

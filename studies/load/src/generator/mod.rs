@@ -125,6 +125,8 @@ trait Front: fmt::Debug + Send {
     fn each(&self, see: &mut dyn FnMut(&Start));
     /// Forgets them.
     fn abandon(&mut self, now: Instant);
+    /// Says goodbye to the server, where its protocol has a word for that.
+    fn leave(&mut self, now: Instant);
     /// What was counted, by name.
     fn counters(&self) -> Vec<(&'static str, u64)>;
     fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink);
@@ -280,11 +282,12 @@ impl Generator {
         self.phase = Phase::Draining(now + self.config.patience);
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, now: Instant) {
         let window = self.sink.window;
         let mut left = 0;
         self.front.each(&mut |s| left += u64::from(s.window == window && window != 0));
         self.sink.tally.fail(Failure::Unfinished, left);
+        self.front.leave(now);
         self.phase = Phase::Finished;
     }
 
@@ -320,7 +323,7 @@ impl Generator {
             if self.sink.to.is_none() {
                 self.sink.to = Some(self.sink.last.max(self.sink.from));
             }
-            self.finish();
+            self.finish(now);
         }
     }
 

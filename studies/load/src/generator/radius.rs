@@ -395,6 +395,8 @@ impl Front for Radius {
         self.timers = TimerQueue::new();
     }
 
+    fn leave(&mut self, _now: Instant) {}
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.client.counters().iter().collect()
     }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_aaa::{AaaServer, Method, User, UserSource};
 use usher_core::{CloseReason, ConnId, Path, Seed, SocketId, StreamEvent, StreamOp, WallTime};
-use usher_diameter::codes::application;
+use usher_diameter::codes::{application, command::DISCONNECT_PEER};
+use usher_diameter::message::MessageView;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
 use usher_radius::Secret;
@@ -158,7 +159,7 @@ impl World {
                 match what {
                     What::Datagram(path, data) => self.feed(server, Input::Datagram { path, data: &data }),
                     What::Connected(conn, remote) => {
-                        let event = StreamEvent::Connected { remote, certificate: None };
+                        let event = StreamEvent::Connected { remote, local: None, certificate: None };
                         self.feed(server, Input::Stream { conn, event });
                     }
                     What::Data(conn, data) => {
@@ -456,6 +457,12 @@ fn diameter_logs_in_over_several_connections() {
         assert_eq!((tally.succeeded, tally.failed_total(), tally.exchanges), (120, 0, 120 * rounds));
         assert!(tally.expected_rejects > 0);
         assert_eq!(w.accepted, 3);
+        // Each connection's goodbye is on its way (RFC 6733 §5.4).
+        let goodbye = |what: &What| match what {
+            What::Data(_, data) => MessageView::parse(data).unwrap().header().command == DISCONNECT_PEER,
+            _ => false,
+        };
+        assert_eq!(w.queue.values().filter(|(server, what)| *server && goodbye(what)).count(), 3);
     }
 }
 

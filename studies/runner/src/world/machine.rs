@@ -49,6 +49,7 @@ impl Place {
                 let event = match event {
                     StreamDelivery::Connected { remote, remote_port } => StreamEvent::Connected {
                         remote: self.address(*remote, *remote_port),
+                        local: None,
                         certificate: None,
                     },
                     StreamDelivery::Data(payload) => StreamEvent::Data(payload.as_slice()),

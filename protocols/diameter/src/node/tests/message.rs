@@ -268,7 +268,7 @@ fn bytes_on_an_association_and_messages_on_a_stream_are_out_of_place() {
     let &(_, theirs) = w.links.keys().find(|(i, _)| *i == 1).unwrap();
     w.feed(1, theirs, StreamEvent::Data(b"bytes"));
     let stream = ConnId::incoming(99);
-    w.feed(1, stream, StreamEvent::Connected { remote: addr(0), certificate: None });
+    w.feed(1, stream, StreamEvent::Connected { remote: addr(0), local: None, certificate: None });
     w.feed_message(1, stream, MessageEvent::Data { stream: 0, ppid: 46, data: b"message" });
     assert_eq!(w.nodes[1].counters().out_of_state, 2);
     assert_eq!((w.state(1), w.nodes[1].counters().malformed), (State::ROpen, 0));

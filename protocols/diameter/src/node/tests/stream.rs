@@ -42,6 +42,19 @@ fn two_rounds_of_eap_even_in_single_bytes() {
 }
 
 #[test]
+fn a_node_that_was_told_no_address_names_each_connections_own() {
+    let mut configs =
+        vec![config("c.example").connect_to("s.example", addr(1)), config("s.example").accept("c.example")];
+    configs.iter_mut().for_each(|c| c.local.addresses.clear());
+    let mut w = World::new(configs);
+    w.run_secs(1);
+    for (node, other) in [(0, 1), (1, 0)] {
+        let capabilities = w.nodes[node].remote(PeerId(0)).unwrap();
+        assert_eq!(capabilities.addresses, [addr(other).ip()]);
+    }
+}
+
+#[test]
 fn watchdogs_keep_an_idle_connection() {
     let mut w = pair();
     w.run_secs(300);
@@ -244,11 +257,11 @@ fn garbage_ends_a_connection_and_is_counted() {
     let mut w = pair();
     w.run_secs(1);
     let conn = ConnId::incoming(99);
-    w.feed(1, conn, StreamEvent::Connected { remote: addr(0), certificate: None });
+    w.feed(1, conn, StreamEvent::Connected { remote: addr(0), local: None, certificate: None });
     w.feed(1, conn, StreamEvent::Data(b"GET / HTTP/1.1\r\n\r\n"));
     assert_eq!(w.nodes[1].counters().unframable, 1);
     let silent = ConnId::incoming(100);
-    w.feed(1, silent, StreamEvent::Connected { remote: addr(0), certificate: None });
+    w.feed(1, silent, StreamEvent::Connected { remote: addr(0), local: None, certificate: None });
     w.run_secs(20);
     assert_eq!(w.nodes[1].counters().not_a_cer, 1);
     assert_eq!(w.state(1), State::ROpen);

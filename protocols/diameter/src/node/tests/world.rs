@@ -229,7 +229,15 @@ impl World {
                     }
                     match what {
                         What::Up => {
-                            self.feed(i, conn, StreamEvent::Connected { remote: addr(i), certificate: None });
+                            self.feed(
+                                i,
+                                conn,
+                                StreamEvent::Connected {
+                                    remote: addr(i),
+                                    local: Some(addr(i).ip()),
+                                    certificate: None,
+                                },
+                            );
                         }
                         What::Bytes(b) => {
                             for piece in b.chunks(self.piece) {

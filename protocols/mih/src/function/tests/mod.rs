@@ -275,7 +275,7 @@ impl Pair {
                         Input::Message { assoc: conn, event: MessageEvent::Up { remote, streams: 4 } }
                     }
                     _ => {
-                        let event = StreamEvent::Connected { remote, certificate: None };
+                        let event = StreamEvent::Connected { remote, local: None, certificate: None };
                         Input::Stream { conn, event }
                     }
                 };

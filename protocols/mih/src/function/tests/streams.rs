@@ -245,7 +245,7 @@ fn what_waits_for_a_connection_is_bounded() {
 fn a_stream_that_cannot_be_cut_into_messages_is_closed() {
     let mut pair = pair(Transport::Tcp, false);
     let remote = SocketAddr::new(ip(STATION), 50_000);
-    pair.stream(POS, 9, StreamEvent::Connected { remote, certificate: None });
+    pair.stream(POS, 9, StreamEvent::Connected { remote, local: None, certificate: None });
     pair.stream(POS, 9, StreamEvent::Data(&[0x70, 0, 0, 0, 0, 0, 0]));
     assert!(pair.log.is_empty(), "less than a header says nothing");
     pair.stream(POS, 9, StreamEvent::Data(&[0, 1, 2, 3]));
@@ -263,7 +263,7 @@ fn a_malformed_message_does_not_end_its_stream() {
     indication()
         .encode(crate::Bits::default(), crate::TransactionId::new(5), &id(STATION), &id(POS), &mut octets)
         .unwrap();
-    pair.stream(POS, 9, StreamEvent::Connected { remote, certificate: None });
+    pair.stream(POS, 9, StreamEvent::Connected { remote, local: None, certificate: None });
     pair.stream(POS, 9, StreamEvent::Data(&octets));
     let c = pair.sides[POS].counters();
     assert_eq!((c.malformed, c.broken_streams, pair.delivered(POS)), (1, 0, 1));

@@ -120,10 +120,10 @@ impl World {
                     return self.client.handle(self.now, Input::Stream { conn, event });
                 }
                 self.conns.insert(conn, s);
-                let event = StreamEvent::Connected { remote, certificate: None };
+                let event = StreamEvent::Connected { remote, local: None, certificate: None };
                 self.client.handle(self.now, Input::Stream { conn, event });
                 let remote = SocketAddr::new("10.0.0.1".parse().unwrap(), 40_000 + conn.index() as u16);
-                let event = StreamEvent::Connected { remote, certificate: None };
+                let event = StreamEvent::Connected { remote, local: None, certificate: None };
                 self.servers[s].handle(self.now, Input::Stream { conn: incoming, event });
             }
             StreamOp::Data => {
@@ -327,7 +327,7 @@ fn the_same_identifier_is_another_request_by_another_connection() {
     for n in 0..2 {
         // Both come from one address and port, as behind two listeners of ours.
         let remote = "10.0.0.1:4000".parse().unwrap();
-        feed(&mut s, n, StreamEvent::Connected { remote, certificate: None });
+        feed(&mut s, n, StreamEvent::Connected { remote, local: None, certificate: None });
         feed(&mut s, n, StreamEvent::Data(&packet));
         feed(&mut s, n, StreamEvent::Data(&packet));
     }

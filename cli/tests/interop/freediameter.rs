@@ -1,0 +1,265 @@
+//! freeDiameter logs in at us and is logged in at, over TCP and TLS; connections begin, are watched and end.
+
+use crate::certificates::hosts;
+use crate::namespace::{ADDRESS, Namespace};
+use crate::place::{Place, Running, USHER, run};
+use std::path::Path;
+use std::time::Duration;
+
+/// Who we are, who freeDiameter is, who the load generator is.
+const HOSTS: [&str; 3] = ["aaa.example.org", "peer.example.org", "load.example.org"];
+/// Its ports; ours are the next ones.
+const PORTS: [u16; 2] = [3868, 5658];
+
+/// What freeDiameter does with the messages of `usher_peer`.
+enum Role<'a> {
+    /// Connects to us and logs `user` in with this password.
+    Client { password: &'a str },
+    /// Waits for connections and knows this password.
+    Server { password: &'a str },
+}
+
+struct World {
+    place: Place,
+    space: Namespace,
+    tls: bool,
+}
+
+impl World {
+    fn new(tls: bool) -> Self {
+        let place = Place::new();
+        hosts(&place, &HOSTS);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/peers/usher_peer.c");
+        let libraries = ["-lfdcore", "-lfdproto", "-lgnutls"];
+        let compiler = ["-shared", "-fPIC", "-O2", "-o", "usher_peer.so", source.to_str().unwrap()];
+        let (right, said) = run(&place.path(""), "cc", &[&compiler[..], &libraries].concat(), "");
+        assert!(right, "{said}");
+        let parameters = ["genpkey", "-genparam", "-algorithm", "DH", "-pkeyopt", "group:ffdhe2048"];
+        let (right, said) = run(&place.path(""), "openssl", &parameters, "");
+        assert!(right, "{said}");
+        place.write("dh.pem", &said);
+        Self { place, space: Namespace::new(), tls }
+    }
+
+    /// Starts our server, whose watchdog comes after so many seconds.
+    #[track_caller]
+    fn serve(&self, watchdog: u32) -> Running {
+        let (tcp, tls) = (PORTS[0] + 1, PORTS[1] + 1);
+        let text = format!(
+            r#"shards = 1
+reject_delay = "0 s"
+state_dir = "{state}"
+[listen]
+auth = []
+acct = []
+diameter = ["{ADDRESS}:{tcp}"]
+diameter_tls = ["{ADDRESS}:{tls}"]
+[tls]
+certificate = "{own}.pem"
+key = "{own}.key"
+ca = "ca.pem"
+[methods]
+order = ["eap-md5", "pap"]
+[diameter]
+identity = "{own}"
+realm = "example.org"
+peers = ["{peer}", "{load}"]
+watchdog = "{watchdog} s"
+[log]
+level = "debug"
+[[user]]
+name = "user"
+password = "password"
+"#,
+            state = self.place.text("state"),
+            own = HOSTS[0],
+            peer = HOSTS[1],
+            load = HOSTS[2],
+        );
+        self.space.serve(&self.place, &text)
+    }
+
+    /// Starts freeDiameter, whose watchdog comes after so many seconds.
+    #[track_caller]
+    fn freediameter(&self, role: &Role<'_>, watchdog: u32) -> Running {
+        let folder = self.place.text("");
+        let (own, peer) = (HOSTS[0], HOSTS[1]);
+        let (does, connects) = match role {
+            Role::Server { password } => (format!("server {password}"), String::new()),
+            Role::Client { password } => {
+                let (port, plain) = if self.tls { (PORTS[1] + 1, "") } else { (PORTS[0] + 1, "No_TLS; ") };
+                let connects = format!(
+                    "ConnectPeer = \"{own}\" {{ ConnectTo = \"{ADDRESS}\"; Port = {port}; No_SCTP; {plain}}};"
+                );
+                (format!("client example.org user {password}"), connects)
+            }
+        };
+        let text = format!(
+            r#"Identity = "{peer}";
+Realm = "example.org";
+Port = {tcp};
+SecPort = {tls};
+No_SCTP;
+No_IPv6;
+TwTimer = {watchdog};
+TcTimer = 5;
+ListenOn = "{ADDRESS}";
+TLS_Cred = "{folder}{peer}.pem", "{folder}{peer}.key";
+TLS_CA = "{folder}ca.pem";
+TLS_DH_File = "{folder}dh.pem";
+LoadExtension = "dict_nasreq.fdx";
+LoadExtension = "dict_eap.fdx";
+LoadExtension = "dbg_msg_dumps.fdx" : "0x0888";
+LoadExtension = "acl_wl.fdx" : "{folder}acl";
+LoadExtension = "{folder}usher_peer.so" : "{does}";
+{connects}
+"#,
+            tcp = PORTS[0],
+            tls = PORTS[1],
+        );
+        self.place.write("acl", "ALLOW_IPSEC *.example.org\n");
+        self.place.write("freediameter.conf", &text);
+        let mut command = self.space.command("freeDiameterd");
+        command.args(["-c", "freediameter.conf"]);
+        self.place.start("freediameter", &mut command, "freeDiameterd daemon initialized")
+    }
+
+    /// Loads whoever calls himself `peer` at this port, or the next one, and answers the result.
+    #[track_caller]
+    fn load(&self, peer: &str, next: u16, more: &[&str]) -> serde_json::Value {
+        let at = format!("{ADDRESS}:{}", PORTS[usize::from(self.tls)] + next);
+        let (certificate, key) = (format!("{}.pem", HOSTS[2]), format!("{}.key", HOSTS[2]));
+        let mut words = vec!["load", "diameter", &at, "--yes", "--json", "--peer", peer];
+        words.extend(["--identity", HOSTS[2], "--user", "user", "--password", "password"]);
+        if self.tls {
+            words.extend(["--tls", "--ca", "ca.pem", "--certificate", &certificate, "--key", &key]);
+            words.extend(["--server-name", peer]);
+        }
+        words.extend(more);
+        let (right, said) = self.space.run(&self.place, USHER, &words, "");
+        assert!(right, "{words:?}: {said}");
+        serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
+    }
+}
+
+/// How often freeDiameter has received (`RCV`) or sent (`SND`) this message.
+fn messages(log: &str, way: &str, message: &str) -> usize {
+    let lines: Vec<&str> = log.lines().collect();
+    let heading = format!("NOTI   {way} ");
+    let name = format!("'{message}'");
+    lines.windows(2).filter(|pair| pair[0].contains(&heading) && pair[1].ends_with(&name)).count()
+}
+
+#[track_caller]
+fn waits_for(running: &mut Running, way: &str, message: &str) {
+    running.wait_until(&format!("{way} {message}"), |log| messages(log, way, message) > 0);
+}
+
+#[test]
+fn freediameter_logs_in_by_eap_at_us() {
+    for tls in [false, true] {
+        for (password, end) in [("password", "RESULT 2001 EAP 3"), ("wrong", "RESULT 4001 EAP 4")] {
+            let world = World::new(tls);
+            let mut usher = world.serve(30);
+            let mut peer = world.freediameter(&Role::Client { password }, 30);
+            peer.wait_for("usher_peer: RESULT");
+            let log = peer.log();
+            assert!(log.contains(end), "TLS {tls}, {password}: {log}");
+            assert!(log.contains("'STATE_WAITCEA'\t-> 'STATE_OPEN'"), "{log}");
+            assert_eq!(log.contains("No TLS protection negotiated"), !tls, "{log}");
+            let verdict = if password == "password" { "accept" } else { "reject" };
+            usher.wait_for(&format!("{verdict} user=\"user\" method=\"eap-md5\""));
+        }
+    }
+}
+
+#[test]
+fn either_side_disconnects() {
+    for tls in [false, true] {
+        let world = World::new(tls);
+        let mut usher = world.serve(30);
+        let client = Role::Client { password: "password" };
+        let mut peer = world.freediameter(&client, 30);
+        peer.wait_for("usher_peer: RESULT 2001");
+        // It waits for 16 s where no answer comes.
+        let begun = std::time::Instant::now();
+        assert_eq!(peer.terminate(), Some(0));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{}", peer.log());
+        usher.wait_for("Diameter peer peer=0 up=false");
+
+        let mut peer = world.freediameter(&client, 30);
+        peer.wait_for("usher_peer: RESULT 2001");
+        assert_eq!(usher.terminate(), Some(0));
+        peer.wait_for("sent a DPR with cause: REBOOTING");
+        waits_for(&mut peer, "SND", "Disconnect-Peer-Answer");
+    }
+}
+
+#[test]
+fn each_watches_the_other() {
+    let asked_by = |ours: u32, theirs: u32, asked: &str, answered: &str| {
+        let world = World::new(false);
+        let mut usher = world.serve(ours);
+        let mut peer = world.freediameter(&Role::Client { password: "password" }, theirs);
+        peer.wait_for("usher_peer: RESULT 2001");
+        waits_for(&mut peer, asked, "Device-Watchdog-Request");
+        waits_for(&mut peer, answered, "Device-Watchdog-Answer");
+        // It is up still, and would not be if the answer had not been taken.
+        peer.wait_until("a second watchdog", |log| messages(log, asked, "Device-Watchdog-Request") > 1);
+        assert!(!usher.log().contains("up=false"), "{}", usher.log());
+        // Who hears nothing any more gives the connection up.
+        if asked == "RCV" {
+            peer.signal("STOP");
+            usher.wait_for("Diameter peer peer=0 up=false");
+            peer.signal("CONT");
+        } else {
+            usher.signal("STOP");
+            peer.wait_for("'STATE_OPEN'\t-> 'STATE_SUSPECT'");
+            usher.signal("CONT");
+            peer.wait_until("it is open again", |log| {
+                log.rfind("-> 'STATE_OPEN'") > log.rfind("-> 'STATE_SUSPECT'")
+            });
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| asked_by(6, 600, "RCV", "SND"));
+        asked_by(600, 6, "SND", "RCV");
+    });
+}
+
+#[test]
+fn freediameter_is_loaded() {
+    for tls in [false, true] {
+        let world = World::new(tls);
+        let mut peer = world.freediameter(&Role::Server { password: "password" }, 30);
+        for method in ["eap-md5", "pap"] {
+            let value = world.load(HOSTS[1], 0, &["--method", method, "--count", "200"]);
+            assert_eq!((&value["succeeded"], &value["failed"]), (&200.into(), &0.into()), "{value:#}");
+        }
+        let wrong = ["--method", "eap-md5", "--count", "100", "--wrong-share", "50%"];
+        let value = world.load(HOSTS[1], 0, &wrong);
+        assert_eq!((&value["succeeded"], &value["failed"]), (&100.into(), &0.into()), "{value:#}");
+        assert!(value["expected_rejects"].as_u64() > Some(20), "{value:#}");
+        // Its end is said.
+        waits_for(&mut peer, "RCV", "Disconnect-Peer-Request");
+    }
+}
+
+#[test]
+fn we_are_loaded_over_diameter() {
+    for tls in [false, true] {
+        let world = World::new(tls);
+        let mut usher = world.serve(30);
+        for (more, records) in [
+            (&["--method", "eap-md5"][..], 0_u32),
+            (&["--method", "pap", "--wrong-share", "20%"], 0),
+            (&["--method", "accounting", "--interims", "1"], 600),
+            (&["--method", "pap", "--accounting"], 400),
+        ] {
+            let value = world.load(HOSTS[0], 1, &[more, &["--count", "200"]].concat());
+            assert_eq!((&value["succeeded"], &value["failed"]), (&200.into(), &0.into()), "{value:#}");
+            assert_eq!(value["accounting_records"], records, "{value:#}");
+        }
+        assert_eq!(usher.terminate(), Some(0));
+    }
+}
