@@ -4,7 +4,9 @@
 mod certificates;
 mod freediameter;
 mod freeradius;
+mod hostapd;
 mod methods;
 mod namespace;
 mod place;
 mod radius;
+mod radsecproxy;

@@ -1,0 +1,184 @@
+//! radsecproxy between RADIUS over UDP and RadSec (RFC 6614), before our server and behind it.
+
+use crate::certificates::{chain, hosts};
+use crate::freeradius::{FreeRadius, login};
+use crate::methods::{accepted, refused};
+use crate::place::{Place, Running, SECRET, Server, program, tcp_port, udp_ports};
+use crate::radius::radclient;
+
+/// Who we are and who it is.
+const HOSTS: [&str; 2] = ["aaa.example.org", "proxy.example.org"];
+
+const TLS: &str =
+    "[tls]\ncertificate = \"aaa.example.org.pem\"\nkey = \"aaa.example.org.key\"\nca = \"ca.pem\"\n";
+
+/// Starts radsecproxy; its client and server come from `more`, where `PEER` is what its TLS peer must prove.
+#[track_caller]
+fn radsecproxy(place: &Place, more: &str) -> Running {
+    let own = HOSTS[1];
+    let peer =
+        "certificateNameCheck off\n    matchCertificateAttribute SubjectAltName:DNS:/^aaa\\.example\\.org$/";
+    let text = format!(
+        r#"tls default {{
+    CACertificateFile {folder}ca.pem
+    CertificateFile {folder}{own}.pem
+    CertificateKeyFile {folder}{own}.key
+}}
+{more}
+realm * {{
+    server next
+    accountingServer next
+}}
+"#,
+        folder = place.text(""),
+        more = more.replace("PEER", peer),
+    );
+    let file = place.write("radsecproxy.conf", &text);
+    let mut command = program("radsecproxy");
+    command.args(["-f", "-d", "5", "-c"]).arg(file);
+    place.start("radsecproxy", &mut command, "listening for")
+}
+
+#[test]
+fn it_brings_its_clients_to_us_by_radsec() {
+    let place = Place::new();
+    hosts(&place, &HOSTS);
+    let tcp = tcp_port();
+    let certificate =
+        format!("[[client]]\nname = \"proxy\"\nprefix = \"127.0.0.1/32\"\ncertificate = \"{}\"\n", HOSTS[1]);
+    let user = "[[user]]\nname = \"ann\"\npassword = \"password\"\nreply = [\"Session-Timeout = 66\"]\n";
+    let mut server = Server::listening(
+        &place,
+        &format!("radsec = [\"127.0.0.1:{tcp}\"]"),
+        &format!("reject_delay = \"0 s\"\n{TLS}[log]\nlevel = \"debug\"\n{certificate}{user}"),
+    );
+    let (ours, port) = (server.port, udp_ports());
+    let mut proxy = radsecproxy(
+        &place,
+        &format!(
+            "ListenUDP 127.0.0.1:{port}\nclient here {{\n    type udp\n    host 127.0.0.1\n    secret {SECRET}\n}}\n\
+             server next {{\n    type tls\n    host 127.0.0.1\n    port {tcp}\n    secret radsec\n    statusServer auto\n    PEER\n}}"
+        ),
+    );
+    for attribute in ["User-Password", "CHAP-Password", "MS-CHAP-Password"] {
+        let (right, said) = radclient(&place, port, "auth", &login("ann", attribute, "password"));
+        assert!(right && said.contains("Session-Timeout = 66"), "{attribute}: {said}\n{}", proxy.log());
+        let (right, said) = radclient(&place, port, "auth", &login("ann", attribute, "wrong"));
+        assert!(!right && said.contains("Received Access-Reject"), "{attribute}: {said}");
+    }
+    // Through the proxy, as eapol_test sees it: keys are hidden anew for each hop, and compared by it.
+    server.port = port;
+    let peap = |password: &str| {
+        format!(
+            "eap=PEAP\nidentity=\"ann\"\npassword=\"{password}\"\nca_cert=\"ca.pem\"\nphase2=\"auth=MSCHAPV2\""
+        )
+    };
+    accepted(&place, &server, "peap", &peap("password"), &[]);
+    refused(&place, &server, "peap-wrong", &peap("wrong"));
+    for (status, told) in [("Start", "Start"), ("Interim-Update", "Interim"), ("Stop", "Stop")] {
+        let record = format!(
+            "User-Name = ann\nAcct-Status-Type = {status}\nAcct-Session-Id = s1\nNAS-IP-Address = 127.0.0.1\n"
+        );
+        let (right, said) = radclient(&place, port, "acct", &record);
+        assert!(right && said.contains("Received Accounting-Response"), "{status}: {said}");
+        server.running.wait_for(&format!("accounting status={told} user=\"ann\""));
+    }
+    // It asks us whether we live, and hears that we do.
+    proxy.wait_for("got status server response from next");
+    // Nobody came by UDP.
+    let (right, said) = radclient(&place, ours, "status", "Message-Authenticator = 0x00\n");
+    assert!(right, "{said}");
+    assert_eq!(server.running.terminate(), Some(0));
+}
+
+#[test]
+fn a_proxy_with_another_name_is_none_of_our_clients() {
+    let place = Place::new();
+    hosts(&place, &HOSTS);
+    let (tcp, port) = (tcp_port(), udp_ports());
+    let client =
+        "[[client]]\nname = \"proxy\"\nprefix = \"127.0.0.1/32\"\ncertificate = \"other.example.org\"\n";
+    let user = "[[user]]\nname = \"ann\"\npassword = \"password\"\n";
+    let _server = Server::listening(
+        &place,
+        &format!("radsec = [\"127.0.0.1:{tcp}\"]"),
+        &format!("{TLS}{client}{user}"),
+    );
+    let _proxy = radsecproxy(
+        &place,
+        &format!(
+            "ListenUDP 127.0.0.1:{port}\nclient here {{\n    type udp\n    host 127.0.0.1\n    secret {SECRET}\n}}\n\
+             server next {{\n    type tls\n    host 127.0.0.1\n    port {tcp}\n    secret radsec\n    PEER\n}}"
+        ),
+    );
+    let to = format!("127.0.0.1:{port}");
+    let words = ["-x", "-r", "1", "-t", "3", &to, "auth", SECRET];
+    let ask = login("ann", "User-Password", "password");
+    let (right, said) = crate::place::run(&place.path(""), "radclient", &words, &ask);
+    assert!(!right && said.contains("No reply from server"), "{said}");
+}
+
+#[test]
+fn it_brings_what_we_pass_on_to_freeradius_and_to_another_of_us() {
+    let (place, behind) = (Place::new(), Place::new());
+    hosts(&place, &HOSTS);
+    chain(&behind, "server", 2);
+    let home = FreeRadius::start(&behind, None);
+    let users =
+        "[[user]]\nname = \"ann@usher.test\"\npassword = \"password\"\nreply = [\"Session-Timeout = 88\"]\n";
+    let tls = "[tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"root.pem\"\n";
+    let other = Server::start(&behind, &format!("reject_delay = \"0 s\"\n{tls}{users}"));
+    for (next, acct, user, timeout) in
+        [(home.port, None, "user@example.org", 77), (other.port, Some(other.port + 1), "ann@usher.test", 88)]
+    {
+        let (_, realm) = user.split_once('@').unwrap();
+        let place = Place::new();
+        hosts(&place, &HOSTS);
+        chain(&place, "server", 2);
+        let tcp = tcp_port();
+        let acct = acct.unwrap_or(next + 1);
+        let conf = format!(
+            "ListenTLS 127.0.0.1:{tcp}\nclient us {{\n    type tls\n    host 127.0.0.1\n    secret radsec\n    PEER\n}}\n\
+             server next {{\n    type udp\n    host 127.0.0.1\n    port {next}\n    secret {SECRET}\n}}\n\
+             server records {{\n    type udp\n    host 127.0.0.1\n    port {acct}\n    secret {SECRET}\n}}\n\
+             realm {realm} {{\n    server next\n    accountingServer records\n}}"
+        );
+        let mut proxy = radsecproxy(&place, &conf);
+        let text = format!(
+            "reject_delay = \"0 s\"\n{TLS}[[home_server]]\nname = \"home\"\naddress = \"127.0.0.1:{tcp}\"\ntransport = \"tls\"\n\
+             message_authenticator = false\n[[realm]]\nname = \"{realm}\"\nservers = [\"home\"]\n"
+        );
+        let server = Server::start(&place, &text);
+        for attribute in ["User-Password", "CHAP-Password"] {
+            let ask =
+                |password: &str| radclient(&place, server.port, "auth", &login(user, attribute, password));
+            let (right, said) = ask("password");
+            assert!(
+                right && said.contains(&format!("Session-Timeout = {timeout}")),
+                "{user} {attribute}: {said}"
+            );
+            let (right, said) = ask("wrong");
+            assert!(!right && said.contains("Received Access-Reject"), "{user} {attribute}: {said}");
+        }
+        let eap = |method: &str, password: &str, more: &str| {
+            format!("eap={method}\nidentity=\"{user}\"\npassword=\"{password}\"{more}")
+        };
+        accepted(&place, &server, "md5", &eap("MD5", "password", ""), &["-n"]);
+        refused(&place, &server, "md5-wrong", &eap("MD5", "wrong", ""));
+        let ttls = "\nca_cert=\"root.pem\"\nphase2=\"auth=PAP\"";
+        accepted(&place, &server, "ttls", &eap("TTLS", "password", ttls), &[]);
+        if next == other.port {
+            let record = format!(
+                "User-Name = {user}\nAcct-Status-Type = Start\nAcct-Session-Id = s1\nNAS-IP-Address = 127.0.0.1\n"
+            );
+            let (right, said) = radclient(&place, server.port + 1, "acct", &record);
+            assert!(right && said.contains("Received Accounting-Response"), "{said}");
+        }
+        // It goes and comes back: the connection is opened anew.
+        proxy.terminate();
+        let _proxy = radsecproxy(&place, &conf);
+        let ask = login(user, "User-Password", "password");
+        let (right, said) = radclient(&place, server.port, "auth", &ask);
+        assert!(right || radclient(&place, server.port, "auth", &ask).0, "{said}\n{}", server.running.log());
+    }
+}
