@@ -7,26 +7,26 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Who we are, who freeDiameter is, who the load generator is.
-const HOSTS: [&str; 3] = ["aaa.example.org", "peer.example.org", "load.example.org"];
+pub(crate) const HOSTS: [&str; 3] = ["aaa.example.org", "peer.example.org", "load.example.org"];
 /// Its ports; ours are the next ones.
-const PORTS: [u16; 2] = [3868, 5658];
+pub(crate) const PORTS: [u16; 2] = [3868, 5658];
 
 /// What freeDiameter does with the messages of `usher_peer`.
-enum Role<'a> {
+pub(crate) enum Role<'a> {
     /// Connects to us and logs `user` in with this password.
     Client { password: &'a str },
     /// Waits for connections and knows this password.
     Server { password: &'a str },
 }
 
-struct World {
-    place: Place,
-    space: Namespace,
+pub(crate) struct World {
+    pub(crate) place: Place,
+    pub(crate) space: Namespace,
     tls: bool,
 }
 
 impl World {
-    fn new(tls: bool) -> Self {
+    pub(crate) fn new(tls: bool) -> Self {
         let place = Place::new();
         hosts(&place, &HOSTS);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/peers/usher_peer.c");
@@ -43,7 +43,7 @@ impl World {
 
     /// Starts our server, whose watchdog comes after so many seconds.
     #[track_caller]
-    fn serve(&self, watchdog: u32) -> Running {
+    pub(crate) fn serve(&self, watchdog: u32) -> Running {
         let (tcp, tls) = (PORTS[0] + 1, PORTS[1] + 1);
         let text = format!(
             r#"shards = 1
@@ -81,7 +81,7 @@ password = "password"
 
     /// Starts freeDiameter, whose watchdog comes after so many seconds.
     #[track_caller]
-    fn freediameter(&self, role: &Role<'_>, watchdog: u32) -> Running {
+    pub(crate) fn freediameter(&self, role: &Role<'_>, watchdog: u32) -> Running {
         let folder = self.place.text("");
         let (own, peer) = (HOSTS[0], HOSTS[1]);
         let (does, connects) = match role {
@@ -126,7 +126,7 @@ LoadExtension = "{folder}usher_peer.so" : "{does}";
 
     /// Loads whoever calls himself `peer` at this port, or the next one, and answers the result.
     #[track_caller]
-    fn load(&self, peer: &str, next: u16, more: &[&str]) -> serde_json::Value {
+    pub(crate) fn load(&self, peer: &str, next: u16, more: &[&str]) -> serde_json::Value {
         let at = format!("{ADDRESS}:{}", PORTS[usize::from(self.tls)] + next);
         let (certificate, key) = (format!("{}.pem", HOSTS[2]), format!("{}.key", HOSTS[2]));
         let mut words = vec!["load", "diameter", &at, "--yes", "--json", "--peer", peer];

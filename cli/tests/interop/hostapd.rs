@@ -14,7 +14,7 @@ const SOCKET: &str = "station";
 pub(crate) struct Port {
     pub(crate) usher: Running,
     pub(crate) hostapd: Running,
-    _nas: Namespace,
+    pub(crate) nas: Namespace,
     station: Namespace,
     pub(crate) place: Place,
 }
@@ -68,7 +68,7 @@ name = "{CLIENT}"
         let mut command = nas.command("hostapd");
         command.args(["-d", "hostapd.conf"]);
         let hostapd = place.start("hostapd", &mut command, "AP-ENABLED");
-        let mut port = Self { usher, hostapd, _nas: nas, station, place };
+        let mut port = Self { usher, hostapd, nas, station, place };
         // It begins with nobody's sessions.
         port.usher.wait_for("accounting status=On");
         port
@@ -117,7 +117,7 @@ pub(crate) fn peap(password: &str) -> String {
     )
 }
 
-fn tls() -> String {
+pub(crate) fn tls() -> String {
     format!(
         "eap=TLS\nidentity=\"{CLIENT}\"\nca_cert=\"root.pem\"\nclient_cert=\"client.pem\"\nprivate_key=\"client.key\""
     )

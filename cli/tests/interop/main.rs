@@ -1,5 +1,6 @@
 //! The server held against real programs: radclient, eapol_test, FreeRADIUS, radsecproxy, freeDiameter, hostapd and
-//! wpa_supplicant. A program that is missing is a failure; `scripts/setup test` installs them.
+//! wpa_supplicant, with tshark to read along. A program that is missing is a failure; `scripts/setup test` installs
+//! them, and root may make the networks that some need.
 
 mod certificates;
 mod freediameter;
@@ -10,3 +11,4 @@ mod namespace;
 mod place;
 mod radius;
 mod radsecproxy;
+mod tshark;

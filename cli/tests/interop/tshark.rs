@@ -1,0 +1,186 @@
+//! What goes between our server and its clients, as tshark reads it live: every kind of message, and nothing wrong
+//! with any.
+
+use crate::freediameter::{self, Role, World};
+use crate::freeradius::login;
+use crate::hostapd::{self, Port};
+use crate::namespace::Namespace;
+use crate::place::{PATIENCE, Place, Running, SECRET, run};
+use std::time::{Duration, Instant};
+
+/// What must not be. Checksums are not looked at: on loopback the system leaves them out.
+const FLAWS: &str = "_ws.malformed || radius.authenticator.invalid == 1 || radius.Unknown_Attribute \
+    || diameter.avp.unknown || diameter.avp.invalid-data || diameter.avp.invalid-len";
+/// From this on an expert's word is more than a note: warnings and errors.
+const WARNING: u32 = 0x60_0000;
+/// Warnings about what is as it has to be: EAP-MD5 proves no server; an MS-CHAP-Error begins with an identifier
+/// (RFC 2548 §2.1.5), which tshark takes for text.
+const EXEMPT: [&str; 2] =
+    ["Vulnerable to MITM attacks. If possible, change EAP type.", "Trailing stray characters"];
+/// MS-CHAP-Error's number among Microsoft's attributes.
+const MS_CHAP_ERROR: &str = "2";
+
+/// All that passes a namespace's loopback.
+struct Capture<'a> {
+    dumpcap: Running,
+    place: &'a Place,
+}
+
+impl<'a> Capture<'a> {
+    #[track_caller]
+    fn begin(place: &'a Place, space: &Namespace) -> Self {
+        let mut command = space.command("dumpcap");
+        command.args(["-q", "-i", "lo", "-w", "capture.pcapng"]);
+        Self { dumpcap: place.start("dumpcap", &mut command, "File: "), place }
+    }
+
+    /// What tshark says of the frames that match, one line each.
+    fn read(&self, filter: &str, fields: &[&str]) -> (bool, String) {
+        let secret = format!("radius.shared_secret:{SECRET}");
+        let diameter = format!("tcp.port=={},diameter", freediameter::PORTS[0] + 1);
+        let mut words =
+            vec!["-n", "-2", "-r", "capture.pcapng", "-Y", filter, "-T", "fields", "-E", "aggregator=;"];
+        words.extend(["-o", &secret, "-o", "radius.validate_authenticator:TRUE", "-d", &diameter]);
+        fields.iter().for_each(|field| words.extend(["-e", field]));
+        run(&self.place.path(""), "tshark", &words, "")
+    }
+
+    /// Such lines.
+    #[track_caller]
+    fn lines(&self, filter: &str, fields: &[&str]) -> Vec<String> {
+        let (right, said) = self.read(filter, fields);
+        assert!(right, "{filter}: {said}");
+        said.lines().filter(|line| !line.starts_with("Running as user")).map(str::to_owned).collect()
+    }
+
+    /// How many frames match.
+    #[track_caller]
+    fn count(&self, filter: &str) -> usize {
+        self.lines(filter, &["frame.number"]).len()
+    }
+
+    /// Waits until so many frames like this are in the file, and ends.
+    #[track_caller]
+    fn end(&mut self, frames: &str, count: usize) {
+        let begun = Instant::now();
+        // Until then the file may end in the middle of a frame, which makes tshark fail.
+        while self.read(frames, &["frame.protocols"]).1.matches("eth:").count() < count {
+            assert!(begun.elapsed() < PATIENCE, "not {count} times {frames} are captured");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        assert_eq!(self.dumpcap.terminate(), Some(0));
+    }
+
+    #[track_caller]
+    fn assert_clean(&self) {
+        let mut flawed = self.lines(FLAWS, &["frame.number", "_ws.col.Info"]);
+        let fields = ["frame.number", "_ws.expert.severity", "_ws.expert.message", "radius.avp.vendor_type"];
+        for line in self.lines("_ws.expert", &fields) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let (severities, messages) = (columns[1].split(';'), columns[2].split(';'));
+            assert_eq!(severities.clone().count(), messages.clone().count(), "{line}");
+            let errs = columns[3].split(';').any(|kind| kind == MS_CHAP_ERROR);
+            let exempt = &EXEMPT[..if errs { 2 } else { 1 }];
+            let warns = |(severity, message): (&str, &str)| {
+                severity.parse::<u32>().unwrap() >= WARNING && !exempt.contains(&message)
+            };
+            if severities.zip(messages).any(warns) {
+                flawed.push(line.clone());
+            }
+        }
+        assert!(flawed.is_empty(), "{flawed:#?}");
+    }
+}
+
+#[test]
+fn radius_with_hostapd_and_radclient() {
+    let mut port = Port::new();
+    let mut capture = Capture::begin(&port.place, &port.nas);
+    let radclient = |to: &str, kind: &str, attributes: &str| {
+        let words = ["-x", "-r", "1", "-t", "10", to, kind, SECRET];
+        port.nas.run(&port.place, "radclient", &words, attributes).1
+    };
+    for attribute in ["User-Password", "CHAP-Password", "MS-CHAP-Password"] {
+        for (password, answer) in [("password", "Access-Accept"), ("wrong", "Access-Reject")] {
+            let said = radclient("127.0.0.1:1812", "auth", &login("ann", attribute, password));
+            assert!(said.contains(&format!("Received {answer}")), "{said}");
+        }
+    }
+    let mut station = port.plug("tls", &hostapd::tls());
+    station.wait_for("CTRL-EVENT-CONNECTED");
+    port.log_off();
+    port.usher.wait_for("accounting status=Stop");
+    station.terminate();
+    let mut station = port.plug("ann", &hostapd::peap("password"));
+    station.wait_for("CTRL-EVENT-CONNECTED");
+    port.usher.wait_for("accounting status=Start user=\"ann\"");
+    let id = port.sessions()[0]["id"].as_str().unwrap().to_owned();
+    port.ask(&["session", "change", &id, "Session-Timeout = 100"]);
+    port.ask(&["session", "disconnect", &id]);
+    port.usher.wait_for("accounting status=Stop user=\"ann\"");
+    station.terminate();
+    for to in ["127.0.0.1:1812", "127.0.0.1:1813"] {
+        let said = radclient(to, "status", "Message-Authenticator = 0x00\n");
+        assert!(
+            said.contains("Received Access-Accept") || said.contains("Received Accounting-Response"),
+            "{said}"
+        );
+    }
+    assert_eq!(port.hostapd.terminate(), Some(0));
+    // Two sessions' beginnings and ends, and that of hostapd.
+    capture.end("radius.code == 4 && radius.rspframe", 5);
+
+    capture.assert_clean();
+    let codes = capture.lines("radius", &["radius.code"]);
+    // Access-Request, -Accept, -Reject, -Challenge; Accounting-Request, -Response; Status-Server;
+    // Disconnect-Request, -ACK; CoA-Request, -NAK.
+    for code in ["1", "2", "3", "11", "4", "5", "12", "40", "41", "43", "45"] {
+        assert!(codes.iter().any(|c| c == code), "no message of code {code}: {codes:?}");
+    }
+    // hostapd does not stay for the last answer.
+    assert_eq!(capture.count("udp && !icmp"), capture.count("radius && !icmp"), "nothing else is there");
+    // What tshark can verify, it did: not what answers a Status-Server, which radclient has verified, and not the
+    // requests of RFC 5176, which hostapd has.
+    let signed = capture.count("(radius.reqframe || radius.code == 4) && !icmp");
+    assert!(signed > 30, "{signed}");
+    assert_eq!(capture.count("radius.authenticator.valid == 1 && !icmp"), signed);
+    assert_eq!(capture.count("radius.code in {2, 3, 11} && !radius.Message_Authenticator"), 0);
+    assert_eq!(capture.count("radius.req && radius.code != 12 && !radius.rspframe"), 0, "all are answered");
+    assert_eq!(capture.count("radius.dup"), 0, "and none came twice");
+}
+
+#[test]
+fn diameter_with_freediameter_and_the_load_generator() {
+    let world = World::new(false);
+    let mut usher = world.serve(6);
+    let mut capture = Capture::begin(&world.place, &world.space);
+    let client = Role::Client { password: "password" };
+    let mut peer = world.freediameter(&client, 600);
+    peer.wait_for("usher_peer: RESULT 2001");
+    peer.wait_for("'Device-Watchdog-Request'");
+    assert_eq!(peer.terminate(), Some(0));
+    let mut peer = world.freediameter(&Role::Client { password: "wrong" }, 6);
+    peer.wait_for("usher_peer: RESULT 4001");
+    for more in [
+        &["--method", "eap-md5", "--accounting", "--interims", "1"][..],
+        &["--method", "pap", "--wrong-share", "50%"],
+    ] {
+        world.load(freediameter::HOSTS[0], 1, &[more, &["--count", "20"]].concat());
+    }
+    assert_eq!(usher.terminate(), Some(0));
+    peer.wait_for("sent a DPR");
+    assert_eq!(peer.terminate(), Some(0));
+    // Of freeDiameter, of the load generator's trials and loads, and ours.
+    capture.end("diameter.cmd.code == 282 && diameter.flags.request == 1 && diameter.answer_in", 1 + 4 + 1);
+
+    capture.assert_clean();
+    // Capabilities-Exchange, AA, Diameter-EAP, Accounting, Device-Watchdog, Disconnect-Peer.
+    for command in [257, 265, 268, 271, 280, 282] {
+        for request in [0, 1] {
+            let filter = format!("diameter.cmd.code == {command} && diameter.flags.request == {request}");
+            assert!(capture.count(&filter) > 0, "{filter}");
+        }
+    }
+    assert_eq!(capture.count("diameter.flags.request == 1 && !diameter.answer_in"), 0);
+    assert_eq!(capture.count("diameter.flags.request == 0 && !diameter.answer_to"), 0);
+}
