@@ -92,6 +92,48 @@ impl<'a> Capture<'a> {
     }
 }
 
+/// A FreeRADIUS at hostapd's place that takes whatever it is asked to change (RFC 5176).
+#[track_caller]
+fn changeable(port: &Port) -> Running {
+    let folder = port.place.text("freeradius");
+    let text = format!(
+        r#"
+name = radiusd
+libdir = /usr/lib/freeradius
+raddbdir = {folder}
+run_dir = {folder}
+db_dir = {folder}
+pidfile = {folder}/radiusd.pid
+client here {{
+	ipaddr = 127.0.0.1
+	secret = {SECRET}
+}}
+modules {{
+	always ok {{
+		rcode = ok
+	}}
+}}
+server default {{
+	listen {{
+		type = coa
+		ipaddr = 127.0.0.1
+		port = 3799
+	}}
+	recv-coa {{
+		ok
+	}}
+	send-coa {{
+		ok
+	}}
+}}
+"#
+    );
+    port.place.write("freeradius/radiusd.conf", &text);
+    let mut command = port.nas.command("freeradius");
+    command.args(["-d", &folder, "-f", "-l", "stdout"]);
+    port.place.start("freeradius", &mut command, "Ready to process requests")
+}
+
 #[test]
 fn radius_with_hostapd_and_radclient() {
     let mut port = Port::new();
@@ -126,15 +168,26 @@ fn radius_with_hostapd_and_radclient() {
             "{said}"
         );
     }
+    let begin =
+        "User-Name = ann\nAcct-Status-Type = Start\nAcct-Session-Id = s1\nNAS-IP-Address = 127.0.0.1\n";
+    assert!(radclient("127.0.0.1:1813", "acct", begin).contains("Received Accounting-Response"));
+    // hostapd knows nothing of that one; FreeRADIUS, in its place, takes every change.
+    let (right, said) = port.ask(&["session", "disconnect", "s1"]);
+    assert!(!right && said.contains("Error-Cause 503"), "{said}");
     assert_eq!(port.hostapd.terminate(), Some(0));
-    // Two sessions' beginnings and ends, and that of hostapd.
-    capture.end("radius.code == 4 && radius.rspframe", 5);
+    port.usher.wait_for("accounting status=Off");
+    assert!(radclient("127.0.0.1:1813", "acct", begin).contains("Received Accounting-Response"));
+    let _changed = changeable(&port);
+    let (right, said) = port.ask(&["session", "change", "s1", "Session-Timeout = 100"]);
+    assert!(right, "{said}");
+    // Two sessions' beginnings and ends, the end of hostapd, and a session's beginning twice.
+    capture.end("radius.code == 4 && radius.rspframe", 7);
 
     capture.assert_clean();
     let codes = capture.lines("radius", &["radius.code"]);
     // Access-Request, -Accept, -Reject, -Challenge; Accounting-Request, -Response; Status-Server;
-    // Disconnect-Request, -ACK; CoA-Request, -NAK.
-    for code in ["1", "2", "3", "11", "4", "5", "12", "40", "41", "43", "45"] {
+    // Disconnect-Request, -ACK, -NAK; CoA-Request, -ACK, -NAK.
+    for code in ["1", "2", "3", "11", "4", "5", "12", "40", "41", "42", "43", "44", "45"] {
         assert!(codes.iter().any(|c| c == code), "no message of code {code}: {codes:?}");
     }
     // hostapd does not stay for the last answer.
