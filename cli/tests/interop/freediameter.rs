@@ -263,3 +263,40 @@ fn we_are_loaded_over_diameter() {
         assert_eq!(usher.terminate(), Some(0));
     }
 }
+
+#[test]
+fn a_session_of_diameter_is_listed_and_cannot_be_ended_from_here() {
+    let world = World::new(false);
+    let mut usher = world.serve(30);
+    let at = format!("{ADDRESS}:{}", PORTS[0] + 1);
+    let mut command = world.space.command(USHER);
+    command.args([
+        "load",
+        "diameter",
+        &at,
+        "--yes",
+        "--no-check",
+        "--peer",
+        HOSTS[0],
+        "--identity",
+        HOSTS[2],
+    ]);
+    command.args(["--user", "user", "--password", "password", "--method", "accounting", "--count", "1"]);
+    command.args(["--concurrency", "1", "--interims", "1", "--interim-every", "1h"]);
+    let _load = world.place.start("load", &mut command, "");
+    usher.wait_for("accounting status=Start user=\"user\"");
+    let ask = |words: &[&str]| {
+        run(
+            &world.place.path(""),
+            USHER,
+            &[&["aaa", "session"], words, &["--config", "aaa.toml"]].concat(),
+            "",
+        )
+    };
+    let (right, said) = ask(&["list", "--json"]);
+    let sessions: Vec<serde_json::Value> =
+        serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert!(right && sessions.len() == 1 && sessions[0]["user"] == "user", "{said}");
+    let (right, said) = ask(&["disconnect", sessions[0]["id"].as_str().unwrap()]);
+    assert!(!right && said.contains("came by Diameter"), "{said}");
+}

@@ -8,7 +8,7 @@ use crate::place::{Place, Running, SECRET, USHER, run};
 pub(crate) const CLIENT: &str = "station@usher.test";
 
 /// Where a station is spoken to.
-const SOCKET: &str = "station";
+const SOCKET: &str = "control";
 
 /// hostapd and our server in one network, a station in another, and the cable between them.
 pub(crate) struct Port {
@@ -125,25 +125,24 @@ pub(crate) fn tls() -> String {
 
 #[test]
 fn a_station_behind_hostapd_logs_in_and_its_session_is_kept() {
-    let mut port = Port::new();
-    let networks = [("tls", CLIENT, tls()), ("peap", "ann", peap("password"))];
-    for (n, (method, user, network)) in networks.iter().enumerate() {
-        let mut station = port.plug(method, network);
+    for (method, user, network) in [("eap-tls", CLIENT, tls()), ("peap", "ann", peap("password"))] {
+        let mut port = Port::new();
+        let mut station = port.plug("station", &network);
         station.wait_for("CTRL-EVENT-CONNECTED");
-        port.usher.wait_for(&format!("accept user=\"{user}\" method=\"{}\"", ["eap-tls", "peap"][n]));
+        port.usher.wait_for(&format!("accept user=\"{user}\" method=\"{method}\""));
         port.usher.wait_for(&format!("accounting status=Start user=\"{user}\""));
         let sessions = port.sessions();
         assert_eq!(sessions.len(), 1, "{sessions:?}");
-        assert_eq!((&sessions[0]["user"], &sessions[0]["nas"]), (&(*user).into(), &"127.0.0.1".into()));
+        assert_eq!((&sessions[0]["user"], &sessions[0]["nas"]), (&user.into(), &"127.0.0.1".into()));
         // The station says that it goes, and hostapd that its session has ended.
         port.log_off();
         port.usher.wait_for(&format!("accounting status=Stop user=\"{user}\""));
         assert!(port.sessions().is_empty());
         station.terminate();
+        assert_eq!(port.hostapd.terminate(), Some(0));
+        port.usher.wait_for("accounting status=Off");
+        assert_eq!(port.usher.terminate(), Some(0));
     }
-    assert_eq!(port.hostapd.terminate(), Some(0));
-    port.usher.wait_for("accounting status=Off");
-    assert_eq!(port.usher.terminate(), Some(0));
 }
 
 #[test]

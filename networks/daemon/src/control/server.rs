@@ -163,6 +163,11 @@ fn dynamic(
             ));
         }
     };
+    if row.nasipaddress.is_unspecified() {
+        return Err(format!(
+            "session {session} came by Diameter without the address of its NAS, which cannot be asked then"
+        ));
+    }
     let mut attributes = Attributes::new();
     let mut put = |kind, value: &str| {
         if !value.is_empty() {
