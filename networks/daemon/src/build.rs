@@ -67,7 +67,9 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
             UserSource::Memory(Arc::new(users))
         }
         StoreKind::Sqlite | StoreKind::Postgresql => {
-            UserSource::Host(CacheConfig { entries: file.users.cache_entries, ttl: file.users.cache_ttl.0 })
+            let users = &file.users;
+            let (ttl, unknown_ttl) = (users.cache_ttl.0, users.cache_unknown.0);
+            UserSource::Host(CacheConfig { entries: users.cache_entries, ttl, unknown_ttl })
         }
     };
     let (clients, configs) = clients(loaded, with);
@@ -157,14 +159,17 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
     };
     for client in &loaded.clients {
         let Prefix { network, bits } = client.prefix;
+        let speaks_for: Vec<_> = client.nas.iter().map(|nas| (nas.network, nas.bits)).collect();
         if let Some(secret) = &client.secret {
             let mut config = ClientConfig::new(network, bits, Secret::new(secret.0.as_bytes()));
             config.message_authenticator = policy(client.message_authenticator);
+            config.speaks_for.clone_from(&speaks_for);
             add(&client.name, config);
         }
         if let Some(name) = &client.certificate {
             let certificates = vec![CertificateMatch::Name(name.clone())];
-            add(&client.name, ClientConfig::radsec(network, bits, certificates));
+            let config = ClientConfig::radsec(network, bits, certificates);
+            add(&client.name, ClientConfig { speaks_for, ..config });
         }
     }
     for row in with.rows {

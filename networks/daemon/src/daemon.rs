@@ -1,6 +1,6 @@
 //! The whole server: its threads begun, told of a new configuration, and ended.
 
-use crate::build::{self, With};
+use crate::build::{self, Built, With};
 use crate::drops::Drops;
 use crate::ledger::{self, Entry, LedgerHandle};
 use crate::log::LogThread;
@@ -12,16 +12,18 @@ use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
 use crate::workers::{Inline, Shared, Workers};
 use crate::{config, control, log, metrics, notify};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 use tokio::signal::unix::{SignalKind, signal};
 use usher_aaa::ledger::Ledger;
 use usher_aaa::store::{ClientRow, Store, StoreError, UserRows};
-use usher_aaa::{AaaServer, ShardConfig, ShardKey, User};
-use usher_core::SecureRng;
+use usher_aaa::{AaaServer, Command, ShardConfig, ShardKey, User};
+use usher_core::{SecureRng, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_live::{Clock, Driver, DriverCounters, Shard, TlsServer};
 use usher_radius::attribute::Attributes;
@@ -32,6 +34,13 @@ const DRAIN: Duration = Duration::from_secs(3);
 
 /// How long a store that was away at the start is left alone before it is asked for its clients again.
 const AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a shard may take to take another configuration.
+const TAKING: Duration = Duration::from_secs(10);
+/// What the shards' wall clock may differ from the system's.
+const DRIFT: Duration = Duration::from_millis(100);
+/// A difference that no drift makes within a second.
+const SET: Duration = Duration::from_secs(1);
 
 /// Why the server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +75,7 @@ pub enum ServeError {
 pub(crate) struct Running {
     pub(crate) mailboxes: Mailboxes,
     pub(crate) ledger: LedgerHandle,
+    pub(crate) workers: Workers,
     pub(crate) tls: RwLock<Option<Arc<Tls>>>,
     /// How long look-ups in the store took.
     pub(crate) lookups: Arc<Latency>,
@@ -232,6 +242,7 @@ impl Begun {
         let running = Running {
             mailboxes,
             ledger,
+            workers,
             tls: RwLock::new(tls),
             lookups,
             begun: Monotonic::now(),
@@ -316,11 +327,13 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
     }
     notify::ready();
     let mut drops = Drops::default();
+    let mut told = running.clock.wall_epoch();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
             _ = tick.tick() => {
                 running.wall.set(tls::wall());
+                running.follow_clock(&mut told);
                 if shards.iter().any(Shard::is_finished) {
                     // Whoever started the server starts it again.
                     return Err(ServeError::Config("a shard's thread has failed; ending".to_owned()));
@@ -409,14 +422,11 @@ impl Running {
                 "changed in the configuration; takes effect when the server is started again"
             );
         }
+        // Before the shards forget whom they found: what they find from then on is of the new file.
+        let mut inline = built.inline.clone();
+        self.swap_inline(&mut inline);
+        self.reload_shards(&built).inspect_err(|_| self.swap_inline(&mut inline))?;
         *self.status.write().unwrap_or_else(PoisonError::into_inner) = CertificateStatus::of(&place.loaded);
-        *self.inline.write().unwrap_or_else(PoisonError::into_inner) = built.inline;
-        for (number, mailbox) in self.mailboxes.all().iter().enumerate() {
-            let mut config = built.config.clone();
-            let number = u16::try_from(number).unwrap_or(u16::MAX);
-            config.shard = Some(ShardConfig { number, key: self.key.clone() });
-            mailbox.send(Message::Reload(Box::new(config), built.clients.clone()));
-        }
         if let Some(tls) = &tls {
             for listener in &self.listeners {
                 listener.replace(tls.clients.clone().unwrap_or_else(|| tls.anonymous.clone()));
@@ -427,6 +437,47 @@ impl Running {
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
         *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
         Ok(())
+    }
+
+    fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {
+        std::mem::swap(&mut *self.inline.write().unwrap_or_else(PoisonError::into_inner), other);
+    }
+
+    /// Gives all shards a configuration, and waits until they have taken it.
+    fn reload_shards(&self, built: &Built) -> Result<(), String> {
+        let mut waiting = Vec::new();
+        for (number, mailbox) in self.mailboxes.all().iter().enumerate() {
+            let mut config = built.config.clone();
+            let number = u16::try_from(number).unwrap_or(u16::MAX);
+            config.shard = Some(ShardConfig { number, key: self.key.clone() });
+            let (done, taken) = sync_channel(1);
+            mailbox.send(Message::Reload(Box::new(config), built.clients.clone(), done));
+            waiting.push(taken);
+        }
+        for taken in waiting {
+            // One that ends takes nothing more.
+            taken.recv_timeout(TAKING).map_err(|_| "a shard does not take it".to_owned())??;
+        }
+        Ok(())
+    }
+
+    /// Tells the shards what the system's clock shows, where that is not what they were told: it was set, or drifts.
+    fn follow_clock(&self, told: &mut WallTime) {
+        let epoch = self.clock.wall_epoch();
+        let apart = |by: Duration| {
+            let by = usher_core::Duration::from_nanos(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
+            epoch > *told + by || *told > epoch + by
+        };
+        if !apart(DRIFT) {
+            return;
+        }
+        if apart(SET) {
+            tracing::warn!("the system's clock was set; times follow it");
+        }
+        *told = epoch;
+        for mailbox in self.mailboxes.all() {
+            mailbox.send(Message::Command(Command::Clock { epoch }));
+        }
     }
 
     /// Adds what `ATTRIBUTE = VALUE` says.

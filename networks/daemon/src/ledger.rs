@@ -366,3 +366,99 @@ impl Keeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+    use usher_aaa::ledger::{LedgerConfig, SessionKey, Status};
+    use usher_aaa::store::{ClientRow, GroupRows, UserRows};
+    use usher_core::WallTime;
+
+    /// A store that is away, and counts how often it was asked: for its open sessions, for one session, to write.
+    #[derive(Clone, Default)]
+    struct Away {
+        asked: Arc<[AtomicU32; 3]>,
+        /// It was there at the start.
+        left: bool,
+    }
+
+    impl Away {
+        fn count(&self, what: usize) -> StoreError {
+            self.asked[what].fetch_add(1, Ordering::Relaxed);
+            StoreError::Unavailable("away".to_owned())
+        }
+        fn asked(&self) -> [u32; 3] {
+            [0, 1, 2].map(|what: usize| self.asked[what].load(Ordering::Relaxed))
+        }
+    }
+
+    impl Store for Away {
+        fn user(&mut self, _: &str) -> Result<Option<UserRows>, StoreError> {
+            unreachable!("the ledger asks for no user")
+        }
+        fn write(&mut self, _: &[Change]) -> Result<(), StoreError> {
+            Err(self.count(2))
+        }
+        fn open_sessions(&mut self, _: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError> {
+            if self.left { Ok(()) } else { Err(self.count(0)) }
+        }
+        fn session(&mut self, _: &str) -> Result<Option<SessionRow>, StoreError> {
+            Err(self.count(1))
+        }
+        fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
+            unreachable!("the ledger asks for no client")
+        }
+        fn user_names(&mut self, _: Option<&str>, _: u32) -> Result<Vec<String>, StoreError> {
+            unreachable!("the ledger asks for no user")
+        }
+        fn put_user(&mut self, _: &str, _: &UserRows) -> Result<(), StoreError> {
+            unreachable!("the ledger makes no user")
+        }
+        fn delete_user(&mut self, _: &str) -> Result<bool, StoreError> {
+            unreachable!("the ledger removes no user")
+        }
+        fn put_group(&mut self, _: &GroupRows) -> Result<(), StoreError> {
+            unreachable!("the ledger makes no group")
+        }
+        fn put_client(&mut self, _: &ClientRow) -> Result<(), StoreError> {
+            unreachable!("the ledger makes no client")
+        }
+        fn delete_client(&mut self, _: &str) -> Result<bool, StoreError> {
+            unreachable!("the ledger removes no client")
+        }
+    }
+
+    /// Gives a ledger a thousand records with this store, and ends it.
+    fn tell(store: &Away) {
+        let ledger = Ledger::new(LedgerConfig::default());
+        let store = Box::new(store.clone());
+        let (handle, thread) =
+            begin(ledger, store, Clock::start(), Mailboxes::default(), None).expect("it is only away");
+        for n in 0..1000_u32 {
+            let session = SessionKey { nas: [10, 0, 0, 1].into(), id: n.to_string(), user: String::new() };
+            let record = Record::new(Status::Start, session, WallTime::from_unix_secs(1_800_000_000));
+            handle.put_waiting(Entry::Account(For { shard: 0, token: 0 }, Box::new(record)));
+        }
+        handle.put_waiting(Entry::Stop);
+        thread.expect("there is a thread").join().expect("it ends");
+    }
+
+    #[test]
+    fn a_store_that_is_away_is_left_alone() {
+        let store = Away { left: true, ..Away::default() };
+        tell(&store);
+        let [_, asked, _] = store.asked();
+        // The rest is half a second; all records come within less, or little more.
+        assert!((1..10).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn nothing_is_asked_before_the_open_sessions_are_known() {
+        let store = Away::default();
+        tell(&store);
+        let [read, asked, _] = store.asked();
+        assert!((1..10).contains(&read), "{read}");
+        assert_eq!(asked, 0);
+    }
+}

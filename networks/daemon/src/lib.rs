@@ -9,6 +9,7 @@
 //! ```
 
 pub mod admin;
+mod answers;
 mod build;
 pub mod config;
 pub mod control;

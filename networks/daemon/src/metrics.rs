@@ -146,6 +146,8 @@ impl Collector for Scrape {
             counters(e, &format!("{part}_events"), help, values)?;
         }
         counter(e, "diverted", "Requests handed to the shard of their State", all.diverted)?;
+        let evicted = all.evicted.iter().map(|(client, n)| (vec![("client", client.clone())], *n));
+        counters(e, "evicted", "Unfinished logins pushed out by new ones, by client", evicted)?;
         let cache = |kind| all.counters.get(&("aaa", kind)).copied().unwrap_or(0);
         let found = [
             (vec![("result", "hit".to_owned())], cache("lookups_saved")),
@@ -159,6 +161,16 @@ impl Collector for Scrape {
             let values = ledger.counters.iter().map(|(name, n)| (vec![("kind", name.to_owned())], n));
             counters(e, "ledger_events", "What the ledger did, by kind", values)?;
         }
+        let load = running.workers.load();
+        let queue = |name: &str| vec![("queue", name.to_owned())];
+        let kind = ConstGauge::new(0_i64).metric_type();
+        let help = "Jobs that wait for a thread: users to be found, passwords to be hashed, certificates to be asked about";
+        let mut family = e.encode_descriptor("jobs_waiting", help, None, kind)?;
+        for (name, waiting, _) in load {
+            ConstGauge::new(waiting as i64).encode(family.encode_family(&queue(name))?)?;
+        }
+        let refused = load.map(|(name, _, refused)| (queue(name), refused));
+        counters(e, "jobs_refused", "Jobs that found their queue full: their logins got no answer", refused)?;
         let stats = &running.ledger.stats;
         gauge(
             e,

@@ -26,8 +26,8 @@ pub(crate) enum Message {
     Datagram(Path, Vec<u8>),
     /// Tell what was counted.
     Collect(SyncSender<Snapshot>),
-    /// New lists of clients and configuration.
-    Reload(Box<usher_aaa::Config>, Arc<Clients>),
+    /// New lists of clients and configuration, and who waits until they are taken.
+    Reload(Box<usher_aaa::Config>, Arc<Clients>, SyncSender<Result<(), String>>),
     /// Trace, to there.
     Trace(Option<(TraceFilter, SyncSender<TraceLine>)>),
     /// A request to a NAS, and who waits for its end.
@@ -126,6 +126,8 @@ pub(crate) struct State {
     last: Option<(IpAddr, usize)>,
     decided: BTreeMap<(Option<Method>, String, Option<&'static str>), u64>,
     latency: Histogram,
+    /// Unfinished logins that were pushed out, by client's name.
+    evicted: BTreeMap<String, u64>,
     /// Diameter peers that are connected.
     peers: BTreeSet<PeerId>,
     diverted: u64,
@@ -209,6 +211,7 @@ impl AaaNode {
             *all.logins.entry((method, inner.clone(), reason.unwrap_or(""))).or_default() += n;
         }
         all.latency = self.state.latency;
+        all.evicted.clone_from(&self.state.evicted);
         all.count("aaa", self.server.counters().iter());
         if let Some(c) = self.server.radius_counters() {
             all.count("radius", c.iter());
@@ -259,6 +262,13 @@ impl Node for AaaNode {
                 }
             }
             Event::Accepted(login) | Event::Rejected(login) => self.decided(now, &login),
+            Event::Evicted { client } => {
+                let name = client.map_or("diameter", |client| self.clients.name(client).unwrap_or(""));
+                match self.state.evicted.get_mut(name) {
+                    Some(n) => *n += 1,
+                    None => drop(self.state.evicted.insert(name.to_owned(), 1)),
+                }
+            }
             Event::Trace(line) => {
                 // A reader that is too slow misses lines rather than delaying logins.
                 if let Some(trace) = &self.state.trace {
@@ -289,15 +299,15 @@ impl Node for AaaNode {
             Message::Collect(sender) => {
                 let _ = sender.try_send(self.snapshot());
             }
-            Message::Reload(config, clients) => match self.server.command(now, Command::Reload(config)) {
-                Ok(()) => {
+            Message::Reload(config, clients, done) => {
+                let taken = self.server.command(now, Command::Reload(config));
+                if taken.is_ok() {
                     self.state.before = self.requests();
                     self.take_clients(clients);
                 }
-                Err(error) => {
-                    tracing::error!(%error, shard = self.number, "the new configuration is refused")
-                }
-            },
+                // Who waited for too long has gone.
+                let _ = done.try_send(taken.map_err(|error| error.to_string()));
+            }
             Message::Trace(to) => {
                 let (filter, sender) = to.unzip();
                 self.state.trace = sender;

@@ -54,6 +54,8 @@ pub(crate) struct Snapshot {
     pub(crate) logins: BTreeMap<(&'static str, String, &'static str), u64>,
     /// From a login's first request to its verdict.
     pub(crate) latency: Histogram,
+    /// Unfinished logins that were pushed out by new ones, by client's name.
+    pub(crate) evicted: BTreeMap<String, u64>,
     /// The machine's counters by its parts: `aaa`, `radius`, `diameter`, `driver`.
     pub(crate) counters: BTreeMap<(&'static str, &'static str), u64>,
     /// Unfinished logins.
@@ -73,6 +75,9 @@ impl Snapshot {
             *self.logins.entry(key).or_default() += n;
         }
         self.latency.merge(&other.latency);
+        for (client, n) in other.evicted {
+            *self.evicted.entry(client).or_default() += n;
+        }
         for (key, n) in other.counters {
             *self.counters.entry(key).or_default() += n;
         }

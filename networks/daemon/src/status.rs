@@ -1,9 +1,11 @@
 //! Whether a client's certificate still holds: its issuer is asked by OCSP.
 
+use crate::answers::Answers;
 use crate::config::Loaded;
 use crate::config::model::Ocsp;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use usher_core::WallTime;
 use usher_pki::Information;
 use usher_pki::ocsp;
 use x509_parser::pem::Pem;
@@ -25,6 +27,8 @@ pub(crate) struct CertificateStatus {
     url: Option<String>,
     /// Authorities, DER.
     authorities: Arc<Vec<Vec<u8>>>,
+    /// What was said before.
+    answers: Arc<Mutex<Answers>>,
 }
 
 impl CertificateStatus {
@@ -37,6 +41,7 @@ impl CertificateStatus {
             policy: tls.map_or(Ocsp::Off, |tls| tls.ocsp),
             url: tls.and_then(|tls| tls.ocsp_url.clone()),
             authorities: Arc::new(authorities),
+            answers: Arc::default(),
         }
     }
 
@@ -50,7 +55,7 @@ impl CertificateStatus {
         if self.policy == Ocsp::Off {
             return true;
         }
-        match self.ask(chain) {
+        match self.status(chain, crate::tls::wall()) {
             Ok(ocsp::Status::Good) => true,
             Ok(ocsp::Status::Revoked) => false,
             Ok(ocsp::Status::Unknown) => self.unsaid("the responder does not know it"),
@@ -65,7 +70,19 @@ impl CertificateStatus {
         taken
     }
 
-    fn ask(&self, chain: &[Vec<u8>]) -> Result<ocsp::Status, String> {
+    /// What was said before and is still true, or is said now.
+    fn status(&self, chain: &[Vec<u8>], now: WallTime) -> Result<ocsp::Status, String> {
+        let leaf = chain.first().ok_or("no certificate")?;
+        let answers = || self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(said) = answers().find(now, leaf) {
+            return said;
+        }
+        let answer = self.ask(chain);
+        answers().keep(now, leaf, &answer);
+        answer.map(|answer| answer.status)
+    }
+
+    fn ask(&self, chain: &[Vec<u8>]) -> Result<ocsp::Answer, String> {
         let leaf = chain.first().ok_or("no certificate")?;
         let said = Information::of_der(leaf).map_err(|e| e.to_string())?;
         let issued = |der: &&Vec<u8>| Information::of_der(der).is_ok_and(|i| i.subject == said.issuer);

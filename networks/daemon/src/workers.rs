@@ -1,10 +1,12 @@
-//! Threads for what blocks or takes long: asking the store for a user, comparing a password with its slow hash.
+//! Threads for what blocks or takes long: asking the store for a user, comparing a password with its slow hash, asking an
+//! issuer for a certificate's status. Each kind has threads and a queue of its own, so that none waits for another.
 
 use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -12,8 +14,13 @@ use usher_aaa::store::{Store, StoreError};
 use usher_aaa::{CertificateVerdict, Command, Found, User};
 use usher_radius::dictionary::Dictionary;
 
-/// Jobs that may wait; more are answered at once with "unavailable".
-const WAITING: usize = 1 << 16;
+/// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
+const KINDS: [(&str, usize); 3] = [("lookup", 1 << 13), ("password", 256), ("certificate", 256)];
+const LOOKUP: usize = 0;
+const PASSWORD: usize = 1;
+const CERTIFICATE: usize = 2;
+/// Threads that ask issuers, each for seconds at most.
+const ASKING: usize = 4;
 
 /// Whom a job is for.
 #[derive(Clone, Copy, Debug)]
@@ -34,14 +41,31 @@ pub(crate) enum Job {
     Certificate(For, Vec<Vec<u8>>),
 }
 
+impl Job {
+    const fn kind(&self) -> usize {
+        match self {
+            Self::Lookup(..) => LOOKUP,
+            Self::Verify(..) => PASSWORD,
+            Self::Certificate(..) => CERTIFICATE,
+        }
+    }
+}
+
 /// Users of the file, which come before those of the store; replaced at a reload.
 pub(crate) type Inline = Arc<RwLock<Arc<BTreeMap<Vec<u8>, Arc<User>>>>>;
+
+/// What is counted of a queue.
+#[derive(Debug, Default)]
+struct Load {
+    waiting: AtomicU64,
+    refused: AtomicU64,
+}
 
 /// Where jobs are put.
 #[derive(Clone)]
 pub(crate) struct Workers {
-    lookups: SyncSender<Job>,
-    hashes: SyncSender<Job>,
+    queues: [SyncSender<Job>; KINDS.len()],
+    load: Arc<[Load; KINDS.len()]>,
     mailboxes: Mailboxes,
     status: Arc<RwLock<CertificateStatus>>,
 }
@@ -58,22 +82,26 @@ pub(crate) struct Shared {
 }
 
 impl Workers {
-    /// Begins one thread for each store, and as many for hashes.
+    /// Begins one thread for each store, as many for hashes, and those that ask issuers.
     pub(crate) fn begin(shared: Shared, stores: Vec<Box<dyn Store>>) -> (Self, Vec<JoinHandle<()>>) {
-        let (lookups, jobs) = sync_channel(WAITING);
-        let (hashes, hash_jobs) = sync_channel(WAITING);
-        let (jobs, hash_jobs) = (Arc::new(Mutex::new(jobs)), Arc::new(Mutex::new(hash_jobs)));
+        let load: Arc<[Load; KINDS.len()]> = Arc::default();
+        let hashing = stores.len();
+        let mut lookups: Vec<Option<Box<dyn Store>>> = stores.into_iter().map(Some).collect();
+        let none = |n| (0..n).map(|_| None).collect::<Vec<_>>();
+        let crews = [std::mem::take(&mut lookups), none(hashing), none(ASKING)];
         let mut threads = Vec::new();
-        let mut begin = |name: String, body: Box<dyn FnOnce() + Send>| {
-            threads.extend(thread::Builder::new().name(name).spawn(body).ok());
-        };
-        for (n, store) in stores.into_iter().enumerate() {
-            let (jobs, hash_jobs, s) = (jobs.clone(), hash_jobs.clone(), shared.clone());
-            begin(format!("usher-store-{n}"), Box::new(move || work(&jobs, &s, Some(store))));
-            let s = shared.clone();
-            begin(format!("usher-hash-{n}"), Box::new(move || work(&hash_jobs, &s, None)));
-        }
-        (Self { lookups, hashes, mailboxes: shared.mailboxes, status: shared.status }, threads)
+        let mut crews = crews.into_iter();
+        let queues = KINDS.map(|(name, most)| {
+            let (sender, jobs) = sync_channel(most);
+            let jobs = Arc::new(Mutex::new(jobs));
+            for (n, store) in crews.next().into_iter().flatten().enumerate() {
+                let (jobs, shared, load) = (jobs.clone(), shared.clone(), load.clone());
+                let body = move || work(&jobs, &shared, &load, store);
+                threads.extend(thread::Builder::new().name(format!("usher-{name}-{n}")).spawn(body).ok());
+            }
+            sender
+        });
+        (Self { queues, load, mailboxes: shared.mailboxes, status: shared.status }, threads)
     }
 
     /// Whether issuers are asked if their certificates still hold.
@@ -81,31 +109,45 @@ impl Workers {
         self.status.read().unwrap_or_else(PoisonError::into_inner).asks()
     }
 
-    /// Puts a job in line; where there is no room it is answered at once.
+    /// Puts a job in line; where there is no room, whoever it is for is told at once that nobody can say.
     pub(crate) fn put(&self, job: Job) {
-        let queue = match job {
-            Job::Lookup(..) => &self.lookups,
-            Job::Verify(..) | Job::Certificate(..) => &self.hashes,
+        let (queue, load) = (&self.queues[job.kind()], &self.load[job.kind()]);
+        load.waiting.fetch_add(1, Ordering::Relaxed);
+        let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = queue.try_send(job) else {
+            return;
         };
-        if let Err(error) = queue.try_send(job) {
-            let (std::sync::mpsc::TrySendError::Full(job) | std::sync::mpsc::TrySendError::Disconnected(job)) =
-                error;
-            match job {
-                Job::Lookup(for_, _) => self
-                    .mailboxes
-                    .command(for_.shard, Command::Found { token: for_.token, user: Found::Unavailable }),
-                // Without a verdict the request is forgotten, and the client asks again.
-                Job::Verify(..) | Job::Certificate(..) => {}
+        load.waiting.fetch_sub(1, Ordering::Relaxed);
+        load.refused.fetch_add(1, Ordering::Relaxed);
+        let (for_, command) = match job {
+            Job::Lookup(for_, _) => (for_, Command::Found { token: for_.token, user: Found::Unavailable }),
+            Job::Verify(for_, ..) | Job::Certificate(for_, _) => {
+                (for_, Command::Unable { token: for_.token })
             }
-        }
+        };
+        self.mailboxes.command(for_.shard, command);
+    }
+
+    /// For each kind of jobs: how many wait, and how many found no room.
+    pub(crate) fn load(&self) -> [(&'static str, u64, u64); KINDS.len()] {
+        let mut all = self.load.iter();
+        KINDS.map(|(name, _)| {
+            let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
+            all.next().map_or((name, 0, 0), |l| (name, read(&l.waiting), read(&l.refused)))
+        })
     }
 }
 
-fn work(jobs: &Mutex<Receiver<Job>>, shared: &Shared, mut store: Option<Box<dyn Store>>) {
+fn work(
+    jobs: &Mutex<Receiver<Job>>,
+    shared: &Shared,
+    load: &[Load; KINDS.len()],
+    mut store: Option<Box<dyn Store>>,
+) {
     let mut troubled = false;
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
+        load[job.kind()].waiting.fetch_sub(1, Ordering::Relaxed);
         let (for_, command) = match job {
             Job::Lookup(for_, name) => {
                 let user = find(&name, shared, store.as_mut(), &mut troubled);

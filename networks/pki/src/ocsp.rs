@@ -32,6 +32,15 @@ pub enum Status {
     Unknown,
 }
 
+/// A status, and how long it can be relied on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// What the issuer says.
+    pub status: Status,
+    /// When it will say more (nextUpdate, RFC 6960 §4.2.2.1); `None`: at any time.
+    pub next_update: Option<WallTime>,
+}
+
 /// Asks the responder at `url` about a certificate; both certificates in DER. Blocks for at most `timeout`.
 ///
 /// The answer is believed when the issuer signed it, or a certificate that the issuer gave for this purpose
@@ -45,7 +54,7 @@ pub fn check(
     url: &str,
     now: WallTime,
     timeout: Duration,
-) -> Result<Status, PkiError> {
+) -> Result<Answer, PkiError> {
     let (request, id) = request(certificate, issuer)?;
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(timeout))
@@ -107,7 +116,7 @@ fn integer(octets: &[u8]) -> Vec<u8> {
 }
 
 /// Reads an answer: who signed it, what it is about, and of when it is.
-fn read(answer: &[u8], issuer: &[u8], id: &CertId, now: WallTime) -> Result<Status, PkiError> {
+fn read(answer: &[u8], issuer: &[u8], id: &CertId, now: WallTime) -> Result<Answer, PkiError> {
     let what = "OCSP answer";
     let fault = |e: der::Error| format(what, e);
     let response = OcspResponse::from_der(answer).map_err(fault)?;
@@ -152,13 +161,15 @@ fn read(answer: &[u8], issuer: &[u8], id: &CertId, now: WallTime) -> Result<Stat
         .ok_or_else(|| format(what, "it is about other certificates"))?;
     let now = now.unix_secs();
     let early = single.this_update.0.to_unix_duration().as_secs() > now + SKEW;
-    let late = single.next_update.as_ref().is_some_and(|t| t.0.to_unix_duration().as_secs() + SKEW < now);
+    let next_update = single.next_update.as_ref().map(|t| t.0.to_unix_duration().as_secs());
+    let late = next_update.is_some_and(|t| t.saturating_add(SKEW) < now);
     if early || late {
         return Err(format(what, "it is not of now"));
     }
-    Ok(match single.cert_status {
+    let status = match single.cert_status {
         CertStatus::Good(_) => Status::Good,
         CertStatus::Revoked(_) => Status::Revoked,
         CertStatus::Unknown(_) => Status::Unknown,
-    })
+    };
+    Ok(Answer { status, next_update: next_update.map(WallTime::from_unix_secs) })
 }

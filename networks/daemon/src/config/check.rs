@@ -44,6 +44,8 @@ pub struct ClientEntry {
     pub message_authenticator: MessageAuthenticator,
     /// What its certificate must bear.
     pub certificate: Option<String>,
+    /// Access servers that it speaks for beside itself.
+    pub nas: Vec<Prefix>,
 }
 
 /// A home server with its secret.
@@ -279,6 +281,7 @@ impl Check<'_> {
                 secret,
                 message_authenticator: client.message_authenticator,
                 certificate: client.certificate.clone(),
+                nas: client.nas.clone(),
             });
         }
         entries

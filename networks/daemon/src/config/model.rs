@@ -145,6 +145,12 @@ pub struct Client {
     /// For RadSec: the name (DNS name of the subject alternative names, or common name) that the client's
     /// certificate must bear.
     pub certificate: Option<String>,
+    /// Access servers that it speaks for beside itself, by the address that they call themselves (NAS-IP-Address,
+    /// NAS-IPv6-Address): those behind a proxy, or an address that it does not send from; `"0.0.0.0/0"`: all. A client
+    /// speaks for its own addresses without being named here. What it reports of others counts as its own, so that it
+    /// cannot end the sessions of another client.
+    #[serde(default)]
+    pub nas: Vec<Prefix>,
 }
 
 /// What is asked of Access-Requests without EAP.
@@ -180,7 +186,10 @@ pub struct Users {
     /// How long a user is served from memory before the store is asked again: the longest time for which a user who
     /// was removed from the store by other means than `usher aaa user del` can still log in.
     pub cache_ttl: Period,
-    /// How many threads ask the store.
+    /// How long a name that nobody has is remembered: the longest time for which a user who was added to the store by
+    /// other means than `usher aaa user add` is still turned away.
+    pub cache_unknown: Period,
+    /// How many threads ask the store, and how many compare passwords with slow hashes.
     pub threads: u16,
 }
 
@@ -194,6 +203,7 @@ impl Default for Users {
             url_env: None,
             cache_entries: 100_000,
             cache_ttl: Period::secs(60),
+            cache_unknown: Period::secs(5),
             threads: 2,
         }
     }

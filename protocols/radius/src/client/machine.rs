@@ -197,6 +197,13 @@ impl Client {
     pub fn outstanding(&self) -> usize {
         self.by_token.len()
     }
+    /// The tokens of requests that wait for an answer, in their order.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.by_token.keys().copied().collect();
+        all.sort_unstable();
+        all
+    }
     /// An empty list, reused from an earlier command where there is one.
     #[must_use]
     pub fn attributes(&mut self) -> Attributes {

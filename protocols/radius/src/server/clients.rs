@@ -87,10 +87,16 @@ impl Clients {
             Transport::Tls(any) if any.is_empty() => true,
             Transport::Tls(these) => certificate.is_some_and(|der| these.iter().any(|m| m.fits(der))),
         };
-        let near = |c: &&ClientConfig| within(c, address.to_canonical());
+        let near = |c: &&ClientConfig| within(c.network, c.prefix, address.to_canonical());
         let all = self.configs.iter().enumerate();
         let (index, _) = all.rev().filter(|(_, c)| near(c) && fits(c)).max_by_key(|(_, c)| c.prefix)?;
         Some(index as u32)
+    }
+    /// Whether an address is the client's alone, or one that it is said to speak for.
+    pub(crate) fn speaks_for(&self, client: u32, address: IpAddr) -> bool {
+        let said = |c: &ClientConfig| c.speaks_for.iter().any(|&(network, n)| within(network, n, address));
+        self.find(address).is_some_and(|(index, _)| index == client)
+            || self.configs.get(client as usize).is_some_and(said)
     }
     pub(crate) fn len(&self) -> usize {
         self.configs.len()
@@ -100,12 +106,12 @@ impl Clients {
     }
 }
 
-/// Whether an address is of a client's network.
-fn within(config: &ClientConfig, address: IpAddr) -> bool {
+/// Whether an address is of a network.
+fn within(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
     let same = |a: u128, b: u128, width: u32| {
-        (a ^ b).checked_shr(width - u32::from(config.prefix)).unwrap_or(0) == 0
+        (a ^ b).checked_shr(width.saturating_sub(prefix.into())).unwrap_or(0) == 0
     };
-    match (config.network, address) {
+    match (network, address) {
         (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
         (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
         _ => false,
@@ -166,6 +172,33 @@ mod tests {
         assert_eq!(of("::ffff:10.0.0.1", Some(&client[..])), Some(3), "the longer prefix");
         assert_eq!((of("192.0.2.1", None), of("2001:db8::1", Some(&client[..]))), (None, None));
         assert_eq!(c.find("10.0.0.1".parse().unwrap()).map(|f| f.0), Some(0), "no datagrams over TLS");
+    }
+
+    #[test]
+    fn a_client_speaks_for_its_own_network_and_what_it_is_said_to() {
+        let address = |a: &str| -> IpAddr { a.parse().unwrap() };
+        let mut proxy = ClientConfig::new(address("192.0.2.9"), 32, Secret::new(b"s"));
+        proxy.speaks_for = vec![(address("10.7.0.0"), 16), (address("2001:db8::"), 32)];
+        let configs = vec![
+            ClientConfig::new(address("10.0.0.0"), 8, Secret::new(b"s")),
+            ClientConfig::new(address("10.1.2.3"), 32, Secret::new(b"t")),
+            proxy,
+            ClientConfig::radsec(address("0.0.0.0"), 0, Vec::new()),
+        ];
+        let mut rng = Seed::new(1).secure("test", 0);
+        let c = Clients::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
+        for (client, named, may) in [
+            (0, "10.9.9.9", true),
+            (0, "10.1.2.3", false),
+            (1, "10.1.2.3", true),
+            (1, "10.9.9.9", false),
+            (2, "10.7.1.1", true),
+            (2, "2001:db8::1", true),
+            (2, "10.8.1.1", false),
+            (3, "198.51.100.1", false),
+        ] {
+            assert_eq!(c.speaks_for(client, address(named)), may, "{client} {named}");
+        }
     }
 
     #[test]

@@ -130,6 +130,14 @@ impl Server {
     pub fn client_at(&self, address: core::net::IpAddr) -> Option<(u32, &ClientConfig)> {
         self.clients.find(address)
     }
+    /// Whether a client whose packet came from `source` may name an access server by this address (NAS-IP-Address,
+    /// NAS-IPv6-Address): its own, one of its network that is no other client's, or one that it is said to speak for.
+    /// The secret proves no more than which client a packet is of; a RadSec client's network says only where it may
+    /// connect from.
+    #[must_use]
+    pub fn speaks_for(&self, client: u32, source: core::net::IpAddr, named: core::net::IpAddr) -> bool {
+        named.to_canonical() == source.to_canonical() || self.clients.speaks_for(client, named.to_canonical())
+    }
     /// An empty list, reused from an earlier command where there is one.
     #[must_use]
     pub fn attributes(&mut self) -> Attributes {

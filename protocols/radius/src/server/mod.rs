@@ -59,6 +59,9 @@ pub struct ClientConfig {
     pub message_authenticator: MessageAuthenticatorPolicy,
     /// By what its packets come. An access server that uses both transports is two clients.
     pub transport: Transport,
+    /// Networks of the access servers that it speaks for beside itself, with the leading bits that count: those behind a
+    /// proxy, or addresses of its own that it does not send from. See [`Server::speaks_for`].
+    pub speaks_for: Vec<(IpAddr, u8)>,
 }
 
 impl ClientConfig {
@@ -66,7 +69,8 @@ impl ClientConfig {
     #[must_use]
     pub const fn new(network: IpAddr, prefix: u8, secret: Secret) -> Self {
         let message_authenticator = MessageAuthenticatorPolicy::Required;
-        Self { network, prefix, secret, message_authenticator, transport: Transport::Udp }
+        let transport = Transport::Udp;
+        Self { network, prefix, secret, message_authenticator, transport, speaks_for: Vec::new() }
     }
     /// A network by RadSec: the fixed secret, and no Message-Authenticator beyond what EAP asks for, since TLS
     /// protects every octet.
@@ -74,7 +78,8 @@ impl ClientConfig {
     pub fn radsec(network: IpAddr, prefix: u8, certificates: Vec<CertificateMatch>) -> Self {
         let message_authenticator = MessageAuthenticatorPolicy::Off;
         let transport = Transport::Tls(certificates);
-        Self { network, prefix, secret: radsec::secret(), message_authenticator, transport }
+        let (secret, speaks_for) = (radsec::secret(), Vec::new());
+        Self { network, prefix, secret, message_authenticator, transport, speaks_for }
     }
 }
 

@@ -16,6 +16,9 @@ use usher_core::{Duration, Instant, WallTime};
 
 /// Times that their sender gives are in whole seconds.
 const ROUNDING: Duration = Duration::from_secs(2);
+/// How long a record may be on its way, and wait in queues, longer than another: that makes what is told by
+/// Acct-Delay-Time seem later.
+const UNDER_WAY: Duration = Duration::from_secs(10);
 /// How many changes [`Ledger::serve`] writes at once.
 const BATCH: usize = 1024;
 /// No Acct-Session-Id is looked up under more uses than there can be, and one for the first.
@@ -129,7 +132,11 @@ impl Ledger {
     }
     /// How much later than it is a record may seem.
     const fn slack(&self, record: &Record) -> Duration {
-        if record.timed { ROUNDING } else { self.config.retransmission }
+        match (record.stamped, record.timed) {
+            (true, _) => ROUNDING,
+            (false, true) => UNDER_WAY,
+            (false, false) => self.config.retransmission,
+        }
     }
     /// A record that changes nothing: it is acknowledged with what it repeats.
     fn nothing_new(&mut self, slot: Option<u32>) -> Accounting {

@@ -42,7 +42,7 @@ mod table;
 
 pub use limits::{Admission, AdmitRequest, FailureLimit, Refusal};
 pub use pool::{PoolConfig, PoolError, PoolUse, Range, check_pools};
-pub use record::{BadRecord, Record, SessionKey, Status, Unique, nas_of, port_of, text};
+pub use record::{BadRecord, CLOCK_DIFFERENCE, Record, SessionKey, Status, Unique, nas_of, port_of, text};
 
 use crate::store::{SessionRow, StoreError};
 use account::Restarts;

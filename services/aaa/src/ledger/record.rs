@@ -38,7 +38,8 @@ pub struct SessionKey {
 /// What makes a session unique among all NASs (column acctuniqueid).
 ///
 /// The digest is FreeRADIUS's: MD5 over User-Name, Acct-Session-Id, NAS address, NAS-Identifier, NAS-Port-Id and
-/// NAS-Port, with commas between, what is missing left empty; so sessions that FreeRADIUS began go on here. Where a
+/// NAS-Port, with commas between, what is missing left empty; so sessions that FreeRADIUS began go on here. Who reported
+/// it counts too where the NAS address does not say that ([`Record::report_by`], [`Record::from_diameter`]). Where a
 /// NAS uses an Acct-Session-Id again, the digest's last four digits make room for the use's number: `-001`, `-002`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Unique {
@@ -97,11 +98,16 @@ pub struct Record {
     pub session: SessionKey,
     /// What makes that session unique, as the first of its name.
     pub unique: Unique,
-    /// When it happened: Event-Timestamp, or when the record came less Acct-Delay-Time; never later than when it came.
+    /// When it happened: Event-Timestamp, or when the record came less Acct-Delay-Time. The NAS's clock may be ahead of
+    /// ours by [`CLOCK_DIFFERENCE`] at most; all that one NAS says is by the same clock, so its times are kept as they
+    /// are.
     pub at: WallTime,
     /// The NAS said when it happened (by Event-Timestamp or Acct-Delay-Time); otherwise `at` is when the record came,
     /// and a retransmission seems later than it is.
     pub timed: bool,
+    /// The NAS said so by its own clock (Event-Timestamp). An Acct-Delay-Time says how late it was sent, and not how long
+    /// it then took.
+    pub stamped: bool,
     /// Acct-Delay-Time.
     pub delay: Duration,
     /// NAS-Identifier; empty without one.
@@ -157,6 +163,7 @@ impl Record {
             unique,
             at,
             timed: false,
+            stamped: false,
             delay: Duration::ZERO,
             nas_identifier: String::new(),
             port: String::new(),
@@ -265,10 +272,12 @@ impl Record {
         let identifier = acr.nas.identifier.or(acr.origin_host).unwrap_or_default();
         let port = acr.nas.port.map(|n| n.to_string()).unwrap_or_default();
         let port_id = acr.nas.port_id.unwrap_or_default();
+        // A NAS may name whichever address it likes; its Origin-Host is its own.
+        let place = alloc::format!("{}/{nas}", acr.origin_host.unwrap_or_default());
         let unique = Unique::of([
             user,
             id,
-            nas.to_string().as_bytes(),
+            place.as_bytes(),
             identifier.as_bytes(),
             port_id.as_bytes(),
             port.as_bytes(),
@@ -301,15 +310,23 @@ impl Record {
         record
     }
 
-    /// Sets when it happened (RFC 2869 §5.3, RFC 2866 §5.2). A time from the future, or one of a clock that was never
-    /// set, is not believed.
+    /// Makes the session one of the client at this address, which named an access server that it does not speak for:
+    /// no record of another has its acctuniqueid, and no restart of another ends it.
+    pub fn report_by(&mut self, client: IpAddr) {
+        self.session.nas = client;
+        self.unique.digest = md5(&[client.to_string().as_bytes(), b",", &self.unique.digest]);
+    }
+
+    /// Sets when it happened (RFC 2869 §5.3, RFC 2866 §5.2). A time from a future that no clock explains, or one of a
+    /// clock that was never set, is not believed.
     pub(super) fn happened(&mut self, stamp: Option<u64>, delay: Option<u32>, wall: WallTime) {
         let stamp = stamp.filter(|t| {
             let now = wall.unix_secs();
-            *t <= now && *t + OLDEST.as_secs() >= now
+            *t <= now.saturating_add(CLOCK_DIFFERENCE.as_secs()) && *t + OLDEST.as_secs() >= now
         });
         self.delay = Duration::from_secs(delay.unwrap_or(0).into());
-        self.timed = stamp.is_some() || delay.is_some();
+        self.stamped = stamp.is_some();
+        self.timed = self.stamped || delay.is_some();
         self.at = match (stamp, delay) {
             (Some(t), _) => WallTime::from_unix_secs(t),
             (None, Some(delay)) if delay > 0 => super::session::before(wall, delay.into()),
@@ -317,6 +334,9 @@ impl Record {
         };
     }
 }
+
+/// How far a NAS's clock may be ahead of ours for its Event-Timestamps to be believed.
+pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(300);
 
 /// Event-Timestamps that are older come from clocks that were never set.
 const OLDEST: Duration = Duration::from_secs(366 * 86_400);

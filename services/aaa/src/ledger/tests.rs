@@ -30,7 +30,7 @@ fn record(status: Status, id: &str, secs: u64) -> Record {
         user: if whole { "" } else { "anna@example.org" }.into(),
     };
     let mut record = Record::new(status, session, wall(secs));
-    record.timed = true;
+    (record.timed, record.stamped) = (true, true);
     record.calling_station_id = "02-00-00-00-00-01".into();
     record
 }

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{ConnId, Instant};
+use usher_core::{ConnId, Instant, WallTime};
 use usher_diameter::node::PeerId;
 use usher_eap::method::Inner;
 use usher_radius::attribute::{Attributes, kind};
@@ -109,6 +109,17 @@ pub enum Command {
         token: u64,
         /// What is said of it.
         verdict: CertificateVerdict,
+    },
+    /// Nobody can say, to [`Event::Verify`] or [`Event::CheckCertificate`]: too much else waits. As with
+    /// [`Found::Unavailable`] the request gets no verdict.
+    Unable {
+        /// The event's.
+        token: u64,
+    },
+    /// The host's wall clock was set, or has drifted.
+    Clock {
+        /// The time of day at [`Instant::ZERO`], as it shows now.
+        epoch: WallTime,
     },
     /// A connection was accepted, whose [`usher_core::Input::Stream`] comes next. Without this command a connection
     /// speaks Diameter.
@@ -319,6 +330,11 @@ pub enum Event {
     Accepted(Box<Login>),
     /// Somebody was turned away.
     Rejected(Box<Login>),
+    /// An unfinished session was pushed out by a new one: there are as many as there may be, and of its client the most.
+    Evicted {
+        /// Index of the RADIUS client among those of the configuration; `None` over Diameter.
+        client: Option<u32>,
+    },
     /// A line of the trace that [`Command::Trace`] asked for.
     Trace(TraceLine),
     /// A Diameter peer came or went.
@@ -356,6 +372,7 @@ impl fmt::Debug for Event {
             Self::CheckCertificate { token, .. } => write!(f, "CheckCertificate({token})"),
             Self::Accepted(login) => write!(f, "Accepted({login:?})"),
             Self::Rejected(login) => write!(f, "Rejected({login:?})"),
+            Self::Evicted { client } => write!(f, "Evicted({client:?})"),
             Self::Trace(line) => write!(f, "Trace({:?})", line.text),
             Self::DiameterPeer { peer, up } => write!(f, "DiameterPeer({peer:?}, up: {up})"),
             Self::HomeServer { server, alive } => write!(f, "HomeServer({server}, alive: {alive})"),

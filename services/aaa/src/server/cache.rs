@@ -1,53 +1,47 @@
-//! Users that the host found, kept for a bounded time.
+//! What the host found, kept for a bounded time: users, and names that nobody has.
 
 use super::config::CacheConfig;
 use crate::users::User;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use usher_core::collections::{HashMap, hash_state};
+use usher_core::collections::{HashMap, HashState, hash_state};
 use usher_core::{Duration, Instant, SecureRng};
 
-/// Users by name, each until its time is over; all live equally long, so that the next to go is the one kept longest.
+/// Values by name, each until its time is over; all live equally long, so that the next to go is the one kept longest.
 #[derive(Debug)]
-pub(super) struct UserCache {
-    config: CacheConfig,
-    by_name: HashMap<Arc<[u8]>, Kept>,
+struct Bounded<T> {
+    entries: usize,
+    ttl: Duration,
+    by_name: HashMap<Arc<[u8]>, Kept<T>>,
     /// Names in the order in which they were kept; a name kept anew stands here again, and the earlier place is
     /// passed over.
     order: VecDeque<(Instant, Arc<[u8]>)>,
 }
 
 #[derive(Debug)]
-struct Kept {
-    user: Arc<User>,
+struct Kept<T> {
+    value: T,
     since: Instant,
 }
 
-impl UserCache {
-    /// A cache that keeps nobody.
-    pub(super) fn none(rng: &mut SecureRng) -> Self {
-        Self::new(CacheConfig { entries: 0, ttl: Duration::ZERO }, rng)
+impl<T> Bounded<T> {
+    fn new(entries: usize, ttl: Duration, hash: HashState) -> Self {
+        Self { entries, ttl, by_name: HashMap::with_hasher(hash), order: VecDeque::new() }
     }
-    pub(super) fn new(config: CacheConfig, rng: &mut SecureRng) -> Self {
-        Self { config, by_name: HashMap::with_hasher(hash_state(rng)), order: VecDeque::new() }
-    }
-    pub(super) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-    /// A user whose time is not over.
-    pub(super) fn find(&mut self, now: Instant, name: &[u8]) -> Option<Arc<User>> {
+    /// A value whose time is not over.
+    fn find(&self, now: Instant, name: &[u8]) -> Option<&T> {
         let kept = self.by_name.get(name)?;
-        (kept.since + self.config.ttl > now).then(|| kept.user.clone())
+        (kept.since + self.ttl > now).then_some(&kept.value)
     }
-    /// Keeps a user in place of the one of that name, and lets those go whose time is over or who have no room.
-    pub(super) fn keep(&mut self, now: Instant, name: &[u8], user: &Arc<User>) {
-        if self.config.entries == 0 {
+    /// Keeps a value in place of the one of that name, and lets those go whose time is over or who have no room.
+    fn keep(&mut self, now: Instant, name: &[u8], value: T) {
+        if self.entries == 0 || self.ttl.is_zero() {
             return;
         }
         let name: Arc<[u8]> = name.into();
-        self.by_name.insert(name.clone(), Kept { user: user.clone(), since: now });
+        self.by_name.insert(name.clone(), Kept { value, since: now });
         self.order.push_back((now, name));
-        if self.order.len() > 2 * self.config.entries.saturating_add(8) {
+        if self.order.len() > 2 * self.entries.saturating_add(8) {
             let by_name = &self.by_name;
             let mut last = None;
             self.order.retain(|(since, name)| {
@@ -58,7 +52,7 @@ impl UserCache {
         }
         while let Some((since, name)) = self.order.front() {
             let current = self.by_name.get(name).is_some_and(|k| k.since == *since);
-            let due = *since + self.config.ttl <= now || self.by_name.len() > self.config.entries;
+            let due = *since + self.ttl <= now || self.by_name.len() > self.entries;
             if current && !due {
                 break;
             }
@@ -68,8 +62,7 @@ impl UserCache {
             self.order.pop_front();
         }
     }
-    /// Forgets one user or all.
-    pub(super) fn forget(&mut self, name: Option<&[u8]>) {
+    fn forget(&mut self, name: Option<&[u8]>) {
         match name {
             Some(name) => {
                 self.by_name.remove(name);
@@ -80,9 +73,71 @@ impl UserCache {
             }
         }
     }
+}
+
+/// When a look-up began: what was forgotten since then, it may not bring back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Generation(u64);
+
+/// Users by name, and names that nobody has; see the [module](self).
+#[derive(Debug)]
+pub(super) struct UserCache {
+    users: Bounded<Arc<User>>,
+    nobodies: Bounded<()>,
+    generation: Generation,
+}
+
+impl UserCache {
+    /// A cache that keeps nobody.
+    pub(super) fn none(rng: &mut SecureRng) -> Self {
+        Self::new(CacheConfig { entries: 0, ..CacheConfig::default() }, rng)
+    }
+    pub(super) fn new(config: CacheConfig, rng: &mut SecureRng) -> Self {
+        let hash = hash_state(rng);
+        Self {
+            users: Bounded::new(config.entries, config.ttl, hash.clone()),
+            nobodies: Bounded::new(config.unknown_entries(), config.unknown_ttl, hash),
+            generation: Generation::default(),
+        }
+    }
+    pub(super) fn len(&self) -> usize {
+        self.users.by_name.len()
+    }
+    /// Who is known to have a name: a user, or nobody; `None`: it is not known.
+    pub(super) fn find(&mut self, now: Instant, name: &[u8]) -> Option<Option<Arc<User>>> {
+        let user = self.users.find(now, name).cloned();
+        if user.is_some() { Some(user) } else { self.nobodies.find(now, name).map(|()| None) }
+    }
+    /// For a look-up that begins now.
+    pub(super) const fn generation(&self) -> Generation {
+        self.generation
+    }
+    /// Keeps what a look-up found, unless something was forgotten since it began.
+    pub(super) fn keep(&mut self, now: Instant, begun: Generation, name: &[u8], user: Option<&Arc<User>>) {
+        if begun != self.generation {
+            return;
+        }
+        match user {
+            Some(user) => {
+                self.nobodies.forget(Some(name));
+                self.users.keep(now, name, user.clone());
+            }
+            None => {
+                self.users.forget(Some(name));
+                self.nobodies.keep(now, name, ());
+            }
+        }
+    }
+    /// Forgets what is known of one name or of all.
+    pub(super) fn forget(&mut self, name: Option<&[u8]>) {
+        self.generation.0 += 1;
+        self.users.forget(name);
+        self.nobodies.forget(name);
+    }
     /// Goes on with other bounds.
     pub(super) fn reconfigure(&mut self, config: CacheConfig) {
-        self.config = config;
+        (self.users.entries, self.users.ttl) = (config.entries, config.ttl);
+        (self.nobodies.entries, self.nobodies.ttl) = (config.unknown_entries(), config.unknown_ttl);
         self.forget(None);
     }
 }
@@ -98,34 +153,76 @@ mod tests {
     }
 
     fn cache(entries: usize) -> UserCache {
-        let config = CacheConfig { entries, ttl: Duration::from_secs(10) };
-        UserCache::new(config, &mut Seed::new(1).secure("cache", 0))
+        let (ttl, unknown_ttl) = (Duration::from_secs(10), Duration::from_secs(2));
+        UserCache::new(CacheConfig { entries, ttl, unknown_ttl }, &mut Seed::new(1).secure("cache", 0))
+    }
+
+    fn keep(cache: &mut UserCache, second: u64, name: &[u8]) {
+        let begun = cache.generation();
+        cache.keep(at(second), begun, name, Some(&Arc::new(User::default())));
+    }
+
+    fn is_user(cache: &mut UserCache, second: u64, name: &[u8]) -> bool {
+        cache.find(at(second), name).is_some_and(|user| user.is_some())
     }
 
     #[test]
     fn nobody_is_served_longer_than_said() {
-        let (mut cache, user) = (cache(10), Arc::new(User::default()));
-        cache.keep(at(0), b"ann", &user);
-        assert!(cache.find(at(9), b"ann").is_some());
+        let mut cache = cache(10);
+        keep(&mut cache, 0, b"ann");
+        assert!(is_user(&mut cache, 9, b"ann"));
         assert!(cache.find(at(10), b"ann").is_none());
-        cache.keep(at(5), b"ann", &user);
-        assert!(cache.find(at(14), b"ann").is_some() && cache.find(at(15), b"ann").is_none());
+        keep(&mut cache, 5, b"ann");
+        assert!(is_user(&mut cache, 14, b"ann") && cache.find(at(15), b"ann").is_none());
         cache.forget(Some(b"ann"));
         assert!(cache.find(at(6), b"ann").is_none());
     }
 
     #[test]
-    fn the_one_kept_longest_goes_first() {
-        let (mut cache, user) = (cache(3), Arc::new(User::default()));
-        for (second, name) in [b"a", b"b", b"a", b"c", b"d"].into_iter().enumerate() {
-            cache.keep(at(second as u64), name, &user);
+    fn a_name_that_nobody_has_is_remembered_for_a_short_time() {
+        let mut cache = cache(10);
+        let begun = cache.generation();
+        cache.keep(at(0), begun, b"eve", None);
+        assert!(cache.find(at(1), b"eve").is_some_and(|user| user.is_none()));
+        assert!(cache.find(at(2), b"eve").is_none());
+        keep(&mut cache, 2, b"eve");
+        assert!(is_user(&mut cache, 3, b"eve"));
+        cache.keep(at(4), begun, b"eve", None);
+        assert!(cache.find(at(5), b"eve").is_some_and(|user| user.is_none()), "the last answer counts");
+        cache.forget(Some(b"eve"));
+        assert!(cache.find(at(5), b"eve").is_none());
+        for n in 0..1000_u32 {
+            let begun = cache.generation();
+            cache.keep(at(6), begun, &n.to_be_bytes(), None);
         }
-        let there: Vec<bool> = [b"a", b"b", b"c", b"d"].map(|n| cache.find(at(5), n).is_some()).into();
+        assert!(cache.nobodies.by_name.len() <= 10, "{}", cache.nobodies.by_name.len());
+        assert_eq!(cache.len(), 0);
+    }
+
+    #[test]
+    fn an_answer_of_before_the_forgetting_is_not_kept() {
+        let mut cache = cache(10);
+        let begun = cache.generation();
+        cache.forget(Some(b"ann"));
+        cache.keep(at(0), begun, b"ann", Some(&Arc::new(User::default())));
+        cache.keep(at(0), begun, b"bob", None);
+        assert!(cache.find(at(0), b"ann").is_none() && cache.find(at(0), b"bob").is_none());
+        keep(&mut cache, 0, b"ann");
+        assert!(is_user(&mut cache, 0, b"ann"));
+    }
+
+    #[test]
+    fn the_one_kept_longest_goes_first() {
+        let mut cache = cache(3);
+        for (second, name) in [b"a", b"b", b"a", b"c", b"d"].into_iter().enumerate() {
+            keep(&mut cache, second as u64, name);
+        }
+        let there: Vec<bool> = [b"a", b"b", b"c", b"d"].map(|n| is_user(&mut cache, 5, n)).into();
         assert_eq!(there, [true, false, true, true]);
         for second in 5..1000 {
-            cache.keep(at(5), &[second as u8, 1], &user);
-            cache.keep(at(5), b"a", &user);
-            assert!(cache.len() <= 3 && cache.order.len() <= 3 * 3, "{}", cache.order.len());
+            keep(&mut cache, 5, &[second as u8, 1]);
+            keep(&mut cache, 5, b"a");
+            assert!(cache.len() <= 3 && cache.users.order.len() <= 3 * 3, "{}", cache.users.order.len());
         }
     }
 }

@@ -24,12 +24,23 @@ pub struct CacheConfig {
     pub entries: usize,
     /// No user is served from memory longer than this after the host answered.
     pub ttl: Duration,
+    /// No name is taken for nobody's longer than this after the host said so: whoever guesses names does not ask the
+    /// store each time, and whoever was just added gets in soon. Zero: such answers are not kept.
+    pub unknown_ttl: Duration,
+}
+
+impl CacheConfig {
+    /// How many names that nobody has are kept: fewer than users, since whoever asks chooses them.
+    #[must_use]
+    pub fn unknown_entries(&self) -> usize {
+        self.entries.min(10_000)
+    }
 }
 
 impl Default for CacheConfig {
-    /// 10,000 users, 60 s.
+    /// 10,000 users, 60 s; names that nobody has 5 s.
     fn default() -> Self {
-        Self { entries: 10_000, ttl: Duration::from_secs(60) }
+        Self { entries: 10_000, ttl: Duration::from_secs(60), unknown_ttl: Duration::from_secs(5) }
     }
 }
 

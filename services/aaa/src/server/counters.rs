@@ -93,6 +93,11 @@ usher_core::counters! {
         accounting,
         /// Accounting requests answered: their records are durable.
         accounted,
+        /// Accounting requests that name an access server for which their client does not speak: kept as of the client's
+        /// own address.
+        foreign_nas,
+        /// Accounting-On and -Off of an access server for which their client does not speak: they end nothing.
+        foreign_restarts,
         /// Dropped: an accounting request that is not one.
         bad_accounting,
         /// Dropped: a State or Session-Id that names no session, or one of another client.

@@ -2,6 +2,7 @@
 
 use super::answer::Asker;
 use super::api::Reason;
+use super::cache::Generation;
 use super::config::Config;
 use super::half_open::Source;
 use super::proof::Proof;
@@ -25,6 +26,16 @@ pub(super) enum Owner {
     Radius(u32),
     /// A Diameter session.
     Diameter,
+}
+
+impl Owner {
+    /// The RADIUS client.
+    pub(super) const fn client(self) -> Option<u32> {
+        match self {
+            Self::Radius(client) => Some(client),
+            Self::Diameter => None,
+        }
+    }
 }
 
 /// A request, whichever protocol carried it.
@@ -133,6 +144,8 @@ pub(super) struct Session {
     pub(super) user: Option<Arc<User>>,
     /// Why the user inside a tunnel may not log in.
     pub(super) refusal: Option<Reason>,
+    /// When its last look-up began.
+    pub(super) asked: Generation,
     /// Its decisions are told line by line.
     pub(super) traced: bool,
     pub(super) stage: Stage,

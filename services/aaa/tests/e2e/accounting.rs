@@ -18,6 +18,8 @@ use usher_diameter::node::{self, Node};
 use usher_diameter::peer::capabilities::Application;
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, Client, ServerConfig, Target};
+use usher_radius::packet::OwnedPacket;
+use usher_radius::server::ClientConfig;
 use usher_radius::{Attributes, Code};
 
 fn at(secs: u64) -> Instant {
@@ -331,4 +333,74 @@ fn an_acr_that_is_none_is_told_so() {
     let Some(node::Event::Answer { result, .. }) = d.client.poll_event() else { panic!() };
     assert_eq!(result, ResultCode::MISSING_AVP);
     assert_eq!((d.host.server.counters().bad_accounting, d.host.rows().len()), (1, 0));
+}
+
+/// A request from the access server of this number.
+fn from(r: &mut Radius, n: usize, identifier: u8, fill: impl FnOnce(&mut Attributes)) -> Option<Code> {
+    let mut attributes = Attributes::new();
+    fill(&mut attributes);
+    let packet =
+        OwnedPacket { code: Code::ACCOUNTING_REQUEST, identifier, authenticator: [0; 16], attributes };
+    let mut data = Vec::new();
+    packet.emit(&mut data).unwrap();
+    let authenticator = usher_radius::auth::accounting_request_authenticator(&data, &secret());
+    data[4..20].copy_from_slice(&authenticator);
+    let (near, far) = (SocketAddr::new(nas_address(n), 50_000), SocketAddr::new(server_address(0), 1812));
+    let path = Path { socket: SocketId(0), local: far, remote: near };
+    r.host.server.handle(at(1), Input::Datagram { path, data: &data });
+    r.host.serve(at(1));
+    r.host.server.poll_transmit(at(1), &mut data)?;
+    Some(Code(data[0]))
+}
+
+/// What names session `id` of the access server of number `named`.
+fn session_of(a: &mut Attributes, named: usize, status: u32, id: &str) {
+    let std::net::IpAddr::V4(address) = nas_address(named) else { panic!("they have IPv4 addresses") };
+    a.push_ipv4(kind::NAS_IP_ADDRESS, address).push_u32(kind::ACCT_STATUS_TYPE, status);
+    a.push_text(kind::ACCT_SESSION_ID, id).unwrap().push_bytes(kind::USER_NAME, &user_name(0)).unwrap();
+}
+
+#[test]
+fn nobody_ends_the_sessions_of_another_client() {
+    let mut config = aaa_config(users(Seed::new(1), 1));
+    if let Some(radius) = &mut config.radius {
+        // Each is a client of its own; the last one speaks for the second too.
+        radius.clients = (0..4).map(|n| ClientConfig::new(nas_address(n), 32, secret())).collect();
+        radius.clients[3].speaks_for = vec![(nas_address(1), 32)];
+    }
+    let mut r = Radius::new(config, LedgerConfig::default());
+    let answered = Some(Code::ACCOUNTING_RESPONSE);
+    let tell = |r: &mut Radius, n, identifier, named, status, id: &str| {
+        let answer = from(r, n, identifier, |a| session_of(a, named, status, id));
+        assert_eq!(answer, answered, "all is acknowledged");
+    };
+    let open = |r: &Radius| {
+        let rows = r.host.rows().into_iter().filter(|row| row.acctstoptime.is_none());
+        let mut open: Vec<_> = rows.map(|row| (row.nasipaddress, row.acctsessionid)).collect();
+        open.sort();
+        open
+    };
+    let (a, b, c) = (nas_address(0), nas_address(1), nas_address(2));
+    tell(&mut r, 0, 1, 0, START, "s");
+    tell(&mut r, 1, 1, 1, START, "s");
+    let theirs = vec![(a, "s".to_owned()), (b, "s".to_owned())];
+    assert_eq!(open(&r), theirs);
+    // The third names the first: by its Stop, by its restart, by restarts that name nobody.
+    tell(&mut r, 2, 1, 0, STOP, "s");
+    tell(&mut r, 2, 2, 0, ON, "");
+    tell(&mut r, 2, 3, 2, ON, "");
+    assert_eq!(open(&r), theirs);
+    assert_eq!(r.host.rows().iter().filter(|row| row.nasipaddress == c).count(), 1, "its record is its own");
+    let counters = r.host.server.counters();
+    assert_eq!((counters.foreign_nas, counters.foreign_restarts), (1, 1));
+    // What the third reports of others it ends itself.
+    tell(&mut r, 2, 4, 0, START, "t");
+    assert_eq!(open(&r).len(), 3);
+    tell(&mut r, 2, 5, 0, STOP, "t");
+    assert_eq!(open(&r), theirs);
+    // Who speaks for another is believed.
+    tell(&mut r, 3, 1, 1, STOP, "s");
+    assert_eq!(open(&r), [(a, "s".to_owned())]);
+    tell(&mut r, 0, 2, 0, ON, "");
+    assert_eq!(open(&r), []);
 }

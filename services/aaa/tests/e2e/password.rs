@@ -146,3 +146,88 @@ fn a_front_that_is_not_there_takes_nothing() {
     assert_eq!(server.counters().no_front, 2);
     assert!(server.poll_transmit(NEVER, &mut Vec::new()).is_none() && server.poll_timeout().is_none());
 }
+
+fn asked(p: &mut Pair) -> u64 {
+    match p.server.poll_event() {
+        Some(Event::Lookup { token, .. }) => token,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_was_found_before_the_forgetting_is_asked_again() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host(CacheConfig::default());
+    let mut p = Pair::new(config);
+    let user = || Found::User(Arc::new(User::with_password(PASSWORD)));
+    p.ask_pap(1, b"ann", PASSWORD);
+    let token = asked(&mut p);
+    p.server.command(NEVER, Command::Forget { name: Some(b"ann".to_vec()) }).unwrap();
+    p.server.command(NEVER, Command::Found { token, user: user() }).unwrap();
+    p.settle(NEVER);
+    assert_eq!(p.answer(), Some((1, Code::ACCESS_ACCEPT, None)), "a login under way goes on");
+    assert!(matches!(p.server.poll_event(), Some(Event::Accepted(_))));
+    p.ask_pap(2, b"ann", PASSWORD);
+    let token = asked(&mut p);
+    p.server.command(NEVER, Command::Found { token, user: user() }).unwrap();
+    p.settle(NEVER);
+    assert_eq!((p.answer().map(|a| a.1), p.server.cached_users()), (Some(Code::ACCESS_ACCEPT), 1));
+}
+
+#[test]
+fn a_name_that_nobody_has_is_not_asked_about_at_each_login() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host(CacheConfig::default());
+    let mut p = Pair::new(config);
+    p.ask_pap(1, b"eve", PASSWORD);
+    let token = asked(&mut p);
+    p.server.command(NEVER, Command::Found { token, user: Found::Nobody }).unwrap();
+    p.settle(NEVER);
+    p.ask_pap(2, b"eve", PASSWORD);
+    assert_eq!([p.answer(), p.answer()].map(|a| a.map(|a| a.1)), [Some(Code::ACCESS_REJECT); 2]);
+    let c = p.server.counters();
+    assert_eq!((c.lookups, c.lookups_saved, c.rejected_unknown_user), (1, 1, 2));
+    while p.server.poll_event().is_some() {}
+    // Who was added is found at once.
+    p.server.command(NEVER, Command::Forget { name: Some(b"eve".to_vec()) }).unwrap();
+    p.ask_pap(3, b"eve", PASSWORD);
+    asked(&mut p);
+}
+
+#[test]
+fn who_cannot_be_judged_now_gets_no_answer() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host(CacheConfig::default());
+    let mut p = Pair::new(config);
+    p.ask_pap(1, b"ann", PASSWORD);
+    let token = asked(&mut p);
+    // Nothing but the user is asked about yet.
+    let mut user = User::with_password(PASSWORD);
+    user.password = Some(usher_aaa::Password::Argon2("$argon2id$".into()));
+    let user = Found::User(Arc::new(user));
+    p.server.command(NEVER, Command::Found { token, user }).unwrap();
+    assert!(matches!(p.server.poll_event(), Some(Event::Verify { token: t, .. }) if t == token));
+    p.server.command(NEVER, Command::Unable { token }).unwrap();
+    p.settle(NEVER);
+    assert_eq!((p.answer(), p.server.half_open(), p.server.counters().unavailable), (None, 0, 1));
+    let again = p.server.command(NEVER, Command::Unable { token });
+    assert_eq!(again, Err(CommandError::UnknownToken));
+}
+
+#[test]
+fn a_clock_that_is_set_ends_a_users_time() {
+    let mut all = usher_aaa::Users::new(&mut Seed::new(1).secure("users", 0));
+    let mut user = User::with_password(PASSWORD);
+    let epoch = aaa_config(users(Seed::new(1), 0)).epoch;
+    user.expires = Some(epoch + Duration::from_secs(3600));
+    all.insert(b"ann", user);
+    let mut p = Pair::new(aaa_config(Arc::new(all)));
+    p.ask_pap(1, b"ann", PASSWORD);
+    p.server.command(NEVER, Command::Clock { epoch: epoch + Duration::from_secs(3601) }).unwrap();
+    p.ask_pap(2, b"ann", PASSWORD);
+    p.server.command(NEVER, Command::Clock { epoch }).unwrap();
+    p.ask_pap(3, b"ann", PASSWORD);
+    let codes = [p.answer(), p.answer(), p.answer()].map(|a| a.map(|a| a.1));
+    assert_eq!(codes, [Code::ACCESS_ACCEPT, Code::ACCESS_REJECT, Code::ACCESS_ACCEPT].map(Some));
+    assert_eq!(p.server.counters().rejected_expired, 1);
+}

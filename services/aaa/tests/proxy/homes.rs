@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::proxy::{self, Accounting, Balance, HomeServer, Pool, Realm, Realms, Route, Unanswered};
 use usher_aaa::{Command, Config, DynamicResult, Event, Method, Reason, User, UserSource, Users};
-use usher_core::{Machine, Seed, WallTime};
+use usher_core::{Duration, Machine, Seed, WallTime};
 use usher_eap::method::PeerOffer;
 use usher_eap::method::md5::Password;
 use usher_eap::peer;
@@ -318,6 +318,32 @@ fn configurations_that_lead_nowhere_are_refused() {
         broken(vec![], vec![0, 1]),
         "proxy: pool \"homes\" is empty or names a server that does not exist"
     );
+}
+
+#[test]
+fn who_waits_for_a_former_home_server_gets_its_answer() {
+    for homes in [[home(1), home(2)], [radsec_home(1), radsec_home(2)]] {
+        let mut w = world(&homes, |_| {});
+        // A connection stands, and the former home server takes its time.
+        assert!(w.pap("ann@example.org", PASSWORD).is_some());
+        let mut slow = server_of(&["ann@example.org"], address(0), "home");
+        slow.reject_delay = Duration::from_secs(2);
+        let now = w.now;
+        w.servers[1].command(now, Command::Reload(Box::new(slow))).unwrap();
+        assert!(w.pap("ann@example.org", b"wrong").is_none());
+        let pool = vec![Pool { name: "homes".into(), servers: vec![0], balance: Balance::Failover }];
+        let mut config = server_of(&["bob"], NAS, "nas");
+        let realms = Realms::new(vec![realm("example.org", Accounting::Forward)], None).unwrap();
+        config.proxy = Some(proxy::Config::new(realms, vec![homes[1].clone()], pool));
+        assert_eq!(w.servers[0].owed(), 1);
+        w.servers[0].command(now, Command::Reload(Box::new(config))).unwrap();
+        // From now on the other one is asked; who asked before is answered all the same.
+        assert_eq!(w.pap("ann@example.org", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT);
+        assert_eq!((w.servers[2].counters().accepted_pap, w.servers[0].owed()), (1, 1));
+        w.until(3);
+        assert_eq!(w.answers.pop().map(|r| r.code), Some(Code::ACCESS_REJECT));
+        assert_eq!((w.servers[0].owed(), w.servers[1].counters().accepted_pap), (0, 1));
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn port(socket: SocketId) -> u16 {
     match socket.0 {
         n @ 0..2 => 1812 + n as u16,
         n if n >= 1 << 20 => 50_000 + (n & 0xfff) as u16,
+        n if n >= 1 << 18 => 45_000 + (n & 0xfff) as u16,
         n => 40_000 + (n & 0xfff) as u16,
     }
 }
@@ -34,6 +35,7 @@ fn socket(port: u16) -> SocketId {
     SocketId(match port {
         1812 | 1813 => u32::from(port - 1812),
         50_000.. => (1 << 20) + u32::from(port - 50_000),
+        45_000.. => (1 << 18) + (1 << 16) + u32::from(port - 45_000),
         _ => (1 << 16) + u32::from(port - 40_000),
     })
 }

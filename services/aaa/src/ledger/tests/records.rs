@@ -62,6 +62,9 @@ fn a_time_is_believed_where_it_can_be_true() {
         (r.at.unix_secs() - BEGIN, r.timed)
     };
     assert_eq!(at(BEGIN + 40, Some(3)), (40, true));
+    assert_eq!(at(BEGIN + 101, None), (101, true), "its clock is ahead");
+    assert_eq!(at(BEGIN + 400, Some(3)), (400, true));
+    assert_eq!(at(BEGIN + 401, Some(3)), (97, true), "further than clocks are");
     assert_eq!(at(BEGIN + 5000, Some(3)), (97, true));
     assert_eq!(at(BEGIN + 5000, None), (100, false));
     assert_eq!(at(600, None), (100, false));
@@ -159,7 +162,7 @@ proptest! {
             a.push_bytes(kind, &value).unwrap();
         }
         if let Ok(record) = Record::from_radius(&a, SOURCE, wall(1000)) {
-            prop_assert!(record.at <= wall(1000));
+            prop_assert!(record.at <= wall(1000) + CLOCK_DIFFERENCE);
             let mut w = World::default();
             prop_assert!(w.tell_at(1000, &record));
             let row = w.row();

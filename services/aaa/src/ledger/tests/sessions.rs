@@ -67,7 +67,7 @@ fn a_record_that_comes_again_is_acknowledged_and_changes_nothing() {
 fn a_nas_that_says_no_times_may_retransmit_for_a_while() {
     let mut w = World::default();
     let untimed = |mut record: Record| {
-        record.timed = false;
+        (record.timed, record.stamped) = (false, false);
         record
     };
     assert!(w.tell(&untimed(record(Start, "1", 10))));
@@ -79,6 +79,22 @@ fn a_nas_that_says_no_times_may_retransmit_for_a_while() {
     assert_eq!(w.spans(), [(10, Some(60))]);
     assert!(w.tell(&untimed(record(Start, "1", 200))));
     assert_eq!(w.spans(), [(10, Some(60)), (200, None)]);
+}
+
+#[test]
+fn a_record_that_waited_on_its_way_tells_of_no_other_session() {
+    let mut w = World::default();
+    // Acct-Delay-Time says when it was sent, not how long it stood in a queue.
+    let delayed = |at: u64| {
+        let mut record = record(Start, "1", at);
+        record.stamped = false;
+        record
+    };
+    assert!(w.tell(&delayed(10)));
+    assert!(w.tell(&delayed(19)));
+    assert_eq!(w.spans(), [(10, None)]);
+    assert!(w.tell(&record(Start, "1", 19)), "a clock does not lie by seconds");
+    assert_eq!(w.spans(), [(10, Some(10)), (19, None)]);
 }
 
 #[test]

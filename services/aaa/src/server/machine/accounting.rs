@@ -1,7 +1,7 @@
 //! Accounting requests: each waits until its record is durable.
 
 use super::AaaServer;
-use crate::ledger::Record;
+use crate::ledger::{Record, Status, nas_of};
 use crate::server::api::Event;
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
@@ -47,8 +47,18 @@ impl AaaServer {
     pub(super) fn accounting_request(&mut self, now: Instant, request: radius::Request) {
         self.counters.accounting += 1;
         let source = request.path.remote.ip();
+        let own = self.speaks_for(request.client, source, nas_of(&request.attributes, source));
         match Record::from_radius(&request.attributes, source, self.wall(now)) {
-            Ok(record) => self.keep(now, Waiting::Radius(request.token), record),
+            Ok(record) if own => self.keep(now, Waiting::Radius(request.token), record),
+            Ok(record) if matches!(record.status, Status::On | Status::Off) => {
+                self.counters.foreign_restarts += 1;
+                self.acknowledge(now, request.token);
+            }
+            Ok(mut record) => {
+                self.counters.foreign_nas += 1;
+                record.report_by(source);
+                self.keep(now, Waiting::Radius(request.token), record);
+            }
             Err(_) => {
                 self.counters.bad_accounting += 1;
                 self.ignore(now, request.token);
@@ -77,6 +87,17 @@ impl AaaServer {
         let token = self.accounting.waiting.insert(now, waiting);
         self.events.push_back(Event::Account { token, record: Box::new(record) });
     }
+    /// Whether a client may name an access server by this address.
+    pub(super) fn speaks_for(&self, client: u32, source: IpAddr, named: IpAddr) -> bool {
+        self.radius.as_ref().is_some_and(|server| server.speaks_for(client, source, named))
+    }
+    fn acknowledge(&mut self, now: Instant, token: u64) {
+        let (code, attributes) = (Code::ACCOUNTING_RESPONSE, self.attributes());
+        if let Some(server) = &mut self.radius {
+            // The client may have given this request up for a newer one: then nobody waits.
+            let _ = server.command(now, radius::Command::Respond { token, code, attributes });
+        }
+    }
     fn ignore(&mut self, now: Instant, token: u64) {
         if let Some(server) = &mut self.radius {
             // A request that is gone needs no end.
@@ -97,13 +118,7 @@ impl AaaServer {
         }
         self.counters.accounted += 1;
         match waiting {
-            Waiting::Radius(token) => {
-                let (code, attributes) = (Code::ACCOUNTING_RESPONSE, self.attributes());
-                if let Some(server) = &mut self.radius {
-                    // The client may have given this request up for a newer one: then nobody waits.
-                    let _ = server.command(now, radius::Command::Respond { token, code, attributes });
-                }
-            }
+            Waiting::Radius(token) => self.acknowledge(now, token),
             Waiting::Diameter(token, aca) => {
                 let (result, avps) = (ResultCode::SUCCESS, aca.avps());
                 if let Some(node) = &mut self.diameter {

@@ -35,6 +35,8 @@ impl AaaServer {
             let Some(oldest) = self.sessions.crowded_out() else { break };
             self.counters.evicted += 1;
             self.trace(now, oldest, || "dropped: too many unfinished sessions".into());
+            let client = self.sessions.get(oldest).and_then(|session| session.owner.client());
+            self.events.push_back(Event::Evicted { client });
             self.abandon(now, oldest);
         }
         self.counters.sessions += 1;
@@ -47,6 +49,7 @@ impl AaaServer {
             name: name.to_vec(),
             user: None,
             refusal: None,
+            asked: self.cache.generation(),
             traced,
             stage,
         };
@@ -156,7 +159,7 @@ impl AaaServer {
             UserSource::Host(_) => match self.cache.find(now, name) {
                 Some(user) => {
                     self.counters.lookups_saved += 1;
-                    Known::Now(Some(user))
+                    Known::Now(user)
                 }
                 None => {
                     self.counters.lookups += 1;
@@ -179,10 +182,18 @@ impl AaaServer {
             }
             Known::Host => {
                 self.trace(now, token, || format!("user {}: the host is asked", trace::name(&name)));
-                self.events.push_back(Event::Lookup { token, name: name.clone() });
+                self.ask_host(token, name.clone());
                 self.give_name_back(token, name);
             }
         }
+    }
+
+    /// Asks the host for a user.
+    fn ask_host(&mut self, token: u64, name: Vec<u8>) {
+        if let Some(session) = self.sessions.get_mut(token) {
+            session.asked = self.cache.generation();
+        }
+        self.events.push_back(Event::Lookup { token, name });
     }
 
     fn give_name_back(&mut self, token: u64, name: Vec<u8>) {
@@ -205,10 +216,7 @@ impl AaaServer {
             _ => return Err(CommandError::UnknownToken),
         };
         let user = match user {
-            Found::User(user) => {
-                self.cache.keep(now, name, &user);
-                Some(user)
-            }
+            Found::User(user) => Some(user),
             Found::Nobody => None,
             Found::Unavailable => {
                 self.trace(now, token, || "the host cannot say who that is".into());
@@ -216,6 +224,7 @@ impl AaaServer {
                 return Ok(());
             }
         };
+        self.cache.keep(now, session.asked, name, user.as_ref());
         if inner {
             self.answer_user(now, token, user);
         } else {
@@ -307,6 +316,22 @@ impl AaaServer {
         self.take_step(now, token, step);
     }
 
+    /// The host cannot do what it was asked for a session.
+    pub(super) fn on_unable(&mut self, now: Instant, token: u64) -> Result<(), CommandError> {
+        let session = self.sessions.get(token).ok_or(CommandError::UnknownToken)?;
+        let waits = match &session.stage {
+            Stage::Eap(conversation) => conversation.wait.is_some(),
+            Stage::Identity { .. } => false,
+            _ => true,
+        };
+        if !waits {
+            return Err(CommandError::UnknownToken);
+        }
+        self.trace(now, token, || "the host cannot say now".into());
+        self.no_verdict(now, token);
+        Ok(())
+    }
+
     pub(super) fn on_verified(&mut self, now: Instant, token: u64, right: bool) -> Result<(), CommandError> {
         let session = self.sessions.get_mut(token).ok_or(CommandError::UnknownToken)?;
         match &mut session.stage {
@@ -361,7 +386,7 @@ impl AaaServer {
                     self.trace(now, token, || {
                         format!("within the tunnel: user {}: the host is asked", trace::name(&name))
                     });
-                    self.events.push_back(Event::Lookup { token, name: name.clone() });
+                    self.ask_host(token, name.clone());
                     self.wait(token, Wait::User(name));
                 }
             },

@@ -163,6 +163,11 @@ impl Machine for AaaServer {
             Command::Admitted { token, admission } => self.on_admitted(now, token, admission),
             Command::Accounted { token, durable } => self.on_accounted(now, token, durable),
             Command::Certificate { token, verdict } => self.on_certificate(now, token, verdict),
+            Command::Unable { token } => self.on_unable(now, token),
+            Command::Clock { epoch } => {
+                self.config.epoch = epoch;
+                Ok(())
+            }
             Command::Accept { conn, front } => {
                 if front == Front::RadSec {
                     self.outward.accept_radsec(conn);

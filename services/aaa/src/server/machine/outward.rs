@@ -23,6 +23,8 @@ use usher_radius::packet::Code;
 
 /// The first socket by which access servers are asked.
 const DYNAMIC: u32 = 1 << 20;
+/// What is added to the first socket by which home servers are asked, of every second generation of them.
+const OTHER: u32 = 1 << 18;
 /// What is added to the numbers of connections to home servers.
 const HOME: u32 = 1 << 30;
 
@@ -62,6 +64,8 @@ pub(super) struct Dialog {
 #[derive(Debug, Default)]
 pub(super) struct Outward {
     pub(super) homes: Option<HomeServers>,
+    /// Home servers of before the last change: what they were asked they may still answer.
+    past: Option<HomeServers>,
     /// What waits for home servers that speak RADIUS.
     pub(super) passed: SessionTable<Passed>,
     /// What waits for Diameter servers.
@@ -90,12 +94,28 @@ impl Outward {
         if socket.0 >= DYNAMIC {
             return self.dynamic.as_mut();
         }
-        let homes = self.homes.as_mut()?;
-        (socket >= homes.client().config().first_socket).then(|| homes.client_mut())
+        self.homes_clients().find(|client| {
+            let config = client.config();
+            socket.0.wrapping_sub(config.first_socket.0) < config.max_sockets
+        })
+    }
+    /// Who asks the home servers of now, and who asked those of before.
+    fn homes_clients(&mut self) -> impl Iterator<Item = &mut Client> {
+        self.homes.iter_mut().chain(&mut self.past).map(HomeServers::client_mut)
+    }
+    /// Who asks which home servers by a connection: each begins with numbers that no earlier one had.
+    fn homes_of(&mut self, conn: ConnId) -> Option<&mut Client> {
+        self.homes_clients().find(|client| conn.index() >= client.config().first_connection)
+    }
+    /// Ends with the former home servers when nothing is waited for any more.
+    fn let_past_go(&mut self) {
+        if let Some(past) = self.past.take_if(|past| past.client().outstanding() == 0) {
+            self.former.extend(past.client().connections().0);
+        }
     }
     pub(super) fn timeout(&mut self, now: Instant) {
-        let homes = self.homes.as_mut().map(HomeServers::client_mut);
-        for client in homes.into_iter().chain(&mut self.dynamic) {
+        self.homes_clients().for_each(|client| client.handle(now, Input::Timeout));
+        if let Some(client) = &mut self.dynamic {
             client.handle(now, Input::Timeout);
         }
     }
@@ -107,7 +127,7 @@ impl Outward {
                 op: StreamOp::Abort,
             });
         }
-        let of_homes = self.homes.as_mut().and_then(|h| h.client_mut().poll_transmit(now, buf));
+        let of_homes = self.homes_clients().find_map(|client| client.poll_transmit(now, buf));
         match of_homes.or_else(|| self.dynamic.as_mut()?.poll_transmit(now, buf))? {
             Transmit::Stream { conn, op } => {
                 Some(Transmit::Stream { conn: ConnId::outgoing(conn.index() | HOME), op })
@@ -116,12 +136,12 @@ impl Outward {
         }
     }
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
-        let homes = self.homes.as_mut().and_then(|h| h.client_mut().poll_timeout());
+        let homes = self.homes_clients().filter_map(Machine::poll_timeout).min();
         let dynamic = self.dynamic.as_mut().and_then(Machine::poll_timeout);
         homes.into_iter().chain(dynamic).min()
     }
     pub(super) fn poll_work(&mut self) -> Option<Work> {
-        let homes = self.homes.as_mut().and_then(|h| h.client_mut().poll_work());
+        let homes = self.homes_clients().find_map(Machine::poll_work);
         homes.or_else(|| self.dynamic.as_mut()?.poll_work())
     }
     /// A connection was accepted that speaks RADIUS.
@@ -144,23 +164,35 @@ impl AaaServer {
             let contradiction = CommandError::Invalid("a realm leads to a pool that does not exist");
             return proxy.leads_nowhere().map_or(Ok(None), |_| Err(contradiction));
         }
-        let first = self.outward.homes.as_ref().map_or(0, |h| h.client().connections().1);
+        let current = self.outward.homes.as_ref().or(self.outward.past.as_ref()).map(HomeServers::client);
+        let first = current.map_or(0, |client| client.connections().1);
+        // Two generations have sockets at the same time.
+        let taken = current.is_some_and(|client| client.config().first_socket == proxy.first_socket);
+        let mut proxy = proxy.clone();
+        if taken {
+            proxy.first_socket.0 += OTHER;
+        }
         let rng = SecureRng::from_seed(self.rng.array());
         let contradiction = CommandError::Invalid("the realms and home servers contradict each other");
-        HomeServers::new(proxy, first, rng).map(Some).map_err(|_| contradiction)
+        HomeServers::new(&proxy, first, rng).map(Some).map_err(|_| contradiction)
     }
 
-    /// Goes on with other home servers. Who waits for the former ones is not answered, and asks again.
+    /// Goes on with other home servers. What the former ones were asked they still answer; who waits for those before
+    /// them is not answered, and asks again.
     pub(super) fn replace_homes(&mut self, now: Instant, homes: Option<HomeServers>) {
         let former = core::mem::replace(&mut self.outward.homes, homes);
-        self.outward.former.extend(former.into_iter().flat_map(|h| h.client().connections().0));
-        let mut waiting = core::mem::take(&mut self.outward.passed);
-        while let Some(passed) = waiting.oldest().and_then(|(token, _)| waiting.remove(token)) {
+        let Some(past) = core::mem::replace(&mut self.outward.past, former) else {
+            return self.outward.let_past_go();
+        };
+        self.outward.former.extend(past.client().connections().0);
+        for token in past.client().waiting() {
+            let Some(passed) = self.outward.passed.remove(token) else { continue };
             if let Some(asker) = passed.asker {
                 self.discard(now, asker);
             }
             self.recycle(passed.request);
         }
+        self.outward.let_past_go();
     }
 
     /// The home servers and the client that asks them.
@@ -181,9 +213,9 @@ impl AaaServer {
 
     pub(super) fn stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
         if !conn.is_incoming() && conn.index() & HOME != 0 {
-            if let Some(homes) = &mut self.outward.homes {
-                let conn = ConnId::outgoing(conn.index() & !HOME);
-                homes.client_mut().handle(now, Input::Stream { conn, event });
+            let conn = ConnId::outgoing(conn.index() & !HOME);
+            if let Some(client) = self.outward.homes_of(conn) {
+                client.handle(now, Input::Stream { conn, event });
             }
             return;
         }
@@ -251,9 +283,21 @@ impl AaaServer {
             };
             self.events.push_back(Event::Dynamic { token, result });
         }
+        while let Some(event) = self.outward.past.as_mut().and_then(|past| past.client_mut().poll_event()) {
+            match event {
+                client::Event::Response(response) => self.home_answered(now, response, false),
+                client::Event::TimedOut { token } => {
+                    if let Some(passed) = self.outward.passed.remove(token) {
+                        self.home_silent(now, passed);
+                    }
+                }
+                client::Event::Server { .. } => {}
+            }
+        }
+        self.outward.let_past_go();
         while let Some(event) = self.outward.homes.as_mut().and_then(|h| h.client_mut().poll_event()) {
             match event {
-                client::Event::Response(response) => self.home_answered(now, response),
+                client::Event::Response(response) => self.home_answered(now, response, true),
                 client::Event::TimedOut { token } => {
                     if let Some(passed) = self.outward.passed.remove(token) {
                         self.home_silent(now, passed);

@@ -139,10 +139,12 @@ impl AaaServer {
         }
     }
 
-    pub(super) fn home_answered(&mut self, now: Instant, response: Response) {
+    /// A home server answered; `current`: one of those of now, which may be asked again.
+    pub(super) fn home_answered(&mut self, now: Instant, response: Response, current: bool) {
         let Some(passed) = self.outward.passed.remove(response.token) else { return };
         self.counters.proxy_answered += 1;
-        if response.code == Code::ACCESS_CHALLENGE
+        if current
+            && response.code == Code::ACCESS_CHALLENGE
             && let Some(state) = response.attributes.get(kind::STATE)
             && let Some(homes) = &mut self.outward.homes
         {

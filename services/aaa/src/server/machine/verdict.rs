@@ -85,7 +85,13 @@ impl AaaServer {
             return self.accept(now, token, *approval, None, None);
         }
         let Some(pending) = &session.pending else { return };
-        let request = admit_request(session, pending, approval.inner.as_deref());
+        let mut request = admit_request(session, pending, approval.inner.as_deref());
+        let source = pending.source.address();
+        if let Owner::Radius(client) = session.owner
+            && !self.radius.as_ref().is_some_and(|server| server.speaks_for(client, source, request.nas))
+        {
+            request.nas = source;
+        }
         session.stage = Stage::Admission(approval);
         self.events.push_back(Event::Admit { token, request });
     }
@@ -164,7 +170,7 @@ impl AaaServer {
             inner: approval.inner,
             method: Some(approval.method),
             inner_method: approval.inner_method,
-            client: client(owner),
+            client: owner.client(),
             begun,
             reason: None,
             resumed: approval.resumed,
@@ -214,7 +220,7 @@ impl AaaServer {
             inner: inner.0,
             method,
             inner_method: inner.1,
-            client: client(session.owner),
+            client: session.owner.client(),
             begun: session.begun,
             reason: Some(reason),
             resumed: false,
@@ -335,13 +341,6 @@ impl AaaServer {
         }
         self.config = config;
         Ok(())
-    }
-}
-
-fn client(owner: Owner) -> Option<u32> {
-    match owner {
-        Owner::Radius(client) => Some(client),
-        Owner::Diameter => None,
     }
 }
 
