@@ -3,6 +3,9 @@
 mod admin;
 mod daemon;
 mod durable;
+mod flood;
+mod hostile;
+mod hostile_diameter;
 mod operate;
 mod records;
 mod serve;

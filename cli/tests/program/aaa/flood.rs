@@ -1,0 +1,155 @@
+//! Floods: what one client does too much of costs that client, and no other.
+
+use super::daemon::{Daemon, Ports, SECRET, get, metric};
+use super::hostile::{Signed, signed};
+use crate::place::Place;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use usher_crypto::digest::md5;
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::{Code, Packet};
+
+/// Two clients: one that floods, at 127.0.0.2, and one that does not, at 127.0.0.3.
+fn config(ports: &Ports, more: &str) -> String {
+    let client = |name: &str, address: &str| {
+        format!("[[client]]\nname = \"{name}\"\nprefix = \"{address}\"\nsecret = \"{SECRET}\"\n")
+    };
+    let clients = client("flooder", "127.0.0.2") + &client("quiet", "127.0.0.3");
+    ports.config(1, &format!("{clients}{more}"))
+}
+
+fn line(from: &str, port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).unwrap();
+    socket.connect(("127.0.0.1", port)).unwrap();
+    socket
+}
+
+/// The answer to a request, which is sent again while there is none.
+fn ask(socket: &UdpSocket, packet: &[u8]) -> Vec<u8> {
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut buf = [0; 4096];
+    for _ in 0..30 {
+        socket.send(packet).unwrap();
+        while let Ok(n) = socket.recv(&mut buf) {
+            if buf[1] == packet[1] {
+                return buf[..n].to_vec();
+            }
+        }
+    }
+    panic!("no answer");
+}
+
+fn eap(n: u8, packet: &[u8], state: Option<&[u8]>) -> Vec<u8> {
+    let mut a = Attributes::new();
+    a.push_text(kind::USER_NAME, "ann").unwrap();
+    if let Some(state) = state {
+        a.push_bytes(kind::STATE, state).unwrap();
+    }
+    a.push_eap(packet);
+    signed(Code::ACCESS_REQUEST, n, [n; 16], &a, Signed::Right)
+}
+
+const IDENTITY: [u8; 8] = [2, 1, 0, 8, 1, b'a', b'n', b'n'];
+
+/// A login by EAP-MD5; its requests have this number and the next.
+fn log_in(socket: &UdpSocket, n: u8) -> Code {
+    let challenge = ask(socket, &eap(n, &IDENTITY, None));
+    let challenge = Packet::parse(&challenge).unwrap();
+    let asked = challenge.get(kind::EAP_MESSAGE).unwrap();
+    let response = md5(&[&[asked[1]], b"right", &asked[6..22]]);
+    let answer = [&[2, asked[1], 0, 22, 4, 16][..], &response].concat();
+    Code(ask(socket, &eap(n + 1, &answer, challenge.get(kind::STATE)))[0])
+}
+
+#[test]
+fn a_flood_of_new_sessions_costs_the_flooder_alone() {
+    const HALF_OPEN: usize = 500;
+    let (place, ports) = (Place::new(), Ports::free());
+    let limits = format!("[limits]\nhalf_open = {HALF_OPEN}\n[methods]\norder = [\"eap-md5\"]\n");
+    let config = config(&ports, &format!("{limits}{}", super::daemon::ANN));
+    let server = Daemon::start(&place, &config);
+    let over = Arc::new(AtomicBool::new(false));
+    let (until, port) = (over.clone(), ports.auth);
+    let flood = std::thread::spawn(move || {
+        // Each socket and identifier makes a session of its own. What the server cannot even read would be lost in its
+        // socket, whoever sent it: the flood is as fast as the server answers.
+        let packets: Vec<Vec<u8>> = (0..=u8::MAX).map(|n| eap(n, &IDENTITY, None)).collect();
+        let mut sent = 0_u64;
+        while !until.load(Ordering::Relaxed) {
+            let socket = line("127.0.0.2", port);
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            for some in packets.chunks(32) {
+                for packet in some {
+                    // An error is of an earlier packet.
+                    let _ = socket.send(packet);
+                    sent += 1;
+                }
+                let answers = some.iter().take_while(|_| socket.recv(&mut [0; 4096]).is_ok());
+                answers.for_each(drop);
+            }
+        }
+        sent
+    });
+    let evicted = |page: &str, client: &str| {
+        let name = format!("usher_aaa_evicted_total{{client=\"{client}\"}} ");
+        page.lines().find_map(|l| l.strip_prefix(&name)).map_or(0.0, |n| n.parse::<f64>().unwrap())
+    };
+    while evicted(&get(ports.metrics, "/metrics"), "flooder") == 0.0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let quiet = line("127.0.0.3", ports.auth);
+    for login in 0..100_u8 {
+        assert_eq!(log_in(&quiet, 2 * login), Code::ACCESS_ACCEPT, "login {login}");
+    }
+    let page = get(ports.metrics, "/metrics");
+    over.store(true, Ordering::Relaxed);
+    let sent = flood.join().unwrap();
+    assert!(metric(&page, "usher_aaa_half_open") <= HALF_OPEN as f64, "{page}");
+    assert!(evicted(&page, "flooder") > 1000.0, "{sent} sent, {page}");
+    assert_eq!(evicted(&page, "quiet"), 0.0);
+    let accepts = "usher_aaa_logins_total{method=\"eap-md5\",inner=\"\",result=\"accept\",reason=\"\"}";
+    assert_eq!(metric(&page, accepts), 100.0);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_flood_of_slow_passwords_delays_nobody_else() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &config(&ports, "[users]\ncache_ttl = \"1 ms\"\nthreads = 1\n"));
+    for (name, how) in [("ann", ""), ("slow", "--hash argon2")] {
+        let add = format!("echo right | usher aaa user add {name} {how} --password-file - --config aaa.toml");
+        place.shell(&add).with_code(0);
+    }
+    let pad = |n: u8| md5(&[SECRET.as_bytes(), &[n; 16]]);
+    let pap = |n: u8, name: &str| {
+        let mut password = *b"right\0\0\0\0\0\0\0\0\0\0\0";
+        password.iter_mut().zip(pad(n)).for_each(|(octet, key)| *octet ^= key);
+        let mut a = Attributes::new();
+        a.push_text(kind::USER_NAME, name).unwrap();
+        a.push_bytes(kind::USER_PASSWORD, &password).unwrap();
+        signed(Code::ACCESS_REQUEST, n, [n; 16], &a, Signed::Right)
+    };
+    // More at once than may wait.
+    let flooders: Vec<UdpSocket> = (0..8).map(|_| line("127.0.0.2", ports.auth)).collect();
+    for n in 0..=u8::MAX {
+        for flooder in &flooders {
+            flooder.send(&pap(n, "slow")).unwrap();
+        }
+        if n % 16 == 0 {
+            // The server's socket holds so many.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let queue = |name: &str| metric(&get(ports.metrics, "/metrics"), name);
+    let quiet = line("127.0.0.3", ports.auth);
+    for n in 0..20 {
+        assert_eq!(ask(&quiet, &pap(n, "ann"))[0], Code::ACCESS_ACCEPT.0);
+    }
+    assert!(queue("usher_aaa_jobs_waiting{queue=\"password\"}") > 0.0, "all that while");
+    assert!(queue("usher_aaa_jobs_refused_total{queue=\"password\"}") > 0.0, "more than may wait");
+    assert!(queue("usher_aaa_aaa_events_total{kind=\"unavailable\"}") > 0.0, "and they are told so");
+    assert_eq!(queue("usher_aaa_jobs_refused_total{queue=\"lookup\"}"), 0.0);
+    drop(server);
+}
