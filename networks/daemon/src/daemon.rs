@@ -496,9 +496,14 @@ impl Running {
     fn await_clients(&self) {
         loop {
             std::thread::sleep(AGAIN);
-            if self.clients().is_ok() && self.reload().is_ok() {
-                tracing::info!("the store's clients are served");
-                return;
+            if self.clients().is_err() {
+                continue;
+            }
+            match self.reload() {
+                Ok(()) => return tracing::info!("the store's clients are served"),
+                // A file that has become faulty meanwhile: its clients come with the next reload.
+                Err(_) if self.clients().is_ok() => return,
+                Err(_) => {}
             }
         }
     }

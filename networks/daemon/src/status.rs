@@ -93,3 +93,62 @@ impl CertificateStatus {
         ocsp::check(leaf, issuer, url, crate::tls::wall(), PATIENCE).map_err(|e| e.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
+
+    /// A certificate and its issuer's, DER.
+    fn chain(now: WallTime) -> Vec<Vec<u8>> {
+        let folder = std::env::temp_dir().join(format!("usher-status-{}", std::process::id()));
+        let key = KeyKind::EcdsaP256;
+        let options = InitOptions { name: "Test".into(), key, days: 9, now };
+        let mut authority = Authority::init(&folder, &options).expect("an authority");
+        let names = Vec::new();
+        let request =
+            Request { name: "ann".into(), kind: Kind::Client, names, key, days: 9, ocsp: None, crl: None };
+        let issued = authority.issue(&request, now).expect("a certificate");
+        let read = |path: &std::path::Path| {
+            let text = std::fs::read(path).expect("it was made");
+            Pem::iter_from_buffer(&text).flatten().map(|pem| pem.contents).next().expect("a certificate")
+        };
+        let both = vec![read(&issued.certificate), read(&folder.join("ca.crt"))];
+        std::fs::remove_dir_all(folder).expect("it is ours");
+        both
+    }
+
+    #[test]
+    fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
+        // It hangs up on whoever asks, until the test ends.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                count.fetch_add(1, Ordering::SeqCst);
+                drop(stream);
+            }
+        });
+        let now = crate::tls::wall();
+        let chain = chain(now);
+        let status = CertificateStatus {
+            policy: Ocsp::Hard,
+            url: Some(url),
+            authorities: Arc::default(),
+            answers: Arc::default(),
+        };
+        let asked = || asked.load(Ordering::SeqCst);
+        assert!(status.status(&chain, now).is_err());
+        let once = asked();
+        assert!(once > 0);
+        assert!(status.status(&chain, now + usher_core::Duration::from_secs(9)).is_err());
+        assert_eq!(asked(), once, "it was asked a moment ago");
+        assert!(status.status(&chain, now + usher_core::Duration::from_secs(10)).is_err());
+        assert_eq!(asked(), 2 * once);
+        assert!(!status.good(&chain), "nobody says that it holds");
+    }
+}

@@ -86,9 +86,8 @@ impl Workers {
     pub(crate) fn begin(shared: Shared, stores: Vec<Box<dyn Store>>) -> (Self, Vec<JoinHandle<()>>) {
         let load: Arc<[Load; KINDS.len()]> = Arc::default();
         let hashing = stores.len();
-        let mut lookups: Vec<Option<Box<dyn Store>>> = stores.into_iter().map(Some).collect();
         let none = |n| (0..n).map(|_| None).collect::<Vec<_>>();
-        let crews = [std::mem::take(&mut lookups), none(hashing), none(ASKING)];
+        let crews = [stores.into_iter().map(Some).collect(), none(hashing), none(ASKING)];
         let mut threads = Vec::new();
         let mut crews = crews.into_iter();
         let queues = KINDS.map(|(name, most)| {
