@@ -155,9 +155,12 @@ impl Begun {
         let mut rng = SecureRng::from_seed(place::random().map_err(system("random numbers"))?);
         let key = ShardKey::new(&rng.array());
         let dictionary = Arc::new(Dictionary::builtin());
-        // Addresses can be shared: that another server runs shows at its control socket.
         control::free(&place.control_socket()).map_err(system("the control socket"))?;
-        let bound: Vec<Bound> = (0..count).map(|_| shards::bind(&file.listen)).collect::<Result<_, _>>()?;
+        // The shards share their addresses, so that another server could share them, too, and answer half of the
+        // requests: nobody may have them now.
+        drop(shards::bind(&file.listen, false)?);
+        let bound: Vec<Bound> =
+            (0..count).map(|_| shards::bind(&file.listen, true)).collect::<Result<_, _>>()?;
         let mut admin = place.lasting_store().map_err(PlaceError::from)?;
         let (rows, owed) = match admin.clients() {
             Ok(rows) => (rows, false),

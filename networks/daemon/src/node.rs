@@ -154,13 +154,13 @@ impl AaaNode {
         log_login(login, waited.as_micros(), &self.clients);
         let station = login.calling_station_id().unwrap_or_default();
         // The name outside a tunnel is whatever the peer likes.
-        let who = login.inner.as_ref().unwrap_or(&login.name).clone();
+        let who = login.inner.as_ref().unwrap_or(&login.name);
         if matches!(reason, Some("credentials" | "unknown-user")) {
             self.ledger.put(Entry::Failed { user: who.clone(), station: station.to_vec() });
         }
         if self.logins {
             self.ledger.put(Entry::Login {
-                user: who,
+                user: who.clone(),
                 station: station.to_vec(),
                 accepted: login.reason.is_none(),
             });
@@ -261,7 +261,10 @@ impl Node for AaaNode {
                     self.command(now, Command::Certificate { token, verdict });
                 }
             }
-            Event::Accepted(login) | Event::Rejected(login) => self.decided(now, &login),
+            Event::Accepted(login) | Event::Rejected(login) => {
+                self.decided(now, &login);
+                self.server.reuse(login.request);
+            }
             Event::Evicted { client } => {
                 let name = client.map_or("diameter", |client| self.clients.name(client).unwrap_or(""));
                 match self.state.evicted.get_mut(name) {

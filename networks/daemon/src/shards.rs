@@ -17,9 +17,9 @@ pub(crate) struct Bound {
 }
 
 /// Binds what is to be listened on: datagrams for authentication first, then those for accounting, as
-/// [`crate::build`] gives their roles.
-pub(crate) fn bind(addresses: &Listen) -> Result<Bound, ServeError> {
-    let options = SocketOptions::default();
+/// [`crate::build`] gives their roles. Without `shared`, nobody else may have bound any of it.
+pub(crate) fn bind(addresses: &Listen, shared: bool) -> Result<Bound, ServeError> {
+    let options = SocketOptions { shared, ..SocketOptions::default() };
     let failed = |address, what| move |error| ServeError::Listen { address, what, error };
     let mut udp = Vec::new();
     for (what, all) in [("authentication", &addresses.auth), ("accounting", &addresses.acct)] {

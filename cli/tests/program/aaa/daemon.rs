@@ -15,6 +15,7 @@ pub(super) const SECRET: &str = "a secret of the tests";
 const LONG: Duration = Duration::from_secs(30);
 
 /// Ports that nobody uses just now.
+#[derive(Clone, Copy)]
 pub(super) struct Ports {
     pub(super) auth: u16,
     pub(super) acct: u16,
@@ -22,7 +23,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Below those that the system hands out, and no test's twice: servers share an address without complaint.
+    /// Below those that the system hands out, and no test's twice.
     pub(super) fn free() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let port = || loop {

@@ -71,3 +71,16 @@ fn a_second_server_of_one_place_does_not_start() {
     place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0);
     assert_eq!(server.end(), Some(0));
 }
+
+#[test]
+fn a_server_of_another_place_does_not_share_addresses() {
+    let (place, other, ports) = (Place::new(), Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, ANN));
+    let elsewhere = Ports::free();
+    for taken in [Ports { acct: elsewhere.acct, ..ports }, Ports { auth: elsewhere.auth, ..ports }] {
+        private(&other, "aaa.toml", &Ports { metrics: elsewhere.metrics, ..taken }.config(1, ANN));
+        let said = other.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
+        assert!(said.err.contains("cannot listen on 127.0.0.1:"), "{said:?}");
+    }
+    assert_eq!(server.end(), Some(0));
+}

@@ -165,15 +165,25 @@ impl PeerMethod for MsChapV2Peer {
     }
 }
 
-/// The server's side, for a user whose NT hash it has.
+/// The server's side, for a user whose NT hash it has, or makes when the method begins: most offers are refused.
 #[derive(Clone)]
-pub struct Hash([u8; NT_HASH_LEN]);
+pub struct Hash(Known);
+
+#[derive(Clone)]
+enum Known {
+    Hash([u8; NT_HASH_LEN]),
+    Password(Box<[u8]>),
+}
 
 impl Hash {
     /// For a user with this secret; `None` where only the host can compare, since this handshake needs the hash.
     #[must_use]
     pub fn new(secret: &UserSecret) -> Option<Self> {
-        secret.nt_hash().map(Self)
+        Some(Self(match secret {
+            UserSecret::Clear(password) => Known::Password(password.as_slice().into()),
+            UserSecret::NtHash(hash) => Known::Hash(*hash),
+            UserSecret::Hashed => return None,
+        }))
     }
 }
 
@@ -189,7 +199,11 @@ impl ServerOffer for Hash {
     }
     fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
         let stage = Stage::Challenge;
-        Box::new(MsChapV2Server { hash: self.0, challenge: context.rng.array(), id: 0, stage, worked: 0 })
+        let hash = match &self.0 {
+            Known::Hash(hash) => *hash,
+            Known::Password(password) => nt_hash(password),
+        };
+        Box::new(MsChapV2Server { hash, challenge: context.rng.array(), id: 0, stage, worked: 0 })
     }
 }
 

@@ -24,6 +24,7 @@ use alloc::vec::Vec;
 use outward::Outward;
 use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
 use usher_diameter::node::{self, Node};
+use usher_radius::attribute::Attributes;
 use usher_radius::server as radius_server;
 
 /// An AAA server; see the [module](super).
@@ -118,6 +119,11 @@ impl AaaServer {
     pub fn owed(&self) -> usize {
         let outward = self.outward.passed.len() + self.outward.translated.len();
         self.sessions.len() + self.held.len() + self.accounting_waiting() + outward
+    }
+    /// Takes back the request of a [`Login`](super::Login) that was told: a host that keeps none of them has none
+    /// allocated.
+    pub fn reuse(&mut self, request: Attributes) {
+        self.recycle(request);
     }
     /// Rejects held back.
     #[must_use]
