@@ -13,6 +13,8 @@ const FLAWS: &str = "_ws.malformed || radius.authenticator.invalid == 1 || radiu
     || diameter.avp.unknown || diameter.avp.invalid-data || diameter.avp.invalid-len";
 /// From this on an expert's word is more than a note: warnings and errors.
 const WARNING: u32 = 0x60_0000;
+/// The group of warnings about sequence numbers: what TCP does on a busy machine is the system's affair.
+const SEQUENCE: &str = "33554432";
 /// Warnings about what is as it has to be: EAP-MD5 proves no server; an MS-CHAP-Error begins with an identifier
 /// (RFC 2548 §2.1.5), which tshark takes for text.
 const EXEMPT: [&str; 2] =
@@ -29,6 +31,8 @@ struct Capture<'a> {
 impl<'a> Capture<'a> {
     #[track_caller]
     fn begin(place: &'a Place, space: &Namespace) -> Self {
+        // Datagrams that went to the system as one are seen as one unless it has to cut them before the device.
+        space.ip(&["link", "set", "lo", "gso_max_segs", "1"]);
         let mut command = space.command("dumpcap");
         command.args(["-q", "-i", "lo", "-w", "capture.pcapng"]);
         Self { dumpcap: place.start("dumpcap", &mut command, "File: "), place }
@@ -74,17 +78,18 @@ impl<'a> Capture<'a> {
     #[track_caller]
     fn assert_clean(&self) {
         let mut flawed = self.lines(FLAWS, &["frame.number", "_ws.col.Info"]);
-        let fields = ["frame.number", "_ws.expert.severity", "_ws.expert.message", "radius.avp.vendor_type"];
+        let expert = ["_ws.expert.severity", "_ws.expert.group", "_ws.expert.message"];
+        let fields = [&["frame.number", "radius.avp.vendor_type"], &expert[..]].concat();
         for line in self.lines("_ws.expert", &fields) {
-            let columns: Vec<&str> = line.split('\t').collect();
-            let (severities, messages) = (columns[1].split(';'), columns[2].split(';'));
-            assert_eq!(severities.clone().count(), messages.clone().count(), "{line}");
-            let errs = columns[3].split(';').any(|kind| kind == MS_CHAP_ERROR);
-            let exempt = &EXEMPT[..if errs { 2 } else { 1 }];
-            let warns = |(severity, message): (&str, &str)| {
-                severity.parse::<u32>().unwrap() >= WARNING && !exempt.contains(&message)
+            let columns: Vec<Vec<&str>> = line.split('\t').map(|c| c.split(';').collect()).collect();
+            let [_, vendor_types, severities, groups, messages] = &columns[..] else { panic!("{line}") };
+            assert_eq!([groups.len(), messages.len()], [severities.len(); 2], "{line}");
+            let exempt = &EXEMPT[..if vendor_types.contains(&MS_CHAP_ERROR) { 2 } else { 1 }];
+            let warns = |n: usize| {
+                let severity: u32 = severities[n].parse().unwrap();
+                severity >= WARNING && groups[n] != SEQUENCE && !exempt.contains(&messages[n])
             };
-            if severities.zip(messages).any(warns) {
+            if (0..severities.len()).any(warns) {
                 flawed.push(line.clone());
             }
         }
