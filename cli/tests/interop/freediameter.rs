@@ -59,7 +59,7 @@ certificate = "{own}.pem"
 key = "{own}.key"
 ca = "ca.pem"
 [methods]
-order = ["eap-md5", "pap"]
+order = ["eap-md5", "peap", "pap"]
 [diameter]
 identity = "{own}"
 realm = "example.org"
@@ -255,6 +255,8 @@ fn we_are_loaded_over_diameter() {
             (&["--method", "pap", "--wrong-share", "20%"], 0),
             (&["--method", "accounting", "--interims", "1"], 600),
             (&["--method", "pap", "--accounting"], 400),
+            // With the keys of both sides compared; over TLS the authority is named already.
+            (&["--method", "eap-peap-mschapv2", "--ca", "ca.pem"][..if tls { 2 } else { 4 }], 0),
         ] {
             let value = world.load(HOSTS[0], 1, &[more, &["--count", "200"]].concat());
             assert_eq!((&value["succeeded"], &value["failed"]), (&200.into(), &0.into()), "{value:#}");
