@@ -176,6 +176,9 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
                 crl: crl.clone(),
             };
             let issued = Authority::open(dir)?.issue(&request, now())?;
+            if *server {
+                give(dir, &issued)?;
+            }
             say(output, &[(name.clone(), issued)])
         }
         CertCommand::Renew { name, expiring, days } => {
@@ -187,6 +190,10 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
             let mut issued = Vec::new();
             for name in names {
                 let renewed = authority.renew(&name, *days, now())?;
+                let of = |e: &&Entry| e.request.name == name;
+                if authority.entries().iter().rev().find(of).is_some_and(|e| e.request.kind == Kind::Server) {
+                    give(dir, &renewed)?;
+                }
                 issued.push((name, renewed));
             }
             say(output, &issued)
@@ -241,7 +248,16 @@ fn init(
         crl: None,
     };
     let issued = authority.issue(&request, now())?;
+    give(dir, &issued)?;
     say(output, &[(server.to_owned(), issued)])
+}
+
+/// Lets the service whose state folder the authority is in read a server's key that root made; the authority's own key
+/// and its users' stay root's.
+fn give(dir: &Path, issued: &Issued) -> Result<(), Failure> {
+    let Some(state) = dir.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
+    usher_store::give_to_owner_of(state, &issued.key)
+        .map_err(|e| Failure::failed(format!("{}: {e}", issued.key.display())))
 }
 
 /// The names whose newest certificate expires within so many days and was not taken back.

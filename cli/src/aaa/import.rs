@@ -39,7 +39,9 @@ pub(super) fn users(output: &Output, import: &Import) -> Result<(), Failure> {
         store.put_group(group).map_err(Failure::failed)?;
     }
     let taken = file.users.len();
-    store.put_users(&mut file.users.into_iter()).map_err(Failure::failed)?;
+    let canonical = |name: String| usher_aaa::spellings(&name).into_iter().next().unwrap_or(name);
+    let mut users = file.users.into_iter().map(|(name, rows)| (canonical(name), rows));
+    store.put_users(&mut users).map_err(Failure::failed)?;
     tell(output, &place, &Request::Forget { user: None });
     said(output, import, "users", taken, &left)
 }

@@ -4,11 +4,13 @@ use crate::output::Failure;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use usher_daemon::config::secret;
 
-/// A password or secret: of the file, of standard input where that is `-` or no terminal, or asked for.
+/// A password or secret: of a file that others cannot read, of standard input where that is `-` or no terminal, or asked for.
 pub(super) fn read(file: Option<&Path>, what: &str) -> Result<String, Failure> {
     let text = match file {
         Some(path) if path != Path::new("-") => {
+            private(path)?;
             let text = std::fs::read_to_string(path);
             text.map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?
         }
@@ -20,6 +22,11 @@ pub(super) fn read(file: Option<&Path>, what: &str) -> Result<String, Failure> {
         return Err(Failure::usage(format!("the {what} is empty; nothing was done")));
     }
     Ok(text)
+}
+
+/// Refuses a file that others can read or change; a pipe, such as a shell makes of a command, has no mode that matters.
+pub(super) fn private(path: &Path) -> Result<(), Failure> {
+    if path.is_file() { secret::private(path).map_err(Failure::usage) } else { Ok(()) }
 }
 
 fn line() -> Result<String, Failure> {

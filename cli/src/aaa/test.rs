@@ -35,6 +35,9 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
         Some(file) => secret::read(Some(file), "secret")?,
         None => shared(&local?, server)?,
     };
+    if let Some(key) = &test.key {
+        secret::private(key)?;
+    }
     let ca = test.ca.clone();
     let login = Login {
         server,

@@ -43,8 +43,9 @@ fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
 
 fn put(output: &Output, typed: &Typed, there: bool) -> Result<(), Failure> {
     let (place, mut store) = store(&typed.config)?;
-    let name = typed.name.as_str();
-    let found = store.user(name).map_err(Failure::failed)?;
+    let spellings = usher_aaa::spellings(&typed.name);
+    let name = spellings.first().map_or(typed.name.as_str(), String::as_str);
+    let found = admin::user_of(store.as_mut(), name).map_err(Failure::failed)?;
     match (found.is_some(), there) {
         (true, false) => {
             return Err(Failure::usage(format!(
@@ -68,9 +69,16 @@ fn put(output: &Output, typed: &Typed, there: bool) -> Result<(), Failure> {
     }
     let group = |name: &String| GroupRows { name: name.clone(), ..GroupRows::default() };
     let groups = typed.group.iter().map(group).collect();
-    let user = UserRows { check, reply: rows(&typed.reply)?, groups };
+    let mut user = UserRows { check, reply: rows(&typed.reply)?, groups };
+    if user.check.is_empty() && user.reply.is_empty() && user.groups.is_empty() {
+        // The tables know only whoever has a row; this one says what holds without it.
+        user.reply.extend(config::row("Fall-Through = Yes"));
+    }
     admin::understood(&user).map_err(Failure::usage)?;
     store.put_user(name, &user).map_err(Failure::failed)?;
+    for other in spellings.iter().filter(|other| *other != name) {
+        store.delete_user(other).map_err(Failure::failed)?;
+    }
     tell(output, &place, &Request::Forget { user: Some(name.to_owned()) });
     let done = if there { "changed" } else { "added" };
     said(output, &json!({ "user": name, "done": done }), &format!("{name} {done}\n"))
@@ -97,7 +105,7 @@ fn list(output: &Output, config: &Config) -> Result<(), Failure> {
 
 fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
     let (_, mut store) = store(config)?;
-    let user = store.user(name).map_err(Failure::failed)?;
+    let user = admin::user_of(store.as_mut(), name).map_err(Failure::failed)?;
     let user = user.ok_or_else(|| Failure::failed(format!("there is no user {name}")))?;
     let mut lines: Vec<[String; 4]> = Vec::new();
     let mut add = |table: &str, rows: &[Row]| {
@@ -132,7 +140,11 @@ fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
 
 fn del(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
     let (place, mut store) = store(config)?;
-    if !store.delete_user(name).map_err(Failure::failed)? {
+    let mut known = false;
+    for spelt in usher_aaa::spellings(name) {
+        known |= store.delete_user(&spelt).map_err(Failure::failed)?;
+    }
+    if !known {
         return Err(Failure::failed(format!("there is no user {name}")));
     }
     tell(output, &place, &Request::Forget { user: Some(name.to_owned()) });

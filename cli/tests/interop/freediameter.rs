@@ -63,8 +63,13 @@ order = ["eap-md5", "peap", "pap"]
 [diameter]
 identity = "{own}"
 realm = "example.org"
-peers = ["{peer}", "{load}"]
 watchdog = "{watchdog} s"
+[[diameter.peer]]
+identity = "{peer}"
+prefix = ["{ADDRESS}"]
+[[diameter.peer]]
+identity = "{load}"
+prefix = ["{ADDRESS}"]
 [log]
 level = "debug"
 [[user]]

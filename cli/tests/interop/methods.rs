@@ -67,7 +67,8 @@ fn credentials(identity: &str) -> String {
 #[test]
 fn methods_without_a_tunnel() {
     let place = Place::new();
-    let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{}", users()));
+    let order = "[methods]\norder = [\"eap-mschapv2\", \"eap-md5\", \"eap-gtc\"]\n";
+    let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{order}{}", users()));
     for (method, keys) in [("MD5", false), ("GTC", false), ("MSCHAPV2", true)] {
         let more: &[&str] = if keys { &[] } else { &["-n"] };
         accepted(&place, &server, method, &format!("eap={method}\n{}", credentials("user")), more);

@@ -127,7 +127,8 @@ fn it_brings_what_we_pass_on_to_freeradius_and_to_another_of_us() {
     let users =
         "[[user]]\nname = \"ann@usher.test\"\npassword = \"password\"\nreply = [\"Session-Timeout = 88\"]\n";
     let tls = "[tls]\ncertificate = \"server.pem\"\nkey = \"server.key\"\nca = \"root.pem\"\n";
-    let other = Server::start(&behind, &format!("reject_delay = \"0 s\"\n{tls}{users}"));
+    let order = "[methods]\norder = [\"ttls\", \"eap-md5\", \"pap\", \"chap\"]\n";
+    let other = Server::start(&behind, &format!("reject_delay = \"0 s\"\n{order}{tls}{users}"));
     for (next, acct, user, timeout) in
         [(home.port, None, "user@example.org", 77), (other.port, Some(other.port + 1), "ann@usher.test", 88)]
     {
@@ -145,8 +146,9 @@ fn it_brings_what_we_pass_on_to_freeradius_and_to_another_of_us() {
         );
         let mut proxy = radsecproxy(&place, &conf);
         let text = format!(
-            "reject_delay = \"0 s\"\n{TLS}[[home_server]]\nname = \"home\"\naddress = \"127.0.0.1:{tcp}\"\ntransport = \"tls\"\n\
-             message_authenticator = false\n[[realm]]\nname = \"{realm}\"\nservers = [\"home\"]\n"
+            "reject_delay = \"0 s\"\n{TLS}[[home_server]]\nname = \"home\"\naddress = \"127.0.0.1:{tcp}\"\ntransport = \"tls\"\ncertificate = \"{}\"\n\
+             message_authenticator = false\n[[realm]]\nname = \"{realm}\"\nservers = [\"home\"]\n",
+            HOSTS[1]
         );
         let server = Server::start(&place, &text);
         for attribute in ["User-Password", "CHAP-Password"] {

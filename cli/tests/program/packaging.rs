@@ -16,14 +16,107 @@ fn every_command_has_a_manual_page() {
     }
 }
 
+/// Makes the package of the program under test; its path.
+fn package(place: &Place) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let made = Command::new(root.join("scripts/deb")).arg(USHER).arg(place.path("out")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8(made.stdout).unwrap()
+}
+
+#[test]
+fn the_service_runs_as_a_user_who_can_read_what_root_wrote() {
+    let unit = include_str!("../../../packaging/usher-aaa.service");
+    let says = |line: &str| unit.lines().filter(|l| *l == line).count();
+    for line in [
+        "User=usher",
+        "Group=usher",
+        "StateDirectory=usher",
+        // Without --config: a first start has no configuration.
+        "ExecStart=/usr/bin/usher aaa serve",
+    ] {
+        assert_eq!(says(line), 1, "{line}");
+    }
+    assert!(!unit.contains("DynamicUser"), "its files would belong to a user without a name");
+    // The page that it names is one that the package has.
+    let place = Place::new();
+    place.usher(&["man", "man1"]).with_code(0);
+    let page = unit.lines().find_map(|l| l.strip_prefix("Documentation=man:")?.strip_suffix("(1)")).unwrap();
+    assert!(place.path("man1").join(format!("{page}.1")).is_file(), "{page}");
+}
+
+/// On a copy of this system that lasts as long as the test: an overlay in a namespace of its own. Without systemd the
+/// service's user and state folder are set as its unit says.
+#[test]
+fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrote() {
+    let place = Place::new();
+    let package = package(&place);
+    place.write(
+        "install.sh",
+        "set -e\n\
+         mkdir over; mount -t tmpfs tmpfs over; cd over; mkdir upper work root\n\
+         mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root\n\
+         mount --bind /dev root/dev; mount -t proc proc root/proc\n\
+         cp \"$1\" root/usher.deb; cp \"$2\" root/within.sh\n\
+         ip link set lo up\n\
+         exec chroot root bash /within.sh\n",
+    );
+    place.write(
+        "within.sh",
+        "set -e; cd /; dpkg -i usher.deb >/dev/null\n\
+         serve() {\n\
+           setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
+             usher aaa serve 2>log & server=$!\n\
+           for i in $(seq 300); do grep -q started log && return; sleep 0.05; done; cat log; return 1\n\
+         }\n\
+         end() { kill $server; wait $server; }\n\
+         echo right | usher aaa user add ann --password-file -\n\
+         serve; grep -q 'There is no configuration' log\n\
+         echo right | usher aaa test ann --password-file - | grep Access-Accept\n\
+         end\n\
+         usher aaa cert init --server radius.example.org\n\
+         echo 'a secret of root' > /etc/usher/nas.secret\n\
+         cat > /etc/usher/aaa.toml <<END\n\
+         [[client]]\n\
+         name = \"here\"\n\
+         prefix = \"127.0.0.0/8\"\n\
+         secret_file = \"nas.secret\"\n\
+         [tls]\n\
+         certificate = \"/var/lib/usher/pki/issued/radius.example.org.crt\"\n\
+         key = \"/var/lib/usher/pki/issued/radius.example.org.key\"\n\
+         END\n\
+         chown root:usher /etc/usher/*; chmod 0640 /etc/usher/*\n\
+         serve\n\
+         echo right | usher aaa test ann --password-file - --method peap --ca /var/lib/usher/pki/ca.crt | grep Access-Accept\n\
+         usher aaa status >/dev/null\n\
+         stat -c '%U:%G %a %n' /etc/usher /var/lib/usher /var/lib/usher/usher.db /var/lib/usher/pki/ca.key \\\n\
+           /var/lib/usher/pki/issued/radius.example.org.key\n\
+         end\n",
+    );
+    let done = Command::new("unshare")
+        .args(["--mount", "--net", "--pid", "--fork", "bash", "install.sh", package.trim()])
+        .arg(place.path("within.sh"))
+        .current_dir(place.path("."))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(said.matches("Access-Accept").count(), 2, "{said}");
+    for line in [
+        "root:usher 750 /etc/usher",
+        "usher:usher 750 /var/lib/usher",
+        "usher:usher 600 /var/lib/usher/usher.db",
+        "root:root 600 /var/lib/usher/pki/ca.key",
+        "usher:usher 600 /var/lib/usher/pki/issued/radius.example.org.key",
+    ] {
+        assert!(said.contains(line), "{line}\n{said}");
+    }
+}
+
 #[test]
 fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
     let place = Place::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let out = place.path("out");
-    let made = Command::new(root.join("scripts/deb")).arg(USHER).arg(&out).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let package = String::from_utf8(made.stdout).unwrap();
+    let package = package(&place);
     let unpacked = place.path("root");
     let run = |program: &str, arguments: &[&str]| {
         let said = Command::new(program).args(arguments).output().unwrap();

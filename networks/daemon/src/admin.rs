@@ -1,8 +1,8 @@
-//! What an operator does with the store: passwords as rows, secrets.
+//! What an operator does with the store: users by name, passwords as rows, secrets.
 
 use crate::place;
-use usher_aaa::User;
-use usher_aaa::store::{Op, Row, UserRows};
+use usher_aaa::store::{Op, Row, Store, StoreError, UserRows};
+use usher_aaa::{User, spellings};
 use usher_crypto::legacy::nt_hash;
 use usher_crypto::password::argon2_hash;
 use usher_radius::dictionary::Dictionary;
@@ -53,4 +53,41 @@ pub fn is_secret(attribute: &str) -> bool {
 /// The system gave no random numbers.
 pub fn new_secret() -> std::io::Result<String> {
     Ok(place::random::<16>()?.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// A user by any spelling that the store may have of the name.
+///
+/// # Errors
+/// What the store says.
+pub fn user_of(store: &mut dyn Store, name: &str) -> Result<Option<UserRows>, StoreError> {
+    for name in spellings(name) {
+        if let Some(rows) = store.user(&name)? {
+            return Ok(Some(rows));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_found_under_the_spelling_that_somebody_else_wrote() {
+        let path = std::env::temp_dir().join(format!("usher-daemon-spellings-{}.db", std::process::id()));
+        let mut store = usher_store::Sqlite::open(&path).unwrap();
+        for name in ["00-11-22-AA-BB-CC", "0011.22aa.bbcd", "ann"] {
+            let check =
+                vec![Row { attribute: "Expiration".to_owned(), op: Op::Replace, value: "x".to_owned() }];
+            store.put_user(name, &UserRows { check, ..UserRows::default() }).unwrap();
+        }
+        let mut known = |name: &str| user_of(&mut store, name).unwrap().is_some();
+        assert!(known("001122aabbcc") && known("00:11:22:aa:bb:cc") && known("001122AABBCD") && known("ann"));
+        assert!(!known("001122aabbce") && !known("Ann"));
+        drop(store);
+        for more in ["", "-wal", "-shm"] {
+            // What SQLite has taken away itself is gone.
+            let _ = std::fs::remove_file(format!("{}{more}", path.display()));
+        }
+    }
 }

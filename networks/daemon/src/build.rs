@@ -1,20 +1,20 @@
 //! From the configuration file to the machines' configuration.
 
-use crate::config::Loaded;
-use crate::config::model::{self, MessageAuthenticator, MethodName, StoreKind};
+use crate::config::model::{self, MessageAuthenticator, MethodName, RealmAccounting, StoreKind};
 use crate::config::units::Prefix;
+use crate::config::{Loaded, certificates};
 use crate::node::Clients;
 use crate::tls::Tls;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use usher_aaa::ledger::{FailureLimit, LedgerConfig, PoolConfig, Range};
+use usher_aaa::ledger::{FailureLimit, LedgerConfig};
 use usher_aaa::proxy::{self, HomeServer, Realm, Realms, Route};
 use usher_aaa::store::{ClientRow, Demand};
-use usher_aaa::{CacheConfig, Config, Method, User, UserSource, Users};
+use usher_aaa::{CacheConfig, Config, Method, User, UserSource, Users, canonical_name};
 use usher_core::{Duration, SecureRng, WallTime};
 use usher_diameter::codes::application;
-use usher_diameter::node;
+use usher_diameter::node::{self, Authentication, PeerConfig};
 use usher_diameter::peer::capabilities::Application;
 use usher_eap::method::Inner;
 use usher_eap::method::peap::ServerMethodPeap;
@@ -23,7 +23,6 @@ use usher_eap::method::ttls::ServerMethodTtls;
 use usher_eap::packet::Type;
 use usher_radius::Secret;
 use usher_radius::dictionary::Dictionary;
-use usher_radius::radsec::CertificateMatch;
 use usher_radius::server::{ClientConfig, MessageAuthenticatorPolicy, Role};
 
 /// What the machines are made of, the same for all shards but for their number.
@@ -56,7 +55,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     let mut inline = BTreeMap::new();
     for (name, rows) in &loaded.users {
         let user = User::compile(rows, with.dictionary).map_err(|c| format!("user {name}: {c}"))?;
-        inline.insert(name.clone().into_bytes(), Arc::new(user));
+        inline.insert(canonical_name(name.as_bytes()).into_owned(), Arc::new(user));
     }
     let source = match file.users.store {
         StoreKind::Memory => {
@@ -80,7 +79,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     radius.max_bytes = REPLIES_KEPT;
     let mut config = Config::new(source);
     config.radius = Some(radius);
-    config.diameter = file.diameter.as_ref().map(diameter);
+    config.diameter = file.diameter.as_ref().map(|d| diameter(d, &file.realm));
     config.methods = methods(&file.methods, with.tls.is_some());
     if let Some(tls) = with.tls {
         let fragment = usize::from(file.methods.fragment_size);
@@ -105,11 +104,23 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     Ok(Built { config, clients: Arc::new(clients), inline: Arc::new(inline) })
 }
 
+/// The shard that connects to Diameter peers: a peer takes one connection of an identity (RFC 6733 §5.6), and the others
+/// hand it what is for them.
+pub(crate) const DIALLER: u16 = 0;
+
+/// Has a shard connect to no Diameter peer.
+pub(crate) fn only_accept(config: &mut Config) {
+    for peer in config.diameter.iter_mut().flat_map(|d| &mut d.peers) {
+        peer.address = None;
+    }
+}
+
 fn methods(methods: &model::Methods, tls: bool) -> Vec<Method> {
     let order = methods.order.clone().unwrap_or_else(|| {
-        use MethodName::{Chap, EapGtc, EapMd5, EapMsChapV2, EapTls, MsChap, MsChapV2, Pap, Peap, Ttls};
-        let tunnels = if tls { vec![EapTls, Peap, Ttls] } else { Vec::new() };
-        [tunnels, vec![EapMsChapV2, EapMd5, EapGtc, Pap, Chap, MsChapV2, MsChap]].concat()
+        use MethodName::{Chap, EapMd5, EapMsChapV2, EapTls, MsChap, MsChapV2, Pap, Peap, Ttls};
+        // Who listens learns a password from the others, or enough to guess it.
+        let eap = if tls { [EapTls, Peap, Ttls].to_vec() } else { [EapMsChapV2, EapMd5].to_vec() };
+        [eap, vec![Pap, Chap, MsChapV2, MsChap]].concat()
     });
     let mut all: Vec<Method> = order
         .iter()
@@ -166,9 +177,8 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
             config.speaks_for.clone_from(&speaks_for);
             add(&client.name, config);
         }
-        if let Some(name) = &client.certificate {
-            let certificates = vec![CertificateMatch::Name(name.clone())];
-            let config = ClientConfig::radsec(network, bits, certificates);
+        if !client.certificates.is_empty() {
+            let config = ClientConfig::radsec(network, bits, client.certificates.clone());
             add(&client.name, ClientConfig { speaks_for, ..config });
         }
     }
@@ -199,7 +209,7 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
     (Clients(names), configs)
 }
 
-fn diameter(d: &model::Diameter) -> node::Config {
+fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
     let applications = [
         Application::auth(application::EAP),
         Application::auth(application::NASREQ),
@@ -207,10 +217,34 @@ fn diameter(d: &model::Diameter) -> node::Config {
     ];
     let mut config = node::Config::new(&d.identity, &d.realm, &applications);
     config.watchdog = Some(d.watchdog.0);
-    config.accept_unknown = d.peers.is_empty();
+    config.realms.clone_from(&d.realms);
+    config.accept_unknown = d.peers.is_empty() && d.peer.is_empty();
     for peer in &d.peers {
         config = config.accept(peer);
     }
+    for peer in &d.peer {
+        let mut networks: Vec<_> = peer.prefix.iter().map(|p| (p.network, p.bits)).collect();
+        if let Some(connect) = peer.connect.filter(|_| networks.is_empty()) {
+            networks.push((connect.ip(), if connect.is_ipv4() { 32 } else { 128 }));
+        }
+        config.peers.push(PeerConfig {
+            host: peer.identity.clone(),
+            address: peer.connect,
+            transport: node::Transport::Stream,
+            authentication: Authentication {
+                networks,
+                certificates: certificates(peer.certificate.as_ref(), peer.fingerprint),
+                tls: peer.transport == model::Stream::Tls,
+            },
+        });
+    }
+    let place = |name: &String| config.peers.iter().position(|p| p.host == *name);
+    let routes = realms.iter().filter(|realm| !realm.diameter.is_empty()).map(|realm| node::Route {
+        realm: realm.name.clone(),
+        application: Some(application::EAP),
+        peers: realm.diameter.iter().filter_map(place).collect(),
+    });
+    config.routes = routes.collect();
     config
 }
 
@@ -233,6 +267,7 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
                 }
                 model::Transport::Tls => HomeServer::radsec(&s.name, s.address),
             };
+            server.certificates = certificates(s.certificate.as_ref(), s.fingerprint);
             server.require_message_authenticator = s.message_authenticator;
             if let Some(accounting) = s.acct_address {
                 server.accounting = accounting;
@@ -245,7 +280,11 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
         let index = |name: &String| loaded.homes.iter().position(|h| h.server.name == *name);
         let members: Vec<u16> =
             realm.servers.iter().filter_map(|name| u16::try_from(index(name)?).ok()).collect();
-        let route = if members.is_empty() {
+        let route = if realm.refuse {
+            Route::Refuse
+        } else if !realm.diameter.is_empty() {
+            Route::Diameter { realm: realm.name.clone() }
+        } else if members.is_empty() {
             Route::Local
         } else {
             let balance = match realm.balance {
@@ -254,10 +293,16 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
             };
             pools.push(proxy::Pool { name: realm.name.clone(), servers: members, balance });
             let pool = u16::try_from(pools.len() - 1).map_err(|_| "more than 65,536 realms".to_owned())?;
-            Route::Pool { pool, accounting: proxy::Accounting::default() }
+            let accounting = match realm.accounting {
+                RealmAccounting::Forward => proxy::Accounting::Forward,
+                RealmAccounting::Local => proxy::Accounting::Local,
+                RealmAccounting::StoreAndForward => proxy::Accounting::StoreAndForward,
+            };
+            Route::Pool { pool, accounting }
         };
         let mut entry = Realm::new(&realm.name, route);
         entry.strip = realm.strip;
+        entry.subrealms = realm.subrealms;
         realms.push(entry);
     }
     let realms = Realms::new(realms, None).map_err(|e| e.to_string())?;
@@ -268,17 +313,30 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
 pub(crate) fn ledger(loaded: &Loaded, seed: u64) -> LedgerConfig {
     let file = &loaded.file;
     let limits = &file.limits;
-    let pools = file.pool.iter().map(|pool| PoolConfig {
-        name: pool.name.clone(),
-        ranges: vec![Range::Addresses { first: pool.first, last: pool.last }],
-    });
     LedgerConfig {
-        pools: pools.collect(),
+        pools: loaded.pools.clone(),
         failures: (limits.failures > 0)
             .then(|| FailureLimit::new(limits.failures, limits.failures_within.0, limits.failures_hold.0)),
         stale_after: Some(file.accounting.stale_after.0),
         hold: file.pool.iter().map(|p| p.hold.0).max().unwrap_or(Duration::from_secs(60)),
         seed,
         ..LedgerConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_certificates_no_password_is_shown_outside_a_tunnel_by_eap_unless_asked_for() {
+        let of_eap = |order: Option<Vec<MethodName>>, tls| -> Vec<Method> {
+            let config = model::Methods { order, ..model::Methods::default() };
+            methods(&config, tls).into_iter().filter(|m| m.eap_type().is_some()).collect()
+        };
+        assert_eq!(of_eap(None, true), [Method::EapTls, Method::Peap, Method::Ttls]);
+        assert_eq!(of_eap(None, false), [Method::EapMsChapV2, Method::EapMd5]);
+        let asked = vec![MethodName::EapGtc, MethodName::EapMd5];
+        assert_eq!(of_eap(Some(asked), true), [Method::EapGtc, Method::EapMd5]);
     }
 }

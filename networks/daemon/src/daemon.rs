@@ -1,6 +1,7 @@
 //! The whole server: its threads begun, told of a new configuration, and ended.
 
 use crate::build::{self, Built, With};
+use crate::config::model::File;
 use crate::drops::Drops;
 use crate::ledger::{self, Entry, LedgerHandle};
 use crate::log::LogThread;
@@ -211,6 +212,9 @@ impl Begun {
             let number = u16::try_from(number).unwrap_or(u16::MAX);
             let mut config = built.config.clone();
             config.shard = Some(ShardConfig { number, key: key.clone() });
+            if number != build::DIALLER {
+                build::only_accept(&mut config);
+            }
             let seed = SecureRng::from_seed(rng.array());
             let server = AaaServer::new(config, seed).map_err(|e| ServeError::Config(e.to_string()))?;
             let sockets = bound.sockets(&outgoing, listeners.first());
@@ -425,18 +429,23 @@ impl Running {
                 "changed in the configuration; takes effect when the server is started again"
             );
         }
+        // Before the shards are told: they connect at once.
+        let homes = Homes::of(&place.loaded.file, tls.as_deref());
+        let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
+        let homes = std::mem::replace(&mut *outgoing(), homes);
         // Before the shards forget whom they found: what they find from then on is of the new file.
         let mut inline = built.inline.clone();
         self.swap_inline(&mut inline);
-        self.reload_shards(&built).inspect_err(|_| self.swap_inline(&mut inline))?;
+        self.reload_shards(&built).inspect_err(|_| {
+            self.swap_inline(&mut inline);
+            *outgoing() = homes;
+        })?;
         *self.status.write().unwrap_or_else(PoisonError::into_inner) = CertificateStatus::of(&place.loaded);
         if let Some(tls) = &tls {
             for listener in &self.listeners {
                 listener.replace(tls.clients.clone().unwrap_or_else(|| tls.anonymous.clone()));
             }
         }
-        let homes = Homes::of(&place.loaded.file, tls.as_deref());
-        *self.outgoing.write().unwrap_or_else(PoisonError::into_inner) = homes;
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
         *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
         Ok(())
@@ -522,6 +531,13 @@ fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
     let (a, b) = (&old.loaded.file, &new.loaded.file);
     let says = |x: &dyn std::fmt::Debug, y: &dyn std::fmt::Debug| format!("{x:?}") != format!("{y:?}");
     let url = |p: &Place| p.loaded.url.clone();
+    let routes = |f: &File| -> Vec<_> {
+        f.realm
+            .iter()
+            .filter(|r| !r.diameter.is_empty())
+            .map(|r| (r.name.clone(), r.diameter.clone()))
+            .collect()
+    };
     [
         ("shards", a.shards != b.shards),
         ("state_dir", a.state_dir != b.state_dir),
@@ -531,6 +547,7 @@ fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
             a.users.store != b.users.store || a.users.path != b.users.path || url(old) != url(new),
         ),
         ("users.threads", a.users.threads != b.users.threads),
+        ("diameter", says(&a.diameter, &b.diameter) || routes(a) != routes(b)),
         ("pool", says(&a.pool, &b.pool)),
         (
             "limits.failures",

@@ -95,6 +95,7 @@ impl Place {
             .open(&path)
             .map_err(file)?;
         out.write_all(format!("{secret}\n").as_bytes()).map_err(file)?;
+        usher_store::give_to_owner_of(&self.state_dir, &path).map_err(file)?;
         Ok(secret)
     }
 

@@ -1,13 +1,14 @@
 //! The sockets of one shard.
 
-use crate::config::model::{File, Listen, Transport};
+use crate::config::model::{File, Listen, Stream, Transport};
 use crate::daemon::ServeError;
 use crate::tls::Tls;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock};
 use usher_aaa::Front;
 use usher_crypto::tls::ClientConfig;
-use usher_live::{Listener, Outgoing, SocketOptions, Sockets, TlsServer, bind_udp, listen};
+use usher_live::{Carriage, Listener, Outgoing, SocketOptions, Sockets, TlsServer, bind_udp, listen};
 
 /// Sockets that are bound; each shard has its own of each address.
 pub(crate) struct Bound {
@@ -46,19 +47,30 @@ pub(crate) fn tls_servers(tls: Option<&Tls>) -> Vec<TlsServer> {
     config.map(TlsServer::new).into_iter().collect()
 }
 
-/// Home servers that are reached by TLS, and how; replaced at a reload.
+/// Servers that this one connects to, and how; replaced at a reload.
 pub(crate) struct Homes {
-    addresses: Vec<SocketAddr>,
+    /// Whether inside TLS.
+    addresses: BTreeMap<SocketAddr, bool>,
     config: Option<ClientConfig>,
 }
 
 impl Homes {
     /// As the configuration says.
     pub(crate) fn of(file: &File, tls: Option<&Tls>) -> Self {
-        let by_tls = file.home_server.iter().filter(|h| h.transport == Transport::Tls);
-        Self {
-            addresses: by_tls.map(|h| h.address).collect(),
-            config: tls.and_then(|tls| tls.outgoing.clone()),
+        let homes = file.home_server.iter().filter(|h| h.transport == Transport::Tls);
+        let homes = homes.map(|h| (h.address, true));
+        let peers = file.diameter.iter().flat_map(|d| &d.peer);
+        let peers = peers.filter_map(|p| Some((p.connect?, p.transport == Stream::Tls)));
+        Self { addresses: peers.chain(homes).collect(), config: tls.and_then(|tls| tls.outgoing.clone()) }
+    }
+
+    /// What protects a connection to an address. What is nobody's, and what is to be inside TLS while there is none, is
+    /// not connected to.
+    fn carriage(&self, address: SocketAddr) -> Carriage {
+        match (self.addresses.get(&address), &self.config) {
+            (Some(false), _) => Carriage::Plain,
+            (Some(true), Some(config)) => Carriage::Tls(config.clone()),
+            (Some(true), None) | (None, _) => Carriage::Refused,
         }
     }
 }
@@ -76,10 +88,8 @@ impl Bound {
             .into_iter()
             .map(|(socket, _, inside)| Listener { socket, tls: if inside { server.cloned() } else { None } });
         let homes = homes.clone();
-        let outgoing: Outgoing = Arc::new(move |address| {
-            let homes = homes.read().unwrap_or_else(PoisonError::into_inner);
-            if homes.addresses.contains(&address) { homes.config.clone() } else { None }
-        });
+        let outgoing: Outgoing =
+            Arc::new(move |address| homes.read().unwrap_or_else(PoisonError::into_inner).carriage(address));
         let sockets = Sockets {
             udp: self.udp,
             listeners: listeners.collect(),
@@ -87,5 +97,27 @@ impl Bound {
             ..Sockets::default()
         };
         (sockets, fronts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    #[test]
+    fn what_is_to_be_inside_tls_is_never_connected_to_without() {
+        let text = "[[home_server]]\nname = \"h\"\naddress = \"192.0.2.1:2083\"\ntransport = \"tls\"\ncertificate = \"h\"\n\
+                    [diameter]\nidentity = \"a\"\nrealm = \"b\"\n\
+                    [[diameter.peer]]\nidentity = \"c\"\nconnect = \"192.0.2.2:3868\"\n\
+                    [[diameter.peer]]\nidentity = \"d\"\nconnect = \"192.0.2.3:5658\"\ntransport = \"tls\"\n";
+        let file: File = toml::from_str(text).unwrap();
+        assert!(config::parse("aaa.toml", text, None).is_err(), "there is no [tls]");
+        let homes = Homes::of(&file, None);
+        let to = |address: &str| homes.carriage(address.parse().unwrap());
+        assert!(matches!(to("192.0.2.1:2083"), Carriage::Refused));
+        assert!(matches!(to("192.0.2.2:3868"), Carriage::Plain));
+        assert!(matches!(to("192.0.2.3:5658"), Carriage::Refused));
+        assert!(matches!(to("192.0.2.4:3868"), Carriage::Refused), "nobody is there");
     }
 }

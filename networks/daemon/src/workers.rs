@@ -1,6 +1,7 @@
 //! Threads for what blocks or takes long: asking the store for a user, comparing a password with its slow hash, asking an
 //! issuer for a certificate's status. Each kind has threads and a queue of its own, so that none waits for another.
 
+use crate::admin;
 use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::store::{Store, StoreError};
-use usher_aaa::{CertificateVerdict, Command, Found, User};
+use usher_aaa::{CertificateVerdict, Command, Found, User, canonical_name};
 use usher_radius::dictionary::Dictionary;
 
 /// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
@@ -171,13 +172,13 @@ fn work(
 
 fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, troubled: &mut bool) -> Found {
     let inline = shared.inline.read().unwrap_or_else(PoisonError::into_inner).clone();
-    if let Some(user) = inline.get(name) {
+    if let Some(user) = inline.get(&*canonical_name(name)) {
         return Found::User(user.clone());
     }
     // The tables hold text.
     let (Some(store), Ok(name)) = (store, std::str::from_utf8(name)) else { return Found::Nobody };
     let begun = Instant::now();
-    let found = store.user(name);
+    let found = admin::user_of(store.as_mut(), name);
     shared.latency.add(begun.elapsed());
     if troubled_said(troubled, found.as_ref().err()) {
         tracing::info!("the store answers again");

@@ -24,4 +24,6 @@ pub use driver::Driver;
 pub use mmsg::thread_cpu_time;
 pub use node::{Mailbox, Node};
 pub use shard::{Shard, ShardError, spawn};
-pub use sockets::{Listener, Outgoing, Settings, SocketOptions, Sockets, TlsServer, bind_udp, listen};
+pub use sockets::{
+    Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsServer, bind_udp, listen,
+};

@@ -8,8 +8,19 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use usher_crypto::tls::{ClientConfig, ServerConfig};
 
-/// Which TLS a connection that the machine opens to an address has; `None` for plain TCP.
-pub type Outgoing = Arc<dyn Fn(SocketAddr) -> Option<ClientConfig> + Send + Sync>;
+/// What protects a connection that the machine opens.
+#[derive(Clone, Debug)]
+pub enum Carriage {
+    /// Nothing: plain TCP.
+    Plain,
+    /// TLS.
+    Tls(ClientConfig),
+    /// It is not opened: the machine hears that it was refused.
+    Refused,
+}
+
+/// What protects a connection to an address.
+pub type Outgoing = Arc<dyn Fn(SocketAddr) -> Carriage + Send + Sync>;
 
 /// How sockets are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,7 +175,7 @@ pub struct Sockets {
     pub udp: Vec<UdpSocket>,
     /// Listeners; the index is what [`Node::accepted`](crate::Node::accepted) is told.
     pub listeners: Vec<Listener>,
-    /// TLS of the connections that the machine opens; `None` for plain TCP to all.
+    /// What protects the connections that the machine opens; `None` for plain TCP to all.
     pub outgoing: Option<Outgoing>,
     /// Bounds.
     pub settings: Settings,

@@ -3,7 +3,7 @@
 use crate::counters::DriverCounters;
 use crate::stream::{self, Link, Note, Order};
 use crate::wake::{Bell, Ready, Task};
-use crate::{Listener, Node, Outgoing, Settings, TlsServer};
+use crate::{Carriage, Listener, Node, Outgoing, Settings, TlsServer};
 use socket2::SockRef;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -251,14 +251,22 @@ impl Streams {
 
     fn connect(&mut self, id: ConnId, local: Option<IpAddr>, remote: SocketAddr) {
         self.counters.connects.one();
+        let carriage = self.outgoing.as_ref().map_or(Carriage::Plain, |outgoing| outgoing(remote));
+        let tls = match carriage {
+            Carriage::Plain => None,
+            Carriage::Tls(tls) => Some(tls),
+            Carriage::Refused => return self.refuse(id),
+        };
         if self.conns.contains_key(&id) {
-            self.counters.connect_failures.one();
-            self.closed.push_back((id, CloseReason::Refused));
-            return;
+            return self.refuse(id);
         }
-        let tls = self.outgoing.as_ref().and_then(|tls| tls(remote));
         let link = self.open(id, None);
         self.tasks.spawn(stream::connect(link, local, remote, tls));
+    }
+
+    fn refuse(&mut self, id: ConnId) {
+        self.counters.connect_failures.one();
+        self.closed.push_back((id, CloseReason::Refused));
     }
 
     /// Closes everything in good order, for at most `linger`.

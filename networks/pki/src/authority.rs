@@ -408,7 +408,9 @@ fn params(request: &Request, now: WallTime) -> Result<CertificateParams, PkiErro
     match request.kind {
         Kind::Server => {
             let over_lan = ExtendedKeyUsagePurpose::Other(EAP_OVER_LAN.to_vec());
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, over_lan];
+            // By RadSec and Diameter it shows the same to those whom it asks.
+            let client = ExtendedKeyUsagePurpose::ClientAuth;
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, client, over_lan];
             for name in std::iter::once(&request.name).chain(&request.names) {
                 params.subject_alt_names.push(match name.parse::<IpAddr>() {
                     Ok(address) => SanType::IpAddress(address),

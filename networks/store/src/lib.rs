@@ -6,6 +6,7 @@
 //! seconds.
 
 pub mod import;
+mod owner;
 #[cfg(feature = "databases")]
 mod postgres;
 #[cfg(feature = "databases")]
@@ -15,6 +16,7 @@ mod schema;
 #[cfg(feature = "databases")]
 mod sqlite;
 
+pub use owner::give_to_owner_of;
 #[cfg(feature = "databases")]
 pub use postgres::Postgres;
 #[cfg(feature = "databases")]

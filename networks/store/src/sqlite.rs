@@ -113,7 +113,7 @@ fn writing(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
 }
 
-/// Makes an empty file that only its owner may read: there are passwords in it. One that is there is not opened:
+/// Makes an empty file that only its owner may read, who is that of its folder: there are passwords in it. One that is there is not opened:
 /// closing it would end the locks that other connections of this process have on it (POSIX), and a program that then
 /// takes itself for the last to leave removes the write-ahead log under them.
 fn create(path: &Path) -> std::io::Result<()> {
@@ -125,7 +125,11 @@ fn create(path: &Path) -> std::io::Result<()> {
     match options.open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         Err(_) if std::fs::metadata(path)?.is_dir() => Err(ErrorKind::IsADirectory.into()),
-        _ => Ok(()),
+        Err(_) => Ok(()),
+        Ok(_) => {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            crate::give_to_owner_of(folder, path)
+        }
     }
 }
 

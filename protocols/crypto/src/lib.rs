@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod certificate;
 pub mod digest;
 pub mod fingerprint;
 pub mod legacy;

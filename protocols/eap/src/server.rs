@@ -270,8 +270,8 @@ impl Server {
     }
 
     /// The type of the method that runs.
-    #[cfg(feature = "tls")]
-    pub(crate) fn method(&self) -> Option<Type> {
+    #[must_use]
+    pub fn method(&self) -> Option<Type> {
         self.current.as_ref().map(|(kind, _)| *kind)
     }
 
@@ -304,6 +304,12 @@ impl Server {
     #[must_use]
     pub fn inner(&self) -> Option<Inner> {
         self.current.as_ref()?.1.inner()
+    }
+
+    /// Whether the method that runs took up an earlier TLS session.
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        self.current.as_ref().is_some_and(|(_, method)| method.resumed())
     }
 
     /// The certificates that the peer showed, in DER, the leaf first.

@@ -15,4 +15,6 @@ pub use server::{
     AaaServer, CacheConfig, CertificateVerdict, Command, Config, ConfigError, Counters, DynamicResult, Event,
     Found, Front, Login, Reason, ShardConfig, ShardKey, TraceFilter, TraceLine, UserSource, shard_of,
 };
-pub use users::{Check, Complaint, Control, Group, Method, Password, Reply, User, Users};
+pub use users::{
+    Check, Complaint, Control, Group, Method, Password, Reply, User, Users, canonical_name, spellings,
+};

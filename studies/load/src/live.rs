@@ -12,7 +12,9 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use thiserror::Error;
 use usher_core::{Duration, Instant, Machine, SecureRng};
 use usher_crypto::tls::ClientConfig;
-use usher_live::{Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Shard, Sockets, spawn};
+use usher_live::{
+    Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Shard, Sockets, spawn,
+};
 
 /// How often the conductor looks up.
 const TICK: StdDuration = StdDuration::from_millis(20);
@@ -315,7 +317,8 @@ impl<'a> Conductor<'a> {
         for part in 0..plan.threads {
             let generator = Generator::new(share(plan, part, warmup), clock.now(), chance())?;
             let tls = plan.tls.clone();
-            let outgoing = tls.map(|tls| Arc::new(move |_| Some(tls.clone())) as usher_live::Outgoing);
+            let outgoing =
+                tls.map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as usher_live::Outgoing);
             let sockets = Sockets { outgoing, ..Sockets::default() };
             let (driver, mailbox) = Driver::new(Host { generator, finished: false }, sockets, clock);
             let counters = driver.counters();

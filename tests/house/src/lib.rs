@@ -14,6 +14,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-radius", "usher-core", "the machine shape, codecs, timers"),
     ("usher-radius", "usher-crypto", "authenticators are MD5 and HMAC-MD5"),
     ("usher-diameter", "usher-core", "the machine shape, codecs, timers"),
+    ("usher-diameter", "usher-crypto", "a peer is known by its certificate"),
     ("usher-eap", "usher-core", "the machine shape, codecs, timers"),
     ("usher-eap", "usher-crypto", "digests of the password methods, the TLS engine"),
     ("usher-mip", "usher-core", "codecs, time"),

@@ -27,6 +27,29 @@ fn users_of_the_store_are_added_shown_and_gone_at_once() {
 }
 
 #[test]
+fn a_device_is_kept_in_one_spelling_and_let_in_by_any() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, &format!("{SQLITE}[methods]\nmab = true\n")));
+    let usher = |words: &str| place.shell(&format!("usher aaa user {words} --config aaa.toml"));
+    let asks = |name: &str| {
+        let station =
+            "Calling-Station-Id=00:11:22:aa:bb:cc,Service-Type=Call-Check,Message-Authenticator=0x00";
+        radclient(ports.auth, "auth", &format!("User-Name={name},{station}"))
+    };
+    asks("001122aabbcc").with_code(1);
+    usher("add 00-11-22-AA-BB-CC --no-password").with_code(0);
+    assert_eq!(usher("list").with_code(0).out, "001122aabbcc\n");
+    assert!(usher("add 0011.22aa.bbcc --no-password").with_code(2).err.contains("already"));
+    for name in ["001122aabbcc", "00-11-22-AA-BB-CC", "0011.22AA.BBCC"] {
+        asks(name).with_code(0);
+    }
+    usher("show 00:11:22:AA:BB:CC").with_code(0);
+    usher("del 001122AABBCC").with_code(0);
+    asks("00-11-22-AA-BB-CC").with_code(1);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn clients_of_the_store_are_served_without_a_restart() {
     let (place, ports) = (Place::new(), Ports::free());
     let config =

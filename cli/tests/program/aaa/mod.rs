@@ -7,5 +7,7 @@ mod flood;
 mod hostile;
 mod hostile_diameter;
 mod operate;
+mod others;
 mod records;
 mod serve;
+mod translated;

@@ -1,13 +1,14 @@
 //! What types cannot say: that names are known, values fit each other, and the files that are named can be used.
 
-use super::model::{Client, File, Hidden, HomeServer, MessageAuthenticator, StoreKind, Tls, Transport, User};
+use super::model::{Client, File, Hidden, HomeServer, MessageAuthenticator, StoreKind, Tls, User};
 use super::secret;
-use super::units::Prefix;
+use super::units::{Fingerprint, Prefix};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use usher_aaa::ledger::{PoolConfig, Range, check_pools};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_radius::dictionary::Dictionary;
+use usher_radius::radsec::CertificateMatch;
 
 /// Rows of one user, by name.
 pub type Rows = Vec<(String, UserRows)>;
@@ -23,6 +24,8 @@ pub struct Loaded {
     pub clients: Vec<ClientEntry>,
     /// Home servers with their secrets, in the file's order.
     pub homes: Vec<HomeEntry>,
+    /// Address pools, in the file's order.
+    pub pools: Vec<PoolConfig>,
     /// Users of the file, with their groups.
     pub users: Rows,
     /// Where PostgreSQL is.
@@ -42,8 +45,8 @@ pub struct ClientEntry {
     pub secret: Option<Hidden>,
     /// What is asked of its Access-Requests.
     pub message_authenticator: MessageAuthenticator,
-    /// What its certificate must bear.
-    pub certificate: Option<String>,
+    /// What its certificate may be, by RadSec; none: it does not come by RadSec.
+    pub certificates: Vec<CertificateMatch>,
     /// Access servers that it speaks for beside itself.
     pub nas: Vec<Prefix>,
 }
@@ -71,15 +74,16 @@ pub struct TlsFiles {
 }
 
 /// Faults with the paths of what they are about.
-struct Check<'a> {
+pub(super) struct Check<'a> {
     base: &'a Path,
     dictionary: Dictionary,
-    found: Vec<(Vec<String>, String)>,
+    pub(super) found: Vec<(Vec<String>, String)>,
 }
 
 macro_rules! at {
     ($($step:expr),*) => { Vec::from([$($step.to_string()),*]) };
 }
+pub(super) use at;
 
 /// Checks a file. `path` is where it was read, `base` the folder from which its relative paths go.
 pub(super) fn check(
@@ -94,20 +98,18 @@ pub(super) fn check(
     let clients = c.clients(&mut file.client);
     let homes = c.homes(&mut file.home_server);
     c.realms(&file);
-    c.pools(&file);
+    c.diameter(&file);
+    let pools = c.pools(&file);
     let users = c.users(&mut file);
     let url = c.store(&mut file);
     let tls = file.tls.as_mut().and_then(|tls| c.tls(tls));
-    match &file.tls {
-        None => c.without_tls(&file),
-        Some(tls) if tls.ca.is_none() => c.without_authorities(&file),
-        Some(_) => {}
-    }
+    c.tls_where_it_is_used(&file);
     let loaded = c.found.is_empty().then(|| Loaded {
         file,
         path: path.map(Path::to_owned),
         clients,
         homes,
+        pools,
         users,
         url,
         tls,
@@ -116,7 +118,7 @@ pub(super) fn check(
 }
 
 impl Check<'_> {
-    fn fault(&mut self, path: Vec<String>, message: impl Into<String>) {
+    pub(super) fn fault(&mut self, path: Vec<String>, message: impl Into<String>) {
         self.found.push((path, message.into()));
     }
 
@@ -205,31 +207,10 @@ impl Check<'_> {
                 "a reject held for more than 10 s comes when the client has given up",
             );
         }
-        if let Some(d) = &file.diameter {
-            let open =
-                file.listen.diameter.iter().chain(&file.listen.diameter_tls).any(|a| !a.ip().is_loopback());
-            if d.peers.is_empty() && open {
-                self.fault(
-                    at!("diameter", "peers"),
-                    "whoever reaches this server could ask it anything; name the peers that may connect",
-                );
-            }
-            if d.watchdog.0.as_secs() < 6 {
-                self.fault(at!("diameter", "watchdog"), "RFC 3539 asks for 6 s or more");
-            }
-            for (key, text) in [("identity", &d.identity), ("realm", &d.realm)] {
-                if text.is_empty() || !text.is_ascii() || text.contains(char::is_whitespace) {
-                    self.fault(
-                        at!("diameter", key),
-                        format!("\"{text}\" is no host name, such as aaa.example.net"),
-                    );
-                }
-            }
-        }
     }
 
     /// The secret of one of three places.
-    fn secret(
+    pub(super) fn secret(
         &mut self,
         at: &[String],
         inline: &Option<Hidden>,
@@ -267,12 +248,14 @@ impl Check<'_> {
                 self.fault(at!("client", i, "prefix"), message);
             }
             let before = self.found.len();
+            self.one_proof(at!("client", i), client.certificate.as_ref(), client.fingerprint);
+            let certificates = certificates(client.certificate.as_ref(), client.fingerprint);
             let secret =
                 self.secret(&at!("client", i), &client.secret, &mut client.secret_file, &client.secret_env);
-            if secret.is_none() && client.certificate.is_none() && self.found.len() == before {
+            if secret.is_none() && certificates.is_empty() && self.found.len() == before {
                 self.fault(
                     at!("client", i),
-                    "this client has no secret; add secret_file (or secret, or secret_env), or certificate for RadSec",
+                    "this client has no secret; add secret_file (or secret, or secret_env), or certificate or fingerprint for RadSec",
                 );
             }
             entries.push(ClientEntry {
@@ -280,80 +263,46 @@ impl Check<'_> {
                 prefix: client.prefix,
                 secret,
                 message_authenticator: client.message_authenticator,
-                certificate: client.certificate.clone(),
+                certificates,
                 nas: client.nas.clone(),
             });
         }
         entries
     }
 
-    fn homes(&mut self, homes: &mut [HomeServer]) -> Vec<HomeEntry> {
-        let mut names = BTreeSet::new();
-        let mut entries = Vec::new();
-        for (i, home) in homes.iter_mut().enumerate() {
-            if !names.insert(home.name.clone()) {
-                self.fault(at!("home_server", i, "name"), "another home server has this name; take another");
-            }
-            let before = self.found.len();
-            let secret = self
-                .secret(&at!("home_server", i), &home.secret, &mut home.secret_file, &home.secret_env)
-                .or_else(|| (home.transport == Transport::Tls).then(|| Hidden("radsec".to_owned())));
-            match secret {
-                Some(secret) => entries.push(HomeEntry { server: home.clone(), secret }),
-                None if self.found.len() == before => {
-                    self.fault(at!("home_server", i), "this home server has no secret; add secret_file");
-                }
-                None => {}
-            }
-        }
-        entries
-    }
-
-    fn realms(&mut self, file: &File) {
-        let mut names = BTreeSet::new();
-        for (i, realm) in file.realm.iter().enumerate() {
-            if !names.insert(realm.name.to_lowercase()) {
-                self.fault(at!("realm", i, "name"), "another realm has this name; join them");
-            }
-            for (n, server) in realm.servers.iter().enumerate() {
-                if !file.home_server.iter().any(|h| h.name == *server) {
-                    let known: Vec<&str> = file.home_server.iter().map(|h| h.name.as_str()).collect();
-                    let message = match known.as_slice() {
-                        [] => format!(
-                            "there is no home server \"{server}\"; add a [[home_server]] of this name"
-                        ),
-                        known => {
-                            format!("there is no home server \"{server}\"; known are {}", known.join(", "))
-                        }
-                    };
-                    self.fault(at!("realm", i, "servers", n), message);
-                }
-            }
-        }
-    }
-
-    fn pools(&mut self, file: &File) {
-        let mut names = BTreeSet::new();
+    fn pools(&mut self, file: &File) -> Vec<PoolConfig> {
+        let mut pools = Vec::new();
         for (i, pool) in file.pool.iter().enumerate() {
-            if !names.insert(&pool.name) {
-                self.fault(at!("pool", i, "name"), "another pool has this name; take another");
+            let mut ranges = Vec::new();
+            for (n, text) in pool.ranges.iter().enumerate() {
+                match text.parse::<Range>() {
+                    Ok(range) => ranges.push(range),
+                    Err(error) => self.fault(at!("pool", i, "ranges", n), error.to_string()),
+                }
             }
-            let size = match (pool.first, pool.last) {
-                (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(u32::from(b)).checked_sub(u32::from(a).into()),
-                (IpAddr::V6(a), IpAddr::V6(b)) => u128::from(b).checked_sub(u128::from(a)),
-                _ => None,
-            };
-            match size {
-                None => self.fault(
+            match (pool.first, pool.last) {
+                (Some(first), Some(last)) if first.is_ipv4() == last.is_ipv4() && first <= last => {
+                    ranges.push(Range::Addresses { first, last });
+                }
+                (None, None) => {}
+                (Some(_), Some(_)) => self.fault(
                     at!("pool", i, "last"),
                     "the last address is not behind the first, of the same kind",
                 ),
-                Some(1_048_576..) => {
-                    self.fault(at!("pool", i, "last"), "a pool has at most 1,048,576 addresses")
-                }
-                Some(_) => {}
+                _ => self
+                    .fault(at!("pool", i), "first and last belong together; add the other, or write ranges"),
             }
+            if ranges.iter().map(Range::size).sum::<u64>() > 1 << 20 {
+                self.fault(at!("pool", i), "a pool has at most 1,048,576 addresses or prefixes");
+            }
+            pools.push(PoolConfig { name: pool.name.clone(), ranges });
         }
+        if self.found.is_empty()
+            && let Err(error) = check_pools(&pools)
+        {
+            self.fault(at!("pool"), error.to_string());
+        }
+        pools
     }
 
     fn users(&mut self, file: &mut File) -> Rows {
@@ -532,39 +481,12 @@ impl Check<'_> {
         }
         Some(TlsFiles { certificate: certificate?, key: key?, ca, crls })
     }
+}
 
-    /// Connections by TLS are of those whom an authority vouches for: without one nobody could be believed.
-    fn without_authorities(&mut self, file: &File) {
-        let missing = "needs ca in [tls], the authorities below which the other side's certificate must end";
-        for (key, addresses) in [("radsec", &file.listen.radsec), ("diameter_tls", &file.listen.diameter_tls)]
-        {
-            if !addresses.is_empty() {
-                self.fault(at!("listen", key), format!("TLS {missing}"));
-            }
-        }
-        if let Some(i) = file.home_server.iter().position(|h| h.transport == Transport::Tls) {
-            self.fault(at!("home_server", i, "transport"), format!("TLS {missing}"));
-        }
-    }
-
-    fn without_tls(&mut self, file: &File) {
-        use super::model::MethodName;
-        let missing = "needs the server's certificate; add [tls] with certificate and key (usher aaa cert init makes them)";
-        for (i, method) in file.methods.order.iter().flatten().enumerate() {
-            if matches!(method, MethodName::EapTls | MethodName::Peap | MethodName::Ttls) {
-                self.fault(at!("methods", "order", i), format!("this method {missing}"));
-            }
-        }
-        for (key, addresses) in [("radsec", &file.listen.radsec), ("diameter_tls", &file.listen.diameter_tls)]
-        {
-            if !addresses.is_empty() {
-                self.fault(at!("listen", key), format!("TLS {missing}"));
-            }
-        }
-        if let Some(i) = file.home_server.iter().position(|h| h.transport == Transport::Tls) {
-            self.fault(at!("home_server", i, "transport"), format!("TLS {missing}"));
-        }
-    }
+/// What a certificate may be, as a name or a fingerprint is given.
+pub(crate) fn certificates(name: Option<&String>, fingerprint: Option<Fingerprint>) -> Vec<CertificateMatch> {
+    let name = name.cloned().map(CertificateMatch::Name);
+    name.into_iter().chain(fingerprint.map(|print| CertificateMatch::Fingerprint(print.0))).collect()
 }
 
 /// Reads `ATTRIBUTE OPERATOR VALUE`, as FreeRADIUS writes them; quotes around the value fall away. `None`: it is not

@@ -1,12 +1,15 @@
 //! The configuration file: from TOML to [`Loaded`], every fault with its line.
 
 mod check;
+mod elsewhere;
 mod fault;
 pub mod model;
+mod others;
 mod read;
 pub mod secret;
 pub mod units;
 
+pub(crate) use check::certificates;
 pub use check::{ClientEntry, HomeEntry, Loaded, Rows, TlsFiles, row};
 pub use fault::{Fault, Faults};
 

@@ -1,6 +1,9 @@
 //! The configuration file as types. The documentation of these items is the published schema's.
 
-use super::units::{Period, Prefix};
+pub use super::elsewhere::{
+    Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Stream, Transport,
+};
+use super::units::{Fingerprint, Period, Prefix};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
@@ -145,6 +148,8 @@ pub struct Client {
     /// For RadSec: the name (DNS name of the subject alternative names, or common name) that the client's
     /// certificate must bear.
     pub certificate: Option<String>,
+    /// For RadSec: the SHA-256 fingerprint of the client's certificate, in place of a name.
+    pub fingerprint: Option<Fingerprint>,
     /// Access servers that it speaks for beside itself, by the address that they call themselves (NAS-IP-Address,
     /// NAS-IPv6-Address): those behind a proxy, or an address that it does not send from; `"0.0.0.0/0"`: all. A client
     /// speaks for its own addresses without being named here. What it reports of others counts as its own, so that it
@@ -265,8 +270,9 @@ pub struct Group {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Methods {
-    /// What is offered; of the EAP methods the first is proposed first, and a peer may choose another. Without it
-    /// everything for which the server has what it needs.
+    /// What is offered; of the EAP methods the first is proposed first, and a peer may choose another. Without it PAP, CHAP,
+    /// MS-CHAP and MS-CHAPv2, and of EAP with `[tls]` EAP-TLS, PEAP and TTLS, without it EAP-MSCHAPv2 and EAP-MD5. Inside
+    /// PEAP and TTLS there are always EAP-MSCHAPv2, EAP-GTC and EAP-MD5, inside TTLS also PAP, CHAP, MS-CHAP and MS-CHAPv2.
     pub order: Option<Vec<MethodName>>,
     /// Whether a device without a password is let in by its MAC address, as a user of that name (MAC authentication
     /// bypass).
@@ -375,86 +381,20 @@ pub enum Ocsp {
     Hard,
 }
 
-/// Where requests of a realm are decided.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Realm {
-    /// The realm, compared without regard to case; `"*"` is every realm that is not named, `""` a name without one.
-    pub name: String,
-    /// Names of home servers in order of preference; none: decided here.
-    #[serde(default)]
-    pub servers: Vec<String>,
-    /// How requests are spread over the servers.
-    #[serde(default)]
-    pub balance: Balance,
-    /// Whether the realm is cut off the name before it is used or sent on.
-    #[serde(default)]
-    pub strip: bool,
-}
-
-/// How requests are spread over servers.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Balance {
-    /// The first that lives.
-    #[default]
-    Failover,
-    /// Each in turn; a login stays with its server.
-    LoadBalance,
-}
-
-/// A server to which requests are sent on.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HomeServer {
-    /// What realms call it.
-    pub name: String,
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Where it takes accounting [default: the next port].
-    pub acct_address: Option<SocketAddr>,
-    /// How it is reached.
-    #[serde(default)]
-    pub transport: Transport,
-    /// Whether its answers to logins must carry a Message-Authenticator. FreeRADIUS before 3.2.5 sends none to logins
-    /// without EAP; without it an attacker on the path can forge answers (BlastRADIUS).
-    #[serde(default = "HomeServer::message_authenticator")]
-    pub message_authenticator: bool,
-    /// The secret shared with it; for `tls`, "radsec" unless one is given.
-    pub secret: Option<Hidden>,
-    /// A file that holds the secret, readable by nobody else.
-    pub secret_file: Option<PathBuf>,
-    /// An environment variable that holds the secret.
-    pub secret_env: Option<String>,
-}
-
-impl HomeServer {
-    const fn message_authenticator() -> bool {
-        true
-    }
-}
-
-/// How a home server is reached.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// RADIUS over UDP.
-    #[default]
-    Udp,
-    /// RadSec (RFC 6614), with the certificate of `[tls]`.
-    Tls,
-}
-
-/// Addresses to hand out to users of a group or to all.
+/// Addresses to hand out to the users whose Pool-Name says so.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
     /// What users' Pool-Name calls it.
     pub name: String,
-    /// The first address.
-    pub first: std::net::IpAddr,
-    /// The last address.
-    pub last: std::net::IpAddr,
+    /// What it gives out: addresses as `"192.0.2.10-192.0.2.99"` or `"192.0.2.0/24"`, each IPv6 prefix of a length as
+    /// `"2001:db8::/40/56"`. From ranges of both kinds a session gets one of each.
+    #[serde(default)]
+    pub ranges: Vec<String>,
+    /// The first address of one range more.
+    pub first: Option<std::net::IpAddr>,
+    /// The last address of it.
+    pub last: Option<std::net::IpAddr>,
     /// How long an address that was given is kept for a session of which no accounting comes.
     #[serde(default = "Pool::hold")]
     pub hold: Period,
@@ -510,28 +450,6 @@ pub struct Accounting {
 impl Default for Accounting {
     fn default() -> Self {
         Self { stale_after: Period::secs(86_400), logins: false }
-    }
-}
-
-/// Who this server is in Diameter.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Diameter {
-    /// Its DiameterIdentity: a full host name.
-    pub identity: String,
-    /// Its realm.
-    pub realm: String,
-    /// Peers that may connect, by their identity; none: any.
-    #[serde(default)]
-    pub peers: Vec<String>,
-    /// The time between watchdog requests (RFC 3539), at least 6 s.
-    #[serde(default = "Diameter::watchdog")]
-    pub watchdog: Period,
-}
-
-impl Diameter {
-    fn watchdog() -> Period {
-        Period::secs(30)
     }
 }
 

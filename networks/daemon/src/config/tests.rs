@@ -67,6 +67,81 @@ fn names_are_looked_up() {
 }
 
 #[test]
+fn others_must_show_who_they_are() {
+    let home = "[[home_server]]\nname = \"h\"\naddress = \"192.0.2.1:2083\"\n";
+    said(
+        &format!("{home}transport = \"tls\"\n"),
+        &[
+            "aaa.toml:1:1: nothing says whose certificate this server shows",
+            "aaa.toml:4:13: TLS needs the server's certificate",
+        ],
+    );
+    said(
+        &format!(
+            "{home}secret = \"0123456789\"\ncertificate = \"a\"\nfingerprint = \"{}\"\n",
+            "00".repeat(32)
+        ),
+        &[
+            "aaa.toml:1:1: a certificate is shown by TLS only",
+            "aaa.toml:6:15: certificate and fingerprint say both",
+        ],
+    );
+    let diameter = "[listen]\ndiameter = [\"0.0.0.0:3868\"]\n[diameter]\nidentity = \"a\"\nrealm = \"b\"\n";
+    said(diameter, &["aaa.toml:3:2: whoever reaches this server"]);
+    said(
+        &format!("{diameter}peers = [\"c\"]\n"),
+        &["aaa.toml:6:1: without TLS a peer is known by its address"],
+    );
+    let peer = |more| format!("{diameter}[[diameter.peer]]\nidentity = \"c\"\n{more}");
+    said(&peer(""), &["aaa.toml:6:1: without TLS a peer is known by its address"]);
+    said(&peer("prefix = [\"192.0.2.0/24\"]\n"), &[]);
+    said(&peer("connect = \"192.0.2.1:3868\"\n"), &[]);
+    said(&peer("transport = \"tls\"\n"), &["aaa.toml:8:13: TLS needs the server's certificate"]);
+}
+
+#[test]
+fn a_realm_leads_one_way() {
+    let diameter = "[diameter]\nidentity = \"a\"\nrealm = \"b\"\n[[diameter.peer]]\nidentity = \"c\"\nconnect = \"192.0.2.1:3868\"\n";
+    let realm = |name: &str, more: &str| format!("{diameter}[[realm]]\nname = \"{name}\"\n{more}");
+    said(&realm("x", "diameter = [\"c\"]\n"), &[]);
+    said(
+        &realm("x", "diameter = [\"d\"]\n"),
+        &["aaa.toml:9:13: there is no Diameter peer to connect to \"d\"; known are c"],
+    );
+    said(
+        &realm("x", "diameter = [\"c\"]\nrefuse = true\n"),
+        &["aaa.toml:7:1: servers, diameter and refuse exclude"],
+    );
+    said(&realm("*", "diameter = [\"c\"]\n"), &["aaa.toml:9:1: Diameter asks for a realm by its name"]);
+}
+
+#[test]
+fn pools_have_ranges_of_addresses_and_of_prefixes() {
+    let pool = |more: &str| format!("[[pool]]\nname = \"p\"\n{more}\n");
+    let text = pool(
+        "ranges = [\"192.0.2.0/24\", \"2001:db8::/40/56\"]\nfirst = \"198.51.100.1\"\nlast = \"198.51.100.9\"",
+    );
+    let loaded = parse("aaa.toml", &text, None).unwrap();
+    let sizes: Vec<u64> = loaded.pools[0].ranges.iter().map(usher_aaa::ledger::Range::size).collect();
+    assert_eq!(sizes, [254, 65_536, 9]);
+    said(
+        &pool("ranges = [\"192.0.2.9-192.0.2.1\"]"),
+        &["aaa.toml:3:11: \"192.0.2.9-192.0.2.1\" is no range"],
+    );
+    said(&pool("first = \"192.0.2.9\""), &["aaa.toml:1:1: first and last belong together"]);
+    said(
+        &pool("first = \"192.0.2.9\"\nlast = \"192.0.2.1\""),
+        &["aaa.toml:4:8: the last address is not behind"],
+    );
+    said(&pool("ranges = [\"10.0.0.0/8\"]"), &["aaa.toml:1:1: a pool has at most 1,048,576"]);
+    said(
+        &pool("ranges = [\"192.0.2.0/24\", \"192.0.2.9-192.0.2.10\"]"),
+        &["aaa.toml:1:3: the pool \"p\": the range"],
+    );
+    said(&pool(""), &["aaa.toml:1:3: the pool \"p\" has no ranges"]);
+}
+
+#[test]
 fn secrets_that_others_can_read_are_refused() {
     let folder = std::env::temp_dir().join(format!("usher-daemon-secrets-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

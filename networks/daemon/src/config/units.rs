@@ -112,6 +112,48 @@ impl Prefix {
     }
 }
 
+/// The SHA-256 of a certificate: 64 hexadecimal digits, with colons between octets or without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// Reads the notation.
+    ///
+    /// # Errors
+    /// A sentence that says what is needed.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let digits: Vec<u8> = text.bytes().filter(|b| *b != b':').collect();
+        let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        let octet = |pair: &[u8]| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?);
+        let octets: Option<Vec<u8>> = digits.chunks(2).map(octet).collect();
+        octets.and_then(|octets| octets.try_into().ok()).map(Self).ok_or_else(|| {
+            format!(
+                "\"{text}\" is no SHA-256 fingerprint; say: openssl x509 -noout -fingerprint -sha256 -in FILE"
+            )
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Fingerprint {
+    fn schema_name() -> Cow<'static, str> {
+        "Fingerprint".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^([0-9A-Fa-f]{2}:?){32}$",
+            "description": "The SHA-256 of a certificate: 64 hexadecimal digits, with colons between octets or without."
+        })
+    }
+}
+
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.network, self.bits)
@@ -149,6 +191,16 @@ mod tests {
         assert_eq!(millis(" 1 d "), Ok(86_400_000));
         for wrong in ["", "5", "s", "-1 s", "1.5 s", "5 weeks", "99999999999999999 d"] {
             assert!(Period::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn fingerprints_are_written_with_colons_or_without() {
+        let read = |text: &str| Fingerprint::parse(text).map(|f| f.0);
+        assert_eq!(read(&"aB".repeat(32)), Ok([0xab; 32]));
+        assert_eq!(read(&["0F"; 32].join(":")), Ok([15; 32]));
+        for wrong in ["", "ab", &"ab".repeat(31), &"ab".repeat(33), &"g0".repeat(32), &"a".repeat(63)] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -10,7 +10,9 @@ use usher_crypto::tls::fixtures::{self, WALL_TIME};
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Roots, ServerConfig, ServerOptions, Version, WallClock,
 };
-use usher_live::{DriverCounts, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsServer, listen};
+use usher_live::{
+    Carriage, DriverCounts, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsServer, listen,
+};
 
 const OURS: ConnId = ConnId::outgoing(0);
 const THEIRS: ConnId = ConnId::incoming(0);
@@ -50,7 +52,11 @@ fn served(tls: &TlsServer, settings: Settings) -> (Live, SocketAddr) {
 }
 
 fn calling(config: ClientConfig, remote: SocketAddr) -> Live {
-    let outgoing: Outgoing = Arc::new(move |to| (to == remote).then(|| config.clone()));
+    calling_by(remote, move |to| if to == remote { Carriage::Tls(config.clone()) } else { Carriage::Plain })
+}
+
+fn calling_by(remote: SocketAddr, by: impl Fn(SocketAddr) -> Carriage + Send + Sync + 'static) -> Live {
+    let outgoing: Outgoing = Arc::new(by);
     let live = Live::new(Sockets { outgoing: Some(outgoing), ..Sockets::default() });
     live.ask(Ask::Echo(false));
     live.ask(Ask::Connect { conn: OURS, local: None, remote });
@@ -64,6 +70,17 @@ fn counted(live: &Live, what: impl Fn(&DriverCounts) -> bool) {
         assert!(std::time::Instant::now() < end, "not counted: {:?}", live.counters.read());
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_connection_that_may_not_be_opened_is_refused_and_never_plain() {
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a port can be had");
+    let remote = tcp.local_addr().expect("it is bound");
+    let client = calling_by(remote, |_| Carriage::Refused);
+    assert_eq!(client.hear(), Heard::Closed(OURS, CloseReason::Refused));
+    tcp.set_nonblocking(true).expect("a listener can be asked");
+    assert!(tcp.accept().is_err(), "nobody has connected");
+    assert_eq!(client.counters.read().connect_failures, 1);
 }
 
 #[test]

@@ -4,8 +4,9 @@ use crate::peer::capabilities::{Application, Capabilities};
 use crate::stream::StreamPolicy;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use usher_core::Duration;
+use usher_crypto::certificate::CertificateMatch;
 
 /// What carries the messages to a peer that we connect to (RFC 6733 §2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,6 +23,52 @@ pub enum Transport {
     },
 }
 
+/// How a peer shows that it is who it says (RFC 6733 §13.1). The default: from anywhere, and where TLS carries the
+/// connection, by a certificate that bears its DiameterIdentity.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Authentication {
+    /// Networks that it may connect from, each an address and how many leading bits of it count; none: any.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// What its certificate may be, where TLS carries the connection; none: one that bears its DiameterIdentity.
+    pub certificates: Vec<CertificateMatch>,
+    /// Whether TLS must carry the connection.
+    pub tls: bool,
+}
+
+impl Authentication {
+    /// Whether a connection may be that of the peer of this DiameterIdentity; `remote` is where it came from, for one
+    /// that the peer opened, `certificate` (DER) what its TLS was authenticated with.
+    pub(super) fn holds(
+        &self,
+        identity: &str,
+        remote: Option<SocketAddr>,
+        certificate: Option<&[u8]>,
+    ) -> bool {
+        let near = |remote: SocketAddr| {
+            self.networks.is_empty() || self.networks.iter().any(|n| within(*n, remote.ip()))
+        };
+        remote.is_none_or(near)
+            && match certificate {
+                None => !self.tls,
+                Some(certificate) if self.certificates.is_empty() => {
+                    CertificateMatch::Name(identity.to_string()).fits(certificate)
+                }
+                Some(certificate) => self.certificates.iter().any(|c| c.fits(certificate)),
+            }
+    }
+}
+
+/// Whether an address is of a network; an IPv4 address within IPv6 is the IPv4 address.
+fn within((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
+    let octets = |a: IpAddr| match a.to_canonical() {
+        IpAddr::V4(a) => (true, u128::from(u32::from(a)) << 96),
+        IpAddr::V6(a) => (false, u128::from(a)),
+    };
+    let (a, b) = (octets(network), octets(address));
+    let apart = (a.1 ^ b.1).leading_zeros();
+    a.0 == b.0 && apart >= u32::from(bits)
+}
+
 /// A peer that the node knows from the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerConfig {
@@ -31,6 +78,8 @@ pub struct PeerConfig {
     pub address: Option<SocketAddr>,
     /// By what; of no meaning if only it connects to us, which may be either way.
     pub transport: Transport,
+    /// How it shows that it is the one.
+    pub authentication: Authentication,
 }
 
 /// A line of the realm routing table (RFC 6733 §2.7).
@@ -53,7 +102,8 @@ pub struct Config {
     pub realms: Vec<String>,
     /// Known peers.
     pub peers: Vec<PeerConfig>,
-    /// Whether peers that are not in the list may connect (else 3010).
+    /// Whether peers that are not in the list may connect (else 3010). Where TLS carries the connection, a certificate
+    /// bears the DiameterIdentity of theirs too.
     pub accept_unknown: bool,
     /// By which streams of an accepted association messages go. [`StreamPolicy::BySession`] answers by the
     /// stream that a request came by, and so mirrors a peer that uses one stream or many; a peer that sends
@@ -127,14 +177,20 @@ impl Config {
     /// Adds a peer to connect to.
     #[must_use]
     pub fn connect_over(mut self, host: &str, address: SocketAddr, transport: Transport) -> Self {
-        self.peers.push(PeerConfig { host: host.to_string(), address: Some(address), transport });
+        let authentication = Authentication::default();
+        self.peers.push(PeerConfig {
+            host: host.to_string(),
+            address: Some(address),
+            transport,
+            authentication,
+        });
         self
     }
     /// Adds a peer that will connect to us.
     #[must_use]
     pub fn accept(mut self, host: &str) -> Self {
-        let transport = Transport::Stream;
-        self.peers.push(PeerConfig { host: host.to_string(), address: None, transport });
+        let (transport, authentication) = (Transport::Stream, Authentication::default());
+        self.peers.push(PeerConfig { host: host.to_string(), address: None, transport, authentication });
         self
     }
 }

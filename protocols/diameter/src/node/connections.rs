@@ -1,7 +1,7 @@
 //! Connections, the peer automaton's actions, and watchdogs.
 
-use super::config::Transport;
-use super::links::{Conn, End, Lane, Link, Via};
+use super::config::{Authentication, Transport};
+use super::links::{Conn, End, Lane, Link, Origin, Via};
 use super::peers::Peer;
 use super::{CommandError, DisconnectCause, Event, Node, PeerId, Timer, server};
 use crate::avp::AvpBuf;
@@ -13,7 +13,7 @@ use crate::peer::capabilities::Capabilities;
 use crate::peer::watchdog;
 use crate::stream::{Framer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 
 /// A CER on a new connection.
@@ -25,32 +25,51 @@ pub(super) struct Cer {
 
 impl Node {
     /// The host accepted a connection.
-    pub(super) fn on_accepted(&mut self, now: Instant, conn: ConnId, link: Link, local: Option<IpAddr>) {
+    pub(super) fn on_accepted(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        link: Link,
+        local: Option<IpAddr>,
+        origin: Origin,
+    ) {
         let deadline = now + self.config.establish_timeout;
         self.timers.insert(deadline, Timer::Accepted(conn));
-        self.conns.insert(conn, Conn { peer: None, link, local, deadline: Some(deadline) });
+        let deadline = Some(deadline);
+        self.conns.insert(conn, Conn { peer: None, link, local, origin: Some(origin), deadline });
     }
 
     /// Our connection is up.
-    pub(super) fn on_connected(&mut self, now: Instant, conn: ConnId, local: Option<IpAddr>) {
+    pub(super) fn on_connected(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        local: Option<IpAddr>,
+        certificate: Option<&[u8]>,
+    ) {
         let Some(c) = self.conns.get_mut(&conn) else { return };
         c.local = local;
         if let Some(p) = c.peer {
+            let peer = &self.peers[p];
+            if !peer.authentication.holds(&peer.host, None, certificate) {
+                self.counters.unauthenticated_peer += 1;
+                return self.abort(now, conn);
+            }
             self.peer_event(now, p, automaton::Event::IRcvConnAck, None);
         }
     }
 
     /// An association is up, ours or an accepted one.
-    pub(super) fn on_up(&mut self, now: Instant, assoc: ConnId, negotiated: u16) {
+    pub(super) fn on_up(&mut self, now: Instant, assoc: ConnId, remote: SocketAddr, negotiated: u16) {
         if assoc.is_incoming() {
             let policy = self.config.accept_policy;
             let link = Link::Association { streams: negotiated, policy, settled: false };
-            return self.on_accepted(now, assoc, link, None);
+            return self.on_accepted(now, assoc, link, None, Origin { remote, certificate: None });
         }
         match self.conns.get_mut(&assoc) {
             Some(Conn { link: Link::Association { streams, .. }, .. }) => {
                 *streams = negotiated.min(*streams);
-                self.on_connected(now, assoc, None);
+                self.on_connected(now, assoc, None, None);
             }
             _ => self.counters.out_of_state += 1,
         }
@@ -187,7 +206,8 @@ impl Node {
             self.counters.not_a_cer += 1;
             return self.abort(now, conn);
         }
-        let checked = self.check_cer(view);
+        let origin = self.conns.get_mut(&conn).and_then(|c| c.origin.take());
+        let checked = self.check_cer(view, origin.as_ref());
         match checked {
             Ok((p, capabilities)) => {
                 let cer = Cer { conn, header: h, capabilities };
@@ -200,16 +220,27 @@ impl Node {
         }
     }
 
-    fn check_cer(&mut self, view: &MessageView<'_>) -> Result<(u32, Capabilities), Fault> {
+    fn check_cer(
+        &mut self,
+        view: &MessageView<'_>,
+        origin: Option<&Origin>,
+    ) -> Result<(u32, Capabilities), Fault> {
         let theirs = Capabilities::parse(view.avps()).inspect_err(|_| self.counters.bad_capabilities += 1)?;
         let known = self.peers.find(&theirs.host);
         if known.is_none() && (!self.config.accept_unknown || self.peers.len() >= self.config.max_peers) {
             self.counters.unknown_peer += 1;
             return Err(Fault::new(ResultCode::UNKNOWN_PEER, "not a peer of this node"));
         }
+        let guests = Authentication::default();
+        let authentication = known.map_or(&guests, |p| &self.peers[p].authentication);
+        let (remote, certificate) =
+            origin.map_or((None, None), |o| (Some(o.remote), o.certificate.as_deref()));
+        if !authentication.holds(&theirs.host, remote, certificate) {
+            self.counters.unauthenticated_peer += 1;
+            return Err(Fault::new(ResultCode::UNKNOWN_PEER, "not shown to be this peer"));
+        }
         self.config.local.check_common(&theirs).inspect_err(|_| self.counters.no_common_application += 1)?;
-        let p = known
-            .unwrap_or_else(|| self.peers.admit(Peer::new(theirs.host.clone(), None, Transport::Stream)));
+        let p = known.unwrap_or_else(|| self.peers.admit(Peer::guest(theirs.host.clone())));
         Ok((p, theirs))
     }
 
@@ -370,7 +401,7 @@ impl Node {
                 )
             }
         };
-        self.conns.insert(conn, Conn { peer: Some(p), link, local: None, deadline: None });
+        self.conns.insert(conn, Conn { peer: Some(p), link, local: None, origin: None, deadline: None });
         self.out.push_back((transmit, Vec::new()));
     }
 

@@ -5,8 +5,9 @@ use crate::avp::Avps;
 use crate::codes;
 use crate::message::HEADER_LEN;
 use crate::stream::{Framer, SCTP_PPID, StreamPolicy};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 
 #[derive(Debug)]
@@ -15,8 +16,18 @@ pub(super) struct Conn {
     pub(super) link: Link,
     /// Our address, if the host tells it.
     pub(super) local: Option<IpAddr>,
+    /// Whence it came, until its CER says whose it is.
+    pub(super) origin: Option<Origin>,
     /// Deadline for its CER.
     pub(super) deadline: Option<Instant>,
+}
+
+/// Whence an accepted connection came.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) remote: SocketAddr,
+    /// What its TLS was authenticated with (DER).
+    pub(super) certificate: Option<Box<[u8]>>,
 }
 
 #[derive(Debug)]

@@ -31,7 +31,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, PeerConfig, Route, Transport};
+pub use config::{Authentication, Config, PeerConfig, Route, Transport};
 
 use crate::avp::AvpBuf;
 use crate::error::{Fault, ResultCode};
@@ -41,7 +41,7 @@ use crate::stream::Framer;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
-use links::{Conn, End, Link};
+use links::{Conn, End, Link, Origin};
 use peers::{Peer, Peers};
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
@@ -194,6 +194,8 @@ usher_core::counters! {
         bad_capabilities,
         /// CER from, or CEA of, somebody else than expected.
         unknown_peer,
+        /// Connections whose address or certificate is not the peer's.
+        unauthenticated_peer,
         /// CER or CEA without a common application.
         no_common_application,
         /// Connections refused because the peer has one.
@@ -285,9 +287,10 @@ impl Node {
             rng,
         };
         for i in 0..node.config.peers.len() {
-            let PeerConfig { host, address, transport } = node.config.peers[i].clone();
-            let p = node.peers.configure(Peer::new(host, address, transport));
-            if address.is_some() {
+            let peer = node.config.peers[i].clone();
+            let connects = peer.address.is_some();
+            let p = node.peers.configure(Peer::new(peer));
+            if connects {
                 node.set_watchdog(p, Some(start));
             }
         }
@@ -407,17 +410,20 @@ impl Machine for Node {
                 }
             }
             Input::Stream { conn, event } => match event {
-                StreamEvent::Connected { local, .. } if conn.is_incoming() => {
+                StreamEvent::Connected { remote, local, certificate } if conn.is_incoming() => {
                     let framer = Framer::new(self.config.max_message);
-                    self.on_accepted(now, conn, Link::Stream(framer), local);
+                    let origin = Origin { remote, certificate: certificate.map(Into::into) };
+                    self.on_accepted(now, conn, Link::Stream(framer), local, origin);
                 }
-                StreamEvent::Connected { local, .. } => self.on_connected(now, conn, local),
+                StreamEvent::Connected { local, certificate, .. } => {
+                    self.on_connected(now, conn, local, certificate);
+                }
                 StreamEvent::Data(data) => self.on_data(now, conn, data),
                 StreamEvent::Writable => {}
                 StreamEvent::Closed(_) => self.on_closed(now, conn),
             },
             Input::Message { assoc, event } => match event {
-                MessageEvent::Up { streams, .. } => self.on_up(now, assoc, streams),
+                MessageEvent::Up { remote, streams } => self.on_up(now, assoc, remote, streams),
                 MessageEvent::Data { stream, ppid, data } => {
                     self.on_user_message(now, assoc, stream, ppid, data);
                 }

@@ -1,6 +1,6 @@
 //! The peers that a node knows: the configured ones for good, others for as long as they are connected.
 
-use super::config::Transport;
+use super::config::{Authentication, PeerConfig, Transport};
 use crate::peer::{automaton, capabilities::Capabilities, watchdog};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,6 +14,7 @@ pub(super) struct Peer {
     pub(super) host: String,
     pub(super) address: Option<SocketAddr>,
     pub(super) transport: Transport,
+    pub(super) authentication: Authentication,
     pub(super) reconnect: bool,
     pub(super) state: automaton::State,
     pub(super) watchdog: watchdog::Watchdog,
@@ -29,11 +30,18 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(host: String, address: Option<SocketAddr>, transport: Transport) -> Self {
+    /// One that connects unasked.
+    pub(super) fn guest(host: String) -> Self {
+        let (transport, authentication) = (Transport::Stream, Authentication::default());
+        Self::new(PeerConfig { host, address: None, transport, authentication })
+    }
+    pub(super) fn new(config: PeerConfig) -> Self {
+        let PeerConfig { host, address, transport, authentication } = config;
         Self {
             host,
             address,
             transport,
+            authentication,
             reconnect: address.is_some(),
             state: automaton::State::Closed,
             watchdog: watchdog::Watchdog::default(),

@@ -102,7 +102,8 @@ impl fmt::Debug for UserSecret {
 /// What a server's method has to ask its host before it can go on.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Question {
-    /// Who is this? The name is the one given inside a tunnel, as it came. Answered by [`Answer::User`].
+    /// Who is this? The name is the one given inside a tunnel, as it came. Answered by [`Answer::User`] or
+    /// [`Answer::Restricted`].
     User {
         /// Octets as the peer sent them; nothing is known of them yet.
         name: Vec<u8>,
@@ -128,6 +129,8 @@ impl fmt::Debug for Question {
 pub enum Answer {
     /// To [`Question::User`]: the user's secret; `None` for nobody, or for one who may not log in.
     User(Option<UserSecret>),
+    /// To [`Question::User`]: the secret of a user whom these methods alone may admit.
+    Restricted(UserSecret, Vec<Inner>),
     /// To [`Question::Password`]: whether it is right.
     Password(bool),
     /// To either: the host cannot say now. The run fails.
@@ -202,6 +205,10 @@ pub trait ServerMethod: fmt::Debug + Send {
     /// The method inside a tunnel, once it is known.
     fn inner(&self) -> Option<Inner> {
         None
+    }
+    /// Whether the run took up an earlier TLS session.
+    fn resumed(&self) -> bool {
+        false
     }
     /// The certificates that the peer showed, in DER, the leaf first; none before the handshake is complete.
     fn peer_certificates(&self) -> &[Vec<u8>] {

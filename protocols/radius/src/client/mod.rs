@@ -18,7 +18,7 @@ pub use retransmit::Retransmission;
 use crate::attribute::{Attributes, HideError, kind, reveal_salted, vendor};
 use crate::auth::Secret;
 use crate::packet::Code;
-use crate::radsec;
+use crate::radsec::{self, CertificateMatch};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_core::{Duration, SocketId};
@@ -72,6 +72,8 @@ pub struct ServerConfig {
     pub local: IpAddr,
     /// By what it is reached.
     pub transport: Transport,
+    /// What its certificate may be, by RadSec (RFC 6614 §2.3); none: any that the host's TLS takes.
+    pub certificates: Vec<CertificateMatch>,
     /// How it is found out whether it is alive; `None`: it is taken to be.
     pub liveness: Option<Liveness>,
 }
@@ -90,8 +92,15 @@ impl ServerConfig {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let (transport, liveness) = (Transport::Udp, None);
-        Self { address, secret, require_message_authenticator: true, local, transport, liveness }
+        Self {
+            address,
+            secret,
+            require_message_authenticator: true,
+            local,
+            transport: Transport::Udp,
+            certificates: Vec::new(),
+            liveness: None,
+        }
     }
 }
 
@@ -354,6 +363,8 @@ usher_core::counters! {
         connections,
         /// RadSec connections that did not come up, or broke before an answer came by them.
         connections_failed,
+        /// RadSec connections given up because the certificate is not the server's.
+        connections_refused,
         /// RadSec connections closed for what came by them: a length, an attribute or an authenticator that no
         /// server of ours sends.
         connections_spoilt,

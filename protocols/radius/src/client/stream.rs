@@ -116,7 +116,12 @@ impl Client {
             return;
         };
         match event {
-            StreamEvent::Connected { .. } => {
+            StreamEvent::Connected { certificate, .. } => {
+                if !self.is_servers(server, certificate) {
+                    self.counters.connections_refused += 1;
+                    self.operations.push_back((conn, StreamOp::Abort));
+                    return self.broke(now, conn, server, lane);
+                }
                 self.counters.connections += 1;
                 self.link(server, lane).state = State::Up(conn);
                 for index in self.of(server, lane) {
@@ -128,6 +133,12 @@ impl Client {
             StreamEvent::Writable => {}
             StreamEvent::Closed(_) => self.broke(now, conn, server, lane),
         }
+    }
+
+    /// Whether a certificate is one that the server may have.
+    fn is_servers(&self, server: u16, certificate: Option<&[u8]>) -> bool {
+        let may = &self.config.servers[usize::from(server)].certificates;
+        may.is_empty() || certificate.is_some_and(|shown| may.iter().any(|m| m.fits(shown)))
     }
 
     fn data(&mut self, now: Instant, conn: ConnId, server: u16, lane: u32, mut data: &[u8]) {

@@ -3,9 +3,7 @@
 //! TLS is the host's: [`crate::server::Server`] and [`crate::client::Client`] see a stream of octets and the other
 //! side's certificate. A packet's secrecy and origin are the connection's; the shared secret is a fixed word.
 
-mod certificate;
-
-pub use certificate::CertificateMatch;
+pub use usher_crypto::certificate::CertificateMatch;
 
 use crate::auth::Secret;
 use crate::packet::{HEADER_LEN, MAX_LEN};

@@ -82,6 +82,7 @@ impl HomeServers {
                 (ServerConfig::new(home.authentication, home.secret.clone()), home.liveness);
             auth.require_message_authenticator = home.require_message_authenticator;
             (auth.local, auth.transport, auth.liveness) = (home.local, home.transport, Some(liveness));
+            auth.certificates.clone_from(&home.certificates);
             let place = servers.len() as u16;
             match home.transport {
                 Transport::Tls => places.push([place; 2]),

@@ -18,6 +18,7 @@ use core::net::{IpAddr, SocketAddr};
 use usher_core::SocketId;
 use usher_radius::Secret;
 use usher_radius::client::{Failover, Liveness, Retransmission, ServerConfig, Transport};
+use usher_radius::radsec::CertificateMatch;
 
 /// A server that knows users of other realms.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +35,8 @@ pub struct HomeServer {
     pub transport: Transport,
     /// Whether its answers to Access-Requests must carry a Message-Authenticator (BlastRADIUS).
     pub require_message_authenticator: bool,
+    /// What its certificate may be, by RadSec; none: any that the host's TLS takes.
+    pub certificates: Vec<CertificateMatch>,
     /// Our address to send from; unspecified leaves the choice to the host.
     pub local: IpAddr,
     /// How it is found out whether it is alive.
@@ -60,6 +63,7 @@ impl HomeServer {
             secret: server.secret,
             transport: server.transport,
             require_message_authenticator: server.require_message_authenticator,
+            certificates: server.certificates,
             local: server.local,
             liveness: Liveness::default(),
         }

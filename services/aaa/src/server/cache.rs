@@ -1,7 +1,7 @@
 //! What the host found, kept for a bounded time: users, and names that nobody has.
 
 use super::config::CacheConfig;
-use crate::users::User;
+use crate::users::{User, canonical_name};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use usher_core::collections::{HashMap, HashState, hash_state};
@@ -30,7 +30,7 @@ impl<T> Bounded<T> {
     }
     /// A value whose time is not over.
     fn find(&self, now: Instant, name: &[u8]) -> Option<&T> {
-        let kept = self.by_name.get(name)?;
+        let kept = self.by_name.get(&*canonical_name(name))?;
         (kept.since + self.ttl > now).then_some(&kept.value)
     }
     /// Keeps a value in place of the one of that name, and lets those go whose time is over or who have no room.
@@ -38,7 +38,7 @@ impl<T> Bounded<T> {
         if self.entries == 0 || self.ttl.is_zero() {
             return;
         }
-        let name: Arc<[u8]> = name.into();
+        let name: Arc<[u8]> = (&*canonical_name(name)).into();
         self.by_name.insert(name.clone(), Kept { value, since: now });
         self.order.push_back((now, name));
         if self.order.len() > 2 * self.entries.saturating_add(8) {
@@ -65,7 +65,7 @@ impl<T> Bounded<T> {
     fn forget(&mut self, name: Option<&[u8]>) {
         match name {
             Some(name) => {
-                self.by_name.remove(name);
+                self.by_name.remove(&*canonical_name(name));
             }
             None => {
                 self.by_name.clear();

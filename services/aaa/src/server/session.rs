@@ -241,6 +241,7 @@ pub(super) fn step(eap: &mut Server, work: &mut VecDeque<Work>, out: &mut Vec<u8
             approval.msk = keys.map(|k| k.msk);
             approval.inner = eap.identity().map(<[u8]>::to_vec);
             approval.inner_method = eap.inner();
+            approval.resumed = eap.resumed();
             Step::Success(Box::new(approval))
         }
         Some(Event::Failure { method: None }) => Step::Failure(None, Reason::NoMethod),
@@ -253,7 +254,7 @@ pub(super) fn step(eap: &mut Server, work: &mut VecDeque<Work>, out: &mut Vec<u8
     }
 }
 
-fn by_type(kind: Type) -> Method {
+pub(super) fn by_type(kind: Type) -> Method {
     Method::ALL.into_iter().find(|m| m.eap_type() == Some(kind)).unwrap_or(Method::EapMd5)
 }
 

@@ -5,6 +5,8 @@ mod policy;
 
 pub(crate) use policy::{bypass, mac_address};
 
+pub use policy::{canonical_name, spellings};
+
 use crate::store::Op;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,6 +14,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{SecureRng, WallTime};
+use usher_eap::method::Inner;
 use usher_eap::packet::Type;
 use usher_radius::attribute::Attributes;
 use usher_radius::dictionary::Oid;
@@ -134,7 +137,8 @@ impl fmt::Debug for Password {
 pub struct User {
     /// `None`: this user cannot prove a password.
     pub password: Option<Password>,
-    /// The only methods that may admit this user; empty: whatever the server offers.
+    /// The only methods that may admit this user, also inside a tunnel where others than tunnels are among them; empty:
+    /// whatever the server offers.
     pub methods: Vec<Method>,
     /// What a request must say for this user to be let in.
     pub checks: Vec<Check>,
@@ -173,6 +177,24 @@ impl User {
             (_, Some(password)) => password.serves(method) && (self.methods.is_empty() || listed),
             (_, None) => false,
         }
+    }
+}
+
+impl User {
+    /// What alone may admit this user inside a tunnel that may. `None`: [`Self::methods`] names tunnels at most, and
+    /// anything may that the tunnel offers.
+    #[must_use]
+    pub fn inside(&self) -> Option<Vec<Inner>> {
+        let inner = |method: &Method| match method {
+            Method::Pap => Some(Inner::Pap),
+            Method::Chap => Some(Inner::Chap),
+            Method::MsChap => Some(Inner::MsChap),
+            Method::MsChapV2 => Some(Inner::MsChapV2),
+            Method::EapMd5 | Method::EapGtc | Method::EapMsChapV2 => method.eap_type().map(Inner::Eap),
+            Method::EapTls | Method::Peap | Method::Ttls | Method::Mab => None,
+        };
+        let all: Vec<Inner> = self.methods.iter().filter_map(inner).collect();
+        (!all.is_empty()).then_some(all)
     }
 }
 
@@ -248,7 +270,8 @@ pub struct Complaint {
     pub what: String,
 }
 
-/// Users in memory, by name. Names are compared octet by octet.
+/// Users in memory, by name. Names are compared octet by octet; that of a MAC address is known in every spelling of it
+/// ([`canonical_name`]).
 #[derive(Clone, Debug)]
 pub struct Users {
     by_name: HashMap<Vec<u8>, Arc<User>>,
@@ -262,16 +285,16 @@ impl Users {
     }
     /// Adds a user, or puts another in place of the one of that name.
     pub fn insert(&mut self, name: &[u8], user: User) {
-        self.by_name.insert(name.to_vec(), Arc::new(user));
+        self.by_name.insert(canonical_name(name).into_owned(), Arc::new(user));
     }
     /// Forgets a user; false where there was none.
     pub fn remove(&mut self, name: &[u8]) -> bool {
-        self.by_name.remove(name).is_some()
+        self.by_name.remove(&*canonical_name(name)).is_some()
     }
     /// The user of this name.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<&Arc<User>> {
-        self.by_name.get(name)
+        self.by_name.get(&*canonical_name(name))
     }
     /// How many there are.
     #[must_use]
@@ -301,6 +324,16 @@ mod tests {
     }
 
     #[test]
+    fn inside_a_tunnel_a_method_needs_its_permission_too() {
+        let mut user = User::with_password(b"x");
+        assert_eq!(user.inside(), None);
+        user.methods = [Method::Peap, Method::Ttls].into();
+        assert_eq!(user.inside(), None, "the tunnels alone were named");
+        user.methods = [Method::Peap, Method::EapMsChapV2, Method::Pap].into();
+        assert_eq!(user.inside(), Some([Inner::Eap(Type::MSCHAPV2), Inner::Pap].into()));
+    }
+
+    #[test]
     fn users_are_replaced_and_forgotten_by_name() {
         let mut users = Users::new(&mut Seed::new(1).secure("users", 0));
         users.insert(b"ann", User::with_password(b"1"));
@@ -309,6 +342,18 @@ mod tests {
         assert_eq!(users.find(b"ann").and_then(|u| u.password.clone()), Some(Password::Clear(b"2".to_vec())));
         assert!(users.find(b"Ann").is_none());
         assert!(users.remove(b"ann") && !users.remove(b"ann") && users.is_empty());
+    }
+
+    #[test]
+    fn a_device_is_known_by_every_spelling_of_its_address() {
+        let mut users = Users::new(&mut Seed::new(1).secure("users", 0));
+        users.insert(b"00-11-22-AA-BB-CC", User::default());
+        for name in ["001122aabbcc", "001122AABBCC", "00:11:22:aa:bb:cc", "0011.22aa.bbcc"] {
+            assert!(users.find(name.as_bytes()).is_some(), "{name}");
+        }
+        assert!(
+            users.find(b"001122aabbcd").is_none() && users.remove(b"00:11:22:AA:BB:CC") && users.is_empty()
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Check, Control, Password, Reply, User};
 use crate::store::Op;
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -148,6 +149,39 @@ pub(crate) fn mac_address(text: &[u8]) -> Option<[u8; 12]> {
     (count == 12).then_some(digits)
 }
 
+/// A user's name as it is kept: of a MAC address, however it is written, twelve small hexadecimal digits; any other name
+/// as it is.
+#[must_use]
+pub fn canonical_name(name: &[u8]) -> Cow<'_, [u8]> {
+    mac_address(name).map_or(Cow::Borrowed(name), |digits| Cow::Owned(digits.to_vec()))
+}
+
+/// Names under which a store may have a user: the one given, and, of a MAC address, the other usual spellings. The
+/// canonical one stands first, the others for rows that somebody else wrote.
+#[must_use]
+pub fn spellings(name: &str) -> Vec<String> {
+    let Some(digits) = mac_address(name.as_bytes()) else { return [name.into()].into() };
+    let digits = core::str::from_utf8(&digits).unwrap_or(name);
+    let cut = |each: usize, between: &str| -> String {
+        let parts: Vec<&str> = (0..12).step_by(each).filter_map(|i| digits.get(i..i + each)).collect();
+        parts.join(between)
+    };
+    let mut all: Vec<String> = Vec::new();
+    for spelt in [cut(12, ""), cut(2, ":"), cut(2, "-"), cut(4, ".")] {
+        all.extend([spelt.to_ascii_uppercase(), spelt]);
+    }
+    all.push(name.into());
+    all.sort_by_key(|n| n != digits);
+    let mut seen = Vec::new();
+    all.retain(|n| {
+        !seen.contains(n) && {
+            seen.push(n.clone());
+            true
+        }
+    });
+    all
+}
+
 /// Whether a request asks for MAC authentication bypass, and for which address: Service-Type is Call-Check (RFC 2865
 /// §5.6) and User-Name is the address in Calling-Station-Id.
 pub(crate) fn bypass(request: &Attributes) -> Option<[u8; 12]> {
@@ -246,6 +280,18 @@ mod tests {
         user.groups = [group("a", None, (Op::Set, 1), false)].into();
         let user = Arc::new(user).resolve(&request).unwrap();
         assert!(user.password.is_none() && user.reply.get_u32(kind::SESSION_TIMEOUT) == Some(1));
+    }
+
+    #[test]
+    fn a_device_may_be_kept_under_any_usual_spelling() {
+        let all = spellings("00-11-22-aa-bb-cc");
+        assert_eq!(all.first().map(String::as_str), Some("001122aabbcc"));
+        for spelt in ["001122AABBCC", "00:11:22:AA:BB:CC", "00-11-22-aa-bb-cc", "0011.22aa.bbcc"] {
+            assert_eq!(all.iter().filter(|n| *n == spelt).count(), 1, "{spelt} in {all:?}");
+        }
+        assert_eq!(spellings("ann"), ["ann"]);
+        assert_eq!(&*canonical_name(b"0011.22AA.bbcc"), b"001122aabbcc");
+        assert_eq!(&*canonical_name(b"Ann"), b"Ann");
     }
 
     #[test]

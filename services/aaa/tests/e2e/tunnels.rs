@@ -4,9 +4,11 @@ use crate::build::{PASSWORD, aaa_config, radius_nas, user_name, users, world};
 use crate::tls::{client, server};
 use crate::world::World;
 use std::sync::Arc;
-use usher_aaa::{Event, Login, Method, Reason};
+use usher_aaa::{Config, Event, Login, Method, Reason, User, UserSource, Users};
 use usher_core::Seed;
-use usher_crypto::tls::{Version, fixtures};
+use usher_crypto::tls::{
+    ClientConfig, ClientOptions, Resumption, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
+};
 use usher_eap::method::mschapv2::Account;
 use usher_eap::method::peap::{PeerMethodPeap, ServerMethodPeap};
 use usher_eap::method::tls::{PeerTls, ServerTls};
@@ -18,9 +20,13 @@ use usher_nas::station::{self, Credentials};
 const ANONYMOUS: &[u8] = b"anonymous@example.org";
 
 fn tunnels(version: Version) -> World {
+    world(1, radius_nas(1), &[config(server(version))])
+}
+
+fn config(server: ServerConfig) -> Config {
     let mut config = aaa_config(users(Seed::new(1), 1));
     config.methods = vec![Method::Peap, Method::Ttls, Method::EapMsChapV2, Method::EapGtc];
-    let tls = || ServerTls::Real(server(version));
+    let tls = || ServerTls::Real(server.clone());
     config.peap = Some(Arc::new(ServerMethodPeap {
         tls: tls(),
         fragment: 1024,
@@ -31,6 +37,15 @@ fn tunnels(version: Version) -> World {
         fragment: 1024,
         inner: [Inner::Pap, Inner::Chap, Inner::MsChapV2].into(),
     }));
+    config
+}
+
+/// Tunnels for a user whom these methods alone may admit.
+fn restricted(methods: &[Method]) -> World {
+    let mut config = config(server(Version::Tls13));
+    let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+    all.insert(&user_name(0), User { methods: methods.to_vec(), ..User::with_password(PASSWORD) });
+    config.users = UserSource::Memory(Arc::new(all));
     world(1, radius_nas(1), &[config])
 }
 
@@ -105,4 +120,77 @@ fn passwords_within_eap_alone() {
     let (outcome, decided) =
         login(tunnels(Version::Tls12), &user, Credentials::method(gtc::Token::new(PASSWORD)));
     assert_eq!((outcome, decided.method), (station::Event::Success { msk: None }, Some(Method::EapGtc)));
+}
+
+#[test]
+fn what_may_admit_a_user_holds_inside_tunnels_too() {
+    let (user, version) = (user_name(0), Version::Tls13);
+    let by = |methods: &[Method], credentials: Credentials| {
+        login(restricted(methods), ANONYMOUS, credentials).1.reason
+    };
+    let (by_peap, by_ttls) = (|| peap(version, &user, PASSWORD), || ttls(version, &user, PASSWORD));
+    // Either tunnel, with anything inside.
+    let both = [Method::Peap, Method::Ttls];
+    assert_eq!((by(&both, by_peap()), by(&both, by_ttls())), (None, None));
+    // One tunnel is not the other.
+    assert_eq!(
+        (by(&[Method::Peap], by_peap()), by(&[Method::Peap], by_ttls())),
+        (None, Some(Reason::NoMethod))
+    );
+    assert_eq!(
+        (by(&[Method::Ttls], by_peap()), by(&[Method::Ttls], by_ttls())),
+        (Some(Reason::NoMethod), None)
+    );
+    // And inside, no other than those that are named: the proof fails, whatever the password.
+    let wrong = Some(Reason::WrongCredentials);
+    let mschap = [Method::Peap, Method::Ttls, Method::EapMsChapV2];
+    assert_eq!((by(&mschap, by_peap()), by(&mschap, by_ttls())), (None, wrong));
+    let pap = [Method::Peap, Method::Ttls, Method::Pap];
+    assert_eq!((by(&pap, by_peap()), by(&pap, by_ttls())), (wrong, None));
+    assert_eq!(by(&[Method::Pap], by_ttls()), Some(Reason::NoMethod));
+}
+
+#[test]
+fn a_login_says_whether_it_took_up_an_earlier_session() {
+    for version in [Version::Tls12, Version::Tls13] {
+        let resumption = Some(Resumption::default());
+        let server = ServerConfig::new(ServerOptions {
+            versions: version.into(),
+            credentials: fixtures::server(2),
+            client_roots: None,
+            crls: Vec::new(),
+            resumption,
+            clock: WallClock::at(fixtures::WALL_TIME),
+            key_log: None,
+        });
+        let client = ClientConfig::new(ClientOptions {
+            versions: version.into(),
+            credentials: None,
+            roots: Roots::from_der([fixtures::root()]),
+            server_name: Some(fixtures::SERVER_NAME.into()),
+            resumption,
+            clock: WallClock::at(fixtures::WALL_TIME),
+            key_log: None,
+        })
+        .unwrap();
+        let mut w = world(1, radius_nas(1), &[config(server.unwrap())]);
+        let inner: Arc<[Box<dyn PeerOffer>]> =
+            Arc::new([Box::new(Account::new(&user_name(0), PASSWORD)) as Box<dyn PeerOffer>]);
+        for until in [20, 40] {
+            let credentials = Credentials::method(PeerMethodPeap {
+                tls: PeerTls::Real(client.clone(), 0),
+                fragment: 1024,
+                identity: user_name(0),
+                inner: inner.clone(),
+            });
+            w.ask_in(0, ANONYMOUS, credentials);
+            w.run_until(until);
+        }
+        let resumed: Vec<bool> = w
+            .server_events
+            .iter()
+            .filter_map(|(_, _, e)| if let Event::Accepted(login) = e { Some(login.resumed) } else { None })
+            .collect();
+        assert_eq!(resumed, [false, true], "{version:?} {:?}", w.outcomes());
+    }
 }

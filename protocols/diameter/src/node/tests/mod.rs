@@ -1,5 +1,6 @@
 //! Nodes talking to nodes.
 
+mod authentication;
 mod forget;
 mod message;
 mod stream;

@@ -61,6 +61,8 @@ pub(super) struct World {
     pub(super) extra: fn(usize, bool) -> Duration,
     /// Each user message that was sent.
     pub(super) ways: Vec<Way>,
+    /// What each node's TLS shows (DER); none: no TLS.
+    pub(super) certificates: BTreeMap<usize, &'static [u8]>,
     /// The associations' ends.
     pub(super) assocs: BTreeSet<(usize, ConnId)>,
     /// When the last message in order arrives on a stream; `None`: any message of the association.
@@ -99,6 +101,7 @@ impl World {
             granted: u16::MAX,
             extra: |_, _| Duration::ZERO,
             ways: Vec::new(),
+            certificates: BTreeMap::new(),
             assocs: BTreeSet::new(),
             last: BTreeMap::new(),
         }
@@ -229,15 +232,10 @@ impl World {
                     }
                     match what {
                         What::Up => {
-                            self.feed(
-                                i,
-                                conn,
-                                StreamEvent::Connected {
-                                    remote: addr(i),
-                                    local: Some(addr(i).ip()),
-                                    certificate: None,
-                                },
-                            );
+                            let Some(&(other, _)) = self.links.get(&(i, conn)) else { continue };
+                            let (remote, certificate) = (addr(other), self.certificates.get(&other).copied());
+                            let local = Some(addr(i).ip());
+                            self.feed(i, conn, StreamEvent::Connected { remote, local, certificate });
                         }
                         What::Bytes(b) => {
                             for piece in b.chunks(self.piece) {
@@ -245,7 +243,8 @@ impl World {
                             }
                         }
                         What::AssociationUp(streams) => {
-                            self.feed_message(i, conn, MessageEvent::Up { remote: addr(i), streams });
+                            let other = self.links.get(&(i, conn)).map_or(i, |(other, _)| *other);
+                            self.feed_message(i, conn, MessageEvent::Up { remote: addr(other), streams });
                         }
                         What::User { stream, ppid, bytes } => {
                             self.feed_message(i, conn, MessageEvent::Data { stream, ppid, data: &bytes });

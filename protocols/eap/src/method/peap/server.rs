@@ -133,6 +133,15 @@ impl ServerPhase for Phase {
     }
 
     fn answer(&mut self, answer: Answer, mut tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        let answer = match answer {
+            Answer::Restricted(secret, only) => {
+                self.kinds = self.kinds.iter().copied().filter(|k| only.contains(&Inner::Eap(*k))).collect();
+                // What admitted the user before may do so no longer.
+                let may = self.inner.is_none_or(|inner| only.contains(&inner));
+                Answer::User(may.then_some(secret))
+            }
+            answer => answer,
+        };
         match (&mut self.state, answer) {
             (State::User { resumed: true }, Answer::User(Some(_))) => {
                 self.result(true, tunnel.identifier, out)

@@ -71,6 +71,10 @@ impl ServerMethod for Server {
         self.link.as_ref().filter(|_| !self.failed)?.keys(Type::TLS)
     }
 
+    fn resumed(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.engine.resumed())
+    }
+
     fn peer_certificates(&self) -> &[Vec<u8>] {
         self.link.as_ref().map_or(&[], |link| &link.certificates)
     }

@@ -213,6 +213,18 @@ impl ServerPhase for Phase {
     }
 
     fn answer(&mut self, answer: Answer, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        let answer = match answer {
+            Answer::Restricted(secret, only) => {
+                self.accepted = self.accepted.iter().copied().filter(|i| only.contains(i)).collect();
+                let may = match &self.state {
+                    State::User(proof) => self.accepted.iter().any(|i| proof.is(*i)),
+                    // What admitted the user before may do so no longer.
+                    _ => self.inner.is_none_or(|inner| only.contains(&inner)),
+                };
+                Answer::User(may.then_some(secret))
+            }
+            answer => answer,
+        };
         match (&mut self.state, answer) {
             (State::User(_), Answer::User(Some(secret))) => self.judge(&secret, tunnel, out),
             (State::Password, Answer::Password(true)) => Step::Success,

@@ -246,6 +246,10 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
         self.phase.inner()
     }
 
+    fn resumed(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.engine.resumed())
+    }
+
     fn peer_certificates(&self) -> &[Vec<u8>] {
         self.link.as_ref().map_or(&[], |link| &link.certificates)
     }

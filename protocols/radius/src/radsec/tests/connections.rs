@@ -1,6 +1,7 @@
 //! Client and server by RadSec, and servers that die, in virtual time.
 
 use crate::client::{self, Client, Failover, Liveness, Retransmission, ServerConfig, Target};
+use crate::radsec::CertificateMatch;
 use crate::server::{self, ClientConfig, Role, Server};
 use crate::testing::{arrive, at, sent, user};
 use crate::{Attributes, Code, Secret};
@@ -20,6 +21,8 @@ struct World {
     down: Vec<bool>,
     /// Servers that hear and say nothing.
     mute: Vec<bool>,
+    /// What the servers' TLS shows (DER).
+    shows: Vec<Option<&'static [u8]>>,
     conns: BTreeMap<ConnId, usize>,
     opened: Vec<usize>,
     events: Vec<(u64, client::Event)>,
@@ -47,6 +50,7 @@ impl World {
             servers: (0..u64::from(servers)).map(server).collect(),
             down: vec![false; servers.into()],
             mute: vec![false; servers.into()],
+            shows: vec![None; servers.into()],
             conns: BTreeMap::new(),
             opened: Vec::new(),
             events: Vec::new(),
@@ -120,7 +124,7 @@ impl World {
                     return self.client.handle(self.now, Input::Stream { conn, event });
                 }
                 self.conns.insert(conn, s);
-                let event = StreamEvent::Connected { remote, local: None, certificate: None };
+                let event = StreamEvent::Connected { remote, local: None, certificate: self.shows[s] };
                 self.client.handle(self.now, Input::Stream { conn, event });
                 let remote = SocketAddr::new("10.0.0.1".parse().unwrap(), 40_000 + conn.index() as u16);
                 let event = StreamEvent::Connected { remote, local: None, certificate: None };
@@ -189,6 +193,28 @@ fn all_roles_go_by_one_connection() {
     w.ask(4, Code::STATUS_SERVER, GROUP);
     assert_eq!(w.answers(), [(1, 0), (2, 0), (3, 0), (4, 0)]);
     assert_eq!((w.opened.len(), w.servers[0].connections()), (1, 1));
+}
+
+#[test]
+fn a_connection_to_somebody_else_is_given_up_and_the_next_server_is_asked() {
+    const AAA: &[u8] = include_bytes!("../../../../../vectors/certs/server1.der");
+    const STATION: &[u8] = include_bytes!("../../../../../vectors/certs/client1.der");
+    let named = |shows: [Option<&'static [u8]>; 2]| {
+        let mut w = World::new(2, |c| {
+            for server in &mut c.servers {
+                server.certificates = vec![CertificateMatch::Name("aaa.usher.test".into())];
+            }
+        });
+        w.shows = shows.to_vec();
+        w.ask(1, Code::ACCESS_REQUEST, GROUP);
+        (w.answers(), w.asked, w.client.counters().connections_refused)
+    };
+    assert_eq!(named([Some(AAA), Some(AAA)]), (vec![(1, 0)], vec![0], 0));
+    // The first server's certificate is of the right authority and bears another name, or there is none.
+    assert_eq!(named([Some(STATION), Some(AAA)]), (vec![(1, 1)], vec![1], 1));
+    assert_eq!(named([None, Some(AAA)]), (vec![(1, 1)], vec![1], 1));
+    let (answers, asked, refused) = named([None, Some(STATION)]);
+    assert_eq!((answers.len(), asked.len(), refused), (0, 0, 2), "nobody is told the request");
 }
 
 #[test]

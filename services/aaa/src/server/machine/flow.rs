@@ -409,9 +409,12 @@ impl AaaServer {
 
     /// Tells a tunnel who the user inside it is.
     fn answer_user(&mut self, now: Instant, token: u64, user: Option<Arc<User>>) {
+        let tunnel = self.sessions.get(token).and_then(|s| match &s.stage {
+            Stage::Eap(conversation) => conversation.server.method().map(session::by_type),
+            _ => None,
+        });
         let user = self.holds(now, token, user).and_then(|user| {
-            let tunnelled = user.may_use(Method::Peap) || user.may_use(Method::Ttls);
-            if tunnelled { Ok(user) } else { Err(Reason::NoMethod) }
+            if tunnel.is_some_and(|tunnel| user.may_use(tunnel)) { Ok(user) } else { Err(Reason::NoMethod) }
         });
         let Some(session) = self.sessions.get_mut(token) else { return };
         session.refusal = user.as_ref().err().copied();
@@ -420,7 +423,15 @@ impl AaaServer {
         if let Some(reason) = session.refusal {
             self.trace(now, token, || format!("who may not log in: {reason}"));
         }
-        self.answer_eap(now, token, Answer::User(secret));
+        let only = self.sessions.get(token).and_then(|s| s.user.as_ref()?.inside());
+        self.answer_eap(
+            now,
+            token,
+            match (secret, only) {
+                (Some(secret), Some(only)) => Answer::Restricted(secret, only),
+                (secret, _) => Answer::User(secret),
+            },
+        );
     }
 
     fn ask_password(&mut self, now: Instant, token: u64, password: Vec<u8>) {

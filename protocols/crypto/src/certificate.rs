@@ -1,12 +1,12 @@
-//! Whose certificate it is (RFC 6614 §2.3): a fingerprint, or a name in it.
+//! Whose certificate it is (RFC 6614 §2.3, RFC 6733 §13.1): a fingerprint, or a name in it.
 //!
 //! The host's TLS has verified the chain; here the leaf is only read, in bounds and without recursion.
 
+use crate::fingerprint::sha256;
 use alloc::string::String;
 use usher_core::Reader;
-use usher_crypto::fingerprint::sha256;
 
-/// What a certificate must be to stand for a client. The host must have verified its chain.
+/// What a certificate must be to stand for somebody. The host must have verified its chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CertificateMatch {
     /// The SHA-256 of the whole certificate (DER).
@@ -139,8 +139,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CLIENT: &[u8] = include_bytes!("../../../../vectors/certs/client1.der");
-    const SERVER: &[u8] = include_bytes!("../../../../vectors/certs/server1.der");
+    const CLIENT: &[u8] = include_bytes!("../../../vectors/certs/client1.der");
+    const SERVER: &[u8] = include_bytes!("../../../vectors/certs/server1.der");
 
     fn named(name: &str) -> CertificateMatch {
         CertificateMatch::Name(name.into())

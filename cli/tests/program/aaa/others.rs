@@ -1,0 +1,106 @@
+//! Servers that speak to each other by RadSec, each of which must show who it is.
+
+use super::daemon::{Daemon, Ports, get, metric, pap, private};
+use crate::place::Place;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+/// A folder with an authority, certificates for two servers and one for a user.
+pub(super) fn certificates() -> Place {
+    let place = Place::new();
+    let cert = |arguments: &[&str]| {
+        place.usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
+    };
+    cert(&["init", "--server", "home.hotel.example"]);
+    cert(&["issue", "front.example.net", "--server"]);
+    cert(&["issue", "ann@hotel.example"]);
+    place
+}
+
+/// `[tls]` with the certificate of this name.
+pub(super) fn tls(pki: &Path, name: &str) -> String {
+    let pki = pki.display();
+    format!(
+        "[tls]\ncertificate = \"{pki}/issued/{name}.crt\"\nkey = \"{pki}/issued/{name}.key\"\nca = \"{pki}/ca.crt\"\n"
+    )
+}
+
+pub(super) const ANN: &str =
+    "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\npassword = \"right\"\n";
+
+/// A configuration that listens for one thing more.
+pub(super) fn listening(ports: &Ports, shards: u16, listen: &str, more: &str) -> String {
+    ports.config(shards, more).replace("[listen]\n", &format!("[listen]\n{listen}\n"))
+}
+
+/// What a front does whose home server shows a certificate, and expects one of the front's.
+fn by_radsec(home_expects: &str, front_expects: &str) -> (i32, f64) {
+    let cert = certificates();
+    let pki = cert.path("pki");
+    let (home_place, home_ports, radsec) = (Place::new(), Ports::free(), Ports::free().auth);
+    let client = format!("[[client]]\nname = \"front\"\nprefix = \"127.0.0.1\"\n{home_expects}\n");
+    let home = Daemon::start(
+        &home_place,
+        &listening(
+            &home_ports,
+            1,
+            &format!("radsec = [\"127.0.0.1:{radsec}\"]"),
+            &format!("{client}{}{ANN}", tls(&pki, "home.hotel.example")),
+        ),
+    );
+    let (place, ports) = (Place::new(), Ports::free());
+    let front = Daemon::start(
+        &place,
+        &ports.config(
+            1,
+            &format!(
+                "{}[users]\nstore = \"memory\"\n\
+                 [[home_server]]\nname = \"h\"\naddress = \"127.0.0.1:{radsec}\"\ntransport = \"tls\"\n{front_expects}\n\
+                 [[realm]]\nname = \"hotel.example\"\nservers = [\"h\"]\n",
+                tls(&pki, "front.example.net")
+            ),
+        ),
+    );
+    let code = pap(ports.auth, "ann@hotel.example", "right").code.unwrap();
+    let asked =
+        metric(&get(home_ports.metrics, "/metrics"), "usher_aaa_radius_events_total{kind=\"requests\"}");
+    assert_eq!((front.end(), home.end()), (Some(0), Some(0)));
+    (code, asked)
+}
+
+/// The SHA-256 fingerprint of a certificate, as OpenSSL writes it.
+fn fingerprint(certificate: &Path) -> String {
+    let said = Command::new("openssl")
+        .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
+        .arg(certificate)
+        .output()
+        .expect("openssl is installed");
+    let said = String::from_utf8(said.stdout).unwrap();
+    said.trim().split_once('=').unwrap().1.to_owned()
+}
+
+#[test]
+fn a_radsec_home_server_bears_the_name_that_is_expected_or_is_asked_nothing() {
+    let front = "certificate = \"front.example.net\"";
+    assert_eq!(by_radsec(front, "certificate = \"home.hotel.example\""), (0, 1.0));
+    // Certified by the same authority, for somebody else: its users are not told to it.
+    assert_eq!(by_radsec(front, "certificate = \"front.example.net\""), (1, 0.0));
+    assert_eq!(
+        by_radsec("certificate = \"another.example.net\"", "certificate = \"home.hotel.example\""),
+        (1, 0.0)
+    );
+}
+
+#[test]
+fn certificates_may_be_known_by_their_fingerprints() {
+    let (cert, mut config) = (certificates(), String::new());
+    let print = fingerprint(&cert.path("pki/issued/home.hotel.example.crt"));
+    write!(config, "[[home_server]]\nname = \"h\"\naddress = \"127.0.0.1:2083\"\ntransport = \"tls\"\n")
+        .unwrap();
+    write!(config, "fingerprint = \"{print}\"\n{}", tls(&cert.path("pki"), "front.example.net")).unwrap();
+    private(&cert, "aaa.toml", &config);
+    cert.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+    private(&cert, "aaa.toml", &config.replacen(':', "", 3).replace(&print[..8], "zz"));
+    cert.usher(&["aaa", "check", "aaa.toml"]).with_code(2);
+}

@@ -1,0 +1,126 @@
+//! Servers that speak Diameter to each other, and translate EAP to it.
+
+use super::daemon::{Daemon, Ports, eapol_test, get, metric, pap};
+use super::others::{ANN, certificates, listening, tls};
+use crate::place::Place;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Waits until a metric has a value.
+#[track_caller]
+fn until(server: &Daemon, ports: &Ports, name: &str, value: f64) {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let page = get(ports.metrics, "/metrics");
+        if metric(&page, name) >= value {
+            return;
+        }
+        assert!(Instant::now() < end, "{name} never was {value}: {page}\n{}", server.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// EAP-MD5 and EAP-TLS; the peer holds the keys that it derived against those that the server sent (`MPPE keys OK`).
+fn logs_in(place: &Place, pki: &Path, port: u16) {
+    let md5 = |password: &str| format!("eap=MD5\nidentity=\"ann@hotel.example\"\npassword=\"{password}\"");
+    assert!(eapol_test(place, port, &md5("right"), &["-n"]));
+    assert!(!eapol_test(place, port, &md5("wrong"), &["-n"]));
+    let issued = pki.join("issued/ann@hotel.example");
+    let tls = format!(
+        "eap=TLS\nidentity=\"ann@hotel.example\"\nca_cert=\"{}\"\nclient_cert=\"{}.crt\"\nprivate_key=\"{}.key\"",
+        pki.join("ca.crt").display(),
+        issued.display(),
+        issued.display()
+    );
+    assert!(eapol_test(place, port, &tls, &[]));
+}
+
+const ORDER: &str = "[methods]\norder = [\"eap-tls\", \"eap-md5\", \"pap\"]\n";
+
+/// A front that translates to a Diameter home server, each with two shards, and both by `transport`.
+fn translated(transport: &str, listen: &str) {
+    let cert = certificates();
+    let pki = cert.path("pki");
+    let (home_place, home_ports, diameter) = (Place::new(), Ports::free(), Ports::free().auth);
+    let peer = format!("[[diameter.peer]]\nidentity = \"front.example.net\"\ntransport = \"{transport}\"\n");
+    let home = Daemon::start(
+        &home_place,
+        &listening(
+            &home_ports,
+            2,
+            &format!("{listen} = [\"127.0.0.1:{diameter}\"]"),
+            &format!(
+                "{ORDER}{}{ANN}[diameter]\nidentity = \"home.hotel.example\"\nrealm = \"hotel.example\"\n{peer}",
+                tls(&pki, "home.hotel.example")
+            ),
+        ),
+    );
+    let (place, ports) = (Place::new(), Ports::free());
+    let front = Daemon::start(
+        &place,
+        &ports.config(
+            1,
+            &format!(
+                "{}[users]\nstore = \"memory\"\n[diameter]\nidentity = \"front.example.net\"\nrealm = \"example.net\"\n\
+                 [[diameter.peer]]\nidentity = \"home.hotel.example\"\ntransport = \"{transport}\"\n\
+                 connect = \"127.0.0.1:{diameter}\"\n\
+                 [[realm]]\nname = \"hotel.example\"\ndiameter = [\"home.hotel.example\"]\n",
+                tls(&pki, "front.example.net")
+            ),
+        ),
+    );
+    until(&front, &ports, "usher_aaa_diameter_peers", 1.0);
+    // Each login comes from another port, and so to any of the shards.
+    for _ in 0..4 {
+        logs_in(&place, &pki, ports.auth);
+    }
+    assert!(home.log().contains("accept user=\"ann@hotel.example\" method=\"eap-tls\""), "{}", home.log());
+    // PAP is not translated (RFC 4072): the user is turned away, and nothing is asked.
+    pap(ports.auth, "ann@hotel.example", "right").with_code(1);
+    assert_eq!((front.end(), home.end()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_realm_may_be_known_to_a_diameter_server_by_tcp() {
+    translated("tcp", "diameter");
+}
+
+#[test]
+fn a_realm_may_be_known_to_a_diameter_server_by_tls() {
+    translated("tls", "diameter_tls");
+}
+
+#[test]
+fn a_diameter_peer_that_bears_another_name_is_refused() {
+    let cert = certificates();
+    let pki = cert.path("pki");
+    let (place, ports, diameter) = (Place::new(), Ports::free(), Ports::free().auth);
+    let home = Daemon::start(
+        &place,
+        &listening(
+            &ports,
+            1,
+            &format!("diameter_tls = [\"127.0.0.1:{diameter}\"]"),
+            &format!(
+                "{}{ANN}[diameter]\nidentity = \"home.hotel.example\"\nrealm = \"hotel.example\"\npeers = [\"nas.example.net\"]\n",
+                tls(&pki, "home.hotel.example")
+            ),
+        ),
+    );
+    let (front_place, front_ports) = (Place::new(), Ports::free());
+    // It has a certificate of the authority and says that it is the peer.
+    let front = Daemon::start(
+        &front_place,
+        &front_ports.config(
+            1,
+            &format!(
+                "{}[users]\nstore = \"memory\"\n[diameter]\nidentity = \"nas.example.net\"\nrealm = \"example.net\"\n\
+                 [[diameter.peer]]\nidentity = \"home.hotel.example\"\ntransport = \"tls\"\nconnect = \"127.0.0.1:{diameter}\"\n",
+                tls(&pki, "front.example.net")
+            ),
+        ),
+    );
+    until(&home, &ports, "usher_aaa_diameter_events_total{kind=\"unauthenticated_peer\"}", 1.0);
+    assert_eq!(metric(&get(ports.metrics, "/metrics"), "usher_aaa_diameter_peers"), 0.0);
+    assert_eq!((front.end(), home.end()), (Some(0), Some(0)));
+}

@@ -1,0 +1,171 @@
+//! Others than this server, as types: home servers, Diameter peers, and the realms that lead to them. The documentation of
+//! these items is the published schema's.
+
+use super::model::Hidden;
+use super::units::{Fingerprint, Period, Prefix};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where requests of a realm are decided.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Realm {
+    /// The realm, compared without regard to case; `"*"` is every realm that is not named, `""` a name without one.
+    pub name: String,
+    /// Whether the realms below it are meant too, as `cs.example.org` is below `example.org`; the longest name that fits
+    /// is taken.
+    #[serde(default)]
+    pub subrealms: bool,
+    /// Names of home servers in order of preference; none: decided here.
+    #[serde(default)]
+    pub servers: Vec<String>,
+    /// Identities of Diameter peers in order of preference, in place of `servers`: EAP is translated (RFC 4072), other
+    /// logins are turned away, and accounting is kept here.
+    #[serde(default)]
+    pub diameter: Vec<String>,
+    /// Whether the realm's users are turned away.
+    #[serde(default)]
+    pub refuse: bool,
+    /// Who keeps the accounting of users of `servers`.
+    #[serde(default)]
+    pub accounting: RealmAccounting,
+    /// How requests are spread over the servers.
+    #[serde(default)]
+    pub balance: Balance,
+    /// Whether the realm is cut off the name before it is used or sent on.
+    #[serde(default)]
+    pub strip: bool,
+}
+
+/// Who keeps a realm's accounting.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RealmAccounting {
+    /// The home servers, whose acknowledgement the client gets.
+    #[default]
+    Forward,
+    /// This server alone.
+    Local,
+    /// Both: this server keeps and acknowledges a record, then sends it on.
+    StoreAndForward,
+}
+
+/// How requests are spread over servers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balance {
+    /// The first that lives.
+    #[default]
+    Failover,
+    /// Each in turn; a login stays with its server.
+    LoadBalance,
+}
+
+/// A server to which requests are sent on.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HomeServer {
+    /// What realms call it.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it takes accounting [default: the next port].
+    pub acct_address: Option<SocketAddr>,
+    /// How it is reached.
+    #[serde(default)]
+    pub transport: Transport,
+    /// For `tls`: the name (DNS name of the subject alternative names, or common name) that its certificate must bear.
+    pub certificate: Option<String>,
+    /// For `tls`: the SHA-256 fingerprint of its certificate, in place of a name.
+    pub fingerprint: Option<Fingerprint>,
+    /// Whether its answers to logins must carry a Message-Authenticator. FreeRADIUS before 3.2.5 sends none to logins
+    /// without EAP; without it an attacker on the path can forge answers (BlastRADIUS).
+    #[serde(default = "HomeServer::message_authenticator")]
+    pub message_authenticator: bool,
+    /// The secret shared with it; for `tls`, "radsec" unless one is given.
+    pub secret: Option<Hidden>,
+    /// A file that holds the secret, readable by nobody else.
+    pub secret_file: Option<PathBuf>,
+    /// An environment variable that holds the secret.
+    pub secret_env: Option<String>,
+}
+
+impl HomeServer {
+    const fn message_authenticator() -> bool {
+        true
+    }
+}
+
+/// How a home server is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// RADIUS over UDP.
+    #[default]
+    Udp,
+    /// RadSec (RFC 6614), with the certificate of `[tls]`.
+    Tls,
+}
+
+/// Who this server is in Diameter.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Diameter {
+    /// Its DiameterIdentity: a full host name.
+    pub identity: String,
+    /// Its realm.
+    pub realm: String,
+    /// Realms that it serves besides its own; `"*"` is any.
+    #[serde(default)]
+    pub realms: Vec<String>,
+    /// Peers that may connect, by their identity, which their certificates bear; with `peer` none too: any. A peer that
+    /// comes without TLS from another machine is known by its address and stands in `peer`.
+    #[serde(default)]
+    pub peers: Vec<String>,
+    /// Peers of which more is to be said.
+    #[serde(default)]
+    pub peer: Vec<DiameterPeer>,
+    /// The time between watchdog requests (RFC 3539), at least 6 s.
+    #[serde(default = "Diameter::watchdog")]
+    pub watchdog: Period,
+}
+
+impl Diameter {
+    fn watchdog() -> Period {
+        Period::secs(30)
+    }
+}
+
+/// A Diameter peer.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiameterPeer {
+    /// Its DiameterIdentity.
+    pub identity: String,
+    /// Networks from which it may connect; none: that of `connect`, and without that any.
+    #[serde(default)]
+    pub prefix: Vec<Prefix>,
+    /// Where this server connects to it; without it only the peer connects.
+    pub connect: Option<SocketAddr>,
+    /// What carries the connection; with `tls` the peer is not taken without.
+    #[serde(default)]
+    pub transport: Stream,
+    /// The name (DNS name of the subject alternative names, or common name) that its certificate must bear [default: its
+    /// identity].
+    pub certificate: Option<String>,
+    /// The SHA-256 fingerprint of its certificate, in place of a name.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+/// What carries Diameter.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// TLS, with the certificate of `[tls]`.
+    Tls,
+}

@@ -1,0 +1,183 @@
+//! Checks of what is said of others: home servers, Diameter peers, the realms that lead to them, and TLS to all.
+
+use super::check::{Check, HomeEntry, at};
+use super::model::{DiameterPeer, File, Hidden, HomeServer, MethodName, Realm, Stream, Transport};
+use super::units::Fingerprint;
+use std::collections::BTreeSet;
+
+impl Check<'_> {
+    pub(super) fn homes(&mut self, homes: &mut [HomeServer]) -> Vec<HomeEntry> {
+        let mut names = BTreeSet::new();
+        let mut entries = Vec::new();
+        for (i, home) in homes.iter_mut().enumerate() {
+            if !names.insert(home.name.clone()) {
+                self.fault(at!("home_server", i, "name"), "another home server has this name; take another");
+            }
+            self.one_proof(at!("home_server", i), home.certificate.as_ref(), home.fingerprint);
+            let proved = home.certificate.is_some() || home.fingerprint.is_some();
+            if (home.transport == Transport::Tls) != proved {
+                let message = if proved {
+                    "a certificate is shown by TLS only; add transport = \"tls\", or take this away"
+                } else {
+                    "nothing says whose certificate this server shows; add certificate, the name that it bears (or fingerprint)"
+                };
+                self.fault(at!("home_server", i), message);
+            }
+            let before = self.found.len();
+            let secret = self
+                .secret(&at!("home_server", i), &home.secret, &mut home.secret_file, &home.secret_env)
+                .or_else(|| (home.transport == Transport::Tls).then(|| Hidden("radsec".to_owned())));
+            match secret {
+                Some(secret) => entries.push(HomeEntry { server: home.clone(), secret }),
+                None if self.found.len() == before => {
+                    self.fault(at!("home_server", i), "this home server has no secret; add secret_file");
+                }
+                None => {}
+            }
+        }
+        entries
+    }
+
+    /// A name or a fingerprint, not both: which of them would have to hold?
+    pub(super) fn one_proof(
+        &mut self,
+        mut at: Vec<String>,
+        name: Option<&String>,
+        fingerprint: Option<Fingerprint>,
+    ) {
+        if name.is_some() && fingerprint.is_some() {
+            at.push("fingerprint".to_owned());
+            self.fault(at, "certificate and fingerprint say both what the certificate is; keep one of them");
+        }
+    }
+
+    pub(super) fn realms(&mut self, file: &File) {
+        let mut names = BTreeSet::new();
+        for (i, realm) in file.realm.iter().enumerate() {
+            if !names.insert(realm.name.to_lowercase()) {
+                self.fault(at!("realm", i, "name"), "another realm has this name; join them");
+            }
+            let homes: Vec<&str> = file.home_server.iter().map(|h| h.name.as_str()).collect();
+            self.known(at!("realm", i, "servers"), &realm.servers, &homes, "home server", "[[home_server]]");
+            let peers = file.diameter.iter().flat_map(|d| &d.peer).filter(|p| p.connect.is_some());
+            let peers: Vec<&str> = peers.map(|p| p.identity.as_str()).collect();
+            let what = "Diameter peer to connect to";
+            self.known(at!("realm", i, "diameter"), &realm.diameter, &peers, what, "[[diameter.peer]]");
+            self.one_way(i, realm);
+        }
+    }
+
+    /// A realm's users are known in one way.
+    fn one_way(&mut self, i: usize, realm: &Realm) {
+        let ways = [!realm.servers.is_empty(), !realm.diameter.is_empty(), realm.refuse];
+        if ways.iter().filter(|way| **way).count() > 1 {
+            self.fault(at!("realm", i), "servers, diameter and refuse exclude each other; keep one of them");
+        }
+        if !realm.diameter.is_empty() && matches!(realm.name.as_str(), "" | "*") {
+            self.fault(
+                at!("realm", i, "diameter"),
+                "Diameter asks for a realm by its name; write a [[realm]] for each that is meant",
+            );
+        }
+    }
+
+    /// Each name is one of those that are known.
+    fn known(&mut self, at: Vec<String>, names: &[String], known: &[&str], what: &str, table: &str) {
+        for (n, name) in names.iter().enumerate().filter(|(_, name)| !known.contains(&name.as_str())) {
+            let message = match known {
+                [] => format!("there is no {what} \"{name}\"; add a {table} of this name"),
+                known => format!("there is no {what} \"{name}\"; known are {}", known.join(", ")),
+            };
+            let mut at = at.clone();
+            at.push(n.to_string());
+            self.fault(at, message);
+        }
+    }
+
+    pub(super) fn diameter(&mut self, file: &File) {
+        let Some(d) = &file.diameter else { return };
+        let far = |addresses: &[std::net::SocketAddr]| addresses.iter().any(|a| !a.ip().is_loopback());
+        let (plain, tls) = (far(&file.listen.diameter), far(&file.listen.diameter_tls));
+        if d.peers.is_empty() && d.peer.is_empty() && (plain || tls) {
+            self.fault(
+                at!("diameter", "peers"),
+                "whoever reaches this server could ask it anything; name the peers that may connect",
+            );
+        }
+        if plain && !d.peers.is_empty() {
+            self.fault(
+                at!("diameter", "peers"),
+                "without TLS a peer is known by its address only; write a [[diameter.peer]] with prefix for each in place of this",
+            );
+        }
+        let mut names = BTreeSet::new();
+        for (i, name) in d.peers.iter().enumerate() {
+            if !names.insert(name.to_lowercase()) {
+                self.fault(at!("diameter", "peers", i), "this peer is there twice; keep one");
+            }
+        }
+        for (i, peer) in d.peer.iter().enumerate() {
+            if !names.insert(peer.identity.to_lowercase()) {
+                self.fault(
+                    at!("diameter", "peer", i, "identity"),
+                    "another peer has this identity; keep one",
+                );
+            }
+            self.peer(i, peer, plain);
+        }
+        if d.watchdog.0.as_secs() < 6 {
+            self.fault(at!("diameter", "watchdog"), "RFC 3539 asks for 6 s or more");
+        }
+        let peers =
+            d.peer.iter().enumerate().map(|(i, p)| (at!("diameter", "peer", i, "identity"), &p.identity));
+        let own = [("identity", &d.identity), ("realm", &d.realm)];
+        for (at, text) in own.map(|(key, text)| (at!("diameter", key), text)).into_iter().chain(peers) {
+            if text.is_empty() || !text.is_ascii() || text.contains(char::is_whitespace) {
+                self.fault(at, format!("\"{text}\" is no host name, such as aaa.example.net"));
+            }
+        }
+    }
+
+    fn peer(&mut self, i: usize, peer: &DiameterPeer, plain: bool) {
+        self.one_proof(at!("diameter", "peer", i), peer.certificate.as_ref(), peer.fingerprint);
+        if plain && peer.transport == Stream::Tcp && peer.prefix.is_empty() && peer.connect.is_none() {
+            self.fault(
+                at!("diameter", "peer", i),
+                "without TLS a peer is known by its address only; add prefix, or transport = \"tls\"",
+            );
+        }
+    }
+
+    /// What speaks TLS has what it needs: the server's certificate, and authorities by which others are believed.
+    pub(super) fn tls_where_it_is_used(&mut self, file: &File) {
+        let missing = match &file.tls {
+            None => {
+                "needs the server's certificate; add [tls] with certificate and key (usher aaa cert init makes them)"
+            }
+            Some(tls) if tls.ca.is_none() => {
+                "needs ca in [tls], the authorities below which the other side's certificate must end"
+            }
+            Some(_) => return,
+        };
+        if file.tls.is_none() {
+            for (i, method) in file.methods.order.iter().flatten().enumerate() {
+                if matches!(method, MethodName::EapTls | MethodName::Peap | MethodName::Ttls) {
+                    self.fault(at!("methods", "order", i), format!("this method {missing}"));
+                }
+            }
+        }
+        for (key, addresses) in [("radsec", &file.listen.radsec), ("diameter_tls", &file.listen.diameter_tls)]
+        {
+            if !addresses.is_empty() {
+                self.fault(at!("listen", key), format!("TLS {missing}"));
+            }
+        }
+        if let Some(i) = file.home_server.iter().position(|h| h.transport == Transport::Tls) {
+            self.fault(at!("home_server", i, "transport"), format!("TLS {missing}"));
+        }
+        let peers = file.diameter.as_ref().map_or(&[][..], |d| &d.peer);
+        if let Some(i) = peers.iter().position(|p| p.transport == Stream::Tls) {
+            self.fault(at!("diameter", "peer", i, "transport"), format!("TLS {missing}"));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Whose a connection is: by its address, and by the certificate that its TLS was authenticated with.
+
+use super::world::*;
+use crate::node::*;
+use crate::peer::automaton::State;
+use usher_crypto::certificate::CertificateMatch;
+use usher_crypto::fingerprint::sha256;
+
+/// Bears the DNS name `aaa.usher.test`.
+const AAA: &[u8] = include_bytes!("../../../../../vectors/certs/server1.der");
+/// Bears no DNS name; its common name is `station@usher.test`.
+const STATION: &[u8] = include_bytes!("../../../../../vectors/certs/client1.der");
+
+/// A client of this identity, which shows this certificate, and a server that knows it in this way.
+fn accepting(client: &str, shows: Option<&'static [u8]>, authentication: Authentication) -> World {
+    let mut server = config("s.example").accept(client);
+    server.peers[0].authentication = authentication;
+    let mut w = World::new(vec![config(client).connect_to("s.example", addr(1)), server]);
+    w.nodes[0].config.reconnect = usher_core::Duration::from_secs(1000);
+    w.nodes[0].peers[0].authentication.certificates.push(CertificateMatch::Fingerprint(sha256(STATION)));
+    if let Some(certificate) = shows {
+        w.certificates.extend([(0, certificate), (1, STATION)]);
+    }
+    w.run_secs(1);
+    w
+}
+
+#[track_caller]
+fn taken(w: &World) {
+    assert_eq!((w.state(0), w.state(1)), (State::IOpen, State::ROpen));
+    assert_eq!(w.nodes[1].counters().unauthenticated_peer, 0);
+}
+
+#[track_caller]
+fn refused(w: &World) {
+    assert_eq!((w.state(0), w.state(1)), (State::Closed, State::Closed));
+    assert_eq!(w.nodes[1].counters().unauthenticated_peer, 1);
+    assert_eq!(w.nodes[0].counters().unknown_peer, 1, "it is told 3010");
+}
+
+#[test]
+fn a_certificate_bears_the_peers_identity() {
+    taken(&accepting("aaa.usher.test", Some(AAA), Authentication::default()));
+    taken(&accepting("AAA.Usher.test", Some(AAA), Authentication::default()));
+    // Certified by the same authority, and calls itself what another is called.
+    refused(&accepting("aaa.usher.test", Some(STATION), Authentication::default()));
+    refused(&accepting("c.example", Some(AAA), Authentication::default()));
+}
+
+#[test]
+fn a_certificate_may_be_named_instead() {
+    let of = |certificates| Authentication { certificates, ..Authentication::default() };
+    let named = of(vec![CertificateMatch::Name("station@usher.test".into())]);
+    taken(&accepting("c.example", Some(STATION), named.clone()));
+    refused(&accepting("c.example", Some(AAA), named));
+    let pinned = of(vec![CertificateMatch::Fingerprint(sha256(AAA))]);
+    taken(&accepting("c.example", Some(AAA), pinned.clone()));
+    refused(&accepting("aaa.usher.test", Some(STATION), pinned));
+}
+
+#[test]
+fn without_tls_the_address_says_who_it_is() {
+    let from = |network: [u8; 4], bits| Authentication {
+        networks: vec![(network.into(), bits)],
+        ..Authentication::default()
+    };
+    taken(&accepting("c.example", None, Authentication::default()));
+    // Node 0 is 10.0.0.0, node 1 10.0.0.1.
+    taken(&accepting("c.example", None, from([10, 0, 0, 0], 32)));
+    taken(&accepting("c.example", None, from([10, 0, 0, 128], 24)));
+    taken(&accepting("c.example", None, from([192, 0, 2, 1], 0)));
+    refused(&accepting("c.example", None, from([10, 0, 0, 128], 25)));
+    refused(&accepting("c.example", None, from([10, 0, 0, 1], 32)));
+}
+
+#[test]
+fn a_peer_of_tls_is_not_taken_without() {
+    let tls = Authentication { tls: true, ..Authentication::default() };
+    taken(&accepting("aaa.usher.test", Some(AAA), tls.clone()));
+    refused(&accepting("aaa.usher.test", None, tls));
+}
+
+#[test]
+fn a_stranger_too_bears_its_identity() {
+    let stranger = |host: &str, shows: &'static [u8]| {
+        let mut server = config("s.example");
+        server.accept_unknown = true;
+        let mut w = World::new(vec![config(host).connect_to("s.example", addr(1)), server]);
+        let pinned = CertificateMatch::Fingerprint(sha256(STATION));
+        w.nodes[0].peers[0].authentication.certificates.push(pinned);
+        w.certificates.extend([(0, shows), (1, STATION)]);
+        w.run_secs(1);
+        (w.state(0), w.nodes[1].counters().unauthenticated_peer)
+    };
+    assert_eq!(stranger("aaa.usher.test", AAA), (State::IOpen, 0));
+    assert_eq!(stranger("c.example", AAA), (State::Closed, 1));
+}
+
+#[test]
+fn whom_we_connect_to_shows_who_it_is() {
+    let connecting = |server: &str, shows: Option<&'static [u8]>, tls: bool| {
+        let mut client = config("c.example").connect_to(server, addr(1));
+        client.peers[0].authentication.tls = tls;
+        let mut known = config(server).accept("c.example");
+        known.peers[0].authentication.certificates.push(CertificateMatch::Fingerprint(sha256(STATION)));
+        let mut w = World::new(vec![client, known]);
+        if let Some(certificate) = shows {
+            w.certificates.extend([(0, STATION), (1, certificate)]);
+        }
+        w.run_secs(1);
+        (w.state(0), w.nodes[0].counters().unauthenticated_peer)
+    };
+    assert_eq!(connecting("aaa.usher.test", Some(AAA), true), (State::IOpen, 0));
+    assert_eq!(connecting("aaa.usher.test", None, false), (State::IOpen, 0));
+    assert_eq!(connecting("other.usher.test", Some(AAA), true), (State::Closed, 1));
+    assert_eq!(connecting("aaa.usher.test", None, true), (State::Closed, 1));
+}
