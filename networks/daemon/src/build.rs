@@ -100,6 +100,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     config.reject_delay = file.reject_delay.0;
     config.limits = file.limits.failures > 0 || file.limits.simultaneous.is_some();
     config.mab = file.methods.mab;
+    config.dialler = Some(DIALLER);
     config.proxy = proxying(loaded)?;
     Ok(Built { config, clients: Arc::new(clients), inline: Arc::new(inline) })
 }

@@ -286,6 +286,10 @@ impl Node for AaaNode {
                     self.state.peers.remove(&peer);
                 }
             }
+            Event::HandOver { shard: to, handed } => {
+                self.mailboxes.command(to, Command::Handed { from: shard, handed });
+            }
+            Event::HandBack { shard: to, back } => self.mailboxes.command(to, Command::HandedBack(back)),
             Event::HomeServer { server, alive } => tracing::info!(server, alive, shard, "home server"),
             Event::Dynamic { token, result } => {
                 if let Some(waiting) = self.state.dynamic.remove(&token) {

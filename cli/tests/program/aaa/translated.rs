@@ -59,7 +59,7 @@ fn translated(transport: &str, listen: &str) {
     let front = Daemon::start(
         &place,
         &ports.config(
-            1,
+            2,
             &format!(
                 "{}[users]\nstore = \"memory\"\n[diameter]\nidentity = \"front.example.net\"\nrealm = \"example.net\"\n\
                  [[diameter.peer]]\nidentity = \"home.hotel.example\"\ntransport = \"{transport}\"\n\
@@ -70,10 +70,13 @@ fn translated(transport: &str, listen: &str) {
         ),
     );
     until(&front, &ports, "usher_aaa_diameter_peers", 1.0);
-    // Each login comes from another port, and so to any of the shards.
+    // Each login comes from another port, and so to either shard, of which one has the peer.
     for _ in 0..4 {
         logs_in(&place, &pki, ports.auth);
     }
+    let handed = metric(&get(ports.metrics, "/metrics"), "usher_aaa_aaa_events_total{kind=\"handed_over\"}");
+    // Of twelve logins, that none came to the other has a chance of 1 in 4096.
+    assert!(handed > 0.0, "{handed}");
     assert!(home.log().contains("accept user=\"ann@hotel.example\" method=\"eap-tls\""), "{}", home.log());
     // PAP is not translated (RFC 4072): the user is turned away, and nothing is asked.
     pap(ports.auth, "ann@hotel.example", "right").with_code(1);

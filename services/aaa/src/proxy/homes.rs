@@ -48,6 +48,23 @@ pub enum Asked {
     Impossible,
 }
 
+/// What a server weighs for a conversation: of several servers the heaviest is asked. The same wherever it is asked, so
+/// that each of several proxies chooses alike for all rounds of one conversation (FNV-1a, its bits then mixed as
+/// SplitMix64 does).
+fn weight(server: u16, conversation: &Conversation<'_>) -> u64 {
+    let lengths = [conversation.name.len(), conversation.station.len()].map(|n| (n as u64).to_be_bytes());
+    let owner = conversation.owner.to_be_bytes();
+    let parts: [&[u8]; 6] =
+        [&server.to_be_bytes(), &owner, &lengths[0], conversation.name, &lengths[1], conversation.station];
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for octet in parts.into_iter().flatten() {
+        hash = (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
 /// The home servers of a proxy.
 #[derive(Debug)]
 pub struct HomeServers {
@@ -164,9 +181,7 @@ impl HomeServers {
         let first = match (known.filter(|s| members.contains(s)), balance) {
             (Some(server), _) => Some(server),
             (None, Balance::Failover) => alive.next(),
-            (None, Balance::Spread) => alive.max_by_key(|&s| {
-                self.hasher.hash_one((s, conversation.owner, conversation.name, conversation.station))
-            }),
+            (None, Balance::Spread) => alive.max_by_key(|&s| weight(s, &conversation)),
         };
         let Some(server) = first else { return Asked::NobodyAlive };
         let target = Target::From { group, server };
@@ -193,5 +208,25 @@ impl HomeServers {
     /// Gives a request up that nobody waits for any more.
     pub fn cancel(&mut self, now: Instant, token: u64) -> Result<(), CommandError> {
         self.client.command(now, client::Command::Cancel { token })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_weighs_the_same_everywhere_and_conversations_are_spread() {
+        let of = |server: u16, name: &str| {
+            weight(server, &Conversation { owner: 1, name: name.as_bytes(), station: b"s", state: None })
+        };
+        // Of a frozen value: another program of this version chooses alike.
+        assert_eq!(of(0, "ann"), 0x9846_9fbe_3a16_9231);
+        let chosen = |name: &str| (0..4).max_by_key(|&s| of(s, name)).unwrap();
+        let mut counts = [0; 4];
+        for i in 0..4000 {
+            counts[usize::from(chosen(&std::format!("user{i}@example.org")))] += 1;
+        }
+        assert!(counts.iter().all(|n| (900..1100).contains(n)), "{counts:?}");
     }
 }

@@ -10,10 +10,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, Instant, WallTime};
+use usher_diameter::avp::AvpBuf;
 use usher_diameter::node::PeerId;
+use usher_diameter::{Fault, Message, ResultCode};
 use usher_eap::method::Inner;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;
+use usher_radius::server::Request;
 
 /// What a look-up ended in.
 #[derive(Clone, Debug)]
@@ -150,8 +153,90 @@ pub enum Command {
         /// What names the session, and what is to change.
         attributes: Attributes,
     },
+    /// Another server of the same key hands a request over ([`Event::HandOver`]).
+    Handed {
+        /// Which server.
+        from: u16,
+        /// The request.
+        handed: Handed,
+    },
+    /// A request that was handed over is decided ([`Event::HandBack`]).
+    HandedBack(HandedBack),
     /// Something for the Diameter node, such as to disconnect a peer.
     Diameter(usher_diameter::node::Command),
+}
+
+/// A request on its way to another server.
+#[derive(Clone)]
+pub enum Handed {
+    /// By RADIUS.
+    Radius(Box<Request>),
+    /// By Diameter.
+    Diameter {
+        /// The node's token.
+        token: u64,
+        /// Who sent it.
+        peer: PeerId,
+        /// The request.
+        message: Box<Message>,
+    },
+}
+
+impl fmt::Debug for Handed {
+    /// Without what the request says.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Radius(_) => "Radius(..)",
+            Self::Diameter { .. } => "Diameter(..)",
+        })
+    }
+}
+
+/// What was decided on a request that was handed over; its token is that of the server which it came to.
+#[derive(Clone)]
+pub enum HandedBack {
+    /// To a RADIUS request.
+    Response {
+        /// The request's token.
+        token: u64,
+        /// Access-Accept, Access-Reject, Access-Challenge.
+        code: Code,
+        /// What it says, nothing of it hidden yet.
+        attributes: Attributes,
+    },
+    /// A RADIUS request gets no answer.
+    Silence {
+        /// The request's token.
+        token: u64,
+    },
+    /// To a Diameter request.
+    Answer {
+        /// The request's token.
+        token: u64,
+        /// Result-Code.
+        result: ResultCode,
+        /// What it says besides.
+        avps: AvpBuf,
+    },
+    /// To a Diameter request that is at fault, or that nobody can decide.
+    Refusal {
+        /// The request's token.
+        token: u64,
+        /// Why.
+        fault: Fault,
+    },
+}
+
+impl fmt::Debug for HandedBack {
+    /// Without keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Response { token, code, .. } => write!(f, "Response({token}, {code})"),
+            Self::Silence { token } => write!(f, "Silence({token})"),
+            Self::Answer { token, result, .. } => write!(f, "Answer({token}, {result:?})"),
+            Self::Refusal { token, .. } => write!(f, "Refusal({token})"),
+        }
+    }
 }
 
 /// What a host says of a certificate ([`Event::CheckCertificate`]).
@@ -351,6 +436,20 @@ pub enum Event {
         /// It came back.
         alive: bool,
     },
+    /// Another server of the same key ([`super::ShardConfig`]) decides this request: it gets [`Command::Handed`].
+    HandOver {
+        /// Which server.
+        shard: u16,
+        /// The request.
+        handed: Handed,
+    },
+    /// What was decided on a request that another server handed over: it gets [`Command::HandedBack`].
+    HandBack {
+        /// Which server.
+        shard: u16,
+        /// What was decided.
+        back: HandedBack,
+    },
     /// How a [`Command::Dynamic`] ended.
     Dynamic {
         /// The command's.
@@ -376,6 +475,8 @@ impl fmt::Debug for Event {
             Self::Trace(line) => write!(f, "Trace({:?})", line.text),
             Self::DiameterPeer { peer, up } => write!(f, "DiameterPeer({peer:?}, up: {up})"),
             Self::HomeServer { server, alive } => write!(f, "HomeServer({server}, alive: {alive})"),
+            Self::HandOver { shard, handed } => write!(f, "HandOver({shard}, {handed:?})"),
+            Self::HandBack { shard, back } => write!(f, "HandBack({shard}, {back:?})"),
             Self::Dynamic { token, result } => write!(f, "Dynamic({token}, {result:?})"),
         }
     }

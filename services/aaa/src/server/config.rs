@@ -67,6 +67,9 @@ pub struct Config {
     /// Which of several servers this is that share their clients; `None`: there is one, and nobody else can read its
     /// State.
     pub shard: Option<ShardConfig>,
+    /// Which of those servers connects to Diameter peers, where not each does: it gets what is for realms that are known
+    /// to them. `None`: this one.
+    pub dialler: Option<u16>,
     /// Which realms' users are known elsewhere, and where; `None`: all are known here.
     pub proxy: Option<crate::proxy::Config>,
     /// How long an unfinished session may idle: its peer answers, or its user is found, within this.
@@ -105,6 +108,7 @@ impl Config {
             peap: None,
             ttls: None,
             shard: None,
+            dialler: None,
             proxy: None,
             session_timeout: Duration::from_secs(30),
             epoch: WallTime::from_unix_secs(1_767_225_600),

@@ -63,6 +63,8 @@ usher_core::counters! {
         rejected_elsewhere,
         /// Let in by their home server.
         accepted_elsewhere,
+        /// Requests handed to another server of the same key, which has their login or knows the way.
+        handed_over,
         /// Requests passed on to home servers.
         proxied,
         /// Answers of home servers.

@@ -24,7 +24,8 @@ mod shard;
 mod trace;
 
 pub use api::{
-    CertificateVerdict, Command, DynamicResult, Event, Found, Front, Login, Reason, TraceFilter, TraceLine,
+    CertificateVerdict, Command, DynamicResult, Event, Found, Front, Handed, HandedBack, Login, Reason,
+    TraceFilter, TraceLine,
 };
 pub use config::{CacheConfig, Config, ConfigError, UserSource};
 pub use counters::Counters;

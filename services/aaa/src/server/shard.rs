@@ -47,6 +47,10 @@ impl ShardConfig {
         state[NAMED..].copy_from_slice(&tag[..STATE_LEN - NAMED]);
         state
     }
+    /// Which server a State names, where one of this key made it.
+    pub(super) fn number_of(&self, state: &[u8]) -> Option<u16> {
+        self.key.open(state).map(|(number, _)| number)
+    }
     /// The session of this server that a State names.
     pub(super) fn token(&self, state: &[u8]) -> Option<u64> {
         let (number, token) = self.key.open(state)?;

@@ -4,6 +4,7 @@ mod accounting;
 mod build;
 mod connections;
 mod diameter;
+mod handover;
 mod keyed;
 mod limits;
 mod methods;

@@ -47,10 +47,7 @@ impl AaaServer {
         while let Some(event) = self.diameter.as_mut().and_then(Machine::poll_event) {
             match event {
                 node::Event::Request { token, peer, message } => {
-                    if let Err(fault) = self.diameter_request(now, token, peer, &message) {
-                        self.counters.unsupported += 1;
-                        self.refuse(now, token, fault);
-                    }
+                    self.diameter_asked(now, token, peer, message);
                 }
                 node::Event::PeerUp { peer } => {
                     self.events.push_back(Event::DiameterPeer { peer, up: true });
@@ -70,7 +67,7 @@ impl AaaServer {
         }
     }
 
-    fn diameter_request(
+    pub(super) fn diameter_request(
         &mut self,
         now: Instant,
         token: u64,
@@ -129,14 +126,6 @@ impl AaaServer {
             }
         }
         attributes
-    }
-
-    /// Answers a Diameter request with a fault.
-    pub(super) fn refuse(&mut self, now: Instant, token: u64, fault: Fault) {
-        if let Some(node) = &mut self.diameter {
-            // The connection that it came by may be gone: then nobody waits for the answer.
-            let _ = node.command(now, node::Command::Reject { token, fault });
-        }
     }
 }
 

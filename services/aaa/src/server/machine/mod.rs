@@ -3,6 +3,7 @@
 mod accounting;
 mod diameter;
 mod flow;
+mod handover;
 mod outward;
 mod proxied;
 mod radius;
@@ -21,6 +22,7 @@ use super::trace::Tracer;
 use accounting::Accounting;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use handover::Foreign;
 use outward::Outward;
 use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
 use usher_diameter::node::{self, Node};
@@ -39,6 +41,7 @@ pub struct AaaServer {
     held: Held,
     accounting: Accounting,
     outward: Outward,
+    foreign: Foreign,
     events: VecDeque<Event>,
     work: VecDeque<Work>,
     counters: Counters,
@@ -71,6 +74,7 @@ impl AaaServer {
         let outward = Outward::new(&config, &mut rng)?;
         Ok(Self {
             outward,
+            foreign: Foreign::default(),
             shard,
             radius,
             diameter,
@@ -198,6 +202,14 @@ impl Machine for AaaServer {
             }
             Command::Dynamic { token, to, code, attributes } => {
                 self.dynamic(now, token, to, code, attributes)
+            }
+            Command::Handed { from, handed } => {
+                self.handed(now, from, handed);
+                Ok(())
+            }
+            Command::HandedBack(back) => {
+                self.handed_back(now, back);
+                Ok(())
             }
             Command::Diameter(command) => match &mut self.diameter {
                 Some(node) => node.command(now, command),

@@ -4,15 +4,15 @@ use super::AaaServer;
 use super::outward::Passed;
 use crate::proxy::{Accounting, Asked, Conversation, Route, Unanswered, relay};
 use crate::server::answer::{Asker, Verdict};
-use crate::server::api::{Event, Login, Reason};
+use crate::server::api::{Event, Handed, Login, Reason};
 use crate::server::session::failure;
 use alloc::boxed::Box;
-use usher_core::{Instant, Machine};
+use usher_core::Instant;
 use usher_diameter::{Fault, ResultCode};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::client::Response;
 use usher_radius::packet::Code;
-use usher_radius::server::{Command, Request};
+use usher_radius::server::Request;
 
 impl AaaServer {
     /// Passes a request on where its user's realm is elsewhere; gives it back where it is ours to answer.
@@ -42,6 +42,10 @@ impl AaaServer {
             }
             Route::Diameter { realm } if access => {
                 let realm = realm.clone();
+                if let Some(shard) = self.config.dialler.filter(|shard| *shard != self.shard.number) {
+                    self.hand_over(shard, Handed::Radius(Box::new(request)));
+                    return None;
+                }
                 self.ask_diameter(now, request, realm);
                 None
             }
@@ -160,10 +164,8 @@ impl AaaServer {
                     self.counters.proxy_unreadable += 1;
                     self.recycle(attributes);
                     self.discard(now, asker);
-                } else if let Some(server) = &mut self.radius {
-                    let code = response.code;
-                    // The client may have given this request up for a newer one: then nobody waits.
-                    let _ = server.command(now, Command::Respond { token, code, attributes });
+                } else {
+                    self.respond(now, token, response.code, attributes);
                 }
             }
             Some(Asker::Diameter(token, request_type)) => {

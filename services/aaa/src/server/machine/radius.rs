@@ -21,6 +21,12 @@ impl AaaServer {
     }
 
     fn radius_request(&mut self, now: Instant, request: Request) {
+        if let Some(request) = self.keep_or_hand_over(request) {
+            self.radius_decide(now, request);
+        }
+    }
+
+    pub(super) fn radius_decide(&mut self, now: Instant, request: Request) {
         let Some(request) = self.route(now, request) else { return };
         match request.code {
             Code::ACCESS_REQUEST => self.access_request(now, request),

@@ -20,7 +20,7 @@ use usher_diameter::{Fault, ResultCode, codes};
 use usher_radius::attribute::{Attributes, kind, vendor};
 use usher_radius::client::Response;
 use usher_radius::packet::Code;
-use usher_radius::server::{Command, Request};
+use usher_radius::server::Request;
 
 /// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): no session is left to be terminated.
 const NO_STATE_MAINTAINED: u32 = 1;
@@ -161,10 +161,7 @@ impl AaaServer {
                 Code::ACCESS_REJECT
             }
         };
-        if let Some(server) = &mut self.radius {
-            // The client may have given this request up for a newer one: then nobody waits.
-            let _ = server.command(now, Command::Respond { token: asker, code, attributes });
-        }
+        self.respond(now, asker, code, attributes);
         match code {
             Code::ACCESS_ACCEPT => self.tell(passed, None),
             Code::ACCESS_REJECT => self.tell(passed, Some(Reason::HomeServer)),
@@ -253,10 +250,7 @@ impl AaaServer {
             attributes_as_avps(&reply, &mut avps);
             self.recycle(reply);
         }
-        if let Some(node) = &mut self.diameter {
-            // The connection that it came by may be gone: then nobody waits for the answer.
-            let _ = node.command(now, node::Command::Answer { token, result, avps });
-        }
+        self.answer_peer(now, token, result, avps);
     }
 }
 

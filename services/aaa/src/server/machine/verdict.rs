@@ -14,8 +14,8 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
-use usher_core::{CommandError, Instant, Machine};
-use usher_diameter::{Fault, ResultCode, node};
+use usher_core::{CommandError, Instant};
+use usher_diameter::{Fault, ResultCode};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::server as radius;
 use usher_radius::server::ClientConfig;
@@ -253,28 +253,19 @@ impl AaaServer {
     pub(super) fn answer(&mut self, now: Instant, asker: Asker, verdict: Verdict<'_>) {
         match asker {
             Asker::Radius(token) => {
-                let Some(server) = &mut self.radius else { return };
-                let (code, attributes) = answer::radius(verdict, || server.attributes());
-                // The client may have given this request up for a newer one: then nobody waits.
-                let _ = server.command(now, radius::Command::Respond { token, code, attributes });
+                let (code, attributes) = answer::radius(verdict, || self.attributes());
+                self.respond(now, token, code, attributes);
             }
             Asker::Diameter(token, request_type) => {
-                let Some(node) = &mut self.diameter else { return };
                 let (result, avps) = answer::diameter(&verdict, request_type);
-                // As above: the connection may be gone.
-                let _ = node.command(now, node::Command::Answer { token, result, avps });
+                self.answer_peer(now, token, result, avps);
             }
         }
     }
 
     pub(super) fn discard(&mut self, now: Instant, asker: Asker) {
         match asker {
-            Asker::Radius(token) => {
-                if let Some(server) = &mut self.radius {
-                    // As above: a request that is gone needs no end.
-                    let _ = server.command(now, radius::Command::Discard { token });
-                }
-            }
+            Asker::Radius(token) => self.stay_silent(now, token),
             // Diameter has no silence: a request that gets no verdict is told so.
             Asker::Diameter(token, _) => {
                 self.refuse(now, token, Fault::new(ResultCode::UNABLE_TO_COMPLY, "no answer can be given"));
