@@ -26,6 +26,14 @@ SIGTERM ends it when the logins under way are answered and all accounting is wri
         #[command(subcommand)]
         command: UserCommand,
     },
+    /// Groups of the store: what their users share.
+    Group {
+        #[command(subcommand)]
+        command: GroupCommand,
+    },
+    /// Print what makes the tables in a PostgreSQL database.
+    #[command(after_help = "Example:\n  usher aaa schema | psql radius")]
+    Schema,
     /// Clients of the store: who may ask the server.
     Client {
         #[command(subcommand)]
@@ -128,6 +136,26 @@ pub(crate) enum UserCommand {
     /// Import FreeRADIUS's `users` file.
     #[command(after_help = "Example:\n  usher aaa user import /etc/freeradius/3.0/users")]
     Import(Import),
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum GroupCommand {
+    /// Say what holds for the users of a group, in place of what was said before.
+    #[command(after_help = "Examples:
+  usher aaa group set staff --reply 'Tunnel-Private-Group-Id = 20'
+  usher aaa group set guests --check 'NAS-Port-Type == Wireless-802.11' --reply 'Session-Timeout = 3600'")]
+    Set {
+        /// Its name.
+        name: String,
+        /// What must hold for the group to apply, `ATTRIBUTE OPERATOR VALUE`; may be repeated.
+        #[arg(long, value_name = "ROW")]
+        check: Vec<String>,
+        /// What an accept says besides, `ATTRIBUTE = VALUE`; may be repeated.
+        #[arg(long, value_name = "ROW")]
+        reply: Vec<String>,
+        #[command(flatten)]
+        config: Config,
+    },
 }
 
 #[derive(Args, Debug)]

@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod cert;
 mod client;
+mod group;
 mod import;
 mod running;
 mod secret;
@@ -21,6 +22,8 @@ pub(crate) fn aaa(output: &Output, command: AaaCommand) -> Result<(), Failure> {
         AaaCommand::Serve(config) => serve::serve(output, &config),
         AaaCommand::Check { file } => serve::check(output, file.as_deref()),
         AaaCommand::User { command } => user::user(output, command),
+        AaaCommand::Group { command } => group::group(output, command),
+        AaaCommand::Schema => output.text(&usher_store::postgres_script()),
         AaaCommand::Client { command } => client::client(output, command),
         AaaCommand::Session { command } => session::session(output, command),
         AaaCommand::Cert(command) => cert::cert(output, &command),

@@ -30,7 +30,7 @@ pub(super) fn store(config: &Config) -> Result<(Place, Box<dyn Store>), Failure>
     Ok((place, store))
 }
 
-fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
+pub(super) fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
     let read = |text: &String| {
         config::row(text).ok_or_else(|| {
             Failure::usage(format!(
@@ -84,7 +84,7 @@ fn put(output: &Output, typed: &Typed, there: bool) -> Result<(), Failure> {
     said(output, &json!({ "user": name, "done": done }), &format!("{name} {done}\n"))
 }
 
-fn said(output: &Output, value: &Value, text: &str) -> Result<(), Failure> {
+pub(super) fn said(output: &Output, value: &Value, text: &str) -> Result<(), Failure> {
     if output.json { output.value(value) } else { output.text(text) }
 }
 

@@ -27,6 +27,36 @@ fn users_of_the_store_are_added_shown_and_gone_at_once() {
 }
 
 #[test]
+fn a_group_says_what_its_users_get_from_then_on() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, SQLITE));
+    let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
+    usher("user add ann --password-file - --group staff").with_code(0);
+    let gets = |seconds: u32| {
+        let said = pap(ports.auth, "ann", "right").with_code(0).out;
+        assert!(said.contains(&format!("Session-Timeout = {seconds}")), "{said}");
+    };
+    usher("group set staff --reply 'Session-Timeout = 3600'").with_code(0);
+    gets(3600);
+    usher("group set staff --reply 'Session-Timeout = 60'").with_code(0);
+    gets(60);
+    assert!(
+        usher("group set staff --reply 'Sesion-Timeout = 60'").with_code(2).err.contains("Sesion-Timeout")
+    );
+    gets(60);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn the_tables_of_a_database_can_be_printed() {
+    let place = Place::new();
+    let script = place.usher(&["aaa", "schema"]).with_code(0).out;
+    for table in ["radcheck", "radreply", "radusergroup", "radacct", "nas"] {
+        assert!(script.contains(table), "{table}: {script}");
+    }
+}
+
+#[test]
 fn a_device_is_kept_in_one_spelling_and_let_in_by_any() {
     let (place, ports) = (Place::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, &format!("{SQLITE}[methods]\nmab = true\n")));

@@ -1,0 +1,22 @@
+//! `usher aaa group`.
+
+use super::args::GroupCommand;
+use super::tell;
+use super::user::{rows, said, store};
+use crate::output::{Failure, Output};
+use serde_json::json;
+use usher_aaa::store::{GroupRows, UserRows};
+use usher_daemon::admin;
+use usher_daemon::control::Request;
+
+pub(super) fn group(output: &Output, command: GroupCommand) -> Result<(), Failure> {
+    let GroupCommand::Set { name, check, reply, config } = command;
+    let group = GroupRows { name: name.clone(), check: rows(&check)?, reply: rows(&reply)? };
+    admin::understood(&UserRows { groups: vec![group.clone()], ..UserRows::default() })
+        .map_err(Failure::usage)?;
+    let (place, mut store) = store(&config)?;
+    store.put_group(&group).map_err(Failure::failed)?;
+    // Whoever is of it may be remembered with what it said before.
+    tell(output, &place, &Request::Forget { user: None });
+    said(output, &json!({ "group": name, "done": "set" }), &format!("{name} set\n"))
+}
