@@ -55,7 +55,7 @@ SIGTERM ends it when the logins under way are answered and all accounting is wri
     /// Follow what happens to one user or one MAC address, line by line.
     #[command(after_help = "Examples:\n  usher aaa trace ann\n  usher aaa trace 00-11-22-33-44-55 --json")]
     Trace(Trace),
-    /// Try one login and explain it.
+    /// Try one login and explain it, from the side of the client and, where the server runs here, from its own.
     #[command(after_help = "Examples:
   usher aaa test ann
   usher aaa test ann --method eap-md5 --password-file ./password

@@ -5,12 +5,16 @@ use super::{place, secret};
 use crate::output::{Failure, Output};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use usher_daemon::Place;
+use usher_daemon::control::{self, Answer, ControlError, Request};
 use usher_daemon::probe::{self, Login, Method, Outcome};
 
 /// How long a login may take.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long the server may take to say what it made of a login that is over.
+const WORDS: Duration = Duration::from_millis(300);
 
 pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
     let Some(method) = Method::from_name(&test.method) else {
@@ -30,6 +34,10 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
     let server = match test.server {
         Some(server) => server,
         None => reachable(local.as_ref().map_err(|f| Failure::usage(&f.message))?)?,
+    };
+    let heard = match &local {
+        Ok(place) if server.ip().is_loopback() => listen(place, &test.name),
+        _ => None,
     };
     let secret = match &test.secret_file {
         Some(file) => secret::read(Some(file), "secret")?,
@@ -60,18 +68,51 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
         }
     });
     let outcome = outcome.map_err(Failure::failed)?;
+    let said: Vec<String> =
+        heard.iter().flat_map(|lines| std::iter::from_fn(|| lines.recv_timeout(WORDS).ok())).collect();
+    if !output.json {
+        for line in &said {
+            let _ = output.text(&format!("server: {line}\n"));
+        }
+    }
     let name = match outcome {
         Outcome::Accepted => "accepted",
         Outcome::Rejected => "rejected",
         Outcome::Silence => "silence",
     };
     if output.json {
-        output.value(&json!({ "user": test.name, "method": test.method, "server": server, "outcome": name, "steps": steps }))?;
+        output.value(&json!({ "user": test.name, "method": test.method, "server": server, "outcome": name, "steps": steps, "server_said": said }))?;
     }
     match outcome {
         Outcome::Accepted => Ok(()),
         _ => Err(Failure::failed(format!("the login ended with: {name}"))),
     }
+}
+
+/// What the running server makes of this user's logins, line by line; `None` where it cannot be asked: it does not run, it
+/// is another user's, or somebody traces already.
+fn listen(place: &Place, user: &str) -> Option<Receiver<String>> {
+    let (path, user) = (place.control_socket(), user.to_owned());
+    let (sender, lines) = channel();
+    let (ready, begun) = channel();
+    std::thread::spawn(move || {
+        let request = Request::Trace { user: Some(user), mac: None };
+        let mut each = |answer| match answer {
+            Answer::Done => ready.send(()).is_ok(),
+            Answer::Line { text, .. } => sender.send(text).is_ok(),
+            _ => true,
+        };
+        // A trace that has just ended is noticed within half a second. Without one the login is explained from this side
+        // alone.
+        for _ in 0..5 {
+            match control::follow(&path, &request, &mut each) {
+                Err(ControlError::Failed(_)) => std::thread::sleep(WORDS),
+                _ => return,
+            }
+        }
+    });
+    begun.recv_timeout(PATIENCE).ok()?;
+    Some(lines)
 }
 
 /// The first address that the local server listens on.

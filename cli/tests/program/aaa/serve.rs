@@ -83,7 +83,7 @@ fn a_first_start_without_configuration_serves_loopback_and_says_how_to_go_on() {
          for i in $(seq 200); do grep -q started log && break; sleep 0.05; done\n\
          echo right | $USHER aaa user add ann --password-file - || exit 3\n\
          echo right | $USHER aaa test ann --password-file - > explained || exit 4\n\
-         echo wrong | $USHER aaa test ann --password-file - && exit 5\n\
+         echo wrong | $USHER aaa test ann --password-file - > refused && exit 5\n\
          $USHER aaa test ann --password-file <(echo right) --method eap-md5 --server '[::1]:1812' || exit 6\n\
          stat -c %a state/usher/secret state/usher/usher.db state/usher/control.sock > modes\n\
          kill -TERM $server; wait $server",
@@ -97,6 +97,13 @@ fn a_first_start_without_configuration_serves_loopback_and_says_how_to_go_on() {
         assert!(log.contains(said), "{log}");
     }
     assert!(read("explained").contains("Access-Accept"), "{}", read("explained"));
+    // Both sides of the login, and of one that is refused its reason.
+    assert!(read("explained").contains("server: Access-Request from 127.0.0.1"), "{}", read("explained"));
+    assert!(
+        read("refused").contains("server: ") && read("refused").contains("wrong password"),
+        "{}",
+        read("refused")
+    );
     assert_eq!(read("modes"), "600\n600\n600\n");
 }
 
