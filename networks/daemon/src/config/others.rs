@@ -140,6 +140,13 @@ impl Check<'_> {
 
     fn peer(&mut self, i: usize, peer: &DiameterPeer, plain: bool) {
         self.one_proof(at!("diameter", "peer", i), peer.certificate.as_ref(), peer.fingerprint);
+        let proved = peer.certificate.is_some() || peer.fingerprint.is_some();
+        if proved && peer.transport == Stream::Tcp {
+            self.fault(
+                at!("diameter", "peer", i),
+                "a certificate is shown by TLS only; add transport = \"tls\", or take this away",
+            );
+        }
         if plain && peer.transport == Stream::Tcp && peer.prefix.is_empty() && peer.connect.is_none() {
             self.fault(
                 at!("diameter", "peer", i),

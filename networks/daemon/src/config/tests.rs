@@ -96,6 +96,10 @@ fn others_must_show_who_they_are() {
     said(&peer(""), &["aaa.toml:6:1: without TLS a peer is known by its address"]);
     said(&peer("prefix = [\"192.0.2.0/24\"]\n"), &[]);
     said(&peer("connect = \"192.0.2.1:3868\"\n"), &[]);
+    let pinned = format!("connect = \"192.0.2.1:3868\"\nfingerprint = \"{}\"\n", "00".repeat(32));
+    for more in ["prefix = [\"192.0.2.0/24\"]\ncertificate = \"d\"\n", &pinned] {
+        said(&peer(more), &["aaa.toml:6:1: a certificate is shown by TLS only"]);
+    }
     said(&peer("transport = \"tls\"\n"), &["aaa.toml:8:13: TLS needs the server's certificate"]);
 }
 

@@ -29,7 +29,8 @@ pub enum Transport {
 pub struct Authentication {
     /// Networks that it may connect from, each an address and how many leading bits of it count; none: any.
     pub networks: Vec<(IpAddr, u8)>,
-    /// What its certificate may be, where TLS carries the connection; none: one that bears its DiameterIdentity.
+    /// What its certificate may be: one of these must be shown, and so TLS carry the connection; none: where TLS
+    /// carries it, one that bears its DiameterIdentity.
     pub certificates: Vec<CertificateMatch>,
     /// Whether TLS must carry the connection.
     pub tls: bool,
@@ -49,7 +50,7 @@ impl Authentication {
         };
         remote.is_none_or(near)
             && match certificate {
-                None => !self.tls,
+                None => !self.tls && self.certificates.is_empty(),
                 Some(certificate) if self.certificates.is_empty() => {
                     CertificateMatch::Name(identity.to_string()).fits(certificate)
                 }

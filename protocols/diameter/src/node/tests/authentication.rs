@@ -17,8 +17,9 @@ fn accepting(client: &str, shows: Option<&'static [u8]>, authentication: Authent
     server.peers[0].authentication = authentication;
     let mut w = World::new(vec![config(client).connect_to("s.example", addr(1)), server]);
     w.nodes[0].config.reconnect = usher_core::Duration::from_secs(1000);
-    w.nodes[0].peers[0].authentication.certificates.push(CertificateMatch::Fingerprint(sha256(STATION)));
     if let Some(certificate) = shows {
+        let pinned = CertificateMatch::Fingerprint(sha256(STATION));
+        w.nodes[0].peers[0].authentication.certificates.push(pinned);
         w.certificates.extend([(0, certificate), (1, STATION)]);
     }
     w.run_secs(1);
@@ -78,6 +79,13 @@ fn a_peer_of_tls_is_not_taken_without() {
     let tls = Authentication { tls: true, ..Authentication::default() };
     taken(&accepting("aaa.usher.test", Some(AAA), tls.clone()));
     refused(&accepting("aaa.usher.test", None, tls));
+    // Whose certificate is asked for has to show it.
+    let pinned = Authentication {
+        certificates: vec![CertificateMatch::Fingerprint(sha256(AAA))],
+        ..Authentication::default()
+    };
+    taken(&accepting("aaa.usher.test", Some(AAA), pinned.clone()));
+    refused(&accepting("aaa.usher.test", None, pinned));
 }
 
 #[test]
@@ -102,7 +110,10 @@ fn whom_we_connect_to_shows_who_it_is() {
         let mut client = config("c.example").connect_to(server, addr(1));
         client.peers[0].authentication.tls = tls;
         let mut known = config(server).accept("c.example");
-        known.peers[0].authentication.certificates.push(CertificateMatch::Fingerprint(sha256(STATION)));
+        if shows.is_some() {
+            let pinned = CertificateMatch::Fingerprint(sha256(STATION));
+            known.peers[0].authentication.certificates.push(pinned);
+        }
         let mut w = World::new(vec![client, known]);
         if let Some(certificate) = shows {
             w.certificates.extend([(0, STATION), (1, certificate)]);
