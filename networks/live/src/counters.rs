@@ -68,7 +68,7 @@ driver_counters! {
     receive_errors,
     /// Dropped: datagrams that the system refused to send.
     send_errors,
-    /// Times that the system refused several datagrams as one and was given each by itself from then on.
+    /// Times that the system refused several datagrams as one and was given each by itself.
     not_joined,
     /// Dropped: datagrams for a full queue, while the system took no more.
     send_full,

@@ -35,6 +35,9 @@ const SEGMENTS: usize = 64;
 /// Octets of a control message's header.
 const HEAD: usize = size_of::<libc::cmsghdr>();
 
+/// Octets that are given as one at most: no UDP packet over IPv4 has more.
+const TRAIN: usize = 65_507;
+
 /// Octets of a datagram that may be given with others as one: with its headers it fits the smallest MTU of IPv6
 /// (RFC 8200 §5), since what is given so cannot be fragmented.
 const SEGMENT: usize = 1232;
@@ -265,7 +268,7 @@ fn joined(letters: &[Letter]) -> usize {
         return 1;
     }
     let mut count = 1;
-    for letter in rest.iter().take(SEGMENTS - 1) {
+    for letter in rest.iter().take(SEGMENTS.min(TRAIN / length) - 1) {
         let fits = letter.remote == first.remote && letter.local == first.local;
         if !fits || letter.data.is_empty() || letter.data.len() > length {
             break;
@@ -548,6 +551,8 @@ mod tests {
         let (came, pieces) = carried(&[200; 150], true);
         assert_eq!((came.len(), pieces), (150, 3));
         assert!(came.iter().enumerate().all(|(i, &(first, length))| (first, length) == (i as u8, 200)));
+        let (came, pieces) = carried(&[SEGMENT; 64], true);
+        assert_eq!((came.len(), pieces), (64, 2), "no packet is longer than 65,507 octets");
     }
 
     #[test]

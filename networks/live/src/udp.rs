@@ -125,10 +125,14 @@ impl Port {
     /// Sends from the front until the system takes no more; says how many are dealt with, sent or refused.
     fn send(&self, letters: &[Letter], outbox: &mut Outbox, counters: &DriverCounters) -> usize {
         let any = self.local.ip().is_unspecified();
+        // Letters up to here were refused as one and go each by itself.
+        let mut alone = 0;
         let (mut gone, mut again) = (0, true);
         while let Some(rest) = letters.get(gone..).filter(|rest| !rest.is_empty()) {
             let fd = self.socket.as_fd();
-            match self.socket.try_io(Interest::WRITABLE, || outbox.send(fd, rest, any, self.joins.get())) {
+            let join = self.joins.get() && gone >= alone;
+            let rest = if gone < alone { &letters[gone..alone] } else { rest };
+            match self.socket.try_io(Interest::WRITABLE, || outbox.send(fd, rest, any, join)) {
                 Ok(count) => {
                     let octets: usize = rest[..count].iter().map(|letter| letter.data.len()).sum();
                     counters.batches_out.one();
@@ -144,10 +148,13 @@ impl Port {
                     counters.receive_errors.one();
                     again = false;
                 }
-                // What stands in the way of several as one, such as a device without checksums, is none for each.
-                Err(_) if outbox.first() > 1 => {
+                // What stands in the way of several as one may be none for each.
+                Err(error) if outbox.first() > 1 => {
                     counters.not_joined.one();
-                    self.joins.set(false);
+                    alone = gone + outbox.first();
+                    if never_joins(&error) {
+                        self.joins.set(false);
+                    }
                 }
                 Err(_) => {
                     counters.send_errors.one();
@@ -157,5 +164,43 @@ impl Port {
             }
         }
         gone
+    }
+}
+
+/// Whether an error tells that the system takes no datagrams as one here, as with a device that makes no checksums,
+/// whatever they are.
+fn never_joins(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, UdpSocket as Plain};
+
+    #[test]
+    fn what_one_destination_refuses_changes_nothing_for_others() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let _inside = runtime.enter();
+        let counters = DriverCounters::default();
+        let socket = Plain::bind("0.0.0.0:0").unwrap();
+        let mut port = Port::new(socket, 0, &Ready::default()).unwrap();
+        runtime.block_on(port.socket.writable()).unwrap();
+        let listener = Plain::bind("127.0.0.1:0").unwrap();
+        listener.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let letter = |remote| Letter { socket: 0, local, remote, data: vec![7; 100] };
+        // Without SO_BROADCAST the system refuses this destination.
+        let nobody = SocketAddr::from((Ipv4Addr::BROADCAST, 9));
+        let somebody = listener.local_addr().unwrap();
+        let mut letters = [nobody, nobody, somebody, somebody, somebody].map(letter);
+        port.post(&mut letters, 10, &mut Outbox::new(), &counters);
+        for _ in 0..3 {
+            assert_eq!(listener.recv(&mut [0; 200]).unwrap(), 100);
+        }
+        let counted = counters.read();
+        assert_eq!((counted.not_joined, counted.send_errors, counted.datagrams_out), (1, 2, 3));
+        assert_eq!(counted.batches_out, 1, "the three went by one call");
+        assert!(port.joins.get());
     }
 }

@@ -3,6 +3,8 @@
 use super::Ledger;
 use super::limits::{Admission, AdmitRequest, Held, Refusal, leases, same_station};
 use super::pool::{Lease, PoolUse};
+use crate::users::canonical_name;
+use alloc::borrow::Cow;
 use alloc::string::String;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr};
@@ -138,14 +140,19 @@ impl Ledger {
     fn failure_keys(&self, user: &str, station: &str) -> [Option<u64>; 2] {
         let station = plain(station);
         [
-            (!user.is_empty()).then(|| self.hash.hash_one((0_u8, user))),
+            (!user.is_empty()).then(|| self.hash.hash_one((0_u8, one_name(user)))),
             (!station.is_empty()).then(|| self.hash.hash_one((1_u8, station.as_str()))),
         ]
     }
     /// Who an address is kept for: a user at a station.
     pub(super) fn holder(&self, user: &str, station: &str) -> u64 {
-        self.hash.hash_one((user, plain(station).as_str()))
+        self.hash.hash_one((one_name(user), plain(station).as_str()))
     }
+}
+
+/// A user's name as users are kept by it: who is found by any spelling of a MAC address is one user.
+pub(super) fn one_name(user: &str) -> Cow<'_, [u8]> {
+    canonical_name(user.as_bytes())
 }
 
 /// A station's name without what stands between its digits, and without capitals.

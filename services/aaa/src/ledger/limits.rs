@@ -1,5 +1,6 @@
 //! Who may come in: the question, the answer and why it is no.
 
+use super::admit::one_name;
 use super::pool::Lease;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -198,13 +199,13 @@ impl Admitted {
         self.table.oldest()
     }
     pub(super) fn insert(&mut self, now: Instant, held: Held) {
-        let key = self.hash.hash_one(&*held.user);
+        let key = self.hash.hash_one(&*one_name(&held.user));
         let token = self.table.insert(now, held);
         self.by_user.entry(key).or_default().push(token);
     }
     pub(super) fn remove(&mut self, token: u64) -> Option<Held> {
         let held = self.table.remove(token)?;
-        let key = self.hash.hash_one(&*held.user);
+        let key = self.hash.hash_one(&*one_name(&held.user));
         if let Some(tokens) = self.by_user.get_mut(&key) {
             tokens.retain(|t| *t != token);
             if tokens.is_empty() {
@@ -218,7 +219,9 @@ impl Admitted {
     }
     /// Those of a user, in the order in which they were admitted.
     pub(super) fn of_user<'a>(&'a self, user: &'a str) -> impl Iterator<Item = (u64, &'a Held)> {
-        let tokens = self.by_user.get(&self.hash.hash_one(user)).map_or(&[][..], Vec::as_slice);
-        tokens.iter().filter_map(|t| Some((*t, self.table.get(*t)?))).filter(move |(_, h)| &*h.user == user)
+        let user = one_name(user);
+        let tokens = self.by_user.get(&self.hash.hash_one(&*user)).map_or(&[][..], Vec::as_slice);
+        let held = tokens.iter().filter_map(|t| Some((*t, self.table.get(*t)?)));
+        held.filter(move |(_, h)| one_name(&h.user) == user)
     }
 }

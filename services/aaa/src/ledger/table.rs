@@ -5,6 +5,7 @@
 //! numbers only, since the sessions have the keys. Ended sessions that are not yet durable keep their slot and are in
 //! no chain.
 
+use super::admit::one_name;
 use super::session::{Ending, Key, Session};
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
@@ -185,8 +186,9 @@ impl Table {
 
     /// Open sessions of a user, the newest first.
     pub(super) fn of_user(&self, user: &str) -> Chain<'_> {
-        let hash = self.hash.hash_one(user);
-        self.walk(By::User, hash, |s| s.user() == user)
+        let user = one_name(user);
+        let hash = self.hash.hash_one(&*user);
+        self.walk(By::User, hash, |s| one_name(s.user()) == user)
     }
     /// Open sessions with an address, the newest first.
     pub(super) fn of_address(&self, address: IpAddr) -> Chain<'_> {
@@ -286,7 +288,7 @@ fn key_of(blocks: &[Vec<Slot>], at: u32) -> Key {
 /// What a session is chained by; `None`: it is not.
 fn hash_by(state: &HashState, by: By, s: &Session) -> Option<u64> {
     match by {
-        By::User => Some(state.hash_one(s.user())),
+        By::User => Some(state.hash_one(&*one_name(s.user()))),
         By::Address => s.address.map(|a| state.hash_one(a)),
         By::Nas => Some(state.hash_one(s.nas)),
     }
@@ -294,7 +296,7 @@ fn hash_by(state: &HashState, by: By, s: &Session) -> Option<u64> {
 fn same(blocks: &[Vec<Slot>], by: By, a: u32, b: u32) -> bool {
     let (Some(a), Some(b)) = (session_at(blocks, a), session_at(blocks, b)) else { return false };
     match by {
-        By::User => a.user() == b.user(),
+        By::User => one_name(a.user()) == one_name(b.user()),
         By::Address => a.address == b.address,
         By::Nas => a.nas == b.nas,
     }

@@ -158,3 +158,20 @@ fn eap_goes_from_radius_to_diameter_and_to_radius_again() {
     assert_eq!(w.servers[1].counters().proxy_unanswered, 1);
     assert_eq!(w.servers[0].counters().proxy_unanswered, 1, "3002 is no verdict");
 }
+
+/// Realms hold for who asks by Diameter as for who asks by RADIUS: a user of this server's own is in one of them.
+#[test]
+fn a_realm_that_is_not_ours_is_not_decided_here_for_a_diameter_peer() {
+    let elsewhere = Route::Diameter { realm: "example.org".into() };
+    for (route, refused) in [(Route::Refuse, 1), (elsewhere, 0)] {
+        let mut home = behind();
+        home.proxy = Some(proxy::Config::new(realms(route), Vec::new(), Vec::new()));
+        let mut w = World::new(vec![front(true), home]);
+        w.until(1);
+        let (reply, ..) = w.eap(station(), |_, _| {});
+        assert!(reply.is_none_or(|reply| reply.code == Code::ACCESS_REJECT));
+        let c = w.servers[1].counters();
+        assert_eq!((c.sessions, c.proxy_refused), (0, refused));
+        assert_eq!(w.servers[1].diameter_counters().unwrap().total(), 0);
+    }
+}

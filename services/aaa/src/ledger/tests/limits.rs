@@ -125,6 +125,25 @@ fn failures_hold_users_and_stations_back_for_a_while() {
     assert_eq!(w.ledger.counters().refused_failures, 2);
 }
 
+/// Users are found by any spelling of a MAC address, so that limits hold for all spellings together.
+#[test]
+fn another_spelling_of_an_address_is_no_other_user() {
+    let mut w = World::new(LedgerConfig {
+        failures: Some(FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300))),
+        ..LedgerConfig::default()
+    });
+    for (secs, name) in [(0, "001122aabbcc"), (1, "00-11-22-AA-BB-CC"), (2, "0011.22aA.bbcc")] {
+        w.ledger.failed(at(secs), name, "");
+    }
+    let held = Admission::No(Refusal::TooManyFailures);
+    assert_eq!(w.admit(3, &ask("00:11:22:aa:bb:cC", "")), held);
+    assert_eq!(w.admit(3, &ask("00:11:22:aa:bb:cd", "")), FREE);
+    let one = |name: &str| AdmitRequest { simultaneous: Some(1), ..ask(name, "") };
+    assert_eq!(w.admit(4, &one("02-00-00-00-00-0A")), FREE);
+    let second = AdmitRequest { calling_station_id: B.into(), port: "2".into(), ..one("02000000000a") };
+    assert_eq!(w.admit(5, &second), Admission::No(Refusal::TooManySessions { allowed: 1 }));
+}
+
 #[test]
 fn only_so_many_failures_are_remembered() {
     let limit = FailureLimit {

@@ -98,6 +98,7 @@ impl AaaServer {
                 match aar.password {
                     Some(password) => {
                         let ask = Ask { asker, source, owner, request: self.as_attributes(avps) };
+                        let Some(ask) = self.route_aar(now, ask) else { return Ok(()) };
                         self.begin(now, ask, Proof::Pap(password.to_vec()));
                     }
                     None => {

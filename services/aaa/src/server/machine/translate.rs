@@ -169,11 +169,53 @@ impl AaaServer {
         }
     }
 
+    /// Holds a Diameter request against the realms: turns it away where its user's is refused, or is known to servers
+    /// that Diameter requests are not passed on to; otherwise gives it back, with the pool where the user is known.
+    /// `eap` is the identifier of its EAP packet.
+    fn route_ask(&mut self, now: Instant, ask: Ask, eap: Option<u8>) -> Option<(Ask, Option<u16>)> {
+        let Some(proxy) = &self.config.proxy else { return Some((ask, None)) };
+        match proxy.realms.find(ask.name()).route {
+            Route::Local => return Some((ask, None)),
+            &Route::Pool { pool, .. } => return Some((ask, Some(pool))),
+            Route::Refuse => {
+                self.counters.proxy_refused += 1;
+                self.turn_away(now, ask.asker, eap);
+            }
+            Route::Diameter { .. } => self.undeliverable(now, ask.asker),
+        }
+        self.recycle(ask.request);
+        None
+    }
+
+    /// An AA-Request goes nowhere else: gives it back where its user is ours to answer for.
+    pub(super) fn route_aar(&mut self, now: Instant, ask: Ask) -> Option<Ask> {
+        match self.route_ask(now, ask, None)? {
+            (ask, None) => Some(ask),
+            (ask, Some(_)) => {
+                self.undeliverable(now, ask.asker);
+                self.recycle(ask.request);
+                None
+            }
+        }
+    }
+
+    /// Says of a Diameter request that its user's realm cannot be asked from here (RFC 6733 §7.1.3).
+    fn undeliverable(&mut self, now: Instant, asker: Asker) {
+        if let Asker::Diameter(token, _) = asker {
+            let fault =
+                Fault::new(ResultCode::UNABLE_TO_DELIVER, "this realm's servers are not asked for it");
+            self.refuse(now, token, fault);
+        }
+    }
+
     /// Passes a Diameter-EAP-Request on to RADIUS home servers where its user's realm is there; gives it back where it
     /// is ours to answer.
     pub(super) fn route_der(&mut self, now: Instant, ask: Ask, der: &Der<'_>) -> Option<Ask> {
-        let Some(proxy) = &self.config.proxy else { return Some(ask) };
-        let &Route::Pool { pool, .. } = proxy.realms.find(ask.name()).route else { return Some(ask) };
+        let eap = Some(der.eap.get(1).copied().unwrap_or_default());
+        let (ask, pool) = match self.route_ask(now, ask, eap)? {
+            (ask, Some(pool)) => (ask, pool),
+            (ask, None) => return Some(ask),
+        };
         if !self.may_pass(&ask.request) {
             self.discard(now, ask.asker);
             self.recycle(ask.request);
