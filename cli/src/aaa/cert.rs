@@ -175,14 +175,14 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
                 ocsp: ocsp.clone(),
                 crl: crl.clone(),
             };
-            let issued = Authority::open(dir)?.issue(&request, now())?;
-            if *server {
-                give(dir, &issued)?;
-            }
+            let mut authority = Authority::open(dir)?;
+            give_server_keys(dir, &mut authority);
+            let issued = authority.issue(&request, now())?;
             say(output, &[(name.clone(), issued)])
         }
         CertCommand::Renew { name, expiring, days } => {
             let mut authority = Authority::open(dir)?;
+            give_server_keys(dir, &mut authority);
             let names = match name {
                 Some(name) => vec![name.clone()],
                 None => expiring_within(&authority, expiring.unwrap_or(0)),
@@ -190,10 +190,6 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
             let mut issued = Vec::new();
             for name in names {
                 let renewed = authority.renew(&name, *days, now())?;
-                let of = |e: &&Entry| e.request.name == name;
-                if authority.entries().iter().rev().find(of).is_some_and(|e| e.request.kind == Kind::Server) {
-                    give(dir, &renewed)?;
-                }
                 issued.push((name, renewed));
             }
             say(output, &issued)
@@ -247,17 +243,18 @@ fn init(
         ocsp: None,
         crl: None,
     };
+    give_server_keys(dir, &mut authority);
     let issued = authority.issue(&request, now())?;
-    give(dir, &issued)?;
     say(output, &[(server.to_owned(), issued)])
 }
 
-/// Lets the service whose state folder the authority is in read a server's key that root made; the authority's own key
+/// Lets the service whose state folder the authority is in read servers' keys that root makes; the authority's own key
 /// and its users' stay root's.
-fn give(dir: &Path, issued: &Issued) -> Result<(), Failure> {
-    let Some(state) = dir.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
-    usher_store::give_to_owner_of(state, &issued.key)
-        .map_err(|e| Failure::failed(format!("{}: {e}", issued.key.display())))
+fn give_server_keys(dir: &Path, authority: &mut Authority) {
+    if let Some(state) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+        let state = state.to_owned();
+        authority.prepare_server_keys(move |key| usher_store::give_to_owner_of(&state, key));
+    }
 }
 
 /// The names whose newest certificate expires within so many days and was not taken back.

@@ -87,16 +87,22 @@ impl Place {
             _ => {}
         }
         let secret: String = random::<16>().map_err(file)?.iter().map(|b| format!("{b:02x}")).collect();
-        let mut out = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(file)?;
-        out.write_all(format!("{secret}\n").as_bytes()).map_err(file)?;
-        usher_store::give_to_owner_of(&self.state_dir, &path).map_err(file)?;
+        self.write_secret(&path, &secret).map_err(file)?;
         Ok(secret)
+    }
+
+    /// Writes a secret whole or not at all. Nothing that is there already is opened: where root runs this, the folder's
+    /// owner could have put a link to another file there.
+    fn write_secret(&self, path: &Path, secret: &str) -> io::Result<()> {
+        let beside = path.with_extension("new");
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(format!("{secret}\n").as_bytes())?;
+        usher_store::give_to_owner_of(&self.state_dir, &file)?;
+        fs::rename(&beside, path)
     }
 
     /// The secret of the client that a loopback address is, by file or store or generated; `None`: it is none.
@@ -177,5 +183,28 @@ fn default_state_dir() -> PathBuf {
     match own.or_else(|| home.map(|h| h.join(".local/state"))) {
         Some(state) if !root || std::env::var_os("XDG_STATE_HOME").is_some() => state.join("usher"),
         _ => PathBuf::from("/var/lib/usher"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_written_beside_what_a_link_leads_to() {
+        let state_dir = std::env::temp_dir().join(format!("usher-daemon-place-{}", std::process::id()));
+        fs::create_dir_all(&state_dir).unwrap();
+        let loaded = config::parse("none", "", None).unwrap();
+        let place = Place { loaded, state_dir: state_dir.clone(), first: true };
+        let other = state_dir.join("other");
+        fs::write(&other, "").unwrap();
+        for link in ["secret", "secret.new"] {
+            std::os::unix::fs::symlink(&other, state_dir.join(link)).unwrap();
+        }
+        let secret = place.generated_secret().unwrap();
+        assert_eq!(place.generated_secret().unwrap(), secret, "it is kept");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "");
+        assert!(fs::symlink_metadata(place.secret_path()).unwrap().is_file());
+        fs::remove_dir_all(&state_dir).unwrap();
     }
 }

@@ -155,7 +155,11 @@ pub struct Authority {
     chain: String,
     issuer: Issuer<'static, KeyPair>,
     index: Index,
+    prepare: Option<Prepare>,
 }
+
+/// What is done to a server's new key while nobody else has its name.
+type Prepare = Box<dyn Fn(&fs::File) -> std::io::Result<()> + Send>;
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -214,7 +218,8 @@ impl Authority {
         write(&folder.join("ca.key"), key.serialize_pem().as_bytes(), 0o600)?;
         write(&folder.join("ca.crt"), chain.as_bytes(), 0o644)?;
         let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("new authority", e))?;
-        let mut made = Self { folder: folder.to_path_buf(), chain, issuer, index: Index::default() };
+        let mut made =
+            Self { folder: folder.to_path_buf(), chain, issuer, index: Index::default(), prepare: None };
         made.publish(now)?;
         Ok(made)
     }
@@ -233,7 +238,17 @@ impl Authority {
         let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("ca.crt", e))?;
         let index =
             serde_json::from_str(&read(&folder.join("index.json"))?).map_err(|e| format("index.json", e))?;
-        Ok(Self { folder: folder.to_path_buf(), chain, issuer, index })
+        Ok(Self { folder: folder.to_path_buf(), chain, issuer, index, prepare: None })
+    }
+
+    /// Has something be done to each new key of a server, open for writing, before it takes its name: to give it to the
+    /// user that the server runs as. By its name that would be too late, since the folder's owner can put a link to
+    /// another file there.
+    pub fn prepare_server_keys(
+        &mut self,
+        prepare: impl Fn(&fs::File) -> std::io::Result<()> + Send + 'static,
+    ) {
+        self.prepare = Some(Box::new(prepare));
     }
 
     /// What was issued, oldest first.
@@ -353,7 +368,10 @@ impl Authority {
             chain.push_str(between);
         }
         // The key first: a certificate beside the key of another would be of no use to anybody.
-        write(&issued.key, key.serialize_pem().as_bytes(), 0o600)?;
+        let prepare = self.prepare.as_deref().filter(|_| request.kind == Kind::Server);
+        write_prepared(&issued.key, key.serialize_pem().as_bytes(), 0o600, |file| {
+            prepare.map_or(Ok(()), |prepare| prepare(file))
+        })?;
         write(&issued.certificate, chain.as_bytes(), 0o644)?;
         self.index.entries.push(entry);
         self.save_index()?;
@@ -480,12 +498,23 @@ fn read(path: &Path) -> Result<String, PkiError> {
 
 /// Writes a file whole or not at all.
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
+    write_prepared(path, content, mode, |_| Ok(()))
+}
+
+/// The same, with something done to the file before it takes its name.
+fn write_prepared(
+    path: &Path,
+    content: &[u8],
+    mode: u32,
+    prepare: impl FnOnce(&fs::File) -> std::io::Result<()>,
+) -> Result<(), PkiError> {
     let beside = path.with_extension("new");
     let attempt = || -> std::io::Result<()> {
         // What a crash left behind may have another mode.
         let _ = fs::remove_file(&beside);
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
         file.write_all(content)?;
+        prepare(&file)?;
         file.sync_all()?;
         fs::rename(&beside, path)
     };

@@ -238,3 +238,26 @@ fn openssl_s_responder_says_what_holds() {
     let dead = ocsp::check(&der(&ann.certificate), &root, "http://127.0.0.1:1", now(), wait);
     assert!(dead.unwrap_err().to_string().contains("127.0.0.1:1"));
 }
+
+#[test]
+fn a_servers_key_is_prepared_before_it_takes_its_name() {
+    use std::sync::{Arc, Mutex};
+    let folder = Folder::new("prepare");
+    let mut authority = Authority::init(&folder.0, &options("Root", KeyKind::EcdsaP256)).unwrap();
+    let issued = folder.0.join("issued");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (there, prepared) = (issued.join("radius.usher.test.key"), seen.clone());
+    authority.prepare_server_keys(move |file| {
+        let length = file.metadata()?.len();
+        prepared.lock().unwrap().push((length, there.exists()));
+        if prepared.lock().unwrap().len() == 1 { Err(std::io::Error::other("refused")) } else { Ok(()) }
+    });
+    let server = request("radius.usher.test", Kind::Server, KeyKind::EcdsaP256);
+    assert!(authority.issue(&server, now()).is_err());
+    assert!(!issued.join("radius.usher.test.key").exists(), "a key that could not be prepared has no name");
+    let made = authority.issue(&server, now()).unwrap();
+    authority.issue(&request("ann@usher.test", Kind::Client, KeyKind::EcdsaP256), now()).unwrap();
+    let length = fs::metadata(&made.key).unwrap().len();
+    assert_eq!(seen.lock().unwrap()[1], (length, false));
+    assert_eq!(seen.lock().unwrap().len(), 2, "a user's key is not the server's");
+}

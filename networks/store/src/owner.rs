@@ -1,19 +1,46 @@
 //! Files that root makes for a service of another user.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
-/// Gives a file that root has just made to the owner and the group of a folder, so that the service whose folder that is
-/// can use what root prepared for it. Where either is not so, nothing is done.
+/// Gives a file that root has just made, and still has open, to the owner and the group of a folder, so that the service
+/// whose folder that is can use what root prepared for it. Where either is not so, nothing is done. The open file is given
+/// away, whatever its name leads to by now: who owns the folder can put a link to another file there.
 ///
 /// # Errors
-/// One of them is not there, or the file system knows no owners.
-pub fn give_to_owner_of(folder: &Path, file: &Path) -> io::Result<()> {
-    let (folder, made) = (fs::metadata(folder)?, fs::metadata(file)?);
+/// The folder is not there, or the file system knows no owners.
+pub fn give_to_owner_of(folder: &Path, file: &File) -> io::Result<()> {
+    let (folder, made) = (fs::metadata(folder)?, file.metadata()?);
     if made.uid() == 0 && folder.uid() != 0 {
-        chown(file, Some(folder.uid()), Some(folder.gid()))?;
+        fchown(file, Some(folder.uid()), Some(folder.gid()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+
+    #[test]
+    fn a_link_in_the_place_of_the_file_gives_nothing_else_away() {
+        let folder = std::env::temp_dir().join(format!("usher-store-owner-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let root = fs::metadata(&folder).unwrap().uid() == 0;
+        if root {
+            chown(&folder, Some(1), Some(1)).unwrap();
+        }
+        let (path, other) = (folder.join("key"), folder.join("other"));
+        fs::write(&other, "of root").unwrap();
+        let file = File::create_new(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink(&other, &path).unwrap();
+        let own = fs::metadata(&other).unwrap().uid();
+        give_to_owner_of(&folder, &file).unwrap();
+        assert_eq!(fs::metadata(&other).unwrap().uid(), own);
+        assert_eq!(file.metadata().unwrap().uid(), if root { 1 } else { own });
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

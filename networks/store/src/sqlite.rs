@@ -126,9 +126,9 @@ fn create(path: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         Err(_) if std::fs::metadata(path)?.is_dir() => Err(ErrorKind::IsADirectory.into()),
         Err(_) => Ok(()),
-        Ok(_) => {
+        Ok(file) => {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            crate::give_to_owner_of(folder, path)
+            crate::give_to_owner_of(folder, &file)
         }
     }
 }
