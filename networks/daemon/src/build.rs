@@ -245,7 +245,9 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
         application: Some(application::EAP),
         peers: realm.diameter.iter().filter_map(place).collect(),
     });
-    config.routes = routes.collect();
+    // Without this, no route at all would be one to every peer, also to a NAS that speaks EAP.
+    let nowhere = node::Route { realm: "*".to_owned(), application: None, peers: Vec::new() };
+    config.routes = routes.chain([nowhere]).collect();
     config
 }
 
@@ -339,5 +341,26 @@ mod tests {
         assert_eq!(of_eap(None, false), [Method::EapMsChapV2, Method::EapMd5]);
         let asked = vec![MethodName::EapGtc, MethodName::EapMd5];
         assert_eq!(of_eap(Some(asked), true), [Method::EapGtc, Method::EapMd5]);
+    }
+
+    #[test]
+    fn without_a_realm_of_theirs_no_diameter_peer_is_asked() {
+        use usher_core::{Instant, Machine};
+        let text =
+            "identity = \"a\"\nrealm = \"b\"\n[[peer]]\nidentity = \"nas\"\nprefix = [\"192.0.2.1\"]\n";
+        let config = diameter(&toml::from_str(text).unwrap(), &[]);
+        let mut node = node::Node::new(config, Instant::ZERO, SecureRng::from_seed([1; 32]));
+        let request = node::Request {
+            token: 1,
+            application: application::EAP,
+            command: 268,
+            destination_realm: "elsewhere.example".into(),
+            destination_host: None,
+            session_id: "a;1;1".into(),
+            avps: usher_diameter::avp::AvpBuf::default(),
+        };
+        node.command(Instant::ZERO, node::Command::Request(request)).unwrap();
+        let reason = node::FailReason::NoRoute;
+        assert_eq!(node.poll_event(), Some(node::Event::Failed { token: 1, reason }));
     }
 }

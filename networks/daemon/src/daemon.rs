@@ -1,7 +1,8 @@
 //! The whole server: its threads begun, told of a new configuration, and ended.
 
+mod reload;
+
 use crate::build::{self, Built, With};
-use crate::config::model::File;
 use crate::drops::Drops;
 use crate::ledger::{self, Entry, LedgerHandle};
 use crate::log::LogThread;
@@ -13,16 +14,14 @@ use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
 use crate::workers::{Inline, Shared, Workers};
 use crate::{config, control, log, metrics, notify};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 use tokio::signal::unix::{SignalKind, signal};
 use usher_aaa::ledger::Ledger;
-use usher_aaa::store::{ClientRow, Store, StoreError, UserRows};
+use usher_aaa::store::{Store, StoreError, UserRows};
 use usher_aaa::{AaaServer, Command, ShardConfig, ShardKey, User};
 use usher_core::{SecureRng, WallTime};
 use usher_crypto::tls::WallClock;
@@ -33,11 +32,6 @@ use usher_radius::dictionary::Dictionary;
 /// How long logins under way may take to end when the server is told to.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// How long a store that was away at the start is left alone before it is asked for its clients again.
-const AGAIN: Duration = Duration::from_millis(500);
-
-/// How long a shard may take to take another configuration.
-const TAKING: Duration = Duration::from_secs(10);
 /// What the shards' wall clock may differ from the system's.
 const DRIFT: Duration = Duration::from_millis(100);
 /// A difference that no drift makes within a second.
@@ -95,6 +89,8 @@ pub(crate) struct Running {
     wall: WallClock,
     config_path: Option<std::path::PathBuf>,
     key: ShardKey,
+    /// What the shards were made of, or took at the last reload; held during one.
+    built: Mutex<Built>,
 }
 
 /// Serves until it is told to end (SIGTERM, SIGINT). `say` gets what a person should read at the start.
@@ -266,6 +262,7 @@ impl Begun {
             wall,
             config_path: config.map(Path::to_owned),
             key,
+            built: Mutex::new(built),
         };
         tracing::info!(shards = count, version = env!("CARGO_PKG_VERSION"), "started");
         let running = Arc::new(running);
@@ -386,93 +383,6 @@ impl Running {
         self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the configuration again; where something is wrong with it, the old one stays.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub(crate) fn reload(&self) -> Result<(), String> {
-        let done = self.try_reload();
-        let mut reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
-        match &done {
-            Ok(()) => {
-                reloads.0 += 1;
-                tracing::info!("reloaded");
-            }
-            Err(error) => {
-                reloads.1 += 1;
-                for line in error.lines() {
-                    tracing::error!(fault = line, "not reloaded; the old configuration stays");
-                }
-            }
-        }
-        done
-    }
-
-    fn try_reload(&self) -> Result<(), String> {
-        let place = Place::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
-        let tls = tls::make(&place.loaded, &self.wall)?;
-        let rows = self.clients()?;
-        let generated =
-            if place.first { Some(place.generated_secret().map_err(|e| e.to_string())?) } else { None };
-        let with = With {
-            generated: generated.as_deref(),
-            rows: &rows,
-            dictionary: &self.dictionary,
-            tls: tls.as_deref(),
-            epoch: self.clock.wall_epoch(),
-        };
-        let seed = place::random().map_err(|e| e.to_string())?;
-        let built = build::build(&place.loaded, with, &mut SecureRng::from_seed(seed))?;
-        for what in fixed(&self.read_place(), &place) {
-            tracing::warn!(
-                what,
-                "changed in the configuration; takes effect when the server is started again"
-            );
-        }
-        // Before the shards are told: they connect at once.
-        let homes = Homes::of(&place.loaded.file, tls.as_deref());
-        let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
-        let homes = std::mem::replace(&mut *outgoing(), homes);
-        // Before the shards forget whom they found: what they find from then on is of the new file.
-        let mut inline = built.inline.clone();
-        self.swap_inline(&mut inline);
-        self.reload_shards(&built).inspect_err(|_| {
-            self.swap_inline(&mut inline);
-            *outgoing() = homes;
-        })?;
-        *self.status.write().unwrap_or_else(PoisonError::into_inner) = CertificateStatus::of(&place.loaded);
-        if let Some(tls) = &tls {
-            for listener in &self.listeners {
-                listener.replace(tls.clients.clone().unwrap_or_else(|| tls.anonymous.clone()));
-            }
-        }
-        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
-        *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
-        Ok(())
-    }
-
-    fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {
-        std::mem::swap(&mut *self.inline.write().unwrap_or_else(PoisonError::into_inner), other);
-    }
-
-    /// Gives all shards a configuration, and waits until they have taken it.
-    fn reload_shards(&self, built: &Built) -> Result<(), String> {
-        let mut waiting = Vec::new();
-        for (number, mailbox) in self.mailboxes.all().iter().enumerate() {
-            let mut config = built.config.clone();
-            let number = u16::try_from(number).unwrap_or(u16::MAX);
-            config.shard = Some(ShardConfig { number, key: self.key.clone() });
-            let (done, taken) = sync_channel(1);
-            mailbox.send(Message::Reload(Box::new(config), built.clients.clone(), done));
-            waiting.push(taken);
-        }
-        for taken in waiting {
-            // One that ends takes nothing more.
-            taken.recv_timeout(TAKING).map_err(|_| "a shard does not take it".to_owned())??;
-        }
-        Ok(())
-    }
-
     /// Tells the shards what the system's clock shows, where that is not what they were told: it was set, or drifts.
     fn follow_clock(&self, told: &mut WallTime) {
         let epoch = self.clock.wall_epoch();
@@ -503,64 +413,4 @@ impl Running {
         attributes.extend(&user.reply);
         Ok(())
     }
-
-    /// Waits until the store answers, and then serves the clients that it has.
-    fn await_clients(&self) {
-        loop {
-            std::thread::sleep(AGAIN);
-            if self.clients().is_err() {
-                continue;
-            }
-            match self.reload() {
-                Ok(()) => return tracing::info!("the store's clients are served"),
-                // A file that has become faulty meanwhile: its clients come with the next reload.
-                Err(_) if self.clients().is_ok() => return,
-                Err(_) => {}
-            }
-        }
-    }
-
-    fn clients(&self) -> Result<Vec<ClientRow>, String> {
-        let mut store = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
-        store.clients().map_err(|e| e.to_string())
-    }
-}
-
-/// What is changed that a running server does not take up.
-fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
-    let (a, b) = (&old.loaded.file, &new.loaded.file);
-    let says = |x: &dyn std::fmt::Debug, y: &dyn std::fmt::Debug| format!("{x:?}") != format!("{y:?}");
-    let url = |p: &Place| p.loaded.url.clone();
-    let routes = |f: &File| -> Vec<_> {
-        f.realm
-            .iter()
-            .filter(|r| !r.diameter.is_empty())
-            .map(|r| (r.name.clone(), r.diameter.clone()))
-            .collect()
-    };
-    [
-        ("shards", a.shards != b.shards),
-        ("state_dir", a.state_dir != b.state_dir),
-        ("listen", says(&a.listen, &b.listen)),
-        (
-            "users.store",
-            a.users.store != b.users.store || a.users.path != b.users.path || url(old) != url(new),
-        ),
-        ("users.threads", a.users.threads != b.users.threads),
-        ("diameter", says(&a.diameter, &b.diameter) || routes(a) != routes(b)),
-        ("pool", says(&a.pool, &b.pool)),
-        (
-            "limits.failures",
-            (a.limits.failures, a.limits.failures_within, a.limits.failures_hold)
-                != (b.limits.failures, b.limits.failures_within, b.limits.failures_hold),
-        ),
-        ("limits.simultaneous", a.limits.simultaneous != b.limits.simultaneous),
-        ("accounting", says(&a.accounting, &b.accounting)),
-        ("metrics", says(&a.metrics, &b.metrics)),
-        ("log", says(&a.log, &b.log)),
-        ("control", says(&a.control, &b.control)),
-    ]
-    .into_iter()
-    .filter_map(|(what, changed)| changed.then_some(what))
-    .collect()
 }

@@ -41,10 +41,23 @@ pub(crate) fn bind(addresses: &Listen, shared: bool) -> Result<Bound, ServeError
     Ok(Bound { udp, tcp })
 }
 
-/// The TLS of all listeners, replaceable while they listen; none without a certificate.
+/// The TLS of all listeners, replaceable while they listen; none without a certificate and authorities: whoever connects
+/// shows a certificate.
 pub(crate) fn tls_servers(tls: Option<&Tls>) -> Vec<TlsServer> {
-    let config = tls.map(|tls| tls.clients.clone().unwrap_or_else(|| tls.anonymous.clone()));
-    config.map(TlsServer::new).into_iter().collect()
+    tls.and_then(|tls| tls.clients.clone()).map(TlsServer::new).into_iter().collect()
+}
+
+/// Has listeners take other certificates. Without authorities they keep what they have: they never cease to ask who
+/// connects.
+pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &Tls) {
+    for listener in listeners {
+        match &tls.clients {
+            Some(clients) => listener.replace(clients.clone()),
+            None => tracing::warn!(
+                "ca is not in [tls] any more; where TLS is listened on, the old certificates and authorities stay until the server is started again"
+            ),
+        }
+    }
 }
 
 /// Servers that this one connects to, and how; replaced at a reload.
@@ -66,7 +79,7 @@ impl Homes {
 
     /// What protects a connection to an address. What is nobody's, and what is to be inside TLS while there is none, is
     /// not connected to.
-    fn carriage(&self, address: SocketAddr) -> Carriage {
+    pub(crate) fn carriage(&self, address: SocketAddr) -> Carriage {
         match (self.addresses.get(&address), &self.config) {
             (Some(false), _) => Carriage::Plain,
             (Some(true), Some(config)) => Carriage::Tls(config.clone()),
@@ -82,9 +95,10 @@ impl Bound {
         homes: &Arc<RwLock<Homes>>,
         server: Option<&TlsServer>,
     ) -> (Sockets, Vec<Front>) {
-        let fronts = self.tcp.iter().map(|(_, front, _)| *front).collect();
-        let listeners = self
-            .tcp
+        // What is to be inside TLS is not listened on without.
+        let tcp: Vec<_> = self.tcp.into_iter().filter(|(_, _, inside)| !inside || server.is_some()).collect();
+        let fronts = tcp.iter().map(|(_, front, _)| *front).collect();
+        let listeners = tcp
             .into_iter()
             .map(|(socket, _, inside)| Listener { socket, tls: if inside { server.cloned() } else { None } });
         let homes = homes.clone();
@@ -119,5 +133,37 @@ mod tests {
         assert!(matches!(to("192.0.2.2:3868"), Carriage::Plain));
         assert!(matches!(to("192.0.2.3:5658"), Carriage::Refused));
         assert!(matches!(to("192.0.2.4:3868"), Carriage::Refused), "nobody is there");
+    }
+
+    #[test]
+    fn listeners_never_cease_to_ask_for_certificates() {
+        use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
+        let folder = std::env::temp_dir().join(format!("usher-shards-{}", std::process::id()));
+        let (key, now) = (KeyKind::EcdsaP256, crate::tls::wall());
+        let mut authority =
+            Authority::init(&folder, &InitOptions { name: "Test".into(), key, days: 9, now }).unwrap();
+        let (kind, names) = (Kind::Server, Vec::new());
+        let request = Request { name: "a".into(), kind, names, key, days: 9, ocsp: None, crl: None };
+        let issued = authority.issue(&request, now).unwrap();
+        let tls = |ca: &str| {
+            let (certificate, key) = (issued.certificate.display(), issued.key.display());
+            let text = format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{ca}");
+            let clock = usher_crypto::tls::WallClock::at(now);
+            crate::tls::make(&config::parse("t", &text, None).unwrap(), &clock).unwrap().unwrap()
+        };
+        let asking = tls(&format!("ca = \"{}\"\n", authority.certificate().display()));
+        let without = tls("");
+        assert!(tls_servers(Some(&without)).is_empty(), "nobody is let in unasked");
+        let listeners = tls_servers(Some(&asking));
+        // By a note it is known again.
+        asking.clients.as_ref().unwrap().note(b"mark", b"asks");
+        let asks = || listeners[0].current().noted(b"mark");
+        assert_eq!(asks().as_deref(), Some(&b"asks"[..]));
+        replace_tls(&listeners, &without);
+        replace_tls(&listeners, &without);
+        assert_eq!(asks().as_deref(), Some(&b"asks"[..]));
+        replace_tls(&listeners, &tls(&format!("ca = \"{}\"\n", authority.certificate().display())));
+        assert_eq!(asks(), None, "other authorities are taken");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

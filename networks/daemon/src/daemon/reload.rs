@@ -1,0 +1,281 @@
+//! A new configuration for a server that runs.
+
+use super::Running;
+use crate::build::{self, Built, With};
+use crate::config::model::{File, Realm};
+use crate::node::Message;
+use crate::place::{self, Place};
+use crate::shards::{self, Homes};
+use crate::status::CertificateStatus;
+use crate::tls;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use usher_aaa::store::ClientRow;
+use usher_aaa::{ShardConfig, User};
+use usher_core::SecureRng;
+
+/// How long a store that was away at the start is left alone before it is asked for its clients again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a shard may take to take another configuration.
+const TAKING: Duration = Duration::from_secs(10);
+
+impl Running {
+    /// Reads the configuration again; where something is wrong with it, the old one stays.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn reload(&self) -> Result<(), String> {
+        let done = self.try_reload();
+        let mut reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
+        match &done {
+            Ok(()) => {
+                reloads.0 += 1;
+                tracing::info!("reloaded");
+            }
+            Err(error) => {
+                reloads.1 += 1;
+                for line in error.lines() {
+                    tracing::error!(fault = line, "not reloaded; the old configuration stays");
+                }
+            }
+        }
+        done
+    }
+
+    fn try_reload(&self) -> Result<(), String> {
+        // One after the other: the file that is read last is the one that all shards have in the end.
+        let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = Place::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
+        let tls = tls::make(&place.loaded, &self.wall)?;
+        let rows = self.clients()?;
+        let generated =
+            if place.first { Some(place.generated_secret().map_err(|e| e.to_string())?) } else { None };
+        let old = self.read_place();
+        let later = fixed(&old, &place);
+        keep_diameter(&mut place.loaded.file, &old.loaded.file);
+        let with = With {
+            generated: generated.as_deref(),
+            rows: &rows,
+            dictionary: &self.dictionary,
+            tls: tls.as_deref(),
+            epoch: self.clock.wall_epoch(),
+        };
+        let seed = place::random().map_err(|e| e.to_string())?;
+        let built = build::build(&place.loaded, with, &mut SecureRng::from_seed(seed))?;
+        for what in later {
+            tracing::warn!(
+                what,
+                "changed in the configuration; takes effect when the server is started again"
+            );
+        }
+        // Before the shards are told: they connect at once.
+        let homes = Homes::of(&place.loaded.file, tls.as_deref());
+        let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
+        let homes = std::mem::replace(&mut *outgoing(), homes);
+        // Before the shards forget whom they found: what they find from then on is of the new file.
+        let mut inline = built.inline.clone();
+        self.swap_inline(&mut inline);
+        before.config.epoch = self.clock.wall_epoch();
+        let back = || {
+            self.swap_inline(&mut inline);
+            *outgoing() = homes;
+        };
+        let shards = self.mailboxes.all().len();
+        take(shards, &built, &before, TAKING, back, |number, built| self.tell(number, built))?;
+        *before = built;
+        *self.status.write().unwrap_or_else(PoisonError::into_inner) = CertificateStatus::of(&place.loaded);
+        if let Some(tls) = &tls {
+            shards::replace_tls(&self.listeners, tls);
+        }
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+        *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
+        Ok(())
+    }
+
+    fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {
+        std::mem::swap(&mut *self.inline.write().unwrap_or_else(PoisonError::into_inner), other);
+    }
+
+    /// Gives a shard a configuration; what is received says how that went.
+    fn tell(&self, number: usize, built: &Built) -> Receiver<Result<(), String>> {
+        let mut config = built.config.clone();
+        let shard = u16::try_from(number).unwrap_or(u16::MAX);
+        config.shard = Some(ShardConfig { number: shard, key: self.key.clone() });
+        let (done, taken) = sync_channel(1);
+        self.mailboxes.send(shard, Message::Reload(Box::new(config), built.clients.clone(), done));
+        taken
+    }
+
+    /// Waits until the store answers, and then serves the clients that it has.
+    pub(super) fn await_clients(&self) {
+        loop {
+            std::thread::sleep(AGAIN);
+            if self.clients().is_err() {
+                continue;
+            }
+            match self.reload() {
+                Ok(()) => return tracing::info!("the store's clients are served"),
+                // A file that has become faulty meanwhile: its clients come with the next reload.
+                Err(_) if self.clients().is_ok() => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn clients(&self) -> Result<Vec<ClientRow>, String> {
+        let mut store = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
+        store.clients().map_err(|e| e.to_string())
+    }
+}
+
+/// Tells all shards what is new, and waits until they have taken it. Where one does not in time, or refuses it, `back` is
+/// done and all are told again what was before, which reaches even the slow one behind the new: they do not differ for
+/// long.
+fn take<T>(
+    shards: usize,
+    new: &T,
+    before: &T,
+    patience: Duration,
+    back: impl FnOnce(),
+    tell: impl Fn(usize, &T) -> Receiver<Result<(), String>>,
+) -> Result<(), String> {
+    let waiting: Vec<_> = (0..shards).map(|number| tell(number, new)).collect();
+    let mut all = waiting.into_iter().map(|taken| match taken.recv_timeout(patience) {
+        Ok(taken) => taken,
+        // It is slow, or has ended and takes nothing more.
+        Err(_) => Err("a shard does not take it".to_owned()),
+    });
+    all.try_for_each(|taken| taken).inspect_err(|_| {
+        back();
+        for number in 0..shards {
+            // It took this before.
+            drop(tell(number, before));
+        }
+    })
+}
+
+/// Puts the Diameter part of the file of the start into a new one, since the node keeps its peers and routes: which realms
+/// are known by Diameter is of the old file, all else of the new one. A realm that is new there is not known yet.
+fn keep_diameter(new: &mut File, old: &File) {
+    let of = |realms: &[Realm], name: &str| {
+        realms.iter().find(|r| r.name.to_lowercase() == name.to_lowercase()).cloned()
+    };
+    new.diameter.clone_from(&old.diameter);
+    let homes: Vec<String> = new.home_server.iter().map(|h| h.name.clone()).collect();
+    let known = |realm: &Realm| realm.servers.iter().all(|server| homes.contains(server));
+    let asked = std::mem::take(&mut new.realm);
+    let gone = old.realm.iter().filter(|r| !r.diameter.is_empty() && of(&asked, &r.name).is_none()).cloned();
+    let gone: Vec<Realm> = gone.collect();
+    let kept = asked.into_iter().filter_map(|realm| match of(&old.realm, &realm.name) {
+        Some(before) if before.diameter != realm.diameter => Some(before).filter(known),
+        None if !realm.diameter.is_empty() => None,
+        _ => Some(realm),
+    });
+    new.realm = kept.chain(gone).collect();
+}
+
+/// What is changed that a running server does not take up.
+fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
+    let (a, b) = (&old.loaded.file, &new.loaded.file);
+    let says = |x: &dyn std::fmt::Debug, y: &dyn std::fmt::Debug| format!("{x:?}") != format!("{y:?}");
+    let url = |p: &Place| p.loaded.url.clone();
+    let routes = |f: &File| -> BTreeMap<_, _> {
+        let routes = f.realm.iter().filter(|r| !r.diameter.is_empty());
+        routes.map(|r| (r.name.to_lowercase(), r.diameter.clone())).collect()
+    };
+    [
+        ("shards", a.shards != b.shards),
+        ("state_dir", a.state_dir != b.state_dir),
+        ("listen", says(&a.listen, &b.listen)),
+        (
+            "users.store",
+            a.users.store != b.users.store || a.users.path != b.users.path || url(old) != url(new),
+        ),
+        ("users.threads", a.users.threads != b.users.threads),
+        ("diameter", says(&a.diameter, &b.diameter) || routes(a) != routes(b)),
+        ("pool", says(&a.pool, &b.pool)),
+        (
+            "limits.failures",
+            (a.limits.failures, a.limits.failures_within, a.limits.failures_hold)
+                != (b.limits.failures, b.limits.failures_within, b.limits.failures_hold),
+        ),
+        ("limits.simultaneous", a.limits.simultaneous != b.limits.simultaneous),
+        ("accounting", says(&a.accounting, &b.accounting)),
+        ("metrics", says(&a.metrics, &b.metrics)),
+        ("log", says(&a.log, &b.log)),
+        ("control", says(&a.control, &b.control)),
+    ]
+    .into_iter()
+    .filter_map(|(what, changed)| changed.then_some(what))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use usher_live::Carriage;
+
+    #[test]
+    fn what_one_shard_does_not_take_is_taken_back_from_all() {
+        let told = RefCell::new(Vec::new());
+        let hanging = RefCell::new(Vec::new());
+        let tell = |number: usize, what: &&'static str| {
+            told.borrow_mut().push((number, *what));
+            let (done, taken) = sync_channel(1);
+            match number {
+                1 => hanging.borrow_mut().push(done),
+                _ => done.send(Ok(())).unwrap(),
+            }
+            taken
+        };
+        let back = || told.borrow_mut().push((9, "back"));
+        assert_eq!(take(1, &"new", &"old", Duration::ZERO, back, tell), Ok(()));
+        assert_eq!(told.take(), [(0, "new")]);
+        let back = || told.borrow_mut().push((9, "back"));
+        assert!(take(2, &"new", &"old", Duration::ZERO, back, tell).is_err());
+        assert_eq!(told.take(), [(0, "new"), (1, "new"), (9, "back"), (0, "old"), (1, "old")]);
+    }
+
+    #[test]
+    fn what_is_said_of_diameter_is_of_the_start() {
+        let file = |peer: &str, realms: &str| -> File {
+            let head = "[[home_server]]\nname = \"h\"\naddress = \"192.0.2.9:1812\"\n[diameter]\nidentity = \"a\"\nrealm = \"b\"\n";
+            toml::from_str(&format!(
+                "{head}[[diameter.peer]]\nidentity = \"c\"\nconnect = \"{peer}\"\n{realms}"
+            ))
+            .unwrap()
+        };
+        let realm = |name: &str, more: &str| format!("[[realm]]\nname = \"{name}\"\n{more}\n");
+        let (to, home) = ("diameter = [\"c\"]", "servers = [\"h\"]");
+        let old = file(
+            "192.0.2.2:3868",
+            &[realm("Kept", to), realm("gone", to), realm("home", home), realm("lost", "servers = [\"i\"]")]
+                .concat(),
+        );
+        let mut new = file(
+            "192.0.2.3:3868",
+            &[
+                realm("kept", &format!("{to}\nstrip = true")),
+                realm("home", to),
+                realm("lost", to),
+                realm("added", to),
+                realm("here", home),
+            ]
+            .concat(),
+        );
+        keep_diameter(&mut new, &old);
+        assert_eq!(new.diameter.as_ref().unwrap().peer[0].connect, "192.0.2.2:3868".parse().ok());
+        let lead: Vec<_> =
+            new.realm.iter().map(|r| (r.name.as_str(), r.diameter.len(), r.servers.len())).collect();
+        assert_eq!(lead, [("kept", 1, 0), ("home", 0, 1), ("here", 0, 1), ("gone", 1, 0)]);
+        assert!(new.realm[0].strip);
+        let homes = Homes::of(&new, None);
+        let to = |address: &str| homes.carriage(address.parse().unwrap());
+        assert!(matches!(to("192.0.2.2:3868"), Carriage::Plain), "the node connects there again");
+        assert!(matches!(to("192.0.2.3:3868"), Carriage::Refused));
+    }
+}
