@@ -264,7 +264,6 @@ impl Begun {
             key,
             built: Mutex::new(built),
         };
-        tracing::info!(shards = count, version = env!("CARGO_PKG_VERSION"), "started");
         let running = Arc::new(running);
         if owed {
             let running = running.clone();
@@ -329,6 +328,8 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
             error,
         })?;
     }
+    // Signals, control socket and metrics are there, too, for who waited for this.
+    tracing::info!(shards = shards.len(), version = env!("CARGO_PKG_VERSION"), "started");
     notify::ready();
     let mut drops = Drops::default();
     let mut told = running.clock.wall_epoch();
