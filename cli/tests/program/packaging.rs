@@ -101,7 +101,9 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
         .unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
-    assert_eq!(said.matches("ann is let in").count(), 2, "{said}");
+    for each in ["ann is let in", "server: Access-Accept"] {
+        assert_eq!(said.matches(each).count(), 2, "{each}: {said}");
+    }
     for line in [
         "root:usher 750 /etc/usher",
         "usher:usher 750 /var/lib/usher",
