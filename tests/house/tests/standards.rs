@@ -1,0 +1,151 @@
+//! The pages `docs/standards-*.md`: what each RFC asks, and which test holds it. A page cannot name a test that is not
+//! there, nor have a requirement with neither a test nor a reason.
+
+use std::collections::BTreeMap;
+use usher_house::{Source, members, sources};
+
+/// What a requirement's cell may begin with.
+const LEVELS: [&str; 5] = ["MUST NOT: ", "SHOULD NOT: ", "MUST: ", "SHOULD: ", "MUST, SHOULD: "];
+
+/// What a reason may begin with, for a row that no test holds.
+///
+/// - `Not met`: it applies, and we do not do it.
+/// - `Not ours`: it is asked of somebody else (an access server, an operator), or of something that is not here.
+/// - `Untested`: we do it, and the reason says why no test could fail.
+const REASONS: [&str; 3] = ["Not met: ", "Not ours: ", "Untested: "];
+
+const FORM: &str = "a row is | RFC 2865 | 3 | MUST: what is asked | `crate::test`, `crate::file::test` or a reason |, \
+                    and a reason begins with Not met:, Not ours: or Untested:";
+
+/// Where the tests are: the crate, the path of the file without `.rs`, the name.
+struct Tests(BTreeMap<(String, String), Vec<String>>);
+
+impl Tests {
+    fn of(sources: &[Source], crates: &[(String, String)]) -> Self {
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for source in sources.iter().filter(|s| s.extension() == "rs") {
+            let owner = crates.iter().find(|(_, folder)| source.path.starts_with(&format!("{folder}/")));
+            let Some((name, _)) = owner else { continue };
+            for test in tests_of(&source.text) {
+                let file = source.path.trim_end_matches(".rs").to_owned();
+                all.entry((name.clone(), test.to_owned())).or_default().push(file);
+            }
+        }
+        Self(all)
+    }
+
+    /// What is wrong with the path of a test.
+    fn fault(&self, path: &str) -> Option<String> {
+        let parts: Vec<&str> = path.split("::").collect();
+        let (Some(name), Some(test)) = (parts.first(), parts.last().filter(|_| parts.len() > 1)) else {
+            return Some(format!("`{path}` is no crate::test"));
+        };
+        let Some(files) = self.0.get(&((*name).to_owned(), (*test).to_owned())) else {
+            return Some(format!("{name} has no test {test}"));
+        };
+        let within = |file: &&String| {
+            parts[1..parts.len() - 1].iter().all(|part| file.split('/').any(|folder| folder == *part))
+        };
+        match files.iter().filter(within).count() {
+            0 => Some(format!("{test} is in {}, not where `{path}` says", files.join(", "))),
+            1 => None,
+            _ => Some(format!("{test} is in {}: name the file, too", files.join(", "))),
+        }
+    }
+}
+
+/// The names of a file's tests: functions with an attribute that ends in `test`.
+fn tests_of(text: &str) -> Vec<&str> {
+    let (mut found, mut marked) = (Vec::new(), false);
+    for line in text.lines().map(str::trim) {
+        if let Some(attribute) = line.strip_prefix("#[") {
+            let name = attribute.split(['(', ']']).next().unwrap_or_default();
+            marked |= name == "test" || name.ends_with("::test");
+        } else if let Some(rest) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn ")) {
+            if marked {
+                found.push(rest.split(['(', '<']).next().unwrap_or_default());
+            }
+            marked = false;
+        } else if !line.starts_with("//") && !line.is_empty() {
+            marked = false;
+        }
+    }
+    found
+}
+
+/// What is wrong with a page.
+fn faults(page: &Source, tests: &Tests) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut rows = 0;
+    for (number, line) in page.text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
+        let mut fault = |what: &str| faults.push(format!("{}:{}: {what}", page.path, number + 1));
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        if cells[0] == "RFC" || cells.iter().all(|c| c.chars().all(|c| c == '-')) {
+            continue;
+        }
+        rows += 1;
+        let [rfc, section, asked, held] = cells[..] else {
+            fault(FORM);
+            continue;
+        };
+        let of_rfc = rfc.strip_prefix("RFC ").is_some_and(|n| n.parse::<u16>().is_ok());
+        let says = LEVELS.iter().any(|level| asked.strip_prefix(level).is_some_and(|rest| !rest.is_empty()));
+        if !of_rfc || section.is_empty() || !says {
+            fault(FORM);
+        }
+        if held.starts_with('`') {
+            // Every second piece stands between backquotes.
+            held.split('`').skip(1).step_by(2).filter_map(|test| tests.fault(test)).for_each(|f| fault(&f));
+        } else if !REASONS.iter().any(|r| held.strip_prefix(r).is_some_and(|why| !why.is_empty())) {
+            fault(FORM);
+        }
+    }
+    if rows == 0 {
+        faults.push(format!("{}: it has no row", page.path));
+    }
+    faults
+}
+
+#[test]
+fn what_a_standard_asks_is_held_by_a_test_or_has_a_reason() {
+    let sources = sources();
+    let crates: Vec<_> = members().into_iter().map(|m| (m.name.replace('-', "_"), m.path)).collect();
+    let tests = Tests::of(&sources, &crates);
+    let pages: Vec<&Source> = sources.iter().filter(|s| s.path.starts_with("docs/standards-")).collect();
+    assert!(!pages.is_empty(), "docs/standards-*.md are not there");
+    let faults: Vec<String> = pages.iter().flat_map(|page| faults(page, &tests)).collect();
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn the_check_of_the_standards_finds_what_is_wrong() {
+    let source = |path: &str, text: &str| Source { path: path.into(), text: text.into(), test: true };
+    let file = "#[test]\nfn one() {}\n#[tokio::test(flavor = \"x\")]\n// why\nasync fn two() {}\n#[cfg(test)]\nfn no() {}\nfn nor() {}";
+    let sources = [source("a/src/x.rs", file), source("a/src/y.rs", "#[test]\nfn one() {}")];
+    let tests = Tests::of(&sources, &[("a".into(), "a".into())]);
+    let wrong = |row: &str| faults(&source("docs/standards-x.md", row), &tests).len();
+    for good in [
+        "| RFC 1 | 2.1 | MUST: be | `a::two` |",
+        "| RFC 1 | 2.1 | SHOULD NOT: be | `a::x::one`, `a::two`, and more |",
+        "| RFC 1 | 2.1 | MUST NOT: be | Not met: nobody is |",
+    ] {
+        assert_eq!(wrong(good), 0, "{good}");
+    }
+    for bad in [
+        "",
+        "| RFC 1 | 2.1 | be | `a::two` |",
+        "| RFC | 2.1 | MUST: be |",
+        "| rfc1 | 2.1 | MUST: be | `a::two` |",
+        "| RFC 1 | 2.1 | MUST: be | |",
+        "| RFC 1 | 2.1 | MUST: be | yes |",
+        "| RFC 1 | 2.1 | MUST: be | Not met: |",
+        "| RFC 1 | 2.1 | MUST: be | `a::one` |",
+        "| RFC 1 | 2.1 | MUST: be | `a::z::one` |",
+        "| RFC 1 | 2.1 | MUST: be | `a::two`, `a::no` |",
+        "| RFC 1 | 2.1 | MUST: be | `a::nor` |",
+        "| RFC 1 | 2.1 | MUST: be | `b::two` |",
+        "| RFC 1 | 2.1 | MUST: be | `two` |",
+    ] {
+        assert_eq!(wrong(bad), 1, "{bad}");
+    }
+}
