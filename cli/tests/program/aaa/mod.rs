@@ -11,3 +11,4 @@ mod others;
 mod records;
 mod serve;
 mod translated;
+mod upgrade;

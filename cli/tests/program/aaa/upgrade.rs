@@ -1,0 +1,187 @@
+//! What an earlier version left behind serves as it is; what a later version left behind is refused with a sentence.
+
+use super::daemon::{ANN, Daemon, Ports, eapol_test, private, radclient};
+use crate::cluster::Cluster;
+use crate::place::Place;
+use std::path::{Path, PathBuf};
+
+/// What version 0.1.0 left behind; its page says how it was made.
+fn left(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/upgrade/0.1.0").join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(left(name)).unwrap()
+}
+
+/// A folder as that version's operator has it: configuration and authority, without a store.
+fn earlier(ports: &Ports) -> (Place, String) {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("state/pki/issued")).unwrap();
+    for folder in ["pki", "pki/issued"] {
+        for entry in std::fs::read_dir(left(folder)).unwrap().map(Result::unwrap) {
+            let name = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+            if entry.file_type().unwrap().is_file() {
+                private(&place, &format!("state/{name}"), &text(&name));
+            }
+        }
+    }
+    let others = Ports::free();
+    let config =
+        [("31812", ports.auth), ("31813", ports.acct), ("33868", others.auth), ("32083", others.acct)]
+            .iter()
+            .fold(text("aaa.toml"), |config, (was, is)| {
+                config.replace(&format!(":{was}\""), &format!(":{is}\""))
+            });
+    private(&place, "aaa.toml", &config);
+    (place, config)
+}
+
+/// A login by password with further attributes.
+#[track_caller]
+fn login(ports: &Ports, name: &str, password: &str, more: &str) -> String {
+    let attributes = format!("User-Name={name},User-Password={password},Message-Authenticator=0x00{more}");
+    radclient(ports.auth, "auth", &attributes).out
+}
+
+#[track_caller]
+fn accepted(said: &str, holds: &[&str]) {
+    assert!(said.contains("Received Access-Accept"), "{said}");
+    for each in holds {
+        assert!(said.contains(each), "{each}: {said}");
+    }
+}
+
+/// Whom it lets in and whom not, with which replies, and that its sessions go on. `stop` asks the store for the rows of
+/// the session that version 0.1.0 had opened: whether it is closed, its input and output octets.
+fn serves(place: &Place, ports: &Ports, config: &str, rows: impl Fn() -> Vec<(bool, i64, i64)>) {
+    place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+    // Its last list is 30 days old at most when somebody upgrades.
+    place.usher(&["aaa", "cert", "crl", "--dir", "state/pki"]).with_code(0);
+    let list = place.usher(&["aaa", "cert", "list", "--dir", "state/pki", "--json"]).with_code(0).json();
+    let entries = list.as_array().unwrap();
+    assert_eq!(entries.len(), 4, "{list}");
+    let users = place.usher(&["aaa", "user", "list", "--config", "aaa.toml"]).with_code(0).out;
+    for name in ["clara", "nina", "arthur", "001122334455", "ann@example.org"] {
+        assert!(users.contains(name), "{name}: {users}");
+    }
+    let clients = place.usher(&["aaa", "client", "list", "--config", "aaa.toml"]).with_code(0).out;
+    assert!(clients.contains("203.0.113.0/24"), "{clients}");
+
+    let server = Daemon::start(place, config);
+    accepted(
+        &login(ports, "clara", "clear-pass", ",NAS-Port-Type=Ethernet"),
+        &["Tunnel-Private-Group-Id:0 = \"20\""],
+    );
+    accepted(&login(ports, "nina", "nt-pass", ",NAS-Port=7"), &[]);
+    assert!(login(ports, "nina", "nt-pass", ",NAS-Port=8").contains("Received Access-Reject"));
+    accepted(&login(ports, "arthur", "argon-pass", ""), &["Session-Timeout = 3600"]);
+    assert!(login(ports, "arthur", "wrong", "").contains("Received Access-Reject"));
+    accepted(
+        &login(ports, "dora", "\"of the file\"", ",NAS-Port-Type=Ethernet"),
+        &["Session-Timeout = 1800"],
+    );
+    let device = "User-Name=00-11-22-33-44-55,Calling-Station-Id=00-11-22-33-44-55,Service-Type=Call-Check,\
+                  Message-Authenticator=0x00";
+    accepted(&radclient(ports.auth, "auth", device).out, &["Tunnel-Private-Group-Id:0 = \"20\""]);
+    let by_certificate = |name: &str| {
+        let file = |name: &str| place.path(&format!("state/pki/{name}")).display().to_string();
+        let network = format!(
+            "eap=TLS\nidentity=\"{name}\"\nca_cert=\"{}\"\nclient_cert=\"{}\"\nprivate_key=\"{}\"",
+            file("ca.crt"),
+            file(&format!("issued/{name}.crt")),
+            file(&format!("issued/{name}.key"))
+        );
+        eapol_test(place, ports.auth, &network, &[])
+    };
+    assert!(by_certificate("ann@example.org"), "{}", server.log());
+    assert!(!by_certificate("bob@example.org"), "that certificate was taken back");
+
+    let open = place.usher(&["aaa", "session", "list", "--config", "aaa.toml"]).with_code(0).out;
+    assert!(open.contains("clara") && !open.contains("nina"), "{open}");
+    assert_eq!(rows(), [(false, (1 << 32) + 1000, 2000)]);
+    let stop = "Acct-Status-Type=Stop,Acct-Session-Id=open-1,User-Name=clara,NAS-IP-Address=192.0.2.1,NAS-Port=3,\
+                Framed-IP-Address=192.0.2.10,Acct-Session-Time=90,Acct-Input-Octets=2000,Acct-Input-Gigawords=1,\
+                Acct-Output-Octets=3000,Acct-Terminate-Cause=User-Request";
+    assert_eq!(radclient(ports.acct, "acct", stop).code, Some(0));
+    assert_eq!(rows(), [(true, (1 << 32) + 2000, 3000)], "the row that version 0.1.0 had opened is closed");
+    assert_eq!(server.end(), Some(0));
+}
+
+const OPEN_ROWS: &str = "SELECT acctstoptime IS NOT NULL, acctinputoctets, acctoutputoctets FROM radacct WHERE \
+                         acctsessionid = 'open-1'";
+
+#[test]
+fn what_version_0_1_0_kept_in_sqlite_serves_as_it_is() {
+    let ports = Ports::free();
+    let (place, config) = earlier(&ports);
+    let file = place.path("state/usher.db");
+    let store = rusqlite::Connection::open(&file).unwrap();
+    store.execute_batch(&text("store.sqlite.sql")).unwrap();
+    store
+        .execute_batch("UPDATE radacct SET acctstarttime = unixepoch() - 60, acctupdatetime = unixepoch()")
+        .unwrap();
+    drop(store);
+    serves(&place, &ports, &config, || {
+        let store = rusqlite::Connection::open(&file).unwrap();
+        let mut rows = store.prepare(OPEN_ROWS).unwrap();
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        rows.query_map([], row).unwrap().map(Result::unwrap).collect()
+    });
+}
+
+#[test]
+fn what_version_0_1_0_kept_in_postgresql_serves_as_it_is() {
+    let cluster = Cluster::new();
+    let database = cluster.database();
+    cluster.sql(&database, &text("store.postgres.sql"));
+    cluster
+        .sql(&database, "UPDATE radacct SET acctstarttime = now() - interval '60 s', acctupdatetime = now()");
+    let ports = Ports::free();
+    let (place, config) = earlier(&ports);
+    let url = cluster.url("usher", &database);
+    let config = config.replace("store = \"sqlite\"", &format!("store = \"postgresql\"\nurl = \"{url}\""));
+    private(&place, "aaa.toml", &config);
+    serves(&place, &ports, &config, || {
+        let rows = cluster.sql(&database, OPEN_ROWS);
+        let row = |line: &str| {
+            let mut cells = line.split('|');
+            let mut cell = || cells.next().unwrap();
+            (cell() == "t", cell().parse().unwrap(), cell().parse().unwrap())
+        };
+        rows.lines().map(row).collect()
+    });
+}
+
+#[test]
+fn a_store_of_a_later_version_is_refused_with_a_sentence_and_left_alone() {
+    let (place, ports) = (Place::new(), Ports::free());
+    private(&place, "aaa.toml", &ports.config(1, ""));
+    private(&place, "password", "secret\n");
+    let add = ["aaa", "user", "add", "ann", "--password-file", "password", "--config", "aaa.toml"];
+    place.usher(&add).with_code(0);
+    let file = place.path("state/usher.db");
+    let later = rusqlite::Connection::open(&file).unwrap();
+    later.execute_batch("INSERT INTO usher_schema VALUES (99); PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    drop(later);
+    let before = std::fs::read(&file).unwrap();
+    for arguments in [
+        &["aaa", "serve", "--config", "aaa.toml"][..],
+        &["aaa", "user", "list", "--config", "aaa.toml"],
+        &add,
+    ] {
+        let said = place.usher(arguments).with_code(1);
+        for part in ["version 99", "use the newer program"] {
+            assert!(said.err.contains(part), "{arguments:?}: {}", said.err);
+        }
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), before, "nothing was written");
+}
+
+#[test]
+fn a_configuration_of_a_later_version_is_refused_by_line() {
+    let (place, ports) = (Place::new(), Ports::free());
+    private(&place, "aaa.toml", &ports.config(1, &format!("{ANN}[later]\nsetting = 1\n")));
+    let said = place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(2);
+    assert!(said.err.contains("aaa.toml:") && said.err.contains("later"), "{}", said.err);
+}
