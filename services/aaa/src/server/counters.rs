@@ -100,6 +100,9 @@ usher_core::counters! {
         foreign_nas,
         /// Accounting-On and -Off of an access server for which their client does not speak: they end nothing.
         foreign_restarts,
+        /// Accounting-Requests of an Acct-Status-Type that is not kept (of tunnels, of failures, a vendor's):
+        /// acknowledged.
+        other_accounting,
         /// Dropped: an accounting request that is not one.
         bad_accounting,
         /// Dropped: a State or Session-Id that names no session, or one of another client.

@@ -5,7 +5,7 @@ use crate::world::{nas_address, server_address};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use usher_aaa::ledger::{AdmitRequest, Ledger, LedgerConfig, PoolConfig};
-use usher_aaa::store::{Memory, SessionRow};
+use usher_aaa::store::{Memory, SessionRow, Store};
 use usher_aaa::{AaaServer, Command, Event};
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, Machine, Path, Seed, SocketId, StreamEvent, StreamOp,
@@ -22,28 +22,45 @@ use usher_radius::packet::OwnedPacket;
 use usher_radius::server::ClientConfig;
 use usher_radius::{Attributes, Code};
 
-fn at(secs: u64) -> Instant {
+pub(crate) fn at(secs: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(secs)
 }
 
 /// A server with its ledger, as a host without threads has them.
-struct Host {
-    server: AaaServer,
-    ledger: Ledger,
+pub(crate) struct Host {
+    pub(crate) server: AaaServer,
+    config: usher_aaa::Config,
+    pub(crate) ledger: Ledger,
     store: Memory,
-    epoch: WallTime,
+    pub(crate) epoch: WallTime,
     /// Does nothing for events that ask for accounting.
     silent: bool,
 }
 
 impl Host {
-    fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
+    pub(crate) fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
         let epoch = config.epoch;
-        let server = AaaServer::new(config, Seed::new(4).secure("aaa", 0)).unwrap();
-        Self { server, ledger: Ledger::new(ledger), store: Memory::new(), epoch, silent: false }
+        let server = AaaServer::new(config.clone(), Seed::new(4).secure("aaa", 0)).unwrap();
+        Self { server, config, ledger: Ledger::new(ledger), store: Memory::new(), epoch, silent: false }
+    }
+    /// It dies and comes again with nothing but its store.
+    pub(crate) fn restart(&mut self, now: Instant, ledger: LedgerConfig) {
+        self.server = AaaServer::new(self.config.clone(), Seed::new(5).secure("aaa", 0)).unwrap();
+        self.restart_ledger(now, ledger);
+    }
+    /// The same, but for its connections.
+    pub(crate) fn restart_ledger(&mut self, now: Instant, ledger: LedgerConfig) {
+        self.ledger = Ledger::new(ledger);
+        let ledger = &mut self.ledger;
+        self.store.open_sessions(&mut |row| assert!(ledger.restore(now, &row))).unwrap();
+    }
+    /// Does what is to be done by then.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.ledger.expire(now);
+        self.ledger.commit(&mut self.store, usize::MAX);
     }
     /// Answers what the server asks.
-    fn serve(&mut self, now: Instant) {
+    pub(crate) fn serve(&mut self, now: Instant) {
         let wall = self.epoch + now.since(Instant::ZERO);
         while let Some(event) = self.server.poll_event() {
             match event {
@@ -59,7 +76,7 @@ impl Host {
             }
         }
     }
-    fn rows(&self) -> Vec<SessionRow> {
+    pub(crate) fn rows(&self) -> Vec<SessionRow> {
         self.store.sessions().cloned().collect()
     }
 }
@@ -150,6 +167,18 @@ fn a_radius_session_is_kept_and_acknowledged() {
 }
 
 #[test]
+fn an_acct_status_type_that_is_not_kept_is_acknowledged_and_counted() {
+    let mut r = radius();
+    // Of tunnels, of failures, of nobody, of a vendor.
+    for status in [9, 15, 0, u32::MAX] {
+        assert!(r.tell(10, status, "1", 0, None), "{status}");
+    }
+    let c = r.host.server.counters();
+    assert_eq!((c.accounting, c.other_accounting, c.accounted, c.bad_accounting), (4, 4, 0, 0));
+    assert!(r.host.rows().is_empty());
+}
+
+#[test]
 fn a_record_sent_again_as_a_new_request_is_the_same_record() {
     let mut r = radius();
     for delay in [0, 3, 9] {
@@ -222,13 +251,17 @@ fn what_is_admitted_is_what_accounting_then_tells_of() {
 }
 
 /// A Diameter client beside it, over one connection.
-struct Diameter {
+pub(crate) struct Diameter {
     client: Node,
-    host: Host,
+    pub(crate) host: Host,
+    now: u64,
 }
 
 impl Diameter {
     fn new() -> Self {
+        Self::with(LedgerConfig::default())
+    }
+    pub(crate) fn with(ledger: LedgerConfig) -> Self {
         let applications = [Application::acct(application::ACCOUNTING)];
         let mut config = diameter_server(0, users(Seed::new(1), 1));
         if let Some(node) = &mut config.diameter {
@@ -239,7 +272,8 @@ impl Diameter {
         let client = client.connect_to("aaa0.example.org", SocketAddr::new(server_address(0), 3868));
         let mut d = Self {
             client: Node::new(client, Instant::ZERO, Seed::new(4).secure("client", 0)),
-            host: Host::new(config, LedgerConfig::default()),
+            host: Host::new(config, ledger),
+            now: 0,
         };
         d.settle(at(0));
         assert!(matches!(d.client.poll_event(), Some(node::Event::PeerUp { .. })));
@@ -284,8 +318,19 @@ impl Diameter {
             }
         }
     }
+    /// Lets time pass, in which the two ends watch each other.
+    pub(crate) fn wait(&mut self, secs: u64) {
+        while self.now < secs {
+            self.now = secs.min(self.now + 5);
+            self.host.server.handle(at(self.now), Input::Timeout);
+            self.settle(at(self.now));
+        }
+    }
     fn tell(&mut self, secs: u64, acr: &Acr<'_>) -> (ResultCode, Option<Aca>) {
-        let request = acr.request(1, "switch.example.org;1;7".into(), "example.org".into(), None);
+        self.tell_of(secs, "switch.example.org;1;7", acr)
+    }
+    pub(crate) fn tell_of(&mut self, secs: u64, session: &str, acr: &Acr<'_>) -> (ResultCode, Option<Aca>) {
+        let request = acr.request(1, session.into(), "example.org".into(), None);
         self.client.command(at(secs), node::Command::Request(request)).unwrap();
         self.settle(at(secs));
         match self.client.poll_event() {

@@ -1,7 +1,7 @@
 //! Accounting requests: each waits until its record is durable.
 
 use super::AaaServer;
-use crate::ledger::{Record, Status, nas_of};
+use crate::ledger::{BadRecord, Record, Status, nas_of};
 use crate::server::api::Event;
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
@@ -42,8 +42,9 @@ impl AaaServer {
     pub(super) fn wall(&self, now: Instant) -> WallTime {
         self.config.epoch + now.since(Instant::ZERO)
     }
-    /// Takes an Accounting-Request. One that is none gets no answer (RFC 2866 §3: what is not recorded is not
-    /// acknowledged).
+    /// Takes an Accounting-Request. One that is none gets no answer (RFC 2866 §4.1: what is not recorded is not
+    /// acknowledged). One that tells of a tunnel, a link, a failure or what its vendor thought of has nothing that this
+    /// server records, and its NAS would send it for ever, before the records that count.
     pub(super) fn accounting_request(&mut self, now: Instant, request: radius::Request) {
         self.counters.accounting += 1;
         let source = request.path.remote.ip();
@@ -58,6 +59,10 @@ impl AaaServer {
                 self.counters.foreign_nas += 1;
                 record.report_by(source);
                 self.keep(now, Waiting::Radius(request.token), record);
+            }
+            Err(BadRecord::UnknownStatus(_)) => {
+                self.counters.other_accounting += 1;
+                self.acknowledge(now, request.token);
             }
             Err(_) => {
                 self.counters.bad_accounting += 1;
