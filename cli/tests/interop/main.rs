@@ -2,6 +2,7 @@
 //! wpa_supplicant, with tshark to read along. A program that is missing is a failure; `scripts/setup test` installs
 //! them, and root may make the networks that some need.
 
+mod accounting;
 mod certificates;
 mod freediameter;
 mod freeradius;

@@ -69,7 +69,7 @@ pub(super) const DELETE_CLIENT: &str = "DELETE FROM nas WHERE nasname = $1";
 pub(super) const RESTARTED: &str = "
     UPDATE radacct SET acctstoptime = to_timestamp($2::bigint), acctupdatetime = to_timestamp($2::bigint),
         acctterminatecause = $3::text,
-        acctsessiontime = coalesce($2::bigint - floor(extract(epoch FROM acctstarttime))::bigint, acctsessiontime)
+        acctsessiontime = greatest($2::bigint - floor(extract(epoch FROM acctstarttime))::bigint, acctsessiontime)
     WHERE acctstoptime IS NULL AND nasipaddress = $1::text::inet
         AND coalesce(acctstarttime <= to_timestamp($2::bigint), true)";
 

@@ -218,7 +218,10 @@ fn restarts(store: &mut dyn Store) {
     later.acctstarttime = Some(WallTime::from_unix_secs(1_700_000_501));
     let mut unknown = session(5);
     unknown.acctstarttime = None;
-    let all = [session(1), other.clone(), ended.clone(), later.clone(), unknown.clone()];
+    // Its NAS counted more seconds than have passed by the clock.
+    let mut longer = session(6);
+    longer.acctsessiontime = 900;
+    let all = [session(1), other.clone(), ended.clone(), later.clone(), unknown.clone(), longer.clone()];
     store.write(&all.each_ref().map(put)).unwrap();
     let restart =
         Change::NasRestarted { nas: "192.0.2.7".parse().unwrap(), at, cause: "NAS-Reboot".to_owned() };
@@ -239,6 +242,10 @@ fn restarts(store: &mut dyn Store) {
         "its length stays as it was told"
     );
     assert_eq!(store.session(&ended.acctuniqueid).unwrap(), Some(ended));
+    longer.acctstoptime = Some(at);
+    longer.acctupdatetime = Some(at);
+    longer.acctterminatecause = "NAS-Reboot".to_owned();
+    assert_eq!(store.session(&longer.acctuniqueid).unwrap(), Some(longer));
 }
 
 fn order(store: &mut dyn Store) {

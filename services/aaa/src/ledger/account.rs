@@ -1,14 +1,15 @@
 //! What becomes of a record: something new, a duplicate, or something older than what is known.
 
 use super::limits::{Held, leases, same_station};
-use super::past::{Ended, Past, began_after};
+use super::past::{Ended, Past};
 use super::queue::{REFUSED, What};
-use super::record::{Record, Status, Unique};
-use super::session::{Ending, Session};
+use super::record::{Record, Status, Unique, shifted};
+use super::session::{Ending, Key, Session, before};
 use super::{Accounting, Ledger};
 use crate::store::{SessionRow, Store, StoreError};
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
 use core::net::IpAddr;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
@@ -21,14 +22,18 @@ const ROUNDING: Duration = Duration::from_secs(2);
 const UNDER_WAY: Duration = Duration::from_secs(10);
 /// How many changes [`Ledger::serve`] writes at once.
 const BATCH: usize = 1024;
+/// An Acct-Session-Id that more open sessions of a NAS have does not tell them apart.
+const MOST_ALIKE: usize = 16;
 /// No Acct-Session-Id is looked up under more uses than there can be, and one for the first.
 const MOST_QUESTIONS: usize = 1001;
 
-/// When a NAS last began anew, or went down.
+/// When a NAS last began anew, or last went down.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Restart {
     nas: IpAddr,
     status: Status,
+    /// What names the record; its Acct-Session-Id is in it.
+    key: Key,
     at: WallTime,
     pub(super) wait: u64,
 }
@@ -37,7 +42,7 @@ pub(super) struct Restart {
 #[derive(Debug)]
 pub(super) struct Restarts {
     table: SessionTable<Restart>,
-    by_nas: HashMap<IpAddr, u64>,
+    by_nas: HashMap<(IpAddr, Status), u64>,
 }
 
 impl Restarts {
@@ -45,18 +50,18 @@ impl Restarts {
     pub(super) fn new(hash: &HashState) -> Self {
         Self { table: SessionTable::new(), by_nas: HashMap::with_hasher(hash.clone()) }
     }
-    pub(super) fn get_mut(&mut self, nas: IpAddr) -> Option<&mut Restart> {
-        self.table.get_mut(*self.by_nas.get(&nas)?)
+    pub(super) fn get_mut(&mut self, nas: IpAddr, status: Status) -> Option<&mut Restart> {
+        self.table.get_mut(*self.by_nas.get(&(nas, status))?)
     }
     fn put(&mut self, restart: Restart) {
-        if let Some(token) = self.by_nas.remove(&restart.nas) {
+        if let Some(token) = self.by_nas.remove(&(restart.nas, restart.status)) {
             self.table.remove(token);
         }
         while self.table.len() >= Self::MOST {
             let Some(gone) = self.table.oldest().and_then(|(t, _)| self.table.remove(t)) else { break };
-            self.by_nas.remove(&gone.nas);
+            self.by_nas.remove(&(gone.nas, gone.status));
         }
-        self.by_nas.insert(restart.nas, self.table.insert(Instant::ZERO, restart));
+        self.by_nas.insert((restart.nas, restart.status), self.table.insert(Instant::ZERO, restart));
     }
 }
 
@@ -66,8 +71,11 @@ impl Ledger {
         if matches!(record.status, Status::On | Status::Off) {
             return self.restarted(record);
         }
-        let key = record.unique.key();
-        if let Some(slot) = self.table.find(&key) {
+        let unique = self.known_as(record);
+        if unique.key() != record.unique.key() {
+            self.past.put(record.unique.key(), Past::Same(unique));
+        }
+        if let Some(slot) = self.table.find(&unique.key()) {
             return match self.table.get(slot) {
                 Some(s) if s.ending != Ending::Open => {
                     let ended = Ended::of(s);
@@ -76,14 +84,66 @@ impl Ledger {
                 _ => self.of_open(now, slot, record),
             };
         }
-        match self.past.get(&key) {
-            Some(Past::Nothing) => self.begin(now, record.unique, record),
+        match self.past.get(&unique.key()) {
+            Some(Past::Nothing | Past::Same(_)) => self.of_nameless(now, unique, record),
             Some(Past::Ended(ended)) => {
                 let ended = ended.clone();
                 self.of_ended(now, &ended, None, record)
             }
             None if self.is_full() => self.busy(),
-            None => Accounting::Ask(record.unique),
+            None => Accounting::Ask(unique),
+        }
+    }
+    /// The name under which the session of a record stands: its own, or that of the only open session of the same NAS and
+    /// Acct-Session-Id whose records lack what this one has, or have what it lacks.
+    fn known_as(&self, record: &Record) -> Unique {
+        let key = record.unique.key();
+        if self.table.find(&key).is_some() {
+            return record.unique;
+        }
+        let ended = match self.past.get(&key) {
+            Some(Past::Same(unique)) => return *unique,
+            Some(Past::Ended(ended)) => Some(ended.stop),
+            _ => None,
+        };
+        let identifier = self.identifier(record);
+        // Where a session of the record's own name has ended, it is of that, unless the other began afterwards.
+        let fits = |s: &Session| {
+            s.may_be_of(record, identifier)
+                && ended.is_none_or(|stop| s.start >= stop && record.at >= s.start && record.at > stop)
+        };
+        let mut only = None;
+        for (n, (_, s)) in self.table.of_id(record.session.nas, &record.session.id).enumerate() {
+            if n == MOST_ALIKE || (fits(s) && only.replace(s.unique).is_some()) {
+                return record.unique;
+            }
+        }
+        if let Some(only) = only {
+            return only;
+        }
+        let nameless = record.nameless.and_then(|n| self.table.get(self.table.find(&n.key())?));
+        let open = nameless.filter(|s| s.ending == Ending::Open && s.user().is_empty() && ended.is_none());
+        open.map_or(record.unique, |s| s.unique)
+    }
+    /// A digest of a record's NAS-Identifier, by Diameter of whose it is; 0 without one.
+    fn identifier(&self, record: &Record) -> u32 {
+        let name = if record.place.is_empty() { &record.nas_identifier } else { &record.place };
+        if name.is_empty() { 0 } else { (self.hash.hash_one(name) as u32).max(1) }
+    }
+    /// A record of whose name nothing is known: it may end, once more, a session that began and ended without its
+    /// User-Name before this ledger began.
+    fn of_nameless(&mut self, now: Instant, unique: Unique, record: &Record) -> Accounting {
+        let Some(nameless) = record.nameless.filter(|n| n.key() != unique.key()) else {
+            return self.begin(now, unique, record);
+        };
+        match self.past.get(&nameless.key()) {
+            Some(Past::Ended(ended)) if !ended.is_before(record, self.slack(record)) => {
+                let ended = ended.clone();
+                self.past.put(unique.key(), Past::Same(nameless));
+                self.of_ended(now, &ended, None, record)
+            }
+            None if self.table.find(&nameless.key()).is_none() => Accounting::Ask(nameless),
+            _ => self.begin(now, unique, record),
         }
     }
     /// What the store answered to [`Accounting::Ask`].
@@ -163,17 +223,19 @@ impl Ledger {
         self.table.touch(now, slot);
         let slack = self.slack(record);
         let Some(s) = self.table.get(slot) else { return Accounting::Busy };
+        // By nothing but a Start that is no retransmission does a NAS say that the id of an open session is another's: its
+        // count of seconds may lag, and its clock may step.
+        if record.status == Status::Start && record.at > s.last + slack.max(self.config.retransmission) {
+            return self.begin_again(now, slot, record);
+        }
+        if s.user().is_empty() && !record.session.user.is_empty() {
+            self.name_user(slot, record);
+        }
+        let Some(s) = self.table.get(slot) else { return Accounting::Busy };
         let new_address = |s: &Session| {
             record.framed_address.is_some_and(|a| s.address != Some(a))
                 || record.framed_prefix.is_some_and(|p| s.prefix != Some(p))
         };
-        let another = match record.status {
-            Status::Start => record.at > s.last + slack,
-            _ => began_after(record, s.last + slack),
-        };
-        if another {
-            return self.begin_again(now, slot, record);
-        }
         match record.status {
             Status::Start if s.started => self.duplicate(Some(slot)),
             Status::Start => {
@@ -195,12 +257,14 @@ impl Ledger {
                     (record.input_octets.unwrap_or(s.input), record.output_octets.unwrap_or(s.output));
                 let same = known && (input, output) == (s.input, s.output);
                 let less = input < s.input || output < s.output;
+                let more = !less && (input, output) != (s.input, s.output);
                 let then = u64::from(s.seconds);
                 match record.session_time {
                     Some(t) if t < then => self.late(Some(slot)),
                     Some(t) if t == then && same => self.duplicate(Some(slot)),
                     Some(t) if t == then && less => self.late(Some(slot)),
-                    None if record.at < s.last => self.late(Some(slot)),
+                    // Where its NAS's clock was set back, what it counts says which record is the newer one.
+                    None if record.at < s.last && !more => self.late(Some(slot)),
                     None if record.at == s.last && same => self.duplicate(Some(slot)),
                     _ => {
                         self.describe(slot, record);
@@ -286,7 +350,7 @@ impl Ledger {
         if self.is_full() {
             return self.busy();
         }
-        let mut session = Session::new(unique, record);
+        let mut session = Session::new(unique, record, self.identifier(record));
         session.started = record.status == Status::Start;
         session.interims = u32::from(record.status == Status::Interim);
         let held = self.take_admitted(record);
@@ -322,6 +386,23 @@ impl Ledger {
             s.describe(record);
         }
     }
+    /// The user of an open session is known now, who was not when it began.
+    fn name_user(&mut self, slot: u32, record: &Record) {
+        let held = self.take_admitted(record);
+        self.release(slot);
+        self.table.set_user(slot, &record.session.user);
+        if let Some(held) = held {
+            held.leases().for_each(|lease| self.pools.release(lease));
+            if self.table.get(slot).is_some_and(|s| s.address.is_none()) {
+                self.table.set_address(slot, held.address);
+            }
+            if let Some(s) = self.table.get_mut(slot) {
+                s.prefix = s.prefix.or(held.prefix);
+            }
+        }
+        self.claim(slot);
+        self.enqueue(slot);
+    }
     /// The session has what it has of the pools.
     pub(super) fn claim(&mut self, slot: u32) {
         let Some(s) = self.table.get(slot) else { return };
@@ -338,6 +419,10 @@ impl Ledger {
         let cause = record.terminate_cause.unwrap_or(super::names::UNKNOWN);
         if let Some(s) = self.table.get_mut(slot) {
             s.count(record);
+            if record.at < s.start {
+                // Its NAS's clock was set back: by what it shows now, it began so long ago.
+                s.start = before(record.at, record.session_time.unwrap_or(0));
+            }
         }
         self.end(slot, record.at, Ending::Stopped(cause), record.session_time);
     }
@@ -353,26 +438,43 @@ impl Ledger {
     /// Accounting-On, Accounting-Off: of this NAS, what had begun by then has ended.
     fn restarted(&mut self, record: &Record) -> Accounting {
         let (nas, at, status) = (record.session.nas, record.at, record.status);
-        let slack = self.slack(record);
-        if let Some(before) = self.restarts.get_mut(nas).copied()
-            && before.wait != REFUSED
-            && (before.at >= at || (before.status == status && before.at + slack >= at))
+        let (key, slack) = (record.unique.key(), self.slack(record));
+        if let Some(before) = self.restarts.get_mut(nas, status).copied()
+            && (before.wait != REFUSED && before.key == key)
+            && (before.at <= at + slack && at <= before.at + slack)
         {
             self.counters.duplicates += 1;
             return if before.wait == 0 { Accounting::Durable } else { Accounting::Write(before.wait) };
         }
         self.counters.restarts += 1;
         let ending = if status == Status::On { Ending::Restarted } else { Ending::WentDown };
-        let of_nas = self.table.of_nas(nas).filter(|(_, s)| s.start <= at);
-        let ended: Vec<u32> = of_nas.map(|(slot, _)| slot).collect();
-        for slot in ended {
+        let of_nas = self.table.of_nas(nas).filter(|(_, s)| self.began_before(s, record));
+        let ended: Vec<_> = of_nas.map(|(slot, s)| (slot, s.start, s.ahead)).collect();
+        for (slot, start, ahead) in ended {
             self.counters.ended_by_restart += 1;
-            self.end(slot, at, ending, None);
+            if start <= at {
+                self.end(slot, at, ending, None);
+            } else {
+                self.end(slot, shifted(record.happened_here(), ahead), ending, None);
+                // By its times the store would not end it.
+                self.enqueue(slot);
+            }
             self.retire(slot);
         }
         let wait = self.queue.push(What::Restart { nas, at, status });
-        self.restarts.put(Restart { nas, status, at, wait });
+        self.restarts.put(Restart { nas, status, key, at, wait });
         Accounting::Write(wait)
+    }
+    /// Whether a session had begun when its NAS restarted. Two times of one clock are compared as they were told; the
+    /// clock may have been set in between, or one of the times be ours.
+    fn began_before(&self, session: &Session, restart: &Record) -> bool {
+        let stepped = session.ahead.abs_diff(restart.ahead);
+        let one_clock = restart.stamped && u64::from(stepped) <= self.config.retransmission.as_secs();
+        let began_here = shifted(session.start, session.ahead.saturating_neg());
+        session.start <= restart.at
+            || (!one_clock && began_here <= restart.happened_here())
+            // What was told of has begun by now, whatever its clock says.
+            || session.start > restart.came
     }
 
     /// Who was admitted and has come now.

@@ -1,12 +1,12 @@
 //! Ended sessions that are remembered, so that a record which comes again is known without asking the store.
 
 use super::record::{Record, Unique};
-use super::session::{Ending, Key, Session};
+use super::session::{Ending, Key, Session, before};
 use crate::store::SessionRow;
 use alloc::boxed::Box;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
-use usher_core::{Instant, WallTime};
+use usher_core::{Duration, Instant, WallTime};
 
 /// What is known of an ended session.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub(super) struct Ended {
     pub(super) stop: WallTime,
     /// Its NAS said that it ended; otherwise the ledger did.
     pub(super) told: bool,
+    /// Nobody said so: nothing was heard of it.
+    pub(super) stale: bool,
     /// The store has no later use of the same Acct-Session-Id.
     pub(super) latest: bool,
     /// All of it, where the store was asked.
@@ -27,24 +29,24 @@ impl Ended {
             unique: session.unique,
             stop: session.last,
             told: session.ending.told(),
+            stale: session.ending == Ending::Stale,
             latest: true,
             row: None,
         }
     }
     /// What a row of an ended session says.
     fn of_row(unique: Unique, stop: WallTime, row: SessionRow) -> Self {
-        let told = Ending::of_row(&row).told();
-        Self { unique, stop, told, latest: unique.next() == unique, row: Some(row.into()) }
+        let ending = Ending::of_row(&row);
+        let (told, stale) = (ending.told(), ending == Ending::Stale);
+        Self { unique, stop, told, stale, latest: unique.next() == unique, row: Some(row.into()) }
     }
     /// True where a record, by its length, tells of a session that began after this one had ended.
-    pub(super) fn is_before(&self, record: &Record, slack: usher_core::Duration) -> bool {
-        began_after(record, self.stop + slack)
+    pub(super) fn is_before(&self, record: &Record, slack: Duration) -> bool {
+        let Some(seconds) = record.session_time.filter(|t| *t > 0) else { return false };
+        // When a stale session was heard of last is not when it ended, and its NAS's count of seconds may lag behind.
+        let lag = Duration::from_secs(if self.stale { seconds / 8 } else { 0 });
+        before(record.at, seconds) > self.stop + slack + lag
     }
-}
-
-/// True where a record says how long its session took, and that is less than the time since `then`.
-pub(super) fn began_after(record: &Record, then: WallTime) -> bool {
-    record.session_time.is_some_and(|t| t > 0 && super::session::before(record.at, t) > then)
 }
 
 /// What is known of a session that is not in the ledger.
@@ -54,7 +56,12 @@ pub(super) enum Past {
     Nothing,
     /// It ended.
     Ended(Ended),
+    /// It stands under another name: its first record lacked what this name is made of, or had more.
+    Same(Unique),
 }
+
+/// Fewer are not enough: what the store says of one record's session stands under several names.
+const LEAST: usize = 16;
 
 /// So many of them as are remembered, that of which was heard longest ago going first.
 #[derive(Debug)]
@@ -66,7 +73,7 @@ pub(super) struct Pasts {
 
 impl Pasts {
     pub(super) fn new(most: usize, hash: &HashState) -> Self {
-        Self { table: SessionTable::new(), by_key: HashMap::with_hasher(hash.clone()), most: most.max(1) }
+        Self { table: SessionTable::new(), by_key: HashMap::with_hasher(hash.clone()), most: most.max(LEAST) }
     }
     pub(super) fn get(&self, key: &Key) -> Option<&Past> {
         self.table.get(*self.by_key.get(key)?).map(|(_, past)| past)

@@ -139,8 +139,9 @@ impl Ledger {
                 }
                 self.retire(*slot);
             }
-            What::Restart { nas, .. } => {
-                if let Some(restart) = self.restarts.get_mut(*nas).filter(|r| r.wait == item.number) {
+            What::Restart { nas, status, .. } => {
+                let restart = self.restarts.get_mut(*nas, *status);
+                if let Some(restart) = restart.filter(|r| r.wait == item.number) {
                     restart.wait = if durable { 0 } else { REFUSED };
                 }
             }

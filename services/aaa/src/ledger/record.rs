@@ -38,7 +38,9 @@ pub struct SessionKey {
 /// What makes a session unique among all NASs (column acctuniqueid).
 ///
 /// The digest is FreeRADIUS's: MD5 over User-Name, Acct-Session-Id, NAS address, NAS-Identifier, NAS-Port-Id and
-/// NAS-Port, with commas between, what is missing left empty; so sessions that FreeRADIUS began go on here. Who reported
+/// NAS-Port, with commas between, what is missing left empty; so sessions that FreeRADIUS began go on here. It is that of
+/// the session's first record: later ones that lack a part, or write the name in other capitals, are found without it.
+/// Who reported
 /// it counts too where the NAS address does not say that ([`Record::report_by`], [`Record::from_diameter`]). Where a
 /// NAS uses an Acct-Session-Id again, the digest's last four digits make room for the use's number: `-001`, `-002`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -98,16 +100,26 @@ pub struct Record {
     pub session: SessionKey,
     /// What makes that session unique, as the first of its name.
     pub unique: Unique,
+    /// The same without User-Name, where this record tells of a session that began before and has a User-Name: it may
+    /// have begun without one.
+    pub nameless: Option<Unique>,
+    /// By Diameter: whose the session is, beside its id. Empty by RADIUS.
+    pub place: String,
     /// When it happened: Event-Timestamp, or when the record came less Acct-Delay-Time. The NAS's clock may be ahead of
     /// ours by [`CLOCK_DIFFERENCE`] at most; all that one NAS says is by the same clock, so its times are kept as they
     /// are.
     pub at: WallTime,
+    /// When it came, by our clock.
+    pub came: WallTime,
     /// The NAS said when it happened (by Event-Timestamp or Acct-Delay-Time); otherwise `at` is when the record came,
     /// and a retransmission seems later than it is.
     pub timed: bool,
     /// The NAS said so by its own clock (Event-Timestamp). An Acct-Delay-Time says how late it was sent, and not how long
     /// it then took.
     pub stamped: bool,
+    /// By how many seconds the clock that `at` was told by is ahead of ours, as far as is known; negative: behind. That
+    /// is known where Acct-Delay-Time stands beside Event-Timestamp, and where a time is told that has not come yet.
+    pub ahead: i32,
     /// Acct-Delay-Time.
     pub delay: Duration,
     /// NAS-Identifier; empty without one.
@@ -161,9 +173,13 @@ impl Record {
             status,
             session,
             unique,
+            nameless: None,
+            place: String::new(),
             at,
+            came: at,
             timed: false,
             stamped: false,
+            ahead: 0,
             delay: Duration::ZERO,
             nas_identifier: String::new(),
             port: String::new(),
@@ -210,19 +226,19 @@ impl Record {
         let nas = nas_of(attributes, source);
         let port = a.number(kind::NAS_PORT)?.map(|n| n.to_string()).unwrap_or_default();
         let user = octets(kind::USER_NAME);
-        let unique = Unique::of([
-            user,
-            id,
-            nas.to_string().as_bytes(),
-            octets(kind::NAS_IDENTIFIER),
-            octets(kind::NAS_PORT_ID),
-            port.as_bytes(),
-        ]);
+        let address = nas.to_string();
+        let (identifier, port_id) = (octets(kind::NAS_IDENTIFIER), octets(kind::NAS_PORT_ID));
+        let unique_of =
+            |user| Unique::of([user, id, address.as_bytes(), identifier, port_id, port.as_bytes()]);
+        let unique = unique_of(user);
+        let began_before = matches!(status, Status::Interim | Status::Stop);
+        let nameless = (began_before && !user.is_empty()).then(|| unique_of(b""));
         let id = if whole_nas { String::new() } else { text(id) };
-        let mut record = Self { unique, ..Self::new(status, SessionKey { nas, id, user: text(user) }, wall) };
+        let session = SessionKey { nas, id, user: text(user) };
+        let mut record = Self { unique, nameless, ..Self::new(status, session, wall) };
         let stamp = a.number(kind::EVENT_TIMESTAMP)?.map(u64::from);
         record.happened(stamp, a.number(kind::ACCT_DELAY_TIME)?, wall);
-        record.nas_identifier = text(octets(kind::NAS_IDENTIFIER));
+        record.nas_identifier = text(identifier);
         record.port = port_of(attributes);
         record.port_type = attributes.get_u32(kind::NAS_PORT_TYPE);
         record.multi_session_id = text(octets(ACCT_MULTI_SESSION_ID));
@@ -274,17 +290,17 @@ impl Record {
         let port_id = acr.nas.port_id.unwrap_or_default();
         // A NAS may name whichever address it likes; its Origin-Host is its own.
         let place = alloc::format!("{}/{nas}", acr.origin_host.unwrap_or_default());
-        let unique = Unique::of([
-            user,
-            id,
-            place.as_bytes(),
-            identifier.as_bytes(),
-            port_id.as_bytes(),
-            port.as_bytes(),
-        ]);
+        let unique_of = |user| {
+            let parts = [place.as_bytes(), identifier.as_bytes(), port_id.as_bytes(), port.as_bytes()];
+            let [place, identifier, port_id, port] = parts;
+            Unique::of([user, id, place, identifier, port_id, port])
+        };
+        let unique = unique_of(user);
+        let began_before = matches!(status, Status::Interim | Status::Stop);
+        let nameless = (began_before && !user.is_empty()).then(|| unique_of(b""));
         let words = |words: Option<&str>| text(words.unwrap_or_default().as_bytes());
         let session = SessionKey { nas, id: text(id), user: text(user) };
-        let mut record = Self { unique, ..Self::new(status, session, wall) };
+        let mut record = Self { unique, nameless, place, ..Self::new(status, session, wall) };
         record.happened(acr.event_timestamp.map(|t| t.to_wall().unix_secs()), acr.delay, wall);
         record.nas_identifier = text(identifier.as_bytes());
         record.port = if port_id.is_empty() { port } else { text(port_id.as_bytes()) };
@@ -314,7 +330,10 @@ impl Record {
     /// no record of another has its acctuniqueid, and no restart of another ends it.
     pub fn report_by(&mut self, client: IpAddr) {
         self.session.nas = client;
-        self.unique.digest = md5(&[client.to_string().as_bytes(), b",", &self.unique.digest]);
+        let client = client.to_string();
+        for unique in core::iter::once(&mut self.unique).chain(&mut self.nameless) {
+            unique.digest = md5(&[client.as_bytes(), b",", &unique.digest]);
+        }
     }
 
     /// Sets when it happened (RFC 2869 §5.3, RFC 2866 §5.2). A time from a future that no clock explains, or one of a
@@ -332,7 +351,27 @@ impl Record {
             (None, Some(delay)) if delay > 0 => super::session::before(wall, delay.into()),
             _ => wall,
         };
+        let sent = wall.unix_secs().saturating_sub(delay.unwrap_or(0).into());
+        self.ahead = match stamp {
+            Some(t) if delay.is_some() || t > sent => between(sent, t),
+            _ => 0,
+        };
     }
+    /// When it happened by our clock, as far as is known.
+    pub(super) fn happened_here(&self) -> WallTime {
+        shifted(self.at, self.ahead.saturating_neg())
+    }
+}
+
+/// How many seconds a time is after another; both in seconds.
+fn between(from: u64, to: u64) -> i32 {
+    let seconds = i128::from(to) - i128::from(from);
+    seconds.clamp(i32::MIN.into(), i32::MAX.into()) as i32
+}
+
+/// A time so many seconds later; negative: earlier.
+pub(super) fn shifted(at: WallTime, seconds: i32) -> WallTime {
+    WallTime::from_unix_secs(at.unix_secs().saturating_add_signed(seconds.into()))
 }
 
 /// How far a NAS's clock may be ahead of ours for its Event-Timestamps to be believed.

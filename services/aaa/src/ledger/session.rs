@@ -1,5 +1,7 @@
 //! One session, in as few octets as it needs.
 
+use super::admit::one_name;
+use super::limits::same_station;
 use super::names::{self, UNKNOWN};
 use super::record::{Record, Unique};
 use crate::store::SessionRow;
@@ -124,6 +126,11 @@ pub(super) struct Session {
     service_type: u32,
     framed_protocol: u32,
     authentic: u32,
+    /// By how many seconds the clock that `start` was told by is ahead of ours: see [`Record::ahead`]. 0 also where that
+    /// is not known any more.
+    pub(super) ahead: i32,
+    /// A digest of its NAS-Identifier, by Diameter of whose it is; 0: it has none, or that is not known any more.
+    identifier: u32,
     /// Writes that wait or are under way.
     pub(super) pending: u16,
     pub(super) unique: Unique,
@@ -137,8 +144,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A session that a record tells of first.
-    pub(super) fn new(unique: Unique, record: &Record) -> Self {
+    /// A session that a record tells of first, with the digest of its NAS-Identifier.
+    pub(super) fn new(unique: Unique, record: &Record, identifier: u32) -> Self {
         let class = hex(&record.class);
         let texts = [
             record.session.id.as_str(),
@@ -162,6 +169,8 @@ impl Session {
             service_type: record.service_type.unwrap_or(UNKNOWN),
             framed_protocol: record.framed_protocol.unwrap_or(UNKNOWN),
             authentic: record.authentic.unwrap_or(UNKNOWN),
+            ahead: record.ahead,
+            identifier,
             pending: 0,
             unique,
             nas: record.session.nas,
@@ -173,12 +182,35 @@ impl Session {
         session.count(record);
         session
     }
-    /// Takes over what a record counts.
+    /// Takes over what a record counts. All is counted since the session began, so less than was counted already is a
+    /// NAS's error or an older record, and lowers nothing.
     pub(super) fn count(&mut self, record: &Record) {
-        self.seconds = record.session_time.map_or(self.seconds, |t| t.min(u32::MAX.into()) as u32);
-        self.input = record.input_octets.unwrap_or(self.input);
-        self.output = record.output_octets.unwrap_or(self.output);
+        let seconds = record.session_time.map_or(0, |t| t.min(u32::MAX.into()) as u32);
+        self.seconds = self.seconds.max(seconds);
+        self.input = self.input.max(record.input_octets.unwrap_or(0));
+        self.output = self.output.max(record.output_octets.unwrap_or(0));
         self.last = self.last.max(record.at);
+    }
+    /// Whether a record with the same NAS and Acct-Session-Id tells of this session, though it lacks something that
+    /// the other has, or writes the user's name in other capitals. `identifier`: the digest of the record's
+    /// NAS-Identifier. Diameter's Session-Id is unique without all that (RFC 6733 §8.8), but anybody may write it: it
+    /// counts for nothing without whose it is.
+    pub(super) fn may_be_of(&self, record: &Record, identifier: u32) -> bool {
+        if !record.place.is_empty() {
+            return self.identifier == identifier;
+        }
+        let (a, b) = (self.user(), record.session.user.as_str());
+        let user = a.is_empty() || b.is_empty() || one_name(a).eq_ignore_ascii_case(&one_name(b));
+        let (a, b) = (self.port(), record.port.as_str());
+        let port = a.is_empty() || b.is_empty() || a == b;
+        let (a, b) = (self.calling(), record.calling_station_id.as_str());
+        let station = a.is_empty() || b.is_empty() || same_station(a, b);
+        let nas = self.identifier == 0 || identifier == 0 || self.identifier == identifier;
+        user && port && station && nas
+    }
+    /// Gives the session another user's name.
+    pub(super) fn set_user(&mut self, user: &str) {
+        self.texts = Texts::new([self.id(), user, self.port(), self.called(), self.texts.get(4)]);
     }
     /// Takes over what a record says of the session beside its counts.
     pub(super) fn describe(&mut self, record: &Record) {
@@ -201,10 +233,10 @@ impl Session {
         self.framed_protocol = record.framed_protocol.unwrap_or(self.framed_protocol);
         self.authentic = record.authentic.unwrap_or(self.authentic);
     }
-    /// Ends the session at a time; its length is `seconds`, or what has passed.
+    /// Ends the session at a time; its length is `seconds`, or what has passed, and not less than was counted already.
     pub(super) fn end(&mut self, at: WallTime, ending: Ending, seconds: Option<u64>) {
         let passed = at.unix_secs().saturating_sub(self.start.unix_secs());
-        self.seconds = seconds.unwrap_or(passed).min(u32::MAX.into()) as u32;
+        self.seconds = self.seconds.max(seconds.unwrap_or(passed).min(u32::MAX.into()) as u32);
         self.last = at;
         self.ending = ending;
     }
@@ -282,6 +314,8 @@ impl Session {
             service_type: names::number(names::SERVICE_TYPE, &row.servicetype),
             framed_protocol: names::number(names::FRAMED_PROTOCOL, &row.framedprotocol),
             authentic: names::number(names::AUTHENTIC, &row.acctauthentic),
+            ahead: 0,
+            identifier: 0,
             pending: 0,
             unique: Unique::parse(&row.acctuniqueid)?,
             nas: row.nasipaddress,

@@ -1,4 +1,5 @@
-//! The sessions, found by what identifies them, by user, by address, by NAS and by age, each in O(1).
+//! The sessions, found by what identifies them, by user, by address, by NAS, by NAS and Acct-Session-Id, and by age, each
+//! in O(1).
 //!
 //! A session stands in a slot; slots stand in blocks, so that growth copies and wastes nothing. Sessions of one user,
 //! address or NAS are chained through their slots, and a hash table knows the first of each chain; it holds slots'
@@ -22,10 +23,12 @@ enum By {
     User = 0,
     Address = 1,
     Nas = 2,
+    /// NAS and Acct-Session-Id.
+    Id = 3,
 }
-const CHAINS: [By; 3] = [By::User, By::Address, By::Nas];
+const CHAINS: [By; 4] = [By::User, By::Address, By::Nas, By::Id];
 /// The chain of age, beside those.
-const AGE: usize = 3;
+const AGE: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -37,7 +40,7 @@ const LOOSE: Link = Link { before: NONE, after: NONE };
 #[derive(Debug)]
 struct Slot {
     session: Option<Session>,
-    links: [Link; 4],
+    links: [Link; 5],
     touched: Instant,
 }
 
@@ -47,7 +50,7 @@ pub(super) struct Table {
     blocks: Vec<Vec<Slot>>,
     free: Vec<u32>,
     by_key: HashTable<u32>,
-    heads: [HashTable<u32>; 3],
+    heads: [HashTable<u32>; 4],
     oldest: u32,
     newest: u32,
     /// Open sessions.
@@ -63,7 +66,7 @@ impl Table {
             blocks: Vec::new(),
             free: Vec::new(),
             by_key: HashTable::new(),
-            heads: [HashTable::new(), HashTable::new(), HashTable::new()],
+            heads: [const { HashTable::new() }; 4],
             oldest: NONE,
             newest: NONE,
             open: 0,
@@ -100,7 +103,7 @@ impl Table {
     /// Adds an open session; it is found by its key instead of any that was before.
     pub(super) fn insert(&mut self, now: Instant, session: Session) -> u32 {
         let key = session.unique.key();
-        let slot = Slot { session: Some(session), links: [LOOSE; 4], touched: now };
+        let slot = Slot { session: Some(session), links: [LOOSE; 5], touched: now };
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
@@ -184,6 +187,15 @@ impl Table {
         self.chain(By::Address, at);
     }
 
+    /// Gives an open session another user's name.
+    pub(super) fn set_user(&mut self, at: u32, user: &str) {
+        self.unchain(By::User, at);
+        if let Some(session) = self.get_mut(at) {
+            session.set_user(user);
+        }
+        self.chain(By::User, at);
+    }
+
     /// Open sessions of a user, the newest first.
     pub(super) fn of_user(&self, user: &str) -> Chain<'_> {
         let user = one_name(user);
@@ -199,6 +211,11 @@ impl Table {
     pub(super) fn of_nas(&self, nas: IpAddr) -> Chain<'_> {
         let hash = self.hash.hash_one(nas);
         self.walk(By::Nas, hash, |s| s.nas == nas)
+    }
+    /// Open sessions of a NAS with an Acct-Session-Id, the newest first.
+    pub(super) fn of_id(&self, nas: IpAddr, id: &str) -> Chain<'_> {
+        let hash = self.hash.hash_one((nas, id));
+        self.walk(By::Id, hash, |s| s.nas == nas && s.id() == id)
     }
     fn walk(&self, by: By, hash: u64, is: impl Fn(&Session) -> bool) -> Chain<'_> {
         let head = &self.heads[by as usize];
@@ -291,6 +308,7 @@ fn hash_by(state: &HashState, by: By, s: &Session) -> Option<u64> {
         By::User => Some(state.hash_one(&*one_name(s.user()))),
         By::Address => s.address.map(|a| state.hash_one(a)),
         By::Nas => Some(state.hash_one(s.nas)),
+        By::Id => Some(state.hash_one((s.nas, s.id()))),
     }
 }
 fn same(blocks: &[Vec<Slot>], by: By, a: u32, b: u32) -> bool {
@@ -299,6 +317,7 @@ fn same(blocks: &[Vec<Slot>], by: By, a: u32, b: u32) -> bool {
         By::User => one_name(a.user()) == one_name(b.user()),
         By::Address => a.address == b.address,
         By::Nas => a.nas == b.nas,
+        By::Id => a.nas == b.nas && a.id() == b.id(),
     }
 }
 

@@ -59,7 +59,8 @@ impl World {
         self.tell_at(secs, record)
     }
     fn tell_at(&mut self, secs: u64, record: &Record) -> bool {
-        self.ledger.serve(at(secs), &mut self.store, record)
+        let record = Record { came: wall(secs), ..record.clone() };
+        self.ledger.serve(at(secs), &mut self.store, &record)
     }
     /// The host dies and comes again with nothing but its store.
     fn restart(&mut self, secs: u64) {

@@ -77,7 +77,8 @@ impl Memory {
                         continue;
                     }
                     if let Some(start) = row.acctstarttime {
-                        row.acctsessiontime = at.unix_secs().saturating_sub(start.unix_secs());
+                        let passed = at.unix_secs().saturating_sub(start.unix_secs());
+                        row.acctsessiontime = row.acctsessiontime.max(passed);
                     }
                     (row.acctstoptime, row.acctupdatetime) = (Some(*at), Some(*at));
                     row.acctterminatecause.clone_from(cause);

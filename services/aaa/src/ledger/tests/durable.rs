@@ -152,7 +152,7 @@ fn a_restart_of_a_nas_that_is_not_written_is_written_in_its_place() {
     let after = record(Start, "2", 110);
     w.ledger.answer(at(110), after.unique, None);
     assert!(!w.tell(&after));
-    assert!(!w.tell(&record(On, "", 105)));
+    assert!(!w.tell_at(115, &record(On, "", 105)));
     w.store.set_away(false);
     assert!(w.tell_at(120, &record(Off, "", 100)));
     assert!(w.tell_at(120, &after));

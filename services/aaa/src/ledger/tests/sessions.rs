@@ -93,8 +93,11 @@ fn a_record_that_waited_on_its_way_tells_of_no_other_session() {
     assert!(w.tell(&delayed(10)));
     assert!(w.tell(&delayed(19)));
     assert_eq!(w.spans(), [(10, None)]);
-    assert!(w.tell(&record(Start, "1", 19)), "a clock does not lie by seconds");
-    assert_eq!(w.spans(), [(10, Some(10)), (19, None)]);
+    // Nor does a NAS that writes the time anew each time it sends.
+    assert!(w.tell(&record(Start, "1", 69)));
+    assert_eq!(w.spans(), [(10, None)]);
+    assert!(w.tell(&record(Start, "1", 131)), "nobody retransmits for so long");
+    assert_eq!(w.spans(), [(10, Some(10)), (131, None)]);
 }
 
 #[test]
@@ -254,4 +257,85 @@ fn sessions_are_found() {
     }
     assert!(w.ledger.find(Find::User("user3")).is_empty());
     assert_eq!(w.ledger.len(), 600 - 86);
+}
+
+#[test]
+fn a_record_finds_no_session_of_another_diameter_peer() {
+    // Both name the same address and the same Session-Id; the second has no User-Name.
+    let by = |status, place: &str, user: &str| {
+        let mut record = counted(status, "nas.example.org;1;2", 50, 40, 7);
+        record.session.user = user.into();
+        record.place = place.into();
+        record.unique = Unique::of([user, "nas.example.org;1;2", place, "", "", ""].map(str::as_bytes));
+        record
+    };
+    for restarts in [false, true] {
+        let mut w = World::default();
+        assert!(w.tell(&by(Start, "nas.example.org/192.0.2.1", "anna")));
+        if restarts {
+            w.restart(50);
+        }
+        assert!(w.tell(&by(Stop, "other.example.org/192.0.2.1", "")));
+        assert_eq!(w.rows().len(), 2);
+        assert_eq!(w.ledger.find(Find::User("anna")).len(), 1, "it goes on");
+    }
+    // What the peer itself says without User-Name is of its session.
+    let mut w = World::default();
+    assert!(w.tell(&by(Start, "nas.example.org/192.0.2.1", "anna")));
+    assert!(w.tell(&by(Stop, "nas.example.org/192.0.2.1", "")));
+    assert_eq!((w.row().username.as_str(), w.row().acctstoptime), ("anna", Some(wall(50))));
+}
+
+#[test]
+fn who_gets_a_name_late_holds_what_was_admitted() {
+    let pool = PoolConfig { name: "home".into(), ranges: ["10.0.0.0/29".parse().unwrap()].into() };
+    let mut w = World::new(LedgerConfig { pools: [pool].into(), ..LedgerConfig::default() });
+    let mut request = AdmitRequest {
+        user: "anna@example.org".into(),
+        simultaneous: Some(1),
+        pool: Some("home".into()),
+        nas: NAS.parse().unwrap(),
+        port: "".into(),
+        calling_station_id: "02-00-00-00-00-01".into(),
+    };
+    let Admission::Yes { address: Some(address), .. } = w.ledger.admit(at(0), wall(0), &request) else {
+        panic!()
+    };
+    let mut start = record(Start, "1", 1);
+    start.session.user = "".into();
+    start.unique = Record::new(Start, start.session.clone(), start.at).unique;
+    assert!(w.tell(&start));
+    assert_eq!((w.ledger.admitted(), w.ledger.find(Find::User("anna@example.org")).len()), (1, 0));
+    assert!(w.tell(&counted(Interim, "1", 30, 29, 1)));
+    assert_eq!((w.ledger.admitted(), w.row().framedipaddress), (0, Some(address)));
+    assert_eq!(w.ledger.find(Find::User("anna@example.org")).len(), 1);
+    assert_eq!(w.ledger.find(Find::Address(address)).len(), 1);
+    request.calling_station_id = "02-00-00-00-00-02".into();
+    assert_eq!(
+        w.ledger.admit(at(31), wall(31), &request),
+        Admission::No(Refusal::TooManySessions { allowed: 1 })
+    );
+    assert!(w.tell(&counted(Stop, "1", 60, 59, 1)));
+    assert_eq!(w.ledger.pools().next().unwrap().addresses.0, 0, "its address came back");
+}
+
+#[test]
+fn an_id_that_many_sessions_share_tells_nothing_apart() {
+    let mut w = World::default();
+    let of = |n: u64, status| {
+        let mut record = record(status, "0", 10 + n);
+        record.session.user = alloc::format!("user{n}");
+        record.unique = Record::new(status, record.session.clone(), record.at).unique;
+        record
+    };
+    for n in 0..100 {
+        assert!(w.tell(&of(n, Start)));
+    }
+    let mut stop = of(7, Stop);
+    stop.session.user = "USER7".into();
+    stop.unique = Record::new(Stop, stop.session.clone(), stop.at).unique;
+    assert!(w.tell_at(200, &stop));
+    assert_eq!((w.ledger.len(), w.rows().len()), (100, 101));
+    assert!(w.tell_at(200, &of(7, Stop)));
+    assert_eq!((w.ledger.len(), w.rows().len()), (99, 101));
 }

@@ -1,0 +1,277 @@
+//! The table of accounting sequences against FreeRADIUS with its own queries: what docs/accounting.md says of it is so.
+//!
+//! Nobody waits for the seconds of a sequence, which has ended now: a record that comes without Event-Timestamp gets the
+//! one that FreeRADIUS would give it, or an Acct-Delay-Time that is greater by as much as it comes later.
+
+#[path = "../../../services/aaa/tests/e2e/sequences/table.rs"]
+mod table;
+
+use crate::place::{Place, Running, SECRET, program, udp_ports};
+use rusqlite::{Connection, OpenFlags, Row};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use table::{Found, Record, Sequence, Stamp, Step, difference, sequences};
+use usher_radius::Secret;
+use usher_radius::attribute::kind;
+use usher_radius::packet::{Code, OwnedPacket};
+
+/// A FreeRADIUS that keeps accounting in a database of SQLite as its default site does.
+struct Accounting {
+    _running: Running,
+    port: u16,
+    database: std::path::PathBuf,
+}
+
+/// A file of FreeRADIUS's configuration, which is its group's to read.
+fn shipped(name: &str) -> String {
+    let path = format!("/etc/freeradius/3.0/{name}");
+    if let Ok(text) = std::fs::read_to_string(&path) {
+        return text;
+    }
+    let output = Command::new("sudo").args(["-n", "cat", &path]).output();
+    match output {
+        Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap(),
+        _ => panic!(
+            "{path} cannot be read: run this test as root, as one who may use sudo, or as one of group freerad; \
+             `scripts/setup test` installs it"
+        ),
+    }
+}
+
+impl Accounting {
+    fn start(place: &Place) -> Self {
+        let (port, folder) = (udp_ports(), place.text("freeradius"));
+        for (name, copy) in [
+            ("mods-config/sql/main/sqlite/queries.conf", "queries.conf"),
+            ("mods-config/sql/main/sqlite/schema.sql", "schema.sql"),
+            ("policy.d/accounting", "accounting.policy"),
+        ] {
+            place.write(&format!("freeradius/{copy}"), &shipped(name));
+        }
+        place.write("freeradius/dictionary", "");
+        let text = CONFIGURATION
+            .replace("FOLDER", &folder)
+            .replace("PORT", &port.to_string())
+            .replace("SECRET", SECRET);
+        place.write("freeradius/radiusd.conf", &text);
+        let mut command = program("freeradius");
+        command.args(["-d", &folder, "-f", "-l", "stdout"]);
+        let running = place.start("freeradius", &mut command, "Ready to process requests");
+        Self { _running: running, port, database: place.path("freeradius/radius.db") }
+    }
+
+    /// Sends a record of sequence `number`; true: acknowledged.
+    fn tell(&self, number: usize, identifier: u8, record: &Record, base: u64) -> bool {
+        let mut attributes = record.attributes(|nas| address(number, nas));
+        let delay = record.number("delay").map(|d| d as u32);
+        match (record.stamp(), delay) {
+            (Stamp::Unset(stamp), _) => {
+                attributes.push_u32(kind::EVENT_TIMESTAMP, stamp);
+            }
+            (Stamp::At(stamp), _) => {
+                attributes.push_u32(kind::EVENT_TIMESTAMP, (base + stamp) as u32);
+            }
+            (Stamp::None, None) => {
+                attributes.push_u32(kind::EVENT_TIMESTAMP, (base + record.at) as u32);
+            }
+            (Stamp::None, Some(_)) => {}
+        }
+        if let Some(delay) = delay {
+            let later =
+                if record.stamp() == Stamp::None { early_in_a_second() - base - record.at } else { 0 };
+            attributes.push_u32(kind::ACCT_DELAY_TIME, delay + later as u32);
+        }
+        let code = Code::ACCOUNTING_REQUEST;
+        let packet = OwnedPacket { code, identifier, authenticator: [0; 16], attributes };
+        let mut data = Vec::new();
+        packet.emit(&mut data).unwrap();
+        let secret = Secret::new(SECRET.as_bytes());
+        let authenticator = usher_radius::auth::accounting_request_authenticator(&data, &secret);
+        data[4..20].copy_from_slice(&authenticator);
+        let socket = UdpSocket::bind((address(number, record.from()), 0)).unwrap();
+        socket.connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+        // FreeRADIUS answers within a second what it answers at all; only silence is waited for.
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        socket.send(&data).unwrap();
+        let mut answer = [0; 4096];
+        socket.recv(&mut answer).is_ok_and(|n| n >= 20 && answer[0] == Code::ACCOUNTING_RESPONSE.0)
+    }
+
+    fn rows(&self, number: usize) -> Vec<Found> {
+        let connection =
+            Connection::open_with_flags(&self.database, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let mut rows = connection
+            .prepare(
+                "SELECT username, acctsessionid, nasipaddress, acctstarttime, acctstoptime, acctsessiontime, \
+                 acctinputoctets, acctoutputoctets, acctterminatecause, nasportid, callingstationid, class, \
+                 framedipaddress, framedipv6prefix FROM radacct WHERE nasipaddress LIKE ?1",
+            )
+            .unwrap();
+        let found = |row: &Row<'_>| -> rusqlite::Result<Found> {
+            let text = |n| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(n)?.unwrap_or_default());
+            let nas: Ipv4Addr = text(2)?.parse().unwrap();
+            Ok(Found {
+                user: text(0)?,
+                id: text(1)?,
+                nas: char::from(b'a' + nas.octets()[3] - 1),
+                begin: row.get(3)?,
+                end: row.get(4)?,
+                seconds: row.get(5)?,
+                octets: (row.get(6)?, row.get(7)?),
+                cause: text(8)?,
+                more: vec![
+                    ("port", text(9)?),
+                    ("station", text(10)?),
+                    ("class", text(11)?),
+                    ("address", text(12)?),
+                    ("prefix", text(13)?),
+                ],
+            })
+        };
+        let of = format!("127.9.{number}.%");
+        rows.query_map([of], found).unwrap().map(Result::unwrap).collect()
+    }
+
+    /// What is wrong with a sequence here.
+    fn wrong(&self, number: usize, sequence: &Sequence) -> Option<String> {
+        let records: Vec<_> = sequence
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                // Whatever FreeRADIUS knows is in its database.
+                Step::Restart => None,
+                Step::Record(record) => Some(record),
+            })
+            .collect();
+        let base = now().as_secs() - 10 - records.last().unwrap().at;
+        let told = records.iter().enumerate();
+        let silent: Vec<_> = told
+            .filter(|(n, record)| !self.tell(number, *n as u8, record, base))
+            .map(|(n, _)| n + 1)
+            .collect();
+        if !silent.is_empty() {
+            return Some(format!("not acknowledged: {silent:?}"));
+        }
+        // The sequence says nothing of what FreeRADIUS has no column for.
+        let expected = sequence.freeradius.iter().map(|row| match row.split_once(" interims=") {
+            Some((row, _)) => row.to_owned(),
+            None => row.clone(),
+        });
+        difference(&expected.collect::<Vec<_>>(), self.rows(number), base as i64)
+    }
+}
+
+/// The address of a NAS of sequence `number`.
+fn address(number: usize, nas: char) -> Ipv4Addr {
+    Ipv4Addr::new(127, 9, number as u8, nas as u8 - b'a' + 1)
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+/// The second that it is, of which half is still to come, so that it is the same where this arrives.
+fn early_in_a_second() -> u64 {
+    while now().subsec_millis() > 500 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    now().as_secs()
+}
+
+#[test]
+fn sequences_end_in_their_rows_with_freeradius() {
+    let place = Place::new();
+    let server = Accounting::start(&place);
+    let all = sequences();
+    let can: Vec<_> = all.iter().filter(|s| s.no_freeradius.is_none()).collect();
+    assert!(can.len() >= 70 && all.len() - can.len() <= 3, "{} of {}", can.len(), all.len());
+    let faults: Vec<_> = can
+        .iter()
+        .enumerate()
+        .filter_map(|(n, s)| Some(format!("{s}  {}", server.wrong(n + 1, s)?)))
+        .collect();
+    assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), can.len(), faults.join("\n"));
+}
+
+/// As the default site: preacct and accounting in its order, without what writes for other readers than this one.
+const CONFIGURATION: &str = r#"
+name = radiusd
+libdir = /usr/lib/freeradius
+raddbdir = FOLDER
+run_dir = FOLDER
+db_dir = FOLDER
+pidfile = FOLDER/radiusd.pid
+max_requests = 4096
+security {
+	max_attributes = 200
+	reject_delay = 0
+}
+thread pool {
+	start_servers = 1
+	max_servers = 1
+	min_spare_servers = 1
+	max_spare_servers = 1
+}
+client nases {
+	ipaddr = 127.0.0.0/8
+	secret = SECRET
+}
+modules {
+	expr {
+	}
+	preprocess {
+	}
+	detail {
+		filename = FOLDER/detail
+	}
+	sql {
+		dialect = "sqlite"
+		driver = "rlm_sql_sqlite"
+		sqlite {
+			filename = "FOLDER/radius.db"
+			bootstrap = "FOLDER/schema.sql"
+		}
+		radius_db = "radius"
+		acct_table1 = "radacct"
+		acct_table2 = "radacct"
+		postauth_table = "radpostauth"
+		authcheck_table = "radcheck"
+		groupcheck_table = "radgroupcheck"
+		authreply_table = "radreply"
+		groupreply_table = "radgroupreply"
+		usergroup_table = "radusergroup"
+		delete_stale_sessions = yes
+		pool {
+			start = 1
+			min = 1
+			max = 1
+			spare = 1
+			uses = 0
+			lifetime = 0
+			idle_timeout = 60
+		}
+		client_table = "nas"
+		group_attribute = "SQL-Group"
+		$INCLUDE FOLDER/queries.conf
+	}
+}
+policy {
+	$INCLUDE FOLDER/accounting.policy
+}
+server default {
+	listen {
+		type = acct
+		ipaddr = 127.0.0.1
+		port = PORT
+	}
+	preacct {
+		preprocess
+		acct_unique
+	}
+	accounting {
+		detail
+		sql
+	}
+}
+"#;
