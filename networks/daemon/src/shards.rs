@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock};
 use usher_aaa::Front;
-use usher_crypto::tls::ClientConfig;
-use usher_live::{Carriage, Listener, Outgoing, SocketOptions, Sockets, TlsServer, bind_udp, listen};
+use usher_live::{
+    Carriage, Listener, Outgoing, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,
+};
 
 /// Sockets that are bound; each shard has its own of each address.
 pub(crate) struct Bound {
@@ -47,8 +48,8 @@ pub(crate) fn tls_servers(tls: Option<&Tls>) -> Vec<TlsServer> {
     tls.and_then(|tls| tls.clients.clone()).map(TlsServer::new).into_iter().collect()
 }
 
-/// Has listeners take other certificates. Without authorities they keep what they have: they never cease to ask who
-/// connects.
+/// Has listeners take other certificates; connections that are open to those who are not trusted any more are closed.
+/// Without authorities they keep what they have: they never cease to ask who connects.
 pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &Tls) {
     for listener in listeners {
         match &tls.clients {
@@ -64,7 +65,10 @@ pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &Tls) {
 pub(crate) struct Homes {
     /// Whether inside TLS.
     addresses: BTreeMap<SocketAddr, bool>,
-    config: Option<ClientConfig>,
+    /// One from the first configuration with TLS on, so that connections that are open hear of each that follows.
+    tls: Option<TlsClient>,
+    /// Whether this configuration has authorities that home servers and peers must end below.
+    trusts: bool,
 }
 
 impl Homes {
@@ -74,16 +78,36 @@ impl Homes {
         let homes = homes.map(|h| (h.address, true));
         let peers = file.diameter.iter().flat_map(|d| &d.peer);
         let peers = peers.filter_map(|p| Some((p.connect?, p.transport == Stream::Tls)));
-        Self { addresses: peers.chain(homes).collect(), config: tls.and_then(|tls| tls.outgoing.clone()) }
+        let outgoing = tls.and_then(|tls| tls.outgoing.clone());
+        Self {
+            addresses: peers.chain(homes).collect(),
+            trusts: outgoing.is_some(),
+            tls: outgoing.map(TlsClient::new),
+        }
+    }
+
+    /// As another configuration says, in place of this one. Connections that are open to servers that it does not trust
+    /// are closed; where it has no authorities, they stay as they are.
+    pub(crate) fn next(&self, file: &File, tls: Option<&Tls>) -> Self {
+        self.replace_tls(tls);
+        let next = Self::of(file, tls);
+        Self { tls: self.tls.clone().or(next.tls), ..next }
+    }
+
+    /// Takes other certificates and authorities.
+    pub(crate) fn replace_tls(&self, tls: Option<&Tls>) {
+        if let (Some(client), Some(config)) = (&self.tls, tls.and_then(|tls| tls.outgoing.clone())) {
+            client.replace(config);
+        }
     }
 
     /// What protects a connection to an address. What is nobody's, and what is to be inside TLS while there is none, is
     /// not connected to.
     pub(crate) fn carriage(&self, address: SocketAddr) -> Carriage {
-        match (self.addresses.get(&address), &self.config) {
+        match (self.addresses.get(&address), &self.tls) {
             (Some(false), _) => Carriage::Plain,
-            (Some(true), Some(config)) => Carriage::Tls(config.clone()),
-            (Some(true), None) | (None, _) => Carriage::Refused,
+            (Some(true), Some(tls)) if self.trusts => Carriage::Tls(tls.clone()),
+            (Some(true), _) | (None, _) => Carriage::Refused,
         }
     }
 }

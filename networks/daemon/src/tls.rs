@@ -44,22 +44,23 @@ pub(crate) fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>
     }
     let resumption =
         (tls.sessions > 0).then_some(Resumption { sessions: tls.sessions, ..Resumption::default() });
-    let server = |client_roots: Option<Roots>, crls| {
+    let server = |client_roots: Option<Roots>| {
         ServerConfig::new(ServerOptions {
             versions,
             credentials: credentials.clone(),
             client_roots,
-            crls,
             resumption,
             clock: clock.clone(),
             key_log: None,
         })
     };
-    let roots = files.ca.as_ref().map(|ca| Roots::from_pem(ca)).transpose();
     let ca = tls.ca.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
-    let roots = roots.map_err(|e| format!("{ca}: {e}"))?;
-    let anonymous = server(None, Vec::new()).map_err(named)?;
-    let clients = roots.clone().map(|roots| server(Some(roots), crls).map_err(named)).transpose()?;
+    let roots = files.ca.as_ref().map(|ca| Roots::from_pem(ca)).transpose();
+    let roots = roots.map_err(|e| format!("{ca}: {e}"))?.map(Roots::remembering);
+    let roots = roots.map(|roots| roots.with_revocation_lists(crls.iter().map(Vec::as_slice)));
+    let roots = roots.transpose().map_err(|e| e.to_string())?;
+    let anonymous = server(None).map_err(named)?;
+    let clients = roots.clone().map(|roots| server(Some(roots)).map_err(named)).transpose()?;
     let outgoing = roots
         .map(|roots| {
             ClientConfig::new(ClientOptions {

@@ -114,6 +114,8 @@ driver_counters! {
     tls_alert,
     /// TLS connections ended because the peer's certificate was refused or missing.
     tls_certificate,
+    /// Open TLS connections reset because another configuration does not trust the peer's certificate.
+    tls_distrusted,
     /// TLS connections whose octets were not TLS.
     tls_not_tls,
     /// TLS connections ended for another reason.

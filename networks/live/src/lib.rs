@@ -25,5 +25,5 @@ pub use mmsg::thread_cpu_time;
 pub use node::{Mailbox, Node};
 pub use shard::{Shard, ShardError, spawn};
 pub use sockets::{
-    Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsServer, bind_udp, listen,
+    Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,
 };

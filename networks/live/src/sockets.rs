@@ -4,8 +4,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use usher_crypto::tls::{ClientConfig, ServerConfig};
 
 /// What protects a connection that the machine opens.
@@ -14,7 +15,7 @@ pub enum Carriage {
     /// Nothing: plain TCP.
     Plain,
     /// TLS.
-    Tls(ClientConfig),
+    Tls(TlsClient),
     /// It is not opened: the machine hears that it was refused.
     Refused,
 }
@@ -93,28 +94,50 @@ pub fn listen(address: SocketAddr, options: &SocketOptions) -> io::Result<TcpLis
     Ok(socket.into())
 }
 
-/// The TLS of a listener: a configuration that can be replaced while connections are open. Clones are the same
-/// one.
-#[derive(Clone, Debug)]
-pub struct TlsServer(Arc<RwLock<ServerConfig>>);
+macro_rules! replaceable {
+    ($(#[$meta:meta])* $name:ident, $config:ty) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        pub struct $name(Arc<watch::Sender<$config>>);
 
-impl TlsServer {
-    /// Begins with this configuration.
-    #[must_use]
-    pub fn new(config: ServerConfig) -> Self {
-        Self(Arc::new(RwLock::new(config)))
-    }
+        impl $name {
+            /// Begins with this configuration.
+            #[must_use]
+            pub fn new(config: $config) -> Self {
+                Self(Arc::new(watch::Sender::new(config)))
+            }
 
-    /// New connections take this configuration; those that are open keep theirs.
-    pub fn replace(&self, config: ServerConfig) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
-    }
+            /// New connections take this configuration. Those that are open keep theirs, but for whom they trust: the
+            /// peer's certificates are verified again by this configuration, and where they are not trusted by it, the
+            /// connection is reset.
+            pub fn replace(&self, config: $config) {
+                self.0.send_replace(config);
+            }
 
-    /// The configuration that new connections take.
-    #[must_use]
-    pub fn current(&self) -> ServerConfig {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+            /// The configuration that new connections take.
+            #[must_use]
+            pub fn current(&self) -> $config {
+                self.0.borrow().clone()
+            }
+
+            /// The configuration, and each that comes in its place.
+            pub(crate) fn watch(&self) -> watch::Receiver<$config> {
+                self.0.subscribe()
+            }
+        }
+    };
+}
+
+replaceable! {
+    /// The TLS of a listener: a configuration that can be replaced while connections are open. Clones are the same
+    /// one.
+    TlsServer, ServerConfig
+}
+
+replaceable! {
+    /// The TLS of connections that the machine opens: a configuration that can be replaced while they are open. Clones
+    /// are the same one.
+    TlsClient, ClientConfig
 }
 
 /// A socket that accepts connections for the machine.

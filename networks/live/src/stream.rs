@@ -1,8 +1,8 @@
 //! One connection: a task between a TCP socket, with TLS or without, and the driver.
 
-use crate::Settings;
 use crate::counters::DriverCounters;
 use crate::tls::{self, Tls};
+use crate::{Settings, TlsClient, TlsServer};
 use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -14,7 +14,6 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use tokio::time::{Instant, sleep_until, timeout};
 use usher_core::{CloseReason, ConnId};
-use usher_crypto::tls::{ClientConfig, ServerConfig};
 
 /// Octets read by one call.
 const CHUNK: usize = 16 << 10;
@@ -71,8 +70,8 @@ impl Link {
 }
 
 /// Serves an accepted connection.
-pub(crate) async fn accepted(link: Link, stream: TcpStream, remote: SocketAddr, tls: Option<ServerConfig>) {
-    let tls = match tls.map(|config| Tls::server(&config)).transpose() {
+pub(crate) async fn accepted(link: Link, stream: TcpStream, remote: SocketAddr, tls: Option<TlsServer>) {
+    let tls = match tls.map(|tls| Tls::server(&tls)).transpose() {
         Ok(tls) => tls,
         Err(error) => {
             tls::count(&link.counters, &error);
@@ -87,7 +86,7 @@ pub(crate) async fn connect(
     mut link: Link,
     local: Option<IpAddr>,
     remote: SocketAddr,
-    tls: Option<ClientConfig>,
+    tls: Option<TlsClient>,
 ) {
     let mut orders = Vec::new();
     let opening = timeout(link.settings.connect_timeout, open(local, remote));
@@ -104,7 +103,7 @@ pub(crate) async fn connect(
         }
     };
     let failed = match opened {
-        Ok(Ok(stream)) => match tls.map(|config| Tls::client(&config)).transpose() {
+        Ok(Ok(stream)) => match tls.map(|tls| Tls::client(&tls)).transpose() {
             Ok(tls) => {
                 let mut carrier = Carrier::new(link, stream, remote, tls);
                 for order in orders {
@@ -128,6 +127,14 @@ pub(crate) async fn connect(
     };
     link.counters.connect_failures.one();
     link.tell(Note::Closed(failed)).await;
+}
+
+/// Waits until the peer is to be verified again; without TLS for ever.
+async fn replaced(tls: &mut Option<Tls>) {
+    match tls {
+        Some(tls) => tls.replaced().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn open(local: Option<IpAddr>, remote: SocketAddr) -> io::Result<TcpStream> {
@@ -260,6 +267,13 @@ impl Carrier {
                         return Ok(CloseReason::Closed);
                     }
                 }
+                () = replaced(&mut self.tls) => {
+                    // A handshake under way is looked at again when it is complete.
+                    if self.up && !self.is_trusted() {
+                        self.link.counters.tls_distrusted.one();
+                        return Err(Some(CloseReason::Reset));
+                    }
+                }
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                     if !self.up && self.ending == Ending::Open {
                         self.link.counters.tls_timeout.one();
@@ -322,6 +336,11 @@ impl Carrier {
         if let Some(tls) = &mut self.tls {
             let _ = tls.write(&early, &mut self.out);
         }
+    }
+
+    /// Whether the peer is still trusted; without TLS nobody asks.
+    fn is_trusted(&self) -> bool {
+        self.tls.as_ref().is_none_or(Tls::is_trusted)
     }
 
     /// Gives the socket what it takes.
@@ -391,6 +410,10 @@ impl Carrier {
             && !self.up
             && tls.is_up()
         {
+            if tls.verified_before() && !tls.is_trusted() {
+                self.link.counters.tls_certificate.one();
+                return Err(Some(self.failed()));
+            }
             self.link.counters.tls_handshakes.one();
             self.link.counters.tls_resumed.add(u64::from(tls.resumed()));
             self.rise().await;

@@ -132,7 +132,7 @@ impl Streams {
         }
         door.open += 1;
         door.addresses.insert(address, from + 1);
-        let tls = door.tls.as_ref().map(TlsServer::current);
+        let tls = door.tls.clone();
         let id = loop {
             let id = ConnId::incoming(self.next);
             self.next = self.next.wrapping_add(1);

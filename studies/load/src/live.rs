@@ -13,7 +13,7 @@ use thiserror::Error;
 use usher_core::{Duration, Instant, Machine, SecureRng};
 use usher_crypto::tls::ClientConfig;
 use usher_live::{
-    Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Shard, Sockets, spawn,
+    Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Shard, Sockets, TlsClient, spawn,
 };
 
 /// How often the conductor looks up.
@@ -316,7 +316,7 @@ impl<'a> Conductor<'a> {
         let mut threads = Vec::new();
         for part in 0..plan.threads {
             let generator = Generator::new(share(plan, part, warmup), clock.now(), chance())?;
-            let tls = plan.tls.clone();
+            let tls = plan.tls.clone().map(TlsClient::new);
             let outgoing =
                 tls.map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as usher_live::Outgoing);
             let sockets = Sockets { outgoing, ..Sockets::default() };

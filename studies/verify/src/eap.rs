@@ -125,7 +125,6 @@ fn converse(version: Version) -> Result<Conversation, String> {
         versions: version.into(),
         credentials: fixtures::server(2),
         client_roots: Some(roots()),
-        crls: Vec::new(),
         resumption: None,
         clock: clock(),
         key_log: Some(log.clone()),

@@ -237,7 +237,6 @@ impl Certificates {
             versions: VersionRange::default(),
             credentials: self.credentials("server"),
             client_roots: Some(Roots::from_pem(&self.read("ca.pem")).unwrap()),
-            crls: Vec::new(),
             resumption: Some(Resumption::default()),
             clock: WallClock::at(self.wall),
             key_log: None,

@@ -9,6 +9,7 @@ mod hostile_diameter;
 mod operate;
 mod others;
 mod records;
+mod revoked;
 mod serve;
 mod translated;
 mod upgrade;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Waits until a metric has a value.
 #[track_caller]
-fn until(server: &Daemon, ports: &Ports, name: &str, value: f64) {
+pub(super) fn until(server: &Daemon, ports: &Ports, name: &str, value: f64) {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         let page = get(ports.metrics, "/metrics");

@@ -326,10 +326,11 @@ pub struct Tls {
     pub key: PathBuf,
     /// Certificates of the authorities whose clients are trusted, PEM.
     pub ca: Option<PathBuf>,
-    /// Certificate revocation lists, PEM.
+    /// Certificate revocation lists, PEM: for users, for RadSec and Diameter, incoming and outgoing. A reload closes
+    /// connections whose certificates are on them.
     #[serde(default)]
     pub crl: Vec<PathBuf>,
-    /// Whether the authority is asked if a client's certificate still holds (OCSP).
+    /// Whether the authority is asked if a user's certificate still holds (OCSP).
     #[serde(default)]
     pub ocsp: Ocsp,
     /// Where OCSP is asked, in place of what the certificate says.

@@ -5,7 +5,7 @@ use crate::build::{self, Built, With};
 use crate::config::model::{File, Realm};
 use crate::node::Message;
 use crate::place::{self, Place};
-use crate::shards::{self, Homes};
+use crate::shards;
 use crate::status::CertificateStatus;
 use crate::tls;
 use std::collections::BTreeMap;
@@ -72,15 +72,20 @@ impl Running {
             );
         }
         // Before the shards are told: they connect at once.
-        let homes = Homes::of(&place.loaded.file, tls.as_deref());
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
-        let homes = std::mem::replace(&mut *outgoing(), homes);
+        let tls_before = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let homes = {
+            let mut homes = outgoing();
+            let next = homes.next(&place.loaded.file, tls.as_deref());
+            std::mem::replace(&mut *homes, next)
+        };
         // Before the shards forget whom they found: what they find from then on is of the new file.
         let mut inline = built.inline.clone();
         self.swap_inline(&mut inline);
         before.config.epoch = self.clock.wall_epoch();
         let back = || {
             self.swap_inline(&mut inline);
+            homes.replace_tls(tls_before.as_deref());
             *outgoing() = homes;
         };
         let shards = self.mailboxes.all().len();
@@ -216,6 +221,7 @@ fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shards::Homes;
     use std::cell::RefCell;
     use usher_live::Carriage;
 

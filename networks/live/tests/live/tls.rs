@@ -11,7 +11,8 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Roots, ServerConfig, ServerOptions, Version, WallClock,
 };
 use usher_live::{
-    Carriage, DriverCounts, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsServer, listen,
+    Carriage, DriverCounts, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsServer,
+    listen,
 };
 
 const OURS: ConnId = ConnId::outgoing(0);
@@ -20,7 +21,6 @@ const THEIRS: ConnId = ConnId::incoming(0);
 fn server_config(version: Version, chain: u8) -> ServerConfig {
     ServerConfig::new(ServerOptions {
         versions: version.into(),
-        crls: Vec::new(),
         credentials: fixtures::server(chain),
         client_roots: Some(Roots::from_der([fixtures::root()])),
         resumption: None,
@@ -52,7 +52,8 @@ fn served(tls: &TlsServer, settings: Settings) -> (Live, SocketAddr) {
 }
 
 fn calling(config: ClientConfig, remote: SocketAddr) -> Live {
-    calling_by(remote, move |to| if to == remote { Carriage::Tls(config.clone()) } else { Carriage::Plain })
+    let tls = TlsClient::new(config);
+    calling_by(remote, move |to| if to == remote { Carriage::Tls(tls.clone()) } else { Carriage::Plain })
 }
 
 fn calling_by(remote: SocketAddr, by: impl Fn(SocketAddr) -> Carriage + Send + Sync + 'static) -> Live {
@@ -219,5 +220,61 @@ fn a_replaced_certificate_is_shown_to_new_connections_while_old_ones_go_on() {
     assert_eq!(old.octets(OURS, 10), b"still here");
     old.stop();
     new.stop();
+    server.stop();
+}
+
+#[test]
+fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
+    let accepting = |roots: &[u8]| {
+        ServerConfig::new(ServerOptions {
+            versions: Version::Tls13.into(),
+            credentials: fixtures::server(1),
+            client_roots: Some(Roots::from_der([roots])),
+            resumption: None,
+            clock: WallClock::at(WALL_TIME),
+            key_log: None,
+        })
+        .expect("the fixtures are good")
+    };
+    let foreign = fixtures::foreign_client();
+    let up = |live: &Live| {
+        live.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
+    };
+    let end = |live: &Live| {
+        live.until(|heard| match heard {
+            Heard::Closed(_, reason) => Some(*reason),
+            _ => None,
+        })
+    };
+    let config = |roots: &[u8]| client_config(Version::Tls13, Some(fixtures::client(1)), roots);
+
+    // Accepted ones.
+    let server_tls = TlsServer::new(accepting(fixtures::root()));
+    let (server, address) = served(&server_tls, Settings::default());
+    let client = calling(config(fixtures::root()), address);
+    up(&client);
+    up(&server);
+    server_tls.replace(accepting(fixtures::root()));
+    client.ask(Ask::Write(OURS, b"still here".to_vec()));
+    assert_eq!(client.octets(OURS, 10), b"still here");
+    server_tls.replace(accepting(foreign.leaf()));
+    assert_eq!((end(&server), end(&client)), (CloseReason::Reset, CloseReason::Reset));
+    counted(&server, |c| c.tls_distrusted == 1 && c.connections_open == 0);
+    client.stop();
+    server.stop();
+
+    // Those that were opened here.
+    let (server, address) = served(&TlsServer::new(server_config(Version::Tls13, 1)), Settings::default());
+    let client_tls = TlsClient::new(config(fixtures::root()));
+    let tls = client_tls.clone();
+    let client = calling_by(address, move |_| Carriage::Tls(tls.clone()));
+    up(&client);
+    client_tls.replace(config(fixtures::root()));
+    client.ask(Ask::Write(OURS, b"still here".to_vec()));
+    assert_eq!(client.octets(OURS, 10), b"still here");
+    client_tls.replace(config(foreign.leaf()));
+    assert_eq!(end(&client), CloseReason::Reset);
+    counted(&client, |c| c.tls_distrusted == 1 && c.connections_open == 0);
+    client.stop();
     server.stop();
 }

@@ -1,14 +1,11 @@
 //! What an engine is made from: made once, shared by every session.
 
 use super::store::{ClientStore, Notes, ServerStore};
-use super::{KeyLog, TlsError, Version, VersionRange, count};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Tls12Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use super::trust::{ClientVerifier, Purpose, ServerVerifier, Trust};
+use super::{KeyLog, Roots, TlsError, Version, VersionRange, count};
+use rustls::client::Tls12Resumption;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use usher_core::WallTime;
@@ -99,7 +96,7 @@ impl core::fmt::Debug for Credentials {
 }
 
 /// The certificates of a PEM text in DER, for roots and chains; other blocks are passed over.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| config("certificate", e))?;
@@ -107,37 +104,6 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         return Err(TlsError::Config("no certificate in the PEM text".into()));
     }
     Ok(certificates)
-}
-
-/// The authorities whose certificates are trusted.
-#[derive(Clone, Debug, Default)]
-pub struct Roots(Vec<CertificateDer<'static>>);
-
-impl Roots {
-    /// From DER; checked when a configuration is made.
-    #[must_use]
-    pub fn from_der<'a>(roots: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        Self(roots.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect())
-    }
-
-    /// From the certificates of a PEM text.
-    ///
-    /// # Errors
-    /// [`TlsError::Config`] if a block does not decode or no certificate is there.
-    pub fn from_pem(text: &[u8]) -> Result<Self, TlsError> {
-        Ok(Self(certificates(text)?))
-    }
-
-    fn store(self) -> Result<RootCertStore, TlsError> {
-        let mut store = RootCertStore::empty();
-        for root in self.0 {
-            store.add(root).map_err(|e| config("root certificate", e))?;
-        }
-        if store.is_empty() {
-            return Err(TlsError::Config("no root certificate".into()));
-        }
-        Ok(store)
-    }
 }
 
 /// Taking up earlier sessions.
@@ -188,10 +154,6 @@ pub struct ServerOptions {
     /// With these, a client must show a certificate that ends below one of them; with none, clients are not
     /// asked.
     pub client_roots: Option<Roots>,
-    /// Certificate revocation lists in DER, of the authorities below the client roots (RFC 5280 §5). Every
-    /// certificate of a client's chain is looked up in the list of its issuer: on it, or with a list that is
-    /// past its nextUpdate, the client is refused. An issuer of whom no list is given revokes nothing.
-    pub crls: Vec<Vec<u8>>,
     /// Whether sessions are taken up again.
     pub resumption: Option<Resumption>,
     /// Wall time.
@@ -205,6 +167,7 @@ pub struct ServerOptions {
 pub struct ClientConfig {
     pub(super) inner: Arc<rustls::ClientConfig>,
     pub(super) versions: VersionRange,
+    trust: Arc<Trust>,
 }
 
 impl ClientConfig {
@@ -218,7 +181,8 @@ impl ClientConfig {
         let name = server_name
             .map(|name| ServerName::try_from(name).map_err(|e| config("server name", e)))
             .transpose()?;
-        let verifier = Arc::new(ChainVerifier { roots: roots.store()?, name, provider: provider.clone() });
+        let trust = Arc::new(roots.trust(clock.clone())?);
+        let verifier = Arc::new(ServerVerifier { trust: trust.clone(), name });
         let builder = rustls::ClientConfig::builder_with_details(provider, Arc::new(clock))
             .with_protocol_versions(&protocols(versions)?)
             .map_err(|e| config("version", e))?
@@ -240,7 +204,15 @@ impl ClientConfig {
         if let Some(log) = key_log {
             inner.key_log = Arc::new(log);
         }
-        Ok(Self { inner: Arc::new(inner), versions })
+        Ok(Self { inner: Arc::new(inner), versions, trust })
+    }
+
+    /// Whether a server that showed these certificates, DER, its own first, is trusted now; its name is not looked at.
+    ///
+    /// # Errors
+    /// [`TlsError::Failed`] says why not.
+    pub fn trusts(&self, chain: &[impl AsRef<[u8]>]) -> Result<(), TlsError> {
+        self.trust.path(chain, Purpose::Server).map(drop)
     }
 }
 
@@ -249,6 +221,8 @@ impl ClientConfig {
 pub struct ServerConfig {
     pub(super) inner: Arc<rustls::ServerConfig>,
     notes: Arc<Notes>,
+    /// Whom it asks for certificates.
+    trust: Option<Arc<Trust>>,
 }
 
 impl ServerConfig {
@@ -257,21 +231,15 @@ impl ServerConfig {
     /// # Errors
     /// [`TlsError::Config`] names the part that cannot be used.
     pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
-        let ServerOptions { versions, credentials, client_roots, crls, resumption, clock, key_log } = options;
+        let ServerOptions { versions, credentials, client_roots, resumption, clock, key_log } = options;
         let provider = count::server_provider();
-        let builder = rustls::ServerConfig::builder_with_details(provider.clone(), Arc::new(clock))
+        let trust = client_roots.map(|roots| roots.trust(clock.clone()).map(Arc::new)).transpose()?;
+        let builder = rustls::ServerConfig::builder_with_details(provider, Arc::new(clock))
             .with_protocol_versions(&protocols(versions)?)
             .map_err(|e| config("version", e))?;
-        let builder = match client_roots {
+        let builder = match &trust {
             None => builder.with_no_client_auth(),
-            Some(roots) => builder.with_client_cert_verifier(
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots.store()?), provider)
-                    .with_crls(crls.into_iter().map(CertificateRevocationListDer::from))
-                    .allow_unknown_revocation_status()
-                    .enforce_revocation_expiration()
-                    .build()
-                    .map_err(|e| config("client roots or revocation lists", e))?,
-            ),
+            Some(trust) => builder.with_client_cert_verifier(Arc::new(ClientVerifier(trust.clone()))),
         };
         let (chain, key) = credentials.into_parts()?;
         let mut inner = builder.with_single_cert(chain, key).map_err(|e| config("credentials", e))?;
@@ -289,7 +257,30 @@ impl ServerConfig {
             inner.key_log = Arc::new(log);
         }
         let notes = Arc::new(Notes::new(resumption.map_or(0, |r| r.sessions)));
-        Ok(Self { inner: Arc::new(inner), notes })
+        Ok(Self { inner: Arc::new(inner), notes, trust })
+    }
+
+    /// The path of a client's certificates, DER, its own first, to a root: those of them that it is made of, in their
+    /// order, then the root. It is verified as in a handshake, now.
+    ///
+    /// # Errors
+    /// [`TlsError::Failed`] says why such a client is refused; none is accepted without client roots.
+    pub fn client_path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
+        self.path(chain, Purpose::Client)
+    }
+
+    /// The same, of a certificate for any other purpose, which is the caller's to look at: such as one that signs answers
+    /// of OCSP, whose authority need not be one for that purpose.
+    ///
+    /// # Errors
+    /// As of [`client_path`](Self::client_path).
+    pub fn path_for_any_purpose(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
+        self.path(chain, Purpose::Any)
+    }
+
+    fn path(&self, chain: &[impl AsRef<[u8]>], purpose: Purpose) -> Result<Vec<Vec<u8>>, TlsError> {
+        let nobody = || TlsError::Failed("no authority is trusted".into());
+        self.trust.as_ref().ok_or_else(nobody)?.path(chain, purpose)
     }
 }
 
@@ -307,7 +298,7 @@ impl ServerConfig {
     }
 }
 
-fn config(what: &str, error: impl core::fmt::Display) -> TlsError {
+pub(super) fn config(what: &str, error: impl core::fmt::Display) -> TlsError {
     TlsError::Config(format!("{what}: {error}"))
 }
 
@@ -322,53 +313,4 @@ fn protocols(versions: VersionRange) -> Result<Vec<&'static rustls::SupportedPro
         return Err(TlsError::Config("versions: the lowest is above the highest".into()));
     }
     Ok(protocols)
-}
-
-/// Trusts what ends below the roots, and checks the configured name instead of the connection's: EAP runs
-/// where there is no name to connect to (RFC 5216 section 5.2).
-#[derive(Debug)]
-struct ChainVerifier {
-    roots: RootCertStore,
-    name: Option<ServerName<'static>>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for ChainVerifier {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let parsed = ParsedCertificate::try_from(leaf)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
-        if let Some(name) = &self.name {
-            verify_server_name(&parsed, name)?;
-        }
-        Ok(ServerCertVerified::assertion())
-    }
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

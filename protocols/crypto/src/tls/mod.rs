@@ -13,17 +13,20 @@ mod count;
 pub mod fixtures;
 mod keylog;
 mod recorded;
+mod remembered;
 mod session;
 mod store;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 pub use config::{
-    ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, WallClock,
+    ClientConfig, ClientOptions, Credentials, Resumption, ServerConfig, ServerOptions, WallClock,
 };
 pub use keylog::KeyLog;
 pub use recorded::{Flight, RecordedTls, Recording, Side, record};
 pub use session::{Client, Server};
+pub use trust::Roots;
 
 use alloc::string::String;
 use alloc::vec::Vec;

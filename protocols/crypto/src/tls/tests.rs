@@ -48,7 +48,6 @@ impl Setup {
             versions: self.version.into(),
             credentials: fixtures::server(self.chain),
             client_roots: Some(Roots::from_der([fixtures::root()])),
-            crls: Vec::new(),
             resumption: self.resumption,
             clock: self.clock,
             key_log: self.server_log,

@@ -36,7 +36,6 @@ pub fn recording() -> Result<Arc<Recording>, TlsError> {
         versions: Version::Tls13.into(),
         credentials: fixtures::server(1),
         client_roots: None,
-        crls: Vec::new(),
         resumption: None,
         clock: clock(),
         key_log: None,

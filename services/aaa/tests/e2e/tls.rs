@@ -34,7 +34,6 @@ pub(crate) fn server(version: Version) -> ServerConfig {
         versions: version.into(),
         credentials: fixtures::server(CHAIN),
         client_roots: Some(Roots::from_der([fixtures::root()])),
-        crls: Vec::new(),
         resumption: None,
         clock: WallClock::at(fixtures::WALL_TIME),
         key_log: None,

@@ -158,7 +158,6 @@ fn a_login_says_whether_it_took_up_an_earlier_session() {
             versions: version.into(),
             credentials: fixtures::server(2),
             client_roots: None,
-            crls: Vec::new(),
             resumption,
             clock: WallClock::at(fixtures::WALL_TIME),
             key_log: None,

@@ -26,7 +26,6 @@ fn tls(config: &mut Config) {
         versions: Version::Tls12.into(),
         credentials: fixtures::server(2),
         client_roots: Some(Roots::from_der([fixtures::root()])),
-        crls: Vec::new(),
         resumption: None,
         clock: WallClock::at(fixtures::WALL_TIME),
         key_log: None,

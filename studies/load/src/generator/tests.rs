@@ -487,7 +487,6 @@ fn eap_tls_has_the_keys_that_the_server_sends() {
             versions: version.into(),
             credentials: fixtures::server(2),
             client_roots: Some(Roots::from_der([fixtures::root()])),
-            crls: Vec::new(),
             resumption: None,
             clock,
             key_log: None,

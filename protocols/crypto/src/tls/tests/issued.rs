@@ -6,6 +6,7 @@ use rcgen::{
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevokedCertParams, SerialNumber,
     date_time_ymd,
 };
+use usher_core::WallTime;
 
 /// An authority, below another or by itself.
 struct Authority {
@@ -15,8 +16,13 @@ struct Authority {
 
 impl Authority {
     fn new(name: &str, serial: u64, above: Option<&Self>) -> Self {
+        Self::until(2036, name, serial, above)
+    }
+
+    fn until(year: i32, name: &str, serial: u64, above: Option<&Self>) -> Self {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
         let mut params = params(name, serial);
+        params.not_after = date_time_ymd(year, 1, 1);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = match above {
@@ -88,6 +94,7 @@ fn configs(
     crls: Vec<Vec<u8>>,
 ) -> Result<(ClientConfig, ServerConfig), TlsError> {
     let roots = || Roots::from_der([&pki.root.der[..]]);
+    let listed = roots().with_revocation_lists(crls.iter().map(Vec::as_slice))?;
     let clock = || WallClock::at(fixtures::WALL_TIME);
     let client = ClientConfig::new(ClientOptions {
         versions: client_versions,
@@ -101,8 +108,7 @@ fn configs(
     let server = ServerConfig::new(ServerOptions {
         versions: server_versions,
         credentials: pki.server.clone(),
-        client_roots: Some(roots()),
-        crls,
+        client_roots: Some(listed),
         resumption: None,
         clock: clock(),
         key_log: None,
@@ -167,6 +173,135 @@ fn what_is_no_list_is_refused_when_configured() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("revocation lists"), "{error}");
+}
+
+#[test]
+fn a_server_on_a_list_is_refused() {
+    let pki = pki();
+    let (client, server) =
+        configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
+    assert!(agreed(&(client, server.clone())).is_some());
+    for (what, lists, good) in [
+        ("others on it", vec![pki.below.list(&[8], 2027)], true),
+        ("the server", vec![pki.below.list(&[9], 2027)], false),
+        ("the authority", vec![pki.root.list(&[7], 2027)], false),
+        ("out of date", vec![pki.below.list(&[], 2026)], false),
+    ] {
+        let roots = Roots::from_der([&pki.root.der[..]])
+            .with_revocation_lists(lists.iter().map(Vec::as_slice))
+            .unwrap();
+        let client = ClientConfig::new(ClientOptions {
+            versions: VersionRange::default(),
+            credentials: Some(pki.client.clone()),
+            roots,
+            server_name: None,
+            resumption: None,
+            clock: WallClock::at(fixtures::WALL_TIME),
+            key_log: None,
+        })
+        .unwrap();
+        let chain = [pki.server.leaf(), &pki.below.der];
+        assert_eq!(client.trusts(&chain).is_ok(), good, "{what}");
+        assert_eq!(agreed(&(client, server.clone())).is_some(), good, "{what}");
+    }
+}
+
+#[test]
+fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
+    let pki = pki();
+    let (client, server) =
+        configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
+    let (leaf, below, root) = (pki.client.leaf(), &pki.below.der[..], &pki.root.der[..]);
+    // One of the same name with another key, below itself and below another root of the same name.
+    let alone = Authority::new("Below", 7, None);
+    let other = Authority::new("Below", 7, Some(&Authority::new("Root", 1, None)));
+    for chain in [
+        vec![leaf, below],
+        vec![leaf, below, root],
+        vec![leaf, &alone.der, below],
+        vec![leaf, &other.der, &alone.der, root, below],
+    ] {
+        assert_eq!(server.client_path(&chain).unwrap(), [leaf, below, root]);
+    }
+    for chain in [vec![leaf], vec![leaf, &alone.der], vec![leaf, &other.der, root], vec![]] {
+        assert!(server.client_path(&chain).is_err());
+    }
+    assert!(server.client_path(&[pki.server.leaf(), below]).is_err(), "it is for servers");
+    assert!(client.trusts(&[leaf, below]).is_err() && client.trusts(&[pki.server.leaf(), below]).is_ok());
+    let (responder, _) = pki.below.leaf("responder", 10, ExtendedKeyUsagePurpose::OcspSigning);
+    assert_eq!(server.path_for_any_purpose(&[&responder[..], below]).unwrap(), [&responder[..], below, root]);
+    assert!(server.client_path(&[&responder[..], below]).is_err());
+    assert!(server.path_for_any_purpose(&[&responder[..], &alone.der]).is_err());
+    let (_, anonymous) = Setup::new(Version::Tls13, 1).configs();
+    assert!(anonymous.client_path(&[leaf, below]).is_err(), "another root");
+}
+
+/// A server that remembers what it has verified of authorities.
+fn remembering(pki: &Pki, roots: &Roots, clock: &WallClock) -> ServerConfig {
+    ServerConfig::new(ServerOptions {
+        versions: VersionRange::default(),
+        credentials: pki.server.clone(),
+        client_roots: Some(roots.clone()),
+        resumption: None,
+        clock: clock.clone(),
+        key_log: None,
+    })
+    .unwrap()
+}
+
+/// Whether a server lets the client in, and how many signatures it verified.
+fn verified(client: &ClientConfig, server: &ServerConfig) -> (bool, u32) {
+    let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());
+    run(&mut client, &mut server);
+    (server.error().is_none() && !server.is_handshaking(), server.work().verify)
+}
+
+#[test]
+fn an_authoritys_signature_is_verified_once_where_that_is_remembered() {
+    let pki = pki();
+    let both = VersionRange::default();
+    let (client, forgetful) = configs(&pki, both, both, Vec::new()).unwrap();
+    // The handshake's, the client's certificate's and the authority's.
+    assert_eq!([verified(&client, &forgetful), verified(&client, &forgetful)], [(true, 3); 2]);
+    let clock = WallClock::at(fixtures::WALL_TIME);
+    let roots = Roots::from_der([&pki.root.der[..]]);
+    let server = remembering(&pki, &roots.clone().remembering(), &clock);
+    assert_eq!(verified(&client, &server), (true, 3));
+    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 2); 2]);
+    // Two lists more.
+    let lists = [pki.root.list(&[5], 2027), pki.below.list(&[6], 2027)];
+    let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
+    let server = remembering(&pki, &listed.clone().remembering(), &clock);
+    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 5), (true, 2)]);
+    // Another configuration knows nothing of that.
+    assert_eq!(verified(&client, &remembering(&pki, &listed.remembering(), &clock)), (true, 5));
+}
+
+#[test]
+fn an_authority_that_is_remembered_is_refused_when_it_is_revoked_or_expired() {
+    let root = Authority::new("Root", 1, None);
+    let below = Authority::until(2030, "Below", 7, Some(&root));
+    let (client, client_key) = below.leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
+    let (server, server_key) = below.leaf("server.test", 9, ExtendedKeyUsagePurpose::ServerAuth);
+    let client = Credentials::from_der([&client[..], &below.der], &client_key);
+    let server = Credentials::from_der([&server[..], &below.der], &server_key);
+    let pki = Pki { root, below, client, server };
+    let (both, clock) = (VersionRange::default(), WallClock::at(fixtures::WALL_TIME));
+    let (client, _) = configs(&pki, both, both, Vec::new()).unwrap();
+    let roots = Roots::from_der([&pki.root.der[..]]).remembering();
+    let server = remembering(&pki, &roots, &clock);
+    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 3), (true, 2)]);
+    // The same memory, and a list more.
+    let lists = [pki.root.list(&[7], 2027)];
+    let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
+    let revoking = remembering(&pki, &listed, &clock);
+    assert!(!verified(&client, &revoking).0);
+    assert!(!verified(&client, &revoking).0, "the list is remembered, too");
+    // The authority's end comes before the client's.
+    clock.set(WallTime::from_unix_secs(1_900_000_000));
+    assert!(!verified(&client, &server).0);
+    clock.set(fixtures::WALL_TIME);
+    assert!(verified(&client, &server).0);
 }
 
 #[test]

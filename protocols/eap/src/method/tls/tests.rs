@@ -31,7 +31,6 @@ fn server_config(version: Version, chain: u8, resumption: bool) -> ServerConfig 
         versions: version.into(),
         credentials: fixtures::server(chain),
         client_roots: Some(Roots::from_der([fixtures::root()])),
-        crls: Vec::new(),
         resumption: resumption.then(Resumption::default),
         clock: WallClock::at(fixtures::WALL_TIME),
         key_log: None,

@@ -41,7 +41,6 @@ pub(in super::super) fn configs(
         versions: version.into(),
         credentials: fixtures::server(chain),
         client_roots: None,
-        crls: Vec::new(),
         resumption,
         clock: clock(),
         key_log: None,

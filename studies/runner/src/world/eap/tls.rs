@@ -43,7 +43,6 @@ impl Tls {
             versions: version(tls).into(),
             credentials: fixtures::server(chain(tls.server_chain.get())),
             client_roots: Some(roots()),
-            crls: Vec::new(),
             resumption: tls.resumption.then(Resumption::default),
             clock: WallClock::at(fixtures::WALL_TIME),
             key_log: Some(key_log.clone()),

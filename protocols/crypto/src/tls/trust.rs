@@ -1,0 +1,277 @@
+//! Whom an engine believes: authorities, their revocation lists, and the paths to them.
+
+use super::config::{WallClock, certificates, config};
+use super::remembered::Remembered;
+use super::{TlsError, count};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertRevocationListError, CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError,
+    RootCertStore, SignatureScheme,
+};
+use std::sync::Arc;
+use webpki::{
+    CertRevocationList, EndEntityCert, ExpirationPolicy, ExtendedKeyUsageValidator, KeyPurposeIdIter,
+    KeyUsage, OwnedCertRevocationList, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
+};
+
+/// The authorities whose certificates are trusted, and what they have taken back. Clones share the lists, and what is
+/// remembered.
+#[derive(Clone, Debug, Default)]
+pub struct Roots {
+    certificates: Vec<CertificateDer<'static>>,
+    lists: Arc<[CertRevocationList<'static>]>,
+    remembered: Option<Arc<Remembered>>,
+}
+
+impl Roots {
+    /// From DER; checked when a configuration is made.
+    #[must_use]
+    pub fn from_der<'a>(roots: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let certificates = roots.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
+        Self { certificates, ..Self::default() }
+    }
+
+    /// From the certificates of a PEM text.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] if a block does not decode or no certificate is there.
+    pub fn from_pem(text: &[u8]) -> Result<Self, TlsError> {
+        Ok(Self { certificates: certificates(text)?, ..Self::default() })
+    }
+
+    /// With certificate revocation lists in DER, of these authorities and those below them (RFC 5280 §5). Every
+    /// certificate of a peer's path is looked up in the list of its issuer: on it, or with a list that is past its
+    /// nextUpdate, the peer is refused. An issuer of whom no list is given revokes nothing.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] if one is no list.
+    pub fn with_revocation_lists<'a>(
+        mut self,
+        lists: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Self, TlsError> {
+        let list = |der| OwnedCertRevocationList::from_der(der).map(CertRevocationList::from);
+        let lists: Result<Vec<_>, _> = lists.into_iter().map(list).collect();
+        self.lists = lists.map_err(|e| config("revocation lists", e))?.into();
+        Ok(self)
+    }
+
+    /// Has each signature of an authority on another's certificate, and on a revocation list, be verified once and then
+    /// be remembered, so that a handshake costs the verification of the peer's own certificate alone. Whether a
+    /// certificate is of now and on no list is looked at each time.
+    #[must_use]
+    pub fn remembering(mut self) -> Self {
+        self.remembered = Some(Arc::default());
+        self
+    }
+
+    pub(super) fn trust(self, clock: WallClock) -> Result<Trust, TlsError> {
+        let mut store = RootCertStore::empty();
+        for root in &self.certificates {
+            store.add(root.clone()).map_err(|e| config("root certificate", e))?;
+        }
+        if store.is_empty() {
+            return Err(TlsError::Config("no root certificate".into()));
+        }
+        let algorithms = count::server_provider().signature_verification_algorithms;
+        let names = store.subjects();
+        Ok(Trust { roots: self, store, names, clock, algorithms })
+    }
+}
+
+/// Verifies peers' certificates.
+#[derive(Debug)]
+pub(super) struct Trust {
+    roots: Roots,
+    /// Of the same order as the roots' certificates.
+    store: RootCertStore,
+    names: Vec<DistinguishedName>,
+    clock: WallClock,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// What a certificate is shown for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    Client,
+    Server,
+    Any,
+}
+
+impl ExtendedKeyUsageValidator for Purpose {
+    fn validate(&self, mut usages: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        match self {
+            Self::Client => KeyUsage::client_auth().validate(usages),
+            Self::Server => KeyUsage::server_auth().validate(usages),
+            Self::Any => usages.try_for_each(|usage| usage.map(drop)),
+        }
+    }
+}
+
+impl Trust {
+    /// The path of a chain, DER, from its first certificate to a root, as it was verified.
+    pub(super) fn path(
+        &self,
+        chain: &[impl AsRef<[u8]>],
+        purpose: Purpose,
+    ) -> Result<Vec<Vec<u8>>, TlsError> {
+        let chain: Vec<CertificateDer<'_>> = chain.iter().map(|der| der.as_ref().into()).collect();
+        let Some((leaf, others)) = chain.split_first() else {
+            return Err(TlsError::Failed("no certificate".into()));
+        };
+        let now = UnixTime::since_unix_epoch(core::time::Duration::from_secs(self.clock.now().unix_secs()));
+        let mut path = vec![leaf.to_vec()];
+        self.verify(leaf, others, now, purpose, |verified, root| {
+            path.extend(verified.intermediate_certificates().map(|c| c.der().to_vec()));
+            path.extend(self.roots.certificates.get(root).map(|root| root.to_vec()));
+        })
+        .map_err(|e| TlsError::Failed(e.to_string()))?;
+        Ok(path)
+    }
+
+    /// Verifies a certificate; `found` gets the path, and which root it ends at.
+    fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+        purpose: Purpose,
+        found: impl FnOnce(&VerifiedPath<'_>, usize),
+    ) -> Result<(), Error> {
+        let lists: Vec<&CertRevocationList<'_>> = self.roots.lists.iter().collect();
+        // There are no options for no lists.
+        let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|options| {
+            options
+                .with_status_policy(UnknownStatusPolicy::Allow)
+                .with_expiration_policy(ExpirationPolicy::Enforce)
+                .build()
+        });
+        let certificate = EndEntityCert::try_from(leaf).map_err(refusal)?;
+        let all = self.algorithms.all;
+        let remembering: Vec<_> = match &self.roots.remembered {
+            Some(remembered) => all.iter().map(|a| remembered.algorithm(*a, leaf)).collect(),
+            None => Vec::new(),
+        };
+        let remembering: Vec<&dyn SignatureVerificationAlgorithm> =
+            remembering.iter().map(|a| a as &dyn SignatureVerificationAlgorithm).collect();
+        let algorithms = if remembering.is_empty() { all } else { &remembering };
+        let path = certificate
+            .verify_for_usage(algorithms, &self.store.roots, others, now, purpose, revocation, None)
+            .map_err(refusal)?;
+        let root = self.store.roots.iter().position(|root| core::ptr::eq(root, path.anchor()));
+        // It is one of them.
+        if let Some(root) = root {
+            found(&path, root);
+        }
+        Ok(())
+    }
+}
+
+/// What the peer is told, by the alert that stands for it (RFC 8446 §6.2), and the log.
+fn refusal(error: webpki::Error) -> Error {
+    use webpki::Error as E;
+    let certificate = match error {
+        E::BadDer | E::BadDerTime | E::TrailingData(_) => CertificateError::BadEncoding,
+        E::CertNotValidYet { time, not_before } => CertificateError::NotValidYetContext { time, not_before },
+        E::CertExpired { time, not_after } => CertificateError::ExpiredContext { time, not_after },
+        E::InvalidCertValidity => CertificateError::Expired,
+        E::UnknownIssuer => CertificateError::UnknownIssuer,
+        E::CertRevoked => CertificateError::Revoked,
+        E::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
+        E::CrlExpired { time, next_update } => {
+            CertificateError::ExpiredRevocationListContext { time, next_update }
+        }
+        E::InvalidSignatureForPublicKey => CertificateError::BadSignature,
+        E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
+        E::IssuerNotCrlSigner => return CertRevocationListError::IssuerInvalidForCrl.into(),
+        E::InvalidCrlSignatureForPublicKey => return CertRevocationListError::BadSignature.into(),
+        other => CertificateError::Other(OtherError(Arc::new(other))),
+    };
+    certificate.into()
+}
+
+/// A server's verifier: clients show a certificate below the roots.
+#[derive(Debug)]
+pub(super) struct ClientVerifier(pub(super) Arc<Trust>);
+
+impl ClientCertVerifier for ClientVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.0.names
+    }
+    fn verify_client_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.0.verify(leaf, intermediates, now, Purpose::Client, |_, _| ())?;
+        Ok(ClientCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.algorithms)
+    }
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.algorithms)
+    }
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.algorithms.supported_schemes()
+    }
+}
+
+/// A client's verifier: trusts what ends below the roots, and checks the configured name instead of the connection's,
+/// since EAP runs where there is no name to connect to (RFC 5216 §5.2).
+#[derive(Debug)]
+pub(super) struct ServerVerifier {
+    pub(super) trust: Arc<Trust>,
+    pub(super) name: Option<ServerName<'static>>,
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.trust.verify(leaf, intermediates, now, Purpose::Server, |_, _| ())?;
+        if let Some(name) = &self.name {
+            verify_server_name(&ParsedCertificate::try_from(leaf)?, name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.trust.algorithms)
+    }
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.trust.algorithms)
+    }
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.trust.algorithms.supported_schemes()
+    }
+}
