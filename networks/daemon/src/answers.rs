@@ -9,8 +9,10 @@ use usher_pki::ocsp::{Answer, Status};
 const MOST: usize = 4096;
 /// The longest time for which an answer is kept, whatever it says itself.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// How long it is kept that nobody said anything: a responder that is away is not waited for at every login.
+/// How long it is kept that nothing was said that can be believed, and that a responder said nothing at all.
 const SILENCE: Duration = Duration::from_secs(10);
+/// Responders of which silence is remembered.
+const RESPONDERS: usize = 256;
 
 /// A status, or why there is none.
 type Said = Result<Status, String>;
@@ -51,6 +53,41 @@ impl Answers {
     }
 }
 
+/// Responders that said nothing when they were last asked. While one is away nobody waits for it but the one who asks
+/// again whether it is back.
+#[derive(Debug, Default)]
+pub(crate) struct Silent(BTreeMap<String, WallTime>);
+
+impl Silent {
+    /// Whether a responder is to be asked now. Of those who want to know after its time of silence one asks; until that
+    /// one has heard something, or the time is over again, the others need not.
+    pub(crate) fn may_ask(&mut self, now: WallTime, url: &str) -> bool {
+        match self.0.get_mut(url) {
+            // A clock that was set back does not make silence last; it shows whole seconds, and threads differ.
+            Some(until) if now < *until && *until <= now + SILENCE + SILENCE => false,
+            Some(until) => {
+                *until = now + SILENCE;
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// A responder said nothing.
+    pub(crate) fn silent(&mut self, now: WallTime, url: &str) {
+        if self.0.len() >= RESPONDERS && !self.0.contains_key(url) {
+            let first = self.0.iter().min_by_key(|(_, until)| **until).map(|(url, _)| url.clone());
+            first.map(|url| self.0.remove(&url));
+        }
+        self.0.insert(url.to_owned(), now + SILENCE);
+    }
+
+    /// A responder said something.
+    pub(crate) fn heard(&mut self, url: &str) {
+        self.0.remove(url);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +125,28 @@ mod tests {
             answers.keep(at(0), &(n % 5000).to_be_bytes(), &answer);
         }
         assert_eq!((answers.kept.len(), answers.order.len()), (MOST, MOST));
+    }
+
+    #[test]
+    fn one_asks_whether_a_silent_responder_is_back() {
+        let mut silent = Silent::default();
+        assert!(silent.may_ask(at(0), "a") && silent.may_ask(at(0), "a"), "nobody knows yet");
+        silent.silent(at(5), "a");
+        assert!(!silent.may_ask(at(14), "a") && silent.may_ask(at(14), "b"));
+        assert!(silent.may_ask(at(15), "a"), "one asks");
+        assert!(
+            !silent.may_ask(at(15), "a") && !silent.may_ask(at(24), "a"),
+            "the others know what is known"
+        );
+        assert!(silent.may_ask(at(25), "a"), "the one who asked never told");
+        silent.heard("a");
+        assert!(silent.may_ask(at(25), "a") && silent.may_ask(at(25), "a"));
+        silent.silent(at(125), "a");
+        assert!(!silent.may_ask(at(124), "a"));
+        assert!(silent.may_ask(at(100), "a"), "the clock was set back");
+        for n in 0..2 * RESPONDERS {
+            silent.silent(at(130), &n.to_string());
+        }
+        assert_eq!(silent.0.len(), RESPONDERS);
     }
 }

@@ -189,7 +189,7 @@ impl Begun {
         let stores = (0..file.users.threads).map(|_| place.lasting_store()).collect::<Result<Vec<_>, _>>();
         let inline: Inline = Arc::new(RwLock::new(built.inline.clone()));
         let lookups = Arc::new(Latency::default());
-        let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded)));
+        let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, tls.as_deref())));
         let shared = Shared {
             mailboxes: mailboxes.clone(),
             inline: inline.clone(),

@@ -1,14 +1,16 @@
 //! Whether a client's certificate still holds: its issuer is asked by OCSP.
 
-use crate::answers::Answers;
+use crate::answers::{Answers, Silent};
 use crate::config::Loaded;
 use crate::config::model::Ocsp;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use crate::place;
+use crate::tls::Tls;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use usher_core::WallTime;
+use usher_crypto::tls::ServerConfig;
 use usher_pki::Information;
-use usher_pki::ocsp;
-use x509_parser::pem::Pem;
+use usher_pki::ocsp::{OcspError, Question, Status};
 
 /// How long a responder may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,23 +27,30 @@ pub(crate) struct CertificateStatus {
     policy: Ocsp,
     /// In place of what certificates say.
     url: Option<String>,
-    /// Authorities, DER.
-    authorities: Arc<Vec<Vec<u8>>>,
+    /// Whom clients' certificates end below, and what is revoked.
+    clients: Option<ServerConfig>,
+    patience: Duration,
     /// What was said before.
     answers: Arc<Mutex<Answers>>,
+    /// Who said nothing.
+    silent: Arc<Mutex<Silent>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CertificateStatus {
     /// As the configuration says.
-    pub(crate) fn of(loaded: &Loaded) -> Self {
-        let tls = loaded.file.tls.as_ref();
-        let ca = loaded.tls.as_ref().and_then(|files| files.ca.as_deref()).unwrap_or_default();
-        let authorities = Pem::iter_from_buffer(ca).flatten().map(|pem| pem.contents).collect();
+    pub(crate) fn of(loaded: &Loaded, tls: Option<&Tls>) -> Self {
+        let file = loaded.file.tls.as_ref();
         Self {
-            policy: tls.map_or(Ocsp::Off, |tls| tls.ocsp),
-            url: tls.and_then(|tls| tls.ocsp_url.clone()),
-            authorities: Arc::new(authorities),
+            policy: file.map_or(Ocsp::Off, |tls| tls.ocsp),
+            url: file.and_then(|tls| tls.ocsp_url.clone()),
+            clients: tls.and_then(|tls| tls.clients.clone()),
+            patience: PATIENCE,
             answers: Arc::default(),
+            silent: Arc::default(),
         }
     }
 
@@ -55,10 +64,19 @@ impl CertificateStatus {
         if self.policy == Ocsp::Off {
             return true;
         }
-        match self.status(chain, crate::tls::wall()) {
-            Ok(ocsp::Status::Good) => true,
-            Ok(ocsp::Status::Revoked) => false,
-            Ok(ocsp::Status::Unknown) => self.unsaid("the responder does not know it"),
+        // Beside its certificate a peer may show any others: its issuer is the one of the path that is verified.
+        let Some(clients) = &self.clients else { return self.unsaid("no authority is trusted") };
+        let path = match clients.client_path(chain) {
+            Ok(path) => path,
+            Err(error) => {
+                tracing::warn!(%error, "a certificate is not trusted any more");
+                return false;
+            }
+        };
+        match self.status(clients, &path, crate::tls::wall()) {
+            Ok(Status::Good) => true,
+            Ok(Status::Revoked) => false,
+            Ok(Status::Unknown) => self.unsaid("the responder does not know it"),
             Err(why) => self.unsaid(&why),
         }
     }
@@ -70,85 +88,40 @@ impl CertificateStatus {
         taken
     }
 
-    /// What was said before and is still true, or is said now.
-    fn status(&self, chain: &[Vec<u8>], now: WallTime) -> Result<ocsp::Status, String> {
-        let leaf = chain.first().ok_or("no certificate")?;
-        let answers = || self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(said) = answers().find(now, leaf) {
+    /// What was said before of a path's first certificate and is still true, or is said now.
+    fn status(&self, clients: &ServerConfig, path: &[Vec<u8>], now: WallTime) -> Result<Status, String> {
+        let [leaf, above @ ..] = path else { return Err("no certificate".to_owned()) };
+        if let Some(said) = lock(&self.answers).find(now, leaf) {
             return said;
         }
-        let answer = self.ask(chain);
-        answers().keep(now, leaf, &answer);
-        answer.map(|answer| answer.status)
-    }
-
-    fn ask(&self, chain: &[Vec<u8>]) -> Result<ocsp::Answer, String> {
-        let leaf = chain.first().ok_or("no certificate")?;
+        let issuer = above.first().ok_or("it stands under no authority")?;
         let said = Information::of_der(leaf).map_err(|e| e.to_string())?;
-        let issued = |der: &&Vec<u8>| Information::of_der(der).is_ok_and(|i| i.subject == said.issuer);
-        let issuer = chain.iter().skip(1).chain(self.authorities.iter()).find(issued);
-        let issuer = issuer.ok_or("its issuer's certificate is not there")?;
         let url = self.url.as_ref().or(said.ocsp.first());
         let url = url.ok_or("it does not say where to ask; see ocsp_url")?;
-        ocsp::check(leaf, issuer, url, crate::tls::wall(), PATIENCE).map_err(|e| e.to_string())
+        if !lock(&self.silent).may_ask(now, url) {
+            return Err(format!("OCSP responder {url}: it said nothing a moment ago"));
+        }
+        let begun = Instant::now();
+        let nonce = place::random().map_err(|e| e.to_string())?;
+        let appointed = |responder: &[u8]| {
+            let chain: Vec<&[u8]> =
+                std::iter::once(responder).chain(above.iter().map(Vec::as_slice)).collect();
+            clients.path_for_any_purpose(&chain).is_ok()
+        };
+        let question = Question { certificate: leaf, issuer, now, nonce, appointed: &appointed };
+        let answer = question.ask(url, self.patience);
+        let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now = now + usher_core::Duration::from_nanos(waited);
+        if let Err(error @ OcspError::Silent { .. }) = answer {
+            lock(&self.silent).silent(now, url);
+            return Err(error.to_string());
+        }
+        lock(&self.silent).heard(url);
+        let answer = answer.map_err(|e| e.to_string());
+        lock(&self.answers).keep(now, leaf, &answer);
+        answer.map(|answer| answer.status)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
-
-    /// A certificate and its issuer's, DER.
-    fn chain(now: WallTime) -> Vec<Vec<u8>> {
-        let folder = std::env::temp_dir().join(format!("usher-status-{}", std::process::id()));
-        let key = KeyKind::EcdsaP256;
-        let options = InitOptions { name: "Test".into(), key, days: 9, now };
-        let mut authority = Authority::init(&folder, &options).expect("an authority");
-        let names = Vec::new();
-        let request =
-            Request { name: "ann".into(), kind: Kind::Client, names, key, days: 9, ocsp: None, crl: None };
-        let issued = authority.issue(&request, now).expect("a certificate");
-        let read = |path: &std::path::Path| {
-            let text = std::fs::read(path).expect("it was made");
-            Pem::iter_from_buffer(&text).flatten().map(|pem| pem.contents).next().expect("a certificate")
-        };
-        let both = vec![read(&issued.certificate), read(&folder.join("ca.crt"))];
-        std::fs::remove_dir_all(folder).expect("it is ours");
-        both
-    }
-
-    #[test]
-    fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let asked = Arc::new(AtomicU32::new(0));
-        let count = asked.clone();
-        // It hangs up on whoever asks, until the test ends.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                count.fetch_add(1, Ordering::SeqCst);
-                drop(stream);
-            }
-        });
-        let now = crate::tls::wall();
-        let chain = chain(now);
-        let status = CertificateStatus {
-            policy: Ocsp::Hard,
-            url: Some(url),
-            authorities: Arc::default(),
-            answers: Arc::default(),
-        };
-        let asked = || asked.load(Ordering::SeqCst);
-        assert!(status.status(&chain, now).is_err());
-        let once = asked();
-        assert!(once > 0);
-        assert!(status.status(&chain, now + usher_core::Duration::from_secs(9)).is_err());
-        assert_eq!(asked(), once, "it was asked a moment ago");
-        assert!(status.status(&chain, now + usher_core::Duration::from_secs(10)).is_err());
-        assert_eq!(asked(), 2 * once);
-        assert!(!status.good(&chain), "nobody says that it holds");
-    }
-}
+mod tests;

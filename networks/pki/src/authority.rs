@@ -461,7 +461,7 @@ fn ocsp_location(uri: &str) -> CustomExtension {
 }
 
 /// A DER element.
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let mut element = vec![tag];
     match length {

@@ -2,7 +2,7 @@
 //!
 //! Without certificates nobody gets to EAP-TLS. [`Authority`] is one in a folder, for those who have none: it issues
 //! certificates for servers and users, renews and revokes them. [`Information`] says what a certificate is, and
-//! [`ocsp::check`] asks its issuer whether it still holds (RFC 6960).
+//! [`ocsp::Question`] asks its issuer whether it still holds (RFC 6960).
 
 mod authority;
 mod information;

@@ -205,25 +205,33 @@ fn openssl_s_responder_says_what_holds() {
     let index = folder.0.join("index.txt");
     fs::write(&index, line("V", "", 0, "ann") + &line("R", "260101000000Z", 1, "bob")).unwrap();
     let file = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
-    let responder = Command::new("openssl")
-        .args(["ocsp", "-index", index.to_str().unwrap(), "-port", &port.to_string(), "-CA", &file("ca.crt")])
-        .args(["-rsigner", &file("ca.crt"), "-rkey", &file("ca.key"), "-ndays", "1"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("package openssl is installed");
-    let mut responder = Responder(responder);
-    // A connection that asks nothing would block it for ever, so that it is not probed.
-    let said = BufReader::new(responder.0.stdout.take().unwrap()).lines().next();
-    assert!(said.unwrap().unwrap().starts_with("ACCEPT"));
+    let begin = |port: u16, more: &[&str]| {
+        let responder = Command::new("openssl")
+            .args(["ocsp", "-index", index.to_str().unwrap(), "-port", &port.to_string()])
+            .args(["-CA", &file("ca.crt"), "-rsigner", &file("ca.crt"), "-rkey", &file("ca.key")])
+            .args(["-ndays", "1"])
+            .args(more)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("package openssl is installed");
+        let mut responder = Responder(responder);
+        // A connection that asks nothing would block it for ever, so that it is not probed.
+        let said = BufReader::new(responder.0.stdout.take().unwrap()).lines().next();
+        assert!(said.unwrap().unwrap().starts_with("ACCEPT"));
+        responder
+    };
+    let _responder = begin(port, &[]);
 
     let der = |path: &Path| openssl(&["x509", "-in", path.to_str().unwrap(), "-outform", "DER"]).stdout;
     let root = der(&folder.0.join("ca.crt"));
     let wait = Duration::from_secs(10);
-    let ask = |issued: &usher_pki::Issued, at: WallTime| {
-        let answer = ocsp::check(&der(&issued.certificate), &root, &url, at, wait);
+    let ask_of = |certificate: &[u8], issuer: &[u8], url: &str, now: WallTime| {
+        let nonce = [0x5a; ocsp::NONCE_LEN];
+        let answer = ocsp::Question { certificate, issuer, now, nonce, appointed: &|_| true }.ask(url, wait);
         answer.map(|answer| answer.status).map_err(|e| e.to_string())
     };
+    let ask = |issued: &usher_pki::Issued, at| ask_of(&der(&issued.certificate), &root, &url, at);
     assert_eq!(ask(&ann, now()), Ok(ocsp::Status::Good));
     assert_eq!(ask(&bob, now()), Ok(ocsp::Status::Revoked));
     assert_eq!(ask(&eve, now()), Ok(ocsp::Status::Unknown));
@@ -232,11 +240,16 @@ fn openssl_s_responder_says_what_holds() {
     assert!(ask(&ann, tomorrow).unwrap_err().contains("not of now"));
     Authority::init(&folder.0.join("other"), &options("Root", KeyKind::Rsa2048)).unwrap();
     let other = der(&folder.0.join("other").join("ca.crt"));
-    let forged = ocsp::check(&der(&ann.certificate), &other, &url, now(), wait).unwrap_err().to_string();
+    let forged = ask_of(&der(&ann.certificate), &other, &url, now()).unwrap_err();
     assert!(forged.contains("signed") || forged.contains("other certificates"), "{forged}");
+    // A signature on a SHA-1 digest can be one that was made of something else.
+    let weak = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let _weak = begin(weak, &["-rmd", "sha1"]);
+    let said = ask_of(&der(&ann.certificate), &root, &format!("http://127.0.0.1:{weak}"), now()).unwrap_err();
+    assert!(said.contains("signed"), "{said}");
     // Nobody there: an error that says so, not a verdict.
-    let dead = ocsp::check(&der(&ann.certificate), &root, "http://127.0.0.1:1", now(), wait);
-    assert!(dead.unwrap_err().to_string().contains("127.0.0.1:1"));
+    let dead = ask_of(&der(&ann.certificate), &root, "http://127.0.0.1:1", now()).unwrap_err();
+    assert!(dead.contains("127.0.0.1:1"), "{dead}");
 }
 
 #[test]

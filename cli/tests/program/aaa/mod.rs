@@ -6,6 +6,7 @@ mod durable;
 mod flood;
 mod hostile;
 mod hostile_diameter;
+mod ocsp;
 mod operate;
 mod others;
 mod records;

@@ -91,7 +91,8 @@ impl Running {
         let shards = self.mailboxes.all().len();
         take(shards, &built, &before, TAKING, back, |number, built| self.tell(number, built))?;
         *before = built;
-        *self.status.write().unwrap_or_else(PoisonError::into_inner) = CertificateStatus::of(&place.loaded);
+        let status = CertificateStatus::of(&place.loaded, tls.as_deref());
+        *self.status.write().unwrap_or_else(PoisonError::into_inner) = status;
         if let Some(tls) = &tls {
             shards::replace_tls(&self.listeners, tls);
         }

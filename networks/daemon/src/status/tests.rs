@@ -1,0 +1,270 @@
+//! Users whose certificates are revoked, and responders that help them or say nothing.
+
+use super::*;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use usher_crypto::tls::WallClock;
+use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
+use x509_parser::pem::Pem;
+
+/// An authority in a folder of the test's own, with a server's certificate and a user's.
+struct Pki {
+    folder: PathBuf,
+    now: WallTime,
+    serial: String,
+}
+
+impl Pki {
+    fn new(name: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("usher-status-{}-{n}", std::process::id()));
+        let (key, now) = (KeyKind::EcdsaP256, crate::tls::wall());
+        let options = InitOptions { name: name.to_owned(), key, days: 9, now };
+        let mut authority = Authority::init(&folder, &options).unwrap();
+        for (name, kind) in [("server", Kind::Server), ("ann", Kind::Client)] {
+            let names = Vec::new();
+            let request = Request { name: name.into(), kind, names, key, days: 9, ocsp: None, crl: None };
+            authority.issue(&request, now).unwrap();
+        }
+        let serial = authority.entries().last().unwrap().serial.to_uppercase();
+        Self { folder, now, serial }
+    }
+
+    /// The certificates of a file.
+    fn der(&self, file: &str) -> Vec<u8> {
+        let text = fs::read(self.folder.join(file)).unwrap();
+        Pem::iter_from_buffer(&text).flatten().map(|pem| pem.contents).next().unwrap()
+    }
+
+    fn ann(&self) -> Vec<u8> {
+        self.der("issued/ann.crt")
+    }
+
+    fn status(&self, policy: &str, url: &str) -> CertificateStatus {
+        let folder = self.folder.display();
+        let text = format!(
+            "[tls]\ncertificate = \"{folder}/issued/server.crt\"\nkey = \"{folder}/issued/server.key\"\n\
+             ca = \"{folder}/ca.crt\"\nocsp = \"{policy}\"\nocsp_url = \"{url}\"\n"
+        );
+        let loaded = crate::config::parse("t", &text, None).unwrap();
+        let tls = crate::tls::make(&loaded, &WallClock::at(self.now)).unwrap().unwrap();
+        CertificateStatus { patience: Duration::from_secs(1), ..CertificateStatus::of(&loaded, Some(&tls)) }
+    }
+
+    fn revoked(&self) -> String {
+        format!("R\t361231235959Z\t260101000000Z\t{}\tunknown\t/CN=ann\n", self.serial)
+    }
+
+    fn valid(&self) -> String {
+        format!("V\t361231235959Z\t\t{}\tunknown\t/CN=ann\n", self.serial)
+    }
+}
+
+impl Drop for Pki {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+/// What an OpenSSL responder with the key of a folder's authority answers; `entries` says what it knows.
+fn signed_by(folder: &Path, question: &[u8], entries: &str) -> Vec<u8> {
+    let path = |name: &str| folder.join(name);
+    fs::write(path("question"), question).unwrap();
+    fs::write(path("index.txt"), entries).unwrap();
+    let arguments = |list: &[(&str, &str)]| -> Vec<String> {
+        list.iter().flat_map(|(flag, file)| [flag.to_string(), path(file).display().to_string()]).collect()
+    };
+    let done = Command::new("openssl")
+        .args(["ocsp", "-ndays", "1"])
+        .args(arguments(&[("-index", "index.txt"), ("-CA", "ca.crt"), ("-rsigner", "ca.crt")]))
+        .args(arguments(&[("-rkey", "ca.key"), ("-reqin", "question"), ("-respout", "answer")]))
+        .output()
+        .expect("package openssl is installed");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    fs::read(path("answer")).unwrap()
+}
+
+/// The body of a request.
+fn body(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut octet = [0];
+    while !all.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut octet).unwrap();
+        all.push(octet[0]);
+    }
+    let head = String::from_utf8(all).unwrap().to_lowercase();
+    let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    body
+}
+
+/// Serves each who connects, one after the other, until the test's process ends; its URL.
+fn responder(serve: impl Fn(TcpStream) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
+    url
+}
+
+fn respond(stream: &mut TcpStream, answer: &[u8]) {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/ocsp-response\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        answer.len()
+    );
+    stream.write_all(&[head.as_bytes(), answer].concat()).unwrap();
+}
+
+/// The digest of an authority's key, by which a question names it.
+fn key_hash(certificate: &Path) -> Vec<u8> {
+    let said = Command::new("openssl")
+        .args(["x509", "-noout", "-ocspid", "-in"])
+        .arg(certificate)
+        .output()
+        .expect("package openssl is installed");
+    let said = String::from_utf8(said.stdout).unwrap();
+    let hash = said.lines().find_map(|l| l.trim().strip_prefix("Public key OCSP hash: ")).unwrap();
+    (0..hash.len()).step_by(2).map(|i| u8::from_str_radix(&hash[i..i + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn a_revoked_user_does_not_get_in_by_an_authority_of_the_same_name() {
+    let (real, made) = (Pki::new("Test"), Pki::new("Test"));
+    // The real authority answers as it must; for the one that the user made, somebody says that all is well.
+    let hash = key_hash(&real.folder.join("ca.crt"));
+    let (of_real, of_made) = ((real.folder.clone(), real.revoked()), (made.folder.clone(), real.valid()));
+    let url = responder(move |mut stream| {
+        let question = body(&mut stream);
+        let asked_real = question.windows(hash.len()).any(|w| w == hash);
+        let (folder, entries) = if asked_real { &of_real } else { &of_made };
+        respond(&mut stream, &signed_by(folder, &question, entries));
+    });
+    let ann = real.ann();
+    for policy in ["soft", "hard"] {
+        for chain in [
+            vec![ann.clone()],
+            vec![ann.clone(), real.der("ca.crt")],
+            vec![ann.clone(), made.der("ca.crt")],
+            vec![ann.clone(), made.der("ca.crt"), real.der("ca.crt")],
+        ] {
+            assert!(!real.status(policy, &url).good(&chain), "{policy}, {} shown", chain.len());
+        }
+        // Of an authority that nobody trusts nobody is asked.
+        assert!(!real.status(policy, "http://127.0.0.1:1").good(&[made.ann(), made.der("ca.crt")]));
+    }
+}
+
+#[test]
+fn what_another_authority_signs_is_no_answer() {
+    let (real, made) = (Pki::new("Test"), Pki::new("Test"));
+    let (folder, entries) = (made.folder.clone(), real.valid());
+    let hash = key_hash(&made.folder.join("ca.crt"));
+    let real_hash = key_hash(&real.folder.join("ca.crt"));
+    let url = responder(move |mut stream| {
+        // It answers for its own authority whatever was asked.
+        let mut question = body(&mut stream);
+        let at = question.windows(20).position(|w| w == real_hash).expect("the real authority is asked for");
+        question[at..at + 20].copy_from_slice(&hash);
+        respond(&mut stream, &signed_by(&folder, &question, &entries));
+    });
+    let chain = [real.ann(), made.der("ca.crt")];
+    assert!(!real.status("hard", &url).good(&chain));
+    let clients = real.status("hard", &url);
+    let path = clients.clients.as_ref().unwrap().client_path(&chain).unwrap();
+    assert_eq!(path, [real.ann(), real.der("ca.crt")]);
+    let said = clients.status(clients.clients.as_ref().unwrap(), &path, real.now).unwrap_err();
+    assert!(said.contains("signed"), "{said}");
+}
+
+#[test]
+fn a_revoked_user_is_refused_and_another_taken() {
+    let pki = Pki::new("Test");
+    let folder = pki.folder.clone();
+    let entries = Arc::new(Mutex::new(String::new()));
+    let known = entries.clone();
+    let url = responder(move |mut stream| {
+        let question = body(&mut stream);
+        respond(&mut stream, &signed_by(&folder, &question, &lock(&known)));
+    });
+    let chain = [pki.ann()];
+    *lock(&entries) = pki.revoked();
+    assert!(!pki.status("soft", &url).good(&chain) && !pki.status("hard", &url).good(&chain));
+    *lock(&entries) = pki.valid();
+    assert!(pki.status("soft", &url).good(&chain) && pki.status("hard", &url).good(&chain));
+    // Nobody there whom the responder knows.
+    lock(&entries).clear();
+    assert!(pki.status("soft", &url).good(&chain) && !pki.status("hard", &url).good(&chain));
+}
+
+#[test]
+fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    // It hangs up on whoever asks.
+    let url = responder(move |stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        drop(stream);
+    });
+    let pki = Pki::new("Test");
+    let status = pki.status("hard", &url);
+    let clients = status.clients.as_ref().unwrap();
+    let path = clients.client_path(&[pki.ann()]).unwrap();
+    let asked = || asked.load(Ordering::SeqCst);
+    let after = |seconds| status.status(clients, &path, pki.now + usher_core::Duration::from_secs(seconds));
+    assert!(after(0).is_err());
+    let once = asked();
+    assert!(once > 0);
+    assert!(after(9).is_err());
+    assert_eq!(asked(), once, "it was asked a moment ago");
+    assert!(after(11).is_err());
+    assert_eq!(asked(), 2 * once);
+    assert!(!status.good(&[pki.ann()]), "nobody says that it holds");
+}
+
+#[test]
+fn users_behind_a_silent_responder_wait_for_it_once() {
+    // It takes a question, and says nothing.
+    let url = responder(|stream| std::mem::forget(stream));
+    let pki = Pki::new("Test");
+    let status = pki.status("soft", &url);
+    let clients = status.clients.as_ref().unwrap();
+    // Other users would have other certificates: what is remembered is not by certificate.
+    let path = clients.client_path(&[pki.ann()]).unwrap();
+    let users = Mutex::new(0..24);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(_user) = { lock(&users).next() } {
+                    assert!(status.status(clients, &path, pki.now).is_err());
+                }
+            });
+        }
+    });
+    let waited = begun.elapsed();
+    assert!(waited < 2 * status.patience, "{waited:?}");
+    // When its time is over one asks again; the others do not wait for that one.
+    let later = pki.now + usher_core::Duration::from_secs(20);
+    let waits = |()| {
+        let begun = Instant::now();
+        assert!(status.status(clients, &path, later).is_err());
+        begun.elapsed() >= status.patience / 2
+    };
+    let waited: Vec<bool> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..24).map(|_| scope.spawn(|| waits(()))).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    assert_eq!(waited.iter().filter(|w| **w).count(), 1, "{waited:?}");
+}
+
+#[test]
+fn a_name_is_of_the_first_certificate() {
+    let pki = Pki::new("Test");
+    assert!(bears(&[pki.ann(), pki.der("ca.crt")], b"ann"));
+    assert!(!bears(&[pki.der("ca.crt"), pki.ann()], b"ann") && !bears(&[], b"ann"));
+}

@@ -1,0 +1,164 @@
+//! Reading an answer: who signed it, what it is about, of when it is (RFC 6960 §3.2).
+
+use super::{Answer, Asked, NONCE, Question, Status};
+use crate::PkiError;
+use crate::information::format;
+use der::asn1::ObjectIdentifier;
+use der::{Decode, Encode, Header, Reader, SliceReader};
+use sha1::{Digest, Sha1};
+use std::fmt::Display;
+use usher_core::WallTime;
+use x509_ocsp::{
+    BasicOcspResponse, CertId, CertStatus, OcspResponse, OcspResponseStatus, ResponderId, SingleResponse,
+};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::der_parser::asn1_rs;
+use x509_parser::oid_registry::{OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA};
+use x509_parser::prelude::FromDer;
+use x509_parser::verify::verify_signature;
+use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo};
+
+/// id-pkix-ocsp-basic (RFC 6960 §4.2.1).
+const BASIC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.1");
+/// How far clocks may differ, seconds.
+const SKEW: u64 = 300;
+/// The oldest answer that does not say until when it can be relied on, seconds: newer information is always there
+/// (RFC 6960 §4.2.2.1), so that an old answer is one that somebody repeats.
+const MAX_AGE: u64 = 3600;
+/// Certificates of an answer that are tried as its signer's.
+const MAX_SIGNERS: usize = 8;
+
+fn fault(cause: impl Display) -> PkiError {
+    format("OCSP answer", cause)
+}
+
+pub(super) fn read(octets: &[u8], question: &Question<'_>, asked: &Asked) -> Result<Answer, PkiError> {
+    let response = OcspResponse::from_der(octets).map_err(fault)?;
+    if response.response_status != OcspResponseStatus::Successful {
+        return Err(fault(std::format!("the responder refused: {:?}", response.response_status)));
+    }
+    let bytes = response.response_bytes.ok_or_else(|| fault("it is empty"))?;
+    if bytes.response_type != BASIC {
+        return Err(fault("it is no basic response"));
+    }
+    let basic = BasicOcspResponse::from_der(bytes.response.as_bytes()).map_err(fault)?;
+    if !is_signed(&basic, signed_part(bytes.response.as_bytes()).map_err(fault)?, question)? {
+        return Err(fault("neither the issuer nor one it appointed signed it"));
+    }
+    let data = &basic.tbs_response_data;
+    for extension in data.response_extensions.iter().flatten() {
+        if extension.extn_id == NONCE {
+            // Who leaves it out has made the answer before it was asked (RFC 8954 §3.1).
+            if extension.extn_value.as_bytes() != asked.nonce {
+                return Err(fault("it is for another question: the nonce is not the one that was sent"));
+            }
+        } else if extension.critical {
+            return Err(fault(std::format!("unknown critical extension {}", extension.extn_id)));
+        }
+    }
+    let now = question.now.unix_secs();
+    if seconds(&data.produced_at) > now.saturating_add(SKEW) {
+        return Err(fault("it is not of now: it was signed in the future"));
+    }
+    let mut answer = None;
+    for single in data.responses.iter().filter(|single| is_about(&single.cert_id, &asked.id)) {
+        let said = status(single, now)?;
+        // Of two that contradict each other the certificate's holder does not get to choose.
+        if answer.is_none() || said.status == Status::Revoked {
+            answer = Some(said);
+        }
+    }
+    answer.ok_or_else(|| fault("it is about other certificates"))
+}
+
+/// Whether an answer is about the certificate that was asked about. The digest's parameters, which some leave out, say
+/// nothing.
+fn is_about(answered: &CertId, asked: &CertId) -> bool {
+    answered.hash_algorithm.oid == asked.hash_algorithm.oid
+        && answered.issuer_name_hash == asked.issuer_name_hash
+        && answered.issuer_key_hash == asked.issuer_key_hash
+        && answered.serial_number == asked.serial_number
+}
+
+fn status(single: &SingleResponse, now: u64) -> Result<Answer, PkiError> {
+    if let Some(extension) = single.single_extensions.iter().flatten().find(|e| e.critical) {
+        return Err(fault(std::format!("unknown critical extension {}", extension.extn_id)));
+    }
+    let this_update = seconds(&single.this_update);
+    let next_update = single.next_update.as_ref().map(seconds);
+    let until = next_update.unwrap_or_else(|| this_update.saturating_add(MAX_AGE));
+    if this_update > now.saturating_add(SKEW) || until < this_update || until.saturating_add(SKEW) < now {
+        return Err(fault("it is not of now"));
+    }
+    let status = match single.cert_status {
+        CertStatus::Good(_) => Status::Good,
+        CertStatus::Revoked(_) => Status::Revoked,
+        CertStatus::Unknown(_) => Status::Unknown,
+    };
+    Ok(Answer { status, next_update: next_update.map(WallTime::from_unix_secs) })
+}
+
+fn seconds(time: &x509_ocsp::OcspGeneralizedTime) -> u64 {
+    time.0.to_unix_duration().as_secs()
+}
+
+/// The octets that are signed, as they came: encoded again they may be others.
+fn signed_part(basic: &[u8]) -> der::Result<&[u8]> {
+    let mut reader = SliceReader::new(basic)?;
+    Header::decode(&mut reader)?;
+    reader.tlv_bytes()
+}
+
+/// Whether the issuer signed an answer, or one that it appointed, and the answer names the one who did (RFC 6960
+/// §4.2.2.2, §4.2.2.3).
+fn is_signed(basic: &BasicOcspResponse, octets: &[u8], question: &Question<'_>) -> Result<bool, PkiError> {
+    let algorithm = basic.signature_algorithm.to_der().map_err(fault)?;
+    let (_, algorithm) = AlgorithmIdentifier::from_der(&algorithm).map_err(fault)?;
+    let signature = basic.signature.as_bytes().ok_or_else(|| fault("the signature is no octets"))?;
+    let signature = asn1_rs::BitString::new(0, signature);
+    let (_, issuer) =
+        X509Certificate::from_der(question.issuer).map_err(|e| format("issuer's certificate", e))?;
+    let signed_by = |signer: &X509Certificate<'_>| {
+        names(&basic.tbs_response_data.responder_id, signer)
+            && holds(signer.public_key(), &algorithm, &signature, octets)
+    };
+    if signed_by(&issuer) {
+        return Ok(true);
+    }
+    let candidates = basic.certs.iter().flatten().take(MAX_SIGNERS).filter_map(|c| c.to_der().ok());
+    Ok(candidates.into_iter().any(|der| {
+        X509Certificate::from_der(&der).is_ok_and(|(_, signer)| {
+            signed_by(&signer) && is_appointed(&signer, &issuer) && (question.appointed)(&der)
+        })
+    }))
+}
+
+/// Whether the issuer itself gave a certificate to a responder, with the key that signed the one in question.
+fn is_appointed(signer: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {
+    let (key, octets) = (issuer.public_key(), signer.tbs_certificate.as_ref());
+    signer.extended_key_usage().ok().flatten().is_some_and(|usage| usage.value.ocsp_signing)
+        && signer.issuer().as_raw() == issuer.subject().as_raw()
+        && holds(key, &signer.signature_algorithm, &signer.signature_value, octets)
+}
+
+/// Whether a certificate is of the responder that an answer names.
+fn names(responder: &ResponderId, signer: &X509Certificate<'_>) -> bool {
+    match responder {
+        ResponderId::ByName(name) => name.to_der().is_ok_and(|name| name == signer.subject().as_raw()),
+        ResponderId::ByKey(hash) => {
+            hash.as_bytes() == &Sha1::digest(&signer.public_key().subject_public_key.data)[..]
+        }
+    }
+}
+
+/// Whether a signature holds. One on a SHA-1 digest does not: whoever finds two questions whose answers have one digest
+/// has the answer to one signed for the other (RFC 6960 §5.1, RFC 8954 §1).
+fn holds(
+    key: &SubjectPublicKeyInfo<'_>,
+    algorithm: &AlgorithmIdentifier<'_>,
+    signature: &asn1_rs::BitString<'_>,
+    octets: &[u8],
+) -> bool {
+    let weak = [OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA].contains(&algorithm.algorithm);
+    !weak && verify_signature(key, algorithm, signature, octets).is_ok()
+}

@@ -1,0 +1,175 @@
+//! Asking an issuer whether a certificate still holds (OCSP, RFC 6960; nonces by RFC 8954).
+
+mod answer;
+#[cfg(test)]
+mod tests;
+
+use crate::PkiError;
+use crate::authority::tagged;
+use crate::information::format;
+use der::asn1::{Null, ObjectIdentifier, OctetString};
+use der::{Any, Decode, Encode};
+use sha1::{Digest, Sha1};
+use std::time::Duration;
+use usher_core::WallTime;
+use x509_ocsp::{CertId, OcspRequest, Request, TbsRequest, Version};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
+
+const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
+/// id-pkix-ocsp-nonce (RFC 8954 §2.1).
+const NONCE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.2");
+/// Octets of a nonce (RFC 8954 §2.1).
+pub const NONCE_LEN: usize = 32;
+/// The longest answer that is read.
+const MAX_ANSWER: u64 = 64 * 1024;
+
+/// What the issuer says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It holds.
+    Good,
+    /// It was taken back.
+    Revoked,
+    /// The responder does not know it.
+    Unknown,
+}
+
+/// A status, and how long it can be relied on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// What the issuer says.
+    pub status: Status,
+    /// When it will say more (nextUpdate, RFC 6960 §4.2.2.1); `None`: at any time.
+    pub next_update: Option<WallTime>,
+}
+
+/// Why there is no status.
+#[derive(Debug, thiserror::Error)]
+pub enum OcspError {
+    /// Nothing that OCSP's transport over HTTP knows came from the responder in time (RFC 6960 appendix A): it would
+    /// answer no other question either.
+    #[error("OCSP responder {url}: {cause}")]
+    Silent {
+        /// Whom nothing came from.
+        url: String,
+        /// Why.
+        cause: String,
+    },
+    /// An answer came that is no status, or that cannot be believed.
+    #[error(transparent)]
+    Unbelieved(#[from] PkiError),
+}
+
+/// A question about one certificate.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// The certificate, DER.
+    pub certificate: &'a [u8],
+    /// Its issuer's, DER: of a path that was verified. Whose key signs here is believed, so that it must not be taken
+    /// from whoever shows the certificate for its name alone.
+    pub issuer: &'a [u8],
+    /// Now.
+    pub now: WallTime,
+    /// What nobody can guess, made for this question (RFC 8954 §3.2).
+    pub nonce: [u8; NONCE_LEN],
+    /// Whether a responder's certificate, DER, that the issuer signed for this purpose is valid: of now, on no revocation
+    /// list, with no critical extension that is not understood (RFC 5280 §6).
+    pub appointed: &'a dyn Fn(&[u8]) -> bool,
+}
+
+impl std::fmt::Debug for Question<'_> {
+    /// Without the nonce.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Question").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl Question<'_> {
+    /// Asks the responder at `url`. Blocks for at most `timeout`.
+    ///
+    /// The answer is believed when the issuer signed it, or a certificate that the issuer gave for this purpose
+    /// (id-kp-OCSPSigning) and that is `appointed`; when it is about this certificate; when it is of now; and when the
+    /// nonce in it, if there is one, is that of the question (RFC 6960 §3.2).
+    ///
+    /// # Errors
+    /// No answer that can be believed came; whether the certificate is then taken is the caller's policy.
+    pub fn ask(&self, url: &str, timeout: Duration) -> Result<Answer, OcspError> {
+        let asked = self.asked()?;
+        let silent = |cause: &dyn std::fmt::Display| OcspError::Silent {
+            url: url.to_owned(),
+            cause: cause.to_string(),
+        };
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .max_redirects(0)
+            .proxy(None)
+            .build()
+            .into();
+        let mut answer = agent
+            .post(url)
+            .header("Content-Type", "application/ocsp-request")
+            .header("Accept", "application/ocsp-response")
+            .send(&asked.request[..])
+            .map_err(|e| silent(&e))?;
+        if answer.status().as_u16() != 200 {
+            return Err(silent(&answer.status()));
+        }
+        let answer = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        Ok(answer::read(&answer.map_err(|e| silent(&e))?, self, &asked)?)
+    }
+
+    /// What is sent, and what the answer has to repeat of it.
+    fn asked(&self) -> Result<Asked, PkiError> {
+        let (_, subject) =
+            X509Certificate::from_der(self.certificate).map_err(|e| format("certificate", e))?;
+        let (_, issuer) =
+            X509Certificate::from_der(self.issuer).map_err(|e| format("issuer's certificate", e))?;
+        let fault = |e: der::Error| format("OCSP request", e);
+        let digest = |octets: &[u8]| OctetString::new(Sha1::digest(octets).to_vec()).map_err(fault);
+        // SHA-1 names an issuer here and proves nothing; responders know no other (RFC 5019 §2.1.1).
+        let id = CertId {
+            hash_algorithm: algorithm(SHA1).map_err(fault)?,
+            issuer_name_hash: digest(subject.issuer().as_raw())?,
+            issuer_key_hash: digest(&issuer.public_key().subject_public_key.data)?,
+            serial_number: Decode::from_der(&integer(subject.raw_serial())).map_err(fault)?,
+        };
+        let nonce = tagged(0x04, &self.nonce);
+        let identifier = NONCE.to_der().map_err(fault)?;
+        let extensions = tagged(0x30, &tagged(0x30, &[identifier, tagged(0x04, &nonce)].concat()));
+        let single = Request { req_cert: id.clone(), single_request_extensions: None };
+        let request = OcspRequest {
+            tbs_request: TbsRequest {
+                version: Version::V1,
+                requestor_name: None,
+                request_list: vec![single],
+                request_extensions: Some(Decode::from_der(&extensions).map_err(fault)?),
+            },
+            optional_signature: None,
+        };
+        Ok(Asked { request: request.to_der().map_err(fault)?, id, nonce })
+    }
+}
+
+/// A question as it was sent.
+struct Asked {
+    request: Vec<u8>,
+    /// Names the certificate.
+    id: CertId,
+    /// The nonce as an extension's value: an octet string.
+    nonce: Vec<u8>,
+}
+
+fn algorithm<T>(oid: ObjectIdentifier) -> der::Result<T>
+where
+    T: for<'a> Decode<'a>,
+{
+    // SEQUENCE { OID, NULL }: the type's crate is not one of ours to name.
+    let content = [oid.to_der()?, Any::from(Null).to_der()?].concat();
+    T::from_der(&tagged(0x30, &content))
+}
+
+/// A DER INTEGER of these octets; a serial number has at most 20 of them (RFC 5280 §4.1.2.2).
+fn integer(octets: &[u8]) -> Vec<u8> {
+    tagged(2, &octets[..octets.len().min(127)])
+}
