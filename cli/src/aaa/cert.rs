@@ -10,8 +10,10 @@ use usher_pki::{
     Authority, Entry, Information, InitOptions, Issued, KeyKind, Kind, PkiError, Reason, Request,
 };
 
-/// Where the authority is unless something else is said; the daemon's state folder holds it.
-const FOLDER: &str = "/var/lib/usher/pki";
+/// Where the authority is unless something else is said: in the folder of the configuration, which is root's.
+const FOLDER: &str = "/etc/usher/pki";
+/// Where version 0.1.0 had it: in the folder of the service, whose user could have led root's files elsewhere.
+const EARLIER: &str = "/var/lib/usher/pki";
 
 #[derive(Args, Debug)]
 struct Place {
@@ -175,13 +177,13 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
                 ocsp: ocsp.clone(),
                 crl: crl.clone(),
             };
-            let mut authority = Authority::open(dir)?;
+            let mut authority = open(dir)?;
             give_server_keys(dir, &mut authority);
             let issued = authority.issue(&request, now())?;
             say(output, &[(name.clone(), issued)])
         }
         CertCommand::Renew { name, expiring, days } => {
-            let mut authority = Authority::open(dir)?;
+            let mut authority = open(dir)?;
             give_server_keys(dir, &mut authority);
             let names = match name {
                 Some(name) => vec![name.clone()],
@@ -201,17 +203,17 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
                 Why::Superseded => Reason::Superseded,
                 Why::CessationOfOperation => Reason::CessationOfOperation,
             };
-            Authority::open(dir)?.revoke(name, reason, now())?;
+            open(dir)?.revoke(name, reason, now())?;
             output.note(&format!(
                 "{name} is in {}; a running server reads the list when it is reloaded",
                 dir.join("ca.crl").display()
             ));
             Ok(())
         }
-        CertCommand::List => list(output, &Authority::open(dir)?),
+        CertCommand::List => list(output, &open(dir)?),
         CertCommand::Show { files } => show(output, files),
         CertCommand::Crl => {
-            Authority::open(dir)?.publish(now())?;
+            open(dir)?.publish(now())?;
             output.note(&format!("{} holds for 30 days from now", dir.join("ca.crl").display()));
             Ok(())
         }
@@ -229,7 +231,7 @@ fn init(
 ) -> Result<(), Failure> {
     let options = InitOptions { name: name.to_owned(), key, days, now: now() };
     let mut authority = match under {
-        Some(above) => Authority::open(above)?.subordinate(dir, &options)?,
+        Some(above) => open(above)?.subordinate(dir, &options)?,
         None => Authority::init(dir, &options)?,
     };
     output.note(&format!("{} is what clients have to trust", authority.certificate().display()));
@@ -248,12 +250,26 @@ fn init(
     say(output, &[(server.to_owned(), issued)])
 }
 
-/// Lets the service whose state folder the authority is in read servers' keys that root makes; the authority's own key
-/// and its users' stay root's.
+/// The authority in a folder.
+fn open(dir: &Path) -> Result<Authority, Failure> {
+    Authority::open(dir).map_err(|error| match error {
+        PkiError::Missing(_) if dir == Path::new(FOLDER) && Path::new(EARLIER).join("ca.key").exists() => {
+            Failure::failed(format!(
+                "the authority is now expected in {FOLDER}, which only root can change; move the one of the earlier \
+                 version: mv {EARLIER} {FOLDER} && chown -R root: {FOLDER} && chgrp usher {FOLDER}/issued/SERVER.key && \
+                 chmod 0640 {FOLDER}/issued/SERVER.key, and name the new paths in [tls] of /etc/usher/aaa.toml"
+            ))
+        }
+        error => error.into(),
+    })
+}
+
+/// Lets the service read servers' keys that root makes in /etc/usher, whose group is the service's; the authority's own
+/// key and its users' stay root's.
 fn give_server_keys(dir: &Path, authority: &mut Authority) {
-    if let Some(state) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-        let state = state.to_owned();
-        authority.prepare_server_keys(move |key| usher_store::give_to_owner_of(&state, key));
+    if let Some(above) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+        let above = above.to_owned();
+        authority.prepare_server_keys(move |key| usher_store::let_group_read(&above, key));
     }
 }
 

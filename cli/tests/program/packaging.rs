@@ -74,6 +74,9 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
          serve; grep -q 'There is no configuration' log\n\
          echo right | usher aaa test ann --password-file - | grep Access-Accept\n\
          end\n\
+         mkdir /var/lib/usher/pki; touch /var/lib/usher/pki/ca.key\n\
+         usher aaa cert list 2>&1 | grep -q 'mv /var/lib/usher/pki /etc/usher/pki'\n\
+         usher aaa cert --dir /var/lib/usher/pki list 2>&1 | grep -q '/var/lib/usher belongs to user'\n\
          usher aaa cert init --server radius.example.org\n\
          echo 'a secret of root' > /etc/usher/nas.secret\n\
          cat > /etc/usher/aaa.toml <<END\n\
@@ -82,15 +85,15 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
          prefix = \"127.0.0.0/8\"\n\
          secret_file = \"nas.secret\"\n\
          [tls]\n\
-         certificate = \"/var/lib/usher/pki/issued/radius.example.org.crt\"\n\
-         key = \"/var/lib/usher/pki/issued/radius.example.org.key\"\n\
+         certificate = \"/etc/usher/pki/issued/radius.example.org.crt\"\n\
+         key = \"/etc/usher/pki/issued/radius.example.org.key\"\n\
          END\n\
-         chown root:usher /etc/usher/*; chmod 0640 /etc/usher/*\n\
+         chown root:usher /etc/usher/nas.secret /etc/usher/aaa.toml; chmod 0640 /etc/usher/nas.secret /etc/usher/aaa.toml\n\
          serve\n\
-         echo right | usher aaa test ann --password-file - --method peap --ca /var/lib/usher/pki/ca.crt | grep Access-Accept\n\
+         echo right | usher aaa test ann --password-file - --method peap --ca /etc/usher/pki/ca.crt | grep Access-Accept\n\
          usher aaa status >/dev/null\n\
-         stat -c '%U:%G %a %n' /etc/usher /var/lib/usher /var/lib/usher/usher.db /var/lib/usher/pki/ca.key \\\n\
-           /var/lib/usher/pki/issued/radius.example.org.key\n\
+         stat -c '%U:%G %a %n' /etc/usher /var/lib/usher /var/lib/usher/usher.db /etc/usher/pki/ca.key \\\n\
+           /etc/usher/pki/issued/radius.example.org.key\n\
          end\n",
     );
     let done = Command::new("unshare")
@@ -108,8 +111,8 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
         "root:usher 750 /etc/usher",
         "usher:usher 750 /var/lib/usher",
         "usher:usher 600 /var/lib/usher/usher.db",
-        "root:root 600 /var/lib/usher/pki/ca.key",
-        "usher:usher 600 /var/lib/usher/pki/issued/radius.example.org.key",
+        "root:root 600 /etc/usher/pki/ca.key",
+        "root:usher 640 /etc/usher/pki/issued/radius.example.org.key",
     ] {
         assert!(said.contains(line), "{line}\n{said}");
     }
@@ -165,4 +168,30 @@ fn an_authority_is_made_issues_renews_and_takes_back() {
     assert_eq!(listed.matches("revoked").count(), 3, "{listed}");
     let shown = cert(&["show", "pki/issued/radius.example.org.crt"]).with_code(0).out;
     assert!(shown.contains("CN=radius.example.org") && shown.contains("days left"), "{shown}");
+}
+
+#[test]
+fn root_issues_nothing_in_a_folder_of_the_service() {
+    let place = Place::new();
+    place.write(
+        "within.sh",
+        "set -e; mkdir state other; chown 1:1 state\n\
+         usher aaa cert --dir state/pki init && exit 1\n\
+         mkdir state/pki; usher aaa cert --dir state/pki init --server radius.example.org && exit 1\n\
+         rmdir state/pki; ln -s ../other state/pki\n\
+         usher aaa cert --dir state/pki init && exit 1\n\
+         usher aaa cert --dir pki init --server radius.example.org\n\
+         mv pki/issued other/; ln -s ../state pki/issued\n\
+         usher aaa cert --dir pki issue ann@example.org && exit 1\n\
+         ls state other other/issued\n",
+    );
+    let said = place.shell("bash within.sh").with_code(0);
+    assert_eq!(said.err.matches("belongs to user 1").count(), 4, "{said:?}");
+    assert!(said.err.contains("such as /etc/usher/pki"), "{said:?}");
+    assert!(
+        said.out.ends_with(
+            "other:\nissued\n\nother/issued:\nradius.example.org.crt\nradius.example.org.key\n\nstate:\npki\n"
+        ),
+        "{said:?}"
+    );
 }

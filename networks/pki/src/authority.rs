@@ -4,7 +4,7 @@
 //! first), `issued/NAME.key`, and `index.json`, which says what was issued. Keys are for their owner's eyes only.
 
 use crate::information::format;
-use crate::{Information, PkiError};
+use crate::{Information, PkiError, folder as folders};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
     CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 use usher_core::WallTime;
@@ -171,7 +171,8 @@ impl Authority {
     /// Makes an authority of its own in a folder, with an empty revocation list.
     ///
     /// # Errors
-    /// There is one already, or a file could not be written.
+    /// There is one already, or a file could not be written; or this runs as root, and somebody else can change what the
+    /// folder's path leads to.
     pub fn init(folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
         let key = options.key.make()?;
         let params = authority(&options.name, options.now, options.days)?;
@@ -214,7 +215,19 @@ impl Authority {
             return Err(PkiError::Exists(folder.to_path_buf()));
         }
         let issued = folder.join("issued");
-        fs::create_dir_all(&issued).map_err(|cause| PkiError::File { path: issued, cause })?;
+        folders::check(&issued)?;
+        let make = || -> std::io::Result<()> {
+            for folder in [folder, &issued] {
+                fs::create_dir_all(folder)?;
+                // A server reads its certificate and key there; what it must not read has a mode of its own.
+                fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+            }
+            Ok(())
+        };
+        make().map_err(|cause| PkiError::File { path: issued.clone(), cause })?;
+        // What was not there before could have been made by somebody else meanwhile.
+        folders::check(folder)?;
+        folders::check(&issued)?;
         write(&folder.join("ca.key"), key.serialize_pem().as_bytes(), 0o600)?;
         write(&folder.join("ca.crt"), chain.as_bytes(), 0o644)?;
         let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("new authority", e))?;
@@ -227,8 +240,11 @@ impl Authority {
     /// The authority in a folder.
     ///
     /// # Errors
-    /// There is none, or its files cannot be read.
+    /// There is none, or its files cannot be read; or this runs as root, and somebody else can change what the folder's
+    /// path leads to.
     pub fn open(folder: &Path) -> Result<Self, PkiError> {
+        folders::check(folder)?;
+        folders::check(&folder.join("issued"))?;
         let path = folder.join("ca.key");
         if !path.exists() {
             return Err(PkiError::Missing(folder.to_path_buf()));
@@ -513,6 +529,8 @@ fn write_prepared(
         // What a crash left behind may have another mode.
         let _ = fs::remove_file(&beside);
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+        // What nobody but root may read elsewhere (umask) the server has to read here.
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(content)?;
         prepare(&file)?;
         file.sync_all()?;

@@ -5,6 +5,7 @@
 //! [`ocsp::Question`] asks its issuer whether it still holds (RFC 6960).
 
 mod authority;
+mod folder;
 mod information;
 pub mod ocsp;
 
@@ -30,6 +31,21 @@ pub enum PkiError {
     /// There is none.
     #[error("{path} holds no authority; make one with `usher aaa cert init`", path = .0.display())]
     Missing(PathBuf),
+    /// Root would write where somebody else can lead its files elsewhere.
+    #[error(
+        "root does not write in {folder}: {path} {why}, who could lead root's files elsewhere. Choose a folder that only root \
+         can change, such as /etc/usher/pki (an authority is moved with all its files), or run this as that user",
+        folder = folder.display(),
+        path = path.display()
+    )]
+    Foreign {
+        /// Where the authority should be.
+        folder: PathBuf,
+        /// What on the way there is not root's alone.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// A name that cannot be a file's, or is empty.
     #[error("{0:?} cannot be a certificate's name: letters, digits, '.', '-', '_' and '@', at most 64")]
     Name(String),

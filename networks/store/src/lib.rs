@@ -16,7 +16,7 @@ mod schema;
 #[cfg(feature = "databases")]
 mod sqlite;
 
-pub use owner::give_to_owner_of;
+pub use owner::{give_to_owner_of, let_group_read};
 #[cfg(feature = "databases")]
 pub use postgres::Postgres;
 #[cfg(feature = "databases")]

@@ -1,8 +1,8 @@
 //! Files that root makes for a service of another user.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
 /// Gives a file that root has just made, and still has open, to the owner and the group of a folder, so that the service
@@ -15,6 +15,21 @@ pub fn give_to_owner_of(folder: &Path, file: &File) -> io::Result<()> {
     let (folder, made) = (fs::metadata(folder)?, file.metadata()?);
     if made.uid() == 0 && folder.uid() != 0 {
         fchown(file, Some(folder.uid()), Some(folder.gid()))?;
+    }
+    Ok(())
+}
+
+/// Lets the group of a folder read a file that root has just made, and still has open, where the folder is root's and
+/// for root and that group alone (mode 0750), as /etc/usher is for the service. Elsewhere nothing is done.
+///
+/// # Errors
+/// The folder is not there, or the file system knows no owners.
+pub fn let_group_read(folder: &Path, file: &File) -> io::Result<()> {
+    let (folder, made) = (fs::metadata(folder)?, file.metadata()?);
+    let private = folder.uid() == 0 && folder.mode() & 0o027 == 0;
+    if made.uid() == 0 && private && folder.gid() != 0 {
+        fchown(file, None, Some(folder.gid()))?;
+        file.set_permissions(Permissions::from_mode(0o640))?;
     }
     Ok(())
 }
@@ -41,6 +56,28 @@ mod tests {
         give_to_owner_of(&folder, &file).unwrap();
         assert_eq!(fs::metadata(&other).unwrap().uid(), own);
         assert_eq!(file.metadata().unwrap().uid(), if root { 1 } else { own });
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_group_of_a_folder_of_root_reads_what_root_makes_for_it() {
+        let folder = std::env::temp_dir().join(format!("usher-store-group-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let root = fs::metadata(&folder).unwrap().uid() == 0;
+        for (n, (mode, owner, given)) in
+            [(0o750, 0, true), (0o755, 0, false), (0o770, 0, false), (0o750, 1, false)].iter().enumerate()
+        {
+            fs::set_permissions(&folder, Permissions::from_mode(*mode)).unwrap();
+            if root {
+                chown(&folder, Some(*owner), Some(1)).unwrap();
+            }
+            let file = File::create_new(folder.join(n.to_string())).unwrap();
+            file.set_permissions(Permissions::from_mode(0o600)).unwrap();
+            let_group_read(&folder, &file).unwrap();
+            let made = file.metadata().unwrap();
+            let read = (made.gid(), made.mode() & 0o777) == (1, 0o640);
+            assert_eq!(read, root && *given, "{mode:o} of {owner}");
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,0 +1,175 @@
+//! Folders in which root may write.
+//!
+//! Who owns a folder on the way to a file can put a link in its place, and so have root read, replace or give away
+//! another file. As root, an authority is therefore kept only where nobody but root can change the way.
+
+use crate::PkiError;
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Links that a path may lead over (as Linux's own limit).
+const MAX_LINKS: u32 = 40;
+/// Writable by the group, by others; only a file's owner may replace it.
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+
+/// Refuses a folder that root should not write in; for anybody else any folder will do. What is not there yet is not
+/// looked at.
+pub(crate) fn check(folder: &Path) -> Result<(), PkiError> {
+    if is_root().map_err(|cause| PkiError::File { path: folder.to_path_buf(), cause })? {
+        check_for_root(folder)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether this runs as root: the effective user (proc_pid_status(5)).
+fn is_root() -> io::Result<bool> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    Ok(users.and_then(|users| users.split_whitespace().nth(1)) == Some("0"))
+}
+
+fn check_for_root(folder: &Path) -> Result<(), PkiError> {
+    let file = |path: &Path| {
+        let path = path.to_path_buf();
+        move |cause| PkiError::File { path, cause }
+    };
+    let refused = |path: &Path, why: String| {
+        Err(PkiError::Foreign { folder: folder.to_path_buf(), path: path.to_path_buf(), why })
+    };
+    let absolute = std::path::absolute(folder).map_err(file(folder))?;
+    let mut at = PathBuf::from("/");
+    let mut rest = names(&absolute);
+    let mut links = 0;
+    loop {
+        let metadata = fs::symlink_metadata(&at).map_err(file(&at))?;
+        if let Some(why) = changeable(&metadata, rest.is_empty()) {
+            return refused(&at, why);
+        }
+        let Some(name) = rest.pop() else { return Ok(()) };
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        let metadata = match fs::symlink_metadata(&next) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            metadata => metadata.map_err(file(&next))?,
+        };
+        if !metadata.is_symlink() {
+            at = next;
+            continue;
+        }
+        links += 1;
+        if metadata.uid() != 0 || links > MAX_LINKS {
+            return refused(&next, format!("is a link of user {}", metadata.uid()));
+        }
+        let target = fs::read_link(&next).map_err(file(&next))?;
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        rest.extend(names(&target));
+    }
+}
+
+/// The names of a path, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let named = |c: Component<'_>| match c {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().rev().filter_map(named).collect()
+}
+
+/// Why others than root can change what a folder's names lead to. In one with the sticky bit, such as /tmp, they can make
+/// files, but not replace root's: that will do on the way, and not at its end.
+fn changeable(metadata: &Metadata, last: bool) -> Option<String> {
+    let mode = metadata.mode();
+    let others = mode & OTHERS_WRITE != 0 || (mode & GROUP_WRITES != 0 && metadata.gid() != 0);
+    if metadata.uid() != 0 {
+        Some(format!("belongs to user {}", metadata.uid()))
+    } else if others && (last || mode & STICKY == 0) {
+        Some(format!("has mode {:04o}", mode & 0o7777))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    /// A folder of the test's own, below one with the sticky bit.
+    fn own(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("usher-folder-{}-{name}", std::process::id()));
+        fs::create_dir_all(folder.join("pki")).unwrap();
+        folder
+    }
+
+    fn why(folder: &Path) -> Option<String> {
+        check(folder).err().map(|e| e.to_string())
+    }
+
+    #[test]
+    fn root_writes_where_nobody_else_leads_and_others_where_they_like() {
+        let root = is_root().unwrap();
+        let folder = own("ways");
+        let pki = folder.join("pki");
+        assert_eq!(why(&pki), None);
+        assert_eq!(why(&pki.join("not/there/yet")), None);
+        symlink("pki", folder.join("link")).unwrap();
+        symlink(folder.join("link"), folder.join("longer")).unwrap();
+        assert_eq!(why(&folder.join("longer")), None, "root's own links lead where root wants");
+        assert_eq!(why(&pki.join("../link/../pki")), None);
+        symlink("self", folder.join("self")).unwrap();
+        assert_eq!(why(&folder.join("self")).is_some(), root);
+        for mode in [0o777, 0o1777, 0o702] {
+            fs::set_permissions(&pki, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(why(&pki).is_some(), root, "{mode:o}");
+            let on_the_way = root && mode & STICKY == 0;
+            assert_eq!(why(&pki.join("below")).is_some(), on_the_way, "{mode:o}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn root_does_not_write_in_the_folder_of_a_service() {
+        if !is_root().unwrap() {
+            assert_eq!(why(&std::env::temp_dir()), None, "it is the system that refuses");
+            return;
+        }
+        let folder = own("service");
+        let (state, pki) = (folder.join("state"), folder.join("state/pki"));
+        fs::create_dir_all(&pki).unwrap();
+        chown(&state, Some(1), Some(1)).unwrap();
+        let said = why(&pki).expect("its owner can move it away");
+        assert!(said.contains("belongs to user 1") && said.contains("/etc/usher/pki"), "{said}");
+        assert!(why(&state).is_some() && why(&state.join("new")).is_some());
+        // A link from outside leads there, too.
+        symlink(&state, folder.join("link")).unwrap();
+        assert!(why(&folder.join("link/pki")).is_some());
+        // A link that another user made in a folder of everybody.
+        let open = folder.join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
+        symlink(folder.join("pki"), open.join("link")).unwrap();
+        assert_eq!(why(&open.join("link")), None);
+        std::os::unix::fs::lchown(open.join("link"), Some(1), Some(1)).unwrap();
+        assert!(why(&open.join("link")).unwrap().contains("link of user 1"));
+        // A group that may write.
+        let pki = folder.join("pki");
+        chown(&pki, Some(0), Some(1)).unwrap();
+        assert_eq!(why(&pki), None);
+        fs::set_permissions(&pki, Permissions::from_mode(0o770)).unwrap();
+        assert!(why(&pki).unwrap().contains("0770"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
