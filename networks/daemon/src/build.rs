@@ -185,6 +185,12 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
     }
     for row in with.rows {
         match Prefix::parse(&row.nasname) {
+            Ok(_) if row.secret.is_empty() => {
+                tracing::error!(
+                    client = row.nasname,
+                    "a client of the store without a secret is passed over"
+                );
+            }
             Ok(Prefix { network, bits }) => {
                 let mut config = ClientConfig::new(network, bits, Secret::new(row.secret.as_bytes()));
                 config.message_authenticator =

@@ -20,8 +20,7 @@ struct Inner {
 }
 
 impl Secret {
-    /// From its octets. RFC 2865 §3 wants at least 16 of them, none guessable; an empty one is possible
-    /// and protects nothing.
+    /// From its octets. RFC 2865 §3 wants at least 16 of them, none guessable; a server takes no empty one.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         Self(Arc::new(Inner { bytes: bytes.into(), hmac: HmacMd5Key::new(bytes) }))

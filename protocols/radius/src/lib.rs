@@ -12,6 +12,7 @@ pub mod attribute;
 pub mod auth;
 pub mod client;
 pub mod dictionary;
+mod freshness;
 pub mod fuzz;
 pub mod packet;
 pub mod radsec;
@@ -23,4 +24,5 @@ mod work;
 
 pub use attribute::Attributes;
 pub use auth::Secret;
+pub use freshness::Freshness;
 pub use packet::{Code, OwnedPacket, Packet, PacketError};

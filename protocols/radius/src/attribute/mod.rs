@@ -131,6 +131,8 @@ pub mod error_cause {
     pub const INVALID_REQUEST: u32 = 404;
     /// The Service-Type is not supported.
     pub const UNSUPPORTED_SERVICE: u32 = 405;
+    /// What was asked is not served at all.
+    pub const UNSUPPORTED_EXTENSION: u32 = 406;
     /// Not allowed for this session.
     pub const ADMINISTRATIVELY_PROHIBITED: u32 = 501;
     /// A proxy knows no way to the NAS.

@@ -1,4 +1,5 @@
-//! Identifiers: 256 for each server and socket, given out in rotation.
+//! Identifiers: 256 for each server and socket, given out in rotation. By RadSec identifier 0 of each connection is left
+//! to Status-Server, so that a connection whose identifiers all wait can still be asked (RFC 6613 §2.6.5).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,6 +20,9 @@ impl Slot {
     }
 }
 
+/// The identifier that RFC 6613 §2.6.5 proposes for Status-Server.
+const STATUS: u8 = 0;
+
 /// The identifiers of one server on one socket.
 #[derive(Clone, Debug)]
 struct Lane {
@@ -28,16 +32,24 @@ struct Lane {
 }
 
 impl Lane {
-    fn take(&mut self) -> Option<u8> {
-        if self.used == 256 {
+    fn is_busy(&self, id: u8) -> bool {
+        self.busy[usize::from(id / 64)] >> (id % 64) & 1 == 1
+    }
+    fn occupy(&mut self, id: u8) {
+        self.busy[usize::from(id / 64)] |= 1 << (id % 64);
+        self.used += 1;
+    }
+    /// The next that is not in use; `reserved`: 0 is not given out.
+    fn take(&mut self, reserved: bool) -> Option<u8> {
+        let left_out = u16::from(reserved && !self.is_busy(STATUS));
+        if self.used + left_out == 256 {
             return None;
         }
         let mut id = self.next;
-        while self.busy[usize::from(id / 64)] >> (id % 64) & 1 == 1 {
+        while self.is_busy(id) || reserved && id == STATUS {
             id = id.wrapping_add(1);
         }
-        self.busy[usize::from(id / 64)] |= 1 << (id % 64);
-        self.used += 1;
+        self.occupy(id);
         self.next = id.wrapping_add(1);
         Some(id)
     }
@@ -54,6 +66,14 @@ struct Lanes {
     /// The first one that may have room.
     room: usize,
     max: usize,
+    /// Identifier 0 is Status-Server's.
+    reserved: bool,
+}
+
+impl Lanes {
+    fn add(&mut self, rng: &mut SecureRng) {
+        self.lanes.push(Lane { busy: [0; 4], used: 0, next: rng.next_u32() as u8 });
+    }
 }
 
 /// All identifiers of a client.
@@ -68,31 +88,50 @@ impl Identifiers {
     pub(crate) const fn new() -> Self {
         Self { servers: Vec::new(), resting: VecDeque::new() }
     }
-    /// Adds a server with at most so many sockets or connections.
-    pub(crate) fn add(&mut self, max: u32) {
-        self.servers.push(Lanes { lanes: Vec::new(), room: 0, max: max as usize });
+    /// Adds a server with at most so many sockets or connections; `reserved`: identifier 0 of each is for
+    /// Status-Server.
+    pub(crate) fn add(&mut self, max: u32, reserved: bool) {
+        self.servers.push(Lanes { lanes: Vec::new(), room: 0, max: max as usize, reserved });
     }
     /// An identifier that is not in use, on the first socket that has one; `None` where all sockets are
     /// full.
     pub(crate) fn take(&mut self, now: Instant, server: u16, rng: &mut SecureRng) -> Option<Slot> {
+        self.wake(now);
+        let of = &mut self.servers[usize::from(server)];
+        loop {
+            if of.room == of.lanes.len() {
+                if of.lanes.len() == of.max {
+                    return None;
+                }
+                of.add(rng);
+            }
+            if let Some(identifier) = of.lanes[of.room].take(of.reserved) {
+                return Some(Slot { server, socket: of.room as u32, identifier });
+            }
+            of.room += 1;
+        }
+    }
+    /// An identifier for a Status-Server: the first connection's that is reserved for it, or any where none is.
+    pub(crate) fn take_status(&mut self, now: Instant, server: u16, rng: &mut SecureRng) -> Option<Slot> {
+        if !self.servers[usize::from(server)].reserved {
+            return self.take(now, server, rng);
+        }
+        self.wake(now);
+        let of = &mut self.servers[usize::from(server)];
+        if of.lanes.is_empty() {
+            of.add(rng);
+        }
+        let lane = of.lanes.first_mut().filter(|lane| !lane.is_busy(STATUS))?;
+        lane.occupy(STATUS);
+        Some(Slot { server, socket: 0, identifier: STATUS })
+    }
+    /// Frees what has rested.
+    fn wake(&mut self, now: Instant) {
         while let Some(&(at, slot)) = self.resting.front()
             && at <= now
         {
             self.resting.pop_front();
             self.free(slot);
-        }
-        let Lanes { lanes, room, max } = &mut self.servers[usize::from(server)];
-        loop {
-            if *room == lanes.len() {
-                if lanes.len() == *max {
-                    return None;
-                }
-                lanes.push(Lane { busy: [0; 4], used: 0, next: rng.next_u32() as u8 });
-            }
-            if let Some(identifier) = lanes[*room].take() {
-                return Some(Slot { server, socket: *room as u32, identifier });
-            }
-            *room += 1;
         }
     }
     /// Gives an identifier back for use.
@@ -116,7 +155,7 @@ mod tests {
     fn identifiers_rotate_and_overflow_to_the_next_socket() {
         let mut rng = Seed::new(1).secure("test", 0);
         let mut ids = Identifiers::new();
-        ids.add(2);
+        ids.add(2, false);
         let first = ids.take(Instant::ZERO, 0, &mut rng).unwrap();
         ids.free(first);
         let mut seen = std::collections::BTreeSet::new();
@@ -130,5 +169,23 @@ mod tests {
         ids.rest(Instant::from_nanos(5), first);
         assert_eq!(ids.take(Instant::from_nanos(4), 0, &mut rng), None);
         assert_eq!(ids.take(Instant::from_nanos(5), 0, &mut rng), Some(first));
+    }
+
+    #[test]
+    fn one_identifier_of_a_connection_is_left_to_status_server() {
+        let mut rng = Seed::new(1).secure("test", 0);
+        let mut ids = Identifiers::new();
+        ids.add(1, true);
+        for _ in 0..255 {
+            assert_ne!(ids.take(Instant::ZERO, 0, &mut rng).unwrap().identifier, STATUS);
+        }
+        assert_eq!(ids.take(Instant::ZERO, 0, &mut rng), None);
+        let status = Slot { server: 0, socket: 0, identifier: STATUS };
+        assert_eq!(ids.take_status(Instant::ZERO, 0, &mut rng), Some(status));
+        assert_eq!(ids.take_status(Instant::ZERO, 0, &mut rng), None, "one at a time");
+        assert_eq!(ids.take(Instant::ZERO, 0, &mut rng), None);
+        ids.free(status);
+        assert_eq!(ids.take(Instant::ZERO, 0, &mut rng), None, "nor is it anybody else's when it is free");
+        assert_eq!(ids.take_status(Instant::ZERO, 0, &mut rng), Some(status));
     }
 }

@@ -29,6 +29,11 @@ pub(super) struct Watch {
     answered: bool,
     /// It was asked something and has said nothing since, though nobody may wait any more.
     unheard: bool,
+    /// It has answered a Status-Server: its silence to another says something. One that never did may not know them, and
+    /// comes back after a while without (RFC 5997 §4.1 leaves it to a setting).
+    knows_status: bool,
+    /// When it was taken for dead.
+    died: Instant,
 }
 
 /// How often a datagram is risked before its answer is missed.
@@ -36,7 +41,16 @@ const CHANCES: u32 = 3;
 
 impl Watch {
     pub(super) const fn new(settings: Liveness) -> Self {
-        Self { settings, state: State::Alive, armed: None, probe: None, answered: false, unheard: false }
+        Self {
+            settings,
+            state: State::Alive,
+            armed: None,
+            probe: None,
+            answered: false,
+            unheard: false,
+            knows_status: false,
+            died: Instant::ZERO,
+        }
     }
 }
 
@@ -80,7 +94,7 @@ impl Client {
         let Some(watch) = &mut self.watches[usize::from(server)] else { return };
         watch.unheard = false;
         if status {
-            (watch.probe, watch.answered) = (None, true);
+            (watch.probe, watch.answered, watch.knows_status) = (None, true, true);
         }
         let next = now + watch.settings.interval;
         match watch.state {
@@ -148,7 +162,9 @@ impl Client {
                 self.doubt(now, server);
             }
             State::Suspect(_) => self.die(now, server),
-            State::Dead(_) if settings.status => {
+            State::Dead(_)
+                if settings.status && (watch.knows_status || now < watch.died + settings.revive) =>
+            {
                 if !watch.answered {
                     watch.state = State::Dead(0);
                 }
@@ -183,6 +199,7 @@ impl Client {
     fn die(&mut self, now: Instant, server: u16) {
         let Some(watch) = &mut self.watches[usize::from(server)] else { return };
         watch.state = State::Dead(0);
+        watch.died = now;
         let wait = if watch.settings.status { watch.settings.interval } else { watch.settings.revive };
         self.arm(server, Some(now + wait));
         self.counters.deaths += 1;

@@ -16,7 +16,7 @@ use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, Machine, Path, SecureRng, SocketId, StreamOp, Transmit,
-    Work,
+    WallTime, Work,
 };
 
 /// How many lists and buffers are kept for reuse.
@@ -161,7 +161,7 @@ impl Client {
             Transport::Udp => self.config.max_sockets,
             Transport::Tls => self.config.max_connections,
         };
-        self.identifiers.add(lanes);
+        self.identifiers.add(lanes, config.transport == Transport::Tls);
         self.by_address.entry(canonical(config.address)).or_default().push(server);
         self.links.push(Vec::new());
         self.owed.push(0);
@@ -186,6 +186,12 @@ impl Client {
         self.config.servers.push(server);
         self.know(index);
         Ok(index)
+    }
+    /// The clock was set: this is the time of day at [`Instant::ZERO`].
+    pub const fn set_clock(&mut self, epoch: WallTime) {
+        if let Some(freshness) = &mut self.config.freshness {
+            freshness.epoch = epoch;
+        }
     }
     /// What happened so far.
     #[must_use]
@@ -271,7 +277,11 @@ impl Client {
         attributes: Attributes,
     ) -> Result<u32, CommandError> {
         let full = CommandError::Full("all identifiers of all sockets are in use");
-        let slot = self.identifiers.take(now, server, &mut self.rng).ok_or(full)?;
+        let slot = match token {
+            Some(_) => self.identifiers.take(now, server, &mut self.rng),
+            None => self.identifiers.take_status(now, server, &mut self.rng),
+        };
+        let slot = slot.ok_or(full)?;
         let mut bytes = self.spare_buffers.pop().unwrap_or_default();
         if self.encode(&mut bytes, slot, code, &attributes).is_err() {
             self.identifiers.free(slot);

@@ -17,6 +17,7 @@ pub use retransmit::Retransmission;
 
 use crate::attribute::{Attributes, HideError, kind, reveal_salted, vendor};
 use crate::auth::Secret;
+use crate::freshness::Freshness;
 use crate::packet::Code;
 use crate::radsec::{self, CertificateMatch};
 use alloc::vec::Vec;
@@ -47,7 +48,7 @@ pub struct Liveness {
     pub status: bool,
     /// How many answers in a row to Status-Server bring a dead server back (RFC 3539 §3.4.1 wants 3).
     pub answers: u32,
-    /// How long a dead server that is not asked for its status stays so.
+    /// How long a dead server stays so that is not asked for its status, or never answered that.
     pub revive: Duration,
 }
 
@@ -147,6 +148,9 @@ pub struct Config {
     pub first_connection: u32,
     /// How long after a connection failed the next is tried; twice as long each time, up to a minute.
     pub reconnect: Duration,
+    /// How old the answer to a CoA-Request or Disconnect-Request may say that it is (RFC 5176 §6.3); `None`: not looked
+    /// at.
+    pub freshness: Option<Freshness>,
 }
 
 impl Config {
@@ -164,6 +168,7 @@ impl Config {
             max_connections: 8,
             first_connection: 0,
             reconnect: Duration::from_secs(1),
+            freshness: None,
         }
     }
 }
@@ -216,7 +221,7 @@ pub enum Command {
     /// Send a request. A Message-Authenticator is put in front of every Access-Request and
     /// Status-Server; the list must not hold one. An Acct-Delay-Time in an Accounting-Request is brought
     /// up to date on each retransmission, which then has a fresh identifier (RFC 2866 §5.2); every other
-    /// retransmission is the same octets again.
+    /// retransmission is the same octets again. Status-Server is sent once (RFC 5997 §4.1).
     Request {
         /// Comes back with the answer; must not be one that is outstanding.
         token: u64,
@@ -359,6 +364,8 @@ usher_core::counters! {
         bad_message_authenticator,
         /// Dropped: no Message-Authenticator where one is required.
         missing_message_authenticator,
+        /// Dropped: an Event-Timestamp that is too old or too new.
+        stale,
         /// RadSec connections that came up.
         connections,
         /// RadSec connections that did not come up, or broke before an answer came by them.

@@ -78,6 +78,12 @@ impl Client {
                 }
             }
         }
+        let dynamic = matches!(request, Code::COA_REQUEST | Code::DISCONNECT_REQUEST);
+        let freshness = self.config.freshness.filter(|_| dynamic);
+        if freshness.and_then(|f| f.judge(now, reply)) == Some(false) {
+            self.counters.stale += 1;
+            return Shown::Fine;
+        }
         let (secret, repeated) = (server.secret.clone(), p.tries > 1);
         let Some(p) = self.release(now, index, repeated) else { return Shown::Fine };
         self.heard(now, p.slot, p.token.is_none());
@@ -102,7 +108,9 @@ impl Client {
     pub(super) fn expire(&mut self, now: Instant, index: u32) {
         let Some(p) = self.pending.get(index as usize).and_then(Option::as_ref) else { return };
         let policy = self.config.retransmission;
-        let once = p.token.is_none() || self.transport(p.slot.server) == Transport::Tls;
+        // A Status-Server is not sent again (RFC 5997 §4.1): the next has another identifier.
+        let status = Code(p.bytes[0]) == Code::STATUS_SERVER;
+        let once = status || self.transport(p.slot.server) == Transport::Tls;
         if once || p.tries >= policy.max_count() || now.since(p.start) >= policy.max_duration() {
             if let Some(p) = self.release(now, index, true) {
                 match p.token {

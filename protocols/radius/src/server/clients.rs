@@ -50,6 +50,9 @@ pub enum ConfigError {
         /// Its prefix.
         prefix: u8,
     },
+    /// A secret without any octet (RFC 2865 §3).
+    #[error("client {0} has an empty secret")]
+    Secret(usize),
     /// Two clients have the same network.
     #[error("client {0} has the same network as an earlier one")]
     Duplicate(usize),
@@ -65,6 +68,9 @@ impl Clients {
             };
             if c.prefix > family.width {
                 return Err(ConfigError::Prefix { index, prefix: c.prefix });
+            }
+            if c.secret.as_bytes().is_empty() {
+                return Err(ConfigError::Secret(index));
             }
             if c.transport == Transport::Udp && !family.insert(bits, c.prefix, index as u32) {
                 return Err(ConfigError::Duplicate(index));
@@ -204,6 +210,9 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         assert_eq!(clients(&[("10.0.0.0", 33)]).unwrap_err(), ConfigError::Prefix { index: 0, prefix: 33 });
+        let empty = vec![ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b""))];
+        let state = usher_core::collections::hash_state(&mut Seed::new(1).secure("test", 0));
+        assert_eq!(Clients::new(empty, state).unwrap_err(), ConfigError::Secret(0));
         assert_eq!(clients(&[("10.0.0.0", 8), ("10.1.1.1", 8)]).unwrap_err(), ConfigError::Duplicate(1));
     }
 }

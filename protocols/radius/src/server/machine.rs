@@ -5,8 +5,9 @@ use super::clients::Clients;
 use super::stream::Streams;
 use super::{
     ClientConfig, Command, Config, ConfigError, Counters, Event, MessageAuthenticatorPolicy, Request, Role,
+    Transport,
 };
-use crate::attribute::{Attributes, kind};
+use crate::attribute::{Attributes, Vendor, error_cause, kind, read_vendors, vendor};
 use crate::auth::{
     self, MessageAuthenticator, Secret, check_accounting_request, check_message_authenticator,
     covered_authenticator, sign_response,
@@ -163,14 +164,7 @@ impl Server {
     fn is_fresh(&self, now: Instant, packet: &Packet<'_>) -> bool {
         let dynamic = matches!(packet.code(), Code::COA_REQUEST | Code::DISCONNECT_REQUEST);
         let Some(policy) = self.config.freshness.filter(|_| dynamic) else { return true };
-        match packet.get(kind::EVENT_TIMESTAMP).map(<[u8; 4]>::try_from) {
-            None => !policy.required,
-            Some(Err(_)) => false,
-            Some(Ok(at)) => {
-                let wall = (policy.epoch + now.since(Instant::ZERO)).unix_secs();
-                wall.abs_diff(u32::from_be_bytes(at).into()) <= policy.window.as_secs()
-            }
-        }
+        policy.judge(now, packet).unwrap_or(!policy.required)
     }
 
     /// Takes a packet of a client.
@@ -184,32 +178,24 @@ impl Server {
                 None => &mut self.counters.unknown_code,
             };
             *counter += 1;
-            return Shown::Fine;
+            return self.unwanted(origin, packet);
         }
         let key = (path.remote, path.socket, packet.identifier());
         let earlier = self.cache.find(&key);
-        if let Some(handle) = earlier
-            && let Some(entry) = self.cache.get_mut(handle)
-            && entry.expires > now
-            && entry.authenticator == *packet.authenticator()
-            && entry.code == packet.code()
-        {
-            if entry.state != State::Answered {
-                self.counters.duplicates_dropped += 1;
-            } else {
-                if !entry.queued {
-                    entry.queued = true;
-                    self.ready.push_back(Outgoing::Kept(handle));
-                }
-                self.counters.duplicates_answered += 1;
-            }
-            return Shown::Fine;
-        }
+        let same = |entry: &&Entry| {
+            entry.expires > now
+                && entry.authenticator == *packet.authenticator()
+                && entry.code == packet.code()
+        };
+        let duplicate = earlier.and_then(|handle| self.cache.get(handle)).filter(same);
         if packet.attributes().nth(self.config.max_attributes).is_some() {
             self.counters.too_many_attributes += 1;
             return Shown::Fine;
         }
-        let signed = match verify(packet, config) {
+        // A duplicate proves the secret that its original proved, which may be another by now.
+        let is_duplicate = duplicate.is_some();
+        let secret = duplicate.map_or(&config.secret, |entry| &entry.secret).clone();
+        let signed = match verify(packet, &secret, config) {
             Ok(signed) => signed,
             Err(Refusal::Authenticator) => {
                 self.counters.bad_authenticator += 1;
@@ -228,7 +214,10 @@ impl Server {
             self.counters.stale += 1;
             return Shown::Fine;
         }
-        let secret = config.secret.clone();
+        if let Some(handle) = earlier.filter(|_| is_duplicate) {
+            self.repeat(handle);
+            return Shown::Fine;
+        }
         if packet.code() == Code::STATUS_SERVER {
             self.status(origin, packet, &secret);
             return Shown::Fine;
@@ -291,34 +280,90 @@ impl Server {
         Shown::Fine
     }
 
+    /// A request came again: what it was answered it is answered again, and nothing while it has no answer.
+    fn repeat(&mut self, handle: Handle) {
+        let Some(entry) = self.cache.get_mut(handle) else { return };
+        if entry.state != State::Answered {
+            self.counters.duplicates_dropped += 1;
+            return;
+        }
+        if !entry.queued {
+            entry.queued = true;
+            self.ready.push_back(Outgoing::Kept(handle));
+        }
+        self.counters.duplicates_answered += 1;
+    }
+
+    /// A request of a kind that is not served. By RadSec, whose one port says nothing of what is served, its client is
+    /// told (RFC 6614 §2.5).
+    fn unwanted(&mut self, origin: Origin, packet: &Packet<'_>) -> Shown {
+        let code = match packet.code() {
+            Code::ACCOUNTING_REQUEST => Code::ACCOUNTING_RESPONSE,
+            Code::COA_REQUEST => Code::COA_NAK,
+            Code::DISCONNECT_REQUEST => Code::DISCONNECT_NAK,
+            _ => return Shown::Fine,
+        };
+        if origin.conn.is_none() {
+            return Shown::Fine;
+        }
+        let config = self.clients.get(origin.client);
+        let secret = config.secret.clone();
+        let signed = match verify(packet, &secret, config) {
+            Ok(signed) => signed,
+            Err(Refusal::Authenticator) => {
+                self.counters.bad_authenticator += 1;
+                return Shown::Foreign;
+            }
+            Err(Refusal::Bad | Refusal::Missing) => {
+                self.counters.bad_message_authenticator += 1;
+                return Shown::Foreign;
+            }
+        };
+        let mut list = self.attributes();
+        list.push_u32(kind::ERROR_CAUSE, error_cause::UNSUPPORTED_EXTENSION);
+        for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
+            list.push_concat(a.kind, a.value);
+        }
+        self.reply_at_once(origin, packet, code, signed, list, &secret);
+        Shown::Fine
+    }
+
+    /// Answers a request of which nothing is kept; whether the answer fits a packet.
+    fn reply_at_once(
+        &mut self,
+        origin: Origin,
+        packet: &Packet<'_>,
+        code: Code,
+        message_authenticator: bool,
+        list: Attributes,
+        secret: &Secret,
+    ) -> bool {
+        let mut out = self.cache.buffer();
+        let (identifier, request_authenticator) = (packet.identifier(), packet.authenticator());
+        let reply = Reply { code, identifier, request_authenticator, message_authenticator, salt: 0 };
+        let fits = encode(&mut out, &reply, &list, &[], secret).is_ok();
+        if fits {
+            self.ready.push_back(Outgoing::Loose(back(origin.path, origin.conn), out));
+        }
+        self.recycle(list);
+        fits
+    }
+
     fn note(&mut self, purged: Purged) {
         self.counters.expired += purged.expired;
         self.counters.evicted += purged.evicted;
     }
 
-    /// Answers a Status-Server (RFC 5997 §4.2): at once, and without the duplicate cache.
+    /// Answers a Status-Server (RFC 5997 §4.2): at once, without the duplicate cache, and whatever else it says (§3).
     fn status(&mut self, origin: Origin, packet: &Packet<'_>, secret: &Secret) {
         let code = match origin.role {
             Role::Accounting => Code::ACCOUNTING_RESPONSE,
             _ => Code::ACCESS_ACCEPT,
         };
-        let mut out = self.cache.buffer();
-        let mut list = self.attributes();
-        for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
-            list.push_concat(a.kind, a.value);
-        }
-        let reply = Reply {
-            code,
-            identifier: packet.identifier(),
-            request_authenticator: packet.authenticator(),
-            message_authenticator: true,
-            salt: 0,
-        };
-        if encode(&mut out, &reply, &list, &[], secret).is_ok() {
-            self.ready.push_back(Outgoing::Loose(back(origin.path, origin.conn), out));
+        let list = self.attributes();
+        if self.reply_at_once(origin, packet, code, true, list, secret) {
             self.counters.status += 1;
         }
-        self.recycle(list);
     }
 
     fn respond(
@@ -380,14 +425,27 @@ enum Refusal {
     Missing,
 }
 
+/// Whether an Access-Request carries something that proves its user, in an attribute of RFC 2865, 2548 or 2869.
+fn proves_somebody(packet: &Packet<'_>) -> bool {
+    const PROOFS: [u8; 4] = [kind::USER_PASSWORD, kind::CHAP_PASSWORD, ARAP_PASSWORD, kind::EAP_MESSAGE];
+    let microsoft = |v: Vendor<'_>| {
+        v.vendor == vendor::MICROSOFT
+            && matches!(v.kind, vendor::MS_CHAP_RESPONSE | vendor::MS_CHAP2_RESPONSE)
+    };
+    packet.attributes().any(|a| PROOFS.contains(&a.kind)) || read_vendors(packet.attributes()).any(microsoft)
+}
+
+/// ARAP-Password (RFC 2869 §5.4).
+const ARAP_PASSWORD: u8 = 70;
+
 /// Whether a request is genuine; answers whether it has a Message-Authenticator.
-fn verify(packet: &Packet<'_>, config: &ClientConfig) -> Result<bool, Refusal> {
+fn verify(packet: &Packet<'_>, secret: &Secret, config: &ClientConfig) -> Result<bool, Refusal> {
     let computed = !matches!(packet.code(), Code::ACCESS_REQUEST | Code::STATUS_SERVER);
-    if computed && !check_accounting_request(packet, &config.secret) {
+    if computed && !check_accounting_request(packet, secret) {
         return Err(Refusal::Authenticator);
     }
     let covered = covered_authenticator(packet.code(), packet.authenticator(), None);
-    match check_message_authenticator(packet, &covered, &config.secret) {
+    match check_message_authenticator(packet, &covered, secret) {
         MessageAuthenticator::Good => Ok(true),
         MessageAuthenticator::Bad => Err(Refusal::Bad),
         MessageAuthenticator::Absent => {
@@ -399,7 +457,9 @@ fn verify(packet: &Packet<'_>, config: &ClientConfig) -> Result<bool, Refusal> {
                         MessageAuthenticatorPolicy::ProxyState => packet.get(kind::PROXY_STATE).is_some(),
                         MessageAuthenticatorPolicy::Off => false,
                     };
-                    policy || packet.get(kind::EAP_MESSAGE).is_some()
+                    // By datagrams nothing else would show where it is from (RFC 3579 §3.3, note 1).
+                    let bare = config.transport == Transport::Udp && !proves_somebody(packet);
+                    policy || packet.get(kind::EAP_MESSAGE).is_some() || bare
                 }
                 _ => false,
             };

@@ -15,14 +15,16 @@ pub use machine::Server;
 
 use crate::attribute::{Attributes, HideError, kind, reveal_password};
 use crate::auth::Secret;
+use crate::freshness::Freshness;
 use crate::packet::Code;
 use crate::radsec::{self, CertificateMatch};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{ConnId, Duration, Path, WallTime};
+use usher_core::{ConnId, Duration, Path};
 
 /// When a packet must carry a Message-Authenticator (BlastRADIUS, CVE-2024-3596). Whatever this says, those with an
-/// EAP-Message must (RFC 3579 §3.2), and Status-Server too (RFC 5997 §3); one that is there must be right.
+/// EAP-Message must (RFC 3579 §3.2), those by datagrams without any proof of a user (§3.3), and Status-Server (RFC 5997
+/// §3); one that is there must be right.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum MessageAuthenticatorPolicy {
     /// Every Access-Request: the only setting that is safe over networks that others can write to.
@@ -114,17 +116,6 @@ pub struct Config {
     pub max_connections: usize,
     /// How old a request for dynamic authorisation may be; `None`: not looked at.
     pub freshness: Option<Freshness>,
-}
-
-/// What an Event-Timestamp must say (RFC 5176 §6.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Freshness {
-    /// The time of day at [`usher_core::Instant::ZERO`].
-    pub epoch: WallTime,
-    /// How far it may be from now, either way (RFC 5176 §6.3 proposes 300 s).
-    pub window: Duration,
-    /// Whether a CoA-Request or Disconnect-Request without one is dropped.
-    pub required: bool,
 }
 
 /// Which requests a server takes.

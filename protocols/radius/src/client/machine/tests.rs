@@ -251,3 +251,133 @@ fn misuse_is_refused_and_changes_nothing() {
     c.command(at(0.0), Command::Cancel { token: 1 }).unwrap();
     assert!(sent(&mut c, at(0.0)).is_empty(), "cancelled before it was sent");
 }
+
+/// RFC 2865 §2.5, RFC 2866 §4.1, RFC 5080 §2.10, RFC 5176 §2.3 and §6.3: the same octets, an Event-Timestamp among them,
+/// from the same port.
+#[test]
+fn what_is_sent_again_is_the_same() {
+    for code in [Code::ACCESS_REQUEST, Code::ACCOUNTING_REQUEST, Code::COA_REQUEST, Code::DISCONNECT_REQUEST]
+    {
+        let mut c = client_with(|_| {});
+        let mut a = user();
+        a.push_u32(kind::EVENT_TIMESTAMP, 7).push_user_password(b"pw").unwrap();
+        ask(&mut c, at(0.0), 1, code, a);
+        let (log, _) = run(&mut c);
+        assert_eq!(log.len(), 4);
+        assert!(log.iter().all(|l| (&l.1, &l.2) == (&log[0].1, &log[0].2)), "{code}");
+    }
+}
+
+/// RFC 2865 §3 and §4.1, RFC 5997 §3 and §4.1: what is new has another identifier and another, unguessable
+/// authenticator; a Status-Server too.
+#[test]
+fn each_new_request_has_an_identifier_and_an_authenticator_of_its_own() {
+    for code in [Code::ACCESS_REQUEST, Code::STATUS_SERVER] {
+        let mut c = client_with(|_| {});
+        let (mut seen, mut before) = (std::collections::BTreeSet::new(), None);
+        for token in 0..1000 {
+            ask(&mut c, at(0.0), token, code, Attributes::new());
+            let request = sent(&mut c, at(0.0)).remove(0).1;
+            assert!(seen.insert(request[4..20].to_vec()), "an authenticator came twice");
+            assert_ne!(before, Some(request[1]));
+            before = Some(request[1]);
+            assert!(
+                Packet::parse(&request).unwrap().get(kind::MESSAGE_AUTHENTICATOR).is_some(),
+                "each is signed"
+            );
+            c.command(at(0.0), Command::Cancel { token }).unwrap();
+        }
+        // Each octet of it takes most values.
+        let values = |i: usize| seen.iter().map(|a| a[i]).collect::<std::collections::BTreeSet<_>>().len();
+        assert!((0..16).all(|i| values(i) > 200));
+    }
+}
+
+/// RFC 5176 §6.3: an answer that says another time is silently discarded, and the request goes on waiting.
+#[test]
+fn an_answer_of_another_time_is_dropped() {
+    let epoch = usher_core::WallTime::from_unix_secs(1_000_000);
+    for (stamp, taken) in
+        [(None, true), (Some(1_000_000), true), (Some(1_000_400), true), (Some(1_000_401), false)]
+    {
+        let mut c = client_with(|c| c.freshness = Some(crate::Freshness::new(epoch)));
+        let mut s = server_with(|c| c.role = server::Role::DynamicAuthorization);
+        ask(&mut c, at(99.0), 1, Code::DISCONNECT_REQUEST, user());
+        let request = sent(&mut c, at(99.0)).remove(0).1;
+        let mut a = Attributes::new();
+        if let Some(stamp) = stamp {
+            a.push_u32(kind::EVENT_TIMESTAMP, stamp);
+        }
+        let reply = answer(&mut s, &request, Code::DISCONNECT_ACK, a);
+        arrive(&mut c, at(100.0), FAR, &reply);
+        assert_eq!(c.poll_event().is_some(), taken, "{stamp:?}");
+        assert_eq!((c.outstanding(), c.counters().stale), (usize::from(!taken), u64::from(!taken)));
+        // The clock is set: what was of tomorrow is of now.
+        c.set_clock(epoch + Duration::from_secs(1));
+        arrive(&mut c, at(100.0), FAR, &reply);
+        assert_eq!(c.outstanding(), 0);
+    }
+    let mut c = client_with(|c| c.freshness = Some(crate::Freshness::new(epoch)));
+    ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
+    let mut a = Attributes::new();
+    a.push_u32(kind::EVENT_TIMESTAMP, 7);
+    let request = sent(&mut c, at(0.0)).remove(0).1;
+    let reply = answer(&mut server_with(|_| {}), &request, Code::ACCESS_ACCEPT, a);
+    arrive(&mut c, at(0.0), FAR, &reply);
+    assert!(c.poll_event().is_some(), "of logins nothing is asked");
+}
+
+/// RFC 5997 §4.1: a Status-Server is never retransmitted.
+#[test]
+fn a_status_server_is_sent_once() {
+    let mut c = client_with(|_| {});
+    ask(&mut c, at(0.0), 1, Code::STATUS_SERVER, Attributes::new());
+    let (log, end) = run(&mut c);
+    assert_eq!((log.len(), end), (1, Some(2)));
+}
+
+/// A server that does not know Status-Server is not dead for good because it keeps silent to it.
+#[test]
+fn a_server_that_never_answers_for_its_status_comes_back_after_a_while() {
+    let mut c = client_with(|c| c.servers[0].liveness = Some(crate::client::Liveness::default()));
+    let mut s = server_with(|_| {});
+    ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
+    let mut turns = Vec::new();
+    let mut now = at(0.0);
+    while turns.len() < 2 {
+        sent(&mut c, now);
+        while let Some(event) = c.poll_event() {
+            if let Event::Server { alive, .. } = event {
+                turns.push((now.as_nanos() / 1_000_000_000, alive));
+            }
+        }
+        now = c.poll_timeout().unwrap();
+        assert!(now < at(400.0), "{turns:?}");
+        c.handle(now, Input::Timeout);
+    }
+    assert_eq!(turns, [(60, false), (180, true)], "two minutes after its death");
+    ask(&mut c, at(180.0), 2, Code::ACCESS_REQUEST, user());
+    let request = sent(&mut c, at(180.0)).remove(0).1;
+    let reply = answer(&mut s, &request, Code::ACCESS_ACCEPT, Attributes::new());
+    arrive(&mut c, at(180.0), FAR, &reply);
+    assert!(matches!(c.poll_event(), Some(Event::Response(_))));
+}
+
+/// RFC 5176 §3.4: one that is in an answer is computed with the request's authenticator, and must be right.
+#[test]
+fn a_message_authenticator_in_an_answer_to_a_change_must_be_right() {
+    for spoilt in [false, true] {
+        let mut c = client_with(|_| {});
+        ask(&mut c, at(0.0), 1, Code::DISCONNECT_REQUEST, user());
+        let request = sent(&mut c, at(0.0)).remove(0).1;
+        let authenticator: [u8; 16] = request[4..20].try_into().unwrap();
+        let mut reply = [&[41, request[1], 0, 38][..], &authenticator, &[80, 18], &[0; 16]].concat();
+        let mac = usher_crypto::digest::HmacMd5Key::new(secret().as_bytes()).mac(&[&reply]);
+        reply[22..].copy_from_slice(&mac);
+        reply[22] ^= u8::from(spoilt);
+        auth::sign_response(&mut reply, false, &authenticator, &secret());
+        arrive(&mut c, at(0.0), FAR, &reply);
+        assert_eq!(c.poll_event().is_some(), !spoilt);
+        assert_eq!(c.counters().bad_message_authenticator, u64::from(spoilt));
+    }
+}

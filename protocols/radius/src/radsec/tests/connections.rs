@@ -1,5 +1,6 @@
 //! Client and server by RadSec, and servers that die, in virtual time.
 
+use crate::attribute::{error_cause, kind};
 use crate::client::{self, Client, Failover, Liveness, Retransmission, ServerConfig, Target};
 use crate::radsec::CertificateMatch;
 use crate::server::{self, ClientConfig, Role, Server};
@@ -218,12 +219,12 @@ fn a_connection_to_somebody_else_is_given_up_and_the_next_server_is_asked() {
 }
 
 #[test]
-fn a_connection_of_256_waiting_requests_gets_a_sister() {
+fn a_connection_whose_identifiers_all_wait_gets_a_sister() {
     let mut w = World::new(1, |c| c.max_connections = 2);
     w.mute[0] = true;
     (0..300).for_each(|token| w.ask(token, Code::ACCESS_REQUEST, GROUP));
     assert_eq!((w.opened.len(), w.asked.len()), (2, 300));
-    (300..512).for_each(|token| w.ask(token, Code::ACCESS_REQUEST, GROUP));
+    (300..510).for_each(|token| w.ask(token, Code::ACCESS_REQUEST, GROUP));
     let attributes = user();
     let command =
         client::Command::Request { token: 600, target: GROUP, code: Code::ACCESS_REQUEST, attributes };
@@ -422,4 +423,60 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
         }
     }
     assert_eq!(alive, Some(150));
+}
+
+/// RFC 6614 §2.5: a client is told what is not served by the one port that there is.
+#[test]
+fn what_is_not_served_by_radsec_is_refused_in_words() {
+    let any = "0.0.0.0".parse().unwrap();
+    let mut config = server::Config::new(vec![ClientConfig::radsec(any, 0, Vec::new())]);
+    config.streams = Role::Authentication;
+    let mut w = World::new(1, |_| {});
+    w.servers[0].reload(config.clone()).unwrap();
+    for (token, code) in
+        [(1, Code::ACCOUNTING_REQUEST), (2, Code::COA_REQUEST), (3, Code::DISCONNECT_REQUEST)]
+    {
+        w.ask(token, code, GROUP);
+    }
+    let told: Vec<(Code, Option<u32>)> = w
+        .events
+        .iter()
+        .filter_map(|(_, e)| match e {
+            client::Event::Response(r) => Some((r.code, r.attributes.get_u32(kind::ERROR_CAUSE))),
+            _ => None,
+        })
+        .collect();
+    let cause = Some(error_cause::UNSUPPORTED_EXTENSION);
+    let answers = [Code::ACCOUNTING_RESPONSE, Code::COA_NAK, Code::DISCONNECT_NAK];
+    assert_eq!(told, answers.map(|code| (code, cause)));
+    assert_eq!((w.servers[0].counters().wrong_code, w.asked.len()), (3, 0));
+    assert_eq!((w.servers[0].entries(), w.servers[0].connections()), (0, 1));
+    // What does not know the secret hears nothing.
+    let mut forged = vec![43, 1, 0, 20];
+    forged.resize(20, 9);
+    w.servers[0]
+        .handle(w.now, Input::Stream { conn: ConnId::incoming(0), event: StreamEvent::Data(&forged) });
+    assert_eq!((w.servers[0].counters().bad_authenticator, w.servers[0].connections()), (1, 0));
+    // By datagrams another port tells that.
+    let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b"s"));
+    let mut s = Server::new(server::Config::new(vec![network]), Seed::new(1).secure("server", 0)).unwrap();
+    arrive(&mut s, at(0.0), "10.0.0.1:5000", &forged);
+    assert!(sent(&mut s, at(0.0)).is_empty());
+}
+
+/// RFC 6613 §2.6 and §2.6.5: however many requests wait, there is an identifier for the watchdog.
+#[test]
+fn a_connection_whose_identifiers_all_wait_is_still_watched() {
+    let mut w = World::new(1, |c| {
+        c.max_connections = 1;
+        watched(c);
+    });
+    w.mute[0] = true;
+    (0..255).for_each(|token| w.ask(token, Code::ACCESS_REQUEST, GROUP));
+    let request = |code| client::Command::Request { token: 600, target: GROUP, code, attributes: user() };
+    assert!(w.client.command(w.now, request(Code::ACCESS_REQUEST)).is_err(), "all of them wait");
+    assert!(w.client.command(w.now, request(Code::STATUS_SERVER)).is_err(), "the last is the watchdog's");
+    let asked = w.servers[0].counters().status;
+    w.until(31.0);
+    assert_eq!((w.client.counters().probes, w.servers[0].counters().status), (1, asked + 1));
 }

@@ -140,14 +140,22 @@ fn each_bad_request_is_counted_by_its_kind_and_dropped() {
     assert_eq!((n.total(), s.entries()), (7, 0));
 }
 
+/// A CHAP-Password.
+const CHAP: [u8; 19] = [3, 19, 1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7];
+
+/// An Access-Request of these attributes alone.
+fn unsigned(identifier: u8, body: &[u8]) -> Vec<u8> {
+    let mut p = vec![1, identifier, 0, 20 + body.len() as u8];
+    p.resize(20, 9);
+    p.extend(body);
+    p
+}
+
 #[test]
 fn without_the_policy_eap_still_needs_its_message_authenticator() {
     let mut s = server_with(|c| c.clients[0].message_authenticator = MessageAuthenticatorPolicy::Off);
-    for (id, body) in [(1, &[1, 3, b'a'][..]), (2, &[79, 6, 2, 1, 0, 4])] {
-        let mut p = vec![1, id, 0, 20 + body.len() as u8];
-        p.resize(20, 9);
-        p.extend(body);
-        arrive(&mut s, at(0.0), NEAR, &p);
+    for (id, body) in [(1, &CHAP[..]), (2, &[79, 6, 2, 1, 0, 4])] {
+        arrive(&mut s, at(0.0), NEAR, &unsigned(id, body));
     }
     assert_eq!((s.counters().requests, s.counters().missing_message_authenticator), (1, 1));
 }
@@ -256,7 +264,7 @@ fn old_requests_for_dynamic_authorisation_are_dropped() {
     let epoch = usher_core::WallTime::from_unix_secs(1_000_000);
     for required in [false, true] {
         let window = usher_core::Duration::from_secs(300);
-        let freshness = Some(super::super::Freshness { epoch, window, required });
+        let freshness = Some(crate::Freshness { epoch, window, required });
         let mut c = client_with(|_| {});
         let mut s = server_with(|c| (c.role, c.freshness) = (Role::DynamicAuthorization, freshness));
         let mut served = Vec::new();
@@ -276,17 +284,14 @@ fn old_requests_for_dynamic_authorisation_are_dropped() {
 #[test]
 fn the_message_authenticator_is_asked_for_by_policy() {
     use MessageAuthenticatorPolicy::{Off, ProxyState, Required};
-    let plain = [1, 3, b'a'];
-    let proxied = [1, 3, b'a', 33, 3, b'x'];
+    let plain = CHAP;
+    let proxied = [&CHAP[..], &[33, 3, b'x']].concat();
     for (policy, plain_passes, proxied_passes) in
         [(Required, false, false), (ProxyState, true, false), (Off, true, true)]
     {
         let mut s = server_with(|c| c.clients[0].message_authenticator = policy);
         for (id, body, passes) in [(1, &plain[..], plain_passes), (2, &proxied[..], proxied_passes)] {
-            let mut p = vec![1, id, 0, 20 + body.len() as u8];
-            p.resize(20, 9);
-            p.extend(body);
-            arrive(&mut s, at(0.0), NEAR, &p);
+            arrive(&mut s, at(0.0), NEAR, &unsigned(id, body));
             assert_eq!(taken(&mut s).is_some(), passes, "{policy:?}");
         }
         // One that is there must be right whatever the policy says.
@@ -355,4 +360,152 @@ fn other_clients_can_be_configured_while_requests_wait() {
     accept(&mut s, at(0.0), token).unwrap();
     arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
     assert!(matches!(c.poll_event(), Some(crate::client::Event::Response(_))), "answered by the old one");
+}
+
+/// RFC 3579 §3.3, note 1: an Access-Request without any proof is silently discarded unless its Message-Authenticator says
+/// where it is from.
+#[test]
+fn a_request_that_proves_nobody_needs_its_message_authenticator() {
+    use MessageAuthenticatorPolicy::{Off, ProxyState};
+    let ms_chap = [&[26, 58, 0, 0, 1, 55, 25, 52][..], &[0; 50]].concat();
+    for policy in [ProxyState, Off] {
+        for (what, body, passes) in [
+            ("nothing", &[1, 3, b'a'][..], false),
+            ("an address alone", &[1, 3, b'a', 6, 6, 0, 0, 0, 10, 31, 3, b'a'], false),
+            ("another vendor's words", &[26, 9, 0, 0, 0, 9, 25, 3, 1], false),
+            ("User-Password", &[&[2, 18][..], &[0; 16]].concat(), true),
+            ("CHAP-Password", &CHAP, true),
+            ("ARAP-Password", &[&[70, 18][..], &[0; 16]].concat(), true),
+            ("MS-CHAP2-Response", &ms_chap, true),
+        ] {
+            let mut s = server_with(|c| c.clients[0].message_authenticator = policy);
+            arrive(&mut s, at(0.0), NEAR, &unsigned(1, body));
+            assert_eq!(taken(&mut s).is_some(), passes, "{policy:?}, {what}");
+            assert_eq!(s.counters().missing_message_authenticator, u64::from(!passes), "{policy:?}, {what}");
+        }
+    }
+}
+
+/// RFC 5080 §2.2.2: it is a valid duplicate that is answered again, and what is forged touches nothing.
+#[test]
+fn a_duplicate_is_as_genuine_as_its_original() {
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let request = packet(&mut c, Code::ACCESS_REQUEST, user());
+    arrive(&mut s, at(0.0), NEAR, &request);
+    let token = taken(&mut s).unwrap().token;
+    accept(&mut s, at(0.0), token).unwrap();
+    let answer = sent(&mut s, at(0.0));
+    // Whoever has seen the request knows its identifier and authenticator.
+    let mut cut_off = request[..38].to_vec();
+    cut_off[3] = 38;
+    let mut altered = request.clone();
+    *altered.last_mut().unwrap() ^= 1;
+    let mut bare = request[..20].to_vec();
+    bare[3] = 20;
+    for forged in [&cut_off, &altered, &bare] {
+        arrive(&mut s, at(0.1), NEAR, forged);
+        assert!(sent(&mut s, at(0.1)).is_empty());
+    }
+    let n = s.counters();
+    assert_eq!(
+        (n.bad_message_authenticator, n.missing_message_authenticator, n.duplicates_answered),
+        (2, 1, 0)
+    );
+    arrive(&mut s, at(0.2), NEAR, &request);
+    assert_eq!(sent(&mut s, at(0.2)), answer);
+    // One that was sent with the secret of before is answered as it was.
+    let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b"another secret"));
+    s.reload(Config::new(vec![network])).unwrap();
+    arrive(&mut s, at(0.3), NEAR, &request);
+    assert_eq!(sent(&mut s, at(0.3)), answer);
+}
+
+/// RFC 5997 §3, §4.2 and §5: the answer says nothing, whatever the request says, and concerns no other request.
+#[test]
+fn status_server_is_answered_without_attributes_and_beside_everything_else() {
+    let secrets = secret();
+    for role in [Role::Authentication, Role::Accounting] {
+        let (mut c, mut s) = (client_with(|_| {}), server_with(|c| (c.role, c.max_entries) = (role, 1)));
+        let code = if role == Role::Accounting { Code::ACCOUNTING_REQUEST } else { Code::ACCESS_REQUEST };
+        let request = packet(&mut c, code, user());
+        arrive(&mut s, at(0.0), NEAR, &request);
+        let token = taken(&mut s).unwrap().token;
+        let mut more = user();
+        more.push_bytes(kind::PROXY_STATE, b"one").unwrap().push_user_password(b"pw").unwrap();
+        let mut status = packet(&mut c, Code::STATUS_SERVER, more);
+        status[1] = request[1];
+        status[22..38].fill(0);
+        auth::sign_request(&mut status, true, &secrets);
+        for _ in 0..3 {
+            arrive(&mut s, at(0.0), NEAR, &status);
+            let answers = sent(&mut s, at(0.0));
+            assert_eq!(answers.len(), 1, "one answer to each, RFC 5997 §3");
+            let reply = Packet::parse(&answers[0].1).unwrap();
+            assert_eq!(reply.attributes().map(|a| a.kind).collect::<Vec<_>>(), [kind::MESSAGE_AUTHENTICATOR]);
+            let asked = status[4..20].try_into().unwrap();
+            assert!(auth::check_response(&reply, asked, &secrets));
+        }
+        assert!(taken(&mut s).is_none(), "it is never a request of somebody");
+        assert_eq!((s.counters().status, s.counters().requests, s.counters().superseded), (3, 1, 0));
+        let code = if role == Role::Accounting { Code::ACCOUNTING_RESPONSE } else { Code::ACCESS_ACCEPT };
+        s.command(at(0.0), Command::Respond { token, code, attributes: Attributes::new() }).unwrap();
+        assert_eq!(sent(&mut s, at(0.0)).len(), 1, "the request of the same identifier has its answer");
+    }
+}
+
+/// Each kind of forged or foreign Status-Server: silence (RFC 5997 §3 and §4.2).
+#[test]
+fn a_status_server_of_nobody_is_dropped() {
+    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let status = packet(&mut c, Code::STATUS_SERVER, Attributes::new());
+    let mut wrong = status.clone();
+    wrong[30] ^= 1;
+    let mut bare = status[..20].to_vec();
+    bare[3] = 20;
+    arrive(&mut s, at(0.0), NEAR, &wrong);
+    arrive(&mut s, at(0.0), NEAR, &bare);
+    arrive(&mut s, at(0.0), "192.0.2.1:5000", &status);
+    assert!(sent(&mut s, at(0.0)).is_empty());
+    let n = s.counters();
+    assert_eq!(
+        [n.bad_message_authenticator, n.missing_message_authenticator, n.unknown_client, n.status],
+        [1, 1, 1, 0]
+    );
+}
+
+#[test]
+fn a_reply_goes_back_the_way_its_request_came_under_its_identifier() {
+    for (code, reply) in [
+        (Code::ACCESS_REQUEST, Code::ACCESS_ACCEPT),
+        (Code::ACCESS_REQUEST, Code::ACCESS_REJECT),
+        (Code::ACCESS_REQUEST, Code::ACCESS_CHALLENGE),
+        (Code::ACCOUNTING_REQUEST, Code::ACCOUNTING_RESPONSE),
+        (Code::DISCONNECT_REQUEST, Code::DISCONNECT_NAK),
+        (Code::COA_REQUEST, Code::COA_ACK),
+    ] {
+        let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.role = Role::All));
+        let mut a = user();
+        a.push_bytes(kind::PROXY_STATE, b"one").unwrap().push_u32(kind::NAS_PORT, 1);
+        a.push_bytes(kind::PROXY_STATE, b"\0two\0").unwrap();
+        let request = packet(&mut c, code, a);
+        arrive(&mut s, at(0.0), NEAR, &request);
+        let token = taken(&mut s).unwrap().token;
+        s.command(at(0.0), Command::Respond { token, code: reply, attributes: user() }).unwrap();
+        let (path, bytes) = sent(&mut s, at(0.0)).remove(0);
+        assert_eq!((path.local, path.remote), (FAR.parse().unwrap(), NEAR.parse().unwrap()));
+        assert_eq!(bytes[..2], [reply.0, request[1]]);
+        let asked = request[4..20].try_into().unwrap();
+        let p = Packet::parse(&bytes).unwrap();
+        assert!(auth::check_response(&p, asked, &secret()));
+        let states: Vec<_> =
+            p.attributes().filter(|a| a.kind == kind::PROXY_STATE).map(|a| a.value).collect();
+        assert_eq!(states, [&b"one"[..], b"\0two\0"], "{code}: opaque, in order");
+        let signed = auth::check_message_authenticator(&p, asked, &secret());
+        let wanted = if code == Code::ACCESS_REQUEST {
+            MessageAuthenticator::Good
+        } else {
+            MessageAuthenticator::Absent
+        };
+        assert_eq!(signed, wanted, "{code}");
+    }
 }
