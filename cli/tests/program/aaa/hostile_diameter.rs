@@ -238,7 +238,7 @@ fn requests_that_are_wrong_are_answered_as_the_rfc_says() {
         ("what passed here before", other(282, text(282, "aaa.example.net")), 3005, "diameter loop_detected"),
         ("another host", other(293, text(293, "bbb.example.net")), 3002, "diameter not_for_us"),
         ("another realm", other(283, text(283, "example.org")), 3003, "diameter not_for_us"),
-        ("an EAP packet that is none", with(avp(462, M, &[2, 1, 0])), 5012, "aaa bad_eap"),
+        ("an EAP packet that is none", with(avp(462, M, &[2, 1, 0])), 4001, "aaa bad_eap"),
     ] {
         let read = || {
             let (part, kind) = counts.split_once(' ').unwrap();

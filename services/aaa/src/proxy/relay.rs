@@ -20,6 +20,10 @@ pub enum RelayError {
     TooLong(#[from] ValueTooLong),
 }
 
+/// Attributes that no Accounting-Request may have (RFC 2866 §4.1, RFC 3579 §3.3).
+const NOT_OF_ACCOUNTING: [u8; 5] =
+    [kind::USER_PASSWORD, kind::CHAP_PASSWORD, kind::REPLY_MESSAGE, kind::STATE, kind::EAP_MESSAGE];
+
 /// A request as it goes to a home server, under this name and with this Proxy-State behind those that it has.
 ///
 /// # Errors
@@ -29,6 +33,7 @@ pub fn request(request: &Request, name: &[u8], mark: &[u8], out: &mut Attributes
     for a in given.iter() {
         match a.kind {
             kind::MESSAGE_AUTHENTICATOR => {}
+            _ if request.code == Code::ACCOUNTING_REQUEST && NOT_OF_ACCOUNTING.contains(&a.kind) => {}
             kind::USER_NAME => {
                 out.push_bytes(a.kind, name)?;
             }
@@ -139,7 +144,10 @@ mod tests {
             Self { client: client.unwrap(), server }
         }
         fn ask(&mut self, attributes: Attributes) -> Request {
-            let (token, target, code) = (1, Target::Server(0), Code::ACCESS_REQUEST);
+            self.ask_as(Code::ACCESS_REQUEST, attributes)
+        }
+        fn ask_as(&mut self, code: Code, attributes: Attributes) -> Request {
+            let (token, target) = (1, Target::Server(0));
             let command = client::Command::Request { token, target, code, attributes };
             self.client.command(Instant::ZERO, command).unwrap();
             let mut data = Vec::new();
@@ -223,5 +231,51 @@ mod tests {
         reply.push_vendor(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &[0x80, 1, 2]).unwrap();
         let heard = hop.answer(asked.token, reply);
         assert_eq!(response(&heard, &mut Attributes::new()), Err(RelayError::Hidden));
+    }
+
+    /// RFC 2865 §2.3 and §5, RFC 2866 §2.1: what others put in stays as it is, in its order; one mark goes behind.
+    #[test]
+    fn what_is_not_ours_to_change_is_passed_on_as_it_is() {
+        for code in [Code::ACCESS_REQUEST, Code::ACCOUNTING_REQUEST] {
+            let mut a = Attributes::new();
+            for (kind, value) in [
+                (kind::PROXY_STATE, &b"\0one"[..]),
+                (kind::CLASS, b"c1"),
+                (kind::PROXY_STATE, b"two"),
+                (kind::CLASS, b"c2"),
+                (200, b"?"),
+                (kind::CHAP_CHALLENGE, &[7; 20]),
+            ] {
+                a.push_bytes(kind, value).unwrap();
+            }
+            let first = Hop::new(b"near secret", 1).ask_as(code, a.clone());
+            let mut passed = Attributes::new();
+            request(&first, b"", b"mark", &mut passed).unwrap();
+            a.push_bytes(kind::PROXY_STATE, b"mark").unwrap();
+            assert_eq!(passed, a, "{code}");
+        }
+        let mut reply = Attributes::new();
+        reply.push_bytes(kind::STATE, b"s").unwrap().push_bytes(kind::CLASS, b"c").unwrap();
+        reply.push_bytes(kind::CLASS, b"d").unwrap();
+        let mut hop = Hop::new(b"far secret", 2);
+        let asked = hop.ask(Attributes::new());
+        let heard = hop.answer(asked.token, reply.clone());
+        let mut back = Attributes::new();
+        response(&heard, &mut back).unwrap();
+        assert_eq!(back, reply);
+    }
+
+    /// RFC 2866 §4.1, RFC 3579 §3.3.
+    #[test]
+    fn what_no_accounting_request_has_is_left_behind() {
+        let mut a = Attributes::new();
+        a.push_user_password(b"pw").unwrap().push_bytes(kind::CHAP_PASSWORD, &[1; 17]).unwrap();
+        a.push_text(kind::REPLY_MESSAGE, "hello").unwrap().push_bytes(kind::STATE, b"s").unwrap();
+        a.push_eap(&[2, 1, 0, 4]).push_text(kind::ACCT_SESSION_ID, "1").unwrap();
+        let first = Hop::new(b"near secret", 1).ask_as(Code::ACCOUNTING_REQUEST, a);
+        let mut passed = Attributes::new();
+        request(&first, b"", b"mark", &mut passed).unwrap();
+        let kinds: Vec<u8> = passed.iter().map(|a| a.kind).collect();
+        assert_eq!(kinds, [kind::ACCT_SESSION_ID, kind::PROXY_STATE]);
     }
 }

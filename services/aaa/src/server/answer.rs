@@ -41,6 +41,8 @@ pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) ->
         }
         Verdict::Accept { eap, msk, reply: mut a } => {
             if let Some(eap) = eap {
+                // RFC 3579 §2.6.5: a NAS would make an EAP-Request/Notification of it, behind the end.
+                a.remove(kind::REPLY_MESSAGE);
                 a.push_eap(eap);
             }
             if let Some(msk) = msk {

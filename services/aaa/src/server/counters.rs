@@ -77,6 +77,8 @@ usher_core::counters! {
         proxy_overload,
         /// Dropped: a request or an answer with a hidden value that cannot be revealed.
         proxy_unreadable,
+        /// Accounting that a home server says it does not keep (Error-Cause): not acknowledged.
+        proxy_unwanted,
         /// Turned away: a realm that is known nowhere.
         proxy_refused,
         /// Unfinished sessions that idled too long.
@@ -107,11 +109,11 @@ usher_core::counters! {
         bad_accounting,
         /// Dropped: a State or Session-Id that names no session, or one of another client.
         unknown_session,
-        /// Dropped: a request without any proof that the server knows.
+        /// Turned away: a request without any proof that the server knows.
         no_proof,
-        /// Dropped: not an EAP packet, or one that answers nothing that was asked.
+        /// Not an EAP packet that begins a conversation: turned away. One that answers nothing that was asked: dropped.
         bad_eap,
-        /// Dropped: a password or a response of an impossible length.
+        /// Turned away: a password or a response of an impossible length, or two kinds of proof.
         bad_password,
         /// Dropped: a further request while the session's user is being looked up.
         busy,

@@ -264,7 +264,64 @@ pub(super) fn identity(packet: &[u8]) -> Option<(&[u8], u8)> {
     (p.code() == Code::Response && p.kind() == Some(Type::IDENTITY)).then(|| (p.data(), p.identifier()))
 }
 
+/// The longest EAP packet that need not be cut on its way to the peer (RFC 3579 §2.4): on the media of IEEE 802 EAPOL's
+/// header of four octets goes before it (RFC 3580 §3.10).
+pub(super) fn mtu(request: &Attributes) -> Option<usize> {
+    const ETHERNET: u32 = 15;
+    const IEEE_802_11: u32 = 19;
+    let mtu = request.get_u32(kind::FRAMED_MTU)?;
+    let header = match request.get_u32(kind::NAS_PORT_TYPE) {
+        Some(ETHERNET | IEEE_802_11) => 4,
+        _ => 0,
+    };
+    // RFC 2865 §5.12: values range from 64 to 65535.
+    Some(mtu.clamp(64, 65_535) as usize - header)
+}
+
+/// How a conversation begins that does not begin with an identity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Opening {
+    /// By the answer, of this identifier, to something that the NAS asked.
+    Response(u8),
+    /// By a request of this identifier: somebody wants us to prove ourselves.
+    Request(u8),
+    /// By nothing that begins one; with its identifier, where it has one.
+    Noise(Option<u8>),
+}
+
+pub(super) fn opening(packet: &[u8]) -> Opening {
+    match Packet::parse(packet) {
+        Ok(p) if p.code() == Code::Response => Opening::Response(p.identifier()),
+        Ok(p) if p.code() == Code::Request => Opening::Request(p.identifier()),
+        _ => Opening::Noise(packet.get(1).copied()),
+    }
+}
+
 /// An EAP-Failure in answer to the response of this identifier.
 pub(super) const fn failure(identifier: u8) -> [u8; 4] {
     [4, identifier, 0, 4]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 3579 §2.4, RFC 3580 §3.10.
+    #[test]
+    fn an_eap_packet_fits_the_mtu_with_the_header_before_it() {
+        for (framed, port_type, fits) in [
+            (None, Some(15), None),
+            (Some(1400), None, Some(1400)),
+            (Some(1400), Some(0), Some(1400)),
+            (Some(1400), Some(15), Some(1396)),
+            (Some(1400), Some(19), Some(1396)),
+            (Some(1), Some(19), Some(60)),
+            (Some(u32::MAX), None, Some(65_535)),
+        ] {
+            let mut request = Attributes::new();
+            framed.map(|mtu| request.push_u32(kind::FRAMED_MTU, mtu));
+            port_type.map(|kind| request.push_u32(kind::NAS_PORT_TYPE, kind));
+            assert_eq!(mtu(&request), fits, "{framed:?} {port_type:?}");
+        }
+    }
 }

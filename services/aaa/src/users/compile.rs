@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::WallTime;
 use usher_crypto::password::is_argon2;
-use usher_radius::attribute::{Attributes, DataType, Value};
+use usher_radius::attribute::{Attributes, DataType, Value, kind};
 use usher_radius::dictionary::{Definition, Dictionary, Encryption};
 
 impl User {
@@ -341,8 +341,18 @@ fn replies(
     Ok((replies, fall_through))
 }
 
+/// Attributes that no Access-Accept of a server may have (RFC 2865 §5.44, RFC 2869 §5.19), or that the server itself puts
+/// in: State, Proxy-State, EAP-Message, Message-Authenticator.
+const NOT_OF_A_REPLY: [u8; 18] = [2, 3, 4, 5, 24, 30, 31, 32, 33, 60, 61, 70, 75, 76, 77, 79, 80, 87];
+
+/// The shortest Acct-Interim-Interval, seconds (RFC 2869 §5.16).
+const SHORTEST_INTERVAL: u32 = 60;
+
 fn reply(row: &Row, dictionary: &Dictionary) -> Result<Reply, String> {
     let (definition, tag) = find(&row.attribute, dictionary)?;
+    if matches!(definition.oid.parts(), &[n] if NOT_OF_A_REPLY.iter().any(|&kind| u32::from(kind) == n)) {
+        return Err("no Access-Accept has this attribute; remove the row".into());
+    }
     if !matches!(row.op, Op::Set | Op::Replace | Op::Add) {
         return Err("a reply's operators are =, := and +=".into());
     }
@@ -350,6 +360,15 @@ fn reply(row: &Row, dictionary: &Dictionary) -> Result<Reply, String> {
     encode(definition, &row.value, dictionary, &mut bytes)?;
     let long = |_| "the value is too long for its attribute".to_string();
     let mut value = Attributes::new();
+    if bytes.is_empty() {
+        // RFC 2865 §5: what has no value is left out. It takes the place of others all the same.
+        return Ok(Reply { attribute: definition.oid, op: row.op, value });
+    }
+    if let (&[n], Some(seconds)) = (definition.oid.parts(), bytes.first_chunk::<4>())
+        && n == u32::from(kind::ACCT_INTERIM_INTERVAL)
+    {
+        bytes = u32::from_be_bytes(*seconds).max(SHORTEST_INTERVAL).to_be_bytes().to_vec();
+    }
     match (definition.oid.parts(), definition.encryption) {
         (&[number], Encryption::None) if definition.tagged => {
             if let (DataType::Integer, Some(octets)) = (definition.data_type, bytes.first_chunk::<4>()) {

@@ -13,6 +13,7 @@ mod pair;
 mod password;
 mod pkm;
 mod radius_md5;
+mod rules;
 mod sequences;
 mod tls;
 mod tunnels;

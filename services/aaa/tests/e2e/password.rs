@@ -52,13 +52,11 @@ fn requests_without_proof_or_of_another_kind_are_counted() {
         a.push_text(kind::ACCT_SESSION_ID, "1").unwrap();
     });
     assert_eq!(p.answer(), None);
-    // An EAP packet that is none, a response that belongs to no request, and a State that nobody gave.
-    for (token, eap) in [(3, &[9, 9][..]), (4, &[2, 1, 0, 6, 4, 0][..])] {
-        p.ask(token, Code::ACCESS_REQUEST, |a| {
-            a.push_bytes(kind::USER_NAME, b"x").unwrap().push_eap(eap);
-        });
-        assert_eq!(p.answer(), None);
-    }
+    // An EAP packet that is none, and a State that nobody gave.
+    p.ask(3, Code::ACCESS_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, b"x").unwrap().push_eap(&[9, 9]);
+    });
+    assert_eq!(p.answer(), Some((3, Code::ACCESS_REJECT, None)));
     p.ask(5, Code::ACCESS_REQUEST, |a| {
         a.push_eap(&[2, 1, 0, 6, 4, 0]).push_bytes(kind::STATE, &[0; 16]).unwrap();
     });
@@ -68,7 +66,7 @@ fn requests_without_proof_or_of_another_kind_are_counted() {
     });
     assert_eq!(p.answer(), Some((6, Code::ACCESS_REJECT, None)));
     let c = p.server.counters();
-    assert_eq!((c.no_proof, c.bad_accounting, c.bad_eap, c.unknown_session), (1, 1, 2, 1));
+    assert_eq!((c.no_proof, c.bad_accounting, c.bad_eap, c.unknown_session), (1, 1, 1, 1));
     assert_eq!((c.rejected_name_mismatch, p.server.half_open()), (1, 0));
 }
 

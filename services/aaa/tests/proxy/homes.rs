@@ -11,7 +11,7 @@ use usher_eap::method::md5::Password;
 use usher_eap::peer;
 use usher_radius::attribute::{error_cause, kind};
 use usher_radius::client::Failover;
-use usher_radius::server::{self, ClientConfig};
+use usher_radius::server::{self, ClientConfig, Role};
 use usher_radius::{Attributes, Code};
 
 pub(crate) const PASSWORD: &[u8] = b"a password of more than sixteen octets";
@@ -376,4 +376,61 @@ fn other_realms_and_other_servers_are_taken_while_running() {
     // And no proxy at all: the name is unknown here.
     w.servers[0].command(now, Command::Reload(Box::new(server_of(&["bob"], NAS, "nas")))).unwrap();
     assert_eq!(w.pap("ann@new.example", PASSWORD).unwrap().code, Code::ACCESS_REJECT);
+}
+
+/// RFC 6614 §2.5: what a home server says it does not keep is not acknowledged in its name.
+#[test]
+fn accounting_that_a_home_server_does_not_serve_is_not_acknowledged() {
+    let mut w = world(&[radsec_home(1)], |_| {});
+    let mut home = server_of(&["ann@example.org"], address(0), "home");
+    home.radius.as_mut().unwrap().streams = Role::Authentication;
+    let now = w.now;
+    w.servers[1].command(now, Command::Reload(Box::new(home))).unwrap();
+    assert!(w.ask(Code::ACCOUNTING_REQUEST, start("ann@example.org")).is_none());
+    assert_eq!((w.servers[0].counters().proxy_unwanted, w.servers[1].counters().accounting), (1, 0));
+    assert_eq!(w.pap("ann@example.org", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT);
+}
+
+/// RFC 5176 §3, §3.2 and §6.3.
+#[test]
+fn a_change_is_asked_for_in_the_words_that_there_are() {
+    type Fill = fn(&mut Attributes);
+    const AUTHORIZE_ONLY: u32 = 17;
+    let mut w = world(&[home(1)], |_| {});
+    let nas = SocketAddr::new(NAS, 3799);
+    let dynamic = |w: &mut World, token, code, fill: Fill| {
+        let mut attributes = Attributes::new();
+        attributes.push_text(kind::USER_NAME, "ann").unwrap();
+        fill(&mut attributes);
+        let now = w.now;
+        w.servers[0].command(now, Command::Dynamic { token, to: nas, code, attributes })
+    };
+    let said: [(Code, Fill, bool); 4] = [
+        (Code::DISCONNECT_REQUEST, |a| _ = a.push_u32(kind::SESSION_TIMEOUT, 1), false),
+        (Code::DISCONNECT_REQUEST, |a| _ = a.push_text(kind::ACCT_SESSION_ID, "1").unwrap(), true),
+        (Code::COA_REQUEST, |a| _ = a.push_u32(kind::SERVICE_TYPE, AUTHORIZE_ONLY), false),
+        (Code::COA_REQUEST, |a| _ = a.push_u32(kind::SESSION_TIMEOUT, 1), true),
+    ];
+    for (token, (code, fill, taken)) in (1..).zip(said) {
+        assert_eq!(dynamic(&mut w, token, code, fill).is_ok(), taken, "{token}");
+    }
+    // An answer of another time is none.
+    w.settle();
+    w.asked_nas.clear();
+    dynamic(&mut w, 9, Code::COA_REQUEST, |_| ()).unwrap();
+    w.settle();
+    let asked = w.asked_nas.pop().unwrap();
+    let mut attributes = Attributes::new();
+    attributes.push_u32(kind::EVENT_TIMESTAMP, 1_767_225_600 - 301);
+    let respond = server::Command::Respond { token: asked.token, code: Code::COA_ACK, attributes };
+    let now = w.now;
+    w.nas_server.command(now, respond).unwrap();
+    w.until(60);
+    let told = w.events.iter().filter(|(_, e)| matches!(e, Event::Dynamic { token: 9, .. }));
+    assert!(
+        told.clone().all(|(_, e)| matches!(e, Event::Dynamic { result: DynamicResult::TimedOut, .. })),
+        "{:?}",
+        w.events
+    );
+    assert_eq!(told.count(), 1);
 }

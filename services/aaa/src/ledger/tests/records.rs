@@ -177,3 +177,15 @@ proptest! {
         }
     }
 }
+
+/// RFC 2866 §5.5 and §5.11, RFC 5080 §2.3.2: what names a session, or several, is text; other octets are written out.
+#[test]
+fn what_names_sessions_is_text() {
+    let mut a = Attributes::new();
+    a.push_u32(kind::ACCT_STATUS_TYPE, 1)
+        .push_bytes(kind::ACCT_SESSION_ID, "1\u{e9}\u{7}".as_bytes())
+        .unwrap();
+    a.push_bytes(50, b"m\xff").unwrap();
+    let r = Record::from_radius(&a, SOURCE, wall(100)).unwrap();
+    assert_eq!((r.session.id.as_str(), r.multi_session_id.as_str()), ("1\u{e9}\\x07", "m\\xff"));
+}

@@ -5,7 +5,9 @@ use crate::server::answer::Verdict;
 use crate::server::api::{Event, Found, Reason};
 use crate::server::config::UserSource;
 use crate::server::proof::{self, Proof, Worth};
-use crate::server::session::{self, Approval, Ask, Conversation, Owner, Pending, Session, Stage, Step, Wait};
+use crate::server::session::{
+    self, Approval, Ask, Conversation, Opening, Owner, Pending, Session, Stage, Step, Wait,
+};
 use crate::server::trace;
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
@@ -18,7 +20,7 @@ use usher_crypto::legacy::nt_hash;
 use usher_eap::method::{Answer, Context, Question};
 use usher_eap::packet::{self, Type};
 use usher_eap::server::Server;
-use usher_radius::attribute::{Attributes, kind};
+use usher_radius::attribute::Attributes;
 
 /// Where a user was looked for.
 enum Known {
@@ -82,16 +84,37 @@ impl AaaServer {
             return self.challenge(now, token);
         }
         let Some((name, identifier)) = session::identity(packet) else {
-            self.counters.bad_eap += 1;
-            return self.drop_request(now, ask.into());
+            return self.begin_without_identity(now, ask, packet);
         };
-        let same = name == ask.name();
+        // Of a peer that gives no name the NAS makes up one (RFC 5080 §2.9).
+        let same = name.is_empty() || name == ask.name();
         let token = self.open(now, owner, ask.into(), name, Stage::Looking(Proof::Eap(identifier)));
         if same {
             self.look_up(now, token);
         } else {
             self.reject(now, token, None, Reason::NameMismatch, Some(identifier));
         }
+    }
+
+    /// A conversation that does not begin with who the peer is (RFC 3579 §2.1, §2.2, §2.6.2): who answers a request of
+    /// its NAS's own is asked, and the rest is rejected.
+    fn begin_without_identity(&mut self, now: Instant, ask: Ask, packet: &[u8]) {
+        let eap = match session::opening(packet) {
+            Opening::Response(answered) => {
+                // Not the identifier that the NAS has used.
+                let identifier = answered.wrapping_add(1);
+                let token = self.open(now, ask.owner, ask.into(), &[], Stage::Identity { identifier });
+                self.out.clear();
+                packet::emit(&mut self.out, packet::Code::Request, identifier, Type::IDENTITY, &[]);
+                return self.challenge(now, token);
+            }
+            // A Nak that wishes for nothing, so that the peer does not ask again.
+            Opening::Request(identifier) => Some([2, identifier, 0, 6, Type::NAK.0, 0].to_vec()),
+            Opening::Noise(identifier) => identifier.map(|i| session::failure(i).to_vec()),
+        };
+        self.counters.bad_eap += 1;
+        self.answer(now, ask.asker, Verdict::Reject { eap: eap.as_deref(), reply: Attributes::new() });
+        self.recycle(ask.request);
     }
 
     /// Begins a session that one request decides.
@@ -307,9 +330,7 @@ impl AaaServer {
         }
         let wall = self.wall(now);
         let Some(session) = self.sessions.get_mut(token) else { return };
-        // EAP packets of this size need not be cut on their way to the peer (RFC 3579 §2.4).
-        let mtu = session.pending.as_ref().and_then(|p| p.request.get_u32(kind::FRAMED_MTU));
-        let mtu = mtu.map(|mtu| (mtu as usize).clamp(64, 65_535));
+        let mtu = session.pending.as_ref().and_then(|p| session::mtu(&p.request));
         let mut server = Server::new(offers, identifier, Context { rng: &mut self.rng, wall, mtu });
         let step = session::step(&mut server, &mut self.work, &mut self.out);
         session.stage = Stage::Eap(Box::new(Conversation { server, wait: None, identifier }));

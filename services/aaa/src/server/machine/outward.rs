@@ -17,6 +17,7 @@ use usher_core::{
     CommandError, ConnId, Input, Instant, Machine, SecureRng, SocketId, StreamEvent, StreamOp, Transmit, Work,
 };
 use usher_diameter::session::SessionIds;
+use usher_radius::Freshness;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::client::{self, Client, ServerConfig, Target};
 use usher_radius::packet::Code;
@@ -27,6 +28,28 @@ const DYNAMIC: u32 = 1 << 20;
 const OTHER: u32 = 1 << 18;
 /// What is added to the numbers of connections to home servers.
 const HOME: u32 = 1 << 30;
+
+/// Which session of which access server is meant (RFC 5176 §3), in a Disconnect-Request (§3.6).
+const IDENTIFICATION: [u8; 12] = [
+    kind::USER_NAME,
+    kind::NAS_IP_ADDRESS,
+    kind::NAS_PORT,
+    kind::VENDOR_SPECIFIC,
+    kind::CALLED_STATION_ID,
+    kind::CALLING_STATION_ID,
+    kind::NAS_IDENTIFIER,
+    kind::ACCT_SESSION_ID,
+    ACCT_MULTI_SESSION_ID,
+    kind::NAS_PORT_ID,
+    CHARGEABLE_USER_IDENTITY,
+    kind::NAS_IPV6_ADDRESS,
+];
+/// RFC 2866 §5.11.
+const ACCT_MULTI_SESSION_ID: u8 = 50;
+/// RFC 4372 §2.2.
+const CHARGEABLE_USER_IDENTITY: u8 = 89;
+/// A Service-Type (RFC 5176 §3.2): the access server is to ask for its authorisation anew.
+const AUTHORIZE_ONLY: u32 = 17;
 
 /// A request that was passed on.
 #[derive(Debug)]
@@ -245,14 +268,26 @@ impl AaaServer {
                 "an access server is asked by CoA-Request or Disconnect-Request",
             ));
         }
+        let identifies = |kind| IDENTIFICATION.contains(&kind) || kind == kind::EVENT_TIMESTAMP;
+        if code == Code::DISCONNECT_REQUEST && !attributes.iter().all(|a| identifies(a.kind)) {
+            return Err(CommandError::Invalid("a Disconnect-Request says which session, and nothing else"));
+        }
+        if attributes.get_u32(kind::SERVICE_TYPE) == Some(AUTHORIZE_ONLY) {
+            return Err(CommandError::Invalid(
+                "Authorize Only asks for a login that this server does not serve",
+            ));
+        }
         let known = self.radius.as_ref().and_then(|s| s.client_at(to.ip()));
         let (_, known) = known.ok_or(CommandError::Invalid("this address is no RADIUS client of ours"))?;
         let server = ServerConfig::new(to, known.secret.clone());
         let index = match &mut self.outward.dynamic {
             Some(client) => client.add_server(server),
             none => {
-                let config =
-                    client::Config { first_socket: SocketId(DYNAMIC), ..client::Config::single(server) };
+                let config = client::Config {
+                    first_socket: SocketId(DYNAMIC),
+                    freshness: Some(Freshness::new(self.config.epoch)),
+                    ..client::Config::single(server)
+                };
                 let rng = SecureRng::from_seed(self.rng.array());
                 Client::new(config, rng).map(|client| {
                     *none = Some(client);
@@ -267,6 +302,7 @@ impl AaaServer {
             attributes.push_u32(kind::EVENT_TIMESTAMP, wall.unix_secs() as u32);
         }
         let Some(client) = &mut self.outward.dynamic else { return Err(CommandError::UnknownToken) };
+        client.set_clock(self.config.epoch);
         let target = Target::Server(index);
         client.command(now, client::Command::Request { token, target, code, attributes })
     }

@@ -154,8 +154,13 @@ impl AaaServer {
         {
             homes.remember(passed.owner, state, response.server);
         }
+        // A home server that keeps no accounting says so by what looks like an acknowledgement (RFC 6614 §2.5).
+        let unwanted = response.code == Code::ACCOUNTING_RESPONSE
+            && response.attributes.get(kind::ERROR_CAUSE).is_some();
+        self.counters.proxy_unwanted += u64::from(unwanted);
         match passed.asker {
             None => {}
+            Some(asker) if unwanted => self.discard(now, asker),
             Some(asker @ Asker::Radius(token)) => {
                 let mut attributes = self.attributes();
                 if relay::response(&response, &mut attributes).is_err()

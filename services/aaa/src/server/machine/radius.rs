@@ -4,7 +4,7 @@ use super::AaaServer;
 use crate::server::answer::{Asker, Verdict};
 use crate::server::half_open::Source;
 use crate::server::proof::{BadProof, Proof};
-use crate::server::session::{Ask, Owner};
+use crate::server::session::{Ask, Owner, failure};
 use crate::users::bypass;
 use usher_core::{Instant, Machine};
 use usher_radius::attribute::{Attributes, kind};
@@ -48,13 +48,22 @@ impl AaaServer {
         let owner = Owner::Radius(request.client);
         let source = Source::Address(request.path.remote.ip());
         let ask = Ask { asker, source, owner, request: request.attributes };
-        if is_eap {
+        let of_passwords = [kind::USER_PASSWORD, kind::CHAP_PASSWORD];
+        if is_eap && of_passwords.iter().any(|&k| ask.request.get(k).is_some()) {
+            self.counters.bad_eap += 1;
+            let failure = packet.get(1).map(|&identifier| failure(identifier));
+            let eap = failure.as_ref().map(|f| &f[..]);
+            self.answer(now, asker, Verdict::Reject { eap, reply: Attributes::new() });
+            self.recycle(ask.request);
+        } else if is_eap {
             match ask.request.get(kind::STATE).map(|state| self.shard.token(state)) {
                 None => self.begin_eap(now, ask, &packet),
                 Some(token) => self.go_on(now, ask, token, &packet),
             }
         } else {
             let proof = match password {
+                // One proof, or it is not said what counts (RFC 2865 §4.1, RFC 3579 §3.3).
+                Ok(Some(_)) if ask.request.get(kind::CHAP_PASSWORD).is_some() => Err(BadProof),
                 Ok(Some(password)) => Ok(Some(Proof::Pap(password))),
                 Ok(None) => Proof::read(&ask.request, &request.request_authenticator),
                 Err(_) => Err(BadProof),
@@ -71,9 +80,10 @@ impl AaaServer {
                     self.answer(now, asker, Verdict::Reject { eap: None, reply: Attributes::new() });
                     self.recycle(ask.request);
                 }
+                // RFC 2865 §5: what has a wrong length is rejected, not passed over; the NAS would take us for dead.
                 (Err(_), _) => {
                     self.counters.bad_password += 1;
-                    self.discard(now, asker);
+                    self.answer(now, asker, Verdict::Reject { eap: None, reply: Attributes::new() });
                     self.recycle(ask.request);
                 }
             }

@@ -141,6 +141,19 @@ impl AaaServer {
             // An identity that is too long for an attribute is left out.
             let _ = reply.push_bytes(kind::USER_NAME, inner);
         }
+        // RFC 3579 §3: so that proxies that know nothing of EAP, and accounting, know whose session it is.
+        if approval.eap.is_some()
+            && let Asker::Radius(_) = pending.asker
+            && reply.get(kind::USER_NAME).is_none()
+            && let Some(given) = pending.request.get(kind::USER_NAME).filter(|given| !given.is_empty())
+        {
+            let fits = reply.push_bytes(kind::USER_NAME, given);
+            debug_assert!(fits.is_ok(), "it came in an attribute");
+        }
+        if approval.method == Method::Mab {
+            // Who was seen but proved nothing is told no secret (RFC 5080 §2.1.1).
+            reply.remove(kind::TUNNEL_PASSWORD);
+        }
         match address {
             Some(IpAddr::V4(address)) => {
                 reply.push_ipv4(kind::FRAMED_IP_ADDRESS, address);

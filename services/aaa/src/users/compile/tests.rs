@@ -135,3 +135,39 @@ fn dates_are_those_of_the_calendar() {
         assert_eq!(date(text), None, "{text}");
     }
 }
+
+/// RFC 2865 §5.44, RFC 2869 §5.19: and none that the server itself puts in.
+#[test]
+fn attributes_that_no_accept_has_are_refused() {
+    for (attribute, value) in [
+        ("CHAP-Password", "0x0102"),
+        ("NAS-IP-Address", "192.0.2.1"),
+        ("NAS-Port", "1"),
+        ("State", "0x01"),
+        ("Called-Station-Id", "x"),
+        ("Calling-Station-Id", "x"),
+        ("NAS-Identifier", "x"),
+        ("Proxy-State", "0x01"),
+        ("CHAP-Challenge", "0x01"),
+        ("NAS-Port-Type", "Ethernet"),
+        ("Connect-Info", "x"),
+        ("EAP-Message", "0x01"),
+        ("Message-Authenticator", "0x00"),
+        ("NAS-Port-Id", "x"),
+    ] {
+        let complaint = compile(&[], &[(attribute, "=", value)]).unwrap_err().to_string();
+        assert!(complaint.contains("no Access-Accept has this"), "{complaint}");
+    }
+}
+
+/// RFC 2865 §5: an attribute without a value is not sent; RFC 2869 §5.16: an interval is a minute at least.
+#[test]
+fn replies_are_what_may_be_sent() {
+    let reply = |rows: &[(&str, &str, &str)]| compile(&[], rows).unwrap().reply;
+    let said = reply(&[("Reply-Message", "=", ""), ("Filter-Id", "=", "a"), ("Filter-Id", ":=", "")]);
+    assert!(said.is_empty(), "{said:?}");
+    for (given, sent) in [(1, 60), (59, 60), (60, 60), (600, 600)] {
+        let said = reply(&[("Acct-Interim-Interval", "=", &given.to_string())]);
+        assert_eq!(said.get_u32(kind::ACCT_INTERIM_INTERVAL), Some(sent));
+    }
+}
