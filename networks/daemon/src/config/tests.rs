@@ -24,7 +24,8 @@ fn said(text: &str, expected: &[&str]) {
 fn an_empty_file_is_right() {
     let loaded = parse("aaa.toml", "", None).unwrap();
     assert_eq!(loaded.file.listen.auth.len(), 2);
-    assert!(loaded.file.listen.auth.iter().all(|a| a.ip().is_loopback()));
+    assert!(loaded.file.listen.auth.iter().all(|a| a.ip().is_loopback() && a.port() == 1812));
+    assert!(loaded.file.listen.acct.iter().all(|a| a.ip().is_loopback() && a.port() == 1813));
 }
 
 #[test]

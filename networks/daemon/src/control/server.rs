@@ -168,16 +168,7 @@ fn dynamic(
             "session {session} came by Diameter without the address of its NAS, which cannot be asked then"
         ));
     }
-    let mut attributes = Attributes::new();
-    let mut put = |kind, value: &str| {
-        if !value.is_empty() {
-            // A value beyond an attribute's length was none when it came.
-            let _ = attributes.push_bytes(kind, value.as_bytes());
-        }
-    };
-    put(kind::USER_NAME, &row.username);
-    put(kind::ACCT_SESSION_ID, &row.acctsessionid);
-    put(kind::CALLING_STATION_ID, &row.callingstationid);
+    let mut attributes = identification(&row.username, &row.acctsessionid, &row.callingstationid);
     for change in changes {
         running.attribute(change, &mut attributes)?;
     }
@@ -243,4 +234,29 @@ fn trace(
     }
     shared.tracing.store(false, Ordering::Release);
     done
+}
+
+/// What tells an access server which session is meant (RFC 5176 §3).
+fn identification(user: &str, session: &str, station: &str) -> Attributes {
+    let mut attributes = Attributes::new();
+    let all =
+        [(kind::USER_NAME, user), (kind::ACCT_SESSION_ID, session), (kind::CALLING_STATION_ID, station)];
+    for (kind, value) in all.into_iter().filter(|(_, value)| !value.is_empty()) {
+        // A value beyond an attribute's length was none when it came.
+        let _ = attributes.push_bytes(kind, value.as_bytes());
+    }
+    attributes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_server_is_told_whose_session_is_meant_and_which() {
+        let told = identification("ann", "5f2a", "");
+        assert_eq!(told.get_text(kind::USER_NAME), Some("ann"));
+        assert_eq!(told.get_text(kind::ACCT_SESSION_ID), Some("5f2a"));
+        assert_eq!(told.iter().count(), 2);
+    }
 }
