@@ -10,9 +10,45 @@ use argon2::{Argon2, Params};
 /// Octets of salt that a new hash wants.
 pub const SALT_LEN: usize = 16;
 
-/// Most memory, KiB, that a hash may ask for when it is checked: who can write hashes into a store could otherwise
-/// have the server allocate without bounds.
+/// Most memory that a hash may ask for when it is checked, KiB (256 MiB).
 const MAX_MEMORY_KIB: u32 = 256 * 1024;
+/// Most lanes.
+const MAX_LANES: u32 = 16;
+/// Most memory times passes, KiB (1 GiB): the time that a check takes, about half a second on one core.
+const MAX_WORK_KIB: u64 = 1024 * 1024;
+
+/// Why a text is no Argon2 hash that [`argon2_verify`] checks. Who can write hashes into a store could otherwise have the
+/// server spend memory and time without bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Argon2Fault {
+    /// It is none, or not whole.
+    #[error("only Argon2 hashes are served, written as $argon2id$v=19$m=19456,t=2,p=1$SALT$HASH")]
+    NotOne,
+    /// `m` is above 256 MiB.
+    #[error(
+        "the Argon2 hash asks for m={kib} KiB of memory, and at most 262144 are served; hash the password anew"
+    )]
+    Memory {
+        /// How much.
+        kib: u32,
+    },
+    /// `p` is above 16.
+    #[error("the Argon2 hash asks for p={lanes} lanes, and at most 16 are served; hash the password anew")]
+    Lanes {
+        /// How many.
+        lanes: u32,
+    },
+    /// `t` times `m` is above 1 GiB.
+    #[error(
+        "the Argon2 hash asks for t={passes} passes over m={kib} KiB, and at most 1048576 KiB in all are served; hash the password anew"
+    )]
+    Time {
+        /// How many passes.
+        passes: u32,
+        /// How much memory.
+        kib: u32,
+    },
+}
 
 /// The Argon2id hash of a password with the parameters that RFC 9106 §4 recommends second for constrained servers and
 /// OWASP first: 19 MiB, two passes, one lane. `salt` must come from a secure generator.
@@ -24,21 +60,50 @@ pub fn argon2_hash(password: &[u8], salt: &[u8; SALT_LEN]) -> String {
         .unwrap_or_default()
 }
 
-/// Whether `hash` is a PHC string of Argon2 that [`argon2_verify`] can check.
-#[must_use]
-pub fn is_argon2(hash: &str) -> bool {
-    PasswordHash::new(hash).is_ok_and(|parsed| {
-        parsed.algorithm.as_str().starts_with("argon2")
-            && Params::try_from(&parsed).is_ok_and(|p| p.m_cost() <= MAX_MEMORY_KIB)
-    })
+/// Whether `hash` is a PHC string of Argon2 that [`argon2_verify`] checks.
+///
+/// # Errors
+/// Why it is not.
+pub fn check_argon2(hash: &str) -> Result<(), Argon2Fault> {
+    readable(hash).map(drop)
 }
 
-/// Whether a password is the one of this hash; false too where the hash cannot be read.
+fn readable(hash: &str) -> Result<PasswordHash<'_>, Argon2Fault> {
+    let parsed = PasswordHash::new(hash).map_err(|_| Argon2Fault::NotOne)?;
+    if !parsed.algorithm.as_str().starts_with("argon2") || parsed.salt.is_none() || parsed.hash.is_none() {
+        return Err(Argon2Fault::NotOne);
+    }
+    let params = Params::try_from(&parsed).map_err(|_| Argon2Fault::NotOne)?;
+    let (kib, passes, lanes) = (params.m_cost(), params.t_cost(), params.p_cost());
+    if kib > MAX_MEMORY_KIB {
+        return Err(Argon2Fault::Memory { kib });
+    }
+    if lanes > MAX_LANES {
+        return Err(Argon2Fault::Lanes { lanes });
+    }
+    if u64::from(kib) * u64::from(passes) > MAX_WORK_KIB {
+        return Err(Argon2Fault::Time { passes, kib });
+    }
+    Ok(parsed)
+}
+
+/// Whether a password is the one of this hash; false too where the hash is none that [`check_argon2`] takes, and for the
+/// empty password, which proves nothing.
 #[must_use]
 pub fn argon2_verify(hash: &str, password: &[u8]) -> bool {
-    is_argon2(hash)
-        && PasswordHash::new(hash)
-            .is_ok_and(|parsed| Argon2::default().verify_password(password, &parsed).is_ok())
+    !password.is_empty()
+        && readable(hash).is_ok_and(|parsed| Argon2::default().verify_password(password, &parsed).is_ok())
+}
+
+/// An Argon2 hash that takes as long to check as this one and is no password's: salt and digest have the same lengths and
+/// are all zeros. `None` where [`check_argon2`] does not take it.
+#[must_use]
+pub fn argon2_like(hash: &str) -> Option<String> {
+    let parsed = readable(hash).ok()?;
+    let digest = hash.rfind('$').filter(|_| parsed.hash.is_some())?;
+    let salt = hash.get(..digest)?.rfind('$')?;
+    let zeros = |text: &str| text.chars().map(|c| if c == '$' { c } else { 'A' }).collect::<String>();
+    Some([hash.get(..=salt)?, &zeros(hash.get(salt + 1..)?)].concat())
 }
 
 #[cfg(test)]
@@ -49,7 +114,11 @@ mod tests {
     fn a_hash_tells_its_password_from_others() {
         let hash = argon2_hash(b"open sesame", &[7; SALT_LEN]);
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
-        assert!(is_argon2(&hash) && argon2_verify(&hash, b"open sesame") && !argon2_verify(&hash, b"open"));
+        assert!(
+            check_argon2(&hash).is_ok()
+                && argon2_verify(&hash, b"open sesame")
+                && !argon2_verify(&hash, b"open")
+        );
         assert_ne!(hash, argon2_hash(b"open sesame", &[8; SALT_LEN]));
     }
 
@@ -62,11 +131,41 @@ mod tests {
 
     #[test]
     fn what_is_no_hash_or_asks_for_too_much_proves_nothing() {
-        let greedy =
-            "$argon2id$v=19$m=4194304,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
-        for hash in ["", "x", "$1$salt$hash", "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ", greedy] {
-            assert!(!argon2_verify(hash, b""), "{hash}");
+        let of = |params: &str| {
+            std::format!("$argon2id$v=19${params}$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA")
+        };
+        for (hash, fault) in [
+            (String::new(), Argon2Fault::NotOne),
+            ("x".into(), Argon2Fault::NotOne),
+            ("$1$salt$hash".into(), Argon2Fault::NotOne),
+            ("$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ".into(), Argon2Fault::NotOne),
+            (of("m=4194304,t=1,p=1"), Argon2Fault::Memory { kib: 4_194_304 }),
+            (of("m=1024,t=1,p=17"), Argon2Fault::Lanes { lanes: 17 }),
+            (of("m=8,t=4294967295,p=1"), Argon2Fault::Time { passes: 4_294_967_295, kib: 8 }),
+            (of("m=262144,t=5,p=1"), Argon2Fault::Time { passes: 5, kib: 262_144 }),
+        ] {
+            assert_eq!(check_argon2(&hash), Err(fault), "{hash}");
+            assert!(!argon2_verify(&hash, b"x"), "{hash}");
         }
-        assert!(!is_argon2(greedy));
+        // What RFC 9106 §4 and OWASP recommend, but for the former's 2 GiB, is served.
+        for params in ["m=65536,t=3,p=4", "m=47104,t=1,p=1", "m=7168,t=5,p=1", "m=262144,t=4,p=8"] {
+            assert_eq!(check_argon2(&of(params)), Ok(()), "{params}");
+        }
+    }
+
+    #[test]
+    fn the_empty_password_proves_nothing() {
+        assert!(!argon2_verify(&argon2_hash(b"", &[7; SALT_LEN]), b""));
+    }
+
+    #[test]
+    fn a_hash_that_is_no_passwords_asks_for_the_same_work() {
+        let hash = "$argon2id$v=19$m=64,t=3,p=2$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
+        let like = argon2_like(hash).unwrap();
+        let want = "$argon2id$v=19$m=64,t=3,p=2$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        assert_eq!(like, want);
+        assert_eq!(check_argon2(&like), Ok(()));
+        assert!(!argon2_verify(&like, b"open sesame"));
+        assert_eq!(argon2_like("$argon2id$"), None);
     }
 }

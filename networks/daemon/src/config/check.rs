@@ -365,6 +365,12 @@ impl Check<'_> {
             vec![Row { attribute: attribute.to_owned(), op: Op::Replace, value: value.0.clone() }]
         };
         if let Some(password) = &user.password {
+            if password.0.is_empty() {
+                let message = "the password is empty, so that everybody has it; give another, or take the line away \
+                               where the user needs none";
+                self.fault(at!("user", i, "password"), message);
+                return Vec::new();
+            }
             return row("Cleartext-Password", password);
         }
         if let Some(path) = &user.password_file {

@@ -147,6 +147,28 @@ fn pools_have_ranges_of_addresses_and_of_prefixes() {
 }
 
 #[test]
+fn passwords_that_prove_nothing_or_cost_too_much_are_refused() {
+    let user = |line: &str| format!("[[user]]\nname = \"ann\"\n{line}\n");
+    said(&user("password = \"\""), &["aaa.toml:3:12: the password is empty"]);
+    said(
+        &user("nt_hash = \"31d6cfe0d16ae931b73c59d7e0c089c0\""),
+        &["aaa.toml:1:1: radcheck, `NT-Password := (hidden)`: the password is empty"],
+    );
+    let hash = "$argon2id$v=19$m=65536,t=1000,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
+    said(
+        &user(&format!("argon2 = \"{hash}\"")),
+        &[
+            "aaa.toml:1:1: radcheck, `Crypt-Password := (hidden)`: the Argon2 hash asks for t=1000 passes over",
+        ],
+    );
+    said(
+        "[[group]]\nname = \"g\"\ncheck = [\"Password-With-Header := {clear}\"]\n\
+         [[user]]\nname = \"ann\"\ngroups = [\"g\"]\n",
+        &["aaa.toml:4:1: radgroupcheck of g, `Password-With-Header := (hidden)`: the password is empty"],
+    );
+}
+
+#[test]
 fn secrets_that_others_can_read_are_refused() {
     let folder = std::env::temp_dir().join(format!("usher-daemon-secrets-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

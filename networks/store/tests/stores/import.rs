@@ -180,6 +180,16 @@ next Cleartext-Password := x
 }
 
 #[test]
+fn users_whose_password_everybody_has_are_left_out() {
+    let text = "kaya Cleartext-Password := \"\"\n\tFilter-Id = a\nlim Cleartext-Password := b\n\
+                ann NT-Password := 31D6CFE0D16AE931B73C59D7E0C089C0\n";
+    let (file, complaints) = users_file(text);
+    let left_out = "the password is empty";
+    complained(&complaints, &[(1, left_out), (4, left_out)]);
+    assert_eq!(file.users.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["lim"]);
+}
+
+#[test]
 fn a_default_above_users_at_which_the_search_ends_is_named() {
     let text = "DEFAULT NAS-Port == 1, Auth-Type := Reject\nkaya Cleartext-Password := a\n\tFall-Through = Yes\n\
                 DEFAULT Hint == PPP\nDEFAULT NAS-Port == 2\n\tFilter-Id = a\nDEFAULT\n\tFilter-Id = b\n";
@@ -372,7 +382,7 @@ proptest! {
     }
 
     #[test]
-    fn a_quoted_value_is_read_as_it_was_written(value in "[^\\x00-\\x1f]{0,40}") {
+    fn a_quoted_value_is_read_as_it_was_written(value in "[^\\x00-\\x1f]{1,40}") {
         let marked: String = value.chars().flat_map(|c| ['\\', c].into_iter().skip(usize::from(!"\"\\".contains(c)))).collect();
         prop_assume!(!value.contains("%{"));
         let (file, complaints) = users_file(&format!("kaya Cleartext-Password := \"{marked}\"\n"));

@@ -7,7 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::WallTime;
-use usher_crypto::password::is_argon2;
+use usher_crypto::password::check_argon2;
 use usher_radius::attribute::{Attributes, DataType, Value, kind};
 use usher_radius::dictionary::{Definition, Dictionary, Encryption};
 
@@ -56,7 +56,8 @@ impl User {
 
 /// Attributes whose values are never shown.
 fn is_secret(name: &str) -> bool {
-    name.to_ascii_lowercase().ends_with("password")
+    let name = name.to_ascii_lowercase();
+    name.ends_with("password") || name == "password-with-header"
 }
 
 fn complain(table: &str, row: &Row, what: String) -> Complaint {
@@ -84,7 +85,7 @@ fn set(row: &Row, control: &mut Control) -> Result<Result<(), String>, NotContro
     let name = row.attribute.to_ascii_lowercase();
     let value = row.value.as_str();
     let done = match name.as_str() {
-        "cleartext-password" => put(&mut control.password, row, Ok(Password::Clear(value.into()))),
+        "cleartext-password" => put(&mut control.password, row, clear(value)),
         "nt-password" => put(&mut control.password, row, nt_hash(value)),
         "password-with-header" => put(&mut control.password, row, with_header(value)),
         "crypt-password" => put(&mut control.password, row, hashed(value)),
@@ -185,17 +186,24 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect()
 }
 
+/// What is said of the empty password.
+const EMPTY: &str =
+    "the password is empty, so that everybody has it; give another, or none where the user needs none";
+
+fn clear(value: &str) -> Result<Password, String> {
+    if value.is_empty() { Err(EMPTY.into()) } else { Ok(Password::Clear(value.into())) }
+}
+
 fn nt_hash(value: &str) -> Result<Password, String> {
-    let hash = hex(value).and_then(|h| h.try_into().ok());
-    hash.map(Password::NtHash).ok_or_else(|| "an NT hash has 32 hexadecimal digits".into())
+    let hash: Option<[u8; 16]> = hex(value).and_then(|h| h.try_into().ok());
+    match hash.ok_or("an NT hash has 32 hexadecimal digits")? {
+        hash if hash == usher_crypto::legacy::nt_hash(b"") => Err(EMPTY.into()),
+        hash => Ok(Password::NtHash(hash)),
+    }
 }
 
 fn hashed(value: &str) -> Result<Password, String> {
-    if is_argon2(value) {
-        Ok(Password::Argon2(value.into()))
-    } else {
-        Err("only Argon2 hashes are served ($argon2id$…), of at most 256 MiB".into())
-    }
+    check_argon2(value).map(|()| Password::Argon2(value.into())).map_err(|fault| fault.to_string())
 }
 
 fn with_header(value: &str) -> Result<Password, String> {
@@ -203,7 +211,7 @@ fn with_header(value: &str) -> Result<Password, String> {
         return hashed(value);
     };
     match header.to_ascii_lowercase().as_str() {
-        "clear" | "cleartext" => Ok(Password::Clear(rest.into())),
+        "clear" | "cleartext" => clear(rest),
         "nt" | "nthash" | "x-nthash" | "md4" => nt_hash(rest),
         "crypt" | "argon2" => hashed(rest),
         _ => Err("only {clear}, {nt} and Argon2 hashes are served".into()),

@@ -25,7 +25,7 @@ fn passwords_are_read_in_each_form() {
     let headed = format!("{{nt}}{nt}");
     for (attribute, value, want) in [
         ("Cleartext-Password", "open sesame", Password::Clear(b"open sesame".to_vec())),
-        ("cleartext-password", "", Password::Clear(Vec::new())),
+        ("cleartext-password", " ", Password::Clear(b" ".to_vec())),
         ("NT-Password", nt, hash.clone()),
         ("Password-With-Header", &headed, hash),
         ("Password-With-Header", "{clear}x}", Password::Clear(b"x}".to_vec())),
@@ -36,6 +36,10 @@ fn passwords_are_read_in_each_form() {
     }
 }
 
+/// A hash whose check would take half a minute.
+const GREEDY: &str =
+    "$argon2id$v=19$m=65536,t=1000,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
+
 #[test]
 fn what_is_not_understood_is_named() {
     for (check, what) in [
@@ -43,6 +47,12 @@ fn what_is_not_understood_is_named() {
         (("User-Password", ":=", "hunter2"), "Cleartext-Password"),
         (("Crypt-Password", ":=", "$6$abc"), "Argon2"),
         (("NT-Password", ":=", "123"), "32 hexadecimal"),
+        (("Cleartext-Password", ":=", ""), "the password is empty"),
+        (("NT-Password", ":=", "31D6CFE0D16AE931B73C59D7E0C089C0"), "the password is empty"),
+        (("Password-With-Header", ":=", "{clear}"), "the password is empty"),
+        (("Password-With-Header", ":=", "{nt}31d6cfe0d16ae931b73c59d7e0c089c0"), "the password is empty"),
+        (("Password-With-Header", ":=", "{ssha}hunter2"), "only {clear}, {nt} and Argon2"),
+        (("Crypt-Password", ":=", GREEDY), "t=1000 passes over m=65536 KiB"),
         (("Auth-Type", ":=", "Kerberos"), "MAC authentication bypass"),
         (("EAP-Type", ":=", "LEAP"), "no EAP method"),
         (("Simultaneous-Use", ":=", "many"), "not a number"),
