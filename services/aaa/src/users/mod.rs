@@ -156,6 +156,9 @@ pub struct User {
     pub pool: Option<String>,
     /// Never let in (Auth-Type := Reject).
     pub rejected: bool,
+    /// Not let in by an address alone, unless [`Self::methods`] says so, though there is no password: one that does not
+    /// hold for the request, or groups of which none applies ([`Self::resolve`]).
+    pub no_bypass: bool,
 }
 
 impl User {
@@ -170,10 +173,9 @@ impl User {
     pub fn may_use(&self, method: Method) -> bool {
         let listed = self.methods.contains(&method);
         match (method, &self.password) {
-            (Method::EapTls | Method::Peap | Method::Ttls, _) | (Method::Mab, None) => {
-                self.methods.is_empty() || listed
-            }
-            (Method::Mab, Some(_)) => listed,
+            (Method::EapTls | Method::Peap | Method::Ttls, _) => self.methods.is_empty() || listed,
+            (Method::Mab, None) if !self.no_bypass => self.methods.is_empty() || listed,
+            (Method::Mab, _) => listed,
             (_, Some(password)) => password.serves(method) && (self.methods.is_empty() || listed),
             (_, None) => false,
         }

@@ -1,4 +1,5 @@
-//! What holds of a user for one request: checks compared, groups applied, as FreeRADIUS's SQL module does.
+//! What holds of a user for one request: checks compared, groups applied, as FreeRADIUS's SQL module does, but for the
+//! user's own checks: where one fails, nobody is let in, whatever groups say.
 
 use super::{Check, Control, Password, Reply, User};
 use crate::store::Op;
@@ -11,22 +12,21 @@ use usher_radius::attribute::{Attributes, kind};
 use usher_radius::dictionary::Oid;
 
 impl User {
-    /// What holds of this user for a request: the user's own rows where its checks hold, then those of the groups
-    /// that apply. `None`: neither does.
+    /// What holds of this user for a request: the user's own rows, then those of the groups that apply. `None`: one of
+    /// the user's own checks fails, so that no method may let the user in.
     #[must_use]
     pub fn resolve(self: &Arc<Self>, request: &Attributes) -> Option<Arc<Self>> {
         if self.checks.is_empty() && self.groups.is_empty() {
             return Some(self.clone());
         }
-        let own = self.checks.iter().all(|c| c.holds(request));
-        let mut user = if own {
-            Self { checks: Vec::new(), groups: Vec::new(), ..Self::clone(self) }
-        } else {
-            Self::default()
-        };
-        let mut applied = own;
+        if !self.checks.iter().all(|c| c.holds(request)) {
+            return None;
+        }
+        let mut user = Self { checks: Vec::new(), groups: Vec::new(), ..Self::clone(self) };
+        let (mut applied, mut withheld) = (false, false);
         for group in &self.groups {
             if !group.checks.iter().all(|c| c.holds(request)) {
+                withheld |= group.control.password.is_some();
                 continue;
             }
             applied = true;
@@ -38,7 +38,11 @@ impl User {
                 break;
             }
         }
-        applied.then(|| Arc::new(user))
+        // A password that does not hold for this request, or groups of which none applies: who would have had to prove
+        // something, or is known by groups only, is not let in unproven.
+        let groupless = !applied && !self.groups.is_empty();
+        user.no_bypass |= user.password.is_none() && (withheld || groupless);
+        Some(Arc::new(user))
     }
 
     fn take(&mut self, control: &Control) {
@@ -193,7 +197,7 @@ pub(crate) fn bypass(request: &Attributes) -> Option<[u8; 12]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Group;
+    use super::super::{Group, Method};
     use super::*;
 
     fn check(op: Op, value: u32) -> Check {
@@ -272,14 +276,46 @@ mod tests {
     }
 
     #[test]
-    fn a_user_whose_checks_do_not_hold_has_what_groups_say() {
-        let mut user = User::with_password(b"x");
-        user.checks = [check(Op::Equal, 5)].into();
+    fn a_user_whose_checks_fail_is_nobody_whatever_groups_say() {
         let request = Attributes::new();
-        assert!(timeouts(&user, &request).is_none());
-        user.groups = [group("a", None, (Op::Set, 1), false)].into();
-        let user = Arc::new(user).resolve(&request).unwrap();
-        assert!(user.password.is_none() && user.reply.get_u32(kind::SESSION_TIMEOUT) == Some(1));
+        for password in [Some(Password::Clear(b"x".to_vec())), None] {
+            let mut user = User { password, checks: [check(Op::Equal, 5)].into(), ..User::default() };
+            assert!(timeouts(&user, &request).is_none());
+            user.groups = [group("a", None, (Op::Set, 1), false)].into();
+            assert!(timeouts(&user, &request).is_none());
+            let mut admits = Group::default();
+            admits.control.methods = [Method::Mab].into();
+            user.groups = [Arc::new(admits)].into();
+            assert!(timeouts(&user, &request).is_none());
+        }
+    }
+
+    #[test]
+    fn a_password_that_does_not_hold_for_a_request_is_one_all_the_same() {
+        let mut request = Attributes::new();
+        request.push_u32(kind::NAS_PORT, 5);
+        let with_password = |port, fall_through| {
+            let mut group = Group { fall_through, ..Group::default() };
+            group.checks = [check(Op::Equal, port)].into();
+            group.control.password = Some(Password::Clear(b"x".to_vec()));
+            Arc::new(group)
+        };
+        let bypasses = |groups: &[Arc<Group>]| {
+            let user = Arc::new(User { groups: groups.to_vec(), ..User::default() });
+            user.resolve(&request).unwrap().may_use(Method::Mab)
+        };
+        let plain = group("a", None, (Op::Set, 1), true);
+        assert!(bypasses(std::slice::from_ref(&plain)));
+        assert!(!bypasses(&[with_password(6, true), plain.clone()]), "the password is of another port");
+        assert!(!bypasses(&[plain, with_password(5, true)]));
+        assert!(!bypasses(&[group("a", Some(6), (Op::Set, 1), true)]), "no group applies");
+        // Who is let in unproven by rows of their own is so whichever groups apply.
+        let own = User {
+            methods: [Method::Mab].into(),
+            groups: [group("a", Some(6), (Op::Set, 1), true)].into(),
+            ..User::default()
+        };
+        assert!(Arc::new(own).resolve(&request).unwrap().may_use(Method::Mab));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::build::{aaa_config, users};
 use crate::pair::{NEVER, Pair};
 use std::sync::Arc;
-use usher_aaa::store::{Op, Row, UserRows};
+use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_aaa::{
     CacheConfig, Command, Config, Event, Found, Method, Password, Reason, TraceFilter, User, UserSource,
     Users,
@@ -191,6 +191,50 @@ fn an_address_is_let_in_where_the_server_and_the_user_say_so() {
         a.push_user_password(b"x").unwrap();
     });
     assert_eq!((p.answer().unwrap().1, p.server.counters().accepted_pap), (Code::ACCESS_ACCEPT, 1));
+}
+
+/// Found by attack: a device that is a user with a password came in by its address, into its group's VLAN, where a check of
+/// its own failed.
+#[test]
+fn failing_checks_let_nobody_in_by_any_method() {
+    let group = GroupRows {
+        name: "printers".into(),
+        check: Vec::new(),
+        reply: vec![row("Tunnel-Private-Group-Id", Op::Set, "30")],
+    };
+    let rows = |password: Option<&str>| UserRows {
+        check: password
+            .map(|p| row("Cleartext-Password", Op::Replace, p))
+            .into_iter()
+            .chain([row("NAS-Port-Type", Op::Equal, "Ethernet")])
+            .collect(),
+        reply: Vec::new(),
+        groups: vec![group.clone()],
+    };
+    for password in [Some("x"), None] {
+        let user = User::compile(&rows(password), &Dictionary::builtin()).unwrap();
+        let mut config = server(b"001122aabbcc", user);
+        config.mab = true;
+        let mut p = Pair::new(config);
+        for port_type in [19, 15] {
+            p.ask(1, Code::ACCESS_REQUEST, |a| {
+                address(a, "001122aabbcc", "001122aabbcc");
+                a.push_u32(kind::NAS_PORT_TYPE, port_type);
+            });
+            p.ask(2, Code::ACCESS_REQUEST, |a| {
+                a.push_text(kind::USER_NAME, "001122aabbcc").unwrap().push_user_password(b"x").unwrap();
+                a.push_u32(kind::NAS_PORT_TYPE, port_type);
+            });
+            let answers = [p.answer().unwrap().1, p.answer().unwrap().1];
+            let (bypass, pap) = match (port_type, password) {
+                (15, Some(_)) => (Code::ACCESS_REJECT, Code::ACCESS_ACCEPT),
+                (15, None) => (Code::ACCESS_ACCEPT, Code::ACCESS_REJECT),
+                _ => (Code::ACCESS_REJECT, Code::ACCESS_REJECT),
+            };
+            assert_eq!(answers, [bypass, pap], "{password:?} at a port of type {port_type}");
+        }
+        assert_eq!(p.server.counters().rejected_checks, 2);
+    }
 }
 
 fn row(attribute: &str, op: Op, value: &str) -> Row {
