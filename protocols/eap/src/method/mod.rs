@@ -131,6 +131,10 @@ pub enum Answer {
     User(Option<UserSecret>),
     /// To [`Question::User`]: the secret of a user whom these methods alone may admit.
     Restricted(UserSecret, Vec<Inner>),
+    /// To [`Question::User`]: nobody, or one who may not log in. The proof is asked for and weighed as if the user had
+    /// this secret, which nobody knows, and these methods alone where there are some, so that the peer cannot tell; the
+    /// run fails whatever it proves. A resumed session, whose peer was let in under that name before, fails at once.
+    Refused(UserSecret, Option<Vec<Inner>>),
     /// To [`Question::Password`]: whether it is right.
     Password(bool),
     /// To either: the host cannot say now. The run fails.

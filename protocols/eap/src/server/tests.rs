@@ -37,7 +37,9 @@ impl ServerMethod for Told {
             Answer::User(Some(_)) => ServerVerdict::Ask,
             Answer::Password(true) => ServerVerdict::Success,
             Answer::Password(false) => ServerVerdict::Continue,
-            Answer::User(None) | Answer::Restricted(..) | Answer::Unavailable => ServerVerdict::Failure,
+            Answer::User(None) | Answer::Restricted(..) | Answer::Refused(..) | Answer::Unavailable => {
+                ServerVerdict::Failure
+            }
         }
     }
     fn keys(&self) -> Option<Keys> {

@@ -32,11 +32,13 @@ pub(crate) struct Phase {
     name: Option<Vec<u8>>,
     inner: Option<Inner>,
     question: Option<Question>,
+    /// Whatever the peer proves, it is not let in.
+    refused: bool,
 }
 
 impl Phase {
     pub(crate) fn new(kinds: Arc<[Type]>) -> Self {
-        Self { kinds, state: State::Start, name: None, inner: None, question: None }
+        Self { kinds, state: State::Start, name: None, inner: None, question: None, refused: false }
     }
 
     fn ask_identity(&mut self, out: &mut Vec<u8>) -> Step {
@@ -67,7 +69,7 @@ impl Phase {
                 self.question = Some(question);
                 Step::Ask
             }
-            Some(Event::Success { .. }) => self.result(true, tunnel.identifier, out),
+            Some(Event::Success { .. }) => self.result(!self.refused, tunnel.identifier, out),
             Some(Event::Failure { .. }) => self.result(false, tunnel.identifier, out),
             None => {
                 let mut request = Vec::new();
@@ -133,6 +135,14 @@ impl ServerPhase for Phase {
     }
 
     fn answer(&mut self, answer: Answer, mut tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        let resumed = matches!(self.state, State::User { resumed: true });
+        self.refused = matches!(answer, Answer::Refused(..)) || self.refused;
+        let answer = match answer {
+            Answer::Refused(..) if resumed => Answer::User(None),
+            Answer::Refused(secret, Some(only)) => Answer::Restricted(secret, only),
+            Answer::Refused(secret, None) => Answer::User(Some(secret)),
+            answer => answer,
+        };
         let answer = match answer {
             Answer::Restricted(secret, only) => {
                 self.kinds = self.kinds.iter().copied().filter(|k| only.contains(&Inner::Eap(*k))).collect();

@@ -162,3 +162,42 @@ fn a_session_that_admitted_nobody_is_no_shortcut() {
         assert_eq!(right.questions, 1);
     }
 }
+
+#[test]
+fn somebody_unknown_cannot_be_told_from_somebody_with_another_password() {
+    for version in VERSIONS {
+        let refuses = |secret: &[u8]| Host::Refuses(UserSecret::Clear(secret.to_vec()));
+        for kind in KINDS {
+            let case = || {
+                let tls = real(configs(version, 2, None));
+                Case { peer_kinds: vec![kind], password: b"wrong", ..Case::new(tls) }
+            };
+            let (wrong, unknown) = (case().run(), Case { host: refuses(b"other"), ..case() }.run());
+            assert!(wrong.failed() && unknown.failed());
+            assert_eq!(
+                (wrong.lengths(), wrong.inner),
+                (unknown.lengths(), unknown.inner),
+                "{kind} {version:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn whoever_is_refused_is_so_whatever_is_proven_and_at_once_where_a_session_is_resumed() {
+    for version in VERSIONS {
+        for secret in [UserSecret::Clear(PASSWORD.to_vec()), UserSecret::Hashed] {
+            for kind in KINDS {
+                let tls = real(configs(version, 2, Some(Resumption::default())));
+                let case = || Case { peer_kinds: vec![kind], ..Case::new(tls.clone()) };
+                let refused = || Case { host: Host::Refuses(secret.clone()), ..case() }.run();
+                assert!(refused().failed(), "{kind} {version:?}");
+                // What admitted nobody is no shortcut afterwards.
+                assert_eq!(case().run().inner, Some(Inner::Eap(kind)));
+                let resumed = refused();
+                assert!(resumed.failed() && resumed.questions == 1, "{kind} {version:?}");
+                assert_eq!(resumed.requests.len(), 4, "{:?}", resumed.lengths());
+            }
+        }
+    }
+}

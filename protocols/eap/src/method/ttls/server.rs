@@ -80,11 +80,14 @@ pub(crate) struct Phase {
     name: Option<Vec<u8>>,
     inner: Option<Inner>,
     question: Option<Question>,
+    /// Whatever the peer proves, it is not let in.
+    refused: bool,
 }
 
 impl Phase {
     pub(crate) fn new(accepted: Arc<[Inner]>) -> Self {
-        Self { accepted, state: State::Start { nudged: false }, name: None, inner: None, question: None }
+        let state = State::Start { nudged: false };
+        Self { accepted, state, name: None, inner: None, question: None, refused: false }
     }
 
     fn ask_user(&mut self, name: &[u8]) -> Step {
@@ -128,6 +131,7 @@ impl Phase {
             }
             (Proof::MsChapV2 { identifier, challenge, peer, response }, _, Some(hash)) => {
                 let right = equal(&response, &mschap::nt_response(&challenge, &peer, name, &hash));
+                let right = right && !self.refused;
                 self.state = State::Told(right);
                 if right {
                     let text = mschap::authenticator_response(&hash, &response, &peer, &challenge, name);
@@ -148,7 +152,7 @@ impl Phase {
             // The secret known does not do for this proof.
             (Proof::Chap { .. } | Proof::MsChap { .. } | Proof::MsChapV2 { .. }, ..) => false,
         };
-        if right { Step::Success } else { Step::Failure }
+        if right && !self.refused { Step::Success } else { Step::Failure }
     }
 
     /// Takes what EAP has to say.
@@ -161,7 +165,8 @@ impl Phase {
                 Step::Ask
             }
             // How it ended is told outside (RFC 5281 §11.2.1).
-            Some(Event::Success { .. }) => Step::Success,
+            Some(Event::Success { .. }) if !self.refused => Step::Success,
+            Some(Event::Success { .. }) => Step::Failure,
             Some(Event::Failure { .. }) => Step::Failure,
             None => {
                 let mut request = Vec::new();
@@ -213,6 +218,13 @@ impl ServerPhase for Phase {
     }
 
     fn answer(&mut self, answer: Answer, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        self.refused = matches!(answer, Answer::Refused(..)) || self.refused;
+        let answer = match answer {
+            Answer::Refused(..) if matches!(self.state, State::Resumed) => Answer::User(None),
+            Answer::Refused(secret, Some(only)) => Answer::Restricted(secret, only),
+            Answer::Refused(secret, None) => Answer::User(Some(secret)),
+            answer => answer,
+        };
         let answer = match answer {
             Answer::Restricted(secret, only) => {
                 self.accepted = self.accepted.iter().copied().filter(|i| only.contains(i)).collect();
@@ -227,7 +239,7 @@ impl ServerPhase for Phase {
         };
         match (&mut self.state, answer) {
             (State::User(_), Answer::User(Some(secret))) => self.judge(&secret, tunnel, out),
-            (State::Password, Answer::Password(true)) => Step::Success,
+            (State::Password, Answer::Password(true)) if !self.refused => Step::Success,
             (State::Eap(server), answer) => {
                 server.answer(answer);
                 self.drain(out)

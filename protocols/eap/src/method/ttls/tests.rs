@@ -184,3 +184,41 @@ fn a_session_that_admitted_nobody_is_no_shortcut() {
         }
     }
 }
+
+#[test]
+fn somebody_unknown_cannot_be_told_from_somebody_with_another_password() {
+    for version in VERSIONS {
+        let refuses = |secret: &[u8]| Host::Refuses(UserSecret::Clear(secret.to_vec()));
+        for inner in ALL {
+            let case = || {
+                let tls = real(configs(version, 2, None));
+                Case { password: b"wrong", ..Case::new(tls, inner) }
+            };
+            let (wrong, unknown) = (case().run(), Case { host: refuses(b"other"), ..case() }.run());
+            assert!(wrong.failed() && unknown.failed());
+            assert_eq!(
+                (wrong.lengths(), wrong.inner),
+                (unknown.lengths(), unknown.inner),
+                "{inner} {version:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn whoever_is_refused_is_so_whatever_is_proven_and_at_once_where_a_session_is_resumed() {
+    for version in VERSIONS {
+        for secret in [UserSecret::Clear(PASSWORD.to_vec()), UserSecret::Hashed] {
+            for inner in ALL {
+                let tls = real(configs(version, 2, Some(Resumption::default())));
+                let case = || Case::new(tls.clone(), inner);
+                let refused = || Case { host: Host::Refuses(secret.clone()), ..case() }.run();
+                assert!(refused().failed(), "{inner} {version:?}");
+                // What admitted nobody is no shortcut afterwards.
+                case().run().keys();
+                let resumed = refused();
+                assert!(resumed.failed() && resumed.questions == 1, "{inner} {version:?}");
+            }
+        }
+    }
+}

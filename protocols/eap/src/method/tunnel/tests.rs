@@ -121,6 +121,8 @@ pub(in super::super) enum Host {
     Knows(UserSecret),
     /// Nobody, now or ever.
     KnowsNobody,
+    /// Nobody either, and has the peer prove this secret all the same.
+    Refuses(UserSecret),
     /// It cannot say.
     Unavailable,
 }
@@ -132,6 +134,7 @@ impl Host {
             (Self::Knows(secret), Question::User { name }) if name == USER => {
                 Answer::User(Some(secret.clone()))
             }
+            (Self::Refuses(secret), Question::User { .. }) => Answer::Refused(secret.clone(), None),
             (_, Question::User { .. }) => Answer::User(None),
             (_, Question::Password { password }) => Answer::Password(password == PASSWORD),
         }
