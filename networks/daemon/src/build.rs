@@ -98,7 +98,8 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     config.epoch = with.epoch;
     config.max_half_open = file.limits.half_open;
     config.reject_delay = file.reject_delay.0;
-    config.limits = file.limits.failures > 0 || file.limits.simultaneous.is_some();
+    config.failures = failures(&file.limits);
+    config.limits = config.failures.is_some() || file.limits.simultaneous.is_some();
     config.mab = file.methods.mab;
     config.dialler = Some(DIALLER);
     config.proxy = proxying(loaded)?;
@@ -318,14 +319,18 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
     Ok(Some(proxy::Config::new(realms, servers, pools)))
 }
 
+fn failures(limits: &model::Limits) -> Option<FailureLimit> {
+    (limits.failures > 0)
+        .then(|| FailureLimit::new(limits.failures, limits.failures_within.0, limits.failures_hold.0))
+}
+
 /// The ledger's configuration.
 pub(crate) fn ledger(loaded: &Loaded, seed: u64) -> LedgerConfig {
     let file = &loaded.file;
     let limits = &file.limits;
     LedgerConfig {
         pools: loaded.pools.clone(),
-        failures: (limits.failures > 0)
-            .then(|| FailureLimit::new(limits.failures, limits.failures_within.0, limits.failures_hold.0)),
+        failures: failures(limits),
         stale_after: Some(file.accounting.stale_after.0),
         hold: file.pool.iter().map(|p| p.hold.0).max().unwrap_or(Duration::from_secs(60)),
         seed,

@@ -225,6 +225,7 @@ impl Begun {
                 listening: u32::try_from(file.listen.auth.len() + file.listen.acct.len()).unwrap_or(u32::MAX),
                 fronts: sockets.1,
                 driver: counters.clone(),
+                failures: file.limits.failures > 0,
                 logins: file.accounting.logins,
                 state: crate::node::State::default(),
             };

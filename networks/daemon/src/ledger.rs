@@ -1,7 +1,7 @@
 //! The thread of the one ledger: limits and accounting of all shards, durable by group commit. What waits is taken,
 //! written by one [`Store::write`], and then acknowledged; what came meanwhile is the next group.
 
-use crate::node::Mailboxes;
+use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::workers::{For, troubled_said};
 use std::collections::VecDeque;
@@ -257,8 +257,14 @@ impl Keeper {
             }
             Entry::Account(f, record) => self.account(f, &record),
             Entry::Failed { user, station } => {
-                if self.ledger.failed(now, &text(&user), &text(&station)) {
-                    tracing::warn!(user = %text(&user), mac = %text(&station), "too many failed logins: held back");
+                let held = self.ledger.failed(now, &text(&user), &text(&station));
+                if held.user {
+                    tracing::warn!(user = %text(&user), "too many failed logins under this name: held back");
+                    self.hold_back(&user, &[]);
+                }
+                if held.station {
+                    tracing::warn!(mac = %text(&station), "too many failed logins from this station: held back");
+                    self.hold_back(&[], &station);
                 }
             }
             Entry::Login { user, station, accepted } => {
@@ -284,6 +290,14 @@ impl Keeper {
                 let _ = sender.try_send(LedgerSnapshot { counters: *self.ledger.counters(), open });
             }
             Entry::Stop => self.stopping = true,
+        }
+    }
+
+    /// Has every shard weigh nothing more of a name or a station.
+    fn hold_back(&self, name: &[u8], station: &[u8]) {
+        for mailbox in self.mailboxes.all() {
+            let (name, station) = (name.to_vec(), station.to_vec());
+            mailbox.send(Message::Command(Command::HoldBack { name, station }));
         }
     }
 

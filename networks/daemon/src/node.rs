@@ -111,6 +111,8 @@ pub(crate) struct AaaNode {
     /// What each listener's connections speak.
     pub(crate) fronts: Vec<Front>,
     pub(crate) driver: Arc<RwLock<Vec<Arc<DriverCounters>>>>,
+    /// Whether the ledger counts failed logins.
+    pub(crate) failures: bool,
     /// Whether each login is written down by the ledger (table radpostauth).
     pub(crate) logins: bool,
     pub(crate) state: State,
@@ -153,12 +155,14 @@ impl AaaNode {
         *self.state.decided.entry((login.method, inner, reason)).or_default() += 1;
         log_login(login, waited.as_micros(), &self.clients);
         let station = login.calling_station_id().unwrap_or_default();
-        // The name outside a tunnel is whatever the peer likes.
-        let who = login.inner.as_ref().unwrap_or(&login.name);
-        if matches!(reason, Some("credentials" | "unknown-user")) {
-            self.ledger.put(Entry::Failed { user: who.clone(), station: station.to_vec() });
+        if self.failures
+            && let Some((user, station)) = login.failed_as()
+        {
+            self.ledger.put(Entry::Failed { user: user.to_vec(), station: station.to_vec() });
         }
         if self.logins {
+            // The name outside a tunnel is whatever the peer likes.
+            let who = login.inner.as_ref().unwrap_or(&login.name);
             self.ledger.put(Entry::Login {
                 user: who.clone(),
                 station: station.to_vec(),

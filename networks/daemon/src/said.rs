@@ -56,6 +56,7 @@ pub(crate) fn reason_name(reason: &Reason) -> &'static str {
         Reason::NoMethod => "no-method",
         Reason::NameMismatch => "name-mismatch",
         Reason::Locked => "locked",
+        Reason::BadRows => "bad-rows",
         Reason::Expired => "expired",
         Reason::Checks => "checks",
         Reason::Revoked => "revoked",

@@ -189,7 +189,7 @@ fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, troubl
             Ok(user) => Found::User(Arc::new(user)),
             Err(complaint) => {
                 tracing::error!(user = name, %complaint, "a user of the store cannot be understood and is turned away");
-                Found::Nobody
+                Found::User(Arc::new(User::unreadable()))
             }
         },
         Err(_) => Found::Unavailable,

@@ -19,7 +19,8 @@ pub struct File {
     pub shards: Option<u16>,
     /// Where the server keeps what it makes itself: the generated secret, the SQLite database, the control socket.
     pub state_dir: Option<PathBuf>,
-    /// How long a reject is held back, so that guessing passwords is slow.
+    /// How long after its request a reject goes out, so that guessing passwords is slow and what the verdict took
+    /// does not show.
     pub reject_delay: Period,
     /// How long a login may stand still before it is forgotten.
     pub session_timeout: Period,
@@ -413,7 +414,7 @@ impl Pool {
 pub struct Limits {
     /// Sessions that a user may have at one time, where the user's own Simultaneous-Use does not say.
     pub simultaneous: Option<u32>,
-    /// Failed logins of one user or device, after which further ones are turned away; 0: no limit.
+    /// Failed logins under one name or from one device, after which nothing more of it is weighed; 0: no limit.
     pub failures: u32,
     /// Within this time.
     pub failures_within: Period,

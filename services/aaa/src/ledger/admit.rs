@@ -1,7 +1,7 @@
 //! Who may come in, and with which address.
 
 use super::Ledger;
-use super::limits::{Admission, AdmitRequest, Held, Refusal, leases, same_station};
+use super::limits::{self, Admission, AdmitRequest, Held, HeldBack, Refusal, leases, same_station};
 use super::pool::{Lease, PoolUse};
 use crate::users::canonical_name;
 use alloc::borrow::Cow;
@@ -112,13 +112,13 @@ impl Ledger {
         }
         Ok((address, prefix))
     }
-    /// Somebody failed to prove who they are; empty strings are not counted. True: they are held back now.
-    pub fn failed(&mut self, now: Instant, user: &str, calling_station_id: &str) -> bool {
+    /// Somebody failed to prove who they are; empty strings are not counted. Says who is held back from now on.
+    pub fn failed(&mut self, now: Instant, user: &str, calling_station_id: &str) -> HeldBack {
         let keys = self.failure_keys(user, calling_station_id);
-        let Some(failures) = &mut self.failures else { return false };
+        let Some(failures) = &mut self.failures else { return HeldBack::default() };
         // Both count, whether the first is held back or not.
-        let held = keys.map(|key| key.is_some_and(|key| failures.failed(now, key)));
-        held.contains(&true)
+        let [user, station] = keys.map(|key| key.is_some_and(|key| failures.failed(now, key)));
+        HeldBack { user, station }
     }
     /// Whether a user or a station is held back for its failures.
     #[must_use]
@@ -138,11 +138,7 @@ impl Ledger {
     }
 
     fn failure_keys(&self, user: &str, station: &str) -> [Option<u64>; 2] {
-        let station = plain(station);
-        [
-            (!user.is_empty()).then(|| self.hash.hash_one((0_u8, one_name(user)))),
-            (!station.is_empty()).then(|| self.hash.hash_one((1_u8, station.as_str()))),
-        ]
+        limits::failure_keys(&self.hash, user.as_bytes(), station.as_bytes())
     }
     /// Who an address is kept for: a user at a station.
     pub(super) fn holder(&self, user: &str, station: &str) -> u64 {

@@ -2,10 +2,12 @@
 
 use super::admit::one_name;
 use super::pool::Lease;
+use crate::users::canonical_name;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
+use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
@@ -76,7 +78,8 @@ pub struct FailureLimit {
     pub within: Duration,
     /// … refuse every login for this long.
     pub hold: Duration,
-    /// How many users and stations are remembered; beyond it the one that failed longest ago is forgotten.
+    /// How many users and stations that failed are remembered, beyond which the one that failed longest ago is
+    /// forgotten, and how many that are held back, beyond which the one whose time ends first is.
     pub remembered: usize,
 }
 
@@ -88,29 +91,61 @@ impl FailureLimit {
     }
 }
 
+/// Who is held back from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeldBack {
+    /// Whoever uses the name.
+    pub user: bool,
+    /// Whoever comes from the station.
+    pub station: bool,
+}
+
+/// Under which keys failures of a user and of a station are counted; `None` for one who is not known. A name counts as
+/// users are kept by it, a station without what stands between its digits and without capitals.
+pub(crate) fn failure_keys(hash: &HashState, user: &[u8], station: &[u8]) -> [Option<u64>; 2] {
+    let named = (!user.is_empty()).then(|| hash.hash_one((0_u8, canonical_name(user))));
+    let mut hasher = hash.build_hasher();
+    hasher.write_u8(1);
+    let mut known = false;
+    for octet in station.iter().filter(|octet| octet.is_ascii_alphanumeric()) {
+        known = true;
+        hasher.write_u8(octet.to_ascii_lowercase());
+    }
+    [named, known.then(|| hasher.finish())]
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     key: u64,
     count: u32,
     since: Instant,
-    held_until: Instant,
 }
 
-/// Failed logins, by user and by station.
+/// Failed logins, by user and by station, and who is held back for them.
 #[derive(Debug)]
-pub(super) struct Failures {
+pub(crate) struct Failures {
     limit: FailureLimit,
-    /// The one that failed longest ago goes first.
+    /// Who failed less often than the limit; the one that failed longest ago goes first.
     table: SessionTable<Failure>,
     by_key: HashMap<u64, u64>,
+    /// Who is held back, and until when. They have room of their own: whoever fails under many names makes the server
+    /// forget nobody who is held back, but for as many who are.
+    held: HashMap<u64, Instant>,
+    /// By when their time is over; one held anew stands here again.
+    order: VecDeque<(Instant, u64)>,
 }
 
 impl Failures {
-    pub(super) fn new(limit: FailureLimit, hash: &HashState) -> Self {
-        Self { limit, table: SessionTable::new(), by_key: HashMap::with_hasher(hash.clone()) }
+    pub(crate) fn new(limit: FailureLimit, hash: &HashState) -> Self {
+        let (by_key, held) = (HashMap::with_hasher(hash.clone()), HashMap::with_hasher(hash.clone()));
+        Self { limit, table: SessionTable::new(), by_key, held, order: VecDeque::new() }
     }
-    pub(super) fn failed(&mut self, now: Instant, key: u64) -> bool {
-        let new = Failure { key, count: 0, since: now, held_until: Instant::ZERO };
+    /// Counts a failure; true: whoever failed is held back from now on.
+    pub(crate) fn failed(&mut self, now: Instant, key: u64) -> bool {
+        if self.held(now, key) {
+            return false;
+        }
+        let new = Failure { key, count: 0, since: now };
         let token = match self.by_key.get(&key) {
             Some(token) => *token,
             None => {
@@ -131,18 +166,47 @@ impl Failures {
             (failure.count, failure.since) = (0, now);
         }
         failure.count += 1;
-        if failure.count >= self.limit.count.max(1) {
-            failure.held_until = now + self.limit.hold;
-            failure.count = 0;
-            failure.since = now;
+        let reached = failure.count >= self.limit.count.max(1);
+        if reached {
+            self.hold(now, key);
         }
-        failure.held_until > now
+        reached
     }
-    pub(super) fn held(&self, now: Instant, key: u64) -> bool {
-        let failure = self.by_key.get(&key).and_then(|t| self.table.get(*t));
-        failure.is_some_and(|f| f.held_until > now)
+    /// Holds somebody back, as the limit says.
+    pub(crate) fn hold(&mut self, now: Instant, key: u64) {
+        self.forget(key);
+        let until = now + self.limit.hold;
+        self.held.insert(key, until);
+        self.order.push_back((until, key));
+        self.release(now);
     }
-    pub(super) fn forget(&mut self, key: u64) {
+    /// Forgets those whose time is over, and those who have no room.
+    fn release(&mut self, now: Instant) {
+        while let Some(&(until, key)) = self.order.front() {
+            let current = self.held.get(&key) == Some(&until);
+            if current && until > now && self.held.len() <= self.limit.remembered.max(1) {
+                break;
+            }
+            if current {
+                self.held.remove(&key);
+            }
+            self.order.pop_front();
+        }
+    }
+    /// Nobody is held back, so that nobody has to be looked for.
+    pub(crate) fn none_held(&mut self, now: Instant) -> bool {
+        self.release(now);
+        self.held.is_empty()
+    }
+    /// There are failures that a success would make forgotten.
+    pub(crate) fn any_counted(&self) -> bool {
+        !self.by_key.is_empty()
+    }
+    pub(crate) fn held(&self, now: Instant, key: u64) -> bool {
+        self.held.get(&key).is_some_and(|until| *until > now)
+    }
+    /// Counts anew after a success.
+    pub(crate) fn forget(&mut self, key: u64) {
         if let Some(token) = self.by_key.remove(&key) {
             self.table.remove(token);
         }

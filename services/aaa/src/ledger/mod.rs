@@ -40,7 +40,8 @@ mod record;
 mod session;
 mod table;
 
-pub use limits::{Admission, AdmitRequest, FailureLimit, Refusal};
+pub use limits::{Admission, AdmitRequest, FailureLimit, HeldBack, Refusal};
+pub(crate) use limits::{Failures, failure_keys};
 pub use pool::{PoolConfig, PoolError, PoolUse, Range, check_pools};
 pub use record::{BadRecord, CLOCK_DIFFERENCE, Record, SessionKey, Status, Unique, nas_of, port_of, text};
 
@@ -48,7 +49,7 @@ use crate::store::{SessionRow, StoreError};
 use account::Restarts;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use limits::{Admitted, Failures};
+use limits::Admitted;
 use past::Pasts;
 use pool::Pools;
 use queue::Queue;

@@ -140,6 +140,14 @@ pub enum Command {
         /// This one; `None`: all.
         name: Option<Vec<u8>>,
     },
+    /// Weigh nothing that comes under a name or from a station for as long as [`Config::failures`] says: the ledger, which
+    /// counts what all servers saw, holds them back ([`crate::ledger::Ledger::failed`]).
+    HoldBack {
+        /// The name; empty: none.
+        name: Vec<u8>,
+        /// Calling-Station-Id; empty: none.
+        station: Vec<u8>,
+    },
     /// Tell what happens to one user or station, line by line; `None`: no more.
     Trace(Option<TraceFilter>),
     /// Ask a NAS for something (RFC 5176); answered by [`Event::Dynamic`].
@@ -263,6 +271,8 @@ pub enum Reason {
     NameMismatch,
     /// The user may not log in at all.
     Locked,
+    /// The rows that the store has of the user cannot be understood.
+    BadRows,
     /// The user's time is over.
     Expired,
     /// The request is not as the user's checks want it.
@@ -285,6 +295,7 @@ impl fmt::Display for Reason {
             Self::NoMethod => "no method in common",
             Self::NameMismatch => "User-Name is not the EAP identity",
             Self::Locked => "the user is locked",
+            Self::BadRows => "the user's rows in the store cannot be understood",
             Self::Expired => "the user's time is over",
             Self::Checks => "the request is not as the user's checks want it",
             Self::Revoked => "the certificate is revoked",
@@ -319,6 +330,31 @@ pub struct Login {
 }
 
 impl Login {
+    /// The name and the Calling-Station-Id that this login counts against as a failure, each empty where there is none;
+    /// `None`: it counts against nobody. Whoever offered no proof, or proved who they are and were turned away for
+    /// something else, has not failed. A tunnel that ended before it was said who is inside counts against the station
+    /// alone: the name outside may be anybody's.
+    #[must_use]
+    pub fn failed_as(&self) -> Option<(&[u8], &[u8])> {
+        let (method, reason) = (self.method?, self.reason?);
+        match reason {
+            Reason::UnknownUser
+            | Reason::WrongCredentials
+            | Reason::NoMethod
+            | Reason::Locked
+            | Reason::BadRows
+            | Reason::Expired
+            | Reason::Checks => {}
+            Reason::NameMismatch
+            | Reason::Revoked
+            | Reason::CertificateName
+            | Reason::HomeServer
+            | Reason::Limit(_) => return None,
+        }
+        let outside = if matches!(method, Method::Peap | Method::Ttls) { &[][..] } else { &self.name };
+        let name = self.inner.as_deref().unwrap_or(outside);
+        Some((name, self.calling_station_id().unwrap_or_default()))
+    }
     /// NAS-Identifier.
     #[must_use]
     pub fn nas_identifier(&self) -> Option<&[u8]> {

@@ -1,6 +1,7 @@
 //! What a server is made of.
 
 use super::shard::ShardConfig;
+use crate::ledger::FailureLimit;
 use crate::users::{Method, Users};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -79,11 +80,15 @@ pub struct Config {
     /// How many unfinished sessions there may be. A new one beyond it pushes one out: of the client with the most
     /// unfinished sessions, the one that idled longest.
     pub max_half_open: usize,
-    /// How long a reject is held back, so that guessing passwords takes its time; at most [`Self::max_held`] at once,
+    /// How long after its request a reject goes out at the earliest, so that guessing passwords takes its time and what
+    /// the verdict took does not show; at most [`Self::max_held`] at once,
     /// beyond which the one held longest goes out at once. Zero: not at all.
     pub reject_delay: Duration,
     /// How many rejects may be held back.
     pub max_held: usize,
+    /// How many failed logins hold a name or a station back, so that nothing of theirs is weighed; `None`: none do. That
+    /// of the start stays. The ledger's limit is the same.
+    pub failures: Option<FailureLimit>,
     /// Whether the host is asked about every login before it is let in ([`super::Event::Admit`]). Where this is false,
     /// it is asked about users with a limit of sessions or an address pool.
     pub limits: bool,
@@ -115,6 +120,7 @@ impl Config {
             max_half_open: 100_000,
             reject_delay: Duration::ZERO,
             max_held: 10_000,
+            failures: None,
             limits: false,
             mab: false,
             certificate_status: false,

@@ -43,6 +43,8 @@ usher_core::counters! {
         rejected_name_mismatch,
         /// Turned away: the user is locked.
         rejected_locked,
+        /// Turned away: the user's rows in the store cannot be understood.
+        rejected_bad_rows,
         /// Turned away: the user's time is over.
         rejected_expired,
         /// Turned away: the request is not as the user's checks want it.
@@ -147,6 +149,7 @@ impl Counters {
             Reason::NoMethod => &mut self.rejected_no_method,
             Reason::NameMismatch => &mut self.rejected_name_mismatch,
             Reason::Locked => &mut self.rejected_locked,
+            Reason::BadRows => &mut self.rejected_bad_rows,
             Reason::Expired => &mut self.rejected_expired,
             Reason::Checks => &mut self.rejected_checks,
             Reason::Revoked => &mut self.rejected_revoked,

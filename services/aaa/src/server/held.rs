@@ -1,17 +1,18 @@
 //! Rejects that are held back for a while.
 
 use super::answer::Asker;
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use usher_core::Instant;
 use usher_radius::attribute::Attributes;
 
 /// A reject to come: for whom, the identifier of the EAP response that it answers, and what it says besides.
 pub(super) type HeldReject = (Asker, Option<u8>, Attributes);
 
-/// In the order in which they go out.
+/// In the order in which they go out; of one time, in that in which they were decided.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    queue: VecDeque<(Instant, HeldReject)>,
+    queue: BTreeMap<(Instant, u64), HeldReject>,
+    decided: u64,
 }
 
 impl Held {
@@ -19,11 +20,12 @@ impl Held {
         self.queue.len()
     }
     pub(super) fn push(&mut self, at: Instant, reject: HeldReject) {
-        self.queue.push_back((at, reject));
+        self.decided += 1;
+        self.queue.insert((at, self.decided), reject);
     }
     /// When the next goes out.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.queue.front().map(|(at, _)| *at)
+        self.queue.first_key_value().map(|((at, _), _)| *at)
     }
     /// The next, where its time has come or there are more than `most`; and whether it is early.
     pub(super) fn pop(&mut self, now: Instant, most: usize) -> Option<(HeldReject, bool)> {
@@ -31,6 +33,6 @@ impl Held {
         if !due && self.queue.len() <= most {
             return None;
         }
-        self.queue.pop_front().map(|(_, reject)| (reject, !due))
+        self.queue.pop_first().map(|(_, reject)| (reject, !due))
     }
 }

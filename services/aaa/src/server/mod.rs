@@ -17,10 +17,12 @@ mod config;
 mod counters;
 mod half_open;
 mod held;
+mod held_back;
 mod machine;
 mod proof;
 mod session;
 mod shard;
+mod stand_in;
 mod trace;
 
 pub use api::{

@@ -102,19 +102,52 @@ impl Proof {
     }
 }
 
+/// What an Access-Reject says to MS-CHAP, for whatever reason (RFC 2548 §2.1.5, RFC 2759 §6): authentication failed, no
+/// retry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Denial {
+    identifier: u8,
+    v2: bool,
+}
+
+impl Denial {
+    pub(super) fn reply(self, rng: &mut SecureRng) -> Attributes {
+        let text = if self.v2 {
+            let challenge = u128::from_be_bytes(rng.array());
+            format!("E=691 R=0 C={challenge:032X} V=3 M=Authentication failed")
+        } else {
+            "E=691 R=0".into()
+        };
+        let mut error = alloc::vec![self.identifier];
+        error.extend_from_slice(text.as_bytes());
+        let mut reply = Attributes::new();
+        let fits = reply.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR, &error).is_ok();
+        debug_assert!(fits, "a short text fits every attribute");
+        reply
+    }
+}
+
+impl Proof {
+    /// What a reject of this proof says.
+    pub(super) fn denial(&self) -> Option<Denial> {
+        let Self::MsChap(m) = self else { return None };
+        Some(Denial { identifier: m.identifier, v2: matches!(m.kind, MsChapKind::V2 { .. }) })
+    }
+}
+
 /// What a proof is worth.
 pub(super) enum Worth {
     /// It convinces; with what the reply says besides.
     Right(Attributes),
-    /// It does not; with what the reply says besides.
-    Wrong(Attributes),
+    /// It does not.
+    Wrong,
     /// The host compares.
     Ask(String, Vec<u8>),
 }
 
 /// Compares a proof outside EAP with what is known of a user; `name` is the one that the request gave.
-pub(super) fn weigh(proof: Proof, user: &User, name: &[u8], rng: &mut SecureRng) -> Worth {
-    let plain = |right| if right { Worth::Right(Attributes::new()) } else { Worth::Wrong(Attributes::new()) };
+pub(super) fn weigh(proof: Proof, user: &User, name: &[u8]) -> Worth {
+    let plain = |right| if right { Worth::Right(Attributes::new()) } else { Worth::Wrong };
     match proof {
         Proof::Eap(_) => plain(false),
         Proof::Mab(..) => plain(true),
@@ -143,7 +176,7 @@ pub(super) fn weigh(proof: Proof, user: &User, name: &[u8], rng: &mut SecureRng)
             });
             match right {
                 Some(hash) => Worth::Right(m.success(name, &hash)),
-                None => Worth::Wrong(m.error(rng)),
+                None => Worth::Wrong,
             }
         }
     }
@@ -164,22 +197,6 @@ impl MsChap {
             .and_then(|r| r.push_vendor_salted(vendor::MICROSOFT, vendor::MS_MPPE_SEND_KEY, &keys.send))
             .is_ok();
         debug_assert!(fits, "43 and 16 octets fit every attribute");
-        reply
-    }
-    /// What an Access-Reject says (RFC 2548 §2.1.5, RFC 2759 §6): authentication failed, no retry.
-    fn error(&self, rng: &mut SecureRng) -> Attributes {
-        let text = match self.kind {
-            MsChapKind::V1 { .. } => "E=691 R=0".into(),
-            MsChapKind::V2 { .. } => {
-                let challenge = u128::from_be_bytes(rng.array());
-                format!("E=691 R=0 C={challenge:032X} V=3 M=Authentication failed")
-            }
-        };
-        let mut error = alloc::vec![self.identifier];
-        error.extend_from_slice(text.as_bytes());
-        let mut reply = Attributes::new();
-        let fits = reply.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR, &error).is_ok();
-        debug_assert!(fits, "a short text fits every attribute");
         reply
     }
 }

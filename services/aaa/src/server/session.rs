@@ -5,7 +5,7 @@ use super::api::Reason;
 use super::cache::Generation;
 use super::config::Config;
 use super::half_open::Source;
-use super::proof::Proof;
+use super::proof::{Denial, Proof};
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -45,6 +45,8 @@ pub(super) struct Ask {
     /// Where it came from.
     pub(super) source: Source,
     pub(super) owner: Owner,
+    /// When it came.
+    pub(super) arrived: Instant,
     pub(super) request: Attributes,
 }
 
@@ -61,13 +63,15 @@ pub(super) struct Pending {
     pub(super) asker: Asker,
     /// Where it came from.
     pub(super) source: Source,
+    /// When it came.
+    pub(super) arrived: Instant,
     /// What it said.
     pub(super) request: Attributes,
 }
 
 impl From<Ask> for Pending {
     fn from(ask: Ask) -> Self {
-        Self { asker: ask.asker, source: ask.source, request: ask.request }
+        Self { asker: ask.asker, source: ask.source, arrived: ask.arrived, request: ask.request }
     }
 }
 
@@ -141,14 +145,42 @@ pub(super) struct Session {
     pub(super) begun: Instant,
     pub(super) pending: Option<Pending>,
     pub(super) name: Vec<u8>,
+    /// The user, or who stands in for one who may not log in.
     pub(super) user: Option<Arc<User>>,
-    /// Why the user inside a tunnel may not log in.
+    /// Why the user may not log in, whatever is proven.
     pub(super) refusal: Option<Reason>,
+    /// What a reject says besides.
+    pub(super) denial: Option<Denial>,
     /// When its last look-up began.
     pub(super) asked: Generation,
     /// Its decisions are told line by line.
     pub(super) traced: bool,
     pub(super) stage: Stage,
+}
+
+impl Session {
+    /// The name that a proof is for: inside a tunnel the one that is given there, empty until then.
+    pub(super) fn claimed(&self) -> &[u8] {
+        match &self.stage {
+            Stage::Eap(c) if c.in_tunnel() => c.server.identity().unwrap_or_default(),
+            _ => &self.name,
+        }
+    }
+    /// Why a login failed, of what its method says: where the user could not log in at all, that.
+    pub(super) fn why(&self, reason: Reason) -> Reason {
+        // Outside a tunnel the name may be anybody's: that nobody has it is no reason.
+        let outside = matches!(&self.stage, Stage::Eap(c) if c.in_tunnel() && c.server.identity().is_none());
+        match (reason, self.refusal) {
+            (Reason::WrongCredentials | Reason::NoMethod, Some(refusal)) if !outside => refusal,
+            (reason, _) => reason,
+        }
+    }
+}
+
+impl Conversation {
+    pub(super) fn in_tunnel(&self) -> bool {
+        self.server.method().is_some_and(|kind| is_tunnel(by_type(kind)))
+    }
 }
 
 /// Where a conversation stands after a packet.
@@ -188,13 +220,23 @@ pub(super) fn secret(user: &User) -> Option<UserSecret> {
     })
 }
 
-/// What of a server's offer may admit a user, the preferred method first. Of somebody unknown: tunnels, inside which
-/// another name may be given.
-pub(super) fn offers(config: &Config, user: Option<&User>) -> Vec<Box<dyn ServerOffer>> {
-    let may = |method: &Method| match user {
-        Some(user) => user.may_use(*method),
-        None => matches!(method, Method::Peap | Method::Ttls),
-    };
+/// Whether another name may be given inside.
+pub(super) const fn is_tunnel(method: Method) -> bool {
+    matches!(method, Method::Peap | Method::Ttls)
+}
+
+/// Whether a name is the one that people give outside tunnels so as to say nothing: `anonymous` or nothing, with a realm
+/// or without (RFC 7542 §2.4).
+fn is_anonymous(name: &[u8]) -> bool {
+    let user = name.split(|octet| *octet == b'@').next().unwrap_or_default();
+    user.is_empty() || user.eq_ignore_ascii_case(b"anonymous")
+}
+
+/// What of a server's offer may admit a user, the preferred method first, and tunnels, inside which another name may be
+/// given: they come first for a name that says nothing, alone for one that is held back, last where they may not admit
+/// the user.
+pub(super) fn offers(config: &Config, user: &User, name: &[u8], held: bool) -> Vec<Box<dyn ServerOffer>> {
+    let may = |method: &Method| is_tunnel(*method) || !held && user.may_use(*method);
     let mut offers: Vec<Box<dyn ServerOffer>> = Vec::with_capacity(config.methods.len());
     for &method in config.methods.iter().filter(|m| may(m)) {
         let shared = match method {
@@ -202,19 +244,19 @@ pub(super) fn offers(config: &Config, user: Option<&User>) -> Vec<Box<dyn Server
             Method::Peap => &config.peap,
             Method::Ttls => &config.ttls,
             Method::EapMd5 => {
-                if let Some(Password::Clear(password)) = user.and_then(|u| u.password.as_ref()) {
+                if let Some(Password::Clear(password)) = &user.password {
                     offers.push(Box::new(md5::Password::new(password)));
                 }
                 continue;
             }
             Method::EapGtc => {
-                if let Some(secret) = user.and_then(secret) {
+                if let Some(secret) = secret(user) {
                     offers.push(Box::new(gtc::Prompt::new(secret)));
                 }
                 continue;
             }
             Method::EapMsChapV2 => {
-                if let Some(hash) = user.and_then(secret).as_ref().and_then(mschapv2::Hash::new) {
+                if let Some(hash) = secret(user).as_ref().and_then(mschapv2::Hash::new) {
                     offers.push(Box::new(hash));
                 }
                 continue;
@@ -224,6 +266,13 @@ pub(super) fn offers(config: &Config, user: Option<&User>) -> Vec<Box<dyn Server
         if let Some(shared) = shared {
             offers.push(Box::new(Shared(shared.clone())));
         }
+    }
+    let anonymous = is_anonymous(name);
+    if anonymous || !user.methods.is_empty() {
+        offers.sort_by_key(|offer| match by_type(offer.kind()) {
+            method if anonymous => !is_tunnel(method),
+            method => !user.may_use(method),
+        });
     }
     offers
 }

@@ -26,6 +26,10 @@ impl ShardKey {
     pub fn new(octets: &[u8; 16]) -> Self {
         Self(HmacMd5Key::new(octets))
     }
+    /// Octets for another purpose than State, whose tag is made of fewer octets than this.
+    pub(super) fn derive(&self, purpose: &[u8]) -> [u8; 16] {
+        self.0.mac(&[b"derived for: ", purpose])
+    }
 }
 
 /// One of several servers that share a key.

@@ -159,6 +159,8 @@ pub struct User {
     /// Not let in by an address alone, unless [`Self::methods`] says so, though there is no password: one that does not
     /// hold for the request, or groups of which none applies ([`Self::resolve`]).
     pub no_bypass: bool,
+    /// Never let in: the rows that the store has cannot be understood ([`Self::unreadable`]).
+    pub unreadable: bool,
 }
 
 impl User {
@@ -166,6 +168,11 @@ impl User {
     #[must_use]
     pub fn with_password(password: &[u8]) -> Self {
         Self { password: Some(Password::Clear(password.to_vec())), ..Self::default() }
+    }
+    /// A user of whom the store has rows that cannot be understood ([`Self::compile`]).
+    #[must_use]
+    pub fn unreadable() -> Self {
+        Self { unreadable: true, ..Self::default() }
     }
     /// Whether a method may admit this user. MAC authentication bypass asks no password, so a user who has one is
     /// let in by it only where [`Self::methods`] says so.
@@ -297,6 +304,10 @@ impl Users {
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.by_name.get(&*canonical_name(name))
+    }
+    /// All, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &User)> {
+        self.by_name.iter().map(|(name, user)| (&name[..], &**user))
     }
     /// How many there are.
     #[must_use]

@@ -17,13 +17,13 @@ use usher_eap::method::{Inner, PeerOffer, gtc};
 use usher_eap::packet::Type;
 use usher_nas::station::{self, Credentials};
 
-const ANONYMOUS: &[u8] = b"anonymous@example.org";
+pub(crate) const ANONYMOUS: &[u8] = b"anonymous@example.org";
 
 fn tunnels(version: Version) -> World {
     world(1, radius_nas(1), &[config(server(version))])
 }
 
-fn config(server: ServerConfig) -> Config {
+pub(crate) fn config(server: ServerConfig) -> Config {
     let mut config = aaa_config(users(Seed::new(1), 1));
     config.methods = vec![Method::Peap, Method::Ttls, Method::EapMsChapV2, Method::EapGtc];
     let tls = || ServerTls::Real(server.clone());
@@ -49,7 +49,7 @@ fn restricted(methods: &[Method]) -> World {
     world(1, radius_nas(1), &[config])
 }
 
-fn login(mut w: World, name: &[u8], credentials: Credentials) -> (station::Event, Box<Login>) {
+pub(crate) fn login(mut w: World, name: &[u8], credentials: Credentials) -> (station::Event, Box<Login>) {
     w.ask_in(0, name, credentials);
     w.run_until(20);
     let [outcome] = &w.outcomes()[..] else { panic!("{:?}", w.outcomes()) };
@@ -60,7 +60,7 @@ fn login(mut w: World, name: &[u8], credentials: Credentials) -> (station::Event
     (outcome.clone(), login.expect("a login was decided"))
 }
 
-fn peap(version: Version, user: &[u8], password: &[u8]) -> Credentials {
+pub(crate) fn peap(version: Version, user: &[u8], password: &[u8]) -> Credentials {
     let inner: [Box<dyn PeerOffer>; 1] = [Box::new(Account::new(user, password))];
     Credentials::method(PeerMethodPeap {
         tls: PeerTls::Real(client(version, fixtures::client(2)), 0),
@@ -70,12 +70,31 @@ fn peap(version: Version, user: &[u8], password: &[u8]) -> Credentials {
     })
 }
 
-fn ttls(version: Version, user: &[u8], password: &[u8]) -> Credentials {
+pub(crate) fn ttls(version: Version, user: &[u8], password: &[u8]) -> Credentials {
     Credentials::method(PeerMethodTtls {
         tls: PeerTls::Real(client(version, fixtures::client(2)), 0),
         fragment: 1024,
         identity: user.to_vec(),
         proof: Proof::Pap(password.to_vec()),
+    })
+}
+
+/// PEAP of a peer that wants another server, and ends the handshake.
+pub(crate) fn distrustful() -> Credentials {
+    let tls = ClientConfig::new(ClientOptions {
+        versions: Version::Tls13.into(),
+        credentials: None,
+        roots: Roots::from_der([fixtures::root()]),
+        server_name: Some("elsewhere.example".into()),
+        resumption: None,
+        clock: WallClock::at(fixtures::WALL_TIME),
+        key_log: None,
+    });
+    Credentials::method(PeerMethodPeap {
+        tls: PeerTls::Real(tls.unwrap(), 0),
+        fragment: 1024,
+        identity: user_name(0),
+        inner: Arc::new([Box::new(Account::new(&user_name(0), PASSWORD)) as Box<dyn PeerOffer>]),
     })
 }
 

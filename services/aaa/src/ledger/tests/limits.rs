@@ -106,13 +106,23 @@ fn failures_hold_users_and_stations_back_for_a_while() {
     let limit = FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300));
     let mut w = World::new(LedgerConfig { failures: Some(limit), ..LedgerConfig::default() });
     let anna = ask("anna", A);
-    assert!(!w.ledger.failed(at(0), "anna", A) && !w.ledger.failed(at(1), "anna", A));
+    let mut failed = |secs, user: &str, station: &str| {
+        let held = w.ledger.failed(at(secs), user, station);
+        (held.user, held.station)
+    };
+    assert_eq!((failed(0, "anna", A), failed(1, "anna", A)), ((false, false), (false, false)));
     // An old failure does not count.
-    assert!(!w.ledger.failed(at(62), "anna", "") && !w.ledger.failed(at(63), "anna", ""));
+    assert_eq!((failed(62, "anna", ""), failed(63, "anna", "")), ((false, false), (false, false)));
     // A success begins anew.
     assert_eq!(w.admit(64, &anna), FREE);
-    assert!(!w.ledger.failed(at(65), "anna", "") && !w.ledger.failed(at(66), "anna", ""));
-    assert!(w.ledger.failed(at(67), "anna", B));
+    let mut failed = |secs, user: &str, station: &str| {
+        let held = w.ledger.failed(at(secs), user, station);
+        (held.user, held.station)
+    };
+    assert_eq!((failed(65, "anna", ""), failed(66, "anna", "")), ((false, false), (false, false)));
+    assert_eq!(failed(67, "anna", B), (true, false));
+    // Who is held back is held back once.
+    assert_eq!(failed(68, "anna", B), (false, false));
     assert!(w.ledger.held_back(at(366), "anna", "") && !w.ledger.held_back(at(366), "otto", B));
     assert_eq!(w.admit(366, &anna), Admission::No(Refusal::TooManyFailures));
     assert_eq!(w.admit(367, &anna), FREE);
@@ -152,10 +162,27 @@ fn only_so_many_failures_are_remembered() {
     };
     let mut w = World::new(LedgerConfig { failures: Some(limit), ..LedgerConfig::default() });
     for i in 0..100 {
-        assert!(w.ledger.failed(at(i), &i.to_string(), ""));
+        assert!(w.ledger.failed(at(i), &i.to_string(), "").user);
     }
     let held = (0..100).filter(|i: &u64| w.ledger.held_back(at(99), &i.to_string(), "")).count();
     assert_eq!(held, 10);
+}
+
+/// Found by attack: failures under other names made the ledger forget whom it held back.
+#[test]
+fn who_is_held_back_is_not_forgotten_for_those_who_are_not() {
+    let limit = FailureLimit {
+        remembered: 10,
+        ..FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300))
+    };
+    let mut w = World::new(LedgerConfig { failures: Some(limit), ..LedgerConfig::default() });
+    for i in 0..3 {
+        w.ledger.failed(at(i), "anna", "");
+    }
+    for i in 0..100 {
+        w.ledger.failed(at(3), &i.to_string(), "");
+    }
+    assert!(w.ledger.held_back(at(4), "anna", ""));
 }
 
 #[test]

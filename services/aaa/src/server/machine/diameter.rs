@@ -80,7 +80,7 @@ impl AaaServer {
             (application::EAP, command::DIAMETER_EAP) => {
                 let der = Der::parse(avps)?;
                 let asker = Asker::Diameter(token, der.request_type);
-                let ask = Ask { asker, source, owner, request: self.as_attributes(avps) };
+                let ask = Ask { asker, source, owner, arrived: now, request: self.as_attributes(avps) };
                 let Some(ask) = self.route_der(now, ask, &der) else { return Ok(()) };
                 if let Err(fault) = understood(avps) {
                     self.recycle(ask.request);
@@ -97,7 +97,8 @@ impl AaaServer {
                 let asker = Asker::Diameter(token, aar.request_type);
                 match aar.password {
                     Some(password) => {
-                        let ask = Ask { asker, source, owner, request: self.as_attributes(avps) };
+                        let ask =
+                            Ask { asker, source, owner, arrived: now, request: self.as_attributes(avps) };
                         let Some(ask) = self.route_aar(now, ask) else { return Ok(()) };
                         self.begin(now, ask, Proof::Pap(password.to_vec()));
                     }

@@ -1,9 +1,11 @@
 //! The way of a session: begun, its user found, its method run.
 
 use super::AaaServer;
+use crate::ledger::Refusal;
 use crate::server::answer::Verdict;
 use crate::server::api::{Event, Found, Reason};
 use crate::server::config::UserSource;
+use crate::server::held_back::Hold;
 use crate::server::proof::{self, Proof, Worth};
 use crate::server::session::{
     self, Approval, Ask, Conversation, Opening, Owner, Pending, Session, Stage, Step, Wait,
@@ -20,7 +22,10 @@ use usher_crypto::legacy::nt_hash;
 use usher_eap::method::{Answer, Context, Question};
 use usher_eap::packet::{self, Type};
 use usher_eap::server::Server;
-use usher_radius::attribute::Attributes;
+use usher_radius::attribute::{Attributes, kind};
+
+/// Why nothing of somebody's is weighed who is held back.
+const TOO_MANY: Reason = Reason::Limit(Refusal::TooManyFailures);
 
 /// Where a user was looked for.
 enum Known {
@@ -51,6 +56,7 @@ impl AaaServer {
             name: name.to_vec(),
             user: None,
             refusal: None,
+            denial: None,
             asked: self.cache.generation(),
             traced,
             stage,
@@ -120,7 +126,13 @@ impl AaaServer {
     /// Begins a session that one request decides.
     pub(super) fn begin(&mut self, now: Instant, ask: Ask, proof: Proof) {
         let name = ask.name().to_vec();
+        let denial = proof.denial();
         let token = self.open(now, ask.owner, ask.into(), &name, Stage::Looking(proof));
+        if denial.is_some()
+            && let Some(session) = self.sessions.get_mut(token)
+        {
+            session.denial = denial;
+        }
         self.look_up(now, token);
     }
 
@@ -193,7 +205,20 @@ impl AaaServer {
     }
 
     fn look_up(&mut self, now: Instant, token: u64) {
+        let hold = self.hold(now, token);
         let Some(session) = self.sessions.get_mut(token) else { return };
+        if let (Some(hold), Stage::Looking(proof)) = (hold, &session.stage) {
+            let (method, identifier) = match proof {
+                Proof::Eap(identifier) => (None, Some(*identifier)),
+                proof => (proof.method(), None),
+            };
+            let may_be_another = method.is_none()
+                && hold == Hold::Name
+                && self.config.methods.iter().any(|method| session::is_tunnel(*method));
+            if !may_be_another {
+                return self.reject(now, token, method, TOO_MANY, identifier);
+            }
+        }
         let name = match &session.stage {
             Stage::Looking(Proof::Mab(address, _)) => address.to_vec(),
             _ => core::mem::take(&mut session.name),
@@ -248,6 +273,9 @@ impl AaaServer {
             }
         };
         self.cache.keep(now, session.asked, name, user.as_ref());
+        if let Some(user) = &user {
+            self.stand_ins.saw(name, user);
+        }
         if inner {
             self.answer_user(now, token, user);
         } else {
@@ -259,11 +287,11 @@ impl AaaServer {
     /// What holds of a user for the request that a session has before it, or why the user may not log in.
     fn holds(&self, now: Instant, token: u64, user: Option<Arc<User>>) -> Result<Arc<User>, Reason> {
         let user = user.ok_or(Reason::UnknownUser)?;
+        if user.unreadable {
+            return Err(Reason::BadRows);
+        }
         let pending = self.sessions.get(token).and_then(|s| s.pending.as_ref());
-        let user = match pending {
-            Some(pending) => user.resolve(&pending.request).ok_or(Reason::Checks)?,
-            None => user,
-        };
+        let user = pending.and_then(|pending| user.resolve(&pending.request)).ok_or(Reason::Checks)?;
         if user.rejected {
             return Err(Reason::Locked);
         }
@@ -273,21 +301,48 @@ impl AaaServer {
         Ok(user)
     }
 
+    /// Who of a session is held back, of its station and the name that its proof is for.
+    fn hold(&mut self, now: Instant, token: u64) -> Option<Hold> {
+        if self.held_back.nobody(now) {
+            return None;
+        }
+        let session = self.sessions.get(token)?;
+        let station = session.pending.as_ref()?.request.get(kind::CALLING_STATION_ID).unwrap_or_default();
+        self.held_back.find(now, session.claimed(), station)
+    }
+
+    /// Gives a session its user, or whoever stands in for one who may not log in.
+    fn know(&mut self, now: Instant, token: u64, user: Result<Arc<User>, Reason>) -> Option<Arc<User>> {
+        let (user, refusal) = match user {
+            Ok(user) => (user, None),
+            Err(reason) => {
+                self.trace(now, token, || {
+                    format!("who may not log in: {reason}; what follows is as for a user")
+                });
+                let name = self.sessions.get(token)?.claimed();
+                (self.stand_ins.of(name, &self.config.users, self.config.mab), Some(reason))
+            }
+        };
+        let session = self.sessions.get_mut(token)?;
+        (session.user, session.refusal) = (Some(user.clone()), refusal);
+        Some(user)
+    }
+
     /// The look-up of a session has ended.
     fn found(&mut self, now: Instant, token: u64, user: Option<Arc<User>>) {
+        let hold = self.hold(now, token);
         let user = self.holds(now, token, user);
+        let Some(user) = self.know(now, token, user) else { return };
         let Some(session) = self.sessions.get_mut(token) else { return };
         let Stage::Looking(proof) = &mut session.stage else { return };
         let proof = core::mem::replace(proof, Proof::Eap(0));
-        session.user = user.as_ref().ok().cloned();
         if let Proof::Eap(identifier) = proof {
-            return self.propose(now, token, user, identifier);
+            return self.propose(now, token, &user, hold, identifier);
         }
-        let (method, user) = match (proof.method(), user) {
-            (Some(method), Ok(user)) => (method, user),
-            (method, Err(reason)) => return self.reject(now, token, method, reason, None),
-            (None, _) => return,
-        };
+        let Some(method) = proof.method() else { return };
+        if hold.is_some() {
+            return self.reject(now, token, Some(method), TOO_MANY, None);
+        }
         let (proof, method) = match proof {
             // A user with a password proves it, also where the name is an address.
             Proof::Mab(_, Some(password)) if !user.may_use(method) => (Proof::Pap(password), Method::Pap),
@@ -297,18 +352,13 @@ impl AaaServer {
         if !offered || !user.may_use(method) {
             return self.reject(now, token, Some(method), Reason::NoMethod, None);
         }
-        let name = core::mem::take(&mut session.name);
-        let worth = proof::weigh(proof, &user, &name, &mut self.rng);
-        session.name = name;
-        match worth {
+        match proof::weigh(proof, &user, &session.name) {
             Worth::Right(reply) => {
                 let mut approval = Approval::new(method);
                 approval.reply = reply;
                 self.approve(now, token, Box::new(approval));
             }
-            Worth::Wrong(reply) => {
-                self.reject_with(now, token, Some(method), Reason::WrongCredentials, None, reply);
-            }
+            Worth::Wrong => self.reject(now, token, Some(method), Reason::WrongCredentials, None),
             Worth::Ask(hash, password) => {
                 session.stage = Stage::Verifying(method);
                 self.trace(now, token, || "the host compares the password with its hash".into());
@@ -318,20 +368,29 @@ impl AaaServer {
     }
 
     /// Begins EAP with what may admit this user, or somebody who is known inside a tunnel only.
-    fn propose(&mut self, now: Instant, token: u64, user: Result<Arc<User>, Reason>, identifier: u8) {
-        let offers = match &user {
-            Ok(user) => session::offers(&self.config, Some(user)),
-            Err(Reason::UnknownUser) => session::offers(&self.config, None),
-            Err(_) => Vec::new(),
+    fn propose(&mut self, now: Instant, token: u64, user: &User, hold: Option<Hold>, identifier: u8) {
+        if hold == Some(Hold::Station) {
+            return self.reject(now, token, None, TOO_MANY, Some(identifier));
+        }
+        let held = hold.is_some();
+        let offers = |server: &Self, user: &User| {
+            let name = server.sessions.get(token).map_or(&[][..], |session| &session.name);
+            session::offers(&server.config, user, name, held)
         };
-        if offers.is_empty() {
-            let reason = user.err().unwrap_or(Reason::NoMethod);
+        let mut proposed = offers(self, user);
+        if proposed.is_empty() && !held {
+            // A user whom no method can admit looks like one whom some could.
+            let Some(stand_in) = self.know(now, token, Err(Reason::NoMethod)) else { return };
+            proposed = offers(self, &stand_in);
+        }
+        if proposed.is_empty() {
+            let reason = if held { TOO_MANY } else { Reason::NoMethod };
             return self.reject(now, token, None, reason, Some(identifier));
         }
         let wall = self.wall(now);
         let Some(session) = self.sessions.get_mut(token) else { return };
         let mtu = session.pending.as_ref().and_then(|p| session::mtu(&p.request));
-        let mut server = Server::new(offers, identifier, Context { rng: &mut self.rng, wall, mtu });
+        let mut server = Server::new(proposed, identifier, Context { rng: &mut self.rng, wall, mtu });
         let step = session::step(&mut server, &mut self.work, &mut self.out);
         session.stage = Stage::Eap(Box::new(Conversation { server, wait: None, identifier }));
         self.take_step(now, token, step);
@@ -354,8 +413,16 @@ impl AaaServer {
     }
 
     pub(super) fn on_verified(&mut self, now: Instant, token: u64, right: bool) -> Result<(), CommandError> {
+        // Of guesses that were made at once, those after the limit are worth nothing, right or wrong.
+        let held = self.hold(now, token).is_some();
         let session = self.sessions.get_mut(token).ok_or(CommandError::UnknownToken)?;
         match &mut session.stage {
+            &mut Stage::Verifying(method) if held => self.reject(now, token, Some(method), TOO_MANY, None),
+            Stage::Eap(conversation) if held && matches!(conversation.wait, Some(Wait::Password)) => {
+                let method = conversation.server.method().map(session::by_type);
+                let identifier = conversation.identifier;
+                self.reject(now, token, method, TOO_MANY, Some(identifier));
+            }
             &mut Stage::Verifying(method) if right => {
                 self.approve(now, token, Box::new(Approval::new(method)));
             }
@@ -377,7 +444,16 @@ impl AaaServer {
         self.trace(now, token, || trace::eap(packet));
         let Some(session) = self.sessions.get_mut(token) else { return };
         let Stage::Eap(conversation) = &mut session.stage else { return };
-        conversation.identifier = packet.get(1).copied().unwrap_or_default();
+        let identifier = packet.get(1).copied().unwrap_or_default();
+        conversation.identifier = identifier;
+        if self.hold(now, token).is_some() {
+            let Some(Stage::Eap(conversation)) = self.sessions.get(token).map(|s| &s.stage) else { return };
+            let method = conversation.server.method().map(session::by_type);
+            return self.reject(now, token, method, TOO_MANY, Some(identifier));
+        }
+        let Some(Stage::Eap(conversation)) = self.sessions.get_mut(token).map(|s| &mut s.stage) else {
+            return;
+        };
         let step = if conversation.server.handle(packet) {
             session::step(&mut conversation.server, &mut self.work, &mut self.out)
         } else {
@@ -395,8 +471,11 @@ impl AaaServer {
                 let Some(session) = self.sessions.get(token) else { return };
                 let Stage::Eap(conversation) = &session.stage else { return };
                 let identifier = conversation.identifier;
-                let reason = session.refusal.unwrap_or(reason);
                 self.reject(now, token, method, reason, Some(identifier));
+            }
+            // Not even looked up.
+            Step::Ask(Question::User { .. }) if self.hold(now, token).is_some() => {
+                self.answer_user(now, token, None);
             }
             Step::Ask(Question::User { name }) => match self.known(now, &name) {
                 Known::Now(user) => {
@@ -430,29 +509,25 @@ impl AaaServer {
 
     /// Tells a tunnel who the user inside it is.
     fn answer_user(&mut self, now: Instant, token: u64, user: Option<Arc<User>>) {
+        let held = self.hold(now, token).is_some();
         let tunnel = self.sessions.get(token).and_then(|s| match &s.stage {
             Stage::Eap(conversation) => conversation.server.method().map(session::by_type),
             _ => None,
         });
-        let user = self.holds(now, token, user).and_then(|user| {
-            if tunnel.is_some_and(|tunnel| user.may_use(tunnel)) { Ok(user) } else { Err(Reason::NoMethod) }
-        });
-        let Some(session) = self.sessions.get_mut(token) else { return };
-        session.refusal = user.as_ref().err().copied();
-        session.user = user.ok();
-        let secret = session.user.as_deref().and_then(session::secret);
-        if let Some(reason) = session.refusal {
-            self.trace(now, token, || format!("who may not log in: {reason}"));
-        }
-        let only = self.sessions.get(token).and_then(|s| s.user.as_ref()?.inside());
-        self.answer_eap(
-            now,
-            token,
-            match (secret, only) {
-                (Some(secret), Some(only)) => Answer::Restricted(secret, only),
-                (secret, _) => Answer::User(secret),
-            },
-        );
+        let may = |user: &User| tunnel.is_some_and(|tunnel| user.may_use(tunnel)) && user.password.is_some();
+        let user = match self.holds(now, token, user) {
+            _ if held => Err(TOO_MANY),
+            Ok(user) if !may(&user) => Err(Reason::NoMethod),
+            user => user,
+        };
+        let refused = user.is_err();
+        let Some(user) = self.know(now, token, user) else { return };
+        let answer = match (session::secret(&user).filter(|_| !held), user.inside()) {
+            (Some(secret), only) if refused => Answer::Refused(secret, only),
+            (Some(secret), Some(only)) => Answer::Restricted(secret, only),
+            (secret, _) => Answer::User(secret),
+        };
+        self.answer_eap(now, token, answer);
     }
 
     fn ask_password(&mut self, now: Instant, token: u64, password: Vec<u8>) {

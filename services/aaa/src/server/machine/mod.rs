@@ -16,8 +16,10 @@ use super::config::{Config, ConfigError, UserSource};
 use super::counters::Counters;
 use super::half_open::HalfOpen;
 use super::held::Held;
+use super::held_back::HeldBack;
 use super::session::Session;
 use super::shard::{ShardConfig, ShardKey};
+use super::stand_in::StandIns;
 use super::trace::Tracer;
 use accounting::Accounting;
 use alloc::collections::VecDeque;
@@ -38,7 +40,9 @@ pub struct AaaServer {
     diameter: Option<Node>,
     sessions: HalfOpen<Session>,
     cache: UserCache,
+    stand_ins: StandIns,
     held: Held,
+    held_back: HeldBack,
     accounting: Accounting,
     outward: Outward,
     foreign: Foreign,
@@ -72,9 +76,12 @@ impl AaaServer {
         };
         let sessions = HalfOpen::new(&mut rng);
         let outward = Outward::new(&config, &mut rng)?;
+        let held_back = HeldBack::new(config.failures, &mut rng);
         Ok(Self {
             outward,
             foreign: Foreign::default(),
+            stand_ins: StandIns::new(&shard.key),
+            held_back,
             shard,
             radius,
             diameter,
@@ -194,6 +201,13 @@ impl Machine for AaaServer {
             }
             Command::Forget { name } => {
                 self.cache.forget(name.as_deref());
+                if let Some(name) = name {
+                    self.stand_ins.forget(&name);
+                }
+                Ok(())
+            }
+            Command::HoldBack { name, station } => {
+                self.held_back.hold(now, &name, &station);
                 Ok(())
             }
             Command::Trace(filter) => {

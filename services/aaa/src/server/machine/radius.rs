@@ -47,7 +47,7 @@ impl AaaServer {
         let is_eap = request.attributes.eap(&mut packet);
         let owner = Owner::Radius(request.client);
         let source = Source::Address(request.path.remote.ip());
-        let ask = Ask { asker, source, owner, request: request.attributes };
+        let ask = Ask { asker, source, owner, arrived: now, request: request.attributes };
         let of_passwords = [kind::USER_PASSWORD, kind::CHAP_PASSWORD];
         if is_eap && of_passwords.iter().any(|&k| ask.request.get(k).is_some()) {
             self.counters.bad_eap += 1;

@@ -77,9 +77,13 @@ impl AaaServer {
         Ok(())
     }
 
-    /// Asks the host about limits where there are some.
+    /// Asks the host about limits where there are some. Whoever may not log in gets no further, whatever was proven.
     fn admit(&mut self, now: Instant, token: u64, approval: Box<Approval>) {
         let Some(session) = self.sessions.get_mut(token) else { return };
+        if let Some(reason) = session.refusal {
+            let identifier = approval.eap.map(|e| e[1]);
+            return self.reject(now, token, Some(approval.method), reason, identifier);
+        }
         let limited = session.user.as_ref().is_some_and(|u| u.simultaneous.is_some() || u.pool.is_some());
         if !limited && !self.config.limits {
             return self.accept(now, token, *approval, None, None);
@@ -131,10 +135,14 @@ impl AaaServer {
         });
         let traced = self.sessions.get(token).is_some_and(|s| s.traced);
         let Some(session) = self.sessions.remove(token) else { return };
-        let Session { owner, begun, pending: Some(pending), name, user: Some(user), .. } = session else {
+        let Session { owner, begun, pending: Some(pending), name, user: Some(user), refusal: None, .. } =
+            session
+        else {
             return;
         };
         self.counters.accepted(approval.method);
+        let station = pending.request.get(kind::CALLING_STATION_ID).unwrap_or_default();
+        self.held_back.succeeded(approval.inner.as_deref().unwrap_or(&name), station);
         let mut reply = self.attributes();
         reply.extend(&user.reply);
         if let Some(inner) = approval.inner.as_ref().filter(|inner| **inner != name) {
@@ -200,35 +208,28 @@ impl AaaServer {
         reason: Reason,
         identifier: Option<u8>,
     ) {
-        self.reject_with(now, token, method, reason, identifier, Attributes::new());
-    }
-
-    /// As [`Self::reject`], with something to say besides.
-    pub(super) fn reject_with(
-        &mut self,
-        now: Instant,
-        token: u64,
-        method: Option<Method>,
-        reason: Reason,
-        identifier: Option<u8>,
-        reply: Attributes,
-    ) {
         let delay = self.config.reject_delay;
-        self.trace(now, token, || format!("rejected: {reason}; Access-Reject goes out after {delay}"));
+        let Some(session) = self.sessions.get(token) else { return };
+        let reason = session.why(reason);
+        self.trace(now, token, || {
+            format!("rejected: {reason}; Access-Reject goes out {delay} after its request")
+        });
         let Some(session) = self.sessions.remove(token) else { return };
         self.counters.rejected(reason);
         let Some(pending) = session.pending else { return };
-        if delay.is_zero() {
+        let reply = session.denial.map_or_else(Attributes::new, |denial| denial.reply(&mut self.rng));
+        let due = pending.arrived + delay;
+        if due <= now {
             self.send_reject(now, (pending.asker, identifier, reply));
         } else {
-            self.held.push(now + delay, (pending.asker, identifier, reply));
+            self.held.push(due, (pending.asker, identifier, reply));
             self.release(now);
         }
         let inner = match &session.stage {
             Stage::Eap(c) => (c.server.identity().map(<[u8]>::to_vec), c.server.inner()),
             _ => (None, None),
         };
-        self.events.push_back(Event::Rejected(Box::new(Login {
+        let login = Box::new(Login {
             name: session.name,
             inner: inner.0,
             method,
@@ -238,7 +239,11 @@ impl AaaServer {
             reason: Some(reason),
             resumed: false,
             request: pending.request,
-        })));
+        });
+        if let Some((name, station)) = login.failed_as() {
+            self.held_back.failed(now, name, station);
+        }
+        self.events.push_back(Event::Rejected(login));
     }
 
     fn send_reject(&mut self, now: Instant, (asker, identifier, reply): HeldReject) {
@@ -344,6 +349,7 @@ impl AaaServer {
             self.shard = shard.clone();
         }
         self.config = config;
+        self.stand_ins.reconfigure();
         Ok(())
     }
 }
