@@ -151,8 +151,8 @@ fn a_peer_without_a_name_has_none_to_contradict() {
             a.push_eap(&identity(b""));
         });
         let c = p.server.counters();
-        assert_eq!((c.rejected_name_mismatch, c.rejected_unknown_user), (0, 1), "no tunnel is offered here");
-        assert_eq!(reply.code, Code::ACCESS_REJECT);
+        assert_eq!((c.rejected_name_mismatch, c.challenges), (0, 1), "served as any name that nobody has");
+        assert_eq!(reply.code, Code::ACCESS_CHALLENGE);
     }
 }
 
