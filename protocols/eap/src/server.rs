@@ -333,6 +333,13 @@ impl Server {
         !self.discarded
     }
 
+    /// The request that the peer has still to answer: to be sent again where what the peer sent was passed over, and its
+    /// authenticator wants to be told so (RFC 4072 §2.4, RFC 3579 §2.2).
+    #[must_use]
+    pub fn open_request(&self) -> Option<&[u8]> {
+        matches!(self.state, State::Idle | State::Asked).then_some(&self.out[..])
+    }
+
     /// Puts the packet that is to be sent into `out`, which is cleared; false when there is none.
     #[must_use]
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {

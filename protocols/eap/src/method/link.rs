@@ -20,6 +20,8 @@ use usher_crypto::tls::{
 const LENGTH_INCLUDED: u8 = 0x80;
 const MORE_FRAGMENTS: u8 = 0x40;
 pub(crate) const START: u8 = 0x20;
+/// Where PEAP and EAP-TTLS have their version; reserved with EAP-TLS.
+pub(crate) const VERSION: u8 = 0x07;
 
 /// The longest TLS message that is put together: RFC 5216 §3.2 wants room for chains of certificates, and
 /// 64 KiB hold dozens.

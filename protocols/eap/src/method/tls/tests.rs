@@ -267,3 +267,32 @@ fn lengths_that_lie_end_the_run() {
     assert_eq!(link.read(&[]), Piece::Bad);
     assert_eq!(link.read(&[0x80, 0, 0]), Piece::Bad);
 }
+
+/// RFC 5216 §3.1, RFC 9190 §2.1.9: the start has no data and no other flag; bits that are reserved are ignored, and a
+/// message that is not cut is taken with its length and without.
+#[test]
+fn a_hello_is_taken_whatever_its_reserved_bits_and_with_a_length_or_without() {
+    for version in VERSIONS {
+        for (flags, with_length) in [(0, false), (0x1f, false), (0x80, true), (0x9f, true)] {
+            let tls = ServerTls::Real(server_config(version, 2, false));
+            let mut rng = Seed::new(1).secure("server", 0);
+            let context = Context { rng: &mut rng, wall: fixtures::WALL_TIME, mtu: None };
+            let mut server = ServerMethodTls { tls, fragment: 1400 }.begin(context);
+            let mut start = Vec::new();
+            server.build(1, &mut start);
+            assert_eq!(start, [0x20]);
+            let client = client_config(version, fixtures::client(2), false);
+            let mut link = Link::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1400);
+            link.refill();
+            let mut hello = Vec::new();
+            link.build(&mut hello);
+            assert_eq!(hello[0], 0, "a message that is not cut says no length");
+            let mut said = vec![flags];
+            if with_length {
+                said.extend_from_slice(&(hello.len() as u32 - 1).to_be_bytes());
+            }
+            said.extend_from_slice(&hello[1..]);
+            assert_eq!(server.response(1, &said), ServerVerdict::Continue, "{flags:#x}");
+        }
+    }
+}

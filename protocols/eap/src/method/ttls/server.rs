@@ -210,8 +210,9 @@ impl ServerPhase for Phase {
             State::Start { .. } => self.first(&avps, &tunnel),
             State::Eap(server) => match avp::eap(&avps) {
                 Some(packet) if server.handle(&packet) => self.drain(out),
-                Some(_) => Step::Ignore,
-                None => Step::Failure,
+                // What would be discarded outside is an error within a tunnel, where nobody puts in or takes out
+                // (RFC 5281 §11.2.1).
+                _ => Step::Failure,
             },
             State::User(_) | State::Password | State::Told(_) | State::Resumed => Step::Failure,
         }

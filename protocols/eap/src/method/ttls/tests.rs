@@ -1,9 +1,10 @@
 //! EAP-TTLS, peer against server in memory.
 
+use super::super::link::Piece;
 use super::super::tunnel::tests::{
     Host, PASSWORD, Run, USER, VERSIONS, configs, real, recorded, run as converse,
 };
-use super::super::{UserSecret, gtc, md5, mschapv2};
+use super::super::{PeerVerdict, ServerVerdict, UserSecret, gtc, md5, mschapv2};
 use super::*;
 use usher_crypto::legacy::nt_hash;
 use usher_crypto::tls::{Resumption, Version};
@@ -220,5 +221,138 @@ fn whoever_is_refused_is_so_whatever_is_proven_and_at_once_where_a_session_is_re
                 assert!(resumed.failed() && resumed.questions == 1, "{inner} {version:?}");
             }
         }
+    }
+}
+
+/// Both ends of a tunnel whose handshake is complete: the client's link, and the server, which waits for AVPs.
+fn tunnel() -> (Link, Box<dyn crate::method::ServerMethod>) {
+    let (client, server) = configs(Version::Tls12, 2, None);
+    let inner: Vec<Inner> = ALL.to_vec();
+    let offer = ServerMethodTtls { tls: ServerTls::Real(server), fragment: 65_000, inner: inner.into() };
+    let mut rng = usher_core::Seed::new(1).secure("server", 0);
+    let wall = usher_crypto::tls::fixtures::WALL_TIME;
+    let mut server = offer.begin(Context { rng: &mut rng, wall, mtu: None });
+    let engine = usher_crypto::tls::Client::for_holder(&client, 0).unwrap();
+    let mut link = Link::new(Box::new(engine), true, 65_000);
+    server.build(1, &mut Vec::new());
+    link.refill();
+    for round in 1..=2 {
+        let (mut said, mut request) = (Vec::new(), Vec::new());
+        link.build(&mut said);
+        assert_eq!(server.response(round, &said), ServerVerdict::Continue);
+        server.build(round + 1, &mut request);
+        assert_eq!(request[0] & 0x20, 0, "only the first request is a start");
+        assert_eq!(link.read(&request), Piece::Whole);
+        assert!(link.digest());
+    }
+    assert!(!link.engine.is_handshaking());
+    (link, server)
+}
+
+/// What the server makes of AVPs.
+fn tell(link: &mut Link, server: &mut dyn crate::method::ServerMethod, avps: &[u8]) -> ServerVerdict {
+    assert!(link.write(avps));
+    let mut said = Vec::new();
+    link.build(&mut said);
+    server.response(3, &said)
+}
+
+/// RFC 5281 §10.1: what has the M bit is understood or ends the run; reserved bits are nobody's business.
+#[test]
+fn what_must_be_understood_inside_and_is_not_ends_the_run() {
+    for (flags, verdict) in [
+        (0x40, ServerVerdict::Failure),
+        (0x5f, ServerVerdict::Failure),
+        (0, ServerVerdict::Ask),
+        (0x1f, ServerVerdict::Ask),
+    ] {
+        let (mut link, mut server) = tunnel();
+        let mut avps = Vec::new();
+        avp::emit(&mut avps, avp::Code::USER_NAME, USER);
+        avp::emit(&mut avps, avp::Code::USER_PASSWORD, PASSWORD);
+        avps[4] |= 0x1f;
+        avps.extend_from_slice(&[0, 0, 0x27, 0x0f, flags, 0, 0, 8]);
+        assert_eq!(tell(&mut link, &mut *server, &avps), verdict, "{flags:#x}");
+    }
+}
+
+/// RFC 5281 §11.2.2 to §11.2.4: a challenge or an identifier that the tunnel did not give is refused, whatever the
+/// response.
+#[test]
+fn a_challenge_from_elsewhere_is_refused() {
+    use avp::Code;
+    let kinds = [
+        (Code::CHAP_PASSWORD, Code::CHAP_CHALLENGE, 17),
+        (Code::MS_CHAP_RESPONSE, Code::MS_CHAP_CHALLENGE, 50),
+        (Code::MS_CHAP2_RESPONSE, Code::MS_CHAP_CHALLENGE, 50),
+    ];
+    for (proof, challenge_code, length) in kinds {
+        for (wrong_challenge, wrong_identifier) in [(false, false), (true, false), (false, true)] {
+            let (mut link, mut server) = tunnel();
+            let (mut own, identifier) = if proof == Code::MS_CHAP_RESPONSE {
+                challenge::<SHORT_CHALLENGE>(&link).map(|(c, i)| (c.to_vec(), i)).unwrap()
+            } else {
+                challenge::<CHALLENGE>(&link).map(|(c, i)| (c.to_vec(), i)).unwrap()
+            };
+            own[0] ^= u8::from(wrong_challenge);
+            let mut response = vec![0; length];
+            response[0] = identifier ^ u8::from(wrong_identifier);
+            response[1] = 1;
+            let mut avps = Vec::new();
+            avp::emit(&mut avps, Code::USER_NAME, USER);
+            avp::emit(&mut avps, challenge_code, &own);
+            avp::emit(&mut avps, proof, &response);
+            let right = !wrong_challenge && !wrong_identifier;
+            let verdict = if right { ServerVerdict::Ask } else { ServerVerdict::Failure };
+            assert_eq!(tell(&mut link, &mut *server, &avps), verdict, "{proof:?}");
+        }
+    }
+}
+
+/// An inner method that answers with what is no response of its kind.
+#[derive(Debug)]
+struct Nonsense;
+impl PeerOffer for Nonsense {
+    fn kind(&self) -> Type {
+        Type::MD5
+    }
+    fn begin(&self, _: Context<'_>) -> Box<dyn PeerMethod> {
+        Box::new(Nonsense)
+    }
+}
+impl PeerMethod for Nonsense {
+    fn request(&mut self, _: u8, _: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+        out.push(0);
+        PeerVerdict::MayEnd
+    }
+}
+
+/// RFC 5281 §11.2.1: outside a tunnel such a packet is discarded, and the peer waits for an answer.
+#[test]
+fn what_would_be_discarded_outside_ends_a_run_inside() {
+    let (peer, server) = real(configs(Version::Tls13, 2, None));
+    let proof = Proof::Eap([Box::new(Nonsense) as Box<dyn PeerOffer>].into());
+    let peer = PeerMethodTtls { tls: peer, fragment: 1024, identity: USER.to_vec(), proof };
+    let inner = [Inner::Eap(Type::MD5)].into();
+    let server = ServerMethodTtls { tls: server, fragment: 1400, inner };
+    let run = converse(peer, server, &Host::Knows(UserSecret::Clear(PASSWORD.to_vec())), None);
+    assert!(run.failed());
+}
+
+/// RFC 5281 §9.2.1: version 0 is offered, and a client that takes another is refused.
+#[test]
+fn another_version_is_refused() {
+    let (_, tls) = real(configs(Version::Tls13, 2, None));
+    let offer = ServerMethodTtls { tls, fragment: 1400, inner: [Inner::Pap].into() };
+    for (flags, verdict) in
+        [(1, ServerVerdict::Failure), (7, ServerVerdict::Failure), (0, ServerVerdict::Ignore)]
+    {
+        let mut rng = usher_core::Seed::new(1).secure("server", 0);
+        let wall = usher_crypto::tls::fixtures::WALL_TIME;
+        let mut server = offer.begin(Context { rng: &mut rng, wall, mtu: None });
+        let mut start = Vec::new();
+        server.build(1, &mut start);
+        assert_eq!(start, [0x20]);
+        assert_eq!(server.response(1, &[flags]), verdict);
     }
 }

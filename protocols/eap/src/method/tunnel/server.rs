@@ -1,6 +1,6 @@
 //! The server's side of a tunnel.
 
-use super::super::link::{Link, Piece, START, ServerTls};
+use super::super::link::{Link, Piece, START, ServerTls, VERSION};
 use super::super::{Answer, Context, Inner, Question, ServerMethod, ServerVerdict};
 use super::{application, note, read_note};
 use crate::Keys;
@@ -205,6 +205,10 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
 
     fn response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict {
         let Some(link) = &mut self.link else { return ServerVerdict::Failure };
+        // Version 0 was offered, and there is none below it (RFC 5281 §9.2.1).
+        if data.first().is_some_and(|flags| flags & VERSION != 0) {
+            return ServerVerdict::Failure;
+        }
         self.identifier = identifier;
         match (link.read(data), link.sending(), self.end) {
             (Piece::Nothing, true, _) => ServerVerdict::Continue,
