@@ -93,6 +93,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
         let inner = inner.iter().map(|kind| Inner::Eap(*kind)).chain(plain).collect();
         config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
     }
+    config.full_answers = true;
     config.certificate_status = true;
     config.session_timeout = file.session_timeout.0;
     config.epoch = with.epoch;
@@ -226,6 +227,7 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
     let mut config = node::Config::new(&d.identity, &d.realm, &applications);
     config.watchdog = Some(d.watchdog.0);
     config.realms.clone_from(&d.realms);
+    config.agents.clone_from(&d.agents);
     config.accept_unknown = d.peers.is_empty() && d.peer.is_empty();
     for peer in &d.peers {
         config = config.accept(peer);
@@ -352,6 +354,19 @@ mod tests {
         assert_eq!(of_eap(None, false), [Method::EapMsChapV2, Method::EapMd5]);
         let asked = vec![MethodName::EapGtc, MethodName::EapMd5];
         assert_eq!(of_eap(Some(asked), true), [Method::EapGtc, Method::EapMd5]);
+    }
+
+    /// RFC 7155 §1.4, RFC 4072 §2.1, RFC 6733 §2.9.
+    #[test]
+    fn a_diameter_node_says_what_it_speaks_and_trusts_the_agents_of_the_file() {
+        let of = |more: &str| {
+            let text = format!("identity = \"a\"\nrealm = \"b\"\n{more}");
+            diameter(&toml::from_str(&text).unwrap(), &[])
+        };
+        let said: Vec<_> = of("").local.applications.iter().map(|a| (a.id, a.accounting)).collect();
+        assert_eq!(said, [(5, false), (1, false), (3, true)]);
+        assert_eq!(of("").agents, ["*"]);
+        assert_eq!(of("agents = [\"*.example.net\"]\n").agents, ["*.example.net"]);
     }
 
     #[test]

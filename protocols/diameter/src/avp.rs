@@ -63,16 +63,15 @@ pub struct AvpView<'a> {
 impl<'a> AvpView<'a> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Fault> {
         let whole = r.peek_rest();
-        let short = |_| Fault::new(ResultCode::INVALID_AVP_LENGTH, "AVP header cut short");
+        let short = |_| cut_short(whole);
         let code = r.u32().map_err(short)?;
         let flags = r.u8().map_err(short)?;
         let length = r.u24().map_err(short)? as usize;
         let vendor_bytes = if flags & FLAG_VENDOR != 0 { 4 } else { 0 };
         let data_len = length.checked_sub(8 + vendor_bytes);
         let (Some(data_len), true) = (data_len, length <= whole.len()) else {
-            // RFC 6733 §7.1.5: the faulty AVP with a length made right and at most its own header.
             let vendor = if vendor_bytes == 4 { r.u32().unwrap_or(0) } else { 0 };
-            let avp = Avp { code, flags: flags & !FLAG_VENDOR | flag_v(vendor), vendor, data: Vec::new() };
+            let avp = Avp::example(code, flags & !FLAG_VENDOR | flag_v(vendor), vendor);
             return Err(Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP length beyond its bounds", avp));
         };
         let vendor = if vendor_bytes == 4 { r.u32().map_err(short)? } else { 0 };
@@ -187,6 +186,17 @@ impl<'a> AvpView<'a> {
     }
 }
 
+/// The fault of what is too short to be an AVP's header: that header, filled up with zeros (RFC 6733 §7.1.5).
+#[cold]
+fn cut_short(bytes: &[u8]) -> Fault {
+    let mut header = [0; 8];
+    let there = bytes.len().min(header.len());
+    header[..there].copy_from_slice(&bytes[..there]);
+    let [a, b, c, d, flags, ..] = header;
+    let avp = Avp::example(u32::from_be_bytes([a, b, c, d]), flags & !FLAG_VENDOR, 0);
+    Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP header cut short", avp)
+}
+
 const fn flag_v(vendor: u32) -> u8 {
     if vendor != 0 { FLAG_VENDOR } else { 0 }
 }
@@ -233,7 +243,7 @@ impl<'a> Avps<'a> {
     /// There is none: 5005 with an example of it (RFC 6733 §7.5).
     pub fn require(&self, id: AvpId) -> Result<AvpView<'a>, Fault> {
         self.get(id).ok_or_else(|| {
-            let avp = Avp { code: id.code, flags: id.flags(), vendor: id.vendor, data: Vec::new() };
+            let avp = Avp::example(id.code, id.flags(), id.vendor);
             Fault::of(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
         })
     }
@@ -264,6 +274,15 @@ pub struct Avp {
     pub vendor: u32,
     /// The data, without padding.
     pub data: Vec<u8>,
+}
+
+impl Avp {
+    /// An example of an AVP, for Failed-AVP: its header, and zeros as many as its shortest value has (RFC 6733 §7.5).
+    #[must_use]
+    pub fn example(code: u32, flags: u8, vendor: u32) -> Self {
+        let data = alloc::vec![0; if vendor == 0 { crate::codes::shortest(code) } else { 0 }];
+        Self { code, flags, vendor, data }
+    }
 }
 
 impl fmt::Display for AvpView<'_> {

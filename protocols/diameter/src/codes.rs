@@ -67,6 +67,7 @@ avps! {
     ACCT_SESSION_TIME = must 46;
     ACCT_MULTI_SESSION_ID = must 50;
     EVENT_TIMESTAMP = must 55;
+    CHAP_CHALLENGE = must 60;
     NAS_PORT_TYPE = must 61;
     CONNECT_INFO = must 77;
     NAS_PORT_ID = must 87;
@@ -84,6 +85,7 @@ avps! {
     FIRMWARE_REVISION = may 267;
     RESULT_CODE = must 268;
     PRODUCT_NAME = may 269;
+    MULTI_ROUND_TIME_OUT = must 272;
     DISCONNECT_CAUSE = must 273;
     AUTH_REQUEST_TYPE = must 274;
     AUTH_SESSION_STATE = must 277;
@@ -106,10 +108,73 @@ avps! {
     ACCOUNTING_OUTPUT_OCTETS = must 364;
     ACCOUNTING_INPUT_PACKETS = must 365;
     ACCOUNTING_OUTPUT_PACKETS = must 366;
+    TUNNELING = must 401;
+    CHAP_AUTH = must 402;
+    CHAP_ALGORITHM = must 403;
+    CHAP_IDENT = must 404;
+    CHAP_RESPONSE = must 405;
     EAP_PAYLOAD = must 462;
     EAP_REISSUED_PAYLOAD = must 463;
     EAP_MASTER_SESSION_KEY = may 464;
     ACCOUNTING_EAP_AUTH_METHOD = may 465;
     ACCOUNTING_RECORD_TYPE = must 480;
     ACCOUNTING_RECORD_NUMBER = must 485;
+}
+
+/// The AVP of a RADIUS attribute. It has the M flag where RFC 6733 or RFC 7155 defines it so; of any other attribute a
+/// Diameter client need not know anything.
+#[must_use]
+pub const fn attribute(kind: u8) -> AvpId {
+    let defined = matches!(
+        kind,
+        1 | 2 | 4..=16 | 18..=20 | 22..=25 | 27 | 28 | 30..=39 | 41 | 44..=46 | 50 | 51 | 55 | 60..=78
+            | 81..=88 | 90 | 91 | 94..=100
+    );
+    if defined { AvpId::must(kind as u32) } else { AvpId::may(kind as u32) }
+}
+
+/// The shortest data that a value of this IETF AVP can have (RFC 6733 §4.2, §4.3.1), octets; 0 where that is none, and for
+/// AVPs that are not known here.
+pub(crate) const fn shortest(code: u32) -> usize {
+    match code {
+        // Unsigned32, Enumerated, Time
+        5 | 6 | 7 | 10 | 12 | 13 | 15 | 16 | 23 | 27 | 28 | 37 | 38 | 41 | 45 | 46 | 51 | 55 | 61 | 62
+        | 64 | 65 | 72 | 73 | 75 | 76 | 83 | 85 | 86 | 258 | 259 | 261 | 262 | 265 | 266 | 267 | 268
+        | 270 | 271 | 272 | 273 | 274 | 276 | 277 | 278 | 285 | 291 | 295 | 298 | 299 | 403 | 406 | 408
+        | 480 | 483 | 485 => 4,
+        // Address: the family, and an IPv4 address
+        257 => 6,
+        // Unsigned64
+        96 | 287 | 363 | 364 | 365 | 366 | 465 => 8,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dictionary::{Dictionary, FlagRule, Type};
+
+    #[test]
+    fn an_attribute_has_the_m_flag_that_the_dictionary_gives_it() {
+        let dictionary = Dictionary::base();
+        for kind in 1..=255 {
+            let must = dictionary.avp(kind.into()).is_some_and(|def| def.mandatory == FlagRule::Must);
+            assert_eq!(attribute(kind).mandatory, must, "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_shortest_value_is_that_of_the_dictionarys_type() {
+        let dictionary = Dictionary::base();
+        for def in dictionary.avps() {
+            let expected = match def.kind {
+                Type::Integer32 | Type::Unsigned32 | Type::Float32 | Type::Time | Type::Enumerated => 4,
+                Type::Integer64 | Type::Unsigned64 | Type::Float64 => 8,
+                Type::Address => 6,
+                _ => 0,
+            };
+            assert_eq!(shortest(def.code), expected, "{}", def.name);
+        }
+    }
 }

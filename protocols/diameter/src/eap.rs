@@ -88,8 +88,10 @@ pub struct Dea<'a> {
     pub user_name: Option<&'a str>,
     /// State, for a further round.
     pub state: Option<&'a [u8]>,
-    /// Session-Timeout in seconds.
+    /// Session-Timeout in seconds, with success.
     pub session_timeout: Option<u32>,
+    /// Multi-Round-Time-Out, for a further round: the seconds that the user has to answer.
+    pub multi_round_timeout: Option<u32>,
     /// Origin-Host of the answer (read only; the node writes it).
     pub origin_host: Option<&'a str>,
 }
@@ -107,6 +109,7 @@ impl<'a> Dea<'a> {
             user_name: None,
             state: None,
             session_timeout: None,
+            multi_round_timeout: None,
             origin_host: None,
         }
     }
@@ -134,8 +137,14 @@ impl<'a> Dea<'a> {
         for &method in &self.methods {
             out.push_u64(codes::ACCOUNTING_EAP_AUTH_METHOD, method);
         }
-        if let Some(secs) = self.session_timeout {
-            out.push_u32(codes::SESSION_TIMEOUT, secs);
+        let seconds = [
+            (codes::SESSION_TIMEOUT, self.session_timeout),
+            (codes::MULTI_ROUND_TIME_OUT, self.multi_round_timeout),
+        ];
+        for (id, seconds) in seconds {
+            if let Some(seconds) = seconds {
+                out.push_u32(id, seconds);
+            }
         }
         out
     }
@@ -156,6 +165,7 @@ impl<'a> Dea<'a> {
                 1 => dea.user_name = Some(a.utf8()?),
                 24 => dea.state = Some(a.data),
                 27 => dea.session_timeout = Some(a.u32()?),
+                272 => dea.multi_round_timeout = Some(a.u32()?),
                 264 => dea.origin_host = Some(a.identity()?),
                 _ => {}
             }
@@ -188,7 +198,7 @@ mod tests {
             let mut dea = Dea::new(AuthRequestType::AuthorizeAuthenticate, &eap);
             dea.msk = msk.as_ref().map(|m| &m[..]);
             dea.methods = methods;
-            dea.session_timeout = Some(5);
+            (dea.session_timeout, dea.multi_round_timeout) = (Some(5), Some(6));
             let avps = dea.avps();
             prop_assert_eq!(Dea::parse(avps.view()).unwrap(), dea);
         }

@@ -1,10 +1,10 @@
 //! The NASREQ application (RFC 7155): what an access server says about itself and its port, and the
 //! AA-Request and AA-Answer.
 
-use crate::avp::{AvpBuf, Avps};
+use crate::avp::{AvpBuf, AvpView, Avps};
 use crate::codes::{self, application, command};
 use crate::data::AvpAddress;
-use crate::error::Fault;
+use crate::error::{Fault, ResultCode};
 use crate::node::Request;
 use alloc::string::String;
 use core::net::IpAddr;
@@ -27,11 +27,7 @@ impl AuthRequestType {
             1 => Ok(Self::AuthenticateOnly),
             2 => Ok(Self::AuthorizeOnly),
             3 => Ok(Self::AuthorizeAuthenticate),
-            _ => Err(Fault::of(
-                crate::ResultCode::INVALID_AVP_VALUE,
-                "unknown Auth-Request-Type",
-                avp.to_owned(),
-            )),
+            _ => Err(Fault::of(ResultCode::INVALID_AVP_VALUE, "unknown Auth-Request-Type", avp.to_owned())),
         }
     }
     /// Reads the AVP of a request.
@@ -119,7 +115,7 @@ impl<'a> NasInfo<'a> {
                     match AvpAddress::parse(&bytes[..end]) {
                         Some(AvpAddress::Ip(ip)) if a.data.len() <= 16 => nas.address = Some(ip),
                         _ => {
-                            let code = crate::ResultCode::INVALID_AVP_LENGTH;
+                            let code = ResultCode::INVALID_AVP_LENGTH;
                             return Err(Fault::of(code, "not an address", a.to_owned()));
                         }
                     }
@@ -139,7 +135,49 @@ impl<'a> NasInfo<'a> {
     }
 }
 
-/// An AA-Request (RFC 7155 §3.1) with a PAP password.
+/// A CHAP response (RFC 7155 §4.3.4 to §4.3.8); borrowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chap<'a> {
+    /// CHAP-Ident.
+    pub identifier: u8,
+    /// CHAP-Response: 16 octets.
+    pub response: &'a [u8; 16],
+    /// CHAP-Challenge, beside the group.
+    pub challenge: &'a [u8],
+}
+
+/// CHAP with MD5, the only CHAP-Algorithm.
+const CHAP_WITH_MD5: u32 = 5;
+
+impl<'a> Chap<'a> {
+    /// Reads the AVPs; `None` where there is no CHAP-Auth.
+    fn parse(avps: Avps<'a>) -> Result<Option<Self>, Fault> {
+        let Some(group) = avps.get(codes::CHAP_AUTH) else { return Ok(None) };
+        let inner = group.grouped()?;
+        let wrong = |avp: AvpView<'_>, what| Fault::of(ResultCode::INVALID_AVP_VALUE, what, avp.to_owned());
+        let algorithm = inner.require(codes::CHAP_ALGORITHM)?;
+        if algorithm.u32()? != CHAP_WITH_MD5 {
+            return Err(wrong(algorithm, "not CHAP with MD5"));
+        }
+        let ident = inner.require(codes::CHAP_IDENT)?;
+        let &[identifier] = ident.data else { return Err(wrong(ident, "not one octet")) };
+        let response = inner.require(codes::CHAP_RESPONSE)?;
+        let sixteen = response.data.try_into().map_err(|_| wrong(response, "not 16 octets"))?;
+        let challenge = avps.require(codes::CHAP_CHALLENGE)?.data;
+        Ok(Some(Self { identifier, response: sixteen, challenge }))
+    }
+
+    fn emit(&self, out: &mut AvpBuf) {
+        out.push_group(codes::CHAP_AUTH, |g| {
+            g.push_u32(codes::CHAP_ALGORITHM, CHAP_WITH_MD5)
+                .push(codes::CHAP_IDENT, &[self.identifier])
+                .push(codes::CHAP_RESPONSE, self.response);
+        });
+        out.push(codes::CHAP_CHALLENGE, self.challenge);
+    }
+}
+
+/// An AA-Request (RFC 7155 §3.1) with a PAP password or a CHAP response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aar<'a> {
     /// Auth-Request-Type.
@@ -148,6 +186,8 @@ pub struct Aar<'a> {
     pub user_name: Option<&'a str>,
     /// User-Password, in clear: Diameter relies on the connection's protection.
     pub password: Option<&'a [u8]>,
+    /// The response to a challenge.
+    pub chap: Option<Chap<'a>>,
     /// State of the answer before.
     pub state: Option<&'a [u8]>,
     /// The access server.
@@ -164,6 +204,9 @@ impl<'a> Aar<'a> {
         }
         if let Some(password) = self.password {
             avps.push(codes::USER_PASSWORD, password);
+        }
+        if let Some(chap) = &self.chap {
+            chap.emit(&mut avps);
         }
         if let Some(state) = self.state {
             avps.push(codes::STATE, state);
@@ -189,6 +232,7 @@ impl<'a> Aar<'a> {
             request_type: AuthRequestType::parse(avps)?,
             user_name: avps.get(codes::USER_NAME).map(|a| a.utf8()).transpose()?,
             password: avps.get(codes::USER_PASSWORD).map(|a| a.data),
+            chap: Chap::parse(avps)?,
             state: avps.get(codes::STATE).map(|a| a.data),
             nas: NasInfo::parse(avps)?,
         })
@@ -248,6 +292,7 @@ mod tests {
             request_type: AuthRequestType::AuthorizeAuthenticate,
             user_name: Some("anna"),
             password: Some(b"geheim"),
+            chap: Some(Chap { identifier: 7, response: &[9; 16], challenge: b"who?" }),
             state: None,
             nas: NasInfo {
                 identifier: Some("nas1"),
@@ -281,5 +326,33 @@ mod tests {
         assert_eq!(AuthRequestType::of(b.view()).unwrap_err().code.0, 5005);
         b.push_u32(codes::AUTH_REQUEST_TYPE, 9);
         assert_eq!(AuthRequestType::of(b.view()).unwrap_err().code.0, 5004);
+    }
+
+    /// RFC 7155 §4.3.4, §4.3.5: a challenge stands beside the group, and a response of 16 octets in it.
+    #[test]
+    fn a_chap_response_is_whole_or_a_fault() {
+        type Made = (u32, &'static [u8], Option<&'static [u8]>, Option<&'static [u8]>);
+        const WHOLE: Made = (5, &[7], Some(&[9; 16]), Some(b"who?"));
+        for ((algorithm, ident, response, challenge), expected) in [
+            (WHOLE, None),
+            ((4, WHOLE.1, WHOLE.2, WHOLE.3), Some((5004, 403))),
+            ((5, &[], WHOLE.2, WHOLE.3), Some((5004, 404))),
+            ((5, &[7], None, WHOLE.3), Some((5005, 405))),
+            ((5, &[7], Some(&[9; 15]), WHOLE.3), Some((5004, 405))),
+            ((5, &[7], WHOLE.2, None), Some((5005, 60))),
+        ] {
+            let mut avps = AvpBuf::new();
+            avps.push_u32(codes::AUTH_REQUEST_TYPE, 1).push_group(codes::CHAP_AUTH, |g| {
+                g.push_u32(codes::CHAP_ALGORITHM, algorithm).push(codes::CHAP_IDENT, ident);
+                if let Some(response) = response {
+                    g.push(codes::CHAP_RESPONSE, response);
+                }
+            });
+            if let Some(challenge) = challenge {
+                avps.push(codes::CHAP_CHALLENGE, challenge);
+            }
+            let fault = Aar::parse(avps.view()).err().map(|f| (f.code.0, f.avp.unwrap().code));
+            assert_eq!(fault, expected);
+        }
     }
 }

@@ -120,6 +120,10 @@ pub struct Diameter {
     /// Realms that it serves besides its own; `"*"` is any.
     #[serde(default)]
     pub realms: Vec<String>,
+    /// Agents that a request may have passed on its way here, by its Route-Record AVPs: identities, `"*.example.net"` for
+    /// all of a realm, `"*"` for any. Others are answered with DIAMETER_AUTHORIZATION_REJECTED.
+    #[serde(default = "Diameter::agents")]
+    pub agents: Vec<String>,
     /// Peers that may connect, by their identity, which their certificates bear; with `peer` none too: any. A peer that
     /// comes without TLS from another machine is known by its address and stands in `peer`.
     #[serde(default)]
@@ -133,6 +137,9 @@ pub struct Diameter {
 }
 
 impl Diameter {
+    fn agents() -> Vec<String> {
+        vec!["*".to_owned()]
+    }
     fn watchdog() -> Period {
         Period::secs(30)
     }

@@ -104,6 +104,16 @@ fn others_must_show_who_they_are() {
     said(&peer("transport = \"tls\"\n"), &["aaa.toml:8:13: TLS needs the server's certificate"]);
 }
 
+/// RFC 3539 §3.4.1.
+#[test]
+fn a_watchdog_waits_for_six_seconds_at_least() {
+    let diameter = |wait| {
+        format!("[diameter]\nidentity = \"a\"\nrealm = \"b\"\npeers = [\"c\"]\nwatchdog = \"{wait}\"\n")
+    };
+    said(&diameter("6 s"), &[]);
+    said(&diameter("5 s"), &["aaa.toml:5:12: RFC 3539 asks for 6 s or more"]);
+}
+
 #[test]
 fn a_realm_leads_one_way() {
     let diameter = "[diameter]\nidentity = \"a\"\nrealm = \"b\"\n[[diameter.peer]]\nidentity = \"c\"\nconnect = \"192.0.2.1:3868\"\n";

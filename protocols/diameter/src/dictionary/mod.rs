@@ -105,10 +105,15 @@ pub struct CommandDef {
     pub answer: Vec<Occurrence>,
 }
 
+/// AVP codes below this are found by index; all of [`BASE`] are.
+const SMALL: usize = 512;
+
 /// A dictionary: look-up by number and by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dictionary {
     avps: BTreeMap<u32, AvpDef>,
+    /// Data formats by code, for codes below [`SMALL`]: every AVP of every request is looked up.
+    kinds: Vec<Option<Type>>,
     avp_names: BTreeMap<String, u32>,
     commands: BTreeMap<u32, CommandDef>,
     applications: BTreeMap<u32, String>,
@@ -122,6 +127,13 @@ impl Dictionary {
     /// The AVP of this code.
     pub fn avp(&self, code: u32) -> Option<&AvpDef> {
         self.avps.get(&code)
+    }
+    /// The data format of the AVP of this code.
+    fn kind(&self, code: u32) -> Option<Type> {
+        match self.kinds.get(code as usize) {
+            Some(kind) => *kind,
+            None => self.avp(code).map(|def| def.kind),
+        }
     }
     /// The AVP of this name.
     pub fn avp_named(&self, name: &str) -> Option<&AvpDef> {

@@ -1,6 +1,6 @@
 //! Reading a dictionary's text.
 
-use super::{AvpDef, CommandDef, Dictionary, FlagRule, Occurrence, Type};
+use super::{AvpDef, CommandDef, Dictionary, FlagRule, Occurrence, SMALL, Type};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -59,6 +59,10 @@ impl Dictionary {
                 };
                 if self.avp_names.insert(name.to_string(), def.code).is_some() {
                     return Err(("AVP declared twice", name.to_string()));
+                }
+                if (def.code as usize) < SMALL {
+                    self.kinds.resize(SMALL, None);
+                    self.kinds[def.code as usize] = Some(def.kind);
                 }
                 if self.avps.insert(def.code, def).is_some() {
                     return Err(("AVP code declared twice", code.to_string()));

@@ -70,6 +70,18 @@ fn within((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
     a.0 == b.0 && apart >= u32::from(bits)
 }
 
+/// Whether a pattern names a DiameterIdentity (letter case ignored); one that begins with `*` names all that end in the
+/// rest of it.
+pub(super) fn names(pattern: &str, identity: &[u8]) -> bool {
+    match pattern.strip_prefix('*') {
+        Some(end) => {
+            let rest = identity.len().checked_sub(end.len()).and_then(|at| identity.get(at..));
+            rest.is_some_and(|rest| rest.eq_ignore_ascii_case(end.as_bytes()))
+        }
+        None => identity.eq_ignore_ascii_case(pattern.as_bytes()),
+    }
+}
+
 /// A peer that the node knows from the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerConfig {
@@ -101,6 +113,9 @@ pub struct Config {
     pub local: Capabilities,
     /// Realms served besides our own; `*` serves any. Requests for others are answered with 3003.
     pub realms: Vec<String>,
+    /// Agents that a request may have passed on its way here, by its Route-Record AVPs (RFC 6733 §2.9): DiameterIdentities
+    /// (letter case ignored), `*.example.org` for all of a realm, `*` for any. Others are answered with 5003.
+    pub agents: Vec<String>,
     /// Known peers.
     pub peers: Vec<PeerConfig>,
     /// Whether peers that are not in the list may connect (else 3010). Where TLS carries the connection, a certificate
@@ -153,6 +168,7 @@ impl Config {
                 applications: applications.to_vec(),
             },
             realms: Vec::new(),
+            agents: ["*".to_string()].into(),
             peers: Vec::new(),
             accept_unknown: false,
             accept_policy: StreamPolicy::BySession,

@@ -4,12 +4,12 @@ use super::config::{Authentication, Transport};
 use super::links::{Conn, End, Lane, Link, Origin, Via};
 use super::peers::Peer;
 use super::{CommandError, DisconnectCause, Event, Node, PeerId, Timer, server};
-use crate::avp::AvpBuf;
+use crate::avp::{AvpBuf, Avps};
 use crate::codes::{self, command};
 use crate::error::{Fault, ResultCode};
-use crate::message::{Flags, Header, MessageView};
+use crate::message::{Flags, HEADER_LEN, Header, MessageView};
 use crate::peer::automaton::{self, Action, State};
-use crate::peer::capabilities::Capabilities;
+use crate::peer::capabilities::{Capabilities, check_inband_security};
 use crate::peer::watchdog;
 use crate::stream::{Framer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
 use alloc::vec::Vec;
@@ -194,7 +194,15 @@ impl Node {
         let open = peer.is_some_and(|p| self.peers[p].conn() == Some(via.conn));
         let framed = matches!(self.conns.get(&via.conn), Some(Conn { link: Link::Association { .. }, .. }));
         match MessageView::header_of(bytes) {
-            Some(h) if open && h.flags.is_request() => self.answer_fault(via, h, &[], fault),
+            Some(h) if open && h.flags.is_request() => {
+                // What stands before the fault can be read, and what has to come back is there.
+                let sound = match fault.code {
+                    ResultCode::UNSUPPORTED_VERSION => &[],
+                    _ => bytes.get(HEADER_LEN..).unwrap_or_default(),
+                };
+                let [mut prefix, proxies] = server::given_back(Avps::checked(sound));
+                self.answer_fault(via, h, prefix.extend(&proxies).bytes(), fault);
+            }
             _ if open || framed => {}
             _ => self.abort(now, via.conn),
         }
@@ -238,6 +246,9 @@ impl Node {
         if !authentication.holds(&theirs.host, remote, certificate) {
             self.counters.unauthenticated_peer += 1;
             return Err(Fault::new(ResultCode::UNKNOWN_PEER, "not shown to be this peer"));
+        }
+        if certificate.is_none() {
+            check_inband_security(view.avps()).inspect_err(|_| self.counters.bad_capabilities += 1)?;
         }
         self.config.local.check_common(&theirs).inspect_err(|_| self.counters.no_common_application += 1)?;
         let p = known.unwrap_or_else(|| self.peers.admit(Peer::guest(theirs.host.clone())));

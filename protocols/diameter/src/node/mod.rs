@@ -208,6 +208,8 @@ usher_core::counters! {
         application_unsupported,
         /// Requests for a realm or host that is not us.
         not_for_us,
+        /// Requests that passed an agent which is not trusted.
+        untrusted_route,
         /// Requests that passed here before.
         loop_detected,
         /// Requests refused because too many are unanswered.

@@ -1,10 +1,11 @@
 //! The server side: requests to the service, its answers, duplicates.
 
+use super::config::names;
 use super::links::{Lane, Via};
 use super::requests::application_id;
 use super::{CommandError, Event, Node, PeerId};
-use crate::avp::AvpBuf;
-use crate::codes::{self, command};
+use crate::avp::{AvpBuf, AvpView, Avps};
+use crate::codes::{self, application, command};
 use crate::error::{Fault, ResultCode};
 use crate::message::{HEADER_LEN, Header, MAX_LEN, MessageView};
 use alloc::collections::VecDeque;
@@ -21,6 +22,8 @@ struct Inbound {
     header: Header,
     session: AvpBuf,
     proxies: AvpBuf,
+    /// It names the host that is to answer.
+    directed: bool,
     key: Option<DuplicateKey>,
 }
 
@@ -66,14 +69,8 @@ impl Node {
     pub(super) fn on_request(&mut self, p: u32, via: Via, view: &MessageView<'_>) {
         let h = view.header();
         let avps = view.avps();
-        let mut session = AvpBuf::new();
-        let mut proxies = AvpBuf::new();
-        if let Some(s) = avps.get(codes::SESSION_ID) {
-            session.push_view(s);
-        }
-        for proxy in avps.all(codes::PROXY_INFO) {
-            proxies.push_view(proxy);
-        }
+        let [mut session, proxies] = given_back(avps);
+        let directed = avps.get(codes::DESTINATION_HOST).is_some();
         self.did("diameter.request");
         if let Err(fault) = self.check_request(view) {
             session.extend(&proxies);
@@ -89,7 +86,7 @@ impl Node {
         if self.server.inbound.len() >= self.config.max_inbound {
             self.counters.too_busy += 1;
             session.extend(&proxies);
-            let fault = Fault::new(ResultCode::TOO_BUSY, "too many unanswered requests");
+            let fault = Fault::new(busy(directed), "too many unanswered requests");
             return self.answer_fault(via, h, session.bytes(), &fault);
         }
         let token = self.server.next_token;
@@ -97,14 +94,17 @@ impl Node {
         if let Some(key) = &key {
             self.server.remember(key.clone(), token, self.config.duplicates);
         }
-        self.server.inbound.insert(token, Inbound { via, header: h, session, proxies, key });
+        self.server.inbound.insert(token, Inbound { via, header: h, session, proxies, directed, key });
         self.events.push_back(Event::Request { token, peer: PeerId(p), message: view.to_owned() });
     }
 
     /// What the base protocol asks of any request (RFC 6733 §6.1).
     fn check_request(&mut self, view: &MessageView<'_>) -> Result<(), Fault> {
         let (h, avps) = (view.header(), view.avps());
-        if !self.config.local.speaks(h.application) {
+        // Common messages bear their session's application; RFC 4072 §3 still gave them 0.
+        let common = h.application == application::BASE
+            && matches!(h.command, command::SESSION_TERMINATION | command::ABORT_SESSION | command::RE_AUTH);
+        if !common && !self.config.local.speaks(h.application) {
             self.counters.application_unsupported += 1;
             return Err(Fault::new(ResultCode::APPLICATION_UNSUPPORTED, "application not spoken here"));
         }
@@ -119,13 +119,22 @@ impl Node {
             self.counters.loop_detected += 1;
             return Err(Fault::new(ResultCode::LOOP_DETECTED, "passed here before"));
         }
+        let by = |a: &AvpView<'_>| self.config.agents.iter().any(|agent| names(agent, a.data));
+        if !avps.all(codes::ROUTE_RECORD).all(|a| by(&a)) {
+            self.counters.untrusted_route += 1;
+            return Err(Fault::new(ResultCode::AUTHORIZATION_REJECTED, "by a route that is not trusted"));
+        }
+        let realm = avps.get(codes::DESTINATION_REALM);
         if let Some(a) = avps.get(codes::DESTINATION_HOST)
-            && !a.data.eq_ignore_ascii_case(local.host.as_bytes())
+            && (realm.is_none() || !a.data.eq_ignore_ascii_case(local.host.as_bytes()))
         {
             self.counters.not_for_us += 1;
-            return Err(Fault::new(ResultCode::UNABLE_TO_DELIVER, "for another host"));
+            return Err(Fault::new(
+                ResultCode::UNABLE_TO_DELIVER,
+                "for another host, or for a host without its realm",
+            ));
         }
-        if let Some(a) = avps.get(codes::DESTINATION_REALM) {
+        if let Some(a) = realm {
             let mut served = core::iter::once(&local.realm).chain(&self.config.realms);
             if !served.any(|r| r == "*" || a.data.eq_ignore_ascii_case(r.as_bytes())) {
                 self.counters.not_for_us += 1;
@@ -173,6 +182,7 @@ impl Node {
             return Err(CommandError::UnknownToken);
         };
         let h = inbound.header;
+        let result = if result == ResultCode::TOO_BUSY { busy(inbound.directed) } else { result };
         let mut buf = self.buffer();
         buf.reserve(extra + avps.bytes().len());
         h.answer(result).begin(&mut buf);
@@ -199,6 +209,25 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// What of a request comes back in its answer, whatever that is: Session-Id, and Proxy-Info in its order (RFC 6733
+/// §6.2).
+pub(super) fn given_back(avps: Avps<'_>) -> [AvpBuf; 2] {
+    let [mut session, mut proxies] = [AvpBuf::new(), AvpBuf::new()];
+    for a in avps {
+        if a.is(codes::SESSION_ID) && session.is_empty() {
+            session.push_view(a);
+        } else if a.is(codes::PROXY_INFO) {
+            proxies.push_view(a);
+        }
+    }
+    [session, proxies]
+}
+
+/// What a request hears that nobody has the time for (RFC 6733 §7.1.3): 3004 is only for one that names its server.
+const fn busy(directed: bool) -> ResultCode {
+    if directed { ResultCode::TOO_BUSY } else { ResultCode::UNABLE_TO_DELIVER }
 }
 
 /// Appends Failed-AVP and Error-Message.

@@ -1,6 +1,6 @@
 //! The capabilities exchange (RFC 6733 §5.3): what CER and CEA say, and what two nodes have in common.
 
-use crate::avp::{AvpBuf, Avps};
+use crate::avp::{Avp, AvpBuf, AvpId, AvpView, Avps};
 use crate::codes::{self, application};
 use crate::error::{Fault, ResultCode};
 use alloc::string::{String, ToString};
@@ -62,8 +62,10 @@ impl Capabilities {
         if let Some(id) = self.origin_state {
             out.push_u32(codes::ORIGIN_STATE_ID, id);
         }
-        for a in self.applications.iter().filter(|a| a.vendor != 0) {
-            out.push_u32(codes::SUPPORTED_VENDOR_ID, a.vendor);
+        for (i, a) in self.applications.iter().enumerate().filter(|(_, a)| a.vendor != 0) {
+            if self.applications[..i].iter().all(|before| before.vendor != a.vendor) {
+                out.push_u32(codes::SUPPORTED_VENDOR_ID, a.vendor);
+            }
         }
         for a in &self.applications {
             let id = if a.accounting { codes::ACCT_APPLICATION_ID } else { codes::AUTH_APPLICATION_ID };
@@ -103,6 +105,7 @@ impl Capabilities {
         }
         c.read_applications(avps, 0)?;
         for group in avps.all(codes::VENDOR_SPECIFIC_APPLICATION_ID) {
+            vendor_specific(group)?;
             let inner = group.grouped()?;
             let vendor = inner.require(codes::VENDOR_ID)?.u32()?;
             c.read_applications(inner, vendor)?;
@@ -125,22 +128,59 @@ impl Capabilities {
         self.applications.iter().any(|a| a.id == application || a.id == application::RELAY)
     }
 
-    /// Whether a connection makes sense.
+    /// Whether a connection makes sense. Which of the three AVPs names an application does not matter, nor does the
+    /// vendor (RFC 6733 §5.3).
     ///
     /// # Errors
     /// 5010 when no application is common and neither side is a relay.
     pub fn check_common(&self, other: &Self) -> Result<(), Fault> {
         let relays = |c: &Self| c.applications.iter().any(|a| a.id == application::RELAY);
-        let common = self
-            .applications
-            .iter()
-            .any(|a| other.applications.iter().any(|b| (a.id, a.accounting) == (b.id, b.accounting)));
+        let common = self.applications.iter().any(|a| other.applications.iter().any(|b| a.id == b.id));
         if common || relays(self) || relays(other) {
             Ok(())
         } else {
             Err(Fault::new(ResultCode::NO_COMMON_APPLICATION, "no application in common"))
         }
     }
+}
+
+/// Whether a Vendor-Specific-Application-Id names one application (RFC 6733 §6.11). The group itself goes back in
+/// Failed-AVP, with what should not be there or with examples of what should.
+pub(crate) fn vendor_specific(group: AvpView<'_>) -> Result<(), Fault> {
+    const IDS: [AvpId; 2] = [codes::AUTH_APPLICATION_ID, codes::ACCT_APPLICATION_ID];
+    let inner = group.grouped()?;
+    match IDS.iter().flat_map(|id| inner.all(*id)).count() {
+        1 => Ok(()),
+        0 => {
+            let mut examples = AvpBuf::new();
+            for a in inner {
+                examples.push_view(a);
+            }
+            for id in IDS {
+                examples.push_u32(id, 0);
+            }
+            let avp = Avp { data: examples.bytes().to_vec(), ..group.to_owned() };
+            Err(Fault::of(ResultCode::MISSING_AVP, "no application is named", avp))
+        }
+        _ => {
+            let code = ResultCode::AVP_OCCURS_TOO_MANY_TIMES;
+            Err(Fault::of(code, "more than one application is named", group.to_owned()))
+        }
+    }
+}
+
+/// Whether a CER that came in clear offers what we speak, which is TLS before any message or none (RFC 6733 §5.3,
+/// §6.10: no Inband-Security-Id is NO_INBAND_SECURITY).
+///
+/// # Errors
+/// 5017: it wants TLS to begin after the exchange.
+pub fn check_inband_security(avps: Avps<'_>) -> Result<(), Fault> {
+    const NO_INBAND_SECURITY: u32 = 0;
+    let mut asked = avps.all(codes::INBAND_SECURITY_ID).peekable();
+    if asked.peek().is_none() || asked.any(|a| a.u32() == Ok(NO_INBAND_SECURITY)) {
+        return Ok(());
+    }
+    Err(Fault::new(ResultCode::NO_COMMON_SECURITY, "no TLS begins within a connection"))
 }
 
 #[cfg(test)]
@@ -171,14 +211,30 @@ mod tests {
         assert_eq!(Capabilities::parse(out.view()).unwrap(), node());
     }
 
+    /// RFC 6733 §5.3.6.
+    #[test]
+    fn a_vendor_is_named_once_and_the_ietf_is_none() {
+        let mut capabilities = node();
+        for id in [1, 2] {
+            capabilities.applications.push(Application { id, accounting: false, vendor: 10_415 });
+        }
+        let mut out = AvpBuf::new();
+        capabilities.emit(None, &mut out);
+        let vendors: Vec<_> = out.view().all(codes::SUPPORTED_VENDOR_ID).map(|a| a.u32()).collect();
+        assert_eq!(vendors, [Ok(10_415)]);
+    }
+
     #[test]
     fn common_applications() {
         let a = node();
         let mut b = node();
         b.applications = vec![Application::auth(1)];
         assert_eq!(a.check_common(&b).unwrap_err().code, ResultCode::NO_COMMON_APPLICATION);
-        b.applications = vec![Application::acct(5)];
-        assert!(a.check_common(&b).is_err());
+        // Neither the AVP that names it nor the vendor matters.
+        for common in [Application::acct(5), Application { id: 5, accounting: false, vendor: 9 }] {
+            b.applications = vec![common];
+            assert_eq!(a.check_common(&b), Ok(()));
+        }
         b.applications = vec![Application::auth(application::RELAY)];
         assert!(a.check_common(&b).is_ok());
     }

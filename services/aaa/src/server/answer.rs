@@ -1,12 +1,15 @@
 //! Verdicts, written in the terms of the protocol that asked.
 
+use super::avps::attributes_as_avps;
 use super::shard::STATE_LEN;
+use usher_core::Duration;
 use usher_diameter::ResultCode;
-use usher_diameter::avp::{AvpBuf, AvpId};
+use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes;
 use usher_diameter::eap::Dea;
 use usher_diameter::nasreq::AuthRequestType;
-use usher_radius::attribute::{Attributes, Vendor, kind, read_vendors, vendor};
+use usher_eap::packet::Type;
+use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;
 
 /// A request that waits for its answer.
@@ -23,8 +26,10 @@ pub(super) enum Asker {
 pub(super) enum Verdict<'a> {
     /// Go on: an EAP request, and the session it belongs to.
     Challenge { eap: &'a [u8], state: [u8; STATE_LEN] },
-    /// Welcome.
-    Accept { eap: Option<&'a [u8]>, msk: Option<&'a [u8; 64]>, reply: Attributes },
+    /// What the peer sent is passed over: the EAP request that it has still to answer, again.
+    Again { eap: &'a [u8], state: [u8; STATE_LEN] },
+    /// Welcome; with the EAP method, if one let in.
+    Accept { eap: Option<&'a [u8]>, msk: Option<&'a [u8; 64]>, method: Option<Type>, reply: Attributes },
     /// Go away.
     Reject { eap: Option<&'a [u8]>, reply: Attributes },
 }
@@ -39,7 +44,14 @@ pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) ->
             debug_assert!(fits.is_ok(), "16 octets fit every attribute");
             (Code::ACCESS_CHALLENGE, a)
         }
-        Verdict::Accept { eap, msk, reply: mut a } => {
+        Verdict::Again { eap, state } => {
+            let mut a = list();
+            a.push_eap(eap).push_u32(kind::ERROR_CAUSE, INVALID_EAP_PACKET_IGNORED);
+            let fits = a.push_bytes(kind::STATE, &state);
+            debug_assert!(fits.is_ok(), "16 octets fit every attribute");
+            (Code::ACCESS_CHALLENGE, a)
+        }
+        Verdict::Accept { eap, msk, reply: mut a, .. } => {
             if let Some(eap) = eap {
                 // RFC 3579 §2.6.5: a NAS would make an EAP-Request/Notification of it, behind the end.
                 a.remove(kind::REPLY_MESSAGE);
@@ -59,19 +71,33 @@ pub(super) fn radius(verdict: Verdict<'_>, list: impl FnOnce() -> Attributes) ->
     }
 }
 
-/// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): the server remembers nobody it let in.
-const NO_STATE_MAINTAINED: u32 = 1;
+/// Error-Cause 202, by which RADIUS says what Diameter says by EAP-Reissued-Payload (RFC 3579 §2.2, RFC 4072 §6).
+pub(super) const INVALID_EAP_PACKET_IGNORED: u32 = 202;
 
-/// The answer's AVPs and its result code.
-pub(super) fn diameter(verdict: &Verdict<'_>, request_type: AuthRequestType) -> (ResultCode, AvpBuf) {
+/// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): the server remembers nobody it let in.
+pub(super) const NO_STATE_MAINTAINED: u32 = 1;
+
+/// The answer's AVPs and its result code. `round` is how long a peer has to answer a further request, where that is
+/// said, and with it the method that let in.
+pub(super) fn diameter(
+    verdict: &Verdict<'_>,
+    request_type: AuthRequestType,
+    round: Option<Duration>,
+) -> (ResultCode, AvpBuf) {
     let mut dea = Dea { eap: None, ..Dea::new(request_type, &[]) };
+    let seconds = round.map(|round| u32::try_from(round.as_secs()).unwrap_or(u32::MAX));
     let (result, reply) = match verdict {
         Verdict::Challenge { eap, state } => {
-            (dea.eap, dea.state) = (Some(*eap), Some(&state[..]));
+            (dea.eap, dea.state, dea.multi_round_timeout) = (Some(*eap), Some(&state[..]), seconds);
             (ResultCode::MULTI_ROUND_AUTH, None)
         }
-        Verdict::Accept { eap, msk, reply } => {
+        Verdict::Again { eap, state } => {
+            (dea.reissued, dea.state, dea.multi_round_timeout) = (Some(*eap), Some(&state[..]), seconds);
+            (ResultCode::MULTI_ROUND_AUTH, None)
+        }
+        Verdict::Accept { eap, msk, method, reply } => {
             (dea.eap, dea.msk) = (*eap, msk.map(|m| &m[..]));
+            dea.methods.extend(method.filter(|_| round.is_some()).map(|method| u64::from(method.0)));
             (ResultCode::SUCCESS, Some(reply))
         }
         Verdict::Reject { eap, .. } => {
@@ -82,25 +108,9 @@ pub(super) fn diameter(verdict: &Verdict<'_>, request_type: AuthRequestType) -> 
     let mut avps = dea.avps();
     avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
     if let Some(reply) = reply {
-        attributes_as_avps(reply, &mut avps);
+        attributes_as_avps(reply, dea.eap.is_some(), &mut avps);
     }
     (result, avps)
-}
-
-/// Microsoft's keys (RFC 2548 §2.4), which RADIUS hides and Diameter says by EAP-Master-Session-Key.
-pub(super) const HIDDEN_KEYS: [u8; 3] = [12, vendor::MS_MPPE_SEND_KEY, vendor::MS_MPPE_RECV_KEY];
-
-/// RADIUS attributes as AVPs: the first 256 AVP codes are the attributes' numbers, their values are
-/// written alike (RFC 6733 §4.1, RFC 7155 §4). Hidden values have no counterpart and are left out.
-pub(super) fn attributes_as_avps(reply: &Attributes, avps: &mut AvpBuf) {
-    const HIDDEN: [u8; 2] = [kind::USER_PASSWORD, kind::TUNNEL_PASSWORD];
-    for a in reply.iter().filter(|a| a.kind != kind::VENDOR_SPECIFIC && !HIDDEN.contains(&a.kind)) {
-        avps.push(AvpId::must(a.kind.into()), a.value);
-    }
-    let hidden = |v: &Vendor<'_>| v.vendor == vendor::MICROSOFT && HIDDEN_KEYS.contains(&v.kind);
-    for v in read_vendors(reply.iter()).filter(|v| !hidden(v)) {
-        avps.push(AvpId::of_vendor(v.vendor, v.kind.into(), false), v.value);
-    }
 }
 
 #[cfg(test)]
@@ -114,8 +124,9 @@ mod tests {
         reply.push_u32(kind::SESSION_TIMEOUT, 600).push_user_password(b"hidden").unwrap();
         reply.push_vendor(9, 1, b"x").unwrap();
         let msk = [7; 64];
-        let verdict = Verdict::Accept { eap: Some(&[3, 1, 0, 4]), msk: Some(&msk), reply };
-        let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly);
+        let (eap, method) = (Some(&[3, 1, 0, 4][..]), Some(Type::TLS));
+        let verdict = Verdict::Accept { eap, msk: Some(&msk), method, reply };
+        let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, None);
         assert_eq!(result, ResultCode::SUCCESS);
         let dea = Dea::parse(avps.view()).unwrap();
         assert_eq!(
@@ -125,5 +136,28 @@ mod tests {
         let vendor: Vec<AvpView<'_>> = avps.view().filter(|a| a.vendor == 9).collect();
         assert_eq!((vendor.len(), vendor[0].code, vendor[0].data), (1, 1, &b"x"[..]));
         assert!(avps.view().get(codes::USER_PASSWORD).is_none());
+    }
+
+    /// RFC 6733 §8.19, RFC 4072 §2.7: only where it is asked for, since a study's messages are counted without.
+    #[test]
+    fn a_dea_says_how_long_a_round_may_take_and_which_method_let_in() {
+        let round = Some(Duration::from_secs(30));
+        for (round, seconds, methods) in [(round, Some(30), vec![13]), (None, None, vec![])] {
+            let said = |verdict| {
+                let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, round);
+                let dea = Dea::parse(avps.view()).unwrap();
+                (result.0, dea.eap.is_some(), dea.reissued.is_some(), dea.multi_round_timeout, dea.methods)
+            };
+            let (eap, state) = (&[1, 2, 0, 6, 4, 0][..], [7; STATE_LEN]);
+            assert_eq!(said(Verdict::Challenge { eap, state }), (1001, true, false, seconds, vec![]));
+            assert_eq!(said(Verdict::Again { eap, state }), (1001, false, true, seconds, vec![]));
+            let accept = Verdict::Accept {
+                eap: Some(&[3, 2, 0, 4]),
+                msk: None,
+                method: Some(Type::TLS),
+                reply: Attributes::new(),
+            };
+            assert_eq!(said(accept), (2001, true, false, None, methods));
+        }
     }
 }

@@ -95,6 +95,10 @@ pub struct Config {
     /// Whether a request without any proof whose User-Name is the address in Calling-Station-Id is one for MAC
     /// authentication bypass: its user then needs no password. Service-Type must be Call-Check.
     pub mab: bool,
+    /// Whether Diameter answers say how long a round of EAP may take and by which method somebody was let in
+    /// (Multi-Round-Time-Out, RFC 6733 §8.19; Accounting-EAP-Auth-Method, RFC 4072 §2.7). Published message sizes are of
+    /// servers that do not.
+    pub full_answers: bool,
     /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::Event::CheckCertificate`]).
     pub certificate_status: bool,
 }
@@ -123,6 +127,7 @@ impl Config {
             failures: None,
             limits: false,
             mab: false,
+            full_answers: false,
             certificate_status: false,
         }
     }

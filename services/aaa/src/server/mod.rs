@@ -12,6 +12,7 @@
 
 mod answer;
 mod api;
+mod avps;
 mod cache;
 mod config;
 mod counters;

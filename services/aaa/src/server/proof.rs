@@ -10,6 +10,7 @@ use core::fmt;
 use usher_core::SecureRng;
 use usher_crypto::digest::{equal, md5};
 use usher_crypto::legacy::{mschap, nt_hash};
+use usher_diameter::nasreq;
 use usher_radius::attribute::{Attributes, kind, vendor};
 
 /// What somebody offers who is being looked up.
@@ -67,6 +68,11 @@ impl Proof {
             },
             Self::Mab(..) => Method::Mab,
         })
+    }
+    /// The response to a challenge in an AA-Request.
+    pub(super) fn chap(chap: &nasreq::Chap<'_>) -> Self {
+        let (identifier, response) = (chap.identifier, *chap.response);
+        Self::Chap(Box::new(Chap { identifier, response, challenge: chap.challenge.to_vec() }))
     }
     /// The response to a challenge in a request; `None` where there is none.
     pub(super) fn read(request: &Attributes, authenticator: &[u8; 16]) -> Result<Option<Self>, BadProof> {

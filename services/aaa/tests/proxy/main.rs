@@ -1,5 +1,6 @@
 //! A proxy between a NAS and home servers, in virtual time: RADIUS, RadSec and Diameter.
 
+mod diameter_home;
 mod homes;
 mod translation;
 mod world;

@@ -197,6 +197,7 @@ impl Diameter {
                 let mut altered = [0; 128];
                 let password = if start.wrong { super::alter(right, &mut altered) } else { right };
                 let aar = Aar {
+                    chap: None,
                     request_type: both,
                     user_name: Some(name),
                     password: Some(password),

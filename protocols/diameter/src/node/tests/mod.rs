@@ -3,5 +3,6 @@
 mod authentication;
 mod forget;
 mod message;
+mod rules;
 mod stream;
 mod world;

@@ -221,7 +221,8 @@ fn requests_that_are_not_for_us_get_the_rfcs_answer() {
         w.command(0, Request { token, ..request }.into());
     }
     w.nodes[1].config.max_inbound = 0;
-    w.command(0, Request { token: 3004, ..base.clone() }.into());
+    let host = Some("s.example".into());
+    w.command(0, Request { token: 3004, destination_host: host, ..base.clone() }.into());
     w.command(0, Request { token: 1, application: 4, ..base }.into());
     w.run_secs(2);
     let events = w.take(0);

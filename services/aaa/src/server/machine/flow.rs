@@ -159,7 +159,7 @@ impl AaaServer {
                 let answer = session::identity(packet).filter(|(_, answered)| *answered == asked);
                 let Some((name, identifier)) = answer else {
                     self.counters.bad_eap += 1;
-                    return self.drop_request(now, ask.into());
+                    return self.pass_over(now, token, ask.into(), packet);
                 };
                 session.name = name.to_vec();
                 session.pending = Some(ask.into());
@@ -174,11 +174,11 @@ impl AaaServer {
                 self.tell_request(now, token);
                 self.advance(now, token, packet);
             }
-            Stage::Eap(_)
-            | Stage::Looking(_)
-            | Stage::Verifying(_)
-            | Stage::Certificate(_)
-            | Stage::Admission(_) => {
+            Stage::Eap(_) => {
+                self.counters.busy += 1;
+                self.pass_over(now, token, ask.into(), packet);
+            }
+            Stage::Looking(_) | Stage::Verifying(_) | Stage::Certificate(_) | Stage::Admission(_) => {
                 self.counters.busy += 1;
                 self.drop_request(now, ask.into());
             }
@@ -454,12 +454,20 @@ impl AaaServer {
         let Some(Stage::Eap(conversation)) = self.sessions.get_mut(token).map(|s| &mut s.stage) else {
             return;
         };
-        let step = if conversation.server.handle(packet) {
-            session::step(&mut conversation.server, &mut self.work, &mut self.out)
-        } else {
-            Step::Ignored
-        };
+        if !conversation.server.handle(packet) {
+            return self.ignored(now, token, packet);
+        }
+        let step = session::step(&mut conversation.server, &mut self.work, &mut self.out);
         self.take_step(now, token, step);
+    }
+
+    /// A session's EAP server has no use for what its peer said; `packet` where that is known.
+    fn ignored(&mut self, now: Instant, token: u64, packet: &[u8]) {
+        self.counters.bad_eap += 1;
+        self.trace(now, token, || "dropped: this answers nothing that was asked".into());
+        if let Some(pending) = self.sessions.get_mut(token).and_then(|s| s.pending.take()) {
+            self.pass_over(now, token, pending, packet);
+        }
     }
 
     /// Does what a session's EAP server said.
@@ -491,13 +499,7 @@ impl AaaServer {
                 }
             },
             Step::Ask(Question::Password { password }) => self.ask_password(now, token, password),
-            Step::Ignored => {
-                self.counters.bad_eap += 1;
-                self.trace(now, token, || "dropped: this answers nothing that was asked".into());
-                if let Some(pending) = self.sessions.get_mut(token).and_then(|s| s.pending.take()) {
-                    self.drop_request(now, pending);
-                }
-            }
+            Step::Ignored => self.ignored(now, token, &[]),
         }
     }
 

@@ -27,6 +27,7 @@ use alloc::vec::Vec;
 use handover::Foreign;
 use outward::Outward;
 use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_diameter::dictionary::Dictionary;
 use usher_diameter::node::{self, Node};
 use usher_radius::attribute::Attributes;
 use usher_radius::server as radius_server;
@@ -38,6 +39,8 @@ pub struct AaaServer {
     shard: ShardConfig,
     radius: Option<radius_server::Server>,
     diameter: Option<Node>,
+    /// What Diameter requests are held against.
+    dictionary: Option<Dictionary>,
     sessions: HalfOpen<Session>,
     cache: UserCache,
     stand_ins: StandIns,
@@ -84,6 +87,7 @@ impl AaaServer {
             held_back,
             shard,
             radius,
+            dictionary: diameter.is_some().then(Dictionary::base),
             diameter,
             sessions,
             cache,

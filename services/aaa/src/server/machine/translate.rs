@@ -4,8 +4,9 @@ use super::AaaServer;
 use super::outward::{Dialog, Passed};
 use super::proxied::eap_identifier;
 use crate::proxy::Route;
-use crate::server::answer::{Asker, HIDDEN_KEYS, attributes_as_avps};
+use crate::server::answer::{Asker, INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED};
 use crate::server::api::Reason;
+use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, untranslatable};
 use crate::server::session::{Ask, failure};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,24 +18,17 @@ use usher_diameter::nasreq::{AuthRequestType, NasInfo};
 use usher_diameter::node::{self, Node};
 use usher_diameter::session::SessionIds;
 use usher_diameter::{Fault, ResultCode, codes};
-use usher_radius::attribute::{Attributes, kind, vendor};
+use usher_radius::attribute::{Attributes, RawAttribute, kind};
 use usher_radius::client::Response;
 use usher_radius::packet::Code;
 use usher_radius::server::Request;
 
-/// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): no session is left to be terminated.
-const NO_STATE_MAINTAINED: u32 = 1;
-
-/// What one protocol says of a hop or of a packet, and the other says in its own way.
-const NOT_TRANSLATED: [u8; 7] = [
-    kind::USER_PASSWORD,
-    kind::CHAP_PASSWORD,
-    kind::STATE,
-    kind::PROXY_STATE,
-    kind::TUNNEL_PASSWORD,
-    kind::EAP_MESSAGE,
-    kind::MESSAGE_AUTHENTICATOR,
-];
+/// EAP-Key-Name (RFC 4072 §4.1.4, RFC 7268 §2.2).
+const EAP_KEY_NAME: u8 = 102;
+/// The code of an EAP-Failure.
+const FAILURE: u8 = 4;
+/// Termination-Action RADIUS-Request (RFC 2865 §5.29).
+const RADIUS_REQUEST: u32 = 1;
 
 impl AaaServer {
     /// Asks a Diameter server what a RADIUS client asked.
@@ -139,15 +133,22 @@ impl AaaServer {
                 let state = self.shard.state(dialog);
                 let fits = attributes.push_bytes(kind::STATE, &state);
                 debug_assert!(fits.is_ok(), "16 octets fit every attribute");
-                if let Some(seconds) = dea.session_timeout {
+                if let Some(seconds) = dea.multi_round_timeout {
                     attributes.push_u32(kind::SESSION_TIMEOUT, seconds);
+                }
+                if dea.eap.is_none() && dea.reissued.is_some() {
+                    attributes.push_u32(kind::ERROR_CAUSE, INVALID_EAP_PACKET_IGNORED);
                 }
                 attributes.push_eap(eap.unwrap_or_default());
                 Code::ACCESS_CHALLENGE
             }
-            Some(dea) if result.is_success() => {
+            // Whoever cannot do what has to be done does not let in.
+            Some(dea) if result.is_success() && untranslatable(avps.view()).is_none() => {
                 self.outward.dialogs.remove(dialog);
-                avps_as_attributes(avps, &mut attributes);
+                avps_as_attributes(avps.view(), &mut attributes);
+                limit_lifetime(avps, &mut attributes);
+                // A Reply-Message does not go beside an EAP packet (RFC 3579 §2.6.5).
+                attributes.remove(kind::REPLY_MESSAGE);
                 end[0] = 3;
                 attributes.push_eap(eap.unwrap_or(&end));
                 if let Some(msk) = dea.msk.and_then(<[u8]>::first_chunk::<64>) {
@@ -157,7 +158,8 @@ impl AaaServer {
             }
             _ => {
                 self.outward.dialogs.remove(dialog);
-                attributes.push_eap(eap.unwrap_or(&end));
+                // A Success does not go with a refusal, whoever decided that (RFC 3579 §2.6.3).
+                attributes.push_eap(eap.filter(|eap| eap.first() == Some(&FAILURE)).unwrap_or(&end));
                 Code::ACCESS_REJECT
             }
         };
@@ -222,7 +224,9 @@ impl AaaServer {
             return None;
         }
         let mut out = self.attributes();
-        for a in ask.request.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind)) {
+        // A client does not name a key: what it says there is passed over (RFC 4072 §4.1.4).
+        let names_key = |a: &RawAttribute<'_>| a.kind == EAP_KEY_NAME && !a.value.is_empty();
+        for a in ask.request.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind) && !names_key(a)) {
             // It came out of a list of attributes: it fits one.
             let _ = out.push_bytes(a.kind, a.value);
         }
@@ -258,7 +262,9 @@ impl AaaServer {
         let a = &response.attributes;
         let mut eap = Vec::new();
         let eap = a.eap(&mut eap).then_some(&eap[..]);
-        let mut dea = Dea { eap, state: None, ..Dea::new(request_type, &[]) };
+        let ignored = a.get_u32(kind::ERROR_CAUSE) == Some(INVALID_EAP_PACKET_IGNORED);
+        let (eap, reissued) = if ignored { (None, eap) } else { (eap, None) };
+        let mut dea = Dea { eap, reissued, ..Dea::new(request_type, &[]) };
         let Ok(keys) = response.mppe_keys() else {
             self.counters.proxy_unreadable += 1;
             let fault = Fault::new(ResultCode::UNABLE_TO_COMPLY, "a key that cannot be read");
@@ -268,7 +274,7 @@ impl AaaServer {
         let result = match response.code {
             Code::ACCESS_CHALLENGE => {
                 dea.state = a.get(kind::STATE);
-                dea.session_timeout = a.get_u32(kind::SESSION_TIMEOUT);
+                dea.multi_round_timeout = a.get_u32(kind::SESSION_TIMEOUT);
                 ResultCode::MULTI_ROUND_AUTH
             }
             Code::ACCESS_ACCEPT => {
@@ -289,7 +295,7 @@ impl AaaServer {
                 // It came out of a list of attributes: it fits one.
                 let _ = reply.push_bytes(a.kind, a.value);
             }
-            attributes_as_avps(&reply, &mut avps);
+            attributes_as_avps(&reply, eap.is_some(), &mut avps);
             self.recycle(reply);
         }
         self.answer_peer(now, token, result, avps);
@@ -312,15 +318,16 @@ fn nas_info(a: &Attributes) -> NasInfo<'_> {
     }
 }
 
-/// AVPs as RADIUS attributes of their numbers (RFC 7155 §4); what fits no attribute is left out.
-fn avps_as_attributes(avps: &AvpBuf, out: &mut Attributes) {
-    for avp in avps.view() {
-        let Ok(number @ 1..) = u8::try_from(avp.code) else { continue };
-        match avp.vendor {
-            0 if NOT_TRANSLATED.contains(&number) || number == kind::VENDOR_SPECIFIC => {}
-            0 => drop(out.push_bytes(number, avp.data).is_ok()),
-            vendor::MICROSOFT if HIDDEN_KEYS.contains(&number) => {}
-            vendor => drop(out.push_vendor(vendor, number, avp.data).is_ok()),
-        }
+/// Says in RADIUS's way that the user has to be authorised anew: the session ends by then, and the access server asks
+/// (Authorization-Lifetime, RFC 6733 §8.9; Termination-Action, RFC 2865 §5.29).
+fn limit_lifetime(avps: &AvpBuf, attributes: &mut Attributes) {
+    const FOR_EVER: u32 = u32::MAX;
+    let lifetime = avps.view().get(codes::AUTHORIZATION_LIFETIME).and_then(|a| a.u32().ok());
+    let Some(seconds) = lifetime.filter(|s| *s != FOR_EVER) else { return };
+    if attributes.get_u32(kind::SESSION_TIMEOUT).is_none_or(|timeout| seconds < timeout) {
+        attributes.remove(kind::SESSION_TIMEOUT);
+        attributes.remove(kind::TERMINATION_ACTION);
+        attributes.push_u32(kind::SESSION_TIMEOUT, seconds.max(1));
+        attributes.push_u32(kind::TERMINATION_ACTION, RADIUS_REQUEST);
     }
 }

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{CommandError, Instant};
 use usher_diameter::{Fault, ResultCode};
+use usher_eap::packet::{self, Code, Packet, Type};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::server as radius;
 use usher_radius::server::ClientConfig;
@@ -35,6 +36,30 @@ impl AaaServer {
         }
         let out = core::mem::take(&mut self.out);
         self.answer(now, pending.asker, Verdict::Challenge { eap: &out, state });
+        self.out = out;
+        self.recycle(pending.request);
+    }
+
+    /// What came is passed over. A Diameter server says so, with the request that is still to be answered (RFC 4072
+    /// §2.4); an EAP request, which a server is not sent, gets no such courtesy (§2.8.4).
+    pub(super) fn pass_over(&mut self, now: Instant, token: u64, pending: Pending, packet: &[u8]) {
+        let of_a_peer = Packet::parse(packet).map_or(true, |p| p.code() != Code::Request);
+        let state = self.shard.state(token);
+        self.out.clear();
+        match self.sessions.get(token).map(|s| &s.stage) {
+            Some(Stage::Eap(conversation)) => {
+                self.out.extend_from_slice(conversation.server.open_request().unwrap_or_default());
+            }
+            Some(&Stage::Identity { identifier }) => {
+                packet::emit(&mut self.out, Code::Request, identifier, Type::IDENTITY, &[]);
+            }
+            _ => {}
+        }
+        if !matches!(pending.asker, Asker::Diameter(..)) || !of_a_peer || self.out.is_empty() {
+            return self.drop_request(now, pending);
+        }
+        let out = core::mem::take(&mut self.out);
+        self.answer(now, pending.asker, Verdict::Again { eap: &out, state });
         self.out = out;
         self.recycle(pending.request);
     }
@@ -185,7 +210,11 @@ impl AaaServer {
             self.tell_lines(now, token, lines);
         }
         let eap = approval.eap.as_ref().map(|e| &e[..]);
-        self.answer(now, pending.asker, Verdict::Accept { eap, msk: approval.msk.as_ref(), reply });
+        self.answer(
+            now,
+            pending.asker,
+            Verdict::Accept { eap, msk: approval.msk.as_ref(), method: approval.method.eap_type(), reply },
+        );
         self.events.push_back(Event::Accepted(Box::new(Login {
             name,
             inner: approval.inner,
@@ -275,7 +304,8 @@ impl AaaServer {
                 self.respond(now, token, code, attributes);
             }
             Asker::Diameter(token, request_type) => {
-                let (result, avps) = answer::diameter(&verdict, request_type);
+                let round = self.config.full_answers.then_some(self.config.session_timeout);
+                let (result, avps) = answer::diameter(&verdict, request_type, round);
                 self.answer_peer(now, token, result, avps);
             }
         }

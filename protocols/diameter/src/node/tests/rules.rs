@@ -1,0 +1,459 @@
+//! What RFC 6733 asks of every answer, and of who connects.
+
+use super::world::*;
+use crate::avp::{AvpId, AvpView};
+use crate::codes;
+use crate::codes::command::{
+    ABORT_SESSION, CAPABILITIES_EXCHANGE, DIAMETER_EAP, RE_AUTH, SESSION_TERMINATION,
+};
+use crate::message::{Flags, Header, MessageView};
+use crate::node::*;
+use crate::peer::automaton::State;
+use crate::peer::capabilities::Application;
+use usher_core::StreamOp;
+
+const HEADER: Header = Header {
+    // The bits in the lower half are reserved: they are ignored (RFC 6733 §3).
+    flags: Flags(Flags::REQUEST | Flags::PROXIABLE | Flags::RETRANSMITTED | 0x0f),
+    command: DIAMETER_EAP,
+    application: 5,
+    hop_by_hop: 77,
+    end_to_end: 88,
+};
+
+/// A request that the server takes, with two agents' Proxy-Info.
+fn request() -> AvpBuf {
+    let mut avps = AvpBuf::new();
+    avps.push_str(codes::SESSION_ID, "c.example;1;2")
+        .push_str(codes::ORIGIN_HOST, "c.example")
+        .push_str(codes::ORIGIN_REALM, "example")
+        .push_str(codes::DESTINATION_REALM, "example");
+    for agent in ["one.example", "two.example"] {
+        avps.push_group(codes::PROXY_INFO, |g| {
+            g.push_str(codes::PROXY_HOST, agent).push_str(codes::PROXY_STATE, "x");
+        });
+    }
+    avps
+}
+
+/// Gives the server bytes by the connection that is open; what it sent to that.
+fn say(w: &mut World, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let conn = w.links.keys().find(|(node, _)| *node == 1).unwrap().1;
+    let before = w.sent.len();
+    w.feed(1, conn, StreamEvent::Data(bytes));
+    w.sent[before..].iter().map(|(_, bytes)| bytes.clone()).collect()
+}
+
+fn wire(header: Header, avps: &AvpBuf) -> Vec<u8> {
+    let mut wire = Vec::new();
+    crate::Message { header, avps: avps.clone() }.emit(&mut wire).unwrap();
+    wire
+}
+
+/// The Result-Code of the one answer, after all that every answer has to be was looked at.
+fn result_of(answer: &[u8]) -> u32 {
+    let answer = MessageView::parse(answer).unwrap();
+    let (h, avps) = (answer.header(), answer.avps());
+    let all = |id: AvpId| avps.all(id).collect::<Vec<AvpView<'_>>>();
+    let [result] = all(codes::RESULT_CODE)[..] else { panic!("{answer}") };
+    let result = result.u32().unwrap();
+    let error = if result / 1000 == 3 { Flags::ERROR } else { 0 };
+    assert_eq!(h, Header { flags: Flags(Flags::PROXIABLE | error), ..HEADER }, "{answer}");
+    assert_eq!(avps.clone().next().map(|a| (a.code, a.data)), Some((263, &b"c.example;1;2"[..])));
+    assert_eq!(all(codes::SESSION_ID).len(), 1);
+    let agents: Vec<_> = avps
+        .all(codes::PROXY_INFO)
+        .map(|a| a.grouped().unwrap().get(codes::PROXY_HOST).unwrap().identity().unwrap())
+        .collect();
+    assert_eq!(agents, ["one.example", "two.example"], "{answer}");
+    assert_eq!(avps.get(codes::ORIGIN_HOST).map(|a| a.data), Some(&b"s.example"[..]));
+    assert_eq!(avps.get(codes::ORIGIN_REALM).map(|a| a.data), Some(&b"example"[..]));
+    assert!(avps.get(codes::DESTINATION_HOST).is_none() && avps.get(codes::DESTINATION_REALM).is_none());
+    assert!(avps.get(codes::ROUTE_RECORD).is_none());
+    result
+}
+
+/// RFC 6733 §3, §6.2, §7.1, §7.2: identifiers and flags, Session-Id first, Proxy-Info in its order, one Result-Code, the
+/// E flag for what is a protocol error and for nothing else.
+#[test]
+fn every_answer_is_as_the_rfc_wants_it() {
+    // What the node decides.
+    let with = |id, text| {
+        let mut avps = request();
+        avps.push_str(id, text);
+        avps
+    };
+    let mut other_realm = AvpBuf::new();
+    for a in request().view() {
+        let realm = a.is(codes::DESTINATION_REALM);
+        let data = if realm { b"elsewhere" } else { a.data };
+        other_realm.push(AvpId::must(a.code), data);
+    }
+    // Behind what has to come back: an AVP that says it is longer than the message, and the beginning of a header.
+    let cut = |tail: &[u8]| {
+        let mut bytes = wire(HEADER, &request());
+        bytes.extend_from_slice(tail);
+        let length = (bytes.len() as u32).to_be_bytes();
+        bytes[1..4].copy_from_slice(&length[1..]);
+        bytes
+    };
+    for (expected, bytes) in [
+        (3002, wire(HEADER, &with(codes::DESTINATION_HOST, "other.example"))),
+        (3003, wire(HEADER, &other_realm)),
+        (3005, wire(HEADER, &with(codes::ROUTE_RECORD, "s.example"))),
+        (3007, wire(Header { application: 9, ..HEADER }, &request())),
+        (5014, cut(&[0, 0, 1, 8, 0x40, 0, 0, 99])),
+        (5014, cut(&[0, 0, 1, 8])),
+    ] {
+        let mut w = pair();
+        w.run_secs(1);
+        let mut answers = say(&mut w, &bytes);
+        assert_eq!(answers.len(), 1, "{expected}");
+        if expected == 3007 {
+            answers[0][8..12].copy_from_slice(&HEADER.application.to_be_bytes());
+        }
+        assert_eq!(result_of(&answers[0]), expected);
+    }
+    // What the service decides.
+    for code in [1001, 2001, 2002, 3001, 4001, 4002, 5002, 5003, 5012] {
+        let mut w = pair();
+        w.run_secs(1);
+        assert!(say(&mut w, &wire(HEADER, &request())).is_empty());
+        let Some(Event::Request { token, .. }) = w.take(1).pop() else { panic!("{code}") };
+        let command = match code {
+            5003.. => Command::Reject { token, fault: Fault::new(ResultCode(code), "no") },
+            _ => Command::Answer { token, result: ResultCode(code), avps: AvpBuf::new() },
+        };
+        w.command(1, command);
+        assert_eq!(result_of(&w.sent.last().unwrap().1), code);
+    }
+}
+
+/// RFC 6733 §7.1.3: TOO_BUSY is for who wanted this server and no other.
+#[test]
+fn busy_says_so_to_who_names_this_server() {
+    for (named, expected) in [(false, 3002), (true, 3004)] {
+        let mut avps = request();
+        if named {
+            avps.push_str(codes::DESTINATION_HOST, "s.example");
+        }
+        let mut w = pair();
+        w.run_secs(1);
+        // The service has no room.
+        let _ = say(&mut w, &wire(HEADER, &avps));
+        let Some(Event::Request { token, .. }) = w.take(1).pop() else { panic!("{expected}") };
+        let fault = Fault::new(ResultCode::TOO_BUSY, "later");
+        w.command(1, Command::Reject { token, fault });
+        assert_eq!(result_of(&w.sent.last().unwrap().1), expected);
+        // The node has none.
+        w.nodes[1].config.max_inbound = 0;
+        let answers = say(&mut w, &wire(Header { end_to_end: 89, ..HEADER }, &avps));
+        let answer = MessageView::parse(&answers[0]).unwrap();
+        assert_eq!(answer.avps().get(codes::RESULT_CODE).unwrap().u32(), Ok(expected));
+    }
+}
+
+/// RFC 6733 §7.1.3: a Destination-Host needs its Destination-Realm.
+#[test]
+fn a_host_without_its_realm_is_not_found() {
+    let mut avps = AvpBuf::new();
+    for a in request().view().filter(|a| !a.is(codes::DESTINATION_REALM)) {
+        avps.push_view(a);
+    }
+    avps.push_str(codes::DESTINATION_HOST, "s.example");
+    let mut w = pair();
+    w.run_secs(1);
+    assert_eq!(result_of(&say(&mut w, &wire(HEADER, &avps))[0]), 3002);
+}
+
+/// Common messages bear the application of their session (RFC 6733 §2.5), or none (RFC 4072 §3).
+#[test]
+fn common_messages_reach_the_service_under_either_application() {
+    for command in [SESSION_TERMINATION, ABORT_SESSION, RE_AUTH] {
+        for (application, taken) in [(0, true), (5, true), (9, false)] {
+            let mut w = pair();
+            w.run_secs(1);
+            let answers = say(&mut w, &wire(Header { command, application, ..HEADER }, &request()));
+            assert_eq!(answers.is_empty(), taken, "{command} of {application}");
+            assert_eq!(w.take(1).iter().any(|e| matches!(e, Event::Request { .. })), taken);
+        }
+    }
+    let mut w = pair();
+    w.run_secs(1);
+    assert_eq!(say(&mut w, &wire(Header { application: 0, ..HEADER }, &request())).len(), 1);
+}
+
+/// A CER on a new connection, with more in it: the CEA, and the code of what stands in its Failed-AVP.
+fn capabilities(certificate: Option<&[u8]>, more: impl FnOnce(&mut AvpBuf)) -> (u32, Option<Vec<u8>>, State) {
+    let mut server = config("s.example");
+    server.accept_unknown = true;
+    let mut w = World::new(vec![config("c.example"), server]);
+    let mut avps = AvpBuf::new();
+    avps.push_str(codes::ORIGIN_HOST, "c.example")
+        .push_str(codes::ORIGIN_REALM, "example")
+        .push_address(codes::HOST_IP_ADDRESS, [10, 0, 0, 9].into())
+        .push_u32(codes::VENDOR_ID, 0)
+        .push_str(codes::PRODUCT_NAME, "test")
+        .push_u32(codes::AUTH_APPLICATION_ID, 5);
+    more(&mut avps);
+    let header =
+        Header { flags: Flags(Flags::REQUEST), command: CAPABILITIES_EXCHANGE, application: 0, ..HEADER };
+    let conn = ConnId::incoming(9);
+    w.feed(1, conn, StreamEvent::Connected { remote: addr(9), local: None, certificate });
+    w.feed(1, conn, StreamEvent::Data(&wire(header, &avps)));
+    let (_, cea) = w.sent.pop().expect("a CEA");
+    let cea = MessageView::parse(&cea).unwrap();
+    let failed = cea.avps().get(codes::FAILED_AVP).map(|a| a.data.to_vec());
+    let state = w.nodes[1].peer_state(PeerId(0)).unwrap_or(State::Closed);
+    (cea.avps().get(codes::RESULT_CODE).unwrap().u32().unwrap(), failed, state)
+}
+
+/// RFC 6733 §5.3, §6.10: who wants TLS to begin within a connection finds no security in common.
+#[test]
+fn security_that_begins_within_a_connection_is_not_spoken() {
+    for (asked, expected) in [(&[][..], 2001), (&[0], 2001), (&[0, 1], 2001), (&[1], 5017)] {
+        let (result, _, state) = capabilities(None, |avps| {
+            for id in asked {
+                avps.push_u32(codes::INBAND_SECURITY_ID, *id);
+            }
+        });
+        assert_eq!((result, state == State::ROpen), (expected, expected == 2001), "{asked:?}");
+    }
+}
+
+/// RFC 6733 §6.11: one application in each group, and what is wrong with it comes back.
+#[test]
+fn a_vendor_specific_application_names_exactly_one() {
+    for (ids, expected) in [
+        (&[codes::AUTH_APPLICATION_ID][..], 2001),
+        (&[codes::ACCT_APPLICATION_ID], 2001),
+        (&[], 5005),
+        (&[codes::AUTH_APPLICATION_ID, codes::ACCT_APPLICATION_ID], 5009),
+    ] {
+        let (result, failed, _) = capabilities(None, |avps| {
+            avps.push_group(codes::VENDOR_SPECIFIC_APPLICATION_ID, |g| {
+                g.push_u32(codes::VENDOR_ID, 10_415);
+                for id in ids {
+                    g.push_u32(*id, 16_777_251);
+                }
+            });
+        });
+        assert_eq!(result, expected);
+        if expected == 2001 {
+            assert_eq!(failed, None);
+            continue;
+        }
+        let failed = failed.expect("a Failed-AVP");
+        let group = crate::Avps::parse(&failed).unwrap().next().unwrap();
+        assert_eq!(group.code, 260);
+        let inner = group.grouped().unwrap();
+        for id in [codes::AUTH_APPLICATION_ID, codes::ACCT_APPLICATION_ID] {
+            assert!(inner.get(id).is_some_and(|a| a.u32().is_ok()), "{expected}");
+        }
+    }
+}
+
+/// RFC 6733 §7.1.5, §7.5: what Failed-AVP shows of a length that cannot be, or of an AVP that is missing.
+#[test]
+fn failed_avp_shows_a_header_and_zeros() {
+    let fault = |tail: &[u8]| {
+        let mut bytes = wire(HEADER, &request());
+        bytes.extend_from_slice(tail);
+        let length = (bytes.len() as u32).to_be_bytes();
+        bytes[1..4].copy_from_slice(&length[1..]);
+        let fault = MessageView::parse(&bytes).unwrap_err();
+        let avp = fault.avp.expect("the AVP at fault");
+        (fault.code.0, avp.code, avp.flags, avp.data)
+    };
+    // Too long, too short, of four octets at least; and a header of which only the code is there.
+    assert_eq!(fault(&[0, 0, 1, 8, 0x40, 0, 0, 99]), (5014, 264, 0x40, vec![]));
+    assert_eq!(fault(&[0, 0, 0, 27, 0x40, 0, 0, 7]), (5014, 27, 0x40, vec![0; 4]));
+    assert_eq!(fault(&[0, 0, 1, 31]), (5014, 287, 0, vec![0; 8]));
+    let avps = request();
+    for (id, zeros) in [
+        (codes::AUTH_REQUEST_TYPE, 4),
+        (codes::ACCOUNTING_INPUT_OCTETS, 8),
+        (codes::HOST_IP_ADDRESS, 6),
+        (codes::EAP_PAYLOAD, 0),
+    ] {
+        let fault = avps.view().require(id).unwrap_err();
+        let avp = fault.avp.unwrap();
+        assert_eq!((fault.code.0, avp.code, avp.data), (5005, id.code, vec![0; zeros]));
+    }
+}
+
+/// RFC 6733 §2.9: the route that a request took, and who may have passed it on.
+#[test]
+fn a_request_by_an_untrusted_route_is_refused() {
+    for (agents, taken) in [
+        (&["*"][..], true),
+        (&["agent.example.net"], true),
+        (&["AGENT.example.NET"], true),
+        (&["*.example.net"], true),
+        (&["*.example.org", "other.example.net"], false),
+        (&[], false),
+    ] {
+        let mut w = pair();
+        w.nodes[1].config.agents = agents.iter().map(ToString::to_string).collect();
+        w.run_secs(1);
+        // Who connects to us is no agent: without a record the way is the peer's own.
+        assert!(say(&mut w, &wire(HEADER, &request())).is_empty());
+        let mut avps = request();
+        avps.push_str(codes::ROUTE_RECORD, "agent.example.net");
+        let answers = say(&mut w, &wire(Header { end_to_end: 89, ..HEADER }, &avps));
+        assert_eq!(answers.is_empty(), taken, "{agents:?}");
+        if let Some(answer) = answers.first() {
+            let answer = MessageView::parse(answer).unwrap();
+            assert_eq!(answer.avps().get(codes::RESULT_CODE).unwrap().u32(), Ok(5003));
+        }
+    }
+}
+
+/// RFC 6733 §7.2: what is wrong with an answer is told to nobody.
+#[test]
+fn a_bad_answer_is_not_answered() {
+    let mut w = pair();
+    w.run_secs(1);
+    let mut bytes = wire(Header { flags: Flags(Flags::PROXIABLE), ..HEADER }, &request());
+    bytes.extend_from_slice(&[0, 0, 1, 8, 0x40, 0, 0, 99]);
+    let length = (bytes.len() as u32).to_be_bytes();
+    bytes[1..4].copy_from_slice(&length[1..]);
+    assert!(say(&mut w, &bytes).is_empty());
+    assert_eq!((w.nodes[1].counters().malformed, w.state(1)), (1, State::ROpen));
+}
+
+/// RFC 6733 §2.1, §5.6.1: a stream that cannot be followed is reset, as is a connection that begins with anything but a
+/// CER.
+#[test]
+fn what_cannot_be_followed_is_reset() {
+    let not_a_cer = wire(HEADER, &request());
+    for bytes in [&b"GET / HTTP/1.1"[..], &[1, 0, 0, 3], &[2, 0, 0, 20], &not_a_cer] {
+        let mut node = Node::new(config("s.example").accept("c.example"), Instant::ZERO, seed());
+        let conn = ConnId::incoming(1);
+        let up = StreamEvent::Connected { remote: addr(0), local: None, certificate: None };
+        node.handle(Instant::ZERO, Input::Stream { conn, event: up });
+        node.handle(Instant::ZERO, Input::Stream { conn, event: StreamEvent::Data(bytes) });
+        let reset = Transmit::Stream { conn, op: StreamOp::Abort };
+        assert_eq!(node.poll_transmit(Instant::ZERO, &mut Vec::new()), Some(reset));
+        assert_eq!(node.connections(), 0);
+    }
+}
+
+fn seed() -> usher_core::SecureRng {
+    usher_core::Seed::new(7).secure("node", 9)
+}
+
+/// RFC 6733 §2.1, §5.6: one connection for each peer.
+#[test]
+fn a_second_connection_of_an_open_peer_is_refused() {
+    let mut w = pair();
+    w.run_secs(1);
+    let cer = w.sent.iter().find(|(from, _)| *from == 0).unwrap().1.clone();
+    let conn = ConnId::incoming(9);
+    w.feed(1, conn, StreamEvent::Connected { remote: addr(0), local: None, certificate: None });
+    let before = w.sent.len();
+    w.feed(1, conn, StreamEvent::Data(&cer));
+    assert_eq!((w.sent.len(), w.nodes[1].connections(), w.state(1)), (before, 1, State::ROpen));
+    assert_eq!(w.nodes[1].counters().connection_rejected, 1);
+}
+
+/// RFC 6733 §2.5, §5.3, §5.4.3, §6.1: what two neighbours say to each other is of the base protocol, and for nobody else;
+/// a DPR has its cause, and what is asked twice has two identifiers.
+#[test]
+fn messages_between_neighbours_are_for_them_alone() {
+    let mut w = pair();
+    w.run_secs(100);
+    w.command(1, Command::Disconnect { peer: PeerId(0), cause: DisconnectCause::Busy });
+    w.run_secs(101);
+    let mut asked = Vec::new();
+    for (from, bytes) in &w.sent {
+        let message = MessageView::parse(bytes).unwrap();
+        let h = message.header();
+        assert_eq!((h.application, h.flags.is_proxiable(), h.flags.is_error()), (0, false, false));
+        let says = |id: AvpId| message.avps().get(id).is_some();
+        let others = [codes::SESSION_ID, codes::DESTINATION_HOST, codes::DESTINATION_REALM];
+        assert!(!others.into_iter().any(says) && says(codes::ORIGIN_HOST) && says(codes::ORIGIN_REALM));
+        assert!(!says(codes::INBAND_SECURITY_ID));
+        if h.flags.is_request() {
+            assert_eq!(says(codes::DISCONNECT_CAUSE), h.command == codes::command::DISCONNECT_PEER);
+            assert!(!asked.contains(&(*from, h.hop_by_hop)) && !asked.contains(&(*from, h.end_to_end)));
+            asked.extend([(*from, h.hop_by_hop), (*from, h.end_to_end)]);
+        }
+    }
+    let commands = [CAPABILITIES_EXCHANGE, codes::command::DEVICE_WATCHDOG, codes::command::DISCONNECT_PEER];
+    assert!(commands.iter().all(|c| !w.sent_by(0, *c).is_empty() && !w.sent_by(1, *c).is_empty()));
+}
+
+/// RFC 6733 §5.4.3: who is busy or does not want to talk is left alone, who restarts is not.
+#[test]
+fn a_peer_is_connected_to_again_as_its_cause_says() {
+    for (cause, again) in [
+        (DisconnectCause::Rebooting, true),
+        (DisconnectCause::Busy, false),
+        (DisconnectCause::DoNotWantToTalkToYou, false),
+    ] {
+        let mut w = pair();
+        w.run_secs(1);
+        w.command(1, Command::Disconnect { peer: PeerId(0), cause });
+        w.run_secs(100);
+        assert_eq!(w.state(0) == State::IOpen, again, "{cause:?}");
+    }
+}
+
+/// RFC 6733 §2.7, §6.1: the realm is looked up first, then the application; what names no host bears none.
+#[test]
+fn requests_go_by_realm_then_by_application() {
+    let mut client = config("c.example");
+    for n in 1..=3 {
+        client = client.connect_to(&format!("s{n}.example"), addr(n));
+    }
+    let route =
+        |realm: &str, application, peer| Route { realm: realm.into(), application, peers: vec![peer] };
+    client.routes = vec![route("a.example", Some(1), 0), route("A.example", None, 1), route("*", None, 2)];
+    let servers = (1..=3).map(|n| {
+        let mut server = config(&format!("s{n}.example")).accept("c.example");
+        server.realms.push("*".into());
+        server
+    });
+    let mut w = World::new([client].into_iter().chain(servers).collect());
+    w.run_secs(1);
+    let Command::Request(base) = der(0, b"x") else { unreachable!() };
+    for (realm, host, to) in [
+        ("a.EXAMPLE", None, 2),
+        ("b.example", None, 3),
+        // Who is a peer is asked itself.
+        ("b.example", Some("s1.example"), 1),
+    ] {
+        let (destination_realm, destination_host) = (realm.to_string(), host.map(ToString::to_string));
+        w.command(0, Request { destination_realm, destination_host, ..base.clone() }.into());
+        w.run(w.now.since(Instant::ZERO) + DELAY);
+        for n in 1..=3 {
+            let asked = w.take(n).iter().filter(|e| matches!(e, Event::Request { .. })).count();
+            assert_eq!(asked, usize::from(n == to), "{realm} {host:?} at {n}");
+        }
+        let sent = MessageView::parse(&w.sent.last().unwrap().1).unwrap();
+        assert_eq!(sent.avps().get(codes::DESTINATION_REALM).unwrap().data, realm.as_bytes());
+        assert_eq!(sent.avps().get(codes::DESTINATION_HOST).map(|a| a.data), host.map(str::as_bytes));
+    }
+}
+
+/// RFC 6733 §6.8, §6.9, RFC 7155 §1.5, §3.10: an answer names its application, as its request's header does.
+#[test]
+fn every_answer_names_its_application() {
+    for (application, command, id) in [
+        (1, codes::command::AA, codes::AUTH_APPLICATION_ID),
+        (5, DIAMETER_EAP, codes::AUTH_APPLICATION_ID),
+        (3, codes::command::ACCOUNTING, codes::ACCT_APPLICATION_ID),
+        (1, codes::command::ACCOUNTING, codes::ACCT_APPLICATION_ID),
+    ] {
+        let mut w = pair();
+        w.nodes[1].config.local.applications.extend([Application::auth(1), Application::acct(3)]);
+        w.run_secs(1);
+        let _ = say(&mut w, &wire(Header { application, command, ..HEADER }, &request()));
+        let Some(Event::Request { token, .. }) = w.take(1).pop() else { panic!("{command}") };
+        w.command(1, Command::Answer { token, result: ResultCode::SUCCESS, avps: AvpBuf::new() });
+        let answer = MessageView::parse(&w.sent.last().unwrap().1).unwrap();
+        let named: Vec<_> = answer.avps().all(id).map(|a| a.u32()).collect();
+        assert_eq!((answer.header().application, named), (application, vec![Ok(application)]));
+    }
+}

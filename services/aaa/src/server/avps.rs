@@ -1,0 +1,278 @@
+//! RADIUS attributes as AVPs, and AVPs as attributes (RFC 7155 §4, RFC 4072 §6).
+//!
+//! The first 256 AVP codes are the attributes' numbers, and their values are written alike (RFC 6733 §4.1), but for what
+//! RADIUS hides and for tunnels: those have a tag in RADIUS (RFC 2868 §3) and a group in Diameter (RFC 7155 §4.5).
+
+use usher_diameter::avp::{AvpBuf, AvpId, AvpView, Avps};
+use usher_diameter::codes;
+use usher_radius::attribute::{Attributes, RawAttribute, Vendor, kind, read_vendors, vendor};
+
+/// Microsoft's keys (RFC 2548 §2.4), which RADIUS hides and Diameter says by EAP-Master-Session-Key.
+const HIDDEN_KEYS: [u8; 3] = [12, vendor::MS_MPPE_SEND_KEY, vendor::MS_MPPE_RECV_KEY];
+
+/// What one protocol says of a hop or of a packet, and the other says in its own way.
+pub(super) const NOT_TRANSLATED: [u8; 7] = [
+    kind::USER_PASSWORD,
+    kind::CHAP_PASSWORD,
+    kind::STATE,
+    kind::PROXY_STATE,
+    kind::TUNNEL_PASSWORD,
+    kind::EAP_MESSAGE,
+    kind::MESSAGE_AUTHENTICATOR,
+];
+
+/// The octets that a tunnel attribute's tag may be (RFC 2868 §3); 0 is none.
+const TAGS: core::ops::RangeInclusive<u8> = 0..=0x1f;
+const TUNNEL_CLIENT_ENDPOINT: u8 = 66;
+const TUNNEL_SERVER_ENDPOINT: u8 = 67;
+const TUNNEL_PREFERENCE: u8 = 83;
+
+/// How the value of a tunnel attribute is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tagged {
+    /// A tag and three octets of a number.
+    Number,
+    /// A tag where there is one, and a text.
+    Text,
+}
+
+/// Whether an attribute describes a tunnel; Tunnel-Password, which is hidden, is none of them.
+const fn tagged(kind: u8) -> Option<Tagged> {
+    match kind {
+        kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE | TUNNEL_PREFERENCE => Some(Tagged::Number),
+        TUNNEL_CLIENT_ENDPOINT | TUNNEL_SERVER_ENDPOINT | kind::TUNNEL_PRIVATE_GROUP_ID | 82 | 90 | 91 => {
+            Some(Tagged::Text)
+        }
+        _ => None,
+    }
+}
+
+/// The tag of a tunnel attribute and what follows it; tag 0 where there is none.
+fn untag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
+    match (tagged(a.kind)?, a.value) {
+        (Tagged::Number, [tag, number @ ..]) if number.len() == 3 => {
+            Some((if TAGS.contains(tag) { *tag } else { 0 }, number))
+        }
+        (Tagged::Number, _) => None,
+        (Tagged::Text, [tag, text @ ..]) if TAGS.contains(tag) => Some((*tag, text)),
+        (Tagged::Text, text) => Some((0, text)),
+    }
+}
+
+/// Appends what a reply says. Hidden values have no counterpart and are left out. The M flag is set where a Diameter
+/// application defines the attribute; of others, and of vendors', a client need not know anything.
+///
+/// A Reply-Message does not go beside an EAP packet (RFC 4072 §2.8.3): `with_eap`.
+pub(super) fn attributes_as_avps(reply: &Attributes, with_eap: bool, avps: &mut AvpBuf) {
+    const HIDDEN: [u8; 2] = [kind::USER_PASSWORD, kind::TUNNEL_PASSWORD];
+    let plain = |a: &RawAttribute<'_>| {
+        a.kind != kind::VENDOR_SPECIFIC
+            && !HIDDEN.contains(&a.kind)
+            && tagged(a.kind).is_none()
+            && !(with_eap && a.kind == kind::REPLY_MESSAGE)
+    };
+    for a in reply.iter().filter(plain) {
+        avps.push(codes::attribute(a.kind), a.value);
+    }
+    let mut tags: u32 = 0;
+    for (tag, _) in reply.iter().filter_map(|a| untag(&a)) {
+        // Tags are below 32.
+        if tags & (1 << tag) == 0 {
+            tags |= 1 << tag;
+            push_tunnel(reply, tag, avps);
+        }
+    }
+    let hidden = |v: &Vendor<'_>| v.vendor == vendor::MICROSOFT && HIDDEN_KEYS.contains(&v.kind);
+    for v in read_vendors(reply.iter()).filter(|v| !hidden(v)) {
+        avps.push(AvpId::of_vendor(v.vendor, v.kind.into(), false), v.value);
+    }
+}
+
+/// Appends a Tunneling AVP of the attributes with this tag. Its grammar has both endpoints, so that those which a VLAN
+/// does not have (RFC 3580 §3.31) are empty.
+fn push_tunnel(reply: &Attributes, tag: u8, avps: &mut AvpBuf) {
+    let with = |group: &mut AvpBuf, wanted: fn(u8) -> bool| {
+        let mut some = false;
+        for a in reply.iter().filter(|a| wanted(a.kind)) {
+            let Some((_, value)) = untag(&a).filter(|(t, _)| *t == tag) else { continue };
+            some = true;
+            match (tagged(a.kind), value) {
+                (Some(Tagged::Number), &[x, y, z]) => group.push(codes::attribute(a.kind), &[0, x, y, z]),
+                _ => group.push(codes::attribute(a.kind), value),
+            };
+        }
+        some
+    };
+    avps.push_group(codes::TUNNELING, |group| {
+        with(group, |k| matches!(k, kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE));
+        if !with(group, |k| k == TUNNEL_CLIENT_ENDPOINT) {
+            group.push(codes::attribute(TUNNEL_CLIENT_ENDPOINT), b"");
+        }
+        if !with(group, |k| k == TUNNEL_SERVER_ENDPOINT) {
+            group.push(codes::attribute(TUNNEL_SERVER_ENDPOINT), b"");
+        }
+        with(group, |k| tagged(k).is_some() && !matches!(k, 64..=67));
+    });
+}
+
+/// AVPs as RADIUS attributes of their numbers; what fits no attribute is left out.
+pub(super) fn avps_as_attributes(avps: Avps<'_>, out: &mut Attributes) {
+    let mut tunnels = 0;
+    for avp in avps {
+        if avp.is(codes::TUNNELING) {
+            tunnels += 1;
+            if TAGS.contains(&tunnels) {
+                tunnel_as_attributes(avp, tunnels, out);
+            }
+            continue;
+        }
+        let Ok(number @ 1..) = u8::try_from(avp.code) else { continue };
+        match avp.vendor {
+            0 if NOT_TRANSLATED.contains(&number) || number == kind::VENDOR_SPECIFIC => {}
+            0 => drop(out.push_bytes(number, avp.data).is_ok()),
+            vendor::MICROSOFT if HIDDEN_KEYS.contains(&number) => {}
+            vendor => drop(out.push_vendor(vendor, number, avp.data).is_ok()),
+        }
+    }
+}
+
+fn tunnel_as_attributes(tunneling: AvpView<'_>, tag: u8, out: &mut Attributes) {
+    let Ok(group) = tunneling.grouped() else { return };
+    for avp in group.filter(|a| a.vendor == 0) {
+        let Ok(number) = u8::try_from(avp.code) else { continue };
+        let mut value = alloc::vec![tag];
+        match (tagged(number), avp.data) {
+            (Some(Tagged::Number), &[0, x, y, z]) => value.extend_from_slice(&[x, y, z]),
+            (Some(Tagged::Text), text) if !text.is_empty() => value.extend_from_slice(text),
+            _ => continue,
+        }
+        // A text that is too long for an attribute is none that an access server could use.
+        let _ = out.push_bytes(number, &value);
+    }
+}
+
+/// The first AVP of a successful answer that has to be obeyed and that no RADIUS access server would hear of (RFC 6733
+/// §4.1): it may forbid more than it allows.
+pub(super) fn untranslatable<'a>(mut avps: Avps<'a>) -> Option<AvpView<'a>> {
+    avps.find(|a| {
+        let heard = matches!(
+            (a.vendor, a.code),
+            (_, 0..=255)
+                // What is of the message, not of the user: identities, results, the session's name and lifetime.
+                | (0, 257..=269 | 271 | 272 | 274 | 276..=285 | 291 | 293 | 294 | 296..=298)
+                | (0, 401 | 462..=465)
+        );
+        a.mandatory() && !heard
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_diameter::dictionary::Dictionary;
+
+    fn translated(reply: &Attributes, with_eap: bool) -> AvpBuf {
+        let mut avps = AvpBuf::new();
+        attributes_as_avps(reply, with_eap, &mut avps);
+        avps
+    }
+
+    fn list(attributes: &[(u8, &[u8])]) -> Attributes {
+        let mut list = Attributes::new();
+        for (kind, value) in attributes {
+            list.push_bytes(*kind, value).unwrap();
+        }
+        list
+    }
+
+    const VLAN: [(u8, &[u8]); 3] = [(64, &[0, 0, 0, 13]), (65, &[0, 0, 0, 6]), (81, b"42")];
+    const TWO_TUNNELS: [(u8, &[u8]); 6] = [
+        (64, &[1, 0, 0, 3]),
+        (64, &[2, 0, 0, 13]),
+        (67, b"\x01lns.example"),
+        (65, &[1, 0, 0, 1]),
+        (65, &[2, 0, 0, 6]),
+        (81, b"\x0242"),
+    ];
+
+    /// RFC 7155 §4.5: a tunnel is a group, without the tag; each has what the grammar asks for, once.
+    #[test]
+    fn a_tunnel_is_a_group() {
+        let dictionary = Dictionary::base();
+        for (attributes, tunnels) in [(&VLAN[..], 1), (&TWO_TUNNELS, 2)] {
+            let avps = translated(&list(attributes), true);
+            let groups: Vec<AvpView<'_>> = avps.view().collect();
+            assert_eq!(groups.len(), tunnels);
+            for group in groups {
+                assert!(group.is(codes::TUNNELING) && group.mandatory());
+                let inner = group.grouped().unwrap();
+                for code in 64..=67 {
+                    let all: Vec<_> = inner.filter(|a| a.code == code).collect();
+                    assert_eq!(all.len(), 1, "{code}");
+                    assert!(code > 65 || all[0].u32().is_ok());
+                }
+                for a in inner {
+                    assert!(dictionary.avp(a.code).is_some() && a.mandatory(), "{a}");
+                }
+            }
+        }
+        let avps = translated(&list(&VLAN), true);
+        let group = avps.view().next().unwrap().grouped().unwrap();
+        let of = |kind| group.get(codes::attribute(kind)).unwrap().data;
+        assert_eq!((of(64), of(65), of(81)), (&[0, 0, 0, 13][..], &[0, 0, 0, 6][..], &b"42"[..]));
+    }
+
+    #[test]
+    fn tunnels_come_back_as_they_went() {
+        let back = |attributes: &[(u8, &[u8])]| {
+            let mut list_of = Attributes::new();
+            avps_as_attributes(translated(&list(attributes), true).view(), &mut list_of);
+            let mut all: Vec<_> = list_of.iter().map(|a| (a.kind, a.value.to_vec())).collect();
+            all.sort();
+            all
+        };
+        let mut expected: Vec<_> = TWO_TUNNELS.iter().map(|(kind, value)| (*kind, value.to_vec())).collect();
+        expected.sort();
+        assert_eq!(back(&TWO_TUNNELS), expected);
+        // What had no tag gets one.
+        let vlan = [(64, vec![1, 0, 0, 13]), (65, vec![1, 0, 0, 6]), (81, b"\x0142".to_vec())];
+        assert_eq!(back(&VLAN), vlan);
+    }
+
+    /// RFC 4072 §2.8.3.
+    #[test]
+    fn no_reply_message_goes_beside_an_eap_packet() {
+        let reply = list(&[(18, b"welcome"), (27, &[0, 0, 0, 60])]);
+        let has = |with_eap| translated(&reply, with_eap).view().get(codes::REPLY_MESSAGE).is_some();
+        assert_eq!((has(true), has(false)), (false, true));
+    }
+
+    /// RFC 6733 §4.1: what no Diameter application defines may be passed over.
+    #[test]
+    fn only_what_an_application_defines_must_be_understood() {
+        let avps = translated(&list(&[(27, &[0, 0, 0, 60]), (168, &[0; 16]), (85, &[0, 0, 1, 0])]), true);
+        let mandatory: Vec<_> = avps.view().map(|a| (a.code, a.mandatory())).collect();
+        assert_eq!(mandatory, [(27, true), (168, false), (85, true)]);
+    }
+
+    #[test]
+    fn what_forbids_something_is_not_passed_over() {
+        let found = |id: AvpId| {
+            let mut avps = AvpBuf::new();
+            avps.push_u32(codes::RESULT_CODE, 2001).push(id, b"x");
+            untranslatable(avps.view()).map(|a| a.code)
+        };
+        for passed in [codes::SESSION_ID, codes::TUNNELING, codes::attribute(11), AvpId::may(400)] {
+            assert_eq!(found(passed), None, "{passed:?}");
+        }
+        assert_eq!(found(AvpId::of_vendor(9, 1, true)), None);
+        // NAS-Filter-Rule, something unknown, something of a vendor that no attribute holds.
+        for (id, code) in [
+            (AvpId::must(400), 400),
+            (AvpId::must(60_000), 60_000),
+            (AvpId::of_vendor(10_415, 1_400, true), 1_400),
+        ] {
+            assert_eq!(found(id), Some(code));
+        }
+    }
+}
