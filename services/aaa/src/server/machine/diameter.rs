@@ -86,7 +86,8 @@ impl AaaServer {
                 }
             }
             (_, command::ACCOUNTING) => self.accounting_message(now, token, message)?,
-            // Nobody who was let in is remembered (Auth-Session-State), and we let nobody in at whose door we stand.
+            // As a server we keep no session of whom we let in (Auth-Session-State); as a translator, none of whom a home
+            // server let in.
             (_, command::SESSION_TERMINATION | command::ABORT_SESSION | command::RE_AUTH) => {
                 return Err(Fault::new(ResultCode::UNKNOWN_SESSION_ID, "no session is kept here"));
             }

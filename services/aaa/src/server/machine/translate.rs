@@ -142,7 +142,7 @@ impl AaaServer {
                 attributes.push_eap(eap.unwrap_or_default());
                 Code::ACCESS_CHALLENGE
             }
-            // Whoever cannot do what has to be done does not let in.
+            // An AVP that must be obeyed and cannot be translated makes the answer a refusal (RFC 6733 §4.1).
             Some(dea) if result.is_success() && untranslatable(avps.view()).is_none() => {
                 self.outward.dialogs.remove(dialog);
                 avps_as_attributes(avps.view(), &mut attributes);

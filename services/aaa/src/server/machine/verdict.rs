@@ -40,8 +40,9 @@ impl AaaServer {
         self.recycle(pending.request);
     }
 
-    /// What came is passed over. A Diameter server says so, with the request that is still to be answered (RFC 4072
-    /// §2.4); an EAP request, which a server is not sent, gets no such courtesy (§2.8.4).
+    /// Passes over a packet that answers nothing. A Diameter client is told so, with the EAP request that is still to be
+    /// answered (RFC 4072 §2.4), unless it sent an EAP request itself, which is a failure (§2.8.4). A RADIUS client hears
+    /// nothing.
     pub(super) fn pass_over(&mut self, now: Instant, token: u64, pending: Pending, packet: &[u8]) {
         let of_a_peer = Packet::parse(packet).map_or(true, |p| p.code() != Code::Request);
         let state = self.shard.state(token);
