@@ -87,6 +87,18 @@ fn openssl_takes_certificates_of_every_kind_for_their_purpose() {
     }
 }
 
+/// RFC 5216 §5.2: as rfc822Name, and not as an e-mail address within the subject.
+#[test]
+fn a_name_in_nai_form_is_an_rfc822name() {
+    let folder = Folder::new("nai");
+    let mut authority = Authority::init(&folder.0, &options("Root", KeyKind::EcdsaP256)).unwrap();
+    let ann = authority.issue(&request("ann@example.org", Kind::Client, KeyKind::EcdsaP256), now()).unwrap();
+    let file = ann.certificate.to_str().unwrap();
+    let said = openssl(&["x509", "-in", file, "-noout", "-subject", "-ext", "subjectAltName"]).stdout;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("email:ann@example.org") && !said.contains("emailAddress"), "{said}");
+}
+
 #[test]
 fn a_key_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
