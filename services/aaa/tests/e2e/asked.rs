@@ -177,11 +177,9 @@ fn a_packet_that_answers_nothing_gets_the_open_request_again() {
 fn what_is_no_response_of_a_peer_is_a_failure() {
     let mut client = Client::new();
     let nak = [2, 9, 0, 6, 3, 0];
-    for (packet, said) in [
-        (&[1, 9, 0, 5, 1][..], &nak[..]),
-        (&[2, 9], &[4, 9, 0, 4]),
-        (b"\xff\x09\xff\xff\xff", &[4, 9, 0, 4]),
-    ] {
+    for (packet, said) in
+        [(&[1, 9, 0, 5, 1][..], &nak[..]), (&[2, 9], &[4, 9, 0, 4]), (b"\xff\x09\xff\xff\xff", &[4, 9, 0, 4])]
+    {
         let (result, avps) = client.eap(packet, None);
         let dea = Dea::parse(avps.view()).unwrap();
         assert_eq!((result, dea.eap), (4001, Some(said)), "{packet:?}");
