@@ -4,6 +4,7 @@ mod admin;
 mod daemon;
 mod durable;
 mod flood;
+mod guesses;
 mod hostile;
 mod hostile_diameter;
 mod ocsp;
