@@ -113,6 +113,14 @@ pub(crate) struct UserRows {
     pub(crate) config: Config,
 }
 
+/// What becomes of a user's open sessions.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct OpenSessions {
+    /// Ask the NASs to end the user's open sessions, too (RFC 5176).
+    #[arg(long)]
+    pub(crate) disconnect: bool,
+}
+
 #[derive(Subcommand, Debug)]
 pub(crate) enum UserCommand {
     /// Add a user.
@@ -121,9 +129,18 @@ pub(crate) enum UserCommand {
   usher aaa user add ann --hash argon2 --password-file ./password
   usher aaa user add 00-11-22-33-44-55 --no-password --reply 'Tunnel-Private-Group-Id = 20'")]
     Add(UserRows),
-    /// Put another password and other rows in place of a user's.
-    #[command(after_help = "Example:\n  usher aaa user set ann --reply 'Session-Timeout = 3600'")]
-    Set(UserRows),
+    /// Put another password and other rows in place of a user's; nobody is let in any more by what held before.
+    #[command(after_help = "Examples:
+  usher aaa user set ann --reply 'Session-Timeout = 3600'
+  usher aaa user set ann --disconnect
+
+Sessions that are open stay, unless --disconnect is said.")]
+    Set {
+        #[command(flatten)]
+        rows: UserRows,
+        #[command(flatten)]
+        open: OpenSessions,
+    },
     /// List users by name.
     #[command(after_help = "Example:\n  usher aaa user list --json")]
     List(Config),
@@ -131,8 +148,17 @@ pub(crate) enum UserCommand {
     #[command(after_help = "Example:\n  usher aaa user show ann")]
     Show(Named),
     /// Remove a user; the running server forgets it at once.
-    #[command(after_help = "Example:\n  usher aaa user del ann")]
-    Del(Named),
+    #[command(after_help = "Examples:
+  usher aaa user del ann
+  usher aaa user del ann --disconnect
+
+Sessions that are open stay, unless --disconnect is said.")]
+    Del {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        open: OpenSessions,
+    },
     /// Import FreeRADIUS's `users` file.
     #[command(after_help = "Example:\n  usher aaa user import /etc/freeradius/3.0/users")]
     Import(Import),

@@ -1,11 +1,13 @@
 //! `usher aaa cert`: the authority in a folder, its certificates and its revocation list.
 
+use super::args::Config;
 use crate::output::{Failure, Output, columns};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use usher_core::WallTime;
+use usher_daemon::control::{self, ControlError};
 use usher_pki::{
     Authority, Entry, Information, InitOptions, Issued, KeyKind, Kind, PkiError, Reason, Request,
 };
@@ -93,7 +95,7 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
         #[arg(long)]
         days: Option<u32>,
     },
-    /// Take a certificate back; the revocation list says so from then on.
+    /// Take a certificate back; the revocation list says so from then on, and the server that runs here reads it.
     #[command(after_help = "Example:\n  usher aaa cert revoke ann@example.org --reason key-compromise")]
     Revoke {
         /// Its name.
@@ -101,6 +103,8 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
         /// Why.
         #[arg(long, value_enum, default_value_t = Why::Unspecified)]
         reason: Why,
+        #[command(flatten)]
+        config: Config,
     },
     /// List what was issued.
     List,
@@ -196,7 +200,7 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
             }
             say(output, &issued)
         }
-        CertCommand::Revoke { name, reason } => {
+        CertCommand::Revoke { name, reason, config } => {
             let reason = match reason {
                 Why::Unspecified => Reason::Unspecified,
                 Why::KeyCompromise => Reason::KeyCompromise,
@@ -204,11 +208,10 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
                 Why::CessationOfOperation => Reason::CessationOfOperation,
             };
             open(dir)?.revoke(name, reason, now())?;
-            output.note(&format!(
-                "{name} is in {}; a running server reads the list when it is reloaded",
-                dir.join("ca.crl").display()
-            ));
-            Ok(())
+            let list = dir.join("ca.crl");
+            output.note(&format!("{name} is in {}", list.display()));
+            reread(output, config, &list)
+                .map_err(|error| Failure::failed(format!("{name} is revoked, but {error}")))
         }
         CertCommand::List => list(output, &open(dir)?),
         CertCommand::Show { files } => show(output, files),
@@ -218,6 +221,27 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// Has the server that runs here, if one does, read a revocation list again.
+fn reread(output: &Output, config: &Config, list: &Path) -> Result<(), String> {
+    let place = usher_daemon::Place::open(config.config.as_deref())
+        .map_err(|error| format!("the configuration cannot be read: {error}"))?;
+    match control::ask(&place.control_socket(), &control::Request::Reload) {
+        Err(ControlError::NotRunning { .. }) => {
+            output.note("no server runs here; one reads the list when it starts");
+            return Ok(());
+        }
+        Err(error) => return Err(format!("the running server was not reloaded: {error}")),
+        Ok(_) => {}
+    }
+    let same = |path: &PathBuf| path == list || path.canonicalize().ok() == list.canonicalize().ok();
+    if place.loaded.file.tls.as_ref().is_some_and(|tls| tls.crl.iter().any(same)) {
+        output.note("the running server has read it; no earlier TLS session lets anybody in");
+    } else {
+        output.note("the running server does not read this list; name it in crl of [tls]");
+    }
+    Ok(())
 }
 
 fn init(

@@ -17,6 +17,6 @@ pub(super) fn group(output: &Output, command: GroupCommand) -> Result<(), Failur
     let (place, mut store) = store(&config)?;
     store.put_group(&group).map_err(Failure::failed)?;
     // Whoever is of it may be remembered with what it said before.
-    tell(output, &place, &Request::Forget { user: None });
+    tell(output, &place, &Request::Forget { user: None, disconnect: false });
     said(output, &json!({ "group": name, "done": "set" }), &format!("{name} set\n"))
 }

@@ -42,7 +42,7 @@ pub(super) fn users(output: &Output, import: &Import) -> Result<(), Failure> {
     let canonical = |name: String| usher_aaa::spellings(&name).into_iter().next().unwrap_or(name);
     let mut users = file.users.into_iter().map(|(name, rows)| (canonical(name), rows));
     store.put_users(&mut users).map_err(Failure::failed)?;
-    tell(output, &place, &Request::Forget { user: None });
+    tell(output, &place, &Request::Forget { user: None, disconnect: false });
     said(output, import, "users", taken, &left)
 }
 

@@ -1,11 +1,11 @@
 //! `usher aaa user`.
 
-use super::args::{Config, Kept, UserCommand, UserRows as Typed};
-use super::{place, secret, tell};
+use super::args::{Config, Kept, OpenSessions, UserCommand, UserRows as Typed};
+use super::{place, secret};
 use crate::output::{Failure, Output, columns};
 use serde_json::{Value, json};
 use usher_aaa::store::{GroupRows, Row, Store, UserRows};
-use usher_daemon::control::Request;
+use usher_daemon::control::{self, Answer, ControlError, Request};
 use usher_daemon::{Place, admin, config};
 
 /// Names that are asked for at once.
@@ -13,11 +13,11 @@ const PAGE: u32 = 1000;
 
 pub(super) fn user(output: &Output, command: UserCommand) -> Result<(), Failure> {
     match command {
-        UserCommand::Add(typed) => put(output, &typed, false),
-        UserCommand::Set(typed) => put(output, &typed, true),
+        UserCommand::Add(typed) => put(output, &typed, None),
+        UserCommand::Set { rows, open } => put(output, &rows, Some(open)),
         UserCommand::List(config) => list(output, &config),
         UserCommand::Show(named) => show(output, &named.name, &named.config),
-        UserCommand::Del(named) => del(output, &named.name, &named.config),
+        UserCommand::Del { named, open } => del(output, &named.name, &named.config, open),
         UserCommand::Import(import) => super::import::users(output, &import),
     }
 }
@@ -41,7 +41,9 @@ pub(super) fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
     texts.iter().map(read).collect()
 }
 
-fn put(output: &Output, typed: &Typed, there: bool) -> Result<(), Failure> {
+/// Puts a user into the store; `change` where there is one already.
+fn put(output: &Output, typed: &Typed, change: Option<OpenSessions>) -> Result<(), Failure> {
+    let there = change.is_some();
     let (place, mut store) = store(&typed.config)?;
     let spellings = usher_aaa::spellings(&typed.name);
     let name = spellings.first().map_or(typed.name.as_str(), String::as_str);
@@ -79,9 +81,37 @@ fn put(output: &Output, typed: &Typed, there: bool) -> Result<(), Failure> {
     for other in spellings.iter().filter(|other| *other != name) {
         store.delete_user(other).map_err(Failure::failed)?;
     }
-    tell(output, &place, &Request::Forget { user: Some(name.to_owned()) });
     let done = if there { "changed" } else { "added" };
-    said(output, &json!({ "user": name, "done": done }), &format!("{name} {done}\n"))
+    let open = change.unwrap_or(OpenSessions { disconnect: false });
+    forgotten(output, &place, name, done, open)
+}
+
+/// Has the running server, where there is one, forget a user, and says what was done.
+fn forgotten(
+    output: &Output,
+    place: &Place,
+    name: &str,
+    done: &str,
+    OpenSessions { disconnect }: OpenSessions,
+) -> Result<(), Failure> {
+    let request = Request::Forget { user: Some(name.to_owned()), disconnect };
+    let told = match control::ask(&place.control_socket(), &request) {
+        Err(ControlError::NotRunning { .. }) if disconnect => {
+            Err("no server runs here that could ask the NASs to end sessions; see: usher aaa session list"
+                .to_owned())
+        }
+        Err(ControlError::NotRunning { .. }) | Ok(Answer::Done) => Ok(None),
+        Ok(Answer::Disconnected { ended, failures }) if failures.is_empty() => Ok(Some(ended)),
+        Ok(Answer::Disconnected { ended, failures }) => {
+            Err(format!("sessions ended: {ended}; not ended: {}", failures.join("; ")))
+        }
+        Ok(other) => Err(format!("the server says what was not asked: {other:?}")),
+        Err(error) => Err(format!("the running server was not told: {error}")),
+    };
+    let ended = told.map_err(|what| Failure::failed(format!("{name} {done}, but {what}")))?;
+    let text =
+        ended.map_or_else(|| format!("{name} {done}\n"), |n| format!("{name} {done}; sessions ended: {n}\n"));
+    said(output, &json!({ "user": name, "done": done, "disconnected": ended }), &text)
 }
 
 pub(super) fn said(output: &Output, value: &Value, text: &str) -> Result<(), Failure> {
@@ -138,7 +168,7 @@ fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
     output.text(&columns(&table))
 }
 
-fn del(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
+fn del(output: &Output, name: &str, config: &Config, open: OpenSessions) -> Result<(), Failure> {
     let (place, mut store) = store(config)?;
     let mut known = false;
     for spelt in usher_aaa::spellings(name) {
@@ -147,6 +177,5 @@ fn del(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
     if !known {
         return Err(Failure::failed(format!("there is no user {name}")));
     }
-    tell(output, &place, &Request::Forget { user: Some(name.to_owned()) });
-    said(output, &json!({ "user": name, "done": "removed" }), &format!("{name} removed\n"))
+    forgotten(output, &place, name, "removed", open)
 }

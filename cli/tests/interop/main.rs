@@ -12,4 +12,5 @@ mod namespace;
 mod place;
 mod radius;
 mod radsecproxy;
+mod sessions;
 mod tshark;

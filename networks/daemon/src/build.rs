@@ -1,6 +1,8 @@
 //! From the configuration file to the machines' configuration.
 
-use crate::config::model::{self, MessageAuthenticator, MethodName, RealmAccounting, StoreKind};
+use crate::config::model::{
+    self, ExtendedMasterSecret, MessageAuthenticator, MethodName, RealmAccounting, StoreKind,
+};
 use crate::config::units::Prefix;
 use crate::config::{Loaded, certificates};
 use crate::node::Clients;
@@ -71,7 +73,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
             UserSource::Host(CacheConfig { entries: users.cache_entries, ttl, unknown_ttl })
         }
     };
-    let (clients, configs) = clients(loaded, with);
+    let (clients, configs, lenient) = clients(loaded, with);
     let mut radius = usher_radius::server::Config::new(configs);
     let roles = file.listen.auth.iter().map(|_| Role::Authentication);
     radius.roles = roles.chain(file.listen.acct.iter().map(|_| Role::Accounting)).collect();
@@ -79,6 +81,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     radius.max_bytes = REPLIES_KEPT;
     let mut config = Config::new(source);
     config.radius = Some(radius);
+    config.without_extended_master_secret = lenient;
     config.diameter = file.diameter.as_ref().map(|d| diameter(d, &file.realm));
     config.methods = methods(&file.methods, with.tls.is_some());
     if let Some(tls) = with.tls {
@@ -157,10 +160,11 @@ fn policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
 /// What replies kept for retransmissions may take in each shard, octets: about 30,000 short ones.
 const REPLIES_KEPT: usize = 12 << 20;
 
-/// Clients of the file, then those of the store, then loopback where nothing is configured.
-fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
-    let (mut names, mut configs) = (Vec::new(), Vec::<ClientConfig>::new());
-    let mut add = |name: &str, config: ClientConfig| {
+/// Clients of the file, then those of the store, then loopback where nothing is configured; last, which of them have
+/// users whose devices may lack the Extended Master Secret.
+fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Vec<u32>) {
+    let (mut names, mut configs, mut lenient) = (Vec::new(), Vec::<ClientConfig>::new(), Vec::new());
+    let mut add = |name: &str, secret: ExtendedMasterSecret, config: ClientConfig| {
         let same = |c: &ClientConfig| {
             c.network == config.network && c.prefix == config.prefix && c.transport == config.transport
         };
@@ -168,9 +172,13 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
             tracing::warn!(client = name, "its addresses are another client's already; passed over");
             return;
         }
+        if secret == ExtendedMasterSecret::Optional {
+            lenient.extend(u32::try_from(configs.len()));
+        }
         names.push((name.to_owned(), config.network, config.prefix));
         configs.push(config);
     };
+    let required = ExtendedMasterSecret::Required;
     for client in &loaded.clients {
         let Prefix { network, bits } = client.prefix;
         let speaks_for: Vec<_> = client.nas.iter().map(|nas| (nas.network, nas.bits)).collect();
@@ -178,11 +186,11 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
             let mut config = ClientConfig::new(network, bits, Secret::new(secret.0.as_bytes()));
             config.message_authenticator = policy(client.message_authenticator);
             config.speaks_for.clone_from(&speaks_for);
-            add(&client.name, config);
+            add(&client.name, client.extended_master_secret, config);
         }
         if !client.certificates.is_empty() {
             let config = ClientConfig::radsec(network, bits, client.certificates.clone());
-            add(&client.name, ClientConfig { speaks_for, ..config });
+            add(&client.name, client.extended_master_secret, ClientConfig { speaks_for, ..config });
         }
     }
     for row in with.rows {
@@ -201,7 +209,7 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
                         (Demand::No, _) => MessageAuthenticatorPolicy::ProxyState,
                         _ => MessageAuthenticatorPolicy::Required,
                     };
-                add(if row.shortname.is_empty() { &row.nasname } else { &row.shortname }, config);
+                add(if row.shortname.is_empty() { &row.nasname } else { &row.shortname }, required, config);
             }
             Err(error) => {
                 tracing::error!(client = row.nasname, error, "a client of the store is passed over")
@@ -212,10 +220,10 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>) {
         for (network, bits) in
             [(IpAddr::from(Ipv4Addr::new(127, 0, 0, 0)), 8), (IpAddr::from(Ipv6Addr::LOCALHOST), 128)]
         {
-            add("loopback", ClientConfig::new(network, bits, Secret::new(secret.as_bytes())));
+            add("loopback", required, ClientConfig::new(network, bits, Secret::new(secret.as_bytes())));
         }
     }
-    (Clients(names), configs)
+    (Clients(names), configs, lenient)
 }
 
 fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {

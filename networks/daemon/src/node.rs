@@ -26,6 +26,8 @@ pub(crate) enum Message {
     Datagram(Path, Vec<u8>),
     /// Tell what was counted.
     Collect(SyncSender<Snapshot>),
+    /// Forget what is known of a user, or of all, and who waits until that is done.
+    Forget(Option<Vec<u8>>, SyncSender<()>),
     /// New lists of clients and configuration, and who waits until they are taken.
     Reload(Box<usher_aaa::Config>, Arc<Clients>, SyncSender<Result<(), String>>),
     /// Trace, to there.
@@ -55,6 +57,16 @@ impl Mailboxes {
     }
     pub(crate) fn command(&self, shard: u16, command: Command) {
         self.send(shard, Message::Command(command));
+    }
+    /// Has every shard forget what is known of a user, or of all; false where one has not within a while.
+    pub(crate) fn forget(&self, name: Option<&[u8]>, patience: std::time::Duration) -> bool {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(self.all().len());
+        for mailbox in self.all() {
+            mailbox.send(Message::Forget(name.map(<[u8]>::to_vec), sender.clone()));
+        }
+        let until = std::time::Instant::now() + patience;
+        let left = || until.saturating_duration_since(std::time::Instant::now());
+        self.all().iter().all(|_| receiver.recv_timeout(left()).is_ok())
     }
     /// Asks every shard and adds up what they say, waiting a moment at most for each.
     pub(crate) fn collect(&self) -> Snapshot {
@@ -309,6 +321,10 @@ impl Node for AaaNode {
             Message::Datagram(path, data) => self.server.handle(now, Input::Datagram { path, data: &data }),
             Message::Collect(sender) => {
                 let _ = sender.try_send(self.snapshot());
+            }
+            Message::Forget(name, done) => {
+                self.command(now, Command::Forget { name });
+                let _ = done.try_send(());
             }
             Message::Reload(config, clients, done) => {
                 let taken = self.server.command(now, Command::Reload(config));

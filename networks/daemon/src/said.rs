@@ -61,6 +61,7 @@ pub(crate) fn reason_name(reason: &Reason) -> &'static str {
         Reason::Checks => "checks",
         Reason::Revoked => "revoked",
         Reason::CertificateName => "certificate-name",
+        Reason::StaleSession => "stale-session",
         Reason::HomeServer => "home-server",
         Reason::Limit(Refusal::TooManySessions { .. }) => "sessions",
         Reason::Limit(Refusal::TooManyFailures) => "failures",

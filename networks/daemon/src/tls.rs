@@ -42,8 +42,11 @@ pub(crate) fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>
             crls.push(pem.map_err(|e| format!("{}: {e}", path.display()))?.contents);
         }
     }
-    let resumption =
-        (tls.sessions > 0).then_some(Resumption { sessions: tls.sessions, ..Resumption::default() });
+    let resumption = (tls.sessions > 0).then_some(Resumption {
+        sessions: tls.sessions,
+        lifetime: tls.session_lifetime.0,
+        ..Resumption::default()
+    });
     let server = |client_roots: Option<Roots>| {
         ServerConfig::new(ServerOptions {
             versions,
@@ -68,7 +71,8 @@ pub(crate) fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>
                 credentials: Some(credentials.clone()),
                 roots,
                 server_name: None,
-                resumption,
+                // A session would outlast the server's certificate.
+                resumption: None,
                 clock: clock.clone(),
                 key_log: None,
             })

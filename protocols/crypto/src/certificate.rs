@@ -1,10 +1,10 @@
-//! Whose certificate it is (RFC 6614 §2.3, RFC 6733 §13.1): a fingerprint, or a name in it.
+//! Whose certificate it is (RFC 6614 §2.3, RFC 6733 §13.1): a fingerprint, or a name in it; and when it ends.
 //!
 //! The host's TLS has verified the chain; here the leaf is only read, in bounds and without recursion.
 
 use crate::fingerprint::sha256;
 use alloc::string::String;
-use usher_core::Reader;
+use usher_core::{Reader, WallTime};
 
 /// What a certificate must be to stand for somebody. The host must have verified its chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,6 +54,8 @@ const SET: u8 = 0x31;
 const OCTETS: u8 = 0x04;
 const OID: u8 = 0x06;
 const BOOLEAN: u8 = 0x01;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 /// [3] EXPLICIT, the extensions.
 const EXTENSIONS: u8 = 0xa3;
 /// [2] IMPLICIT IA5String, a dNSName.
@@ -77,14 +79,54 @@ fn expect<'a>(r: &mut Reader<'a>, tag: u8) -> Option<Reader<'a>> {
     element(r).filter(|(t, _)| *t == tag).map(|(_, content)| content)
 }
 
-/// TBSCertificate (RFC 5280 §4.1): version, serial, signature, issuer, validity, subject, key, extensions.
-fn read(certificate: &[u8], found: &mut Names<'_>) -> Option<()> {
+/// TBSCertificate (RFC 5280 §4.1) from its validity on: version, serial, signature, issuer, validity, subject, key,
+/// extensions.
+fn from_validity(certificate: &[u8]) -> Option<Reader<'_>> {
     let mut tbs = expect(&mut expect(&mut Reader::new(certificate), SEQUENCE)?, SEQUENCE)?;
     let (first, _) = element(&mut tbs)?;
-    let before = if first == 0xa0 { 4 } else { 3 };
+    let before = if first == 0xa0 { 3 } else { 2 };
     for _ in 0..before {
         element(&mut tbs)?;
     }
+    Some(tbs)
+}
+
+/// The notAfter of a certificate (DER; RFC 5280 §4.1.2.5); `None` where it cannot be read.
+#[must_use]
+pub fn not_after(certificate: &[u8]) -> Option<WallTime> {
+    let mut validity = expect(&mut from_validity(certificate)?, SEQUENCE)?;
+    element(&mut validity)?;
+    let (tag, time) = element(&mut validity)?;
+    let digits = time.peek_rest().strip_suffix(b"Z").filter(|text| text.iter().all(u8::is_ascii_digit))?;
+    let pair =
+        |at: usize| Some(u64::from(digits.get(at)? - b'0') * 10 + u64::from(digits.get(at + 1)? - b'0'));
+    let (year, rest) = match (tag, digits.len()) {
+        // Of two digits, 50 to 99 are of the last century.
+        (UTC_TIME, 12) => (pair(0)? + if pair(0)? < 50 { 2000 } else { 1900 }, 2),
+        (GENERALIZED_TIME, 14) => (pair(0)? * 100 + pair(2)?, 4),
+        _ => return None,
+    };
+    let (month, day) = (pair(rest)?, pair(rest + 2)?);
+    let (hour, minute, second) = (pair(rest + 4)?, pair(rest + 6)?, pair(rest + 8)?);
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let secs = days_before(year, month) + day - 1;
+    Some(WallTime::from_unix_secs(((secs * 24 + hour) * 60 + minute) * 60 + second))
+}
+
+/// Days from 1970-01-01 to the first of a month of the Gregorian calendar.
+fn days_before(year: u64, month: u64) -> u64 {
+    const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
+    let leap = leaps(year) != leaps(year - 1);
+    let before = (year - 1970) * 365 + leaps(year - 1) - leaps(1969) + BEFORE[month as usize - 1];
+    if leap && month > 2 { before + 1 } else { before }
+}
+
+fn read(certificate: &[u8], found: &mut Names<'_>) -> Option<()> {
+    let mut tbs = from_validity(certificate)?;
+    element(&mut tbs)?;
     let subject = expect(&mut tbs, SEQUENCE)?;
     expect(&mut tbs, SEQUENCE)?;
     while !tbs.is_empty() {
@@ -168,6 +210,33 @@ mod tests {
         assert!(named("station@usher.test").fits(CLIENT) && !named("aaa.usher.test").fits(CLIENT));
     }
 
+    #[test]
+    fn a_certificate_ends_when_its_validity_says() {
+        // 2046-01-01T00:00:00Z, as UTCTime.
+        assert_eq!(not_after(CLIENT), Some(WallTime::from_unix_secs(2_398_377_600)));
+        assert_eq!(not_after(&CLIENT[..40]), None);
+        let ends = |tag: u8, text: &[u8]| {
+            let element = |tag: u8, content: &[u8]| [&[tag, content.len() as u8][..], content].concat();
+            let validity = element(SEQUENCE, &[element(tag, text), element(tag, text)].concat());
+            let before = [element(2, &[1]), element(SEQUENCE, &[]), element(SEQUENCE, &[])].concat();
+            let tbs = element(SEQUENCE, &[before, validity].concat());
+            not_after(&element(SEQUENCE, &tbs)).map(WallTime::unix_secs)
+        };
+        assert_eq!(ends(GENERALIZED_TIME, b"20240229235959Z"), Some(1_709_251_199));
+        assert_eq!(ends(GENERALIZED_TIME, b"21000301000000Z"), Some(4_107_542_400));
+        assert_eq!(ends(UTC_TIME, b"700101000000Z"), Some(0));
+        for (tag, wrong) in [
+            (UTC_TIME, &b"691231235959Z"[..]),
+            (UTC_TIME, b"260101000000"),
+            (UTC_TIME, b"261301000000Z"),
+            (GENERALIZED_TIME, b"260101000000Z"),
+            (GENERALIZED_TIME, b"20260x01000000Z"),
+            (SEQUENCE, b"260101000000Z"),
+        ] {
+            assert_eq!(ends(tag, wrong), None, "{}", wrong.escape_ascii());
+        }
+    }
+
     proptest! {
         #[test]
         fn arbitrary_changes_never_panic(at in 0..CLIENT.len(), to: u8, cut in 0..CLIENT.len()) {
@@ -175,6 +244,8 @@ mod tests {
             der[at] = to;
             let _ = named("x").fits(&der);
             let _ = named("x").fits(&der[..cut]);
+            let _ = not_after(&der);
+            let _ = not_after(&der[..cut]);
         }
     }
 }

@@ -357,7 +357,12 @@ impl Peer {
     /// expanded method is answered likewise, which §5.3.2 allows only for want of expanded methods).
     fn select_method(&mut self, identifier: u8, wanted: Type) {
         if let Some(offer) = self.config.methods.iter().find(|m| m.kind() == wanted) {
-            let context = Context { rng: &mut self.rng, wall: self.config.wall, mtu: None };
+            let context = Context {
+                rng: &mut self.rng,
+                wall: self.config.wall,
+                mtu: None,
+                without_extended_master_secret: false,
+            };
             self.selected = Some((wanted, offer.begin(context)));
             return;
         }

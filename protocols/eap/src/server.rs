@@ -3,7 +3,7 @@
 
 use crate::Keys;
 use crate::automaton::{Arrow, Automaton, diagram};
-use crate::method::{Answer, Context, Inner, Question, ServerMethod, ServerOffer, ServerVerdict};
+use crate::method::{Answer, Context, Credential, Inner, Question, ServerMethod, ServerOffer, ServerVerdict};
 use crate::packet::{self, Code, Packet, Type};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -101,6 +101,7 @@ pub struct Server {
     seed: [u8; 32],
     wall: WallTime,
     mtu: Option<usize>,
+    without_extended_master_secret: bool,
 }
 
 impl Automaton for Server {
@@ -220,7 +221,7 @@ impl Server {
     /// every method proposed.
     #[must_use]
     pub fn new(mut offers: Vec<Box<dyn ServerOffer>>, identifier: u8, context: Context<'_>) -> Self {
-        let Context { rng, wall, mtu } = context;
+        let Context { rng, wall, mtu, without_extended_master_secret } = context;
         offers.reverse();
         let mut server = Self {
             state: State::SelectAction,
@@ -239,6 +240,7 @@ impl Server {
             seed: [0; 32],
             wall,
             mtu,
+            without_extended_master_secret,
         };
         if server.offers.len() > 1 {
             server.seed = rng.array();
@@ -257,7 +259,13 @@ impl Server {
     /// Begins the next method.
     fn propose(&mut self, rng: &mut SecureRng) {
         if let Some(offer) = self.offers.pop() {
-            self.current = Some((offer.kind(), offer.begin(Context { rng, wall: self.wall, mtu: self.mtu })));
+            let context = Context {
+                rng,
+                wall: self.wall,
+                mtu: self.mtu,
+                without_extended_master_secret: self.without_extended_master_secret,
+            };
+            self.current = Some((offer.kind(), offer.begin(context)));
             self.progress = Progress::Proposed;
         }
     }
@@ -310,6 +318,14 @@ impl Server {
     #[must_use]
     pub fn resumed(&self) -> bool {
         self.current.as_ref().is_some_and(|(_, method)| method.resumed())
+    }
+
+    /// Has the method, which has succeeded, admit this user again by its TLS session, where it has one
+    /// ([`ServerMethod::remember`]).
+    pub fn remember(&mut self, name: &[u8], credential: &Credential) {
+        if let Some((_, method)) = &mut self.current {
+            method.remember(name, credential);
+        }
     }
 
     /// The certificates that the peer showed, in DER, the leaf first.

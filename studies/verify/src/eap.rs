@@ -55,7 +55,12 @@ pub(crate) const ORACLES: &[Oracle] = &[
 
 fn eap_md5() -> Result<Vec<Finding>, String> {
     let mut rng = Seed::new(1).secure("md5", 0);
-    let context = Context { rng: &mut rng, wall: fixtures::WALL_TIME, mtu: None };
+    let context = Context {
+        rng: &mut rng,
+        wall: fixtures::WALL_TIME,
+        mtu: None,
+        without_extended_master_secret: false,
+    };
     let mut method = PeerOffer::begin(&Password::new(b"pencil"), context);
     let challenge = b"ABCDEFGHIJKLMNOP";
     let mut response = Vec::new();
@@ -141,7 +146,12 @@ fn converse(version: Version) -> Result<Conversation, String> {
     };
     let offers = vec![Box::new(ServerMethodTls { tls: server, fragment: FRAGMENT }) as Box<dyn ServerOffer>];
     let mut peer = peer::Peer::new(config, rng("peer"), Instant::ZERO);
-    let context = Context { rng: &mut rng("server"), wall: fixtures::WALL_TIME, mtu: None };
+    let context = Context {
+        rng: &mut rng("server"),
+        wall: fixtures::WALL_TIME,
+        mtu: None,
+        without_extended_master_secret: false,
+    };
     let mut server = server::Server::new(offers, 1, context);
     let (mut buf, mut flight) = (Vec::new(), Vec::new());
     while server.poll_transmit(&mut buf) {

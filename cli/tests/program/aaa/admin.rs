@@ -134,3 +134,56 @@ fn sessions_outlive_the_server() {
     assert_eq!(list().as_array().unwrap().len(), 0);
     assert_eq!(server.end(), Some(0));
 }
+
+/// Takes every Disconnect-Request at an address of loopback (RFC 5176), until it hears nothing more; answers how many.
+fn nas(address: &str, takes: bool) -> std::thread::JoinHandle<usize> {
+    let socket = std::net::UdpSocket::bind((address, 3799)).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    std::thread::spawn(move || {
+        let mut packet = [0; 4096];
+        let mut heard = 0;
+        while let Ok((length, from)) = socket.recv_from(&mut packet) {
+            assert_eq!(packet[0], 40, "{:?}", &packet[..length]);
+            heard += 1;
+            // Disconnect-ACK or -NAK without attributes (RFC 5176 §2.3).
+            let head = [if takes { 41 } else { 42 }, packet[1], 0, 20];
+            let tag = usher_crypto::digest::md5(&[&head, &packet[4..20], SECRET.as_bytes()]);
+            socket.send_to(&[&head[..], &tag].concat(), from).unwrap();
+            socket.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        }
+        heard
+    })
+}
+
+#[test]
+fn who_is_changed_stays_connected_unless_that_is_said() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(2, SQLITE));
+    let usher = |words: &str| place.shell(&format!("echo right | usher aaa user {words} --config aaa.toml"));
+    usher("add ann --password-file -").with_code(0);
+    let begin = |session: &str, user: &str, address: &str| {
+        let attributes = format!(
+            "Acct-Status-Type=Start,Acct-Session-Id={session},User-Name={user},NAS-IP-Address={address}"
+        );
+        radclient(ports.acct, "acct", &attributes).with_code(0);
+    };
+    begin("1", "ann", "127.0.0.17");
+    begin("2", "ann", "127.0.0.17");
+    begin("3", "bob", "127.0.0.17");
+    let said = usher("set ann --password-file -").with_code(0).out;
+    assert_eq!(said, "ann changed\n");
+    let asked = nas("127.0.0.17", true);
+    let said = usher("set ann --password-file - --disconnect").with_code(0).out;
+    assert_eq!(said, "ann changed; sessions ended: 2\n");
+    assert_eq!(asked.join().unwrap(), 2);
+    // One that does not: the user is removed all the same, and the command says what was not done.
+    let asked = nas("127.0.0.17", false);
+    let said = usher("del ann --disconnect").with_code(1).err;
+    assert!(said.contains("ann removed, but") && said.contains("refused"), "{said}");
+    assert_eq!(asked.join().unwrap(), 2);
+    pap(ports.auth, "ann", "right").with_code(1);
+    assert_eq!(server.end(), Some(0));
+    // Without a server nobody can be asked.
+    usher("add ann --password-file -").with_code(0);
+    assert!(usher("del ann --disconnect").with_code(1).err.contains("no server runs"));
+}

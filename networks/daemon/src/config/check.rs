@@ -1,6 +1,8 @@
 //! What types cannot say: that names are known, values fit each other, and the files that are named can be used.
 
-use super::model::{Client, File, Hidden, HomeServer, MessageAuthenticator, StoreKind, Tls, User};
+use super::model::{
+    Client, ExtendedMasterSecret, File, Hidden, HomeServer, MessageAuthenticator, StoreKind, Tls, User,
+};
 use super::secret;
 use super::units::{Fingerprint, Prefix};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +47,8 @@ pub struct ClientEntry {
     pub secret: Option<Hidden>,
     /// What is asked of its Access-Requests.
     pub message_authenticator: MessageAuthenticator,
+    /// Whether TLS 1.2 of its users' devices needs the Extended Master Secret.
+    pub extended_master_secret: ExtendedMasterSecret,
     /// What its certificate may be, by RadSec; none: it does not come by RadSec.
     pub certificates: Vec<CertificateMatch>,
     /// Access servers that it speaks for beside itself.
@@ -263,6 +267,7 @@ impl Check<'_> {
                 prefix: client.prefix,
                 secret,
                 message_authenticator: client.message_authenticator,
+                extended_master_secret: client.extended_master_secret,
                 certificates,
                 nas: client.nas.clone(),
             });
@@ -455,6 +460,12 @@ impl Check<'_> {
     }
 
     fn tls(&mut self, tls: &mut Tls) -> Option<TlsFiles> {
+        if !(1..=7 * 24 * 60 * 60).contains(&tls.session_lifetime.0.as_secs()) {
+            self.fault(
+                at!("tls", "session_lifetime"),
+                "a session lasts for a second to 7 days (RFC 8446 section 4.6.1); with sessions = 0 none is taken up again",
+            );
+        }
         if tls.min_version > tls.max_version {
             self.fault(at!("tls", "min_version"), "min_version is newer than max_version");
         }

@@ -146,6 +146,10 @@ pub struct Client {
     /// Whether an Access-Request must carry a Message-Authenticator, against BlastRADIUS.
     #[serde(default)]
     pub message_authenticator: MessageAuthenticator,
+    /// With TLS 1.2 in EAP, whether a user's device may lack the Extended Master Secret (RFC 7627), without which what is
+    /// proven in a TLS session is not bound to that session alone.
+    #[serde(default)]
+    pub extended_master_secret: ExtendedMasterSecret,
     /// For RadSec: the name (DNS name of the subject alternative names, or common name) that the client's
     /// certificate must bear.
     pub certificate: Option<String>,
@@ -157,6 +161,17 @@ pub struct Client {
     /// cannot end the sessions of another client.
     #[serde(default)]
     pub nas: Vec<Prefix>,
+}
+
+/// Whether TLS 1.2 needs the Extended Master Secret.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExtendedMasterSecret {
+    /// A handshake without it is refused.
+    #[default]
+    Required,
+    /// For old devices: a handshake without it is taken.
+    Optional,
 }
 
 /// What is asked of Access-Requests without EAP.
@@ -345,6 +360,10 @@ pub struct Tls {
     /// How many sessions are kept to be taken up again; 0: none.
     #[serde(default = "Tls::sessions")]
     pub sessions: usize,
+    /// How long a session can be taken up again after the user has last logged in with a proof; at most 7 days. It ends
+    /// before when a certificate of the user ends, when the user or the user's password is changed, and at a reload.
+    #[serde(default = "Tls::session_lifetime")]
+    pub session_lifetime: Period,
 }
 
 impl Tls {
@@ -356,6 +375,9 @@ impl Tls {
     }
     fn sessions() -> usize {
         4096
+    }
+    fn session_lifetime() -> Period {
+        Period::secs(24 * 60 * 60)
     }
 }
 

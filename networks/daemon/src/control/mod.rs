@@ -40,10 +40,13 @@ pub enum Request {
         /// Calling-Station-Id.
         mac: Option<String>,
     },
-    /// Ask the store again about a user, or about all.
+    /// Ask the store again about a user, or about all, and let nobody in again by an earlier TLS session.
     Forget {
         /// User-Name.
         user: Option<String>,
+        /// Whether NASs are asked to end that user's open sessions, too (RFC 5176, Disconnect-Request).
+        #[serde(default)]
+        disconnect: bool,
     },
     /// Read the configuration again.
     Reload,
@@ -59,6 +62,13 @@ pub enum Answer {
     Failed {
         /// Why, and what to do.
         message: String,
+    },
+    /// Done; of the user's open sessions so many are ended.
+    Disconnected {
+        /// How many.
+        ended: usize,
+        /// Why each other is not.
+        failures: Vec<String>,
     },
     /// How things are.
     Status(Status),

@@ -10,13 +10,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use usher_aaa::store::SessionRow;
-use usher_aaa::{Command, DynamicResult, TraceFilter};
-use usher_core::Instant;
+use usher_aaa::{Command, DynamicResult, TraceFilter, canonical_name};
+use usher_core::Instant as MachineInstant;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;
 
@@ -26,6 +26,8 @@ const CONNECTIONS: usize = 16;
 const REQUEST: u64 = 1 << 16;
 /// Where NASs take requests of RFC 5176.
 const DYNAMIC_PORT: u16 = 3799;
+/// How long the shards may take to forget a user.
+const FORGETTING: Duration = Duration::from_secs(10);
 /// How long a NAS may take.
 const DYNAMIC_WAIT: Duration = Duration::from_secs(40);
 
@@ -97,13 +99,7 @@ fn serve(running: &Running, shared: &Shared, stream: &UnixStream) -> io::Result<
             let rows = running.ledger.sessions(user);
             Answer::Sessions { sessions: rows.iter().map(Session::from).collect() }
         }
-        Request::Forget { user } => {
-            let name = user.map(String::into_bytes);
-            for mailbox in running.mailboxes.all() {
-                mailbox.send(Message::Command(Command::Forget { name: name.clone() }));
-            }
-            Answer::Done
-        }
+        Request::Forget { user, disconnect } => forget(running, shared, user.as_deref(), disconnect),
         Request::Reload => running.reload().map_or_else(failed, |()| Answer::Done),
         Request::Disconnect { session } => {
             let done = dynamic(running, shared, &session, Code::DISCONNECT_REQUEST, &[]);
@@ -143,6 +139,23 @@ fn status(running: &Running) -> Status {
     }
 }
 
+/// Has all shards forget a user, or all users, and with `disconnect` NASs end the user's open sessions.
+fn forget(running: &Running, shared: &Shared, user: Option<&str>, disconnect: bool) -> Answer {
+    if !running.mailboxes.forget(user.map(str::as_bytes), FORGETTING) {
+        let message = "not every thread has forgotten the user yet; try again".to_owned();
+        return Answer::Failed { message };
+    }
+    let Some(user) = user.filter(|_| disconnect) else { return Answer::Done };
+    let name = canonical_name(user.as_bytes());
+    let rows = running.ledger.sessions(None);
+    let of_user = rows.iter().filter(|row| canonical_name(row.username.as_bytes()) == name);
+    // All are asked before the first is waited for.
+    let asked: Vec<_> = of_user.map(|row| ask(running, shared, row, Code::DISCONNECT_REQUEST, &[])).collect();
+    let done: Vec<_> = asked.into_iter().map(|asked| asked.and_then(Asked::wait)).collect();
+    let ended = done.iter().filter(|done| done.is_ok()).count();
+    Answer::Disconnected { ended, failures: done.into_iter().filter_map(Result::err).collect() }
+}
+
 /// A request to the NAS of a session.
 fn dynamic(
     running: &Running,
@@ -163,6 +176,25 @@ fn dynamic(
             ));
         }
     };
+    ask(running, shared, row, code, changes)?.wait()
+}
+
+/// A request that a NAS has still to answer.
+struct Asked {
+    to: SocketAddr,
+    until: Instant,
+    receiver: Receiver<DynamicResult>,
+}
+
+/// Sends a request to the NAS of a session.
+fn ask(
+    running: &Running,
+    shared: &Shared,
+    row: &SessionRow,
+    code: Code,
+    changes: &[String],
+) -> Result<Asked, String> {
+    let session = &row.acctuniqueid;
     if row.nasipaddress.is_unspecified() {
         return Err(format!(
             "session {session} came by Diameter without the address of its NAS, which cannot be asked then"
@@ -177,15 +209,23 @@ fn dynamic(
     let (sender, receiver) = sync_channel(1);
     let command = Command::Dynamic { token, to, code, attributes };
     running.mailboxes.send(0, Message::Dynamic(command, sender));
-    match receiver.recv_timeout(DYNAMIC_WAIT) {
-        Ok(DynamicResult::Ack) => Ok(()),
-        Ok(DynamicResult::Nak(Some(cause))) => Err(format!("the NAS {to} refused (Error-Cause {cause})")),
-        Ok(DynamicResult::Nak(None)) => Err(format!("the NAS {to} refused")),
-        Ok(DynamicResult::TimedOut) | Err(RecvTimeoutError::Timeout) => Err(format!(
-            "the NAS {to} does not answer; does it take Disconnect-Request and CoA-Request (RFC 5176)?"
-        )),
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(format!("the NAS {to} is no client of this server, or proxies for one; nothing was sent"))
+    Ok(Asked { to, until: Instant::now() + DYNAMIC_WAIT, receiver })
+}
+
+impl Asked {
+    /// Waits for the answer.
+    fn wait(self) -> Result<(), String> {
+        let Self { to, until, receiver } = self;
+        match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(DynamicResult::Ack) => Ok(()),
+            Ok(DynamicResult::Nak(Some(cause))) => Err(format!("the NAS {to} refused (Error-Cause {cause})")),
+            Ok(DynamicResult::Nak(None)) => Err(format!("the NAS {to} refused")),
+            Ok(DynamicResult::TimedOut) | Err(RecvTimeoutError::Timeout) => Err(format!(
+                "the NAS {to} does not answer; does it take Disconnect-Request and CoA-Request (RFC 5176)?"
+            )),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(format!("the NAS {to} is no client of this server, or proxies for one; nothing was sent"))
+            }
         }
     }
 }
@@ -215,7 +255,7 @@ fn trace(
         loop {
             match lines.recv_timeout(Duration::from_millis(500)) {
                 Ok(line) => {
-                    let at = line.at.since(Instant::ZERO).as_secs_f64();
+                    let at = line.at.since(MachineInstant::ZERO).as_secs_f64();
                     say(stream, &Answer::Line { session: line.session, at, text: line.text })?;
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),

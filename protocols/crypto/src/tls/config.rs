@@ -1,6 +1,7 @@
 //! What an engine is made from: made once, shared by every session.
 
-use super::store::{ClientStore, Notes, ServerStore};
+use super::sessions::{Desk, Sessions};
+use super::store::ClientStore;
 use super::trust::{ClientVerifier, Purpose, ServerVerifier, Trust};
 use super::{KeyLog, Roots, TlsError, Version, VersionRange, count};
 use rustls::client::Tls12Resumption;
@@ -8,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use usher_core::WallTime;
+use usher_core::{Duration, WallTime};
 
 /// Wall time as the engines see it, for the validity of certificates and sessions. Clones share it; it
 /// moves when it is [`set`](Self::set), to whole seconds.
@@ -115,12 +116,15 @@ pub struct Resumption {
     /// Tickets that a TLS 1.3 server gives after each handshake; each resumes one session once. A client
     /// does not use it.
     pub tickets: u8,
+    /// How long a server takes a session up again after the full handshake that it came of, in whole seconds; at most
+    /// 7 days (RFC 8446 §4.6.1). A client does not use it.
+    pub lifetime: Duration,
 }
 
 impl Default for Resumption {
-    /// 4096 sessions, one ticket.
+    /// 4096 sessions, one ticket, a day.
     fn default() -> Self {
-        Self { sessions: 4096, tickets: 1 }
+        Self { sessions: 4096, tickets: 1, lifetime: Duration::from_secs(24 * 60 * 60) }
     }
 }
 
@@ -196,6 +200,7 @@ impl ClientConfig {
             None => builder.with_no_client_auth(),
         };
         inner.enable_sni = false;
+        inner.require_ems = true;
         inner.resumption = match resumption {
             None => rustls::client::Resumption::disabled(),
             Some(r) => rustls::client::Resumption::store(Arc::new(ClientStore::new(r.sessions)))
@@ -214,13 +219,22 @@ impl ClientConfig {
     pub fn trusts(&self, chain: &[impl AsRef<[u8]>]) -> Result<(), TlsError> {
         self.trust.path(chain, Purpose::Server).map(drop)
     }
+
+    /// The same, with the same sessions, for servers that may lack the Extended Master Secret; see
+    /// [`ServerConfig::without_extended_master_secret`].
+    #[must_use]
+    pub fn without_extended_master_secret(&self) -> Self {
+        let mut inner = rustls::ClientConfig::clone(&self.inner);
+        inner.require_ems = false;
+        Self { inner: Arc::new(inner), versions: self.versions, trust: self.trust.clone() }
+    }
 }
 
 /// A server's configuration. Clones are cheap and share sessions kept for resumption.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(super) inner: Arc<rustls::ServerConfig>,
-    notes: Arc<Notes>,
+    sessions: Option<Arc<Sessions>>,
     /// Whom it asks for certificates.
     trust: Option<Arc<Trust>>,
 }
@@ -234,7 +248,7 @@ impl ServerConfig {
         let ServerOptions { versions, credentials, client_roots, resumption, clock, key_log } = options;
         let provider = count::server_provider();
         let trust = client_roots.map(|roots| roots.trust(clock.clone()).map(Arc::new)).transpose()?;
-        let builder = rustls::ServerConfig::builder_with_details(provider, Arc::new(clock))
+        let builder = rustls::ServerConfig::builder_with_details(provider, Arc::new(clock.clone()))
             .with_protocol_versions(&protocols(versions)?)
             .map_err(|e| config("version", e))?;
         let builder = match &trust {
@@ -243,21 +257,40 @@ impl ServerConfig {
         };
         let (chain, key) = credentials.into_parts()?;
         let mut inner = builder.with_single_cert(chain, key).map_err(|e| config("credentials", e))?;
-        match resumption {
-            None => {
-                inner.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-                inner.send_tls13_tickets = 0;
-            }
-            Some(r) => {
-                inner.session_storage = Arc::new(ServerStore::new(r.sessions));
-                inner.send_tls13_tickets = usize::from(r.tickets);
-            }
-        }
+        // Each connection has a view of its own of the sessions.
+        inner.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        inner.send_tls13_tickets = resumption.map_or(0, |r| usize::from(r.tickets));
+        inner.require_ems = true;
         if let Some(log) = key_log {
             inner.key_log = Arc::new(log);
         }
-        let notes = Arc::new(Notes::new(resumption.map_or(0, |r| r.sessions)));
-        Ok(Self { inner: Arc::new(inner), notes, trust })
+        let sessions = resumption.map(|r| Arc::new(Sessions::new(r, clock)));
+        Ok(Self { inner: Arc::new(inner), sessions, trust })
+    }
+
+    /// The same, with the same sessions, for clients that may lack the Extended Master Secret: it takes them with TLS
+    /// 1.2 all the same. Without it two sessions can be made to have the same keys (RFC 7627 §1), so that what binds
+    /// something to a session binds it to nothing.
+    #[must_use]
+    pub fn without_extended_master_secret(&self) -> Self {
+        let mut inner = rustls::ServerConfig::clone(&self.inner);
+        inner.require_ems = false;
+        Self { inner: Arc::new(inner), sessions: self.sessions.clone(), trust: self.trust.clone() }
+    }
+
+    /// Ends the sessions of those subjects ([`SessionNote`](super::SessionNote)): their next handshake is a full one.
+    /// Says how many sessions those were.
+    pub fn end_sessions(&self, whose: impl Fn(&[u8]) -> bool) -> usize {
+        self.sessions.as_ref().map_or(0, |sessions| sessions.end(whose))
+    }
+
+    /// What a connection is made from, for this purpose.
+    pub(super) fn connection(&self, purpose: u8) -> (Arc<rustls::ServerConfig>, Option<Arc<Desk>>) {
+        let Some(sessions) = &self.sessions else { return (self.inner.clone(), None) };
+        let desk = Arc::new(Desk::new(sessions.clone(), purpose));
+        let mut inner = rustls::ServerConfig::clone(&self.inner);
+        inner.session_storage = desk.clone();
+        (Arc::new(inner), Some(desk))
     }
 
     /// The path of a client's certificates, DER, its own first, to a root: those of them that it is made of, in their
@@ -284,17 +317,10 @@ impl ServerConfig {
     }
 }
 
-impl ServerConfig {
-    /// Keeps a note on the session of this mark ([`TlsEngine::mark`](super::TlsEngine::mark)): what its client
-    /// has proven since. Notes are bounded and leave as sessions do; without resumption none is kept.
-    pub fn note(&self, mark: &[u8], note: &[u8]) {
-        self.notes.put(mark, note);
-    }
-
-    /// The note on the session of this mark.
-    #[must_use]
-    pub fn noted(&self, mark: &[u8]) -> Option<Vec<u8>> {
-        self.notes.get(mark)
+impl PartialEq for ServerConfig {
+    /// Whether one is a clone of the other.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 }
 

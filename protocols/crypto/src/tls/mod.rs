@@ -15,6 +15,7 @@ mod keylog;
 mod recorded;
 mod remembered;
 mod session;
+mod sessions;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use config::{
 pub use keylog::KeyLog;
 pub use recorded::{Flight, RecordedTls, Recording, Side, record};
 pub use session::{Client, Server};
+pub use sessions::SessionNote;
 pub use trust::Roots;
 
 use alloc::string::String;
@@ -174,14 +176,17 @@ pub trait TlsEngine: Send + Debug {
     /// Whether the handshake took up an earlier session instead of showing certificates.
     fn resumed(&self) -> bool;
 
-    /// Has a server's session of TLS 1.3 remembered under this mark, should a client take it up again; before the
-    /// first [`feed`](Self::feed), and fewer than 32768 octets.
-    fn mark(&mut self, _mark: &[u8]) {}
+    /// Has a server keep its session, with this note, for the client to take up again: from now on, and until then not.
+    /// Without resumption nothing is kept.
+    fn keep_session(&mut self, _note: SessionNote) {}
 
-    /// The mark of the session of TLS 1.3 that the client took up.
-    fn resumed_mark(&self) -> Option<&[u8]> {
+    /// The note on the session that a server's client took up.
+    fn session_note(&self) -> Option<SessionNote> {
         None
     }
+
+    /// Ends the session that a server's client took up: it is the last time.
+    fn end_session(&mut self) {}
 
     /// Why the connection is over, if it is.
     fn error(&self) -> Option<&TlsError>;

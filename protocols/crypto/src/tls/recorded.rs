@@ -1,7 +1,8 @@
 //! Handshakes replayed by their lengths: what sweeps of many thousand logins run on.
 
 use super::{
-    Client, ClientConfig, MAX_APPLICATION, Server, ServerConfig, TlsEngine, TlsError, TlsWork, Version,
+    Client, ClientConfig, MAX_APPLICATION, Server, ServerConfig, SessionNote, TlsEngine, TlsError, TlsWork,
+    Version,
 };
 use std::sync::Arc;
 
@@ -109,7 +110,7 @@ pub fn record(client: &ClientConfig, server: &ServerConfig) -> Result<Recording,
     let offered = client.versions.max;
     let shown = |to: &dyn TlsEngine| to.peer_chain().into_iter().map(<[u8]>::to_vec).collect();
     let mut client = Client::new(client)?;
-    let mut server = Server::new(server)?;
+    let mut server = Server::for_purpose(server, 0)?;
     let mut flights = Vec::new();
     let mut from = Side::Client;
     loop {
@@ -130,6 +131,8 @@ pub fn record(client: &ClientConfig, server: &ServerConfig) -> Result<Recording,
         flights.push(Flight { from, bytes, work: receiver.work(), after });
         from = from.other();
     }
+    // For the next recording, which may be of a session that is taken up.
+    server.keep_session(SessionNote { subject: Vec::new(), credential: [0; 32], data: Vec::new() });
     Ok(Recording {
         version: server.version().unwrap_or(offered),
         resumed: server.resumed(),

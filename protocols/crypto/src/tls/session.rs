@@ -1,9 +1,13 @@
 //! The engines that do the cryptography.
 
-use super::{ClientConfig, MAX_APPLICATION, ServerConfig, TlsEngine, TlsError, TlsWork, Version, count};
+use super::sessions::Desk;
+use super::{
+    ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsEngine, TlsError, TlsWork, Version, count,
+};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, Error, HandshakeKind, ProtocolVersion, ServerConnection};
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 /// One end of a connection.
 struct Session {
@@ -11,13 +15,15 @@ struct Session {
     application: Vec<u8>,
     error: Option<TlsError>,
     work: TlsWork,
+    /// A server's sessions that may be taken up.
+    desk: Option<Arc<Desk>>,
 }
 
 impl Session {
-    fn new(mut connection: Connection, work: TlsWork) -> Self {
+    fn new(mut connection: Connection, work: TlsWork, desk: Option<Arc<Desk>>) -> Self {
         // What is to be sent is the caller's own data: it decides when to stop.
         connection.set_buffer_limit(None);
-        Self { connection, application: Vec::new(), error: None, work }
+        Self { connection, application: Vec::new(), error: None, work, desk }
     }
 
     fn alive(&self) -> Result<(), TlsError> {
@@ -104,6 +110,15 @@ impl Session {
         shown.unwrap_or_default().iter().map(AsRef::as_ref).collect()
     }
 
+    fn resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Of a session that was taken up.
+    fn taken_up(&self) -> Option<&Desk> {
+        self.desk.as_deref().filter(|_| self.resumed())
+    }
+
     fn version(&self) -> Option<Version> {
         match self.connection.protocol_version()? {
             ProtocolVersion::TLSv1_2 => Some(Version::Tls12),
@@ -136,7 +151,7 @@ impl Client {
         let name = ServerName::try_from(format!("h{holder}.invalid")).map_err(|e| failed(&e))?;
         count::take();
         let connection = ClientConnection::new(config.inner.clone(), name).map_err(|e| failed(&e))?;
-        Ok(Self(Session::new(connection.into(), count::take())))
+        Ok(Self(Session::new(connection.into(), count::take(), None)))
     }
 }
 
@@ -144,15 +159,28 @@ impl Client {
 pub struct Server(Session);
 
 impl Server {
-    /// Waits for a client's first flight.
+    /// Waits for a client's first flight. Every such client makes a full handshake.
     ///
     /// # Errors
     /// [`TlsError::Failed`] if the system gives no random numbers.
     pub fn new(config: &ServerConfig) -> Result<Self, TlsError> {
+        Self::with(config.inner.clone(), None)
+    }
+
+    /// As [`new`](Self::new), where the configuration has sessions taken up again: for one of several purposes, such as
+    /// an EAP method's type, since a session is taken up for the one that it was made for only.
+    ///
+    /// # Errors
+    /// [`TlsError::Failed`] if the system gives no random numbers.
+    pub fn for_purpose(config: &ServerConfig, purpose: u8) -> Result<Self, TlsError> {
+        let (config, desk) = config.connection(purpose);
+        Self::with(config, desk)
+    }
+
+    fn with(config: Arc<rustls::ServerConfig>, desk: Option<Arc<Desk>>) -> Result<Self, TlsError> {
         count::take();
-        let connection =
-            ServerConnection::new(config.inner.clone()).map_err(|e| TlsError::Failed(e.to_string()))?;
-        Ok(Self(Session::new(connection.into(), count::take())))
+        let connection = ServerConnection::new(config).map_err(|e| TlsError::Failed(e.to_string()))?;
+        Ok(Self(Session::new(connection.into(), count::take(), desk)))
     }
 }
 
@@ -197,17 +225,19 @@ macro_rules! engine {
                 self.0.version()
             }
             fn resumed(&self) -> bool {
-                self.0.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+                self.0.resumed()
             }
-            fn mark(&mut self, mark: &[u8]) {
-                if let Connection::Server(server) = &mut self.0.connection {
-                    server.set_resumption_data(mark);
+            fn keep_session(&mut self, note: SessionNote) {
+                if let Some(desk) = &self.0.desk {
+                    desk.keep(note, self.0.resumed(), self.0.peer_chain());
                 }
             }
-            fn resumed_mark(&self) -> Option<&[u8]> {
-                match &self.0.connection {
-                    Connection::Server(server) => server.received_resumption_data(),
-                    Connection::Client(_) => None,
+            fn session_note(&self) -> Option<SessionNote> {
+                self.0.taken_up()?.found()
+            }
+            fn end_session(&mut self) {
+                if let Some(desk) = self.0.taken_up() {
+                    desk.end();
                 }
             }
             fn error(&self) -> Option<&TlsError> {

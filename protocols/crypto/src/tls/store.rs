@@ -1,14 +1,13 @@
 //! Sessions kept for resumption, in memory, bounded, the oldest leaving first.
 
+use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
-use rustls::{NamedGroup, server::StoresServerSessions};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// At most `limit` values by key; a new key beyond that pushes out the oldest.
-#[derive(Debug)]
-struct Bounded<V> {
+pub(super) struct Bounded<V> {
     values: BTreeMap<Vec<u8>, (u64, V)>,
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,
@@ -16,10 +15,10 @@ struct Bounded<V> {
 }
 
 impl<V> Bounded<V> {
-    fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         Self { values: BTreeMap::new(), order: BTreeMap::new(), next: 0, limit }
     }
-    fn put(&mut self, key: Vec<u8>, value: V) {
+    pub(super) fn put(&mut self, key: Vec<u8>, value: V) {
         self.take(&key);
         while self.values.len() >= self.limit.max(1) {
             let Some((_, oldest)) = self.order.pop_first() else { break };
@@ -29,78 +28,34 @@ impl<V> Bounded<V> {
         self.values.insert(key, (self.next, value));
         self.next += 1;
     }
-    fn get(&self, key: &[u8]) -> Option<&V> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<&V> {
         self.values.get(key).map(|(_, value)| value)
     }
     fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         self.values.get_mut(key).map(|(_, value)| value)
     }
-    fn take(&mut self, key: &[u8]) -> Option<V> {
+    pub(super) fn take(&mut self, key: &[u8]) -> Option<V> {
         let (number, value) = self.values.remove(key)?;
         self.order.remove(&number);
         Some(value)
     }
+    /// Forgets those that are not to stay; says how many those were.
+    pub(super) fn retain(&mut self, stays: impl Fn(&V) -> bool) -> usize {
+        let before = self.values.len();
+        let order = &mut self.order;
+        self.values.retain(|_, (number, value)| {
+            let stays = stays(value);
+            if !stays {
+                order.remove(number);
+            }
+            stays
+        });
+        before - self.values.len()
+    }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A server's sessions by session identifier or ticket.
-pub(super) struct ServerStore(Mutex<Bounded<Vec<u8>>>);
-
-impl ServerStore {
-    pub(super) fn new(limit: usize) -> Self {
-        Self(Mutex::new(Bounded::new(limit)))
-    }
-}
-
-impl core::fmt::Debug for ServerStore {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("ServerStore(..)")
-    }
-}
-
-impl StoresServerSessions for ServerStore {
-    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        lock(&self.0).put(key, value);
-        true
-    }
-    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        lock(&self.0).get(key).cloned()
-    }
-    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        lock(&self.0).take(key)
-    }
-    fn can_cache(&self) -> bool {
-        true
-    }
-}
-
-/// What a host noted on sessions, by mark.
-pub(super) struct Notes {
-    limit: usize,
-    notes: Mutex<Bounded<Vec<u8>>>,
-}
-
-impl Notes {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, notes: Mutex::new(Bounded::new(limit)) }
-    }
-    pub(super) fn put(&self, mark: &[u8], note: &[u8]) {
-        if self.limit > 0 {
-            lock(&self.notes).put(mark.to_vec(), note.to_vec());
-        }
-    }
-    pub(super) fn get(&self, mark: &[u8]) -> Option<Vec<u8>> {
-        lock(&self.notes).get(mark).cloned()
-    }
-}
-
-impl core::fmt::Debug for Notes {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Notes(..)")
-    }
 }
 
 /// Tickets that a client keeps for one holder; a server gives few, and each is good for one use.
@@ -168,17 +123,21 @@ mod tests {
 
     #[test]
     fn the_oldest_leaves_first() {
-        let store = ServerStore::new(2);
+        let mut store = Bounded::new(2);
         for n in 1..=3_u8 {
-            store.put(vec![n], vec![n; 4]);
+            store.put(vec![n], n);
         }
         assert_eq!(store.get(&[1]), None);
-        assert_eq!(store.get(&[2]), Some(vec![2; 4]));
-        store.put(vec![2], vec![9]);
-        store.put(vec![4], vec![4]);
+        assert_eq!(store.get(&[2]), Some(&2));
+        store.put(vec![2], 9);
+        store.put(vec![4], 4);
         assert_eq!(store.get(&[3]), None, "a value put again is young again");
-        assert_eq!(store.take(&[2]), Some(vec![9]));
+        assert_eq!(store.take(&[2]), Some(9));
         assert_eq!(store.take(&[2]), None);
-        assert_eq!(store.get(&[4]), Some(vec![4]));
+        assert_eq!(store.get(&[4]), Some(&4));
+        store.put(vec![5], 5);
+        assert_eq!(store.retain(|n| *n != 4), 1);
+        store.put(vec![6], 6);
+        assert_eq!((store.get(&[4]), store.get(&[5]), store.get(&[6])), (None, Some(&5), Some(&6)));
     }
 }

@@ -1,6 +1,7 @@
 //! Real and recorded handshakes against each other.
 
 mod issued;
+mod sessions;
 
 use super::*;
 use proptest::prelude::*;
@@ -12,6 +13,7 @@ const HANDSHAKES: usize = 200;
 struct Setup {
     version: Version,
     client: Option<Credentials>,
+    client_roots: Roots,
     chain: u8,
     resumption: Option<Resumption>,
     clock: WallClock,
@@ -25,6 +27,7 @@ impl Setup {
         Self {
             version,
             client: Some(fixtures::client(chain)),
+            client_roots: Roots::from_der([fixtures::root()]),
             chain,
             resumption: None,
             clock: WallClock::at(fixtures::WALL_TIME),
@@ -47,7 +50,7 @@ impl Setup {
         let server = ServerConfig::new(ServerOptions {
             versions: self.version.into(),
             credentials: fixtures::server(self.chain),
-            client_roots: Some(Roots::from_der([fixtures::root()])),
+            client_roots: Some(self.client_roots),
             resumption: self.resumption,
             clock: self.clock,
             key_log: self.server_log,
@@ -363,11 +366,12 @@ fn sessions_are_taken_up_again_where_configured() {
         }
         // Another holder has no session to take up.
         let mut other = Client::for_holder(&client, 1).expect("client");
-        let mut at = Server::new(&server).expect("server");
+        let mut at = Server::for_purpose(&server, 0).expect("server");
         run(&mut other, &mut at);
         assert!(!other.resumed() && !other.is_handshaking());
+        at.keep_session(SessionNote { subject: b"other".to_vec(), credential: [1; 32], data: Vec::new() });
         let mut again = Client::for_holder(&client, 1).expect("client");
-        let mut at = Server::new(&server).expect("server");
+        let mut at = Server::for_purpose(&server, 0).expect("server");
         run(&mut again, &mut at);
         assert!(again.resumed() && at.resumed());
         assert_eq!(exported(&again, None), exported(&at, None));
@@ -382,7 +386,7 @@ fn tickets_are_as_many_as_configured() {
         let recording = record(&client, &server).expect("a recording");
         recording.flights().get(3).map_or(0, Flight::octets)
     };
-    let tickets = |tickets| Some(Resumption { sessions: 16, tickets });
+    let tickets = |tickets| Some(Resumption { sessions: 16, tickets, ..Resumption::default() });
     assert_eq!(after_finished(None), 0);
     assert_eq!(after_finished(tickets(0)), 0);
     let one = after_finished(tickets(1));

@@ -80,9 +80,10 @@ pub fn tunnel(recording: &Arc<Recording>, bytes: &[u8]) -> bool {
 /// Both ends of a tunnel.
 fn handshake(recording: &Arc<Recording>, rng: &mut SecureRng) -> Option<(Link, Link)> {
     const FRAGMENT: usize = 65_000;
-    let context = Context { rng, wall: fixtures::WALL_TIME, mtu: None };
+    let context =
+        Context { rng, wall: fixtures::WALL_TIME, mtu: None, without_extended_master_secret: false };
     let mut client = Link::peer(&PeerTls::Recorded(recording.clone()), FRAGMENT, &context)?;
-    let mut server = Link::server(&ServerTls::Recorded(recording.clone()), FRAGMENT, &context)?;
+    let mut server = Link::server(&ServerTls::Recorded(recording.clone()), Type::PEAP, FRAGMENT, &context)?;
     client.refill();
     let say = |from: &mut Link, to: &mut Link| {
         to.incoming.extend_from_slice(&from.take_out());
@@ -116,6 +117,7 @@ fn serve<'a>(
             let answer = match phase.question() {
                 Some(Question::User { .. }) => Answer::User(Some(UserSecret::Hashed)),
                 Some(Question::Password { .. }) => Answer::Password(false),
+                Some(Question::Resume(_)) => Answer::Resume(false),
                 None => Answer::Unavailable,
             };
             step = phase.answer(answer, tunnel(id), &mut out);

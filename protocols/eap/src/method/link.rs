@@ -5,7 +5,7 @@
 //! for all that are spoken here), the length of the whole TLS message with the first of several fragments, TLS
 //! records. A message is cut into fragments, each of which the other side acknowledges by a packet without data.
 
-use super::Context;
+use super::{Context, Credential, Inner, Remembered};
 use crate::Keys;
 use crate::packet::{HEADER, Type};
 use alloc::boxed::Box;
@@ -13,8 +13,8 @@ use alloc::sync::Arc;
 use alloc::{vec, vec::Vec};
 use usher_core::{Reader, Work};
 use usher_crypto::tls::{
-    Client, ClientConfig, RecordedTls, Recording, Server as TlsServer, ServerConfig, TlsEngine, TlsError,
-    TlsWork, Version,
+    Client, ClientConfig, RecordedTls, Recording, Server as TlsServer, ServerConfig, SessionNote, TlsEngine,
+    TlsError, TlsWork, Version,
 };
 
 const LENGTH_INCLUDED: u8 = 0x80;
@@ -47,6 +47,38 @@ pub enum ServerTls {
     Recorded(Arc<Recording>),
 }
 
+impl ServerTls {
+    /// Ends the sessions of those users, as [`ServerMethod::remember`](super::ServerMethod::remember) named them.
+    pub(crate) fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
+        if let Self::Real(config) = self {
+            config.end_sessions(whose);
+        }
+    }
+}
+
+/// What is kept of the method inside.
+fn note_inner(inner: Inner) -> [u8; 2] {
+    match inner {
+        Inner::Pap => [0, 0],
+        Inner::Chap => [1, 0],
+        Inner::MsChap => [2, 0],
+        Inner::MsChapV2 => [3, 0],
+        Inner::Eap(kind) => [4, kind.0],
+    }
+}
+
+/// Reads a [`note_inner`].
+fn read_inner(note: &[u8]) -> Option<Inner> {
+    let &[way, kind] = note else { return None };
+    Some(match way {
+        0 => Inner::Pap,
+        1 => Inner::Chap,
+        2 => Inner::MsChap,
+        3 => Inner::MsChapV2,
+        _ => Inner::Eap(Type(kind)),
+    })
+}
+
 /// The longest packet that may be sent: as configured, or less where the link takes less.
 fn cut(fragment: usize, context: &Context<'_>) -> usize {
     context.mtu.map_or(fragment, |mtu| mtu.min(fragment))
@@ -77,20 +109,17 @@ const RANDOM: usize = 32;
 #[derive(Clone, Debug)]
 struct Hello {
     random: [u8; RANDOM],
-    session: Vec<u8>,
 }
 
 impl Hello {
-    /// The hello that a flight begins with: the record's header, the handshake message's, the version, random and
-    /// session identifier (RFC 5246 §7.4.1).
+    /// The hello that a flight begins with: the record's header, the handshake message's, the version and random (RFC
+    /// 5246 §7.4.1).
     fn read(flight: &[u8]) -> Option<Self> {
         const HANDSHAKE: u8 = 22;
         let mut r = Reader::new(flight);
         r.u8().ok().filter(|kind| *kind == HANDSHAKE)?;
         r.bytes(4 + 4 + 2).ok()?;
-        let random = r.array().ok()?;
-        let length = usize::from(r.u8().ok()?);
-        Some(Self { random, session: r.bytes(length).ok()?.to_vec() })
+        Some(Self { random: r.array().ok()? })
     }
 }
 
@@ -121,10 +150,21 @@ impl Link {
         Some(Self::new(engine.ok()?, true, cut(fragment, context)))
     }
 
-    /// A server's; `None` if its configuration was refused.
-    pub(crate) fn server(tls: &ServerTls, fragment: usize, context: &Context<'_>) -> Option<Self> {
+    /// A server's, for a method of this type; `None` if its configuration was refused.
+    pub(crate) fn server(
+        tls: &ServerTls,
+        kind: Type,
+        fragment: usize,
+        context: &Context<'_>,
+    ) -> Option<Self> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
-            ServerTls::Real(config) => TlsServer::new(config).map(|s| Box::new(s) as Box<dyn TlsEngine>),
+            ServerTls::Real(config) => {
+                let lenient =
+                    context.without_extended_master_secret.then(|| config.without_extended_master_secret());
+                // A session is no other method's (RFC 9427).
+                TlsServer::for_purpose(lenient.as_ref().unwrap_or(config), kind.0)
+                    .map(|s| Box::new(s) as Box<dyn TlsEngine>)
+            }
             ServerTls::Recorded(recording) => Ok(Box::new(RecordedTls::server(recording.clone()))),
         };
         Some(Self::new(engine.ok()?, false, cut(fragment, context)))
@@ -264,18 +304,16 @@ impl Link {
         Some(id)
     }
 
-    /// Under what a server may note something on this session, given the mark that TLS 1.3's tickets bear: with TLS
-    /// 1.2 that is the identifier in our hello, which a resumed session keeps.
-    pub(crate) fn own_mark<'a>(&'a self, mark: &'a [u8]) -> Option<&'a [u8]> {
-        if self.is_13() { Some(mark) } else { Some(&self.hellos[0].as_ref()?.session) }
+    /// Whom the session has admitted that a server's client took up.
+    pub(crate) fn remembered(&self) -> Option<Remembered> {
+        let SessionNote { subject, credential, data } = self.engine.session_note()?;
+        Some(Remembered { name: subject, credential, inner: read_inner(&data) })
     }
 
-    /// The mark of the session that was taken up, if one was.
-    pub(crate) fn resumed_mark(&self) -> Option<&[u8]> {
-        if !self.engine.resumed() {
-            return None;
-        }
-        if self.is_13() { self.engine.resumed_mark() } else { self.own_mark(&[]) }
+    /// Has the session admit somebody again who was admitted now.
+    pub(crate) fn remember(&mut self, name: &[u8], credential: &Credential, inner: Option<Inner>) {
+        let data = inner.map_or(Vec::new(), |inner| note_inner(inner).to_vec());
+        self.engine.keep_session(SessionNote { subject: name.to_vec(), credential: *credential, data });
     }
 
     /// Encrypts data behind what is still to be sent. False where TLS refuses.

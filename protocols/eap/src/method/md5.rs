@@ -118,7 +118,12 @@ mod tests {
     #[test]
     fn the_response_is_the_digest_of_identifier_password_and_challenge() {
         let mut rng = Seed::new(1).secure("md5", 0);
-        let context = Context { rng: &mut rng, wall: WallTime::from_unix_secs(0), mtu: None };
+        let context = Context {
+            rng: &mut rng,
+            wall: WallTime::from_unix_secs(0),
+            mtu: None,
+            without_extended_master_secret: false,
+        };
         let mut peer = PeerOffer::begin(&Password::new(b"pencil"), context);
         let mut out = Vec::new();
         let request = [&[16][..], b"ABCDEFGHIJKLMNOPname"].concat();
@@ -131,7 +136,12 @@ mod tests {
     fn the_server_knows_right_from_wrong_and_from_nonsense() {
         let mut rng = Seed::new(1).secure("md5", 0);
         let password = Password::new(b"pencil");
-        let context = Context { rng: &mut rng, wall: WallTime::from_unix_secs(0), mtu: None };
+        let context = Context {
+            rng: &mut rng,
+            wall: WallTime::from_unix_secs(0),
+            mtu: None,
+            without_extended_master_secret: false,
+        };
         let mut server = ServerOffer::begin(&password, context);
         let mut challenge = Vec::new();
         server.build(9, &mut challenge);

@@ -113,13 +113,38 @@ pub enum Question {
         /// In clear.
         password: Vec<u8>,
     },
+    /// May a TLS session, which the peer has taken up, admit again whom it admitted before? Answered by
+    /// [`Answer::Resume`].
+    Resume(Remembered),
 }
+
+/// A digest of what a user proves to be the user by; the host makes it, and compares it.
+pub type Credential = [u8; 32];
+
+/// Whom a TLS session has admitted ([`ServerMethod::remember`]).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Remembered {
+    /// As the host called the user then.
+    pub name: Vec<u8>,
+    /// As it was then.
+    pub credential: Credential,
+    /// The method inside a tunnel.
+    pub inner: Option<Inner>,
+}
+impl fmt::Debug for Remembered {
+    /// Without the digest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remembered({})", self.name.escape_ascii())
+    }
+}
+
 impl fmt::Debug for Question {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User { name } => write!(f, "User({})", name.escape_ascii()),
             Self::Password { .. } => f.write_str("Password(..)"),
+            Self::Resume(remembered) => write!(f, "Resume({})", remembered.name.escape_ascii()),
         }
     }
 }
@@ -137,7 +162,9 @@ pub enum Answer {
     Refused(UserSecret, Option<Vec<Inner>>),
     /// To [`Question::Password`]: whether it is right.
     Password(bool),
-    /// To either: the host cannot say now. The run fails.
+    /// To [`Question::Resume`]: whether it may. If not, the session is ended.
+    Resume(bool),
+    /// To any: the host cannot say now. The run fails.
     Unavailable,
 }
 
@@ -214,6 +241,9 @@ pub trait ServerMethod: fmt::Debug + Send {
     fn resumed(&self) -> bool {
         false
     }
+    /// Has the run, which has succeeded, admit this user again without a proof, by its TLS session; the host is asked
+    /// then ([`Question::Resume`]). A session that nobody is remembered with is never taken up.
+    fn remember(&mut self, _name: &[u8], _credential: &Credential) {}
     /// The certificates that the peer showed, in DER, the leaf first; none before the handshake is complete.
     fn peer_certificates(&self) -> &[Vec<u8>] {
         &[]
@@ -234,6 +264,8 @@ pub struct Context<'a> {
     /// The longest EAP packet that the link takes, octets, where it says so (RADIUS's Framed-MTU, RFC 3579
     /// §2.4). A method that is told to cut shorter does.
     pub mtu: Option<usize>,
+    /// With TLS 1.2, whether a peer is taken that lacks the Extended Master Secret (RFC 7627).
+    pub without_extended_master_secret: bool,
 }
 
 /// A method that a peer can do, and how to begin one run of it.
@@ -250,4 +282,6 @@ pub trait ServerOffer: fmt::Debug + Send + Sync {
     fn kind(&self) -> Type;
     /// Begins a run.
     fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod>;
+    /// Ends the TLS sessions by which those users, named as in [`ServerMethod::remember`], could be admitted again.
+    fn end_sessions(&self, _whose: &dyn Fn(&[u8]) -> bool) {}
 }

@@ -296,7 +296,7 @@ mod tests {
     use usher_core::{SecureRng, Seed, WallTime};
 
     fn context(rng: &mut SecureRng) -> Context<'_> {
-        Context { rng, wall: WallTime::from_unix_secs(0), mtu: None }
+        Context { rng, wall: WallTime::from_unix_secs(0), mtu: None, without_extended_master_secret: false }
     }
 
     fn pair(user: &str, right: &[u8], given: &[u8]) -> (Box<dyn PeerMethod>, Box<dyn ServerMethod>) {

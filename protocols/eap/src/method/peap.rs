@@ -61,6 +61,9 @@ impl ServerOffer for ServerMethodPeap {
     fn kind(&self) -> Type {
         Type::PEAP
     }
+    fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
+        self.tls.end_sessions(whose);
+    }
     fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
         let phase = server::Phase::new(self.inner.clone());
         Box::new(TunnelServer::new(Type::PEAP, &self.tls, self.fragment, phase, context))

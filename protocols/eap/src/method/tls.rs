@@ -46,7 +46,10 @@ impl ServerOffer for ServerMethodTls {
     fn kind(&self) -> Type {
         Type::TLS
     }
+    fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
+        self.tls.end_sessions(whose);
+    }
     fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
-        Box::new(Server::new(Link::server(&self.tls, self.fragment, &context)))
+        Box::new(Server::new(Link::server(&self.tls, Type::TLS, self.fragment, &context)))
     }
 }

@@ -88,6 +88,9 @@ impl ServerOffer for ServerMethodTtls {
     fn kind(&self) -> Type {
         Type::TTLS
     }
+    fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
+        self.tls.end_sessions(whose);
+    }
     fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
         let phase = server::Phase::new(self.inner.clone());
         Box::new(TunnelServer::new(Type::TTLS, &self.tls, self.fragment, phase, context))

@@ -37,9 +37,11 @@ impl ServerMethod for Told {
             Answer::User(Some(_)) => ServerVerdict::Ask,
             Answer::Password(true) => ServerVerdict::Success,
             Answer::Password(false) => ServerVerdict::Continue,
-            Answer::User(None) | Answer::Restricted(..) | Answer::Refused(..) | Answer::Unavailable => {
-                ServerVerdict::Failure
-            }
+            Answer::User(None)
+            | Answer::Restricted(..)
+            | Answer::Refused(..)
+            | Answer::Resume(_)
+            | Answer::Unavailable => ServerVerdict::Failure,
         }
     }
     fn keys(&self) -> Option<Keys> {
@@ -53,7 +55,16 @@ fn server(kinds: &[u8]) -> Server {
 }
 fn new(offers: Vec<Box<dyn ServerOffer>>, identifier: u8) -> Server {
     let mut rng = Seed::new(1).secure("server", 0);
-    Server::new(offers, identifier, Context { rng: &mut rng, wall: WallTime::from_unix_secs(0), mtu: None })
+    Server::new(
+        offers,
+        identifier,
+        Context {
+            rng: &mut rng,
+            wall: WallTime::from_unix_secs(0),
+            mtu: None,
+            without_extended_master_secret: false,
+        },
+    )
 }
 fn response(id: u8, kind: u8, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();

@@ -136,7 +136,7 @@ pub enum Command {
     /// Go on with another configuration; sessions under way go on. An `Err` says that it contradicts itself, and
     /// leaves the one before.
     Reload(Box<Config>),
-    /// Forget users that are kept from look-ups.
+    /// Forget users that are kept from look-ups, and end the TLS sessions by which they could be let in again.
     Forget {
         /// This one; `None`: all.
         name: Option<Vec<u8>>,
@@ -282,6 +282,8 @@ pub enum Reason {
     Revoked,
     /// The certificate is another's: it does not bear the name that the peer gave.
     CertificateName,
+    /// A TLS session was taken up that another password, method or name has let in.
+    StaleSession,
     /// Its home server says no.
     HomeServer,
     /// A limit that counts more than this login.
@@ -301,6 +303,7 @@ impl fmt::Display for Reason {
             Self::Checks => "the request is not as the user's checks want it",
             Self::Revoked => "the certificate is revoked",
             Self::CertificateName => "the certificate is of another name",
+            Self::StaleSession => "the TLS session is of before the user was changed",
             Self::HomeServer => "the home server says no",
             Self::Limit(refusal) => return refusal.fmt(f),
         })

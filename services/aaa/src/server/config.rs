@@ -99,6 +99,9 @@ pub struct Config {
     /// (Multi-Round-Time-Out, RFC 6733 §8.19; Accounting-EAP-Auth-Method, RFC 4072 §2.7). Published message sizes are of
     /// servers that do not.
     pub full_answers: bool,
+    /// Indices of the RADIUS clients whose users' devices may speak TLS 1.2 without the Extended Master Secret (RFC 7627);
+    /// all others are refused.
+    pub without_extended_master_secret: Vec<u32>,
     /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::Event::CheckCertificate`]).
     pub certificate_status: bool,
 }
@@ -128,6 +131,7 @@ impl Config {
             limits: false,
             mab: false,
             full_answers: false,
+            without_extended_master_secret: Vec::new(),
             certificate_status: false,
         }
     }

@@ -53,6 +53,8 @@ usher_core::counters! {
         rejected_revoked,
         /// Turned away: the certificate is of another name.
         rejected_certificate_name,
+        /// Turned away: a TLS session of before the user was changed.
+        rejected_stale_session,
         /// Turned away: too many sessions at once.
         rejected_simultaneous,
         /// Turned away: no address left in the pool, or no such pool.
@@ -154,6 +156,7 @@ impl Counters {
             Reason::Checks => &mut self.rejected_checks,
             Reason::Revoked => &mut self.rejected_revoked,
             Reason::CertificateName => &mut self.rejected_certificate_name,
+            Reason::StaleSession => &mut self.rejected_stale_session,
             Reason::HomeServer => &mut self.rejected_elsewhere,
             Reason::Limit(Refusal::TooManySessions { .. }) => &mut self.rejected_simultaneous,
             Reason::Limit(Refusal::PoolExhausted | Refusal::UnknownPool) => &mut self.rejected_no_address,

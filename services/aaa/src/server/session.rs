@@ -6,14 +6,19 @@ use super::cache::Generation;
 use super::config::Config;
 use super::half_open::Source;
 use super::proof::{Denial, Proof};
+use super::shard::ShardKey;
+use super::trace;
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use usher_core::{Instant, Work};
+use usher_crypto::fingerprint::sha256;
 use usher_eap::method::{
-    Context, Inner, Question, ServerMethod, ServerOffer, UserSecret, gtc, md5, mschapv2,
+    Context, Credential, Inner, Question, Remembered, ServerMethod, ServerOffer, UserSecret, gtc, md5,
+    mschapv2,
 };
 use usher_eap::packet::{Code, Packet, Type};
 use usher_eap::server::{Event, Server};
@@ -104,10 +109,51 @@ pub(super) struct Conversation {
 /// What the host is asked while a method waits.
 #[derive(Debug)]
 pub(super) enum Wait {
-    /// The user of this name, given inside a tunnel.
-    User(Vec<u8>),
+    /// A user.
+    User(Who),
     /// Whether a password is right.
     Password,
+}
+
+/// Whom a method asks for.
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    /// The user of this name, given inside a tunnel.
+    Named(Vec<u8>),
+    /// The user whom a TLS session has let in.
+    Remembered(Remembered),
+}
+
+impl Who {
+    pub(super) fn name(&self) -> &[u8] {
+        match self {
+            Self::Named(name) => name,
+            Self::Remembered(remembered) => &remembered.name,
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    /// As a trace tells it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = match self {
+            Self::Named(_) => "within the tunnel",
+            Self::Remembered(_) => "by an earlier TLS session",
+        };
+        write!(f, "{from}: user {}", trace::name(self.name()))
+    }
+}
+
+/// A digest of what proves this user, of use to nobody without the key: another password, or one kept otherwise, gives
+/// another.
+pub(super) fn credential(key: &ShardKey, user: &User) -> Credential {
+    let (kind, secret): (u8, &[u8]) = match &user.password {
+        None => (0, &[]),
+        Some(Password::Clear(password)) => (1, password),
+        Some(Password::NtHash(hash)) => (2, hash),
+        Some(Password::Argon2(hash)) => (3, hash.as_bytes()),
+    };
+    sha256(&[&key.derive(b"credential")[..], &[kind], secret].concat())
 }
 
 /// A proof that convinced.

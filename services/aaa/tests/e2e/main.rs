@@ -15,6 +15,7 @@ mod pair;
 mod password;
 mod pkm;
 mod radius_md5;
+mod resumption;
 mod rules;
 mod sequences;
 mod tls;

@@ -116,6 +116,28 @@ fn configs(
     Ok((client, server))
 }
 
+/// A client whose certificate ends on 2026-07-02, a day after [`fixtures::WALL_TIME`], long before all others.
+pub(super) fn short_lived_client(
+    version: Version,
+    resumption: Option<Resumption>,
+    clock: &WallClock,
+) -> (ClientConfig, ServerConfig) {
+    let root = Authority::new("Root", 1, None);
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let mut params = params("client", 2);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.not_after = date_time_ymd(2026, 7, 2);
+    let certificate = params.signed_by(&key, &root.issuer).unwrap();
+    let setup = Setup {
+        resumption,
+        clock: clock.clone(),
+        client: Some(Credentials::from_der([&certificate.der()[..]], &key.serialize_der())),
+        client_roots: Roots::from_der([&root.der[..]]),
+        ..Setup::new(version, 2)
+    };
+    setup.configs()
+}
+
 /// The version agreed on, if the server let the client in.
 fn agreed((client, server): &(ClientConfig, ServerConfig)) -> Option<Version> {
     let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());
@@ -302,25 +324,4 @@ fn an_authority_that_is_remembered_is_refused_when_it_is_revoked_or_expired() {
     assert!(!verified(&client, &server).0);
     clock.set(fixtures::WALL_TIME);
     assert!(verified(&client, &server).0);
-}
-
-#[test]
-fn notes_are_kept_with_sessions_only() {
-    let (_, without) = Setup::new(Version::Tls13, 1).configs();
-    without.note(b"mark", b"note");
-    assert_eq!(without.noted(b"mark"), None);
-    let resumption = Some(Resumption { sessions: 2, tickets: 1 });
-    let (client, server) = Setup { resumption, ..Setup::new(Version::Tls13, 1) }.configs();
-    for mark in [b"1", b"2", b"3"] {
-        server.note(mark, mark);
-    }
-    assert_eq!((server.noted(b"1"), server.noted(b"3")), (None, Some(b"3".to_vec())));
-    // The mark comes back with the session that was marked.
-    for expected in [None, Some(&b"first"[..]), Some(b"second")] {
-        let (mut client, mut server) = (Client::new(&client).unwrap(), Server::new(&server).unwrap());
-        server.mark(if expected.is_none() { b"first" } else { b"second" });
-        run(&mut client, &mut server);
-        assert_eq!(server.resumed_mark(), expected);
-        assert_eq!(client.resumed_mark(), None);
-    }
 }

@@ -1,7 +1,7 @@
 //! Phase 2 of PEAP's server: the identity, a method, the result.
 
 use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, offers};
-use super::super::{Answer, Inner, Question};
+use super::super::{Answer, Inner, Question, Remembered};
 use super::tlv::{self, Tlvs};
 use crate::packet::{self, Code, HEADER, Packet, Type};
 use crate::server::{Event, Server};
@@ -16,8 +16,10 @@ enum State {
     Start,
     /// The identity was asked for.
     Identity,
-    /// The host is asked who that is; of a resumed session only whether it may still log in.
-    User { resumed: bool },
+    /// The host is asked who that is.
+    User,
+    /// The host is asked whether a session may be resumed.
+    Resume,
     /// A method runs.
     Method(Box<Server>),
     /// The result was told.
@@ -47,10 +49,10 @@ impl Phase {
         Step::Say
     }
 
-    fn ask_user(&mut self, name: &[u8], resumed: bool) -> Step {
+    fn ask_user(&mut self, name: &[u8]) -> Step {
         self.name = Some(name.to_vec());
         self.question = Some(Question::User { name: name.to_vec() });
-        self.state = State::User { resumed };
+        self.state = State::User;
         Step::Ask
     }
 
@@ -84,16 +86,14 @@ impl Phase {
 }
 
 impl ServerPhase for Phase {
-    fn established(
-        &mut self,
-        resumed: Option<(Inner, &[u8])>,
-        tunnel: Tunnel<'_>,
-        out: &mut Vec<u8>,
-    ) -> Step {
+    fn established(&mut self, resumed: Option<Remembered>, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
         match resumed {
-            Some((inner, name)) => {
-                self.inner = Some(inner);
-                self.ask_user(name, true)
+            Some(remembered) => {
+                self.inner = remembered.inner;
+                self.name = Some(remembered.name.clone());
+                self.question = Some(Question::Resume(remembered));
+                self.state = State::Resume;
+                Step::Ask
             }
             None if tunnel.link.sending() => Step::Wait,
             None => self.ask_identity(out),
@@ -112,7 +112,7 @@ impl ServerPhase for Phase {
             State::Identity => match identity(data) {
                 Some(name) if name.len() <= MAX_NAME => {
                     let name = name.to_vec();
-                    self.ask_user(&name, false)
+                    self.ask_user(&name)
                 }
                 _ => self.result(false, tunnel.identifier, out),
             },
@@ -130,15 +130,13 @@ impl ServerPhase for Phase {
                 let answer = tlv::packet(data, Code::Response).and_then(|p| tlv::read(p.data()));
                 if *success && answer == Some(Tlvs::Result(true)) { Step::Success } else { Step::Failure }
             }
-            State::Start | State::User { .. } => Step::Failure,
+            State::Start | State::User | State::Resume => Step::Failure,
         }
     }
 
     fn answer(&mut self, answer: Answer, mut tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
-        let resumed = matches!(self.state, State::User { resumed: true });
         self.refused = matches!(answer, Answer::Refused(..)) || self.refused;
         let answer = match answer {
-            Answer::Refused(..) if resumed => Answer::User(None),
             Answer::Refused(secret, Some(only)) => Answer::Restricted(secret, only),
             Answer::Refused(secret, None) => Answer::User(Some(secret)),
             answer => answer,
@@ -146,17 +144,13 @@ impl ServerPhase for Phase {
         let answer = match answer {
             Answer::Restricted(secret, only) => {
                 self.kinds = self.kinds.iter().copied().filter(|k| only.contains(&Inner::Eap(*k))).collect();
-                // What admitted the user before may do so no longer.
-                let may = self.inner.is_none_or(|inner| only.contains(&inner));
-                Answer::User(may.then_some(secret))
+                Answer::User(Some(secret))
             }
             answer => answer,
         };
         match (&mut self.state, answer) {
-            (State::User { resumed: true }, Answer::User(Some(_))) => {
-                self.result(true, tunnel.identifier, out)
-            }
-            (State::User { .. }, Answer::User(Some(secret))) => {
+            (State::Resume, Answer::Resume(true)) => self.result(true, tunnel.identifier, out),
+            (State::User, Answer::User(Some(secret))) => {
                 let offers = offers(&self.kinds, &secret);
                 let identifier = tunnel.identifier;
                 self.state = State::Method(Box::new(Server::new(offers, identifier, tunnel.context())));

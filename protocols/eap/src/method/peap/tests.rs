@@ -201,3 +201,20 @@ fn whoever_is_refused_is_so_whatever_is_proven_and_at_once_where_a_session_is_re
         }
     }
 }
+
+#[test]
+fn a_session_ends_with_the_password_that_it_was_given_for() {
+    for version in VERSIONS {
+        let tls = real(configs(version, 2, Some(Resumption::default())));
+        let case = || Case::new(tls.clone());
+        case().run().keys();
+        let changed = || Host::Knows(UserSecret::Clear(b"other".to_vec()));
+        let stale = Case { host: changed(), ..case() }.run();
+        assert!(stale.failed() && stale.resumed, "{version:?}");
+        let old = Case { host: changed(), ..case() }.run();
+        assert!(old.failed() && !old.resumed, "{version:?}");
+        let new = Case { host: changed(), password: b"other", ..case() }.run();
+        new.keys();
+        assert!(!new.resumed);
+    }
+}

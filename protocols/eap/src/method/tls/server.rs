@@ -1,6 +1,6 @@
 //! The server's side of EAP-TLS.
 
-use super::super::{ServerMethod, ServerVerdict};
+use super::super::{Answer, Credential, Question, ServerMethod, ServerVerdict};
 use crate::Keys;
 use crate::method::link::{Link, Piece, START};
 use crate::packet::Type;
@@ -14,12 +14,46 @@ pub struct Server {
     link: Option<Link>,
     started: bool,
     failed: bool,
-    committed: bool,
+    established: bool,
+    question: Option<Question>,
 }
 
 impl Server {
     pub(super) fn new(link: Option<Link>) -> Self {
-        Self { link, started: false, failed: false, committed: false }
+        Self { link, started: false, failed: false, established: false, question: None }
+    }
+
+    /// A whole message came.
+    fn message(&mut self) -> ServerVerdict {
+        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
+        self.failed = !link.digest();
+        if !self.failed && !self.established && !link.engine.is_handshaking() {
+            self.established = true;
+            if let Some(remembered) = link.remembered() {
+                self.question = Some(Question::Resume(remembered));
+                return ServerVerdict::Ask;
+            }
+            self.commit();
+        }
+        self.turn()
+    }
+
+    /// RFC 9190 §2.1.1: one octet of zero says that no handshake message follows, and that the server is content.
+    fn commit(&mut self) {
+        if let Some(link) = self.link.as_mut().filter(|link| link.is_13()) {
+            self.failed = !link.write(&[0]);
+        }
+    }
+
+    fn turn(&self) -> ServerVerdict {
+        let Some(link) = &self.link else { return ServerVerdict::Failure };
+        match (link.sending(), self.failed) {
+            (true, _) => ServerVerdict::Continue,
+            (false, true) => ServerVerdict::Failure,
+            // A resumed TLS 1.2 session ends with the peer's message.
+            (false, false) if !link.engine.is_handshaking() => ServerVerdict::Success,
+            (false, false) => ServerVerdict::Failure,
+        }
     }
 }
 
@@ -47,24 +81,26 @@ impl ServerMethod for Server {
             }
             // A peer that answers an alert with one of its own has failed all the same.
             Piece::Whole if self.failed => ServerVerdict::Failure,
-            Piece::Whole if !link.sending() => {
-                self.failed = !link.digest();
-                if !self.failed && !self.committed && link.is_13() && !link.engine.is_handshaking() {
-                    // RFC 9190 §2.1.1: one octet of zero says that no handshake message follows.
-                    self.committed = true;
-                    self.failed = !link.write(&[0]);
-                }
-                match (link.sending(), self.failed) {
-                    (true, _) => ServerVerdict::Continue,
-                    (false, true) => ServerVerdict::Failure,
-                    // A resumed TLS 1.2 session ends with the peer's message.
-                    (false, false) if !link.engine.is_handshaking() => ServerVerdict::Success,
-                    (false, false) => ServerVerdict::Failure,
-                }
-            }
+            Piece::Whole if !link.sending() => self.message(),
             Piece::Bad => ServerVerdict::Failure,
             Piece::Start | Piece::Nothing | Piece::More | Piece::Whole => ServerVerdict::Ignore,
         }
+    }
+
+    fn question(&mut self) -> Option<Question> {
+        self.question.take()
+    }
+
+    fn answer(&mut self, answer: Answer) -> ServerVerdict {
+        if answer == Answer::Resume(true) {
+            self.commit();
+            return self.turn();
+        }
+        self.failed = true;
+        if let (Answer::Resume(false), Some(link)) = (answer, &mut self.link) {
+            link.engine.end_session();
+        }
+        ServerVerdict::Failure
     }
 
     fn keys(&self) -> Option<Keys> {
@@ -73,6 +109,12 @@ impl ServerMethod for Server {
 
     fn resumed(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.engine.resumed())
+    }
+
+    fn remember(&mut self, name: &[u8], credential: &Credential) {
+        if let Some(link) = self.link.as_mut().filter(|_| self.established && !self.failed) {
+            link.remember(name, credential, None);
+        }
     }
 
     fn peer_certificates(&self) -> &[Vec<u8>] {

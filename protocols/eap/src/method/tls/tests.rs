@@ -3,7 +3,7 @@
 use super::*;
 use crate::Keys;
 use crate::method::link::{MIN_FRAGMENT, Piece};
-use crate::method::{PeerVerdict, ServerVerdict};
+use crate::method::{Answer, Credential, PeerVerdict, Question, ServerVerdict};
 use crate::packet::Packet;
 use crate::{peer, server};
 use alloc::sync::Arc;
@@ -46,8 +46,13 @@ struct Run {
     signatures: u32,
 }
 
-/// Runs a conversation in memory. `disturb` may repeat or drop a response by its ordinal: (repeat, drop).
+/// Runs a conversation in memory.
 fn run(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> Run {
+    run_with(peer_tls, server_tls, fragment, &[1; 32])
+}
+
+/// Runs a conversation with a user whose credential this is.
+fn run_with(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize, credential: &Credential) -> Run {
     let wall = fixtures::WALL_TIME;
     let seed = Seed::new(5);
     let config = peer::Config {
@@ -61,17 +66,26 @@ fn run(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> Run {
     let mut server = server::Server::new(
         offers.into(),
         1,
-        Context { rng: &mut seed.secure("server", 0), wall, mtu: None },
+        Context {
+            rng: &mut seed.secure("server", 0),
+            wall,
+            mtu: None,
+            without_extended_master_secret: false,
+        },
     );
     let (mut lengths, mut signatures) = (Vec::new(), 0);
     let mut buf = Vec::new();
-    let mut last = Vec::new();
+    let (mut last, mut ended) = (Vec::new(), None);
     loop {
         assert!(server.poll_transmit(&mut buf));
         assert!(buf.len() <= fragment.max(MIN_FRAGMENT), "{} octets", buf.len());
         lengths.push(buf.len() as i64);
         let request = buf.clone();
-        assert!(peer.handle(Instant::ZERO, &request), "{:?}", Packet::parse(&request));
+        if !peer.handle(Instant::ZERO, &request) {
+            // A peer that has succeeded takes no Failure (RFC 4137 figure 3), and waits for the Success in vain.
+            assert_eq!(request[0], 4, "{:?}", Packet::parse(&request));
+            break;
+        }
         while let Some(work) = server.poll_work().or_else(|| peer.poll_work()) {
             signatures += if work.label == "tls.sign" { work.units } else { 0 };
         }
@@ -85,8 +99,24 @@ fn run(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> Run {
         assert!(!server.handle(&last));
         assert!(server.handle(&response));
         last = response;
+        match server.poll_event() {
+            Some(server::Event::Ask(Question::Resume(remembered))) => {
+                assert_eq!((&remembered.name[..], remembered.inner), (&b"bob"[..], None));
+                assert!(server.answer(Answer::Resume(remembered.credential == *credential)));
+                ended = server.poll_event();
+            }
+            event => ended = ended.or(event),
+        }
+        if matches!(ended, Some(server::Event::Success { .. })) {
+            server.remember(b"bob", credential);
+        }
     }
-    Run { lengths, peer: peer.poll_event().unwrap(), server: server.poll_event().unwrap(), signatures }
+    Run {
+        lengths,
+        peer: peer.poll_event().unwrap_or(peer::Event::Failure),
+        server: ended.unwrap(),
+        signatures,
+    }
 }
 
 fn keys(run: &Run) -> Keys {
@@ -184,6 +214,27 @@ fn a_resumed_session_is_shorter_and_has_new_keys() {
 }
 
 #[test]
+fn a_session_that_its_host_refuses_is_ended() {
+    for version in VERSIONS {
+        let client = client_config(version, fixtures::client(2), true);
+        let server = server_config(version, 2, true);
+        let tls = || (PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()));
+        let with = |credential| {
+            let (peer, server) = tls();
+            run_with(peer, server, 1024, &[credential; 32])
+        };
+        keys(&with(1));
+        let stale = with(2);
+        assert_eq!(stale.signatures, 0, "the session was taken up");
+        assert_eq!(stale.server, server::Event::Failure { method: Some(Type::TLS) });
+        assert_eq!(stale.peer, peer::Event::Failure);
+        let full = with(2);
+        keys(&full);
+        assert_eq!(full.signatures, 2);
+    }
+}
+
+#[test]
 fn tls_13_ends_with_one_octet_of_zero_and_nothing_else() {
     // RFC 9190 §2.1.1: an acknowledgement instead, or another octet, is no success.
     for (last, expected) in
@@ -218,7 +269,12 @@ fn a_server_cuts_to_what_the_link_takes() {
     let tls = ServerTls::Real(server_config(Version::Tls12, 4, false));
     let offer = ServerMethodTls { tls, fragment: 1400 };
     for (mtu, longest) in [(None, 1400), (Some(300), 300), (Some(9000), 1400), (Some(1), MIN_FRAGMENT)] {
-        let context = Context { rng: &mut Seed::new(1).secure("server", 0), wall: fixtures::WALL_TIME, mtu };
+        let context = Context {
+            rng: &mut Seed::new(1).secure("server", 0),
+            wall: fixtures::WALL_TIME,
+            mtu,
+            without_extended_master_secret: false,
+        };
         let mut server = offer.begin(context);
         server.build(1, &mut Vec::new());
         let client = client_config(Version::Tls12, fixtures::client(2), false);
@@ -276,7 +332,12 @@ fn a_hello_is_taken_whatever_its_reserved_bits_and_with_a_length_or_without() {
         for (flags, with_length) in [(0, false), (0x1f, false), (0x80, true), (0x9f, true)] {
             let tls = ServerTls::Real(server_config(version, 2, false));
             let mut rng = Seed::new(1).secure("server", 0);
-            let context = Context { rng: &mut rng, wall: fixtures::WALL_TIME, mtu: None };
+            let context = Context {
+                rng: &mut rng,
+                wall: fixtures::WALL_TIME,
+                mtu: None,
+                without_extended_master_secret: false,
+            };
             let mut server = ServerMethodTls { tls, fragment: 1400 }.begin(context);
             let mut start = Vec::new();
             server.build(1, &mut start);

@@ -1,7 +1,7 @@
 //! Phase 2 of EAP-TTLS's server.
 
 use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, offers};
-use super::super::{Answer, Inner, Question, UserSecret};
+use super::super::{Answer, Inner, Question, Remembered, UserSecret};
 use super::avp::{self, Avp, Code};
 use super::{CHALLENGE, SHORT_CHALLENGE, challenge};
 use crate::packet::{self, Packet, Type};
@@ -68,8 +68,8 @@ enum State {
     Eap(Box<Server>),
     /// MS-CHAP-V2's success or error was told, or the octet that ends a resumed session.
     Told(bool),
-    /// The host is asked whether the user of a resumed session may still log in.
-    Resumed,
+    /// The host is asked whether a session may be resumed.
+    Resume,
 }
 
 /// Phase 2 of one run.
@@ -181,15 +181,17 @@ impl Phase {
 }
 
 impl ServerPhase for Phase {
-    fn established(&mut self, resumed: Option<(Inner, &[u8])>, tunnel: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
-        let Some((inner, name)) = resumed else {
+    fn established(&mut self, resumed: Option<Remembered>, tunnel: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
+        let Some(remembered) = resumed else {
             // A peer that has nothing to say now takes a forgotten session for a known one.
             self.state = State::Start { nudged: tunnel.link.engine.resumed() };
             return Step::Wait;
         };
-        self.inner = Some(inner);
-        self.state = State::Resumed;
-        self.ask_user(name)
+        self.inner = remembered.inner;
+        self.name = Some(remembered.name.clone());
+        self.question = Some(Question::Resume(remembered));
+        self.state = State::Resume;
+        Step::Ask
     }
 
     fn nothing(&mut self, _: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
@@ -200,7 +202,7 @@ impl ServerPhase for Phase {
             }
             State::Told(true) => Step::Success,
             State::Start { .. } | State::Told(false) => Step::Failure,
-            State::User(_) | State::Password | State::Eap(_) | State::Resumed => Step::Ignore,
+            State::User(_) | State::Password | State::Eap(_) | State::Resume => Step::Ignore,
         }
     }
 
@@ -214,14 +216,13 @@ impl ServerPhase for Phase {
                 // (RFC 5281 §11.2.1).
                 _ => Step::Failure,
             },
-            State::User(_) | State::Password | State::Told(_) | State::Resumed => Step::Failure,
+            State::User(_) | State::Password | State::Told(_) | State::Resume => Step::Failure,
         }
     }
 
     fn answer(&mut self, answer: Answer, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
         self.refused = matches!(answer, Answer::Refused(..)) || self.refused;
         let answer = match answer {
-            Answer::Refused(..) if matches!(self.state, State::Resumed) => Answer::User(None),
             Answer::Refused(secret, Some(only)) => Answer::Restricted(secret, only),
             Answer::Refused(secret, None) => Answer::User(Some(secret)),
             answer => answer,
@@ -229,11 +230,8 @@ impl ServerPhase for Phase {
         let answer = match answer {
             Answer::Restricted(secret, only) => {
                 self.accepted = self.accepted.iter().copied().filter(|i| only.contains(i)).collect();
-                let may = match &self.state {
-                    State::User(proof) => self.accepted.iter().any(|i| proof.is(*i)),
-                    // What admitted the user before may do so no longer.
-                    _ => self.inner.is_none_or(|inner| only.contains(&inner)),
-                };
+                let may =
+                    matches!(&self.state, State::User(proof) if self.accepted.iter().any(|i| proof.is(*i)));
                 Answer::User(may.then_some(secret))
             }
             answer => answer,
@@ -245,12 +243,12 @@ impl ServerPhase for Phase {
                 server.answer(answer);
                 self.drain(out)
             }
-            (State::Resumed, Answer::User(Some(_))) if tunnel.link.is_13() => {
+            (State::Resume, Answer::Resume(true)) if tunnel.link.is_13() => {
                 self.state = State::Told(true);
                 out.push(0);
                 Step::Say
             }
-            (State::Resumed, Answer::User(Some(_))) => Step::Success,
+            (State::Resume, Answer::Resume(true)) => Step::Success,
             _ => Step::Failure,
         }
     }

@@ -231,7 +231,8 @@ fn tunnel() -> (Link, Box<dyn crate::method::ServerMethod>) {
     let offer = ServerMethodTtls { tls: ServerTls::Real(server), fragment: 65_000, inner: inner.into() };
     let mut rng = usher_core::Seed::new(1).secure("server", 0);
     let wall = usher_crypto::tls::fixtures::WALL_TIME;
-    let mut server = offer.begin(Context { rng: &mut rng, wall, mtu: None });
+    let mut server =
+        offer.begin(Context { rng: &mut rng, wall, mtu: None, without_extended_master_secret: false });
     let engine = usher_crypto::tls::Client::for_holder(&client, 0).unwrap();
     let mut link = Link::new(Box::new(engine), true, 65_000);
     server.build(1, &mut Vec::new());
@@ -349,10 +350,28 @@ fn another_version_is_refused() {
     {
         let mut rng = usher_core::Seed::new(1).secure("server", 0);
         let wall = usher_crypto::tls::fixtures::WALL_TIME;
-        let mut server = offer.begin(Context { rng: &mut rng, wall, mtu: None });
+        let mut server =
+            offer.begin(Context { rng: &mut rng, wall, mtu: None, without_extended_master_secret: false });
         let mut start = Vec::new();
         server.build(1, &mut start);
         assert_eq!(start, [0x20]);
         assert_eq!(server.response(1, &[flags]), verdict);
+    }
+}
+
+#[test]
+fn a_session_ends_with_the_password_that_it_was_given_for() {
+    for version in VERSIONS {
+        let tls = real(configs(version, 2, Some(Resumption::default())));
+        let case = || Case::new(tls.clone(), Inner::Pap);
+        case().run().keys();
+        let changed = || Host::Knows(UserSecret::Clear(b"other".to_vec()));
+        let stale = Case { host: changed(), ..case() }.run();
+        assert!(stale.failed() && stale.resumed, "{version:?}");
+        let old = Case { host: changed(), ..case() }.run();
+        assert!(old.failed() && !old.resumed, "{version:?}");
+        let new = Case { host: changed(), password: b"other", ..case() }.run();
+        new.keys();
+        assert!(!new.resumed);
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use peer::{PeerPhase, TunnelPeer};
 pub(crate) use server::{ServerPhase, Step, Tunnel, TunnelServer};
 
 use super::link::Link;
-use super::{Inner, ServerOffer, UserSecret, gtc, md5, mschapv2};
+use super::{ServerOffer, UserSecret, gtc, md5, mschapv2};
 use crate::packet::Type;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -29,31 +29,6 @@ pub(crate) fn offers(kinds: &[Type], secret: &UserSecret) -> Vec<Box<dyn ServerO
         }
     };
     kinds.iter().filter_map(offer).collect()
-}
-
-/// What is kept of a session that may be resumed: the inner method, then the name.
-pub(crate) fn note(inner: Inner, name: &[u8]) -> Vec<u8> {
-    let head = match inner {
-        Inner::Pap => [0, 0],
-        Inner::Chap => [1, 0],
-        Inner::MsChap => [2, 0],
-        Inner::MsChapV2 => [3, 0],
-        Inner::Eap(kind) => [4, kind.0],
-    };
-    [&head, name].concat()
-}
-
-/// Reads a [`note`].
-pub(crate) fn read_note(note: &[u8]) -> Option<(Inner, &[u8])> {
-    let (&[way, kind], name) = note.split_first_chunk()?;
-    let inner = match way {
-        0 => Inner::Pap,
-        1 => Inner::Chap,
-        2 => Inner::MsChap,
-        3 => Inner::MsChapV2,
-        _ => Inner::Eap(Type(kind)),
-    };
-    Some((inner, name))
 }
 
 /// Takes what came out of the tunnel.

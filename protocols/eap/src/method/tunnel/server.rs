@@ -1,14 +1,13 @@
 //! The server's side of a tunnel.
 
 use super::super::link::{Link, Piece, START, ServerTls, VERSION};
-use super::super::{Answer, Context, Inner, Question, ServerMethod, ServerVerdict};
-use super::{application, note, read_note};
+use super::super::{Answer, Context, Credential, Inner, Question, Remembered, ServerMethod, ServerVerdict};
+use super::application;
 use crate::Keys;
 use crate::packet::Type;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use usher_core::{SecureRng, WallTime, Work};
-use usher_crypto::tls::ServerConfig;
 
 /// What phase 2 makes of what it was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,16 +45,15 @@ pub(crate) struct Tunnel<'a> {
 impl Tunnel<'_> {
     /// The context of a method inside: nothing there is ever cut.
     pub(crate) fn context(&mut self) -> Context<'_> {
-        Context { rng: &mut self.rng, wall: self.wall, mtu: None }
+        Context { rng: &mut self.rng, wall: self.wall, mtu: None, without_extended_master_secret: false }
     }
 }
 
 /// Phase 2 of a server.
 pub(crate) trait ServerPhase: Debug + Send {
     /// The handshake is complete; its last flight may still be to be sent. `resumed` is whom the session that was
-    /// taken up has admitted, if it was one that did.
-    fn established(&mut self, resumed: Option<(Inner, &[u8])>, tunnel: Tunnel<'_>, out: &mut Vec<u8>)
-    -> Step;
+    /// taken up has admitted.
+    fn established(&mut self, resumed: Option<Remembered>, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
     /// A response without data came, and nothing is left to be sent.
     fn nothing(&mut self, tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step;
     /// Data came out of the tunnel.
@@ -78,8 +76,6 @@ pub(crate) struct TunnelServer<P> {
     kind: Type,
     /// Without an engine (its configuration was refused) every run fails.
     link: Option<Link>,
-    /// Where sessions are noted that may be resumed, and this one's mark.
-    notes: Option<(ServerConfig, [u8; 16])>,
     started: bool,
     established: bool,
     /// How the run ends as soon as what is to be sent is acknowledged.
@@ -95,19 +91,9 @@ pub(crate) struct TunnelServer<P> {
 
 impl<P: ServerPhase> TunnelServer<P> {
     pub(crate) fn new(kind: Type, tls: &ServerTls, fragment: usize, phase: P, context: Context<'_>) -> Self {
-        let mut link = Link::server(tls, fragment, &context);
-        let mark = context.rng.array();
-        if let Some(link) = &mut link {
-            link.engine.mark(&mark);
-        }
-        let notes = match tls {
-            ServerTls::Real(config) => Some((config.clone(), mark)),
-            ServerTls::Recorded(_) => None,
-        };
         Self {
             kind,
-            link,
-            notes,
+            link: Link::server(tls, kind, fragment, &context),
             started: false,
             established: false,
             end: None,
@@ -121,15 +107,8 @@ impl<P: ServerPhase> TunnelServer<P> {
     }
 
     /// Has phase 2 do something, and says what the run's verdict is then.
-    fn turn(
-        &mut self,
-        act: impl FnOnce(&mut P, Option<(Inner, &[u8])>, Tunnel<'_>, &mut Vec<u8>) -> Step,
-    ) -> ServerVerdict {
+    fn turn(&mut self, act: impl FnOnce(&mut P, Tunnel<'_>, &mut Vec<u8>) -> Step) -> ServerVerdict {
         let Some(link) = &mut self.link else { return ServerVerdict::Failure };
-        let noted = match (&self.notes, link.resumed_mark()) {
-            (Some((config, _)), Some(mark)) => config.noted(mark),
-            _ => None,
-        };
         let mut out = Vec::new();
         let tunnel = Tunnel {
             link,
@@ -138,7 +117,7 @@ impl<P: ServerPhase> TunnelServer<P> {
             identifier: self.identifier,
             asked: self.asked,
         };
-        let step = act(&mut self.phase, noted.as_deref().and_then(read_note), tunnel, &mut out);
+        let step = act(&mut self.phase, tunnel, &mut out);
         match step {
             Step::Ignore => ServerVerdict::Ignore,
             Step::Ask => ServerVerdict::Ask,
@@ -156,12 +135,6 @@ impl<P: ServerPhase> TunnelServer<P> {
 
     fn succeed(&mut self) -> ServerVerdict {
         self.succeeded = true;
-        if let (Some(link), Some((config, mark)), Some(inner), Some(name)) =
-            (&self.link, &self.notes, self.phase.inner(), self.phase.identity())
-            && let Some(mark) = link.own_mark(mark)
-        {
-            config.note(mark, &note(inner, name));
-        }
         ServerVerdict::Success
     }
 
@@ -177,11 +150,14 @@ impl<P: ServerPhase> TunnelServer<P> {
         }
         let data = application(link);
         match (core::mem::replace(&mut self.established, true), data.is_empty()) {
-            (false, true) => self.turn(|p, resumed, tunnel, out| p.established(resumed, tunnel, out)),
+            (false, true) => {
+                let resumed = link.remembered();
+                self.turn(|p, tunnel, out| p.established(resumed, tunnel, out))
+            }
             // RFC 9427 §4: data may come with the handshake's end.
-            (_, false) => self.turn(|p, _, tunnel, out| p.data(&data, tunnel, out)),
+            (_, false) => self.turn(|p, tunnel, out| p.data(&data, tunnel, out)),
             // Records without data are an empty response.
-            (true, true) => self.turn(|p, _, tunnel, out| p.nothing(tunnel, out)),
+            (true, true) => self.turn(|p, tunnel, out| p.nothing(tunnel, out)),
         }
     }
 }
@@ -216,7 +192,7 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
             (Piece::Nothing | Piece::Whole, false, Some(false)) | (Piece::Bad, ..) => ServerVerdict::Failure,
             (Piece::Nothing, false, None) if self.established => {
                 link.rewind();
-                self.turn(|p, _, tunnel, out| p.nothing(tunnel, out))
+                self.turn(|p, tunnel, out| p.nothing(tunnel, out))
             }
             (Piece::More, false, None) => {
                 link.rewind();
@@ -232,7 +208,10 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
     }
 
     fn answer(&mut self, answer: Answer) -> ServerVerdict {
-        match self.turn(|p, _, tunnel, out| p.answer(answer, tunnel, out)) {
+        if let (Answer::Resume(false), Some(link)) = (&answer, &mut self.link) {
+            link.engine.end_session();
+        }
+        match self.turn(|p, tunnel, out| p.answer(answer, tunnel, out)) {
             ServerVerdict::Ignore => ServerVerdict::Failure,
             verdict => verdict,
         }
@@ -252,6 +231,13 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
 
     fn resumed(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.engine.resumed())
+    }
+
+    fn remember(&mut self, name: &[u8], credential: &Credential) {
+        let inner = self.phase.inner();
+        if let Some(link) = self.link.as_mut().filter(|_| self.succeeded) {
+            link.remember(name, credential, inner);
+        }
     }
 
     fn peer_certificates(&self) -> &[Vec<u8>] {

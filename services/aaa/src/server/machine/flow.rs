@@ -8,18 +8,19 @@ use crate::server::config::UserSource;
 use crate::server::held_back::Hold;
 use crate::server::proof::{self, Proof, Worth};
 use crate::server::session::{
-    self, Approval, Ask, Conversation, Opening, Owner, Pending, Session, Stage, Step, Wait,
+    self, Approval, Ask, Conversation, Opening, Owner, Pending, Session, Stage, Step, Wait, Who,
 };
 use crate::server::trace;
-use crate::users::{Method, Password, User};
+use crate::users::{Method, Password, User, canonical_name};
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{CommandError, Instant};
 use usher_crypto::digest::equal;
 use usher_crypto::legacy::nt_hash;
-use usher_eap::method::{Answer, Context, Question};
+use usher_eap::method::{Answer, Context, Question, Remembered};
 use usher_eap::packet::{self, Type};
 use usher_eap::server::Server;
 use usher_radius::attribute::{Attributes, kind};
@@ -255,10 +256,10 @@ impl AaaServer {
     pub(super) fn on_found(&mut self, now: Instant, token: u64, user: Found) -> Result<(), CommandError> {
         let session = self.sessions.get_mut(token).ok_or(CommandError::UnknownToken)?;
         let (name, inner) = match &mut session.stage {
-            Stage::Looking(Proof::Mab(address, _)) => (&address[..], false),
-            Stage::Looking(_) => (&session.name[..], false),
+            Stage::Looking(Proof::Mab(address, _)) => (&address[..], None),
+            Stage::Looking(_) => (&session.name[..], None),
             Stage::Eap(conversation) => match &conversation.wait {
-                Some(Wait::User(name)) => (&name[..], true),
+                Some(Wait::User(who)) => (who.name(), Some(who.clone())),
                 _ => return Err(CommandError::UnknownToken),
             },
             _ => return Err(CommandError::UnknownToken),
@@ -276,10 +277,9 @@ impl AaaServer {
         if let Some(user) = &user {
             self.stand_ins.saw(name, user);
         }
-        if inner {
-            self.answer_user(now, token, user);
-        } else {
-            self.found(now, token, user);
+        match inner {
+            Some(who) => self.answer_user(now, token, &who, user),
+            None => self.found(now, token, user),
         }
         Ok(())
     }
@@ -390,7 +390,11 @@ impl AaaServer {
         let wall = self.wall(now);
         let Some(session) = self.sessions.get_mut(token) else { return };
         let mtu = session.pending.as_ref().and_then(|p| session::mtu(&p.request));
-        let mut server = Server::new(proposed, identifier, Context { rng: &mut self.rng, wall, mtu });
+        let client = session.owner.client();
+        let without_extended_master_secret =
+            client.is_some_and(|client| self.config.without_extended_master_secret.contains(&client));
+        let context = Context { rng: &mut self.rng, wall, mtu, without_extended_master_secret };
+        let mut server = Server::new(proposed, identifier, context);
         let step = session::step(&mut server, &mut self.work, &mut self.out);
         session.stage = Stage::Eap(Box::new(Conversation { server, wait: None, identifier }));
         self.take_step(now, token, step);
@@ -474,33 +478,54 @@ impl AaaServer {
     fn take_step(&mut self, now: Instant, token: u64, step: Step) {
         match step {
             Step::Request => self.challenge(now, token),
-            Step::Success(approval) => self.approve(now, token, approval),
+            Step::Success(approval) => {
+                self.remember(token, &approval);
+                self.approve(now, token, approval);
+            }
             Step::Failure(method, reason) => {
                 let Some(session) = self.sessions.get(token) else { return };
                 let Stage::Eap(conversation) = &session.stage else { return };
                 let identifier = conversation.identifier;
                 self.reject(now, token, method, reason, Some(identifier));
             }
-            // Not even looked up.
-            Step::Ask(Question::User { .. }) if self.hold(now, token).is_some() => {
-                self.answer_user(now, token, None);
-            }
-            Step::Ask(Question::User { name }) => match self.known(now, &name) {
-                Known::Now(user) => {
-                    self.trace(now, token, || format!("within the tunnel: user {}", trace::name(&name)));
-                    self.answer_user(now, token, user);
-                }
-                Known::Host => {
-                    self.trace(now, token, || {
-                        format!("within the tunnel: user {}: the host is asked", trace::name(&name))
-                    });
-                    self.ask_host(token, name.clone());
-                    self.wait(token, Wait::User(name));
-                }
-            },
+            Step::Ask(Question::User { name }) => self.ask_user(now, token, Who::Named(name)),
+            Step::Ask(Question::Resume(remembered)) => self.ask_user(now, token, Who::Remembered(remembered)),
             Step::Ask(Question::Password { password }) => self.ask_password(now, token, password),
             Step::Ignored => self.ignored(now, token, &[]),
         }
+    }
+
+    fn ask_user(&mut self, now: Instant, token: u64, who: Who) {
+        if self.hold(now, token).is_some() {
+            // Not even looked up.
+            return self.answer_user(now, token, &who, None);
+        }
+        match self.known(now, who.name()) {
+            Known::Now(user) => {
+                self.trace(now, token, || who.to_string());
+                self.answer_user(now, token, &who, user);
+            }
+            Known::Host => {
+                self.trace(now, token, || format!("{who}: the host is asked"));
+                self.ask_host(token, who.name().to_vec());
+                self.wait(token, Wait::User(who));
+            }
+        }
+    }
+
+    /// Has a TLS session that has let somebody in do so again.
+    fn remember(&mut self, token: u64, approval: &Approval) {
+        if !matches!(approval.method, Method::EapTls | Method::Peap | Method::Ttls) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        // Whoever stands in for somebody refused is let in by nothing.
+        if session.refusal.is_some() {
+            return;
+        }
+        let (Stage::Eap(conversation), Some(user)) = (&mut session.stage, &session.user) else { return };
+        let name = approval.inner.as_ref().unwrap_or(&session.name);
+        conversation.server.remember(name, &session::credential(&self.shard.key, user));
     }
 
     fn wait(&mut self, token: u64, wait: Wait) {
@@ -509,27 +534,54 @@ impl AaaServer {
         }
     }
 
-    /// Tells a tunnel who the user inside it is.
-    fn answer_user(&mut self, now: Instant, token: u64, user: Option<Arc<User>>) {
+    /// Tells a method who the user is whom it asked for.
+    fn answer_user(&mut self, now: Instant, token: u64, who: &Who, user: Option<Arc<User>>) {
         let held = self.hold(now, token).is_some();
         let tunnel = self.sessions.get(token).and_then(|s| match &s.stage {
             Stage::Eap(conversation) => conversation.server.method().map(session::by_type),
             _ => None,
         });
-        let may = |user: &User| tunnel.is_some_and(|tunnel| user.may_use(tunnel)) && user.password.is_some();
+        let may = |user: &User| {
+            let proves = user.password.is_some() || matches!(who, Who::Remembered(_));
+            tunnel.is_some_and(|tunnel| user.may_use(tunnel)) && proves
+        };
         let user = match self.holds(now, token, user) {
             _ if held => Err(TOO_MANY),
             Ok(user) if !may(&user) => Err(Reason::NoMethod),
             user => user,
         };
+        let user = match who {
+            Who::Remembered(remembered) => self.resumes(token, remembered, user),
+            Who::Named(_) => user,
+        };
         let refused = user.is_err();
         let Some(user) = self.know(now, token, user) else { return };
-        let answer = match (session::secret(&user).filter(|_| !held), user.inside()) {
-            (Some(secret), only) if refused => Answer::Refused(secret, only),
-            (Some(secret), Some(only)) => Answer::Restricted(secret, only),
-            (secret, _) => Answer::User(secret),
+        let answer = match (who, session::secret(&user).filter(|_| !held), user.inside()) {
+            (Who::Remembered(_), ..) => Answer::Resume(!refused),
+            (_, Some(secret), only) if refused => Answer::Refused(secret, only),
+            (_, Some(secret), Some(only)) => Answer::Restricted(secret, only),
+            (_, secret, _) => Answer::User(secret),
         };
         self.answer_eap(now, token, answer);
+    }
+
+    /// Whether a TLS session may let in again whom it let in before: the user, who may still log in, still proves that by
+    /// the same, and by a method that still does.
+    fn resumes(
+        &self,
+        token: u64,
+        remembered: &Remembered,
+        user: Result<Arc<User>, Reason>,
+    ) -> Result<Arc<User>, Reason> {
+        let user = user?;
+        let outside = self.sessions.get(token).map_or(&[][..], |session| &session.name);
+        let same = remembered.inner.is_some() || canonical_name(outside) == canonical_name(&remembered.name);
+        let may = match (remembered.inner, user.inside()) {
+            (Some(inner), Some(only)) => only.contains(&inner),
+            _ => true,
+        };
+        let proof = equal(&session::credential(&self.shard.key, &user), &remembered.credential);
+        if same && may && proof { Ok(user) } else { Err(Reason::StaleSession) }
     }
 
     fn ask_password(&mut self, now: Instant, token: u64, password: Vec<u8>) {

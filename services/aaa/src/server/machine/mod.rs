@@ -21,6 +21,7 @@ use super::session::Session;
 use super::shard::{ShardConfig, ShardKey};
 use super::stand_in::StandIns;
 use super::trace::Tracer;
+use crate::users::canonical_name;
 use accounting::Accounting;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -205,9 +206,14 @@ impl Machine for AaaServer {
             }
             Command::Forget { name } => {
                 self.cache.forget(name.as_deref());
-                if let Some(name) = name {
-                    self.stand_ins.forget(&name);
+                if let Some(name) = &name {
+                    self.stand_ins.forget(name);
                 }
+                let name = name.as_deref().map(canonical_name);
+                let whose =
+                    |subject: &[u8]| name.as_ref().is_none_or(|name| canonical_name(subject) == *name);
+                let methods = [&self.config.tls, &self.config.peap, &self.config.ttls];
+                methods.into_iter().flatten().for_each(|method| method.end_sessions(&whose));
                 Ok(())
             }
             Command::HoldBack { name, station } => {

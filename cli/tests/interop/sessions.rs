@@ -1,0 +1,203 @@
+//! TLS sessions that eapol_test takes up again, and what ends them; the Extended Master Secret.
+
+use crate::certificates::chain;
+use crate::methods::accepted;
+use crate::place::{PATIENCE, Place, SECRET, Server, USHER, run, udp_ports};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+const TLS: &str = r#"
+[tls]
+certificate = "server.pem"
+key = "server.key"
+ca = "root.pem"
+"#;
+
+/// The common name of the repository's client certificates.
+const CLIENT: &str = "station@usher.test";
+
+const VERSIONS: [(&str, &str); 2] = [("1.2", "tls_disable_tlsv1_3=1"), ("1.3", "tls_disable_tlsv1_3=0")];
+
+fn tunnel(eap: &str, inner: &str, phase1: &str, password: &str) -> String {
+    format!(
+        "eap={eap}\nanonymous_identity=\"anonymous\"\nidentity=\"ann\"\npassword=\"{password}\"\n\
+         ca_cert=\"root.pem\"\nphase1=\"{phase1}\"\nphase2=\"{inner}\""
+    )
+}
+
+fn certificate(phase1: &str) -> String {
+    format!(
+        "eap=TLS\nidentity=\"{CLIENT}\"\nca_cert=\"root.pem\"\nclient_cert=\"client.pem\"\n\
+         private_key=\"client.key\"\nphase1=\"{phase1}\""
+    )
+}
+
+/// Between a client and the server: what the server says goes through, but what the client says behind the first
+/// Access-Accept waits until that is allowed.
+struct Gate {
+    port: u16,
+    accepted: Receiver<()>,
+    go_on: Sender<()>,
+}
+
+impl Gate {
+    fn before(server: u16) -> Self {
+        let inside = UdpSocket::bind((Ipv4Addr::LOCALHOST, udp_ports())).unwrap();
+        let outside = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        outside.connect((Ipv4Addr::LOCALHOST, server)).unwrap();
+        for socket in [&inside, &outside] {
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        let port = inside.local_addr().unwrap().port();
+        let ((accepts, accepted), (go_on, goes_on)) = (channel(), channel::<()>());
+        std::thread::spawn(move || {
+            let mut packet = [0; 4096];
+            let mut shut = true;
+            while let Ok((length, client)) = inside.recv_from(&mut packet) {
+                outside.send(&packet[..length]).unwrap();
+                let Ok(length) = outside.recv(&mut packet) else { return };
+                inside.send_to(&packet[..length], client).unwrap();
+                if packet[0] == 2 && std::mem::take(&mut shut) {
+                    // The test may have ended.
+                    let _ = accepts.send(());
+                    let _ = goes_on.recv();
+                }
+            }
+        });
+        Self { port, accepted, go_on }
+    }
+}
+
+/// Logs in, has something done, and logs in again by the same program; says whether both went well.
+#[track_caller]
+fn twice(place: &Place, server: &Server, network: &str, between: impl FnOnce()) -> bool {
+    place.write("twice.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
+    let gate = Gate::before(server.port);
+    let mut child = Command::new("eapol_test")
+        .args(["-c", "twice.conf", "-a", "127.0.0.1", "-p", &gate.port.to_string(), "-s", SECRET])
+        .args(["-r", "1", "-t", "30"])
+        .current_dir(place.path(""))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("eapol_test is installed; `scripts/setup test` installs what these tests need");
+    gate.accepted.recv_timeout(PATIENCE).expect("the first login");
+    between();
+    gate.go_on.send(()).unwrap();
+    child.wait().unwrap().success()
+}
+
+/// `usher aaa user` with this password.
+#[track_caller]
+fn user(place: &Place, words: &[&str], password: &str) {
+    let words = [&["aaa", "user"], words, &["--password-file", "-", "--config", "aaa.toml"]].concat();
+    let (right, said) = run(&place.path(""), USHER, &words, password);
+    assert!(right, "{said}");
+}
+
+/// How many lines of the log say that a session was taken up again.
+fn resumed(server: &Server) -> usize {
+    server.running.log().lines().filter(|l| l.contains(" accept ") && l.contains("resumed=true")).count()
+}
+
+#[test]
+fn a_session_is_taken_up_again_and_ends_with_the_password() {
+    for (version, phase1) in VERSIONS {
+        for (eap, inner) in [("PEAP", "auth=MSCHAPV2"), ("TTLS", "auth=PAP")] {
+            let place = Place::new();
+            chain(&place, "server", 2);
+            let mut server = Server::start(&place, &format!("shards = 2\nreject_delay = \"0 s\"\n{TLS}"));
+            user(&place, &["add", "ann"], "password");
+            let network = tunnel(eap, inner, phase1, "password");
+            assert!(twice(&place, &server, &network, || {}), "{eap} {version}");
+            server.running.wait_for("resumed=true");
+            assert_eq!(resumed(&server), 1, "{eap} {version}: {}", server.running.log());
+            let changed = || user(&place, &["set", "ann"], "another");
+            assert!(!twice(&place, &server, &network, changed), "{eap} {version}");
+            server.running.wait_for("reason=wrong password or certificate");
+            assert_eq!(resumed(&server), 1, "{eap} {version}: {}", server.running.log());
+        }
+    }
+}
+
+#[test]
+fn a_session_of_a_certificate_ends_with_its_revocation() {
+    for (version, phase1) in VERSIONS {
+        let place = Place::new();
+        let usher = |words: &[&str]| {
+            let (right, said) = run(&place.path(""), USHER, &[&["aaa"], words].concat(), "");
+            assert!(right, "{said}");
+            said
+        };
+        usher(&["cert", "init", "--dir", "pki", "--server", "radius.test", "--key", "rsa-2048"]);
+        usher(&["cert", "issue", CLIENT, "--dir", "pki", "--key", "rsa-2048"]);
+        let issued = |name: &str| ["crt", "key"].map(|end| format!("pki/issued/{name}.{end}"));
+        let ([server_pem, server_key], [client_pem, client_key]) = (issued("radius.test"), issued(CLIENT));
+        let tls = format!(
+            "[tls]\ncertificate = \"{server_pem}\"\nkey = \"{server_key}\"\nca = \"pki/ca.crt\"\ncrl = [\"pki/ca.crl\"]\n"
+        );
+        usher(&["cert", "crl", "--dir", "pki"]);
+        let mut server =
+            Server::start(&place, &format!("reject_delay = \"0 s\"\n{tls}[[user]]\nname = \"{CLIENT}\"\n"));
+        let network = format!(
+            "eap=TLS\nidentity=\"{CLIENT}\"\nca_cert=\"pki/ca.crt\"\nclient_cert=\"{client_pem}\"\n\
+             private_key=\"{client_key}\"\nphase1=\"{phase1}\""
+        );
+        assert!(twice(&place, &server, &network, || {}), "{version}");
+        server.running.wait_for("resumed=true");
+        let revoke = || {
+            let said = usher(&["cert", "revoke", CLIENT, "--dir", "pki", "--config", "aaa.toml"]);
+            assert!(said.contains("the running server has read it"), "{said}");
+        };
+        assert!(!twice(&place, &server, &network, revoke), "{version}");
+        server.running.wait_for(" reject ");
+        assert_eq!(resumed(&server), 1, "{version}: {}", server.running.log());
+    }
+}
+
+#[test]
+fn tls_1_2_without_extended_master_secret_needs_an_exception() {
+    let no_ems = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = none\n\
+                  [none]\nOptions = -ExtendedMasterSecret\n";
+    for excepted in [false, true] {
+        let place = Place::new();
+        chain(&place, "server", 2);
+        chain(&place, "client", 2);
+        place.write("openssl-without.cnf", no_ems);
+        let client = format!(
+            "[[client]]\nname = \"old\"\nprefix = \"127.0.0.1\"\nsecret = \"{SECRET}\"\nextended_master_secret = \"{}\"\n",
+            if excepted { "optional" } else { "required" }
+        );
+        let users =
+            format!("[[user]]\nname = \"ann\"\npassword = \"password\"\n[[user]]\nname = \"{CLIENT}\"\n");
+        let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{client}{users}"));
+        let networks = |phase1: &str| {
+            [
+                tunnel("PEAP", "auth=MSCHAPV2", phase1, "password"),
+                tunnel("TTLS", "auth=PAP", phase1, "password"),
+                certificate(phase1),
+            ]
+        };
+        for network in networks(VERSIONS[0].1) {
+            // With it, all is well.
+            accepted(&place, &server, "with", &network, &[]);
+            let (right, said) = without(&place, &server, &network);
+            assert_eq!(right, excepted, "{network}: {said}");
+            assert!(excepted || said.contains("handshake failure"), "{said}");
+        }
+        // With TLS 1.3 there is nothing to be lacked.
+        for network in networks(VERSIONS[1].1) {
+            assert!(without(&place, &server, &network).0, "{network}");
+        }
+    }
+}
+
+/// Logs in by a client that does not do Extended Master Secrets.
+fn without(place: &Place, server: &Server, network: &str) -> (bool, String) {
+    place.write("without.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
+    let cnf = format!("OPENSSL_CONF={}", place.text("openssl-without.cnf"));
+    let port = server.port.to_string();
+    let words =
+        [&cnf, "eapol_test", "-c", "without.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "30"];
+    run(&place.path(""), "env", &words, "")
+}

@@ -1,0 +1,190 @@
+//! Which sessions a server lets a client take up, and the Extended Master Secret.
+
+use super::issued::short_lived_client;
+use super::*;
+use usher_core::{Duration, WallTime};
+
+const HOUR: u64 = 60 * 60;
+
+fn note(subject: &[u8]) -> SessionNote {
+    SessionNote { subject: subject.to_vec(), credential: [7; 32], data: b"data".to_vec() }
+}
+
+/// Configurations on a clock, with as many tickets for each login.
+fn resuming(version: Version, resumption: Resumption) -> (ClientConfig, ServerConfig, WallClock) {
+    let clock = WallClock::at(fixtures::WALL_TIME);
+    let setup = Setup { resumption: Some(resumption), clock: clock.clone(), ..Setup::new(version, 2) };
+    let (client, server) = setup.configs();
+    (client, server, clock)
+}
+
+fn later(clock: &WallClock, seconds: u64) {
+    clock.set(WallTime::from_unix_secs(fixtures::WALL_TIME.unix_secs() + seconds));
+}
+
+/// Connects for a purpose; answers both ends.
+fn connect(client: &ClientConfig, server: &ServerConfig, purpose: u8) -> (Client, Server) {
+    let (mut client, mut server) =
+        (Client::new(client).expect("client"), Server::for_purpose(server, purpose).expect("server"));
+    run(&mut client, &mut server);
+    assert!(!client.is_handshaking() && !server.is_handshaking(), "{:?}", server.error());
+    assert_eq!(client.resumed(), server.resumed());
+    (client, server)
+}
+
+/// Connects, and keeps the session; says whether it was an earlier one.
+fn log_in(client: &ClientConfig, server: &ServerConfig, purpose: u8, subject: &[u8]) -> bool {
+    let (_, mut at) = connect(client, server, purpose);
+    assert_eq!(at.session_note(), at.resumed().then(|| note(subject)));
+    at.keep_session(note(subject));
+    at.resumed()
+}
+
+const VERSIONS: [Version; 2] = Version::ALL;
+
+#[test]
+fn a_session_is_taken_up_once_its_host_has_let_somebody_in() {
+    for version in VERSIONS {
+        let (client, server, _) = resuming(version, Resumption::default());
+        assert!(!connect(&client, &server, 1).1.resumed());
+        assert!(!connect(&client, &server, 1).1.resumed(), "nobody was let in");
+        assert!(!log_in(&client, &server, 1, b"ann"));
+        assert!(log_in(&client, &server, 1, b"ann"));
+    }
+}
+
+#[test]
+fn who_proves_nothing_pushes_out_nobodys_session() {
+    for version in VERSIONS {
+        let (client, server, _) = resuming(version, Resumption { sessions: 2, ..Resumption::default() });
+        log_in(&client, &server, 1, b"ann");
+        let (others, ..) = resuming(version, Resumption::default());
+        for holder in 1..=5 {
+            let mut other = Client::for_holder(&others, holder).expect("client");
+            run(&mut other, &mut Server::for_purpose(&server, 1).expect("server"));
+            assert!(!other.is_handshaking());
+        }
+        assert!(log_in(&client, &server, 1, b"ann"));
+    }
+}
+
+#[test]
+fn a_session_is_for_one_purpose() {
+    for version in VERSIONS {
+        let (client, server, _) = resuming(version, Resumption::default());
+        log_in(&client, &server, 21, b"ann");
+        assert!(!connect(&client, &server, 25).1.resumed());
+    }
+}
+
+#[test]
+fn a_session_ends_a_fixed_time_after_the_full_handshake() {
+    for version in VERSIONS {
+        let lifetime = Duration::from_secs(3 * HOUR);
+        let (client, server, clock) = resuming(version, Resumption { lifetime, ..Resumption::default() });
+        log_in(&client, &server, 1, b"ann");
+        // Tickets that come of it live no longer.
+        for hour in [1, 2] {
+            later(&clock, hour * HOUR);
+            assert!(log_in(&client, &server, 1, b"ann"));
+        }
+        later(&clock, 3 * HOUR - 1);
+        assert!(log_in(&client, &server, 1, b"ann"));
+        later(&clock, 3 * HOUR);
+        assert!(!log_in(&client, &server, 1, b"ann"));
+        // Nor does a clock that was set back give it more time.
+        later(&clock, 2 * HOUR);
+        assert!(!log_in(&client, &server, 1, b"ann"));
+    }
+}
+
+#[test]
+fn a_session_ends_with_the_certificates_that_the_client_has_shown() {
+    let day = 24 * HOUR;
+    for version in VERSIONS {
+        let clock = WallClock::at(fixtures::WALL_TIME);
+        let lifetime = Duration::from_secs(7 * day);
+        let resumption = Some(Resumption { lifetime, ..Resumption::default() });
+        let (client, server) = short_lived_client(version, resumption, &clock);
+        log_in(&client, &server, 1, b"ann");
+        later(&clock, day - 1);
+        assert!(log_in(&client, &server, 1, b"ann"));
+        later(&clock, day + 1);
+        let (mut client, mut server) =
+            (Client::new(&client).expect("client"), Server::for_purpose(&server, 1).expect("server"));
+        run(&mut client, &mut server);
+        let error = server.error().expect("the certificate has ended").to_string();
+        assert!(error.contains("expired"), "{error}");
+    }
+}
+
+#[test]
+fn a_subjects_sessions_can_be_ended() {
+    for version in VERSIONS {
+        let (client, server, _) = resuming(version, Resumption { tickets: 2, ..Resumption::default() });
+        log_in(&client, &server, 1, b"ann");
+        assert_eq!(server.end_sessions(|subject| subject == b"bob"), 0);
+        let of_one_login = if version == Version::Tls13 { 2 } else { 1 };
+        assert_eq!(server.clone().end_sessions(|subject| subject == b"ann"), of_one_login);
+        assert!(!log_in(&client, &server, 1, b"ann"));
+        // By who has taken it up: all its tickets.
+        let (_, mut at) = connect(&client, &server, 1);
+        assert!(at.resumed());
+        at.end_session();
+        assert!(!connect(&client, &server, 1).1.resumed());
+    }
+}
+
+#[test]
+fn without_resumption_nothing_is_kept() {
+    let (client, server) = Setup::new(Version::Tls13, 1).configs();
+    let (_, mut at) = connect(&client, &server, 1);
+    at.keep_session(note(b"ann"));
+    at.end_session();
+    assert_eq!((at.session_note(), server.end_sessions(|_| true)), (None, 0));
+}
+
+#[test]
+fn a_note_does_not_print_its_credential() {
+    assert_eq!(format!("{:?}", note(b"ann")), "SessionNote(ann)");
+}
+
+/// A ClientHello of TLS 1.2 (RFC 5246 §7.4.1.2), with the extended_master_secret extension or without (RFC 7627 §5.1).
+fn hello(extended_master_secret: bool) -> Vec<u8> {
+    let mut extensions = vec![
+        0, 10, 0, 4, 0, 2, 0, 29, // supported_groups: x25519
+        0, 11, 0, 2, 1, 0, // ec_point_formats: uncompressed
+        0, 13, 0, 4, 0, 2, 8, 4, // signature_algorithms: rsa_pss_rsae_sha256
+    ];
+    if extended_master_secret {
+        extensions.extend([0, 23, 0, 0]);
+    }
+    let mut body = vec![3, 3];
+    body.extend([9; 32]);
+    // No session; TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256; no compression.
+    body.extend([0, 0, 2, 0xc0, 0x2f, 1, 0]);
+    body.extend((extensions.len() as u16).to_be_bytes());
+    body.extend(extensions);
+    let message = [&[1, 0][..], &(body.len() as u16).to_be_bytes(), &body].concat();
+    [&[22, 3, 1][..], &(message.len() as u16).to_be_bytes(), &message].concat()
+}
+
+#[test]
+fn tls_1_2_without_extended_master_secret_is_refused_unless_allowed() {
+    let (_, strict) = Setup::new(Version::Tls12, 1).configs();
+    let lenient = strict.without_extended_master_secret();
+    for (config, extended, taken) in
+        [(&strict, true, true), (&strict, false, false), (&lenient, false, true), (&lenient, true, true)]
+    {
+        let mut server = Server::new(config).expect("server");
+        assert_eq!(server.feed(&hello(extended)).is_ok(), taken, "{extended}: {:?}", server.error());
+        let mut out = Vec::new();
+        server.take(&mut out);
+        if taken {
+            assert_eq!(&out[..1], [22], "a ServerHello");
+        } else {
+            // handshake_failure (RFC 7627 §5.3).
+            assert_eq!(out, [21, 3, 3, 0, 2, 2, 40]);
+        }
+    }
+}
