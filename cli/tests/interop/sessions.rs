@@ -1,7 +1,7 @@
-//! TLS sessions that eapol_test takes up again, and what ends them; the Extended Master Secret.
+//! TLS sessions that eapol_test takes up again, and what ends them; cryptobinding; the Extended Master Secret.
 
 use crate::certificates::chain;
-use crate::methods::accepted;
+use crate::methods::{accepted, refused};
 use crate::place::{PATIENCE, Place, SECRET, Server, USHER, run, udp_ports};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -200,4 +200,53 @@ fn without(place: &Place, server: &Server, network: &str) -> (bool, String) {
     let words =
         [&cnf, "eapol_test", "-c", "without.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "30"];
     run(&place.path(""), "env", &words, "")
+}
+
+#[test]
+fn cryptobinding_is_done_with_who_can() {
+    // What the server asks, and what eapol_test does: nothing, as asked, or only with it.
+    for (server_wants, takes) in
+        [("off", [true, true, false]), ("optional", [true, true, true]), ("required", [false, true, true])]
+    {
+        let place = Place::new();
+        chain(&place, "server", 2);
+        let methods = format!("[methods]\npeap_cryptobinding = \"{server_wants}\"\n");
+        let user = "[[user]]\nname = \"ann\"\npassword = \"password\"\n";
+        let server = Server::start(&place, &format!("reject_delay = \"0 s\"\n{TLS}{methods}{user}"));
+        for (version, phase1) in VERSIONS {
+            for (inner, method) in [("auth=MSCHAPV2", "mschapv2"), ("auth=GTC", "gtc"), ("auth=MD5", "md5")] {
+                for (binding, takes) in takes.into_iter().enumerate() {
+                    let phase1 = format!("{phase1} crypto_binding={binding}");
+                    let network = tunnel("PEAP", inner, &phase1, "password");
+                    let name = format!("{server_wants}-{binding}-{method}-{version}");
+                    if takes {
+                        // The same keys on both sides, also where the session is taken up again.
+                        let (right, said) = eapol(&place, &server, &network, &["-t", "30", "-r", "1"]);
+                        assert!(right && said.contains("MPPE keys OK: 2  mismatch: 0"), "{name}: {said}");
+                        let bound = server_wants != "off" && binding > 0;
+                        assert_eq!(
+                            said.contains("Valid cryptobinding TLV received"),
+                            bound,
+                            "{name}: {said}"
+                        );
+                    } else if server_wants == "required" {
+                        refused(&place, &server, &name, &network);
+                    } else {
+                        // The client ends the conversation by itself.
+                        assert!(!eapol(&place, &server, &network, &["-t", "3"]).0, "{name}");
+                    }
+                }
+            }
+        }
+        let logins = takes.iter().filter(|taken| **taken).count() * VERSIONS.len() * 3;
+        assert_eq!(resumed(&server), logins, "{}", server.running.log());
+    }
+}
+
+/// Logs in, as often as `more` says; answers all that was said.
+fn eapol(place: &Place, server: &Server, network: &str, more: &[&str]) -> (bool, String) {
+    place.write("bound.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
+    let port = server.port.to_string();
+    let words = [&["-c", "bound.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET], more].concat();
+    run(&place.path(""), "eapol_test", &words, "")
 }

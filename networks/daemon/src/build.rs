@@ -19,7 +19,7 @@ use usher_diameter::codes::application;
 use usher_diameter::node::{self, Authentication, PeerConfig};
 use usher_diameter::peer::capabilities::Application;
 use usher_eap::method::Inner;
-use usher_eap::method::peap::ServerMethodPeap;
+use usher_eap::method::peap::{Cryptobinding, ServerMethodPeap};
 use usher_eap::method::tls::{ServerMethodTls, ServerTls};
 use usher_eap::method::ttls::ServerMethodTtls;
 use usher_eap::packet::Type;
@@ -91,7 +91,16 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
         }
         let tls = ServerTls::Real(tls.anonymous.clone());
         let inner: Arc<[Type]> = Arc::new([Type::MSCHAPV2, Type::GTC, Type::MD5]);
-        config.peap = Some(Arc::new(ServerMethodPeap { tls: tls.clone(), fragment, inner: inner.clone() }));
+        config.peap = Some(Arc::new(ServerMethodPeap {
+            tls: tls.clone(),
+            fragment,
+            inner: inner.clone(),
+            cryptobinding: match file.methods.peap_cryptobinding {
+                model::Cryptobinding::Off => Cryptobinding::Off,
+                model::Cryptobinding::Optional => Cryptobinding::Optional,
+                model::Cryptobinding::Required => Cryptobinding::Required,
+            },
+        }));
         let plain = [Inner::Pap, Inner::Chap, Inner::MsChap, Inner::MsChapV2];
         let inner = inner.iter().map(|kind| Inner::Eap(*kind)).chain(plain).collect();
         config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));

@@ -1,6 +1,6 @@
-//! MD5, HMAC-MD5 and comparison in constant time: what RADIUS, CHAP and EAP-MD5 still ask for.
+//! MD5, HMAC-MD5, HMAC-SHA1 and comparison in constant time: what RADIUS, CHAP, EAP-MD5 and PEAP still ask for.
 //!
-//! MD5 is broken as a hash; these protocols name no other. Nothing new should be built on it.
+//! MD5 and SHA-1 are broken as hashes; these protocols name no other. Nothing new should be built on them.
 
 mod block;
 
@@ -65,6 +65,18 @@ impl core::fmt::Debug for HmacMd5Key {
     }
 }
 
+/// HMAC-SHA1 (RFC 2104) of the concatenation of `parts`, under a key of any length.
+#[must_use]
+pub fn hmac_sha1(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
+    use hmac::{KeyInit, Mac};
+    // HMAC takes keys of any length: no other error is known to it.
+    let Ok(mut mac) = hmac::Hmac::<sha1::Sha1>::new_from_slice(key) else { return [0; 20] };
+    for part in parts {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
 /// Whether two byte strings are equal, in time that depends on their lengths alone.
 #[inline]
 #[must_use]
@@ -84,6 +96,16 @@ mod tests {
     use md5::Digest;
     use proptest::collection::vec;
     use proptest::prelude::*;
+
+    #[test]
+    fn hmac_sha1_of_rfc_2202() {
+        let digest = hmac_sha1(&[0x0b; 20], &[b"Hi ", b"There"]);
+        assert_eq!(digest[..4], [0xb6, 0x17, 0x31, 0x86]);
+        let digest = hmac_sha1(b"Jefe", &[b"what do ya want for nothing?"]);
+        assert_eq!((digest[0], digest[19]), (0xef, 0x79));
+        let digest = hmac_sha1(&[0xaa; 80], &[b"Test Using Larger Than Block-Size Key - Hash Key First"]);
+        assert_eq!((digest[0], digest[19]), (0xaa, 0x12));
+    }
 
     fn hex(digest: [u8; 16]) -> String {
         digest.iter().map(|b| format!("{b:02x}")).collect()

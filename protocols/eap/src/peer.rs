@@ -309,6 +309,12 @@ impl Peer {
         self.decision != Decision::Fail
     }
 
+    /// The keys of the method that runs, once it has some.
+    #[cfg(feature = "tls")]
+    pub(crate) fn keys(&self) -> Option<Keys> {
+        self.selected.as_ref().and_then(|(_, method)| method.keys())
+    }
+
     /// How the conversation ended, once it has.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {

@@ -295,11 +295,26 @@ pub struct Methods {
     pub mab: bool,
     /// The most octets of one EAP-TLS, PEAP or TTLS fragment.
     pub fragment_size: u16,
+    /// Whether PEAP's inner method is bound to its tunnel, so that nobody can relay a login into a tunnel of his own.
+    pub peap_cryptobinding: Cryptobinding,
+}
+
+/// Whether PEAP's inner method is bound to its tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cryptobinding {
+    /// It is not.
+    Off,
+    /// It is, with peers that can; those that cannot are taken as they are, and so is whoever pretends that.
+    #[default]
+    Optional,
+    /// Peers that cannot are refused.
+    Required,
 }
 
 impl Default for Methods {
     fn default() -> Self {
-        Self { order: None, mab: false, fragment_size: 1024 }
+        Self { order: None, mab: false, fragment_size: 1024, peap_cryptobinding: Cryptobinding::default() }
     }
 }
 

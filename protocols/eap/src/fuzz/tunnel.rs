@@ -67,7 +67,12 @@ pub fn tunnel(recording: &Arc<Recording>, bytes: &[u8]) -> bool {
     .into();
     let name = || b"alice".to_vec();
     match choice % 5 {
-        0 => serve(peap::server::Phase::new(KINDS.into()), &server, &mut rng, messages),
+        0 => serve(
+            peap::server::Phase::new(KINDS.into(), peap::Cryptobinding::Optional),
+            &server,
+            &mut rng,
+            messages,
+        ),
         1 => serve(ttls::server::Phase::new(inner), &server, &mut rng, messages),
         2 => hear(peap::peer::Phase::new(name(), methods, secure, fixtures::WALL_TIME), &client, messages),
         kind => {

@@ -1,15 +1,18 @@
 //! PEAP version 0 (draft-kamath-pppext-peapv0, MS-PEAP): a tunnel of TLS, and EAP inside it.
 //!
 //! The packets inside go without their headers (MS-PEAP §3.1.5.6): a type and its data; code and identifier are those
-//! of the packet that carries them. Only the EAP-TLV packets with the result, at the end, have their own. Compound
-//! binding is not offered, and a peer that asks for it gets none. With TLS 1.3 the result in the tunnel is the
+//! of the packet that carries them. Only the EAP-TLV packets with the result, at the end, have their own. A peer
+//! answers a server that binds the method inside to the tunnel ([`Cryptobinding`]). With TLS 1.3 the result in the tunnel is the
 //! protected indication (RFC 9427 §3.1), resumed sessions included.
 
+mod binding;
 pub(crate) mod peer;
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tlv;
+
+pub use binding::Cryptobinding;
 
 use super::link::{PeerTls, ServerTls};
 use super::tunnel::{TunnelPeer, TunnelServer};
@@ -44,6 +47,8 @@ pub struct ServerMethodPeap {
     /// The methods inside, the preferred one first: of MSCHAPv2, GTC and MD5 those that the user's secret allows are
     /// proposed.
     pub inner: Arc<[Type]>,
+    /// Whether the method inside is bound to the tunnel.
+    pub cryptobinding: Cryptobinding,
 }
 
 impl PeerOffer for PeerMethodPeap {
@@ -65,7 +70,7 @@ impl ServerOffer for ServerMethodPeap {
         self.tls.end_sessions(whose);
     }
     fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
-        let phase = server::Phase::new(self.inner.clone());
+        let phase = server::Phase::new(self.inner.clone(), self.cryptobinding);
         Box::new(TunnelServer::new(Type::PEAP, &self.tls, self.fragment, phase, context))
     }
 }

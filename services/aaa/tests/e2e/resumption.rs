@@ -9,7 +9,7 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, Resumption, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
 };
 use usher_eap::method::mschapv2::Account;
-use usher_eap::method::peap::{PeerMethodPeap, ServerMethodPeap};
+use usher_eap::method::peap::{Cryptobinding, PeerMethodPeap, ServerMethodPeap};
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
 use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
 use usher_eap::method::{Inner, PeerOffer};
@@ -53,8 +53,8 @@ impl Site {
         let mut config = aaa_config(users(Seed::new(1), 2));
         config.methods = ALL.to_vec();
         config.tls = Some(Arc::new(ServerMethodTls { tls: tls.clone(), fragment }));
-        let inner = [Type::MSCHAPV2].into();
-        config.peap = Some(Arc::new(ServerMethodPeap { tls: tls.clone(), fragment, inner }));
+        let (inner, cryptobinding) = ([Type::MSCHAPV2].into(), Cryptobinding::Optional);
+        config.peap = Some(Arc::new(ServerMethodPeap { tls: tls.clone(), fragment, inner, cryptobinding }));
         let inner = [Inner::Pap].into();
         config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
         let mut nas = radius_nas(1);

@@ -10,7 +10,7 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, Resumption, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
 };
 use usher_eap::method::mschapv2::Account;
-use usher_eap::method::peap::{PeerMethodPeap, ServerMethodPeap};
+use usher_eap::method::peap::{Cryptobinding, PeerMethodPeap, ServerMethodPeap};
 use usher_eap::method::tls::{PeerTls, ServerTls};
 use usher_eap::method::ttls::{PeerMethodTtls, Proof, ServerMethodTtls};
 use usher_eap::method::{Inner, PeerOffer, gtc};
@@ -31,6 +31,7 @@ pub(crate) fn config(server: ServerConfig) -> Config {
         tls: tls(),
         fragment: 1024,
         inner: [Type::MSCHAPV2, Type::GTC].into(),
+        cryptobinding: Cryptobinding::Required,
     }));
     config.ttls = Some(Arc::new(ServerMethodTtls {
         tls: tls(),

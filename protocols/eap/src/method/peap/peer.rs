@@ -3,7 +3,9 @@
 use super::super::link::Link;
 use super::super::tunnel::PeerPhase;
 use super::super::{PeerOffer, PeerVerdict};
+use super::binding::{Compound, Subtype, VALUE};
 use super::tlv::{self, Tlvs};
+use crate::Keys;
 use crate::packet::{self, Code, HEADER, Packet, Type};
 use crate::peer::{Config, Peer};
 use alloc::boxed::Box;
@@ -18,6 +20,8 @@ pub(crate) struct Phase {
     peer: Peer,
     /// A method was asked for, so that a Success without one will not do.
     begun: bool,
+    /// What the keys are made of, once both ends have shown that they know it.
+    bound: Option<Compound>,
 }
 
 impl Phase {
@@ -28,22 +32,46 @@ impl Phase {
         wall: WallTime,
     ) -> Self {
         let config = Config { identity, methods, timeout: Duration::from_secs(1), wall };
-        Self { peer: Peer::new(config, rng, Instant::ZERO), begun: false }
+        Self { peer: Peer::new(config, rng, Instant::ZERO), begun: false, bound: None }
     }
 
     /// The result that the server tells, and what we say to it.
     fn result(&mut self, request: Packet<'_>, link: &Link, out: &mut Vec<u8>) -> PeerVerdict {
         let sure = if self.begun { self.peer.content() } else { link.engine.resumed() };
-        let told = match tlv::read(request.data()) {
-            Some(Tlvs::Result(told)) => told,
+        let (told, binding) = match tlv::read(request.data()) {
+            Some(Tlvs::Known { result, binding }) => (result == Some(true), binding),
             Some(Tlvs::Unknown(kind)) => {
                 tlv::emit_nak(out, request.identifier(), kind);
                 return PeerVerdict::Continue;
             }
-            Some(Tlvs::Nothing) | None => false,
+            None => (false, None),
         };
-        tlv::emit_result(out, Code::Response, request.identifier(), told && sure);
+        let answer = match binding.filter(|_| told && sure) {
+            Some(value) => match self.bind(&value, link) {
+                Some(answer) => Some(answer),
+                None => {
+                    tlv::emit_result(out, Code::Response, request.identifier(), false, None);
+                    return PeerVerdict::Failed;
+                }
+            },
+            None => None,
+        };
+        tlv::emit_result(out, Code::Response, request.identifier(), told && sure, answer.as_ref());
         if told && sure { PeerVerdict::Done } else { PeerVerdict::Failed }
+    }
+
+    /// Answers a server that binds the method to the tunnel; `None` where it does not know the keys of both.
+    fn bind(&mut self, value: &[u8; VALUE], link: &Link) -> Option<[u8; VALUE]> {
+        let tunnel = link.keys(Type::PEAP)?;
+        let compound = if self.begun {
+            Compound::new(&tunnel, self.peer.keys().as_ref())
+        } else {
+            Compound::resumed(&tunnel)
+        };
+        let nonce = compound.verify(Subtype::Request, value)?;
+        let answer = compound.value(Subtype::Response, &nonce);
+        self.bound = Some(compound);
+        Some(answer)
     }
 }
 
@@ -81,6 +109,13 @@ impl PeerPhase for Phase {
 
     fn established(&self, _: &Link) -> PeerVerdict {
         PeerVerdict::Continue
+    }
+
+    fn keys(&self, tunnel: Keys) -> Keys {
+        match &self.bound {
+            Some(compound) => compound.keys(tunnel),
+            None => tunnel,
+        }
     }
 
     fn poll_work(&mut self) -> Option<Work> {

@@ -2,7 +2,9 @@
 
 use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, offers};
 use super::super::{Answer, Inner, Question, Remembered};
+use super::binding::{Compound, Cryptobinding, Subtype};
 use super::tlv::{self, Tlvs};
+use crate::Keys;
 use crate::packet::{self, Code, HEADER, Packet, Type};
 use crate::server::{Event, Server};
 use alloc::boxed::Box;
@@ -22,14 +24,21 @@ enum State {
     Resume,
     /// A method runs.
     Method(Box<Server>),
-    /// The result was told.
-    Result(bool),
+    /// The result was told, where it is good with what the tunnel is bound to.
+    Result(Result<Option<Compound>, Refused>),
 }
+
+/// The result is not good.
+#[derive(Clone, Copy, Debug)]
+struct Refused;
 
 /// Phase 2 of one run.
 #[derive(Debug)]
 pub(crate) struct Phase {
     kinds: Arc<[Type]>,
+    cryptobinding: Cryptobinding,
+    /// What the keys are made of, once both ends have shown that they know it.
+    bound: Option<Compound>,
     state: State,
     name: Option<Vec<u8>>,
     inner: Option<Inner>,
@@ -39,8 +48,17 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
-    pub(crate) fn new(kinds: Arc<[Type]>) -> Self {
-        Self { kinds, state: State::Start, name: None, inner: None, question: None, refused: false }
+    pub(crate) fn new(kinds: Arc<[Type]>, cryptobinding: Cryptobinding) -> Self {
+        Self {
+            kinds,
+            cryptobinding,
+            bound: None,
+            state: State::Start,
+            name: None,
+            inner: None,
+            question: None,
+            refused: false,
+        }
     }
 
     fn ask_identity(&mut self, out: &mut Vec<u8>) -> Step {
@@ -56,14 +74,50 @@ impl Phase {
         Step::Ask
     }
 
-    fn result(&mut self, success: bool, identifier: u8, out: &mut Vec<u8>) -> Step {
-        self.state = State::Result(success);
-        tlv::emit_result(out, Code::Request, identifier.wrapping_add(1), success);
+    fn refuse(&mut self, tunnel: &Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        self.state = State::Result(Err(Refused));
+        tlv::emit_result(out, Code::Request, tunnel.identifier.wrapping_add(1), false, None);
         Step::Say
     }
 
+    /// Tells that the method inside, whose keys these are, has succeeded, or that a session is resumed.
+    fn succeed(
+        &mut self,
+        tunnel: &mut Tunnel<'_>,
+        compound: impl FnOnce(&Keys) -> Compound,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let compound = match (self.cryptobinding, tunnel.link.keys(Type::PEAP)) {
+            (Cryptobinding::Off, _) => None,
+            (_, Some(keys)) => Some(compound(&keys)),
+            (_, None) => return self.refuse(tunnel, out),
+        };
+        let value = compound.as_ref().map(|c| c.value(Subtype::Request, &tunnel.rng.array()));
+        let identifier = tunnel.identifier.wrapping_add(1);
+        tlv::emit_result(out, Code::Request, identifier, true, value.as_ref());
+        self.state = State::Result(Ok(compound));
+        Step::Say
+    }
+
+    /// What the peer says to the result.
+    fn told(&mut self, data: &[u8]) -> Step {
+        let State::Result(Ok(compound)) = &mut self.state else { return Step::Failure };
+        let answer = tlv::packet(data, Code::Response).and_then(|p| tlv::read(p.data()));
+        let Some(Tlvs::Known { result: Some(true), binding }) = answer else { return Step::Failure };
+        match (compound.take(), binding) {
+            (Some(compound), Some(value)) => match compound.verify(Subtype::Response, &value) {
+                Some(_) => self.bound = Some(compound),
+                None => return Step::Failure,
+            },
+            (Some(_), None) if self.cryptobinding == Cryptobinding::Required => return Step::Failure,
+            // A peer need not bind, and one that binds what was not offered binds nothing.
+            (_, _) => {}
+        }
+        Step::Success
+    }
+
     /// Takes what the method inside has to say.
-    fn drain(&mut self, tunnel: &Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+    fn drain(&mut self, tunnel: &mut Tunnel<'_>, out: &mut Vec<u8>) -> Step {
         let State::Method(server) = &mut self.state else { return Step::Failure };
         self.inner = server.method().map(Inner::Eap);
         match server.poll_event() {
@@ -71,8 +125,11 @@ impl Phase {
                 self.question = Some(question);
                 Step::Ask
             }
-            Some(Event::Success { .. }) => self.result(!self.refused, tunnel.identifier, out),
-            Some(Event::Failure { .. }) => self.result(false, tunnel.identifier, out),
+            Some(Event::Success { .. }) if self.refused => self.refuse(tunnel, out),
+            Some(Event::Success { keys, .. }) => {
+                self.succeed(tunnel, |outer| Compound::new(outer, keys.as_ref()), out)
+            }
+            Some(Event::Failure { .. }) => self.refuse(tunnel, out),
             None => {
                 let mut request = Vec::new();
                 if !server.poll_transmit(&mut request) {
@@ -107,14 +164,14 @@ impl ServerPhase for Phase {
         }
     }
 
-    fn data(&mut self, data: &[u8], tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+    fn data(&mut self, data: &[u8], mut tunnel: Tunnel<'_>, out: &mut Vec<u8>) -> Step {
         match &mut self.state {
             State::Identity => match identity(data) {
                 Some(name) if name.len() <= MAX_NAME => {
                     let name = name.to_vec();
                     self.ask_user(&name)
                 }
-                _ => self.result(false, tunnel.identifier, out),
+                _ => self.refuse(&tunnel, out),
             },
             State::Method(server) => {
                 let Some((kind, data)) = data.split_first() else { return Step::Ignore };
@@ -124,12 +181,9 @@ impl ServerPhase for Phase {
                 if !server.handle(&response) {
                     return Step::Ignore;
                 }
-                self.drain(&tunnel, out)
+                self.drain(&mut tunnel, out)
             }
-            State::Result(success) => {
-                let answer = tlv::packet(data, Code::Response).and_then(|p| tlv::read(p.data()));
-                if *success && answer == Some(Tlvs::Result(true)) { Step::Success } else { Step::Failure }
-            }
+            State::Result(_) => self.told(data),
             State::Start | State::User | State::Resume => Step::Failure,
         }
     }
@@ -149,18 +203,18 @@ impl ServerPhase for Phase {
             answer => answer,
         };
         match (&mut self.state, answer) {
-            (State::Resume, Answer::Resume(true)) => self.result(true, tunnel.identifier, out),
+            (State::Resume, Answer::Resume(true)) => self.succeed(&mut tunnel, Compound::resumed, out),
             (State::User, Answer::User(Some(secret))) => {
                 let offers = offers(&self.kinds, &secret);
                 let identifier = tunnel.identifier;
                 self.state = State::Method(Box::new(Server::new(offers, identifier, tunnel.context())));
-                self.drain(&tunnel, out)
+                self.drain(&mut tunnel, out)
             }
             (State::Method(server), answer) => {
                 server.answer(answer);
-                self.drain(&tunnel, out)
+                self.drain(&mut tunnel, out)
             }
-            _ => self.result(false, tunnel.identifier, out),
+            _ => self.refuse(&tunnel, out),
         }
     }
 
@@ -174,6 +228,13 @@ impl ServerPhase for Phase {
 
     fn inner(&self) -> Option<Inner> {
         self.inner
+    }
+
+    fn keys(&self, tunnel: Keys) -> Keys {
+        match &self.bound {
+            Some(compound) => compound.keys(tunnel),
+            None => tunnel,
+        }
     }
 
     fn poll_work(&mut self) -> Option<Work> {

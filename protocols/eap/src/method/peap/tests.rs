@@ -25,6 +25,7 @@ struct Case {
     password: &'static [u8],
     host: Host,
     mtu: Option<usize>,
+    cryptobinding: Cryptobinding,
 }
 
 impl Case {
@@ -36,6 +37,7 @@ impl Case {
             password: PASSWORD,
             host: Host::Knows(UserSecret::Clear(PASSWORD.to_vec())),
             mtu: None,
+            cryptobinding: Cryptobinding::Required,
         }
     }
     fn run(self) -> Run {
@@ -43,7 +45,8 @@ impl Case {
         let fragment = self.mtu.unwrap_or(1024);
         let inner = self.peer_kinds.iter().map(|k| offer(*k, self.user, self.password)).collect();
         let peer = PeerMethodPeap { tls: peer, fragment, identity: self.user.to_vec(), inner };
-        let server = ServerMethodPeap { tls: server, fragment: 1400, inner: KINDS.into() };
+        let cryptobinding = self.cryptobinding;
+        let server = ServerMethodPeap { tls: server, fragment: 1400, inner: KINDS.into(), cryptobinding };
         converse(peer, server, &self.host, self.mtu)
     }
 }
@@ -216,5 +219,113 @@ fn a_session_ends_with_the_password_that_it_was_given_for() {
         let new = Case { host: changed(), password: b"other", ..case() }.run();
         new.keys();
         assert!(!new.resumed);
+    }
+}
+
+#[test]
+fn keys_are_bound_where_that_is_offered_and_sessions_resumed_are_too() {
+    for version in VERSIONS {
+        for kind in KINDS {
+            for cryptobinding in [Cryptobinding::Off, Cryptobinding::Optional, Cryptobinding::Required] {
+                let tls = real(configs(version, 2, Some(Resumption::default())));
+                let case = || Case { cryptobinding, peer_kinds: vec![kind], ..Case::new(tls.clone()) };
+                // Both ends have the same keys.
+                case().run().keys();
+                let resumed = case().run();
+                resumed.keys();
+                assert!(resumed.resumed);
+            }
+        }
+        // The result is longer by a TLV of 60 octets, and so is the answer.
+        let lengths = |cryptobinding| {
+            let run = Case { cryptobinding, ..Case::new(real(configs(version, 2, None))) }.run();
+            run.lengths()
+        };
+        let (off, on) = (lengths(Cryptobinding::Off), lengths(Cryptobinding::Optional));
+        let last = off.len() - 1;
+        assert_eq!((off[last].0 + 60, off[last].1 + 60), on[last]);
+    }
+}
+
+/// A peer that knows nothing of cryptobinding, or knows other keys.
+#[derive(Debug)]
+struct Deaf {
+    phase: peer::Phase,
+    /// What becomes of the answer to the result.
+    change: fn(Vec<u8>) -> Vec<u8>,
+}
+
+impl crate::method::tunnel::PeerPhase for Deaf {
+    fn nothing(&mut self, link: &crate::method::link::Link, out: &mut Vec<u8>) -> crate::method::PeerVerdict {
+        self.phase.nothing(link, out)
+    }
+    fn data(
+        &mut self,
+        identifier: u8,
+        data: &[u8],
+        link: &crate::method::link::Link,
+        out: &mut Vec<u8>,
+    ) -> crate::method::PeerVerdict {
+        let verdict = self.phase.data(identifier, data, link, out);
+        if tlv::packet(out, crate::packet::Code::Response).is_some() {
+            *out = (self.change)(core::mem::take(out));
+        }
+        verdict
+    }
+    fn established(&self, link: &crate::method::link::Link) -> crate::method::PeerVerdict {
+        self.phase.established(link)
+    }
+    fn poll_work(&mut self) -> Option<usher_core::Work> {
+        None
+    }
+}
+
+#[derive(Debug)]
+struct DeafOffer {
+    tls: PeerTls,
+    change: fn(Vec<u8>) -> Vec<u8>,
+}
+
+impl PeerOffer for DeafOffer {
+    fn kind(&self) -> Type {
+        Type::PEAP
+    }
+    fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
+        let rng = SecureRng::from_seed(context.rng.array());
+        let inner = [offer(Type::MSCHAPV2, USER, PASSWORD)].into();
+        let phase = peer::Phase::new(USER.to_vec(), inner, rng, context.wall);
+        let phase = Deaf { phase, change: self.change };
+        Box::new(TunnelPeer::new(Type::PEAP, &self.tls, 1024, phase, &context))
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_bind_is_refused_where_that_is_required_and_one_that_cannot_always() {
+    /// Eleven octets are the result alone; those behind it are the binding.
+    fn silent(mut answer: Vec<u8>) -> Vec<u8> {
+        answer.truncate(11);
+        answer[2..4].copy_from_slice(&[0, 11]);
+        answer
+    }
+    fn wrong(mut answer: Vec<u8>) -> Vec<u8> {
+        if let Some(last) = answer.last_mut() {
+            *last ^= 1;
+        }
+        answer
+    }
+    for version in VERSIONS {
+        for (change, cryptobinding, taken) in [
+            (silent as fn(Vec<u8>) -> Vec<u8>, Cryptobinding::Optional, true),
+            (silent, Cryptobinding::Required, false),
+            (wrong, Cryptobinding::Optional, false),
+            (wrong, Cryptobinding::Required, false),
+        ] {
+            let (tls, server) = real(configs(version, 2, None));
+            let server = ServerMethodPeap { tls: server, fragment: 1400, inner: KINDS.into(), cryptobinding };
+            let host = Host::Knows(UserSecret::Clear(PASSWORD.to_vec()));
+            let run = converse(DeafOffer { tls, change }, server, &host, None);
+            let let_in = matches!(run.server, crate::server::Event::Success { .. });
+            assert_eq!(let_in, taken, "{version:?} {cryptobinding:?}");
+        }
     }
 }

@@ -19,6 +19,10 @@ pub(crate) trait PeerPhase: Debug + Send {
     fn data(&mut self, identifier: u8, data: &[u8], link: &Link, out: &mut Vec<u8>) -> PeerVerdict;
     /// What a Success means that comes when the last of the handshake is sent.
     fn established(&self, link: &Link) -> PeerVerdict;
+    /// The method's keys, from those that its tunnel gives.
+    fn keys(&self, tunnel: Keys) -> Keys {
+        tunnel
+    }
     /// Work done inside.
     fn poll_work(&mut self) -> Option<Work>;
 }
@@ -113,7 +117,8 @@ impl<P: PeerPhase> PeerMethod for TunnelPeer<P> {
 
     fn keys(&self) -> Option<Keys> {
         let content = matches!(self.verdict, PeerVerdict::MayEnd | PeerVerdict::Done);
-        self.link.as_ref().filter(|_| content)?.keys(self.kind)
+        let keys = self.link.as_ref().filter(|_| content)?.keys(self.kind)?;
+        Some(self.phase.keys(keys))
     }
 
     fn poll_work(&mut self) -> Option<Work> {

@@ -66,6 +66,10 @@ pub(crate) trait ServerPhase: Debug + Send {
     fn identity(&self) -> Option<&[u8]>;
     /// How it proves that.
     fn inner(&self) -> Option<Inner>;
+    /// The method's keys, from those that its tunnel gives.
+    fn keys(&self, tunnel: Keys) -> Keys {
+        tunnel
+    }
     /// Work done inside.
     fn poll_work(&mut self) -> Option<Work>;
 }
@@ -218,7 +222,8 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
     }
 
     fn keys(&self) -> Option<Keys> {
-        self.link.as_ref().filter(|_| self.succeeded)?.keys(self.kind)
+        let keys = self.link.as_ref().filter(|_| self.succeeded)?.keys(self.kind)?;
+        Some(self.phase.keys(keys))
     }
 
     fn identity(&self) -> Option<&[u8]> {

@@ -1,0 +1,174 @@
+//! Cryptobinding (MS-PEAP §2.2.8.1.1, §3.1.5.5): both ends show that they know the keys of the tunnel and of the method
+//! inside it. Who relays another's login, made without a tunnel, into a tunnel of his own knows only the one.
+
+use super::tlv;
+use crate::Keys;
+use crate::packet::Type;
+use usher_crypto::digest::{equal, hmac_sha1};
+
+/// Whether a server binds the method inside PEAP to the tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Cryptobinding {
+    /// It does not.
+    Off,
+    /// It offers that, and takes peers that do not answer. Whoever relays a login does not answer either.
+    #[default]
+    Optional,
+    /// A peer that does not answer is refused.
+    Required,
+}
+
+/// Octets of the tunnel's key that are used, TK.
+const TUNNEL_KEY: usize = 60;
+const IPMK: usize = 40;
+const CMK: usize = 20;
+/// Octets of the inner method's key that are used, ISK; one without keys has zeros.
+const INNER_KEY: usize = 32;
+
+/// Octets of a Cryptobinding TLV's value: reserved, version, received version, subtype, nonce, MAC.
+pub(crate) const VALUE: usize = 4 + NONCE + MAC;
+const NONCE: usize = 32;
+const MAC: usize = 20;
+
+/// Who says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Subtype {
+    Request = 0,
+    Response = 1,
+}
+
+/// The keys of tunnel and inner method in one.
+#[derive(Clone)]
+pub(crate) struct Compound {
+    ipmk: [u8; IPMK],
+    cmk: [u8; CMK],
+}
+
+impl core::fmt::Debug for Compound {
+    /// Without the keys.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Compound(..)")
+    }
+}
+
+impl Compound {
+    /// Of a tunnel, and the keys of the method inside; `None` where it has none.
+    pub(crate) fn new(tunnel: &Keys, inner: Option<&Keys>) -> Self {
+        let mut isk = [0; INNER_KEY];
+        if let Some(keys) = inner {
+            isk.copy_from_slice(&keys.msk[..INNER_KEY]);
+        }
+        let mut both = [0; TUNNEL_KEY];
+        prf_plus(&tunnel.msk[..IPMK], &[b"Inner Methods Compound Keys", &isk], &mut both);
+        Self::split(&both)
+    }
+
+    /// Of a tunnel on a session that was resumed, in which no method runs.
+    pub(crate) fn resumed(tunnel: &Keys) -> Self {
+        let mut both = [0; TUNNEL_KEY];
+        both.copy_from_slice(&tunnel.msk[..TUNNEL_KEY]);
+        Self::split(&both)
+    }
+
+    fn split(both: &[u8; TUNNEL_KEY]) -> Self {
+        let (mut ipmk, mut cmk) = ([0; IPMK], [0; CMK]);
+        ipmk.copy_from_slice(&both[..IPMK]);
+        cmk.copy_from_slice(&both[IPMK..]);
+        Self { ipmk, cmk }
+    }
+
+    /// The value of a TLV.
+    pub(crate) fn value(&self, subtype: Subtype, nonce: &[u8; NONCE]) -> [u8; VALUE] {
+        let mut value = [0; VALUE];
+        value[3] = subtype as u8;
+        value[4..4 + NONCE].copy_from_slice(nonce);
+        let mac = self.mac(&value);
+        value[4 + NONCE..].copy_from_slice(&mac);
+        value
+    }
+
+    /// The nonce of a TLV that the other side made, if it knows the keys. A nonce is not compared with the one that it
+    /// answers: no two tunnels have the same keys, and the subtype tells both directions apart.
+    pub(crate) fn verify(&self, subtype: Subtype, value: &[u8; VALUE]) -> Option<[u8; NONCE]> {
+        let right =
+            value[1] == 0 && value[3] == subtype as u8 && equal(&self.mac(value), &value[4 + NONCE..]);
+        let mut nonce = [0; NONCE];
+        nonce.copy_from_slice(&value[4..4 + NONCE]);
+        right.then_some(nonce)
+    }
+
+    /// Of the whole TLV, its MAC being zeros, and PEAP's type (§3.1.5.5.1).
+    fn mac(&self, value: &[u8; VALUE]) -> [u8; MAC] {
+        let head = tlv::head(tlv::CRYPTO_BINDING, VALUE);
+        hmac_sha1(&self.cmk, &[&head, &value[..4 + NONCE], &[0; MAC], &[Type::PEAP.0]])
+    }
+
+    /// The method's keys in place of the tunnel's own (§3.1.5.7).
+    pub(crate) fn keys(&self, tunnel: Keys) -> Keys {
+        let mut session = [0; 128];
+        // This label ends with a zero, the other does not.
+        prf_plus(&self.ipmk, &[b"Session Key Generating Function\0"], &mut session);
+        let (mut msk, mut emsk) = ([0; 64], [0; 64]);
+        msk.copy_from_slice(&session[..64]);
+        emsk.copy_from_slice(&session[64..]);
+        Keys { msk, emsk, session_id: tunnel.session_id }
+    }
+}
+
+/// RFC 4306 §2.13 with HMAC-SHA1; behind the number of each block stand two zeros.
+fn prf_plus(key: &[u8], seed: &[&[u8]], out: &mut [u8]) {
+    let mut before = [0; MAC];
+    for (number, block) in (1_u8..).zip(out.chunks_mut(MAC)) {
+        let first = if number == 1 { &[][..] } else { &before[..] };
+        let number = [number, 0, 0];
+        let parts = [&[first], seed, &[&number[..]]].concat();
+        before = hmac_sha1(key, &parts);
+        block.copy_from_slice(&before[..block.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(octet: u8) -> Keys {
+        Keys { msk: [octet; 64], emsk: [0; 64], session_id: None }
+    }
+
+    #[test]
+    fn both_ends_verify_each_other_and_nothing_else() {
+        let compound = Compound::new(&keys(1), Some(&keys(2)));
+        let request = compound.value(Subtype::Request, &[7; 32]);
+        assert_eq!(compound.verify(Subtype::Request, &request), Some([7; 32]));
+        assert_eq!(compound.verify(Subtype::Response, &request), None);
+        for other in [
+            Compound::new(&keys(1), None),
+            Compound::new(&keys(1), Some(&keys(3))),
+            Compound::new(&keys(3), Some(&keys(2))),
+            Compound::resumed(&keys(1)),
+        ] {
+            assert_eq!(other.verify(Subtype::Request, &request), None);
+        }
+        for at in 0..VALUE {
+            let mut changed = request;
+            changed[at] ^= 1;
+            assert_eq!(compound.verify(Subtype::Request, &changed), None, "octet {at}");
+        }
+    }
+
+    #[test]
+    fn keys_are_of_both() {
+        let of = |compound: Compound| compound.keys(keys(9)).msk;
+        let all = [
+            of(Compound::new(&keys(1), Some(&keys(2)))),
+            of(Compound::new(&keys(1), None)),
+            of(Compound::new(&keys(2), Some(&keys(2)))),
+            of(Compound::resumed(&keys(1))),
+            keys(1).msk,
+        ];
+        for (i, one) in all.iter().enumerate() {
+            assert!(all[i + 1..].iter().all(|other| other != one), "{i}");
+        }
+    }
+}
