@@ -352,6 +352,7 @@ impl Login {
             Reason::NameMismatch
             | Reason::Revoked
             | Reason::CertificateName
+            | Reason::StaleSession
             | Reason::HomeServer
             | Reason::Limit(_) => return None,
         }

@@ -63,11 +63,6 @@ impl ShardConfig {
 }
 
 impl ShardKey {
-    /// A key for something else, by its name.
-    pub(super) fn derive(&self, purpose: &[u8]) -> [u8; 16] {
-        // What a tag is made of is longer.
-        self.0.mac(&[&[0; NAMED], purpose])
-    }
     fn open(&self, state: &[u8]) -> Option<(u16, u64)> {
         let (named, tag) = <&[u8; STATE_LEN]>::try_from(state).ok()?.split_at(NAMED);
         if !equal(&self.0.mac(&[named])[..STATE_LEN - NAMED], tag) {
