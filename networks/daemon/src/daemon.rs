@@ -98,6 +98,7 @@ pub(crate) struct Running {
 /// # Errors
 /// It could not begin.
 pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    keep_memory_private().map_err(|error| ServeError::System { what: "switching core dumps off", error })?;
     let place = Place::open(config)?;
     place.prepare()?;
     let log = log::begin(place.loaded.file.log);
@@ -111,6 +112,14 @@ pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), Ser
     }
     let ended = runtime.block_on(until_told(&begun.running, &begun.shards));
     begun.end(log, ended)
+}
+
+/// Neither a core dump nor a debugger of the same user is to show the keys and passwords that the server holds. The limit
+/// alone does not keep the system from handing a dump to a program.
+fn keep_memory_private() -> std::io::Result<()> {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// What to do next, where nothing is configured.

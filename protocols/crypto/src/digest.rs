@@ -4,6 +4,7 @@
 
 mod block;
 
+use crate::Key;
 use block::{BLOCK, INITIAL, Message, State};
 
 /// Octets of an MD5 digest, and of an HMAC-MD5.
@@ -20,8 +21,8 @@ pub fn md5(parts: &[&[u8]]) -> [u8; MD5_LEN] {
 /// own blocks and one more.
 #[derive(Clone)]
 pub struct HmacMd5Key {
-    inner: State,
-    outer: State,
+    inner: Key<State>,
+    outer: Key<State>,
 }
 
 impl HmacMd5Key {
@@ -37,19 +38,19 @@ impl HmacMd5Key {
         let (mut inner, mut outer) = (INITIAL, INITIAL);
         let pads = [block.map(|octet| octet ^ 0x36), block.map(|octet| octet ^ 0x5c)];
         block::compress([&mut inner, &mut outer], &pads);
-        Self { inner, outer }
+        Self { inner: inner.into(), outer: outer.into() }
     }
     /// The code of the concatenation of `parts`.
     #[inline]
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; MD5_LEN] {
-        Message::keyed(self.inner, self.outer, parts).run()
+        Message::keyed(*self.inner, *self.outer, parts).run()
     }
     /// The code of the concatenation of `parts`, and beside it the MD5 digest of that of `others`: both in
     /// little more time than the longer of the two takes.
     #[must_use]
     pub fn mac_beside_md5(&self, parts: &[&[u8]], others: &[&[u8]]) -> ([u8; MD5_LEN], [u8; MD5_LEN]) {
-        block::run_both(Message::keyed(self.inner, self.outer, parts), Message::plain(others))
+        block::run_both(Message::keyed(*self.inner, *self.outer, parts), Message::plain(others))
     }
     /// Whether `tag` is the code of the concatenation of `parts`; in constant time.
     #[inline]

@@ -7,7 +7,10 @@ extern crate alloc;
 pub mod certificate;
 pub mod digest;
 pub mod fingerprint;
+pub mod key;
 pub mod legacy;
 pub mod password;
 #[cfg(feature = "tls")]
 pub mod tls;
+
+pub use key::Key;

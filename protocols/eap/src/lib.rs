@@ -25,22 +25,15 @@ pub mod peer;
 pub mod server;
 
 use alloc::vec::Vec;
-use core::fmt;
+use usher_crypto::Key;
 
 /// The keys that a method exports (RFC 3748 §7.10).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keys {
     /// Master session key.
-    pub msk: [u8; 64],
+    pub msk: Key<[u8; 64]>,
     /// Extended master session key.
-    pub emsk: [u8; 64],
+    pub emsk: Key<[u8; 64]>,
     /// Session-Id (RFC 5247 §1.4), of the methods that have one.
     pub session_id: Option<Vec<u8>>,
-}
-
-impl fmt::Debug for Keys {
-    /// Without the keys.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keys(..)")
-    }
 }

@@ -5,6 +5,7 @@ use crate::attribute::kind::MESSAGE_AUTHENTICATOR;
 use crate::packet::{Code, HEADER_LEN, Packet};
 use alloc::sync::Arc;
 use core::fmt;
+use usher_crypto::Key;
 use usher_crypto::digest::{HmacMd5Key, equal, md5};
 
 /// Octets of a Message-Authenticator attribute.
@@ -15,7 +16,7 @@ pub const MESSAGE_AUTHENTICATOR_LEN: usize = 18;
 pub struct Secret(Arc<Inner>);
 
 struct Inner {
-    bytes: alloc::boxed::Box<[u8]>,
+    bytes: Key,
     hmac: HmacMd5Key,
 }
 

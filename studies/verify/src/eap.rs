@@ -189,10 +189,10 @@ fn logged(log: &KeyLog, label: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
 fn compare(material: &[u8], [peer, server]: &[Keys; 2]) -> Result<Vec<Finding>, String> {
     let (msk, emsk) = material.split_at_checked(64).ok_or("too little key material")?;
     Ok(vec![
-        Finding::octets("MSK of the peer", msk, &peer.msk),
-        Finding::octets("MSK of the server", msk, &server.msk),
-        Finding::octets("EMSK of the peer", emsk, &peer.emsk),
-        Finding::octets("EMSK of the server", emsk, &server.emsk),
+        Finding::octets("MSK of the peer", msk, &*peer.msk),
+        Finding::octets("MSK of the server", msk, &*server.msk),
+        Finding::octets("EMSK of the peer", emsk, &*peer.emsk),
+        Finding::octets("EMSK of the server", emsk, &*server.emsk),
     ])
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -69,13 +69,13 @@ impl Daemon {
     /// Starts a server in a place, in which `aaa.toml` is its configuration, and waits until it serves.
     pub(super) fn start(place: &Place, config: &str) -> Self {
         private(place, "aaa.toml", config);
-        let daemon = Self::run(place.command(&["aaa", "serve", "--config", "aaa.toml"]));
+        let daemon = Self::run(&mut place.command(&["aaa", "serve", "--config", "aaa.toml"]));
         daemon.wait("started");
         daemon
     }
 
     /// Starts a server by a command, and keeps what it says.
-    pub(super) fn run(mut command: Command) -> Self {
+    pub(super) fn run(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -114,12 +114,17 @@ impl Daemon {
     }
 
     /// Ends it by SIGTERM; its exit code.
-    pub(super) fn end(mut self) -> Option<i32> {
-        self.signal("TERM");
+    pub(super) fn end(self) -> Option<i32> {
+        self.end_by("TERM").code()
+    }
+
+    /// Ends it by a signal; how it ended.
+    pub(super) fn end_by(mut self, signal: &str) -> ExitStatus {
+        self.signal(signal);
         let until = Instant::now() + LONG;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
+                return status;
             }
             assert!(Instant::now() < until, "the server does not end: {}", self.log());
             std::thread::sleep(Duration::from_millis(10));

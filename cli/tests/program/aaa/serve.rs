@@ -1,8 +1,9 @@
 //! Serving: logins, first start, several shards.
 
-use super::daemon::{ANN, Daemon, Ports, SECRET, eapol_test, get, metric, pap, radclient};
+use super::daemon::{ANN, Daemon, Ports, SECRET, eapol_test, get, metric, pap, private, radclient, usher};
 use crate::place::Place;
 use std::net::UdpSocket;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,6 +25,19 @@ fn clients_that_others_wrote_are_served() {
         assert!(!log.contains(&format!("\"{secret}\"")), "{log}");
     }
     assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_server_that_crashes_leaves_no_core_dump() {
+    let (place, ports) = (Place::new(), Ports::free());
+    private(&place, "aaa.toml", &ports.config(1, ANN));
+    // Its limits would allow one.
+    let mut command = Command::new("bash");
+    let line = format!("ulimit -c unlimited && exec {} aaa serve --config aaa.toml", usher());
+    let server = Daemon::run(command.args(["-c", &line]).current_dir(place.path(".")));
+    server.wait("started");
+    let ended = server.end_by("ABRT");
+    assert_eq!((ended.signal(), ended.core_dumped()), (Some(6), false));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::daemon::{ANN, Daemon, Ports, eapol_test, private, radclient};
 use crate::cluster::Cluster;
 use crate::place::Place;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What version 0.1.0 left behind; its page says how it was made.
@@ -105,6 +106,38 @@ fn serves(place: &Place, ports: &Ports, config: &str, rows: impl Fn() -> Vec<(bo
                 Acct-Output-Octets=3000,Acct-Terminate-Cause=User-Request";
     assert_eq!(radclient(ports.acct, "acct", stop).code, Some(0));
     assert_eq!(rows(), [(true, (1 << 32) + 2000, 3000)], "the row that version 0.1.0 had opened is closed");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_store_that_was_copied_while_the_server_runs_can_be_put_back() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let config = ports.config(1, "");
+    private(&place, "aaa.toml", &config);
+    let add = |name: &str| {
+        private(&place, "password", "secret\n");
+        place
+            .usher(&["aaa", "user", "add", name, "--password-file", "password", "--config", "aaa.toml"])
+            .with_code(0);
+    };
+    let (file, copy) = (place.path("state/usher.db"), place.path("copy.db"));
+    let server = Daemon::start(&place, &config);
+    add("before");
+    let store = rusqlite::Connection::open(&file).unwrap();
+    store.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    drop(store);
+    add("after");
+    assert_eq!(server.end(), Some(0));
+
+    // As the page says it: the copy alone, without what belonged to the file before.
+    for more in ["-wal", "-shm"] {
+        let _may_not_be_there = std::fs::remove_file(place.path(&format!("state/usher.db{more}")));
+    }
+    std::fs::copy(&copy, &file).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let server = Daemon::start(&place, &config);
+    accepted(&login(&ports, "before", "secret", ""), &[]);
+    assert!(login(&ports, "after", "secret", "").contains("Received Access-Reject"));
     assert_eq!(server.end(), Some(0));
 }
 

@@ -1,6 +1,7 @@
 //! MS-CHAP (RFC 2433), MS-CHAPv2 (RFC 2759) and the keys that the latter gives (RFC 3079).
 
 use super::{NT_HASH_LEN, nt_hash_hash};
+use crate::Key;
 use des::Des;
 use des::cipher::{BlockCipherEncrypt, KeyInit};
 use sha1::{Digest, Sha1};
@@ -97,18 +98,12 @@ pub fn authenticator_response(
 }
 
 /// The 128-bit keys of a successful MS-CHAPv2 (RFC 3079 §3.4), as the server names them.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MppeKeys {
     /// What the server receives with: MS-MPPE-Recv-Key.
-    pub recv: [u8; 16],
+    pub recv: Key<[u8; 16]>,
     /// What the server sends with: MS-MPPE-Send-Key.
-    pub send: [u8; 16],
-}
-
-impl core::fmt::Debug for MppeKeys {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("MppeKeys(..)")
-    }
+    pub send: Key<[u8; 16]>,
 }
 
 /// The keys that both sides have after this response.
@@ -126,7 +121,7 @@ pub fn mppe_keys(hash: &[u8; NT_HASH_LEN], response: &[u8; RESPONSE_LEN]) -> Mpp
             .chain_update(magic)
             .chain_update([0xf2; 40])
             .finalize();
-        let mut key = [0; 16];
+        let mut key = Key::new([0; 16]);
         key.copy_from_slice(&digest[..16]);
         key
     };
@@ -158,7 +153,7 @@ mod tests {
     #[test]
     fn rfc_3079_section_3_5_3() {
         let keys = mppe_keys(&nt_hash(b"clientPass"), &RESPONSE);
-        assert_eq!(keys.send, *b"\x8b\x7c\xdc\x14\x9b\x99\x3a\x1b\xa1\x18\xcb\x15\x3f\x56\xdc\xcb");
+        assert_eq!(*keys.send, *b"\x8b\x7c\xdc\x14\x9b\x99\x3a\x1b\xa1\x18\xcb\x15\x3f\x56\xdc\xcb");
         assert_ne!(keys.recv, keys.send);
     }
 

@@ -4,6 +4,7 @@ use super::sessions::{Desk, Sessions};
 use super::store::ClientStore;
 use super::trust::{ClientVerifier, Purpose, ServerVerifier, Trust};
 use super::{KeyLog, Roots, TlsError, Version, VersionRange, count};
+use crate::Key;
 use rustls::client::Tls12Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -44,7 +45,7 @@ impl rustls::time_provider::TimeProvider for WallClock {
 pub struct Credentials {
     chain: Vec<CertificateDer<'static>>,
     /// PKCS #8, PKCS #1 or SEC 1.
-    key: Vec<u8>,
+    key: Key,
 }
 
 impl Credentials {
@@ -53,7 +54,7 @@ impl Credentials {
     #[must_use]
     pub fn from_der<'a>(chain: impl IntoIterator<Item = &'a [u8]>, key: &[u8]) -> Self {
         let chain = chain.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
-        Self { chain, key: key.to_vec() }
+        Self { chain, key: key.into() }
     }
 
     /// From PEM: the certificates of one text, the leaf first, and the first private key of the other.
@@ -63,7 +64,7 @@ impl Credentials {
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain = certificates(chain)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| config("private key", e))?;
-        Ok(Self { chain, key: key.secret_der().to_vec() })
+        Ok(Self { chain, key: key.secret_der().into() })
     }
 
     /// The leaf certificate in DER; empty if there is none.
@@ -85,7 +86,7 @@ impl Credentials {
     }
 
     fn into_parts(self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let key = PrivateKeyDer::try_from(self.key).map_err(|e| config("private key", e))?;
+        let key = PrivateKeyDer::try_from(self.key.to_vec()).map_err(|e| config("private key", e))?;
         Ok((self.chain, key))
     }
 }

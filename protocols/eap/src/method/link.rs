@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::{vec, vec::Vec};
 use usher_core::{Reader, Work};
+use usher_crypto::Key;
 use usher_crypto::tls::{
     Client, ClientConfig, RecordedTls, Recording, Server as TlsServer, ServerConfig, SessionNote, TlsEngine,
     TlsError, TlsWork, Version,
@@ -271,20 +272,17 @@ impl Link {
     /// The method's keys, once the handshake is over: RFC 5216 §2.3 (PEAP took its label over), RFC 5281 §8, and for
     /// TLS 1.3 RFC 9190 §2.3 and RFC 9427 §2.1, where the type is the context.
     pub(crate) fn keys(&self, kind: Type) -> Option<Keys> {
-        let mut material = [0; 128];
+        let mut material = Key::new([0; 128]);
         let exported = if self.is_13() {
-            self.engine.export("EXPORTER_EAP_TLS_Key_Material", Some(&[kind.0]), &mut material)
+            self.engine.export("EXPORTER_EAP_TLS_Key_Material", Some(&[kind.0]), &mut *material)
         } else {
             let label = if kind == Type::TTLS { "ttls keying material" } else { "client EAP encryption" };
-            self.engine.export(label, None, &mut material)
+            self.engine.export(label, None, &mut *material)
         };
         exported.ok()?;
         let (msk, emsk) = material.split_at(64);
-        Some(Keys {
-            msk: msk.try_into().ok()?,
-            emsk: emsk.try_into().ok()?,
-            session_id: self.session_id(kind),
-        })
+        let key = |half: &[u8]| <[u8; 64]>::try_from(half).ok().map(Key::new);
+        Some(Keys { msk: key(msk)?, emsk: key(emsk)?, session_id: self.session_id(kind) })
     }
 
     /// The Session-Id: the type, and both hellos' randoms (RFC 5247 appendix A) or what the exporter gives (RFC 9190

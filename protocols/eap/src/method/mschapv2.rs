@@ -39,9 +39,9 @@ const WORK: Work = Work { label: "eap.mschapv2", units: 1 };
 
 /// The session key of EAP-MSCHAPv2: what the server receives with, what it sends with, and zeros.
 fn keys(of: &MppeKeys) -> Keys {
-    let mut keys = Keys { msk: [0; 64], emsk: [0; 64], session_id: None };
-    keys.msk[..16].copy_from_slice(&of.recv);
-    keys.msk[16..32].copy_from_slice(&of.send);
+    let mut keys = Keys { msk: [0; 64].into(), emsk: [0; 64].into(), session_id: None };
+    keys.msk[..16].copy_from_slice(&*of.recv);
+    keys.msk[16..32].copy_from_slice(&*of.send);
     keys
 }
 

@@ -148,7 +148,7 @@ impl PeerMethod for Scripted {
         self.0
     }
     fn keys(&self) -> Option<Keys> {
-        Some(Keys { msk: [1; 64], emsk: [2; 64], session_id: None })
+        Some(Keys { msk: [1; 64].into(), emsk: [2; 64].into(), session_id: None })
     }
 }
 
@@ -161,7 +161,9 @@ fn scripted(verdict: PeerVerdict) -> Peer {
 #[test]
 fn a_methods_verdict_decides_what_ends_the_conversation() {
     // (verdict, data of the request) -> response sent?, event after Success, event after Failure
-    let success = Some(Event::Success { keys: Some(Keys { msk: [1; 64], emsk: [2; 64], session_id: None }) });
+    let success = Some(Event::Success {
+        keys: Some(Keys { msk: [1; 64].into(), emsk: [2; 64].into(), session_id: None }),
+    });
     for (verdict, data, sends, on_success, on_failure) in [
         // Success while the method continues is a failure; Failure amid it is discarded.
         (PeerVerdict::Continue, &b"x"[..], true, None, None),

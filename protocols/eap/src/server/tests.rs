@@ -45,7 +45,7 @@ impl ServerMethod for Told {
         }
     }
     fn keys(&self) -> Option<Keys> {
-        Some(Keys { msk: [7; 64], emsk: [8; 64], session_id: None })
+        Some(Keys { msk: [7; 64].into(), emsk: [8; 64].into(), session_id: None })
     }
 }
 
@@ -89,7 +89,7 @@ fn a_method_runs_through_its_rounds() {
     assert_eq!(s.poll_event(), None);
     assert!(s.handle(&response(12, 50, b"s")));
     assert_eq!(sent(&mut s), Some((Code::Success, 12, None)));
-    let keys = Some(Keys { msk: [7; 64], emsk: [8; 64], session_id: None });
+    let keys = Some(Keys { msk: [7; 64].into(), emsk: [8; 64].into(), session_id: None });
     assert_eq!(s.poll_event(), Some(Event::Success { method: Type(50), keys }));
     assert_eq!((s.poll_event(), sent(&mut s)), (None, None));
     assert!(!s.handle(&response(12, 50, b"c")));

@@ -23,6 +23,7 @@ use crate::radsec::{self, CertificateMatch};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_core::{Duration, SocketId};
+use usher_crypto::Key;
 
 /// By what a server is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -257,28 +258,22 @@ pub struct Response {
 }
 
 /// The keys of an Access-Accept (RFC 2548 §2.4).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MppeKeys {
     /// MS-MPPE-Recv-Key: for EAP the first half of the MSK.
-    pub recv: Vec<u8>,
+    pub recv: Key,
     /// MS-MPPE-Send-Key: for EAP the second half of the MSK.
-    pub send: Vec<u8>,
+    pub send: Key,
 }
 
 impl MppeKeys {
     /// The 64 octets of an EAP method's MSK, where both keys have 32.
     #[must_use]
-    pub fn msk(&self) -> Option<[u8; 64]> {
-        let mut msk = [0; 64];
+    pub fn msk(&self) -> Option<Key<[u8; 64]>> {
+        let mut msk = Key::new([0; 64]);
         msk[..32].copy_from_slice(self.recv.get(..).filter(|k| k.len() == 32)?);
         msk[32..].copy_from_slice(self.send.get(..).filter(|k| k.len() == 32)?);
         Some(msk)
-    }
-}
-
-impl core::fmt::Debug for MppeKeys {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("MppeKeys(..)")
     }
 }
 
@@ -295,7 +290,7 @@ impl Response {
                 .transpose()
         };
         Ok(match (reveal(vendor::MS_MPPE_RECV_KEY)?, reveal(vendor::MS_MPPE_SEND_KEY)?) {
-            (Some(recv), Some(send)) => Some(MppeKeys { recv, send }),
+            (Some(recv), Some(send)) => Some(MppeKeys { recv: recv.into(), send: send.into() }),
             _ => None,
         })
     }

@@ -210,7 +210,7 @@ mod tests {
         let mut back = Attributes::new();
         response(&answered, &mut back).unwrap();
         let heard = near.answer(first.token, back);
-        assert_eq!(heard.mppe_keys().unwrap().unwrap().msk(), Some(msk));
+        assert_eq!(heard.mppe_keys().unwrap().unwrap().msk(), Some(msk.into()));
         assert_eq!(heard.tunnel_password().unwrap().unwrap(), b"tunnel");
         let hidden = heard.attributes.get_vendor(vendor::MICROSOFT, MS_CHAP_MPPE_KEYS).unwrap();
         let clear = reveal_password(b"near secret", &heard.request_authenticator, hidden).unwrap();

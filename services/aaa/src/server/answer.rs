@@ -3,6 +3,7 @@
 use super::avps::attributes_as_avps;
 use super::shard::STATE_LEN;
 use usher_core::Duration;
+use usher_crypto::Key;
 use usher_diameter::ResultCode;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes;
@@ -29,7 +30,7 @@ pub(super) enum Verdict<'a> {
     /// What the peer sent is passed over: the EAP request that it has still to answer, again.
     Again { eap: &'a [u8], state: [u8; STATE_LEN] },
     /// Welcome; with the EAP method, if one let in.
-    Accept { eap: Option<&'a [u8]>, msk: Option<&'a [u8; 64]>, method: Option<Type>, reply: Attributes },
+    Accept { eap: Option<&'a [u8]>, msk: Option<&'a Key<[u8; 64]>>, method: Option<Type>, reply: Attributes },
     /// Go away.
     Reject { eap: Option<&'a [u8]>, reply: Attributes },
 }
@@ -123,7 +124,7 @@ mod tests {
         let mut reply = Attributes::new();
         reply.push_u32(kind::SESSION_TIMEOUT, 600).push_user_password(b"hidden").unwrap();
         reply.push_vendor(9, 1, b"x").unwrap();
-        let msk = [7; 64];
+        let msk = Key::new([7; 64]);
         let (eap, method) = (Some(&[3, 1, 0, 4][..]), Some(Type::TLS));
         let verdict = Verdict::Accept { eap, msk: Some(&msk), method, reply };
         let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, None);

@@ -199,8 +199,8 @@ impl MsChap {
         let keys = mschap::mppe_keys(hash, &self.response);
         let fits = reply
             .push_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_SUCCESS, &success)
-            .and_then(|r| r.push_vendor_salted(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &keys.recv))
-            .and_then(|r| r.push_vendor_salted(vendor::MICROSOFT, vendor::MS_MPPE_SEND_KEY, &keys.send))
+            .and_then(|r| r.push_vendor_salted(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &*keys.recv))
+            .and_then(|r| r.push_vendor_salted(vendor::MICROSOFT, vendor::MS_MPPE_SEND_KEY, &*keys.send))
             .is_ok();
         debug_assert!(fits, "43 and 16 octets fit every attribute");
         reply

@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{Instant, Work};
+use usher_crypto::Key;
 use usher_crypto::fingerprint::sha256;
 use usher_eap::method::{
     Context, Credential, Inner, Question, Remembered, ServerMethod, ServerOffer, UserSecret, gtc, md5,
@@ -162,7 +163,7 @@ pub(super) struct Approval {
     pub(super) method: Method,
     /// The EAP-Success.
     pub(super) eap: Option<[u8; 4]>,
-    pub(super) msk: Option<[u8; 64]>,
+    pub(super) msk: Option<Key<[u8; 64]>>,
     /// The identity within a tunnel.
     pub(super) inner: Option<Vec<u8>>,
     pub(super) inner_method: Option<Inner>,

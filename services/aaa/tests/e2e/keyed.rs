@@ -23,7 +23,7 @@ const NONCE: usize = 700;
 
 fn keys(secret: &[u8], nonce: &[u8]) -> Keys {
     let key = HmacMd5Key::new(secret);
-    let mut out = Keys { msk: [0; 64], emsk: [0; 64], session_id: None };
+    let mut out = Keys { msk: [0; 64].into(), emsk: [0; 64].into(), session_id: None };
     for (i, part) in out.msk.chunks_exact_mut(16).chain(out.emsk.chunks_exact_mut(16)).enumerate() {
         part.copy_from_slice(&key.mac(&[&[i as u8], nonce]));
     }
@@ -84,7 +84,7 @@ impl PeerMethod for KeyedPeer {
     fn request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
         let [left, nonce @ ..] = data else { return PeerVerdict::Ignore };
         let keys = keys(self.secret, nonce);
-        out.extend_from_slice(&keys.emsk);
+        out.extend_from_slice(&*keys.emsk);
         self.keys = Some(keys);
         if *left == 1 { PeerVerdict::Done } else { PeerVerdict::Continue }
     }
@@ -103,7 +103,9 @@ fn with_keyed(mut config: usher_aaa::Config) -> usher_aaa::Config {
 pub(crate) fn pairs_of_keys(w: &World) -> Vec<([u8; 64], [u8; 64])> {
     let at_nas = |i: usize| {
         w.nas_events.iter().find_map(|(_, _, e)| match e {
-            Event::Authenticated { station, msk, .. } if station.nas_port() == i as u32 => *msk,
+            Event::Authenticated { station, msk, .. } if station.nas_port() == i as u32 => {
+                msk.as_deref().copied()
+            }
             _ => None,
         })
     };
@@ -111,7 +113,7 @@ pub(crate) fn pairs_of_keys(w: &World) -> Vec<([u8; 64], [u8; 64])> {
         .station_events
         .iter()
         .filter_map(|(i, _, e)| match e {
-            station::Event::Success { msk: Some(msk) } => Some((*i, *msk, at_nas(*i).unwrap())),
+            station::Event::Success { msk: Some(msk) } => Some((*i, **msk, at_nas(*i).unwrap())),
             _ => None,
         })
         .collect();
@@ -251,7 +253,7 @@ fn a_station_in_the_same_host_is_handed_its_packets() {
         let Some(peer::Event::Success { keys: Some(keys) }) = h.peer.poll_event() else {
             panic!("asked for its identity first: {asked_first}")
         };
-        assert_eq!(*msk, Some(keys.msk));
+        assert_eq!(*msk, Some(keys.msk.clone()));
         // Nothing is remembered of a station that is the host's own.
         let again = h.nas.command(h.now, Command::Forget { station: STATION });
         assert!(again.is_err());

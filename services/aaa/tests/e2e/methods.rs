@@ -90,7 +90,7 @@ fn ms_chap_v2_gives_the_rfcs_answer_and_keys() {
         let keys = mschap::mppe_keys(&nt_hash(CLEAR), &response);
         assert_eq!(
             reply.mppe_keys().unwrap().map(|k| (k.recv, k.send)),
-            Some((keys.recv.to_vec(), keys.send.to_vec()))
+            Some((keys.recv.to_vec().into(), keys.send.to_vec().into()))
         );
         p.ask(2, Code::ACCESS_REQUEST, |a| ms_chap_v2(a, &[1; 24]));
         let reply = p.reply().unwrap();

@@ -28,7 +28,7 @@ fn a_password_lets_in_within_two_exchanges() {
     else {
         panic!("{:?}", w.nas_events)
     };
-    assert_eq!((*station, &name[..], *msk), (frame_station(0), &user_name(0)[..], None));
+    assert_eq!((*station, &name[..], msk.as_ref()), (frame_station(0), &user_name(0)[..], None));
     assert_eq!((facts.rounds, facts.session_timeout), (2, Some(Duration::from_secs(3600))));
     let server = w.servers[0].counters();
     assert_eq!((server.sessions, server.challenges, server.accepted_eap_md5), (1, 1, 1));

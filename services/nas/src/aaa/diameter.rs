@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{CommandError, Input, Instant, SecureRng, Transmit, Work};
+use usher_crypto::Key;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes;
 use usher_diameter::eap::{Dea, Der};
@@ -371,7 +372,7 @@ fn read(token: u64, result: ResultCode, avps: &AvpBuf, eap: &mut Vec<u8>, note: 
         note.extend_from_slice(dea.state.unwrap_or_default());
         Answer::Challenge { token }
     } else if result.is_success() {
-        let msk = dea.msk.and_then(|k| k.try_into().ok());
+        let msk = dea.msk.and_then(|k| <[u8; 64]>::try_from(k).ok()).map(Key::new);
         Answer::Accept { token, msk, facts: Facts::new(dea.session_timeout) }
     } else {
         Answer::Reject { token }
@@ -427,6 +428,6 @@ mod tests {
         let (said, ..) = answer(ResultCode::SUCCESS, |a| {
             a.push_u32(codes::AUTH_REQUEST_TYPE, 3).push(codes::EAP_MASTER_SESSION_KEY, &[5; 64]);
         });
-        assert!(matches!(said, Answer::Accept { msk: Some([5, ..]), .. }));
+        assert!(matches!(said, Answer::Accept { msk: Some(msk), .. } if msk[0] == 5));
     }
 }

@@ -15,6 +15,7 @@ use core::net::IpAddr;
 use diameter::DiameterAaa;
 use radius::RadiusAaa;
 use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_crypto::Key;
 use usher_diameter::node::PeerId;
 
 /// NAS-Port-Type Ethernet (RFC 2865 §5.41).
@@ -129,7 +130,7 @@ pub(crate) enum Answer {
     },
     Accept {
         token: u64,
-        msk: Option<[u8; 64]>,
+        msk: Option<Key<[u8; 64]>>,
         facts: Facts,
     },
     Reject {

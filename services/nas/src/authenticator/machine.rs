@@ -12,6 +12,7 @@ use usher_core::collections::hash_state;
 use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
 use usher_core::{CommandError, Duration, Input, Instant, Machine, PortId, SecureRng, Transmit, Work};
+use usher_crypto::Key;
 use usher_eap::authenticator::{Answer as Verdict, Authenticator as Conversation, End};
 use usher_pkm::eap::BaseSide;
 
@@ -260,7 +261,7 @@ impl Authenticator {
         self.sessions.remove(token)
     }
 
-    fn accepted(&mut self, now: Instant, token: u64, msk: Option<[u8; 64]>, facts: Facts) {
+    fn accepted(&mut self, now: Instant, token: u64, msk: Option<Key<[u8; 64]>>, facts: Facts) {
         let Some(session) = self.conclude(now, token, true) else { return };
         self.counters.authenticated += 1;
         let until = facts.session_timeout.map(|t| now + t);

@@ -19,6 +19,7 @@ use crate::frame::Access;
 use crate::station_id::{MacAddress, StationId};
 use alloc::vec::Vec;
 use usher_core::Duration;
+use usher_crypto::Key;
 use usher_diameter::node::PeerId;
 
 /// What an authenticator is made of.
@@ -132,7 +133,7 @@ pub enum Event {
         /// The identity it gave.
         name: Vec<u8>,
         /// The master session key (RFC 3748 §7.10), where the method gives one.
-        msk: Option<[u8; 64]>,
+        msk: Option<Key<[u8; 64]>>,
         /// What else the server said.
         facts: Facts,
     },

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{Duration, PortId, WallTime};
+use usher_crypto::Key;
 use usher_eap::method::PeerOffer;
 use usher_eap::method::md5::Password;
 
@@ -92,7 +93,7 @@ pub enum Event {
     /// Let in.
     Success {
         /// The master session key (RFC 3748 §7.10), where the method gives one.
-        msk: Option<[u8; 64]>,
+        msk: Option<Key<[u8; 64]>>,
     },
     /// Turned away.
     Failure,

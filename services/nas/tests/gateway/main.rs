@@ -91,7 +91,7 @@ impl Gateway {
                 Outcome::Continue { packet }
             }
             Code::ACCESS_ACCEPT => {
-                let msk = response.mppe_keys().ok().flatten().and_then(|k| k.msk());
+                let msk = response.mppe_keys().ok().flatten().and_then(|k| k.msk()).map(|k| *k);
                 msk.map_or(Outcome::Unanswered, |msk| Outcome::Accept { packet, msk })
             }
             _ => Outcome::Reject { packet },

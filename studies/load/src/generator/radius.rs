@@ -437,7 +437,9 @@ fn check_mschap(proof: &Proof, response: &Response) -> Result<(), Failure> {
     }
     match response.mppe_keys() {
         Ok(None) => Ok(()),
-        Ok(Some(keys)) if keys.recv[..] == proof.keys.recv && keys.send[..] == proof.keys.send => Ok(()),
+        Ok(Some(keys)) if keys.recv[..] == proof.keys.recv[..] && keys.send[..] == proof.keys.send[..] => {
+            Ok(())
+        }
         Ok(Some(_)) | Err(_) => Err(Failure::WrongKeys),
     }
 }

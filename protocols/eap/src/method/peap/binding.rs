@@ -4,6 +4,7 @@
 use super::tlv;
 use crate::Keys;
 use crate::packet::Type;
+use usher_crypto::Key;
 use usher_crypto::digest::{equal, hmac_sha1};
 
 /// Whether a server binds the method inside PEAP to the tunnel.
@@ -39,40 +40,33 @@ pub(crate) enum Subtype {
 }
 
 /// The keys of tunnel and inner method in one.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Compound {
-    ipmk: [u8; IPMK],
-    cmk: [u8; CMK],
-}
-
-impl core::fmt::Debug for Compound {
-    /// Without the keys.
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Compound(..)")
-    }
+    ipmk: Key<[u8; IPMK]>,
+    cmk: Key<[u8; CMK]>,
 }
 
 impl Compound {
     /// Of a tunnel, and the keys of the method inside; `None` where it has none.
     pub(crate) fn new(tunnel: &Keys, inner: Option<&Keys>) -> Self {
-        let mut isk = [0; INNER_KEY];
+        let mut isk = Key::new([0; INNER_KEY]);
         if let Some(keys) = inner {
             isk.copy_from_slice(&keys.msk[..INNER_KEY]);
         }
-        let mut both = [0; TUNNEL_KEY];
-        prf_plus(&tunnel.msk[..IPMK], &[b"Inner Methods Compound Keys", &isk], &mut both);
+        let mut both = Key::new([0; TUNNEL_KEY]);
+        prf_plus(&tunnel.msk[..IPMK], &[b"Inner Methods Compound Keys", &*isk], &mut *both);
         Self::split(&both)
     }
 
     /// Of a tunnel on a session that was resumed, in which no method runs.
     pub(crate) fn resumed(tunnel: &Keys) -> Self {
-        let mut both = [0; TUNNEL_KEY];
+        let mut both = Key::new([0; TUNNEL_KEY]);
         both.copy_from_slice(&tunnel.msk[..TUNNEL_KEY]);
         Self::split(&both)
     }
 
     fn split(both: &[u8; TUNNEL_KEY]) -> Self {
-        let (mut ipmk, mut cmk) = ([0; IPMK], [0; CMK]);
+        let (mut ipmk, mut cmk) = (Key::new([0; IPMK]), Key::new([0; CMK]));
         ipmk.copy_from_slice(&both[..IPMK]);
         cmk.copy_from_slice(&both[IPMK..]);
         Self { ipmk, cmk }
@@ -101,15 +95,15 @@ impl Compound {
     /// Of the whole TLV, its MAC being zeros, and PEAP's type (§3.1.5.5.1).
     fn mac(&self, value: &[u8; VALUE]) -> [u8; MAC] {
         let head = tlv::head(tlv::CRYPTO_BINDING, VALUE);
-        hmac_sha1(&self.cmk, &[&head, &value[..4 + NONCE], &[0; MAC], &[Type::PEAP.0]])
+        hmac_sha1(&*self.cmk, &[&head, &value[..4 + NONCE], &[0; MAC], &[Type::PEAP.0]])
     }
 
     /// The method's keys in place of the tunnel's own (§3.1.5.7).
     pub(crate) fn keys(&self, tunnel: Keys) -> Keys {
-        let mut session = [0; 128];
+        let mut session = Key::new([0; 128]);
         // This label ends with a zero, the other does not.
-        prf_plus(&self.ipmk, &[b"Session Key Generating Function\0"], &mut session);
-        let (mut msk, mut emsk) = ([0; 64], [0; 64]);
+        prf_plus(&*self.ipmk, &[b"Session Key Generating Function\0"], &mut *session);
+        let (mut msk, mut emsk) = (Key::new([0; 64]), Key::new([0; 64]));
         msk.copy_from_slice(&session[..64]);
         emsk.copy_from_slice(&session[64..]);
         Keys { msk, emsk, session_id: tunnel.session_id }
@@ -133,7 +127,7 @@ mod tests {
     use super::*;
 
     fn keys(octet: u8) -> Keys {
-        Keys { msk: [octet; 64], emsk: [0; 64], session_id: None }
+        Keys { msk: [octet; 64].into(), emsk: [0; 64].into(), session_id: None }
     }
 
     #[test]

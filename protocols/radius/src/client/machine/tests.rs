@@ -219,7 +219,7 @@ fn keys_and_passwords_arrive_in_clear() {
     assert!(!reply.windows(8).any(|w| w == &msk[..8]));
     arrive(&mut c, at(0.0), FAR, &reply);
     let Some(Event::Response(r)) = c.poll_event() else { panic!("no response") };
-    assert_eq!(r.mppe_keys().unwrap().unwrap().msk(), Some(msk));
+    assert_eq!(r.mppe_keys().unwrap().unwrap().msk(), Some(msk.into()));
     assert_eq!(r.tunnel_password().unwrap().unwrap(), b"tunnel");
 }
 
