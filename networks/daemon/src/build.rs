@@ -263,6 +263,7 @@ fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
                 certificates: certificates(peer.certificate.as_ref(), peer.fingerprint),
                 tls: peer.transport == model::Stream::Tls,
             },
+            origins: peer.origins.clone(),
         });
     }
     let place = |name: &String| config.peers.iter().position(|p| p.host == *name);

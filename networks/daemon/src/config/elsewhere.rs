@@ -164,6 +164,11 @@ pub struct DiameterPeer {
     pub certificate: Option<String>,
     /// The SHA-256 fingerprint of its certificate, in place of a name.
     pub fingerprint: Option<Fingerprint>,
+    /// Nodes whose requests it passes on as a relay or proxy, and which it is believed about: DiameterIdentities,
+    /// `"*.example.org"` for all of a realm, `"*"` for any. What it passes on of others counts as its own, so that it
+    /// cannot end the sessions of another peer.
+    #[serde(default)]
+    pub origins: Vec<String>,
 }
 
 /// What carries Diameter.

@@ -93,6 +93,10 @@ pub struct PeerConfig {
     pub transport: Transport,
     /// How it shows that it is the one.
     pub authentication: Authentication,
+    /// Nodes whose requests it passes on, and which it is believed about: DiameterIdentities (letter case ignored),
+    /// `*.example.org` for all of a realm, `*` for any. What it passes on of others is taken too, but as its own
+    /// ([`Event::Request`](super::Event::Request)).
+    pub origins: Vec<String>,
 }
 
 /// A line of the realm routing table (RFC 6733 §2.7).
@@ -148,7 +152,8 @@ pub struct Config {
     /// Unanswered requests of a lost connection are sent again to the same peer when it is back, if there
     /// is no other; else they fail.
     pub resend_to_same_peer: bool,
-    /// Answers that are kept for requests that come again with the T flag; 0 keeps none.
+    /// Requests that are kept with their answers, for those that come again with the T flag; 0 keeps none. Each may
+    /// take 1 KiB on the average.
     pub duplicates: usize,
 }
 
@@ -200,6 +205,7 @@ impl Config {
             address: Some(address),
             transport,
             authentication,
+            origins: Vec::new(),
         });
         self
     }
@@ -207,7 +213,14 @@ impl Config {
     #[must_use]
     pub fn accept(mut self, host: &str) -> Self {
         let (transport, authentication) = (Transport::Stream, Authentication::default());
-        self.peers.push(PeerConfig { host: host.to_string(), address: None, transport, authentication });
+        let origins = Vec::new();
+        self.peers.push(PeerConfig {
+            host: host.to_string(),
+            address: None,
+            transport,
+            authentication,
+            origins,
+        });
         self
     }
 }

@@ -40,6 +40,7 @@ use crate::peer::{automaton, capabilities::Capabilities, watchdog};
 use crate::stream::Framer;
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use links::{Conn, End, Link, Origin};
 use peers::{Peer, Peers};
@@ -164,6 +165,9 @@ pub enum Event {
         token: u64,
         /// Who sent or relayed it.
         peer: PeerId,
+        /// Whose it is, as far as that is authenticated, in small letters: its Origin-Host, where that is the peer or one
+        /// of the peer's [`PeerConfig::origins`]; else the peer that brought it.
+        origin: Arc<str>,
         /// The request.
         message: Message,
     },
@@ -212,6 +216,8 @@ usher_core::counters! {
         untrusted_route,
         /// Requests that passed here before.
         loop_detected,
+        /// Requests with another node's Origin-Host and no Route-Record.
+        foreign_origin,
         /// Requests refused because too many are unanswered.
         too_busy,
         /// Requests that came again: answered from memory, or joined with the one under way.

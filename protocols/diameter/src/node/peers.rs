@@ -1,8 +1,9 @@
 //! The peers that a node knows: the configured ones for good, others for as long as they are connected.
 
-use super::config::{Authentication, PeerConfig, Transport};
+use super::config::{Authentication, PeerConfig, Transport, names};
 use crate::peer::{automaton, capabilities::Capabilities, watchdog};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::ops::{Index, IndexMut};
@@ -12,6 +13,10 @@ use usher_core::{ConnId, Instant};
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) host: String,
+    /// `host` in small letters.
+    pub(super) identity: Arc<str>,
+    /// What [`PeerConfig::origins`] says.
+    origins: Vec<String>,
     pub(super) address: Option<SocketAddr>,
     pub(super) transport: Transport,
     pub(super) authentication: Authentication,
@@ -33,12 +38,14 @@ impl Peer {
     /// One that connects unasked.
     pub(super) fn guest(host: String) -> Self {
         let (transport, authentication) = (Transport::Stream, Authentication::default());
-        Self::new(PeerConfig { host, address: None, transport, authentication })
+        Self::new(PeerConfig { host, address: None, transport, authentication, origins: Vec::new() })
     }
     pub(super) fn new(config: PeerConfig) -> Self {
-        let PeerConfig { host, address, transport, authentication } = config;
+        let PeerConfig { host, address, transport, authentication, origins } = config;
         Self {
+            identity: host.to_ascii_lowercase().into(),
             host,
+            origins,
             address,
             transport,
             authentication,
@@ -53,6 +60,10 @@ impl Peer {
             remote: None,
             cer: None,
         }
+    }
+    /// Whether requests of another node are taken for that node's because this peer brings them.
+    pub(super) fn relays_for(&self, origin: &str) -> bool {
+        self.origins.iter().any(|pattern| names(pattern, origin.as_bytes()))
     }
     /// The connection that messages go by.
     pub(super) fn conn(&self) -> Option<ConnId> {

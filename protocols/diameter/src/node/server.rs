@@ -9,12 +9,15 @@ use crate::codes::{self, application, command};
 use crate::error::{Fault, ResultCode};
 use crate::message::{HEADER_LEN, Header, MAX_LEN, MessageView};
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::collections::{HashMap, HashState};
 
-/// Origin-Host and end-to-end identifier: what makes two requests the same (RFC 6733 §3).
-type DuplicateKey = (String, u32);
+/// Who sent a request, as that is authenticated, and its end-to-end identifier.
+///
+/// RFC 6733 §3 has Origin-Host in the place of the peer. But a peer writes into Origin-Host what it likes, and an answer
+/// holds keys: it is given again to nobody but the peer that it was given to.
+type DuplicateKey = (Arc<str>, u32);
 
 #[derive(Debug)]
 struct Inbound {
@@ -27,13 +30,44 @@ struct Inbound {
     key: Option<DuplicateKey>,
 }
 
+/// A request that is remembered: only the same one, octet for octet but for what agents change on the way, is a
+/// duplicate of it. Behind one peer there may be many who choose end-to-end identifiers.
 #[derive(Debug)]
-enum Seen {
+struct Seen {
+    application: u32,
+    command: u32,
+    avps: Vec<u8>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
     /// With the service under this token.
     UnderWay(u64),
-    /// Answered with this message.
+    /// Answered with this message, which lacks the Proxy-Info of its request.
     Answered(Vec<u8>),
 }
+
+impl Seen {
+    fn is(&self, request: &MessageView<'_>) -> bool {
+        // Agents add to these on the way, and may do so differently on another way.
+        let stays = |a: &AvpView<'_>| !a.is(codes::ROUTE_RECORD) && !a.is(codes::PROXY_INFO);
+        let h = request.header();
+        (self.application, self.command) == (h.application, h.command)
+            && Avps::checked(&self.avps).filter(stays).eq(request.avps().filter(stays))
+    }
+    /// Octets that are kept.
+    fn octets(&self) -> usize {
+        match &self.state {
+            State::UnderWay(_) => self.avps.len(),
+            State::Answered(answer) => self.avps.len() + answer.len(),
+        }
+    }
+}
+
+/// What requests and answers that are kept may take for each of [`Config::duplicates`](super::Config::duplicates):
+/// beyond it the oldest go, so that nobody fills the memory with long ones.
+const OCTETS_EACH: usize = 1024;
 
 /// Requests at the service, and answers kept for duplicates.
 #[derive(Debug)]
@@ -43,6 +77,8 @@ pub(super) struct Server {
     seen: HashMap<DuplicateKey, Seen>,
     /// Keys of `seen`, oldest first.
     order: VecDeque<DuplicateKey>,
+    /// Octets that `seen` keeps.
+    octets: usize,
 }
 
 impl Server {
@@ -52,15 +88,40 @@ impl Server {
             next_token: 0,
             seen: HashMap::with_hasher(state),
             order: VecDeque::new(),
+            octets: 0,
         }
     }
-    fn remember(&mut self, key: DuplicateKey, token: u64, limit: usize) {
-        while self.order.len() >= limit {
+    /// Octets kept for duplicates.
+    #[cfg(test)]
+    pub(super) const fn kept(&self) -> usize {
+        self.octets
+    }
+    fn remember(&mut self, key: DuplicateKey, token: u64, request: &MessageView<'_>, limit: usize) {
+        let mut avps = Vec::new();
+        while self.order.len() >= limit || self.octets > limit.saturating_mul(OCTETS_EACH) {
             let Some(old) = self.order.pop_front() else { break };
-            self.seen.remove(&old);
+            if let Some(old) = self.seen.remove(&old) {
+                self.octets -= old.octets();
+                avps = old.avps;
+            }
         }
-        if self.seen.insert(key.clone(), Seen::UnderWay(token)).is_none() {
-            self.order.push_back(key);
+        avps.clear();
+        avps.extend_from_slice(&request.bytes()[HEADER_LEN..]);
+        let Header { application, command, .. } = request.header();
+        let seen = Seen { application, command, avps, state: State::UnderWay(token) };
+        self.octets += seen.octets();
+        match self.seen.insert(key.clone(), seen) {
+            Some(before) => self.octets -= before.octets(),
+            None => self.order.push_back(key),
+        }
+    }
+    /// Notes the answer to the request of a token, unless another has taken its place.
+    fn answered(&mut self, key: &DuplicateKey, token: u64, answer: &[u8]) {
+        if let Some(seen) = self.seen.get_mut(key)
+            && matches!(seen.state, State::UnderWay(t) if t == token)
+        {
+            self.octets += answer.len();
+            seen.state = State::Answered(answer.into());
         }
     }
 }
@@ -72,15 +133,12 @@ impl Node {
         let [mut session, proxies] = given_back(avps);
         let directed = avps.get(codes::DESTINATION_HOST).is_some();
         self.did("diameter.request");
-        if let Err(fault) = self.check_request(view) {
+        if let Err(fault) = self.check_request(p, view) {
             session.extend(&proxies);
             return self.answer_fault(via, h, session.bytes(), &fault);
         }
-        let key = (self.config.duplicates > 0)
-            .then(|| avps.get(codes::ORIGIN_HOST).and_then(|a| a.identity().ok()))
-            .flatten()
-            .map(|host| (host.to_string(), h.end_to_end));
-        if h.flags.is_retransmitted() && self.repeat(via, h, key.as_ref()) {
+        let key = (self.config.duplicates > 0).then(|| (self.peers[p].identity.clone(), h.end_to_end));
+        if h.flags.is_retransmitted() && self.repeat(via, view, &proxies, key.as_ref()) {
             return;
         }
         if self.server.inbound.len() >= self.config.max_inbound {
@@ -92,14 +150,25 @@ impl Node {
         let token = self.server.next_token;
         self.server.next_token += 1;
         if let Some(key) = &key {
-            self.server.remember(key.clone(), token, self.config.duplicates);
+            self.server.remember(key.clone(), token, view, self.config.duplicates);
         }
         self.server.inbound.insert(token, Inbound { via, header: h, session, proxies, directed, key });
-        self.events.push_back(Event::Request { token, peer: PeerId(p), message: view.to_owned() });
+        let origin = self.origin_of(p, view);
+        self.events.push_back(Event::Request { token, peer: PeerId(p), origin, message: view.to_owned() });
+    }
+
+    /// Whose a request is, as far as that is authenticated.
+    fn origin_of(&self, p: u32, view: &MessageView<'_>) -> Arc<str> {
+        let peer = &self.peers[p];
+        let said = view.avps().get(codes::ORIGIN_HOST).and_then(|a| a.identity().ok());
+        match said.filter(|host| peer.relays_for(host)) {
+            Some(host) => host.to_ascii_lowercase().into(),
+            None => peer.identity.clone(),
+        }
     }
 
     /// What the base protocol asks of any request (RFC 6733 §6.1).
-    fn check_request(&mut self, view: &MessageView<'_>) -> Result<(), Fault> {
+    fn check_request(&mut self, p: u32, view: &MessageView<'_>) -> Result<(), Fault> {
         let (h, avps) = (view.header(), view.avps());
         // Common messages bear their session's application; RFC 4072 §3 still gave them 0.
         let common = h.application == application::BASE
@@ -110,10 +179,14 @@ impl Node {
         }
         let check = |counter: &mut u64, r: Result<_, Fault>| r.inspect_err(|_| *counter += 1);
         check(&mut self.counters.malformed, avps.require(codes::SESSION_ID).map(|_| ()))?;
-        check(
-            &mut self.counters.malformed,
-            avps.require(codes::ORIGIN_HOST).and_then(|a| a.identity()).map(|_| ()),
-        )?;
+        let origin = avps.require(codes::ORIGIN_HOST).and_then(|a| a.identity());
+        let origin = origin.inspect_err(|_| self.counters.malformed += 1)?;
+        // Who passes another's request on says so (RFC 6733 §6.1.9), and the route is checked (§2.9).
+        if !origin.eq_ignore_ascii_case(&self.peers[p].identity) && avps.get(codes::ROUTE_RECORD).is_none() {
+            self.counters.foreign_origin += 1;
+            let what = "the Origin-Host of another node, without a Route-Record";
+            return Err(Fault::new(ResultCode::AUTHORIZATION_REJECTED, what));
+        }
         let local = &self.config.local;
         if avps.all(codes::ROUTE_RECORD).any(|a| a.data.eq_ignore_ascii_case(local.host.as_bytes())) {
             self.counters.loop_detected += 1;
@@ -145,21 +218,31 @@ impl Node {
     }
 
     /// Handles a request that was here before; true if it was.
-    fn repeat(&mut self, via: Via, h: Header, key: Option<&DuplicateKey>) -> bool {
-        let Some(seen) = key.and_then(|k| self.server.seen.get(k)) else { return false };
+    fn repeat(
+        &mut self,
+        via: Via,
+        view: &MessageView<'_>,
+        proxies: &AvpBuf,
+        key: Option<&DuplicateKey>,
+    ) -> bool {
+        let h = view.header();
+        let seen = key.and_then(|k| self.server.seen.get(k)).filter(|seen| seen.is(view));
+        let Some(seen) = seen else { return false };
         self.counters.duplicate_request += 1;
-        match seen {
-            Seen::UnderWay(token) => {
+        match &seen.state {
+            State::UnderWay(token) => {
                 // The answer goes where the request came from last.
                 if let Some(inbound) = self.server.inbound.get_mut(token) {
-                    inbound.via = via;
-                    inbound.header = h;
+                    (inbound.via, inbound.header) = (via, h);
+                    inbound.proxies.clone_from(proxies);
                 }
             }
-            Seen::Answered(answer) => {
+            State::Answered(answer) => {
                 let mut buf = self.spare.pop().unwrap_or_default();
                 buf.extend_from_slice(answer);
+                buf.extend_from_slice(proxies.bytes());
                 buf[12..16].copy_from_slice(&h.hop_by_hop.to_be_bytes());
+                Header::finish(&mut buf, 0);
                 self.send_on(via.conn, Some(Lane::Answer(via.stream)), buf);
                 self.did("diameter.answer");
             }
@@ -194,13 +277,14 @@ impl Node {
         if matches!(h.command, command::AA | command::DIAMETER_EAP | command::ACCOUNTING) {
             body.push_u32(application_id(h.command), h.application);
         }
-        body.extend(avps).extend(&inbound.proxies);
+        body.extend(avps);
         let mut buf = body.into_bytes();
+        if let Some(key) = &inbound.key {
+            self.server.answered(key, token, &buf);
+        }
+        buf.extend_from_slice(inbound.proxies.bytes());
         Header::finish(&mut buf, 0);
         self.did("diameter.answer");
-        if let Some(seen) = inbound.key.as_ref().and_then(|k| self.server.seen.get_mut(k)) {
-            *seen = Seen::Answered(buf.clone());
-        }
         if self.conns.contains_key(&inbound.via.conn) {
             self.send_on(inbound.via.conn, Some(Lane::Answer(inbound.via.stream)), buf);
         } else {

@@ -1,6 +1,7 @@
 //! Nodes talking to nodes.
 
 mod authentication;
+mod duplicates;
 mod forget;
 mod message;
 mod rules;
