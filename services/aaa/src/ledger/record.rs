@@ -274,9 +274,11 @@ impl Record {
 
     /// What an ACR (RFC 6733 §9.7.1) says that came from an address at a time. The session is named by Acct-Session-Id
     /// or, without it, by Session-Id; an EVENT_RECORD is a session that ended as it began. A NAS without an address is
-    /// told from others by its NAS-Identifier or Origin-Host.
+    /// told from others by its NAS-Identifier or Origin-Host. `origin` is whose the request is as far as that is
+    /// authenticated ([`usher_diameter::node::Event::Request`]): records of other origins are of other sessions, whatever
+    /// they say.
     #[must_use]
-    pub fn from_diameter(acr: &Acr<'_>, source: IpAddr, wall: WallTime) -> Self {
+    pub fn from_diameter(acr: &Acr<'_>, origin: &str, source: IpAddr, wall: WallTime) -> Self {
         let status = match acr.record_type {
             RecordType::Start => Status::Start,
             RecordType::Interim => Status::Interim,
@@ -288,8 +290,12 @@ impl Record {
         let identifier = acr.nas.identifier.or(acr.origin_host).unwrap_or_default();
         let port = acr.nas.port.map(|n| n.to_string()).unwrap_or_default();
         let port_id = acr.nas.port_id.unwrap_or_default();
-        // A NAS may name whichever address it likes; its Origin-Host is its own.
-        let place = alloc::format!("{}/{nas}", acr.origin_host.unwrap_or_default());
+        let said = acr.origin_host.unwrap_or_default();
+        // A NAS may name whichever address it likes; what it is called is authenticated, or belongs to who brought it.
+        let place = match said.eq_ignore_ascii_case(origin) {
+            true => alloc::format!("{said}/{nas}"),
+            false => alloc::format!("{origin}!{said}/{nas}"),
+        };
         let unique_of = |user| {
             let parts = [place.as_bytes(), identifier.as_bytes(), port_id.as_bytes(), port.as_bytes()];
             let [place, identifier, port_id, port] = parts;

@@ -186,6 +186,8 @@ pub enum Handed {
         token: u64,
         /// Who sent it.
         peer: PeerId,
+        /// Whose it is ([`usher_diameter::node::Event::Request`]).
+        origin: Arc<str>,
         /// The request.
         message: Box<Message>,
     },

@@ -26,20 +26,20 @@ use usher_eap::server::{Event, Server};
 use usher_radius::attribute::{Attributes, kind};
 
 /// Whose session it is: nobody else may go on with it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     /// The RADIUS client of this index.
     Radius(u32),
-    /// A Diameter session.
-    Diameter,
+    /// The Diameter node of this identity, as far as that is authenticated.
+    Diameter(Arc<str>),
 }
 
 impl Owner {
     /// The RADIUS client.
-    pub(super) const fn client(self) -> Option<u32> {
+    pub(super) const fn client(&self) -> Option<u32> {
         match self {
-            Self::Radius(client) => Some(client),
-            Self::Diameter => None,
+            Self::Radius(client) => Some(*client),
+            Self::Diameter(_) => None,
         }
     }
 }

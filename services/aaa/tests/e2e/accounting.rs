@@ -340,7 +340,7 @@ impl Diameter {
     }
 }
 
-fn acr(record_type: RecordType, number: u32, length: u32) -> Acr<'static> {
+pub(crate) fn acr(record_type: RecordType, number: u32, length: u32) -> Acr<'static> {
     let mut acr = Acr::new(record_type, number);
     acr.user_name = Some("anna@example.org");
     acr.session_time = Some(length);

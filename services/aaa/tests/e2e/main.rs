@@ -13,6 +13,7 @@ mod methods;
 mod noise;
 mod pair;
 mod password;
+mod peers;
 mod pkm;
 mod radius_md5;
 mod resumption;

@@ -115,7 +115,7 @@ fn an_acr_is_read() {
     acr.input_octets = Some(1 << 40);
     acr.nas.port = Some(4);
     acr.framed_ipv6_prefix = Some(&[0, 8, 0x20]);
-    let r = Record::from_diameter(&acr, SOURCE, wall(100));
+    let r = Record::from_diameter(&acr, "nas.example.org", SOURCE, wall(100));
     assert_eq!((r.status, r.at, r.timed), (Status::Stop, wall(90), true));
     assert_eq!(
         (r.session.id.as_str(), r.nas_identifier.as_str()),
@@ -125,12 +125,31 @@ fn an_acr_is_read() {
     assert_eq!(r.framed_prefix, Some(("2000::".parse().unwrap(), 8)));
     for (diameter, radius) in [(1, 1), (4, 6), (5, 2), (8, 5), (9, 9), (11, 1), (32, 22)] {
         acr.termination_cause = Some(diameter);
-        assert_eq!(Record::from_diameter(&acr, SOURCE, wall(100)).terminate_cause, Some(radius));
+        assert_eq!(
+            Record::from_diameter(&acr, "nas.example.org", SOURCE, wall(100)).terminate_cause,
+            Some(radius)
+        );
     }
     acr.acct_session_id = Some(b"r1");
     acr.record_type = RecordType::Event;
-    let r = Record::from_diameter(&acr, SOURCE, wall(100));
+    let r = Record::from_diameter(&acr, "nas.example.org", SOURCE, wall(100));
     assert_eq!((r.status, r.session.id.as_str()), (Status::Stop, "r1"));
+}
+
+#[test]
+fn a_record_is_of_the_origin_that_is_authenticated() {
+    let mut acr = Acr::new(RecordType::Stop, 2);
+    acr.session_id = Some("nas.example.org;1;2");
+    acr.origin_host = Some("nas.example.org");
+    let unique = |acr: &Acr<'_>, origin: &str| Record::from_diameter(acr, origin, SOURCE, wall(100)).unique;
+    let own = unique(&acr, "nas.example.org");
+    assert_ne!(unique(&acr, "other.example.org"), own);
+    acr.origin_host = Some("other.example.org");
+    assert_ne!(unique(&acr, "nas.example.org"), own);
+    // As version 0.1.0 wrote it, so that its open sessions go on.
+    acr.origin_host = Some("NAS.example.org");
+    let parts = ["", "nas.example.org;1;2", "NAS.example.org/192.0.2.1", "NAS.example.org", "", ""];
+    assert_eq!(unique(&acr, "nas.example.org"), Unique::of(parts.map(str::as_bytes)));
 }
 
 #[test]

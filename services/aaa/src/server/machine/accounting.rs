@@ -71,7 +71,7 @@ impl AaaServer {
         }
         self.recycle(request.attributes);
     }
-    /// Takes an ACR.
+    /// Takes an ACR of this origin, as far as that is authenticated.
     ///
     /// # Errors
     /// It is none: for the answer.
@@ -79,11 +79,12 @@ impl AaaServer {
         &mut self,
         now: Instant,
         token: u64,
+        origin: &str,
         message: &Message,
     ) -> Result<(), Fault> {
         self.counters.accounting += 1;
         let acr = Acr::parse(message.avps.view()).inspect_err(|_| self.counters.bad_accounting += 1)?;
-        let record = Record::from_diameter(&acr, IpAddr::V4(Ipv4Addr::UNSPECIFIED), self.wall(now));
+        let record = Record::from_diameter(&acr, origin, IpAddr::V4(Ipv4Addr::UNSPECIFIED), self.wall(now));
         let aca = Aca { record_type: acr.record_type, record_number: acr.record_number };
         self.keep(now, Waiting::Diameter(token, aca), record);
         Ok(())

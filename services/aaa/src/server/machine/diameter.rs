@@ -6,6 +6,7 @@ use crate::server::api::Event;
 use crate::server::half_open::Source;
 use crate::server::proof::Proof;
 use crate::server::session::{Ask, Owner};
+use alloc::sync::Arc;
 use usher_core::{Instant, Machine};
 use usher_diameter::avp::Avps;
 use usher_diameter::codes::{application, command};
@@ -19,8 +20,8 @@ impl AaaServer {
     pub(super) fn drain_diameter(&mut self, now: Instant) {
         while let Some(event) = self.diameter.as_mut().and_then(Machine::poll_event) {
             match event {
-                node::Event::Request { token, peer, message } => {
-                    self.diameter_asked(now, token, peer, message);
+                node::Event::Request { token, peer, origin, message } => {
+                    self.diameter_asked(now, token, peer, origin, message);
                 }
                 node::Event::PeerUp { peer } => {
                     self.events.push_back(Event::DiameterPeer { peer, up: true });
@@ -45,6 +46,7 @@ impl AaaServer {
         now: Instant,
         token: u64,
         peer: PeerId,
+        origin: Arc<str>,
         message: &Message,
     ) -> Result<(), Fault> {
         let avps = message.avps.view();
@@ -56,12 +58,13 @@ impl AaaServer {
                 }
             })?;
         }
-        let (source, owner) = (Source::Peer(peer), Owner::Diameter);
+        let source = Source::Peer(peer);
         match (message.header.application, message.header.command) {
             (application::EAP, command::DIAMETER_EAP) => {
                 let der = Der::parse(avps)?;
                 let asker = Asker::Diameter(token, der.request_type);
-                let ask = Ask { asker, source, owner, arrived: now, request: self.as_attributes(avps) };
+                let (owner, request) = (Owner::Diameter(origin), self.as_attributes(avps));
+                let ask = Ask { asker, source, owner, arrived: now, request };
                 let Some(ask) = self.route_der(now, ask, &der) else { return Ok(()) };
                 match der.state.map(|state| self.shard.token(state)) {
                     None => self.begin_eap(now, ask, der.eap),
@@ -74,8 +77,8 @@ impl AaaServer {
                 let pap = aar.password.map(|password| Proof::Pap(password.to_vec()));
                 match pap.or_else(|| aar.chap.as_ref().map(Proof::chap)) {
                     Some(proof) => {
-                        let ask =
-                            Ask { asker, source, owner, arrived: now, request: self.as_attributes(avps) };
+                        let (owner, request) = (Owner::Diameter(origin), self.as_attributes(avps));
+                        let ask = Ask { asker, source, owner, arrived: now, request };
                         let Some(ask) = self.route_aar(now, ask) else { return Ok(()) };
                         self.begin(now, ask, proof);
                     }
@@ -85,7 +88,7 @@ impl AaaServer {
                     }
                 }
             }
-            (_, command::ACCOUNTING) => self.accounting_message(now, token, message)?,
+            (_, command::ACCOUNTING) => self.accounting_message(now, token, &origin, message)?,
             // As a server we keep no session of whom we let in (Auth-Session-State); as a translator, none of whom a home
             // server let in.
             (_, command::SESSION_TERMINATION | command::ABORT_SESSION | command::RE_AUTH) => {

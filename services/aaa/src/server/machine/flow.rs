@@ -82,7 +82,7 @@ impl AaaServer {
     }
 
     pub(super) fn begin_eap(&mut self, now: Instant, ask: Ask, packet: &[u8]) {
-        let owner = ask.owner;
+        let owner = ask.owner.clone();
         if packet.is_empty() {
             let identifier = self.rng.next_u32() as u8;
             let token = self.open(now, owner, ask.into(), &[], Stage::Identity { identifier });
@@ -110,7 +110,7 @@ impl AaaServer {
             Opening::Response(answered) => {
                 // Not the identifier that the NAS has used.
                 let identifier = answered.wrapping_add(1);
-                let token = self.open(now, ask.owner, ask.into(), &[], Stage::Identity { identifier });
+                let token = self.open(now, ask.owner.clone(), ask.into(), &[], Stage::Identity { identifier });
                 self.out.clear();
                 packet::emit(&mut self.out, packet::Code::Request, identifier, Type::IDENTITY, &[]);
                 return self.challenge(now, token);
@@ -128,7 +128,7 @@ impl AaaServer {
     pub(super) fn begin(&mut self, now: Instant, ask: Ask, proof: Proof) {
         let name = ask.name().to_vec();
         let denial = proof.denial();
-        let token = self.open(now, ask.owner, ask.into(), &name, Stage::Looking(proof));
+        let token = self.open(now, ask.owner.clone(), ask.into(), &name, Stage::Looking(proof));
         if denial.is_some()
             && let Some(session) = self.sessions.get_mut(token)
         {
@@ -628,11 +628,11 @@ impl AaaServer {
         let Some(tracer) = &self.tracer else { return };
         let Some(session) = self.sessions.get(token).filter(|s| s.traced) else { return };
         let Some(pending) = &session.pending else { return };
-        let from = match session.owner {
+        let from = match &session.owner {
             Owner::Radius(client) => {
                 format!("Access-Request from {}, client {client}", pending.source.address())
             }
-            Owner::Diameter => "Diameter request".into(),
+            Owner::Diameter(origin) => format!("Diameter request of {origin}"),
         };
         let mut lines = alloc::vec![from];
         lines.extend(tracer.attributes(&pending.request));

@@ -6,6 +6,7 @@ use super::AaaServer;
 use crate::server::api::{Event, Handed, HandedBack};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use usher_core::{Instant, Machine};
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application, command};
@@ -59,18 +60,33 @@ impl AaaServer {
     }
 
     /// A request came to the Diameter node.
-    pub(super) fn diameter_asked(&mut self, now: Instant, token: u64, peer: PeerId, message: Message) {
+    pub(super) fn diameter_asked(
+        &mut self,
+        now: Instant,
+        token: u64,
+        peer: PeerId,
+        origin: Arc<str>,
+        message: Message,
+    ) {
         let of_eap = (message.header.application, message.header.command);
         if of_eap == (application::EAP, command::DIAMETER_EAP)
             && let Some(shard) = self.elsewhere(message.avps.view().get(codes::STATE).map(|a| a.data))
         {
-            return self.hand_over(shard, Handed::Diameter { token, peer, message: Box::new(message) });
+            return self
+                .hand_over(shard, Handed::Diameter { token, peer, origin, message: Box::new(message) });
         }
-        self.diameter_decide(now, token, peer, &message);
+        self.diameter_decide(now, token, peer, origin, &message);
     }
 
-    fn diameter_decide(&mut self, now: Instant, token: u64, peer: PeerId, message: &Message) {
-        if let Err(fault) = self.diameter_request(now, token, peer, message) {
+    fn diameter_decide(
+        &mut self,
+        now: Instant,
+        token: u64,
+        peer: PeerId,
+        origin: Arc<str>,
+        message: &Message,
+    ) {
+        if let Err(fault) = self.diameter_request(now, token, peer, origin, message) {
             self.counters.unsupported += 1;
             self.refuse(now, token, fault);
         }
@@ -83,9 +99,9 @@ impl AaaServer {
                 request.token = self.foreign.admit(from, request.token);
                 self.radius_decide(now, *request);
             }
-            Handed::Diameter { token, peer, message } => {
+            Handed::Diameter { token, peer, origin, message } => {
                 let token = self.foreign.admit(from, token);
-                self.diameter_decide(now, token, peer, &message);
+                self.diameter_decide(now, token, peer, origin, &message);
             }
         }
     }

@@ -117,7 +117,7 @@ impl AaaServer {
         let Some(pending) = &session.pending else { return };
         let mut request = admit_request(session, pending, approval.inner.as_deref());
         let source = pending.source.address();
-        if let Owner::Radius(client) = session.owner
+        if let Some(client) = session.owner.client()
             && !self.radius.as_ref().is_some_and(|server| server.speaks_for(client, source, request.nas))
         {
             request.nas = source;
