@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use usher_aaa::ledger::{FailureLimit, LedgerConfig};
-use usher_aaa::proxy::{self, HomeServer, Realm, Realms, Route};
+use usher_aaa::proxy::{self, Beside, Filter, HomeServer, Realm, Realms, Route};
 use usher_aaa::store::{ClientRow, Demand};
 use usher_aaa::{CacheConfig, Config, Method, User, UserSource, Users, canonical_name};
 use usher_core::{Duration, SecureRng, WallTime};
@@ -24,7 +24,7 @@ use usher_eap::method::tls::{ServerMethodTls, ServerTls};
 use usher_eap::method::ttls::ServerMethodTtls;
 use usher_eap::packet::Type;
 use usher_radius::Secret;
-use usher_radius::dictionary::Dictionary;
+use usher_radius::dictionary::{Dictionary, Oid};
 use usher_radius::server::{ClientConfig, MessageAuthenticatorPolicy, Role};
 
 /// What the machines are made of, the same for all shards but for their number.
@@ -305,6 +305,7 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
             server
         })
         .collect();
+    let dictionary = Dictionary::builtin();
     let (mut realms, mut pools) = (Vec::new(), Vec::new());
     for realm in &loaded.file.realm {
         let index = |name: &String| loaded.homes.iter().position(|h| h.server.name == *name);
@@ -333,6 +334,8 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
         let mut entry = Realm::new(&realm.name, route);
         entry.strip = realm.strip;
         entry.subrealms = realm.subrealms;
+        let beside = |names: &[String]| beside(names, &dictionary);
+        entry.filter = Arc::new(Filter { answers: beside(&realm.accept)?, requests: beside(&realm.send)? });
         realms.push(entry);
     }
     let realms = Realms::new(realms, None).map_err(|e| e.to_string())?;
@@ -342,6 +345,27 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
 fn failures(limits: &model::Limits) -> Option<FailureLimit> {
     (limits.failures > 0)
         .then(|| FailureLimit::new(limits.failures, limits.failures_within.0, limits.failures_hold.0))
+}
+
+/// What a realm's filter lets through besides.
+///
+/// # Errors
+/// A name that no attribute has.
+pub(crate) fn beside(names: &[String], dictionary: &Dictionary) -> Result<Beside, String> {
+    if names.iter().any(|name| name == "*") {
+        return Ok(Beside::All);
+    }
+    let oid = |name: &String| {
+        let known = dictionary.by_name(name).map(|definition| definition.oid);
+        let numbers = || name.split('.').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>();
+        let oid = known.or_else(|| Oid::new(&numbers()?));
+        oid.ok_or_else(|| {
+            format!(
+                "there is no attribute \"{name}\"; name a standard or Microsoft one, such as \"Filter-Id\", or write another vendor's in numbers: \"26.9.1\" is type 1 of vendor 9"
+            )
+        })
+    };
+    names.iter().map(oid).collect::<Result<_, _>>().map(Beside::These)
 }
 
 /// The ledger's configuration.

@@ -80,7 +80,7 @@ pub struct TlsFiles {
 /// Faults with the paths of what they are about.
 pub(super) struct Check<'a> {
     base: &'a Path,
-    dictionary: Dictionary,
+    pub(super) dictionary: Dictionary,
     pub(super) found: Vec<(Vec<String>, String)>,
 }
 

@@ -37,6 +37,16 @@ pub struct Realm {
     /// Whether the realm is cut off the name before it is used or sent on.
     #[serde(default)]
     pub strip: bool,
+    /// What answers of `servers` and `diameter` may say beside what any home server may: names of attributes such as
+    /// `"Tunnel-Private-Group-Id"`, numbers such as `"26.9.1"` (vendor 9, type 1) or `"26.9"` (all of vendor 9), or `"*"`
+    /// for everything. Without it VLANs, filters, addresses, privileges and vendors' attributes but the keys are left out,
+    /// and a User-Name of another realm.
+    #[serde(default)]
+    pub accept: Vec<String>,
+    /// What `servers` are told of a request beside what any home server is: written as in `accept`. Without it VLANs,
+    /// filters, privileges and vendors' attributes but those that prove a password are left out.
+    #[serde(default)]
+    pub send: Vec<String>,
 }
 
 /// Who keeps a realm's accounting.

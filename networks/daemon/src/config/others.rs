@@ -64,6 +64,14 @@ impl Check<'_> {
             let what = "Diameter peer to connect to";
             self.known(at!("realm", i, "diameter"), &realm.diameter, &peers, what, "[[diameter.peer]]");
             self.one_way(i, realm);
+            for (key, names) in [("accept", &realm.accept), ("send", &realm.send)] {
+                for (n, name) in names.iter().enumerate() {
+                    let one = std::slice::from_ref(name);
+                    if let Err(message) = crate::build::beside(one, &self.dictionary) {
+                        self.fault(at!("realm", i, key, n), message);
+                    }
+                }
+            }
         }
     }
 

@@ -1,13 +1,15 @@
 //! Proxying by realm: requests of users who are known elsewhere go to their home servers, and answers come
-//! back (RFC 2865 §2.3, RFC 7542 §3).
+//! back (RFC 2865 §2.3, RFC 7542 §3), both as far as the realm's [`Filter`] lets them.
 //!
 //! What RADIUS hides hop by hop is revealed and hidden anew; Proxy-State is put on and taken off.
 
+mod filter;
 mod homes;
 mod nai;
 mod realm;
 pub mod relay;
 
+pub use filter::{Beside, Filter, Sifted};
 pub use homes::{Asked, Conversation, HomeServers, ProxyError};
 pub use nai::{Nai, is_realm};
 pub use realm::{Accounting, Found, Realm, RealmError, Realms, Route};

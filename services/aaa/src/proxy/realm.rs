@@ -1,8 +1,10 @@
 //! Which realm goes where.
 
+use super::filter::Filter;
 use super::nai::{Nai, is_realm};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Who keeps the accounting of a realm's users.
@@ -52,13 +54,15 @@ pub struct Realm {
     /// Whether the realm is taken off the User-Name before it is looked up or passed on. Never where EAP
     /// proves who it is: the method's identity would no longer be the request's (RFC 3579 §2.1).
     pub strip: bool,
+    /// What passes between its home servers and those who ask for its users.
+    pub filter: Arc<Filter>,
 }
 
 impl Realm {
-    /// This realm and none below it, its name left as it is.
+    /// This realm and none below it, its name left as it is, what passes limited as [`Filter`] says.
     #[must_use]
     pub fn new(name: &str, route: Route) -> Self {
-        Self { name: name.into(), subrealms: false, route, strip: false }
+        Self { name: name.into(), subrealms: false, route, strip: false, filter: Arc::default() }
     }
 }
 
@@ -92,6 +96,8 @@ pub struct Found<'r, 'n> {
     pub name: &'n [u8],
     /// The realm as the name has it.
     pub realm: Option<&'n [u8]>,
+    /// What passes to and from home servers; `None`: no entry fits.
+    pub filter: Option<&'r Arc<Filter>>,
 }
 
 impl Realms {
@@ -129,7 +135,15 @@ impl Realms {
         let realm = index.and_then(|i| self.realms.get(i as usize));
         let route = realm.map_or(&Route::Local, |r| &r.route);
         let name = if realm.is_some_and(|r| r.strip) { nai.user } else { name };
-        Found { route, name, realm: nai.realm }
+        Found { route, name, realm: nai.realm, filter: realm.map(|r| &r.filter) }
+    }
+    /// Whether two names are of the same realm, letter case of ASCII ignored, or both of none.
+    #[must_use]
+    pub fn same_realm(&self, a: &[u8], b: &[u8]) -> bool {
+        match (Nai::read(a, self.prefix).realm, Nai::read(b, self.prefix).realm) {
+            (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
+            (a, b) => a.is_none() && b.is_none(),
+        }
     }
     /// The realms, in their order.
     #[must_use]
@@ -201,6 +215,15 @@ mod tests {
         }
         assert_eq!(realms.find(b"a@here.example").name, b"a");
         assert_eq!(realms.find(b"a@example.org").name, b"a@example.org");
+    }
+
+    #[test]
+    fn names_are_of_one_realm_or_not() {
+        let realms = Realms::new(Vec::new(), Some(b'\\')).unwrap();
+        let same = |a: &str, b: &str| realms.same_realm(a.as_bytes(), b.as_bytes());
+        assert!(same("a@example.org", "b@EXAMPLE.org") && same("a", "root") && same("X\\a", "b@x"));
+        assert!(!same("a@example.org", "a") && !same("a", "a@example.org"));
+        assert!(!same("a@example.org", "a@cs.example.org") && !same("a@example.org", "a@example.com"));
     }
 
     #[test]

@@ -24,12 +24,18 @@ pub enum RelayError {
 const NOT_OF_ACCOUNTING: [u8; 5] =
     [kind::USER_PASSWORD, kind::CHAP_PASSWORD, kind::REPLY_MESSAGE, kind::STATE, kind::EAP_MESSAGE];
 
-/// A request as it goes to a home server, under this name and with this Proxy-State behind those that it has.
+/// A request as it goes to a home server: what it is told of the request, under this name and with this Proxy-State
+/// behind those that are there.
 ///
 /// # Errors
 /// A hidden value cannot be revealed, or the name does not fit.
-pub fn request(request: &Request, name: &[u8], mark: &[u8], out: &mut Attributes) -> Result<(), RelayError> {
-    let given = &request.attributes;
+pub fn request(
+    request: &Request,
+    given: &Attributes,
+    name: &[u8],
+    mark: &[u8],
+    out: &mut Attributes,
+) -> Result<(), RelayError> {
     for a in given.iter() {
         match a.kind {
             kind::MESSAGE_AUTHENTICATOR => {}
@@ -188,7 +194,7 @@ mod tests {
         a.push_bytes(kind::PROXY_STATE, b"earlier").unwrap();
         let first = near.ask(a);
         let mut passed = Attributes::new();
-        request(&first, b"bob", b"mark", &mut passed).unwrap();
+        request(&first, &first.attributes, b"bob", b"mark", &mut passed).unwrap();
         let second = far.ask(passed);
         assert_eq!(second.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
         assert_eq!(second.attributes.get(kind::USER_NAME), Some(&b"bob"[..]));
@@ -226,7 +232,7 @@ mod tests {
         a.push_text(kind::USER_NAME, "bob").unwrap().push_bytes(kind::USER_PASSWORD, &[1; 15]).unwrap();
         let asked = hop.ask(a);
         let mut out = Attributes::new();
-        assert_eq!(request(&asked, b"bob", b"m", &mut out), Err(RelayError::Hidden));
+        assert_eq!(request(&asked, &asked.attributes, b"bob", b"m", &mut out), Err(RelayError::Hidden));
         let mut reply = Attributes::new();
         reply.push_vendor(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &[0x80, 1, 2]).unwrap();
         let heard = hop.answer(asked.token, reply);
@@ -250,7 +256,7 @@ mod tests {
             }
             let first = Hop::new(b"near secret", 1).ask_as(code, a.clone());
             let mut passed = Attributes::new();
-            request(&first, b"", b"mark", &mut passed).unwrap();
+            request(&first, &first.attributes, b"", b"mark", &mut passed).unwrap();
             a.push_bytes(kind::PROXY_STATE, b"mark").unwrap();
             assert_eq!(passed, a, "{code}");
         }
@@ -274,7 +280,7 @@ mod tests {
         a.push_eap(&[2, 1, 0, 4]).push_text(kind::ACCT_SESSION_ID, "1").unwrap();
         let first = Hop::new(b"near secret", 1).ask_as(Code::ACCOUNTING_REQUEST, a);
         let mut passed = Attributes::new();
-        request(&first, b"", b"mark", &mut passed).unwrap();
+        request(&first, &first.attributes, b"", b"mark", &mut passed).unwrap();
         let kinds: Vec<u8> = passed.iter().map(|a| a.kind).collect();
         assert_eq!(kinds, [kind::ACCT_SESSION_ID, kind::PROXY_STATE]);
     }

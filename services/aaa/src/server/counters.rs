@@ -85,6 +85,10 @@ usher_core::counters! {
         proxy_unwanted,
         /// Turned away: a realm that is known nowhere.
         proxy_refused,
+        /// Attributes of home servers' answers that their realm's filter left out.
+        filtered_answers,
+        /// Attributes of requests that a realm's filter kept from its home servers.
+        filtered_requests,
         /// Unfinished sessions that idled too long.
         expired,
         /// Unfinished sessions pushed out by new ones.

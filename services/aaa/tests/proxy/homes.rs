@@ -3,7 +3,9 @@
 use crate::world::{NAS, World, address, secret};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use usher_aaa::proxy::{self, Accounting, Balance, HomeServer, Pool, Realm, Realms, Route, Unanswered};
+use usher_aaa::proxy::{
+    self, Accounting, Balance, Beside, Filter, HomeServer, Pool, Realm, Realms, Route, Unanswered,
+};
 use usher_aaa::{Command, Config, DynamicResult, Event, Method, Reason, User, UserSource, Users};
 use usher_core::{Duration, Machine, Seed, WallTime};
 use usher_eap::method::PeerOffer;
@@ -30,17 +32,23 @@ pub(crate) fn server_of(users: &[&str], from: std::net::IpAddr, name: &str) -> C
     config.radius = Some(radius);
     config
 }
-fn home(n: usize) -> HomeServer {
+pub(crate) fn home(n: usize) -> HomeServer {
     HomeServer::new(&format!("home{n}"), SocketAddr::new(address(n), 1812), secret("home"))
 }
-fn radsec_home(n: usize) -> HomeServer {
+pub(crate) fn radsec_home(n: usize) -> HomeServer {
     HomeServer::radsec(&format!("home{n}"), SocketAddr::new(address(n), 2083))
 }
 fn realm(name: &str, accounting: Accounting) -> Realm {
     Realm::new(name, Route::Pool { pool: 0, accounting })
 }
+/// Has everything pass to and from the home servers of every realm.
+pub(crate) fn pass_all(proxy: &mut proxy::Config) {
+    let filter = Arc::new(Filter { answers: Beside::All, requests: Beside::All });
+    let open = |r: &Realm| Realm { filter: filter.clone(), ..r.clone() };
+    proxy.realms = Realms::new(proxy.realms.entries().iter().map(open).collect(), None).unwrap();
+}
 /// A proxy that knows bob itself, and homes that know ann, behind it.
-fn world(homes: &[HomeServer], change: impl FnOnce(&mut proxy::Config)) -> World {
+pub(crate) fn world(homes: &[HomeServer], change: impl FnOnce(&mut proxy::Config)) -> World {
     let servers = (0..homes.len() as u16).collect();
     let pool = Pool { name: "homes".into(), servers, balance: Balance::Failover };
     let realms = vec![
@@ -66,7 +74,7 @@ fn world(homes: &[HomeServer], change: impl FnOnce(&mut proxy::Config)) -> World
 #[test]
 fn a_password_and_what_it_brings_pass_the_proxy() {
     for homes in [[home(1)], [radsec_home(1)]] {
-        let mut w = world(&homes, |_| {});
+        let mut w = world(&homes, pass_all);
         let r = w.pap("ann@example.org", PASSWORD).unwrap();
         assert_eq!((r.code, r.attributes.get_u32(kind::SESSION_TIMEOUT)), (Code::ACCESS_ACCEPT, Some(600)));
         assert_eq!(r.tunnel_password().unwrap().unwrap(), b"for the tunnel");

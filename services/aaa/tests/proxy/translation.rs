@@ -19,9 +19,9 @@ use usher_eap::peer;
 use usher_radius::attribute::kind;
 use usher_radius::{Attributes, Code};
 
-const NAME: &str = "ann@example.org";
+pub(crate) const NAME: &str = "ann@example.org";
 
-fn tls(config: &mut Config) {
+pub(crate) fn tls(config: &mut Config) {
     let tls = ServerConfig::new(ServerOptions {
         versions: Version::Tls12.into(),
         credentials: fixtures::server(2),
@@ -33,7 +33,7 @@ fn tls(config: &mut Config) {
     config.methods = vec![Method::EapTls, Method::Pap];
     config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(tls.unwrap()), fragment: 1000 }));
 }
-fn station() -> peer::Config {
+pub(crate) fn station() -> peer::Config {
     let tls = ClientConfig::new(ClientOptions {
         versions: Version::Tls12.into(),
         credentials: Some(fixtures::client(2)),
@@ -60,11 +60,11 @@ fn diameter(n: usize, realm: &str) -> node::Config {
     node.realms.push("*".into());
     node
 }
-fn realms(route: Route) -> Realms {
+pub(crate) fn realms(route: Route) -> Realms {
     Realms::new(vec![Realm::new("example.org", route)], None).unwrap()
 }
 /// The first server translates to the second's Diameter.
-fn front(connects: bool) -> Config {
+pub(crate) fn front(connects: bool) -> Config {
     let mut config = server_of(&["bob"], NAS, "nas");
     let route = Route::Diameter { realm: "example.org".into() };
     config.proxy = Some(proxy::Config::new(realms(route), Vec::new(), Vec::new()));
@@ -76,7 +76,7 @@ fn front(connects: bool) -> Config {
     });
     config
 }
-fn behind() -> Config {
+pub(crate) fn behind() -> Config {
     let mut config = server_of(&[NAME], address(0), "home");
     config.diameter = Some(diameter(1, "example.org").accept("aaa0.visited.example"));
     tls(&mut config);

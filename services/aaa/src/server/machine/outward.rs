@@ -4,12 +4,13 @@
 //! own.
 
 use super::AaaServer;
-use crate::proxy::HomeServers;
+use crate::proxy::{Filter, HomeServers};
 use crate::server::answer::Asker;
 use crate::server::api::{DynamicResult, Event};
 use crate::server::config::Config;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_core::table::SessionTable;
@@ -64,6 +65,8 @@ pub(super) struct Passed {
     pub(super) begun: Instant,
     /// What it said.
     pub(super) request: Attributes,
+    /// What passes to and from the servers of its user's realm.
+    pub(super) filter: Arc<Filter>,
     /// Its conversation with a Diameter server.
     pub(super) dialog: Option<u64>,
 }

@@ -2,11 +2,16 @@
 
 use super::AaaServer;
 use super::outward::Passed;
-use crate::proxy::{Accounting, Asked, Conversation, Route, Unanswered, relay};
+use crate::proxy::{Accounting, Asked, Conversation, Filter, Route, Unanswered, relay};
 use crate::server::answer::{Asker, Verdict};
 use crate::server::api::{Event, Handed, Login, Reason};
 use crate::server::session::failure;
+use crate::server::trace::Tracer;
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use usher_core::Instant;
 use usher_diameter::{Fault, ResultCode};
 use usher_radius::attribute::{Attributes, kind};
@@ -41,12 +46,12 @@ impl AaaServer {
                 None
             }
             Route::Diameter { realm } if access => {
-                let realm = realm.clone();
+                let (realm, filter) = (realm.clone(), found.filter.cloned().unwrap_or_default());
                 if let Some(shard) = self.config.dialler.filter(|shard| *shard != self.shard.number) {
                     self.hand_over(shard, Handed::Radius(Box::new(request)));
                     return None;
                 }
-                self.ask_diameter(now, request, realm);
+                self.ask_diameter(now, request, realm, filter);
                 None
             }
             Route::Refuse | Route::Diameter { .. } => Some(request),
@@ -55,9 +60,9 @@ impl AaaServer {
                     return Some(request);
                 }
                 let keep = !access && accounting == Accounting::StoreAndForward;
-                let name = name.to_vec();
+                let (name, filter) = (name.to_vec(), found.filter.cloned().unwrap_or_default());
                 let kept = keep.then(|| request.clone());
-                self.pass(now, request, pool, &name, !keep);
+                self.pass(now, request, pool, &name, filter, !keep);
                 kept
             }
         }
@@ -78,7 +83,15 @@ impl AaaServer {
     }
 
     /// Passes a request on to a pool; `answered`: the client waits for the answer.
-    fn pass(&mut self, now: Instant, request: Request, pool: u16, name: &[u8], answered: bool) {
+    fn pass(
+        &mut self,
+        now: Instant,
+        request: Request,
+        pool: u16,
+        name: &[u8],
+        filter: Arc<Filter>,
+        answered: bool,
+    ) {
         let asker = Asker::Radius(request.token);
         let asker = answered.then_some(asker);
         if !self.may_pass(&request.attributes) {
@@ -89,7 +102,8 @@ impl AaaServer {
         }
         let mut out = self.attributes();
         let mark = self.rng.next_u64().to_be_bytes();
-        let relayed = relay::request(&request, name, &mark, &mut out);
+        let told = filter.request(&request.attributes);
+        let relayed = relay::request(&request, &told.passed, name, &mark, &mut out);
         let passed = Passed {
             asker,
             code: request.code,
@@ -97,6 +111,7 @@ impl AaaServer {
             eap: eap_identifier(&request.attributes),
             begun: now,
             request: request.attributes,
+            filter,
             dialog: None,
         };
         if relayed.is_err() {
@@ -107,6 +122,7 @@ impl AaaServer {
             self.recycle(out);
             return self.recycle(passed.request);
         }
+        self.told(now, passed.asker, &passed.request, &told.left_out);
         self.send_home(now, pool, out, passed);
     }
 
@@ -144,9 +160,10 @@ impl AaaServer {
     }
 
     /// A home server answered; `current`: one of those of now, which may be asked again.
-    pub(super) fn home_answered(&mut self, now: Instant, response: Response, current: bool) {
+    pub(super) fn home_answered(&mut self, now: Instant, mut response: Response, current: bool) {
         let Some(passed) = self.outward.passed.remove(response.token) else { return };
         self.counters.proxy_answered += 1;
+        response.attributes = self.heard(now, &passed, response.code, &response.attributes);
         if current
             && response.code == Code::ACCESS_CHALLENGE
             && let Some(state) = response.attributes.get(kind::STATE)
@@ -182,6 +199,62 @@ impl AaaServer {
             Code::ACCESS_REJECT => self.tell(passed, Some(Reason::HomeServer)),
             _ => self.recycle(passed.request),
         }
+    }
+
+    /// What of an answer from elsewhere reaches whoever asked.
+    pub(super) fn heard(
+        &mut self,
+        now: Instant,
+        passed: &Passed,
+        code: Code,
+        given: &Attributes,
+    ) -> Attributes {
+        let name = passed.request.get(kind::USER_NAME).unwrap_or_default();
+        let realms = self.config.proxy.as_ref().map(|p| &p.realms);
+        let sifted =
+            passed.filter.answer(code, given, |other| realms.is_some_and(|r| r.same_realm(name, other)));
+        self.counters.filtered_answers += sifted.left_out.iter().count() as u64;
+        self.trace_elsewhere(now, passed.asker, &passed.request, |tracer| {
+            let mut lines = alloc::vec![format!("{code} of a home server")];
+            lines.extend(tracer.attributes(&sifted.passed));
+            lines.extend(left_out("its answer", &tracer.attributes(&sifted.left_out)));
+            lines
+        });
+        sifted.passed
+    }
+
+    /// Counts and traces what a home server is not told of a request.
+    pub(super) fn told(
+        &mut self,
+        now: Instant,
+        asker: Option<Asker>,
+        request: &Attributes,
+        withheld: &Attributes,
+    ) {
+        self.counters.filtered_requests += withheld.iter().count() as u64;
+        self.trace_elsewhere(now, asker, request, |tracer| {
+            let mut lines = alloc::vec!["passed on to a home server".into()];
+            lines.extend(left_out("the request", &tracer.attributes(withheld)));
+            lines
+        });
+    }
+
+    /// Says what happens to a request that is passed on, where its user or station is traced. Its lines have a number of
+    /// their own, since no session here has them.
+    fn trace_elsewhere(
+        &mut self,
+        now: Instant,
+        asker: Option<Asker>,
+        request: &Attributes,
+        lines: impl FnOnce(&Tracer) -> Vec<String>,
+    ) {
+        let Some(tracer) = self.tracer.as_ref().filter(|t| t.concerns(request)) else { return };
+        let lines = lines(tracer);
+        let number = match asker {
+            Some(Asker::Radius(token) | Asker::Diameter(token, _)) => token | 1 << 63,
+            None => u64::MAX,
+        };
+        self.tell_lines(now, number, lines);
     }
 
     /// Tells the host how a login ended elsewhere.
@@ -240,6 +313,11 @@ impl AaaServer {
 /// The identifier of a request's EAP packet; 0 where it is too short to have one.
 pub(super) fn eap_identifier(attributes: &Attributes) -> Option<u8> {
     attributes.get(kind::EAP_MESSAGE).map(|m| m.get(1).copied().unwrap_or_default())
+}
+
+/// Lines of what a filter left out of something.
+fn left_out<'a>(of: &'a str, lines: &'a [String]) -> impl Iterator<Item = String> {
+    lines.iter().map(move |line| format!("  left out of {of} by the realm's filter: {}", line.trim_start()))
 }
 
 /// Puts another User-Name in.

@@ -3,12 +3,13 @@
 use super::AaaServer;
 use super::outward::{Dialog, Passed};
 use super::proxied::eap_identifier;
-use crate::proxy::Route;
+use crate::proxy::{Filter, Route};
 use crate::server::answer::{Asker, INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED};
 use crate::server::api::Reason;
 use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, untranslatable};
 use crate::server::session::{Ask, failure};
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::{Instant, Machine};
@@ -30,9 +31,18 @@ const FAILURE: u8 = 4;
 /// Termination-Action RADIUS-Request (RFC 2865 §5.29).
 const RADIUS_REQUEST: u32 = 1;
 
+/// A pool of home servers, and what passes to and from them.
+type Elsewhere = (u16, Arc<Filter>);
+
 impl AaaServer {
     /// Asks a Diameter server what a RADIUS client asked.
-    pub(super) fn ask_diameter(&mut self, now: Instant, request: Request, realm: String) {
+    pub(super) fn ask_diameter(
+        &mut self,
+        now: Instant,
+        request: Request,
+        realm: String,
+        filter: Arc<Filter>,
+    ) {
         let asker = Asker::Radius(request.token);
         if !self.may_pass(&request.attributes) {
             self.discard(now, asker);
@@ -58,6 +68,7 @@ impl AaaServer {
             eap: eap_identifier(a),
             begun: now,
             request: Attributes::new(),
+            filter,
             dialog: Some(dialog),
         };
         let token = self.outward.translated.insert(now, passed);
@@ -124,8 +135,14 @@ impl AaaServer {
         let mut attributes = self.attributes();
         let eap = dea.as_ref().and_then(|d| d.eap.or(d.reissued));
         let mut end = failure(passed.eap.unwrap_or_default());
-        let code = match &dea {
-            Some(dea) if result.is_informational() => {
+        let code = match (&dea, result.is_success()) {
+            // An AVP that must be obeyed and cannot be translated makes the answer a refusal (RFC 6733 §4.1).
+            (Some(_), true) if untranslatable(avps.view()).is_none() => Code::ACCESS_ACCEPT,
+            (Some(_), false) if result.is_informational() => Code::ACCESS_CHALLENGE,
+            _ => Code::ACCESS_REJECT,
+        };
+        match (code, &dea) {
+            (Code::ACCESS_CHALLENGE, Some(dea)) => {
                 if let Some(d) = self.outward.dialogs.get_mut(dialog) {
                     d.host = dea.origin_host.map(ToString::to_string);
                     d.state = dea.state.map(<[u8]>::to_vec);
@@ -140,29 +157,25 @@ impl AaaServer {
                     attributes.push_u32(kind::ERROR_CAUSE, INVALID_EAP_PACKET_IGNORED);
                 }
                 attributes.push_eap(eap.unwrap_or_default());
-                Code::ACCESS_CHALLENGE
             }
-            // An AVP that must be obeyed and cannot be translated makes the answer a refusal (RFC 6733 §4.1).
-            Some(dea) if result.is_success() && untranslatable(avps.view()).is_none() => {
+            (Code::ACCESS_ACCEPT, Some(dea)) => {
                 self.outward.dialogs.remove(dialog);
-                avps_as_attributes(avps.view(), &mut attributes);
-                limit_lifetime(avps, &mut attributes);
-                // A Reply-Message does not go beside an EAP packet (RFC 3579 §2.6.5).
-                attributes.remove(kind::REPLY_MESSAGE);
+                let mut said = Attributes::new();
+                avps_as_attributes(avps.view(), &mut said);
+                limit_lifetime(avps, &mut said);
                 end[0] = 3;
-                attributes.push_eap(eap.unwrap_or(&end));
+                said.push_eap(eap.unwrap_or(&end));
+                attributes.extend(&self.heard(now, &passed, code, &said));
                 if let Some(msk) = dea.msk.and_then(<[u8]>::first_chunk::<64>) {
                     attributes.push_msk(msk);
                 }
-                Code::ACCESS_ACCEPT
             }
             _ => {
                 self.outward.dialogs.remove(dialog);
                 // A Success does not go with a refusal, whoever decided that (RFC 3579 §2.6.3).
                 attributes.push_eap(eap.filter(|eap| eap.first() == Some(&FAILURE)).unwrap_or(&end));
-                Code::ACCESS_REJECT
             }
-        };
+        }
         self.respond(now, asker, code, attributes);
         match code {
             Code::ACCESS_ACCEPT => self.tell(passed, None),
@@ -172,13 +185,17 @@ impl AaaServer {
     }
 
     /// Holds a Diameter request against the realms: turns it away where its user's is refused, or is known to servers
-    /// that Diameter requests are not passed on to; otherwise gives it back, with the pool where the user is known.
-    /// `eap` is the identifier of its EAP packet.
-    fn route_ask(&mut self, now: Instant, ask: Ask, eap: Option<u8>) -> Option<(Ask, Option<u16>)> {
+    /// that Diameter requests are not passed on to; otherwise gives it back, with the pool where the user is known and
+    /// what passes to and from there. `eap` is the identifier of its EAP packet.
+    fn route_ask(&mut self, now: Instant, ask: Ask, eap: Option<u8>) -> Option<(Ask, Option<Elsewhere>)> {
         let Some(proxy) = &self.config.proxy else { return Some((ask, None)) };
-        match proxy.realms.find(ask.name()).route {
+        let found = proxy.realms.find(ask.name());
+        match found.route {
             Route::Local => return Some((ask, None)),
-            &Route::Pool { pool, .. } => return Some((ask, Some(pool))),
+            &Route::Pool { pool, .. } => {
+                let filter = found.filter.cloned().unwrap_or_default();
+                return Some((ask, Some((pool, filter))));
+            }
             Route::Refuse => {
                 self.counters.proxy_refused += 1;
                 self.turn_away(now, ask.asker, eap);
@@ -214,8 +231,8 @@ impl AaaServer {
     /// is ours to answer.
     pub(super) fn route_der(&mut self, now: Instant, ask: Ask, der: &Der<'_>) -> Option<Ask> {
         let eap = Some(der.eap.get(1).copied().unwrap_or_default());
-        let (ask, pool) = match self.route_ask(now, ask, eap)? {
-            (ask, Some(pool)) => (ask, pool),
+        let (ask, pool, filter) = match self.route_ask(now, ask, eap)? {
+            (ask, Some((pool, filter))) => (ask, pool, filter),
             (ask, None) => return Some(ask),
         };
         if !self.may_pass(&ask.request) {
@@ -223,10 +240,12 @@ impl AaaServer {
             self.recycle(ask.request);
             return None;
         }
+        let told = filter.request(&ask.request);
+        self.told(now, Some(ask.asker), &ask.request, &told.left_out);
         let mut out = self.attributes();
         // A client does not name a key: what it says there is passed over (RFC 4072 §4.1.4).
         let names_key = |a: &RawAttribute<'_>| a.kind == EAP_KEY_NAME && !a.value.is_empty();
-        for a in ask.request.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind) && !names_key(a)) {
+        for a in told.passed.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind) && !names_key(a)) {
             // It came out of a list of attributes: it fits one.
             let _ = out.push_bytes(a.kind, a.value);
         }
@@ -245,6 +264,7 @@ impl AaaServer {
             eap: der.eap.get(1).copied(),
             begun: now,
             request: ask.request,
+            filter,
             dialog: None,
         };
         self.send_home(now, pool, out, passed);

@@ -1,0 +1,414 @@
+//! What passes between an access network and the home servers of another realm.
+//!
+//! A home server proves who a user is. It is not asked which VLAN of somebody else's network the user comes into, nor
+//! what the user may do at a router's console, and whoever runs it may be anybody. So its answers are held against a list
+//! of what may pass; of requests, what is nobody else's business is left out. A realm may be given more, either way.
+
+use alloc::vec::Vec;
+use usher_radius::attribute::{Attributes, RawAttribute, RawIter, kind, read_vendor, vendor};
+use usher_radius::dictionary::Oid;
+use usher_radius::packet::Code;
+
+/// Attributes that pass beside those that always do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Beside {
+    /// These, each with all that is below it: `26.9` is every attribute of vendor 9.
+    These(Vec<Oid>),
+    /// All: nothing is left out.
+    All,
+}
+
+impl Default for Beside {
+    /// None.
+    fn default() -> Self {
+        Self::These(Vec::new())
+    }
+}
+
+impl Beside {
+    fn holds(&self, oid: &[u32]) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(these) => these.iter().any(|one| oid.starts_with(one.parts())),
+        }
+    }
+}
+
+/// What passes between an access network and a realm's home servers.
+///
+/// **Answers** are left with what an access network needs of any home server: what carries the method (EAP-Message,
+/// State, MS-CHAP2-Success, MS-CHAP-Error), the keys (MS-MPPE-Recv-Key, MS-MPPE-Send-Key, MS-CHAP-MPPE-Keys and what
+/// says how they are used, EAP-Key-Name), how long a session lasts (Session-Timeout, Idle-Timeout, Termination-Action,
+/// Acct-Interim-Interval), what accounting is to say (Class, Chargeable-User-Identity), what people read (Reply-Message,
+/// where no EAP goes with it: RFC 3579 §2.6.5), and a link of the plainest kind (Service-Type Framed-User,
+/// Framed-Protocol, Framed-MTU, Framed-Compression). User-Name passes where its realm is the request's: accounting by
+/// another name would be another's. VLANs and tunnels, filters, addresses and routes, other Service-Types, and whatever a
+/// vendor thought of, do not pass.
+///
+/// **Requests** go without VLANs and tunnels, filters, privileges of RFC 5607, and vendors' attributes but those that
+/// prove a password (MS-CHAP).
+///
+/// State, Class and Proxy-State are never touched (RFC 2865 §2.3).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Filter {
+    /// What else passes of answers. With User-Name among them, any name does.
+    pub answers: Beside,
+    /// What else passes of requests.
+    pub requests: Beside,
+}
+
+/// A list that was held against a filter.
+#[derive(Debug, Default)]
+pub struct Sifted {
+    /// What passes, in its order.
+    pub passed: Attributes,
+    /// What does not.
+    pub left_out: Attributes,
+}
+
+const FILTER_ID: u8 = 11;
+const FRAMED_COMPRESSION: u8 = 13;
+const EGRESS_VLANID: u8 = 56;
+const USER_PRIORITY_TABLE: u8 = 59;
+const TUNNEL_SERVER_ENDPOINT: u8 = 67;
+const ACCT_TUNNEL_CONNECTION: u8 = 68;
+const PASSWORD_RETRY: u8 = 75;
+const PROMPT: u8 = 76;
+const TUNNEL_ASSIGNMENT_ID: u8 = 82;
+const TUNNEL_PREFERENCE: u8 = 83;
+const ACCT_TUNNEL_PACKETS_LOST: u8 = 86;
+const CHARGEABLE_USER_IDENTITY: u8 = 89;
+const TUNNEL_CLIENT_AUTH_ID: u8 = 90;
+const TUNNEL_SERVER_AUTH_ID: u8 = 91;
+const NAS_FILTER_RULE: u8 = 92;
+const EAP_KEY_NAME: u8 = 102;
+const FRAMED_MANAGEMENT_PROTOCOL: u8 = 133;
+const MANAGEMENT_PRIVILEGE_LEVEL: u8 = 136;
+
+/// Service-Type Framed-User (RFC 2865 §5.6).
+const FRAMED_USER: u32 = 2;
+
+/// Microsoft's types (RFC 2548 §2.4) that say how its keys are used, and the keys of MS-CHAP.
+const MS_MPPE_ENCRYPTION_POLICY: u8 = 7;
+const MS_MPPE_ENCRYPTION_TYPES: u8 = 8;
+const MS_CHAP_MPPE_KEYS: u8 = 12;
+
+impl Filter {
+    /// Holds a request against the filter.
+    #[must_use]
+    pub fn request(&self, given: &Attributes) -> Sifted {
+        sift(given, |oid, _| self.requests.holds(oid) || request_passes(oid))
+    }
+    /// Holds a home server's answer against the filter; `own_name` says whether a User-Name is of the request's realm.
+    #[must_use]
+    pub fn answer(&self, code: Code, given: &Attributes, own_name: impl Fn(&[u8]) -> bool) -> Sifted {
+        let eap = given.get(kind::EAP_MESSAGE).is_some();
+        sift(given, |oid, value| {
+            self.answers.holds(oid)
+                || match *oid {
+                    [n] if n == u32::from(kind::USER_NAME) => code == Code::ACCESS_ACCEPT && own_name(value),
+                    [n] if n == u32::from(kind::REPLY_MESSAGE) => !eap && answer_passes(code, oid, value),
+                    _ => answer_passes(code, oid, value),
+                }
+        })
+    }
+}
+
+fn request_passes(oid: &[u32]) -> bool {
+    let octet = |n: u32| u8::try_from(n).unwrap_or(0);
+    match *oid {
+        [n] => !matches!(
+            octet(n),
+            FILTER_ID
+                | EGRESS_VLANID..=USER_PRIORITY_TABLE
+                | kind::TUNNEL_TYPE..=TUNNEL_SERVER_ENDPOINT
+                | ACCT_TUNNEL_CONNECTION
+                | kind::TUNNEL_PASSWORD
+                | kind::TUNNEL_PRIVATE_GROUP_ID
+                | TUNNEL_ASSIGNMENT_ID
+                | TUNNEL_PREFERENCE
+                | ACCT_TUNNEL_PACKETS_LOST
+                | TUNNEL_CLIENT_AUTH_ID
+                | TUNNEL_SERVER_AUTH_ID
+                | NAS_FILTER_RULE
+                | FRAMED_MANAGEMENT_PROTOCOL..=MANAGEMENT_PRIVILEGE_LEVEL
+        ),
+        [26, vendor::MICROSOFT, n] => {
+            matches!(
+                octet(n),
+                vendor::MS_CHAP_RESPONSE | vendor::MS_CHAP_CHALLENGE | vendor::MS_CHAP2_RESPONSE
+            )
+        }
+        // Vendors' own, also where an extended type holds them (RFC 6929 §2.4).
+        [26, ..] | [_, 26, ..] => false,
+        _ => true,
+    }
+}
+
+fn answer_passes(code: Code, oid: &[u32], value: &[u8]) -> bool {
+    let octet = |n: u32| u8::try_from(n).unwrap_or(0);
+    let number = octet(oid.first().copied().unwrap_or(0));
+    match (code, oid) {
+        (_, [_])
+            if matches!(
+                number,
+                kind::STATE
+                    | kind::CLASS
+                    | kind::PROXY_STATE
+                    | kind::EAP_MESSAGE
+                    | kind::MESSAGE_AUTHENTICATOR
+                    | kind::ERROR_CAUSE
+            ) =>
+        {
+            true
+        }
+        (Code::ACCESS_ACCEPT, [_]) => match number {
+            kind::SERVICE_TYPE => value == FRAMED_USER.to_be_bytes(),
+            _ => matches!(
+                number,
+                kind::FRAMED_PROTOCOL
+                    | kind::FRAMED_MTU
+                    | FRAMED_COMPRESSION
+                    | kind::REPLY_MESSAGE
+                    | kind::SESSION_TIMEOUT
+                    | kind::IDLE_TIMEOUT
+                    | kind::TERMINATION_ACTION
+                    | kind::ACCT_INTERIM_INTERVAL
+                    | CHARGEABLE_USER_IDENTITY
+                    | EAP_KEY_NAME
+            ),
+        },
+        (Code::ACCESS_ACCEPT, &[26, vendor::MICROSOFT, n]) => matches!(
+            octet(n),
+            MS_MPPE_ENCRYPTION_POLICY
+                | MS_MPPE_ENCRYPTION_TYPES
+                | MS_CHAP_MPPE_KEYS
+                | vendor::MS_MPPE_SEND_KEY
+                | vendor::MS_MPPE_RECV_KEY
+                | vendor::MS_CHAP2_SUCCESS
+        ),
+        (Code::ACCESS_CHALLENGE, [_]) => {
+            matches!(number, kind::REPLY_MESSAGE | kind::SESSION_TIMEOUT | kind::IDLE_TIMEOUT | PROMPT)
+        }
+        (Code::ACCESS_REJECT, [_]) => matches!(number, kind::REPLY_MESSAGE | PASSWORD_RETRY),
+        (Code::ACCESS_REJECT, &[26, vendor::MICROSOFT, n]) => octet(n) == vendor::MS_CHAP_ERROR,
+        _ => false,
+    }
+}
+
+/// Parts a list by what passes, which is asked for each attribute by its numbers and value.
+fn sift(given: &Attributes, passes: impl Fn(&[u32], &[u8]) -> bool) -> Sifted {
+    let mut sifted = Sifted { passed: Attributes::with_capacity(given.len()), ..Sifted::default() };
+    let put = |list: &mut Attributes, kind: u8, value: &[u8]| {
+        let fits = list.push_bytes(kind, value).is_ok();
+        debug_assert!(fits, "it came out of a list");
+    };
+    for a in given.iter() {
+        if a.kind == kind::VENDOR_SPECIFIC {
+            sift_vendor(a, &passes, &mut sifted);
+            continue;
+        }
+        let mut oid = [u32::from(a.kind), 0, 0];
+        let depth = extended(a, &mut oid);
+        let list = if passes(&oid[..depth], a.value) { &mut sifted.passed } else { &mut sifted.left_out };
+        put(list, a.kind, a.value);
+    }
+    sifted
+}
+
+/// The numbers of an attribute with an extended type; how many.
+fn extended(a: RawAttribute<'_>, oid: &mut [u32; 3]) -> usize {
+    let header = match a.kind {
+        kind::EXTENDED_1..=kind::EXTENDED_4 => 1,
+        kind::LONG_EXTENDED_1..=kind::LONG_EXTENDED_2 => 2,
+        _ => return 1,
+    };
+    let Some(&number) = a.value.first() else { return 1 };
+    oid[1] = number.into();
+    match a.value.get(header..).and_then(|rest| rest.first_chunk()) {
+        Some(vendor) if number == kind::VENDOR_SPECIFIC => {
+            oid[2] = u32::from_be_bytes(*vendor);
+            3
+        }
+        _ => 2,
+    }
+}
+
+/// Parts a Vendor-Specific attribute, which may hold several; one that is not in the format of RFC 2865 §5.26 is asked
+/// for by its vendor alone.
+fn sift_vendor(a: RawAttribute<'_>, passes: &impl Fn(&[u32], &[u8]) -> bool, sifted: &mut Sifted) {
+    let number = a.value.first_chunk().map_or(0, |v| u32::from_be_bytes(*v));
+    let all = read_vendor(a.value).map(|(_, rest)| rest).filter(|rest| {
+        let mut walk = RawIter::new(rest);
+        walk.by_ref().for_each(drop);
+        walk.rest().is_empty()
+    });
+    let put = |sifted: &mut Sifted, passed: bool, done: &dyn Fn(&mut Attributes) -> bool| {
+        let fits = done(if passed { &mut sifted.passed } else { &mut sifted.left_out });
+        debug_assert!(fits, "it came out of a list");
+    };
+    let Some(all) = all else {
+        let passed = passes(&[26, number], a.value);
+        return put(sifted, passed, &|list| list.push_bytes(a.kind, a.value).is_ok());
+    };
+    let mut parts = RawIter::new(all).map(|part| passes(&[26, number, part.kind.into()], part.value));
+    let first = parts.next().unwrap_or(false);
+    if parts.all(|passed| passed == first) {
+        return put(sifted, first, &|list| list.push_bytes(a.kind, a.value).is_ok());
+    }
+    for part in RawIter::new(all) {
+        let passed = passes(&[26, number, part.kind.into()], part.value);
+        put(sifted, passed, &|list| list.push_vendor(number, part.kind, part.value).is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn numbers(list: &Attributes) -> Vec<u8> {
+        list.iter().map(|a| a.kind).collect()
+    }
+    fn of(kinds: &[u8]) -> Attributes {
+        let mut list = Attributes::new();
+        for &k in kinds {
+            list.push_bytes(k, &[0, 0, 0, 2]).unwrap();
+        }
+        list
+    }
+    fn every() -> Attributes {
+        of(&(1..=240).filter(|k| *k != 26).collect::<Vec<u8>>())
+    }
+    fn answer(filter: &Filter, code: Code, given: &Attributes) -> Sifted {
+        filter.answer(code, given, |name| name == b"ann@example.org")
+    }
+
+    #[test]
+    fn of_standard_attributes_a_home_server_may_say_these() {
+        let filter = Filter::default();
+        let said = |code| numbers(&answer(&filter, code, &every()).passed);
+        assert_eq!(
+            said(Code::ACCESS_ACCEPT),
+            [6, 7, 12, 13, 24, 25, 27, 28, 29, 33, 79, 80, 85, 89, 101, 102]
+        );
+        assert_eq!(said(Code::ACCESS_CHALLENGE), [24, 25, 27, 28, 33, 76, 79, 80, 101]);
+        assert_eq!(said(Code::ACCESS_REJECT), [24, 25, 33, 75, 79, 80, 101]);
+        assert_eq!(said(Code::ACCOUNTING_RESPONSE), [24, 25, 33, 79, 80, 101]);
+        // Without EAP people are told something.
+        for code in [Code::ACCESS_ACCEPT, Code::ACCESS_CHALLENGE, Code::ACCESS_REJECT] {
+            assert_eq!(numbers(&answer(&filter, code, &of(&[18])).passed), [18]);
+        }
+    }
+
+    #[test]
+    fn a_home_server_gives_no_privileges() {
+        for (service, passes) in [(1_u32, false), (2, true), (6, false), (7, false), (8, false), (11, false)]
+        {
+            let mut list = Attributes::new();
+            list.push_u32(kind::SERVICE_TYPE, service);
+            let passed = answer(&Filter::default(), Code::ACCESS_ACCEPT, &list).passed;
+            assert_eq!(!passed.is_empty(), passes, "{service}");
+        }
+    }
+
+    #[test]
+    fn of_standard_attributes_a_home_server_is_not_told_these() {
+        let sifted = Filter::default().request(&every());
+        let hidden =
+            [11, 56, 57, 58, 59, 64, 65, 66, 67, 68, 69, 81, 82, 83, 86, 90, 91, 92, 133, 134, 135, 136];
+        assert_eq!(numbers(&sifted.left_out), hidden);
+        assert_eq!(sifted.passed.iter().count() + hidden.len(), 239);
+    }
+
+    #[test]
+    fn a_name_passes_within_its_realm() {
+        let filter = Filter::default();
+        for (name, passes) in [("ann@example.org", true), ("root", false)] {
+            let mut list = Attributes::new();
+            list.push_text(kind::USER_NAME, name).unwrap();
+            assert_eq!(!answer(&filter, Code::ACCESS_ACCEPT, &list).passed.is_empty(), passes);
+            assert!(answer(&filter, Code::ACCESS_REJECT, &list).passed.is_empty());
+            let any = Filter {
+                answers: Beside::These([Oid::standard(kind::USER_NAME)].into()),
+                ..Filter::default()
+            };
+            assert!(!answer(&any, Code::ACCESS_ACCEPT, &list).passed.is_empty());
+        }
+    }
+
+    fn vendors() -> Attributes {
+        let mut list = Attributes::new();
+        list.push_vendor(9, 1, b"shell:priv-lvl=15").unwrap();
+        // Several in one attribute: keys, and what is none of the home server's business (MS-Primary-DNS-Server).
+        let mut value = vendor::MICROSOFT.to_be_bytes().to_vec();
+        value.extend([17, 4, 1, 2, 28, 6, 9, 9, 9, 9, 16, 4, 3, 4]);
+        list.push_bytes(26, &value).unwrap();
+        // Not in the suggested format.
+        list.push_bytes(26, &[0, 0, 0, 9, 1, 200, 3]).unwrap();
+        list.push_bytes(26, &[0, 0]).unwrap();
+        list.push_extended(241, 5, b"x").unwrap();
+        list.push_bytes(245, &[26, 0, 0, 0, 0, 9, 1, 2]).unwrap();
+        list
+    }
+
+    #[test]
+    fn of_vendors_attributes_the_keys_pass() {
+        let sifted = answer(&Filter::default(), Code::ACCESS_ACCEPT, &vendors());
+        let seen: Vec<_> = sifted.passed.vendors().map(|v| (v.vendor, v.kind, v.value.to_vec())).collect();
+        assert_eq!(seen, [(311, 17, vec![1, 2]), (311, 16, vec![3, 4])]);
+        assert_eq!(sifted.passed.iter().count(), 2);
+        assert_eq!(numbers(&sifted.left_out), [26, 26, 26, 26, 241, 245]);
+        for code in [Code::ACCESS_CHALLENGE, Code::ACCESS_REJECT, Code::ACCOUNTING_RESPONSE] {
+            assert!(answer(&Filter::default(), code, &vendors()).passed.is_empty());
+        }
+        let mut error = Attributes::new();
+        error.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR, b"\x01E=691 R=0").unwrap();
+        assert!(!answer(&Filter::default(), Code::ACCESS_REJECT, &error).passed.is_empty());
+        let told = Filter::default().request(&vendors());
+        assert_eq!(numbers(&told.passed), [241], "an extended type that is no vendor's");
+    }
+
+    #[test]
+    fn what_is_named_passes_too() {
+        let these = |oids: &[&[u32]]| {
+            let these = Beside::These(oids.iter().map(|oid| Oid::new(oid).unwrap()).collect());
+            let filter = Filter { answers: these.clone(), requests: these };
+            let list = vendors();
+            let said = numbers(&answer(&filter, Code::ACCESS_ACCEPT, &list).passed);
+            (said, numbers(&filter.request(&list).passed))
+        };
+        let lists = |said: &[u8], told: &[u8]| (said.to_vec(), told.to_vec());
+        assert_eq!(these(&[]), lists(&[26, 26], &[241]));
+        assert_eq!(these(&[&[26, 9, 1]]), lists(&[26, 26, 26], &[26, 241]));
+        assert_eq!(these(&[&[26, 9]]), lists(&[26, 26, 26, 26], &[26, 26, 241]));
+        assert_eq!(these(&[&[241, 5], &[245, 26, 9]]), lists(&[26, 26, 241, 245], &[241, 245]));
+        assert_eq!(these(&[&[26]]), lists(&[26, 26, 26, 26], &[26, 26, 26, 26, 241]));
+        let all = Filter { answers: Beside::All, requests: Beside::All };
+        assert_eq!(answer(&all, Code::ACCESS_REJECT, &vendors()).passed.as_bytes(), vendors().as_bytes());
+        assert_eq!(all.request(&every()).passed.as_bytes(), every().as_bytes());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_what_passed_passes_again(
+            parts in proptest::collection::vec((1u8..=255, proptest::collection::vec(any::<u8>(), 0..60)), 0..12),
+        ) {
+            let mut list = Attributes::new();
+            for (kind, value) in parts {
+                list.push_bytes(kind, &value).unwrap();
+            }
+            let octets = |list: &Attributes| {
+                list.iter().filter(|a| a.kind != 26).map(|a| a.value.len() + 2).sum::<usize>()
+            };
+            for code in [Code::ACCESS_ACCEPT, Code::ACCESS_CHALLENGE, Code::ACCESS_REJECT] {
+                let sifted = answer(&Filter::default(), code, &list);
+                prop_assert_eq!(octets(&sifted.passed) + octets(&sifted.left_out), octets(&list));
+                let again = answer(&Filter::default(), code, &sifted.passed);
+                prop_assert!(again.left_out.iter().all(|a| a.kind == kind::REPLY_MESSAGE) || again.left_out.is_empty());
+            }
+            let told = Filter::default().request(&list);
+            prop_assert!(Filter::default().request(&told.passed).left_out.is_empty());
+        }
+    }
+}
