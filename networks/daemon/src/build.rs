@@ -1,7 +1,7 @@
 //! From the configuration file to the machines' configuration.
 
 use crate::config::model::{
-    self, ExtendedMasterSecret, MessageAuthenticator, MethodName, RealmAccounting, StoreKind,
+    self, ExtendedMasterSecret, InnerName, MessageAuthenticator, MethodName, RealmAccounting, StoreKind,
 };
 use crate::config::units::Prefix;
 use crate::config::{Loaded, certificates};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use usher_aaa::ledger::{FailureLimit, LedgerConfig};
 use usher_aaa::proxy::{self, Beside, Filter, HomeServer, Realm, Realms, Route};
 use usher_aaa::store::{ClientRow, Demand};
-use usher_aaa::{CacheConfig, Config, Method, User, UserSource, Users, canonical_name};
+use usher_aaa::{CacheConfig, Config, IdentityKey, Method, User, UserSource, Users, canonical_name};
 use usher_core::{Duration, SecureRng, WallTime};
 use usher_diameter::codes::application;
 use usher_diameter::node::{self, Authentication, PeerConfig};
@@ -44,6 +44,7 @@ pub(crate) struct With<'a> {
     /// Clients of the store.
     pub(crate) rows: &'a [ClientRow],
     pub(crate) dictionary: &'a Dictionary,
+    pub(crate) identity_key: &'a IdentityKey,
     pub(crate) tls: Option<&'a Tls>,
     pub(crate) epoch: WallTime,
 }
@@ -73,7 +74,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
             UserSource::Host(CacheConfig { entries: users.cache_entries, ttl, unknown_ttl })
         }
     };
-    let (clients, configs, lenient) = clients(loaded, with);
+    let (clients, configs, Few { lenient, inner_names }) = clients(loaded, with);
     let mut radius = usher_radius::server::Config::new(configs);
     let roles = file.listen.auth.iter().map(|_| Role::Authentication);
     radius.roles = roles.chain(file.listen.acct.iter().map(|_| Role::Accounting)).collect();
@@ -107,6 +108,8 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     }
     config.full_answers = true;
     config.certificate_status = true;
+    config.identity_key = Some(with.identity_key.clone());
+    config.inner_names = inner_names;
     config.session_timeout = file.session_timeout.0;
     config.epoch = with.epoch;
     config.max_half_open = file.limits.half_open;
@@ -169,11 +172,19 @@ fn policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
 /// What replies kept for retransmissions may take in each shard, octets: about 30,000 short ones.
 const REPLIES_KEPT: usize = 12 << 20;
 
-/// Clients of the file, then those of the store, then loopback where nothing is configured; last, which of them have
-/// users whose devices may lack the Extended Master Secret.
-fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Vec<u32>) {
-    let (mut names, mut configs, mut lenient) = (Vec::new(), Vec::<ClientConfig>::new(), Vec::new());
-    let mut add = |name: &str, secret: ExtendedMasterSecret, config: ClientConfig| {
+/// Clients of which something holds that does not of most, by their numbers.
+#[derive(Default)]
+struct Few {
+    /// Devices of their users may lack the Extended Master Secret.
+    lenient: Vec<u32>,
+    /// They hear the identity within a tunnel.
+    inner_names: Vec<u32>,
+}
+
+/// Clients of the file, then those of the store, then loopback where nothing is configured.
+fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Few) {
+    let (mut names, mut configs, mut few) = (Vec::new(), Vec::<ClientConfig>::new(), Few::default());
+    let mut add = |name: &str, (secret, inner): (ExtendedMasterSecret, InnerName), config: ClientConfig| {
         let same = |c: &ClientConfig| {
             c.network == config.network && c.prefix == config.prefix && c.transport == config.transport
         };
@@ -182,24 +193,28 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Vec<
             return;
         }
         if secret == ExtendedMasterSecret::Optional {
-            lenient.extend(u32::try_from(configs.len()));
+            few.lenient.extend(u32::try_from(configs.len()));
+        }
+        if inner == InnerName::Send {
+            few.inner_names.extend(u32::try_from(configs.len()));
         }
         names.push((name.to_owned(), config.network, config.prefix));
         configs.push(config);
     };
-    let required = ExtendedMasterSecret::Required;
+    let of_most = (ExtendedMasterSecret::Required, InnerName::Hide);
     for client in &loaded.clients {
         let Prefix { network, bits } = client.prefix;
+        let of_file = (client.extended_master_secret, client.inner_name);
         let speaks_for: Vec<_> = client.nas.iter().map(|nas| (nas.network, nas.bits)).collect();
         if let Some(secret) = &client.secret {
             let mut config = ClientConfig::new(network, bits, Secret::new(secret.0.as_bytes()));
             config.message_authenticator = policy(client.message_authenticator);
             config.speaks_for.clone_from(&speaks_for);
-            add(&client.name, client.extended_master_secret, config);
+            add(&client.name, of_file, config);
         }
         if !client.certificates.is_empty() {
             let config = ClientConfig::radsec(network, bits, client.certificates.clone());
-            add(&client.name, client.extended_master_secret, ClientConfig { speaks_for, ..config });
+            add(&client.name, of_file, ClientConfig { speaks_for, ..config });
         }
     }
     for row in with.rows {
@@ -218,7 +233,7 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Vec<
                         (Demand::No, _) => MessageAuthenticatorPolicy::ProxyState,
                         _ => MessageAuthenticatorPolicy::Required,
                     };
-                add(if row.shortname.is_empty() { &row.nasname } else { &row.shortname }, required, config);
+                add(if row.shortname.is_empty() { &row.nasname } else { &row.shortname }, of_most, config);
             }
             Err(error) => {
                 tracing::error!(client = row.nasname, error, "a client of the store is passed over")
@@ -229,10 +244,10 @@ fn clients(loaded: &Loaded, with: With<'_>) -> (Clients, Vec<ClientConfig>, Vec<
         for (network, bits) in
             [(IpAddr::from(Ipv4Addr::new(127, 0, 0, 0)), 8), (IpAddr::from(Ipv6Addr::LOCALHOST), 128)]
         {
-            add("loopback", required, ClientConfig::new(network, bits, Secret::new(secret.as_bytes())));
+            add("loopback", of_most, ClientConfig::new(network, bits, Secret::new(secret.as_bytes())));
         }
     }
-    (Clients(names), configs, lenient)
+    (Clients(names), configs, few)
 }
 
 fn diameter(d: &model::Diameter, realms: &[model::Realm]) -> node::Config {
@@ -409,6 +424,23 @@ mod tests {
         assert_eq!(said, [(5, false), (1, false), (3, true)]);
         assert_eq!(of("").agents, ["*"]);
         assert_eq!(of("agents = [\"*.example.net\"]\n").agents, ["*.example.net"]);
+    }
+
+    #[test]
+    fn attributes_of_a_filter_have_names_or_numbers() {
+        let dictionary = Dictionary::builtin();
+        let read = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            beside(&names, &dictionary)
+        };
+        let oids =
+            |all: &[&[u32]]| Ok(Beside::These(all.iter().map(|parts| Oid::new(parts).unwrap()).collect()));
+        assert_eq!(read(&[]), oids(&[]));
+        assert_eq!(read(&["Filter-Id", "26.9.1", "26.9"]), oids(&[&[11], &[26, 9, 1], &[26, 9]]));
+        assert_eq!(read(&["Filter-Id", "*"]), Ok(Beside::All));
+        for wrong in ["Cisco-AVPair", "", "26.", "1.2.3.4.5.6.7.8.9.10.11"] {
+            assert!(read(&[wrong]).unwrap_err().contains("26.9.1"), "{wrong}");
+        }
     }
 
     #[test]

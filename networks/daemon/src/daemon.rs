@@ -180,7 +180,9 @@ impl Begun {
         };
         let tls = tls::make(&place.loaded, &wall).map_err(ServeError::Config)?;
         let generated = if place.first { Some(place.generated_secret()?) } else { None };
+        let identity_key = place.identity_key()?;
         let with = With {
+            identity_key: &identity_key,
             generated: generated.as_deref(),
             rows: &rows,
             dictionary: &dictionary,

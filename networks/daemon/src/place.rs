@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use usher_aaa::IdentityKey;
 use usher_aaa::store::{Store, StoreError};
 
 /// A configuration, and the folder of what the server makes itself.
@@ -79,14 +80,30 @@ impl Place {
     /// # Errors
     /// It cannot be made or read.
     pub fn generated_secret(&self) -> Result<String, PlaceError> {
-        let path = self.secret_path();
+        self.made_once::<16>(self.secret_path())
+    }
+
+    /// By what names are kept from clients: what is configured, or what was made at the first start.
+    ///
+    /// # Errors
+    /// It cannot be made or read.
+    pub fn identity_key(&self) -> Result<IdentityKey, PlaceError> {
+        let text = match &self.loaded.identity_key {
+            Some(key) => key.0.clone(),
+            None => self.made_once::<32>(self.state_dir.join("identity.key"))?,
+        };
+        Ok(IdentityKey::new(text.as_bytes()))
+    }
+
+    /// So many random octets in hexadecimal, made where they are not there yet.
+    fn made_once<const N: usize>(&self, path: PathBuf) -> Result<String, PlaceError> {
         let file = |error| PlaceError::File { path: path.clone(), error };
         match fs::read_to_string(&path) {
             Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(file(error)),
             _ => {}
         }
-        let secret: String = random::<16>().map_err(file)?.iter().map(|b| format!("{b:02x}")).collect();
+        let secret: String = random::<N>().map_err(file)?.iter().map(|b| format!("{b:02x}")).collect();
         self.write_secret(&path, &secret).map_err(file)?;
         Ok(secret)
     }
@@ -198,11 +215,13 @@ mod tests {
         let place = Place { loaded, state_dir: state_dir.clone(), first: true };
         let other = state_dir.join("other");
         fs::write(&other, "").unwrap();
-        for link in ["secret", "secret.new"] {
+        for link in ["secret", "secret.new", "identity.new"] {
             std::os::unix::fs::symlink(&other, state_dir.join(link)).unwrap();
         }
         let secret = place.generated_secret().unwrap();
         assert_eq!(place.generated_secret().unwrap(), secret, "it is kept");
+        assert_eq!(place.identity_key().unwrap(), place.identity_key().unwrap(), "and so is the key");
+        assert_ne!(fs::read_to_string(state_dir.join("identity.key")).unwrap().trim(), secret);
         assert_eq!(fs::read_to_string(&other).unwrap(), "");
         assert!(fs::symlink_metadata(place.secret_path()).unwrap().is_file());
         fs::remove_dir_all(&state_dir).unwrap();

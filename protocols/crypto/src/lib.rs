@@ -7,6 +7,7 @@ extern crate alloc;
 pub mod certificate;
 pub mod digest;
 pub mod fingerprint;
+pub mod hmac;
 pub mod key;
 pub mod legacy;
 pub mod password;

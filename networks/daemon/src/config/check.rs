@@ -1,7 +1,8 @@
 //! What types cannot say: that names are known, values fit each other, and the files that are named can be used.
 
 use super::model::{
-    Client, ExtendedMasterSecret, File, Hidden, HomeServer, MessageAuthenticator, StoreKind, Tls, User,
+    Client, ExtendedMasterSecret, File, Hidden, HomeServer, InnerName, MessageAuthenticator, StoreKind, Tls,
+    User,
 };
 use super::secret;
 use super::units::{Fingerprint, Prefix};
@@ -32,6 +33,8 @@ pub struct Loaded {
     pub users: Rows,
     /// Where PostgreSQL is.
     pub url: Option<Hidden>,
+    /// What `identity_key_file` holds.
+    pub identity_key: Option<Hidden>,
     /// What the files of `[tls]` hold.
     pub tls: Option<TlsFiles>,
 }
@@ -53,6 +56,8 @@ pub struct ClientEntry {
     pub certificates: Vec<CertificateMatch>,
     /// Access servers that it speaks for beside itself.
     pub nas: Vec<Prefix>,
+    /// Whether it hears the identity within a tunnel.
+    pub inner_name: InnerName,
 }
 
 /// A home server with its secret.
@@ -106,6 +111,7 @@ pub(super) fn check(
     let pools = c.pools(&file);
     let users = c.users(&mut file);
     let url = c.store(&mut file);
+    let identity_key = c.identity_key(&mut file);
     let tls = file.tls.as_mut().and_then(|tls| c.tls(tls));
     c.tls_where_it_is_used(&file);
     let loaded = c.found.is_empty().then(|| Loaded {
@@ -116,6 +122,7 @@ pub(super) fn check(
         pools,
         users,
         url,
+        identity_key,
         tls,
     });
     (loaded, c.found)
@@ -270,6 +277,7 @@ impl Check<'_> {
                 extended_master_secret: client.extended_master_secret,
                 certificates,
                 nas: client.nas.clone(),
+                inner_name: client.inner_name,
             });
         }
         entries
@@ -457,6 +465,16 @@ impl Check<'_> {
                 None
             }
         }
+    }
+
+    fn identity_key(&mut self, file: &mut File) -> Option<Hidden> {
+        let path = file.accounting.identity_key_file.as_mut()?;
+        self.absolute(path);
+        let key = secret::from_file(path).and_then(|key| match key.0.len() {
+            0..32 => Err(format!("{} holds fewer than 32 characters", path.display())),
+            _ => Ok(key),
+        });
+        key.map_err(|message| self.fault(at!("accounting", "identity_key_file"), message)).ok()
     }
 
     fn tls(&mut self, tls: &mut Tls) -> Option<TlsFiles> {

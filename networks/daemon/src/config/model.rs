@@ -161,6 +161,21 @@ pub struct Client {
     /// cannot end the sessions of another client.
     #[serde(default)]
     pub nas: Vec<Prefix>,
+    /// Whether it hears who a user is who is anonymous outside of a tunnel.
+    #[serde(default)]
+    pub inner_name: InnerName,
+}
+
+/// Whether a client hears the identity within a tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum InnerName {
+    /// No. It hears a Class that only this server can read, and sends it back with accounting, which is then kept under
+    /// the user's name.
+    #[default]
+    Hide,
+    /// Yes, as User-Name of the Access-Accept.
+    Send,
 }
 
 /// Whether TLS 1.2 needs the Extended Master Secret.
@@ -484,11 +499,15 @@ pub struct Accounting {
     pub stale_after: Period,
     /// Whether each decided login is written to table radpostauth.
     pub logins: bool,
+    /// A file with 32 or more random characters, readable by nobody else: by them names are kept from clients
+    /// (`inner_name`) and made into Chargeable-User-Identities. Servers that take each other's accounting have the same
+    /// [default: identity.key in the state directory, made at the first start].
+    pub identity_key_file: Option<PathBuf>,
 }
 
 impl Default for Accounting {
     fn default() -> Self {
-        Self { stale_after: Period::secs(86_400), logins: false }
+        Self { stale_after: Period::secs(86_400), logins: false, identity_key_file: None }
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use usher_aaa::store::SessionRow;
-use usher_aaa::{Command, DynamicResult, TraceFilter, canonical_name};
+use usher_aaa::{Command, DynamicResult, TraceFilter, canonical_name, is_alias};
 use usher_core::Instant as MachineInstant;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;
@@ -200,7 +200,7 @@ fn ask(
             "session {session} came by Diameter without the address of its NAS, which cannot be asked then"
         ));
     }
-    let mut attributes = identification(&row.username, &row.acctsessionid, &row.callingstationid);
+    let mut attributes = identification(&row.username, &row.class, &row.acctsessionid, &row.callingstationid);
     for change in changes {
         running.attribute(change, &mut attributes)?;
     }
@@ -276,8 +276,9 @@ fn trace(
     done
 }
 
-/// What tells an access server which session is meant (RFC 5176 §3).
-fn identification(user: &str, session: &str, station: &str) -> Attributes {
+/// What tells an access server which session is meant (RFC 5176 §3): of a user who is anonymous to it, the session alone.
+fn identification(user: &str, class: &str, session: &str, station: &str) -> Attributes {
+    let user = if is_alias(class) { "" } else { user };
     let mut attributes = Attributes::new();
     let all =
         [(kind::USER_NAME, user), (kind::ACCT_SESSION_ID, session), (kind::CALLING_STATION_ID, station)];
@@ -294,9 +295,16 @@ mod tests {
 
     #[test]
     fn an_access_server_is_told_whose_session_is_meant_and_which() {
-        let told = identification("ann", "5f2a", "");
+        let told = identification("ann", "", "5f2a", "");
         assert_eq!(told.get_text(kind::USER_NAME), Some("ann"));
         assert_eq!(told.get_text(kind::ACCT_SESSION_ID), Some("5f2a"));
         assert_eq!(told.iter().count(), 2);
+    }
+
+    #[test]
+    fn an_access_server_is_not_told_the_name_of_a_user_who_is_anonymous_to_it() {
+        let told = |class| identification("ann", class, "s", "").iter().map(|a| a.kind).collect::<Vec<_>>();
+        assert_eq!(told("7374616666"), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
+        assert_eq!(told("557368310011"), [kind::ACCT_SESSION_ID]);
     }
 }

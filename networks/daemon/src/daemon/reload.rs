@@ -56,7 +56,9 @@ impl Running {
         let old = self.read_place();
         let later = fixed(&old, &place);
         keep_diameter(&mut place.loaded.file, &old.loaded.file);
+        let identity_key = place.identity_key().map_err(|e| e.to_string())?;
         let with = With {
+            identity_key: &identity_key,
             generated: generated.as_deref(),
             rows: &rows,
             dictionary: &self.dictionary,

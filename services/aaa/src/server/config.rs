@@ -1,5 +1,6 @@
 //! What a server is made of.
 
+use super::alias::IdentityKey;
 use super::shard::ShardConfig;
 use crate::ledger::FailureLimit;
 use crate::users::{Method, Users};
@@ -73,6 +74,13 @@ pub struct Config {
     pub dialler: Option<u16>,
     /// Which realms' users are known elsewhere, and where; `None`: all are known here.
     pub proxy: Option<crate::proxy::Config>,
+    /// By what names are kept from the networks that are visited: with it an access server that does not hear the identity
+    /// within a tunnel hears a Class in its place, by which accounting is known to be that user's, and a
+    /// Chargeable-User-Identity where it asks for one. `None`: neither.
+    pub identity_key: Option<IdentityKey>,
+    /// RADIUS clients, as indexes into those of [`Self::radius`], that hear the identity within a tunnel, as User-Name of
+    /// the Access-Accept. Others, and Diameter peers, do not.
+    pub inner_names: Vec<u32>,
     /// How long an unfinished session may idle: its peer answers, or its user is found, within this.
     pub session_timeout: Duration,
     /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
@@ -122,6 +130,8 @@ impl Config {
             shard: None,
             dialler: None,
             proxy: None,
+            identity_key: None,
+            inner_names: Vec::new(),
             session_timeout: Duration::from_secs(30),
             epoch: WallTime::from_unix_secs(1_767_225_600),
             max_half_open: 100_000,

@@ -10,6 +10,7 @@
 //! Whatever may take its time is asked of the host in that way: a user, the comparison with a slow hash, whether a
 //! certificate is revoked, whether limits let a login in, the keeping of an accounting record.
 
+mod alias;
 mod answer;
 mod api;
 mod avps;
@@ -26,6 +27,7 @@ mod shard;
 mod stand_in;
 mod trace;
 
+pub use alias::{IdentityKey, is_alias};
 pub use api::{
     CertificateVerdict, Command, DynamicResult, Event, Found, Front, Handed, HandedBack, Login, Reason,
     TraceFilter, TraceLine,

@@ -82,14 +82,14 @@ impl Host {
 }
 
 /// A RADIUS client beside it.
-struct Radius {
+pub(crate) struct Radius {
     client: Client,
-    host: Host,
+    pub(crate) host: Host,
     token: u64,
 }
 
 impl Radius {
-    fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
+    pub(crate) fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
         let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
         let client = Client::new(client::Config::single(to), Seed::new(4).secure("client", 0)).unwrap();
         Self { client, host: Host::new(config, ledger), token: 0 }
@@ -108,7 +108,7 @@ impl Radius {
         }
     }
     /// Sends a request of its own and gives the answer.
-    fn ask(
+    pub(crate) fn ask(
         &mut self,
         secs: u64,
         code: Code,

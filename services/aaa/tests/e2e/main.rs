@@ -1,6 +1,7 @@
 //! Stations, access servers and AAA servers in one virtual world.
 
 mod accounting;
+mod anonymous;
 mod asked;
 mod build;
 mod connections;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use usher_aaa::ledger::LedgerConfig;
 use usher_core::{ConnId, Input, Instant, Machine, Seed, StreamEvent, StreamOp, Transmit};
 use usher_crypto::digest::md5;
-use usher_diameter::accounting::RecordType;
+use usher_diameter::accounting::{Acr, RecordType};
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application};
 use usher_diameter::eap::{Dea, Der};
@@ -18,8 +18,8 @@ use usher_diameter::{Flags, Header, Message, MessageView, ResultCode};
 
 const NAMES: [&str; 2] = ["a.example.org", "b.example.org"];
 
-struct Peers {
-    host: Host,
+pub(crate) struct Peers {
+    pub(crate) host: Host,
     clients: [Node; 2],
     /// The last message that each client sent, and the last that it got.
     sent: [Vec<u8>; 2],
@@ -29,6 +29,9 @@ struct Peers {
 impl Peers {
     /// The second peer is believed about these nodes.
     fn new(origins: &[&str]) -> Self {
+        Self::with(origins, |_| {})
+    }
+    pub(crate) fn with(origins: &[&str], change: impl FnOnce(&mut usher_aaa::Config)) -> Self {
         let spoken = [Application::auth(application::EAP), Application::acct(application::ACCOUNTING)];
         let mut config = diameter_server(0, users(Seed::new(1), 1));
         if let Some(node) = &mut config.diameter {
@@ -38,6 +41,7 @@ impl Peers {
                 peer.origins = origins.iter().map(ToString::to_string).collect();
             }
         }
+        change(&mut config);
         let client = |i: usize| {
             let mut config = node::Config::new(NAMES[i], "example.org", &spoken);
             config.local.addresses.push(nas_address(i));
@@ -112,10 +116,13 @@ impl Peers {
     fn open(&self) -> usize {
         self.host.rows().iter().filter(|row| row.acctstoptime.is_none()).count()
     }
-    fn account(&mut self, record: RecordType, number: u32, length: u32) {
-        let request =
-            acr(record, number, length).request(1, "a.example.org;1;7".into(), "example.org".into(), None);
+    /// The first peer tells of its session.
+    pub(crate) fn tell(&mut self, acr: &Acr<'_>) {
+        let request = acr.request(1, "a.example.org;1;7".into(), "example.org".into(), None);
         assert_eq!(self.ask(request).0, ResultCode::SUCCESS);
+    }
+    fn account(&mut self, record: RecordType, number: u32, length: u32) {
+        self.tell(&acr(record, number, length));
     }
 }
 

@@ -1,14 +1,16 @@
 //! Accounting requests: each waits until its record is durable.
 
 use super::AaaServer;
-use crate::ledger::{BadRecord, Record, Status, nas_of};
+use crate::ledger::{BadRecord, Record, Status, nas_of, text};
+use crate::proxy::{self, Route};
 use crate::server::api::Event;
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
 use usher_core::table::SessionTable;
 use usher_core::{CommandError, Instant, Machine, WallTime};
 use usher_diameter::accounting::{Aca, Acr};
-use usher_diameter::{Fault, Message, ResultCode, node};
+use usher_diameter::{Fault, Message, ResultCode, codes, node};
+use usher_radius::attribute::kind;
 use usher_radius::packet::Code;
 use usher_radius::server as radius;
 
@@ -49,7 +51,12 @@ impl AaaServer {
         self.counters.accounting += 1;
         let source = request.path.remote.ip();
         let own = self.speaks_for(request.client, source, nas_of(&request.attributes, source));
-        match Record::from_radius(&request.attributes, source, self.wall(now)) {
+        let record = Record::from_radius(&request.attributes, source, self.wall(now)).map(|mut record| {
+            let name = request.attributes.get(kind::USER_NAME).unwrap_or_default();
+            self.unveil(&mut record, name, request.attributes.get_all(kind::CLASS));
+            record
+        });
+        match record {
             Ok(record) if own => self.keep(now, Waiting::Radius(request.token), record),
             Ok(record) if matches!(record.status, Status::On | Status::Off) => {
                 self.counters.foreign_restarts += 1;
@@ -84,10 +91,25 @@ impl AaaServer {
     ) -> Result<(), Fault> {
         self.counters.accounting += 1;
         let acr = Acr::parse(message.avps.view()).inspect_err(|_| self.counters.bad_accounting += 1)?;
-        let record = Record::from_diameter(&acr, origin, IpAddr::V4(Ipv4Addr::UNSPECIFIED), self.wall(now));
+        let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let mut record = Record::from_diameter(&acr, origin, unspecified, self.wall(now));
+        let name = acr.user_name.unwrap_or_default().as_bytes();
+        self.unveil(&mut record, name, message.avps.view().all(codes::CLASS).map(|avp| avp.data));
         let aca = Aca { record_type: acr.record_type, record_number: acr.record_number };
         self.keep(now, Waiting::Diameter(token, aca), record);
         Ok(())
+    }
+    /// Has a record tell of the user for whom one of its Classes stands. Only where users of the name that it gives are
+    /// known here: what another realm's home server calls a Class may be ours, seen elsewhere. What makes the session
+    /// unique stays what its access server says of it.
+    fn unveil<'a>(&self, record: &mut Record, given: &[u8], mut classes: impl Iterator<Item = &'a [u8]>) {
+        let Some(key) = &self.config.identity_key else { return };
+        let ours = |p: &proxy::Config| *p.realms.find(given).route == Route::Local;
+        if let Some(name) = classes.find_map(|class| key.name(class))
+            && self.config.proxy.as_ref().is_none_or(ours)
+        {
+            record.session.user = text(&name);
+        }
     }
     fn keep(&mut self, now: Instant, waiting: Waiting, record: Record) {
         let token = self.accounting.waiting.insert(now, waiting);

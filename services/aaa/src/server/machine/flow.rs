@@ -110,7 +110,8 @@ impl AaaServer {
             Opening::Response(answered) => {
                 // Not the identifier that the NAS has used.
                 let identifier = answered.wrapping_add(1);
-                let token = self.open(now, ask.owner.clone(), ask.into(), &[], Stage::Identity { identifier });
+                let token =
+                    self.open(now, ask.owner.clone(), ask.into(), &[], Stage::Identity { identifier });
                 self.out.clear();
                 packet::emit(&mut self.out, packet::Code::Request, identifier, Type::IDENTITY, &[]);
                 return self.challenge(now, token);

@@ -8,7 +8,7 @@ use crate::server::config::{Config, UserSource};
 use crate::server::held::HeldReject;
 use crate::server::session::{self, Approval, Owner, Pending, Session, Stage};
 use crate::server::trace;
-use crate::users::Method;
+use crate::users::{Method, canonical_name};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
@@ -20,6 +20,10 @@ use usher_eap::packet::{self, Code, Packet, Type};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::server as radius;
 use usher_radius::server::ClientConfig;
+
+const CHARGEABLE_USER_IDENTITY: u8 = 89;
+/// RFC 5580 §4.1.
+const OPERATOR_NAME: u8 = 126;
 
 /// Framed-IPv6-Address (RFC 6911 §3.1).
 const FRAMED_IPV6_ADDRESS: u8 = 168;
@@ -170,11 +174,11 @@ impl AaaServer {
         let station = pending.request.get(kind::CALLING_STATION_ID).unwrap_or_default();
         self.held_back.succeeded(approval.inner.as_deref().unwrap_or(&name), station);
         let mut reply = self.attributes();
-        reply.extend(&user.reply);
         if let Some(inner) = approval.inner.as_ref().filter(|inner| **inner != name) {
-            // An identity that is too long for an attribute is left out.
-            let _ = reply.push_bytes(kind::USER_NAME, inner);
+            self.name_inner(&owner, inner, &mut reply);
         }
+        reply.extend(&user.reply);
+        self.chargeable(&pending.request, approval.inner.as_deref().unwrap_or(&name), &mut reply);
         // RFC 3579 §3: so that proxies that know nothing of EAP, and accounting, know whose session it is.
         if approval.eap.is_some()
             && let Asker::Radius(_) = pending.asker
@@ -227,6 +231,33 @@ impl AaaServer {
             resumed: approval.resumed,
             request: pending.request,
         })));
+    }
+
+    /// Says who is inside a tunnel, in the name's own words or in those that only servers of our key can read. First of
+    /// all Classes, for access servers that give back one alone.
+    fn name_inner(&mut self, owner: &Owner, inner: &[u8], reply: &mut Attributes) {
+        // An identity that is too long for an attribute is left out.
+        if owner.client().is_some_and(|client| self.config.inner_names.contains(&client)) {
+            let _ = reply.push_bytes(kind::USER_NAME, inner);
+        } else if let Some(key) = &self.config.identity_key
+            && let Some(class) = key.class(self.rng.array(), inner)
+        {
+            let _ = reply.push_bytes(kind::CLASS, &class);
+        }
+    }
+
+    /// Answers who asks for a Chargeable-User-Identity (RFC 4372 §2.1), and nobody else.
+    fn chargeable(&self, request: &Attributes, name: &[u8], reply: &mut Attributes) {
+        let asked = request.get(CHARGEABLE_USER_IDENTITY).is_some();
+        if let Some(key) = self.config.identity_key.as_ref().filter(|_| asked)
+            && reply.get(CHARGEABLE_USER_IDENTITY).is_none()
+        {
+            let operator = request.get(OPERATOR_NAME).unwrap_or_default();
+            let fits = reply
+                .push_bytes(CHARGEABLE_USER_IDENTITY, &key.chargeable(operator, &canonical_name(name)))
+                .is_ok();
+            debug_assert!(fits, "32 octets fit every attribute");
+        }
     }
 
     /// Turns a session's user away; `identifier` is that of the EAP response which this answers.

@@ -1,0 +1,194 @@
+//! Users who are anonymous outside of a tunnel: who hears their name, and whose accounting is whose.
+
+use crate::accounting::{Radius, acr};
+use crate::build::{PASSWORD, user_name};
+use crate::peers::Peers;
+use crate::tls::{client, server};
+use crate::tunnels::{ANONYMOUS, config};
+use std::sync::Arc;
+use usher_aaa::ledger::{Find, LedgerConfig};
+use usher_aaa::proxy::{self, Accounting, HomeServer, Pool, Realm, Realms, Route};
+use usher_aaa::{Config, IdentityKey, User, UserSource, Users, is_alias};
+use usher_core::{Duration, Instant, Seed, WallTime};
+use usher_crypto::tls::{Version, fixtures};
+use usher_diameter::accounting::RecordType;
+use usher_eap::method::PeerOffer;
+use usher_eap::method::tls::PeerTls;
+use usher_eap::method::ttls::{PeerMethodTtls, Proof};
+use usher_eap::peer::{self, Peer};
+use usher_radius::attribute::kind;
+use usher_radius::{Attributes, Code, Secret};
+
+const KEY: &[u8] = b"a key of thirty-two characters!!";
+const START: u32 = 1;
+const STOP: u32 = 2;
+const CUI: u8 = 89;
+const OPERATOR: u8 = 126;
+
+/// A server that lets one user in through tunnels, once at a time.
+fn keyed() -> Config {
+    let mut config = config(server(Version::Tls13));
+    let mut all = Users::new(&mut Seed::new(1).secure("users", 0));
+    all.insert(&user_name(0), User { simultaneous: Some(1), ..User::with_password(PASSWORD) });
+    config.users = UserSource::Memory(Arc::new(all));
+    config.identity_key = Some(IdentityKey::new(KEY));
+    config
+}
+
+/// A login from a station through EAP-TTLS; its last answer.
+fn login(r: &mut Radius, secs: u64, station: &str, ask: impl Fn(&mut Attributes)) -> (Code, Attributes) {
+    let offer: Box<dyn PeerOffer> = Box::new(PeerMethodTtls {
+        tls: PeerTls::Real(client(Version::Tls13, fixtures::client(2)), 0),
+        fragment: 1024,
+        identity: user_name(0),
+        proof: Proof::Pap(PASSWORD.to_vec()),
+    });
+    let config = peer::Config {
+        identity: ANONYMOUS.to_vec(),
+        methods: [offer].into(),
+        timeout: Duration::MAX,
+        wall: WallTime::from_unix_secs(0),
+    };
+    let now = Instant::ZERO + Duration::from_secs(secs);
+    let mut peer = Peer::new(config, Seed::new(6).secure("peer", secs), now);
+    let mut packet = vec![1, 1, 0, 5, 1];
+    let mut state: Option<Vec<u8>> = None;
+    loop {
+        peer.handle(now, &packet);
+        packet.clear();
+        let _ = peer.poll_transmit(&mut packet);
+        let (code, reply) = r
+            .ask(secs, Code::ACCESS_REQUEST, |a| {
+                a.push_bytes(kind::USER_NAME, ANONYMOUS).unwrap();
+                a.push_text(kind::CALLING_STATION_ID, station).unwrap();
+                if let Some(state) = &state {
+                    a.push_bytes(kind::STATE, state).unwrap();
+                }
+                a.push_eap(&packet);
+                ask(a);
+            })
+            .expect("an answer");
+        packet.clear();
+        reply.eap(&mut packet);
+        state = reply.get(kind::STATE).map(<[u8]>::to_vec);
+        if code != Code::ACCESS_CHALLENGE {
+            return (code, reply);
+        }
+    }
+}
+
+/// A record of a session under the outer name, with these Classes.
+fn tell(r: &mut Radius, secs: u64, status: u32, id: &str, name: &[u8], classes: &[Vec<u8>]) {
+    let answer = r.ask(secs, Code::ACCOUNTING_REQUEST, |a| {
+        a.push_bytes(kind::USER_NAME, name).unwrap();
+        a.push_u32(kind::ACCT_STATUS_TYPE, status).push_text(kind::ACCT_SESSION_ID, id).unwrap();
+        a.push_text(kind::CALLING_STATION_ID, "02-00-00-00-00-01").unwrap();
+        for class in classes {
+            a.push_bytes(kind::CLASS, class).unwrap();
+        }
+    });
+    assert_eq!(answer.map(|(code, _)| code), Some(Code::ACCOUNTING_RESPONSE));
+}
+
+fn classes(reply: &Attributes) -> Vec<Vec<u8>> {
+    reply.get_all(kind::CLASS).map(<[u8]>::to_vec).collect()
+}
+
+const FIRST: &str = "02-00-00-00-00-01";
+const SECOND: &str = "02-00-00-00-00-02";
+
+#[test]
+fn a_network_hears_the_name_within_a_tunnel_only_where_it_may() {
+    let mut r = Radius::new(keyed(), LedgerConfig::default());
+    let (code, reply) = login(&mut r, 1, FIRST, |_| {});
+    assert_eq!((code, reply.get(kind::USER_NAME)), (Code::ACCESS_ACCEPT, Some(ANONYMOUS)));
+    assert_eq!((classes(&reply).len(), reply.get(CUI)), (1, None));
+    let name = user_name(0);
+    assert!(!reply.as_bytes().windows(name.len()).any(|part| part == name));
+    // Not even that it is the same user.
+    let (_, again) = login(&mut r, 2, FIRST, |_| {});
+    assert_ne!(classes(&reply), classes(&again));
+
+    let mut r = Radius::new(Config { inner_names: vec![0], ..keyed() }, LedgerConfig::default());
+    let (_, reply) = login(&mut r, 1, FIRST, |_| {});
+    assert_eq!((reply.get(kind::USER_NAME), classes(&reply).len()), (Some(&name[..]), 0));
+}
+
+#[test]
+fn accounting_of_an_anonymous_user_is_the_users_own() {
+    let mut r = Radius::new(keyed(), LedgerConfig::default());
+    let (_, reply) = login(&mut r, 1, FIRST, |_| {});
+    let class = classes(&reply);
+    tell(&mut r, 2, START, "s", ANONYMOUS, &class);
+    let user = String::from_utf8(user_name(0)).unwrap();
+    let [row] = &r.host.rows()[..] else { panic!() };
+    assert_eq!((row.username.as_str(), row.realm.as_str()), (user.as_str(), "example.org"));
+    assert!(is_alias(&row.class), "who asks its NAS to end it must not name the user");
+    assert_eq!(r.host.ledger.find(Find::User(&user)).len(), 1);
+    // The next login is one too many until the session ends, from wherever the NAS tells of it.
+    assert_eq!(login(&mut r, 3, SECOND, |_| {}).0, Code::ACCESS_REJECT);
+    assert_eq!(login(&mut r, 4, FIRST, |_| {}).0, Code::ACCESS_ACCEPT, "of the same station it is none more");
+    tell(&mut r, 70, STOP, "s", ANONYMOUS, &class);
+    assert!(r.host.rows()[0].acctstoptime.is_some());
+    assert_eq!(login(&mut r, 140, SECOND, |_| {}).0, Code::ACCESS_ACCEPT);
+}
+
+#[test]
+fn another_server_of_the_same_key_knows_whose_a_session_is() {
+    let class = classes(&login(&mut Radius::new(keyed(), LedgerConfig::default()), 1, FIRST, |_| {}).1);
+    let with = |classes: &[Vec<u8>], name: &[u8], change: fn(&mut Config)| {
+        let mut config = keyed();
+        change(&mut config);
+        let mut r = Radius::new(config, LedgerConfig::default());
+        tell(&mut r, 2, START, "s", name, classes);
+        r.host.rows()[0].username.clone()
+    };
+    let (user, anonymous) =
+        (String::from_utf8(user_name(0)).unwrap(), String::from_utf8(ANONYMOUS.to_vec()).unwrap());
+    assert_eq!(with(&class, ANONYMOUS, |_| {}), user);
+    let beside = [b"staff".to_vec(), class[0].clone()];
+    assert_eq!(with(&beside, ANONYMOUS, |_| {}), user, "beside another Class");
+    let mut forged = class[0].clone();
+    forged[20] ^= 1;
+    assert_eq!(with(&[forged], ANONYMOUS, |_| {}), anonymous);
+    assert_eq!(with(&[], ANONYMOUS, |_| {}), anonymous);
+    let other = |config: &mut Config| config.identity_key = Some(IdentityKey::new(b"another"));
+    assert_eq!(with(&class, ANONYMOUS, other), anonymous);
+    // A home server that saw a Class of ours cannot have its own users taken for ours.
+    let elsewhere = |config: &mut Config| {
+        let home =
+            HomeServer::new("home", "10.9.9.9:1812".parse().unwrap(), Secret::new(b"sixteen octets!!"));
+        let pool = Pool { name: "homes".into(), servers: vec![0], balance: proxy::Balance::Failover };
+        let route = Route::Pool { pool: 0, accounting: Accounting::Local };
+        let realms = Realms::new(vec![Realm::new("else.example", route)], None).unwrap();
+        config.proxy = Some(proxy::Config::new(realms, vec![home], vec![pool]));
+    };
+    assert_eq!(with(&class, b"eve@else.example", elsewhere), "eve@else.example");
+    assert_eq!(with(&class, ANONYMOUS, elsewhere), user);
+}
+
+#[test]
+fn a_class_means_the_same_in_diameter() {
+    let class = classes(&login(&mut Radius::new(keyed(), LedgerConfig::default()), 1, FIRST, |_| {}).1);
+    let mut peers = Peers::with(&[], |config| config.identity_key = Some(IdentityKey::new(KEY)));
+    let mut record = acr(RecordType::Start, 0, 0);
+    record.class = Some(&class[0]);
+    peers.tell(&record);
+    assert_eq!(peers.host.rows()[0].username.as_bytes(), user_name(0));
+}
+
+#[test]
+fn a_user_is_chargeable_under_another_name_at_each_operator() {
+    let mut r = Radius::new(keyed(), LedgerConfig::default());
+    let mut cui = |secs, operator: &'static str| {
+        let (_, reply) = login(&mut r, secs, FIRST, |a| {
+            a.push_bytes(CUI, &[0]).unwrap().push_text(OPERATOR, operator).unwrap();
+        });
+        reply.get(CUI).expect("it was asked for").to_vec()
+    };
+    let first = cui(1, "1visited.example");
+    assert_eq!((first.len(), cui(2, "1visited.example")), (32, first.clone()));
+    assert_ne!(cui(3, "1other.example"), first);
+    // Who asks for none gets none.
+    assert_eq!(login(&mut r, 4, FIRST, |_| {}).1.get(CUI), None);
+}
