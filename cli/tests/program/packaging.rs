@@ -130,7 +130,11 @@ fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
     };
     run("dpkg-deb", &["-x", package.trim(), unpacked.to_str().unwrap()]);
     let control = run("dpkg-deb", &["-f", package.trim()]);
-    assert!(control.contains("Package: usher") && control.contains("Version: 0.1.0"), "{control}");
+    assert!(
+        control.contains("Package: usher")
+            && control.contains(concat!("Version: ", env!("CARGO_PKG_VERSION"))),
+        "{control}"
+    );
     for file in [
         "lib/systemd/system/usher-aaa.service",
         "usr/share/man/man1/usher-aaa-serve.1.gz",
