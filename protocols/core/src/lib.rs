@@ -1,6 +1,6 @@
 //! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`timer`]s, labelled random
-//! streams ([`rng`]), session [`table`]s, bounded [`codec`] readers and writers, [`counter`]s and channel
-//! [`impair`]ments.
+//! streams ([`rng`]), session [`table`]s, [`fair`] queues, bounded [`codec`] readers and writers, [`counter`]s and
+//! channel [`impair`]ments.
 //!
 //! Nothing here knows a clock, a socket or a thread: time and input are given in, output is polled.
 
@@ -11,6 +11,7 @@ extern crate alloc;
 pub mod codec;
 pub mod collections;
 pub mod counter;
+pub mod fair;
 pub mod impair;
 pub mod machine;
 pub mod rng;

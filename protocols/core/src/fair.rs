@@ -1,0 +1,163 @@
+//! A queue that serves those who use it in turn: who puts much into it waits for itself, and not others for it.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Entries by key: each key's in their order, the keys in turn (round robin).
+///
+/// ```
+/// # use usher_core::fair::FairQueue;
+/// let mut queue = FairQueue::new();
+/// for (who, what) in [("a", 1), ("a", 2), ("a", 3), ("b", 4)] {
+///     assert_eq!(queue.push(who, what, 10), None);
+/// }
+/// let order: Vec<i32> = core::iter::from_fn(|| queue.pop()).map(|(_, what)| what).collect();
+/// assert_eq!(order, [1, 4, 2, 3]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct FairQueue<K, T> {
+    by_key: BTreeMap<K, VecDeque<T>>,
+    /// Keys that have entries, the next to be served first.
+    turns: VecDeque<K>,
+    /// The same keys by how many entries they have.
+    by_count: BTreeSet<(usize, K)>,
+    len: usize,
+}
+
+impl<K, T> Default for FairQueue<K, T> {
+    fn default() -> Self {
+        Self { by_key: BTreeMap::new(), turns: VecDeque::new(), by_count: BTreeSet::new(), len: 0 }
+    }
+}
+
+impl<K: Ord + Clone, T> FairQueue<K, T> {
+    /// An empty queue; it allocates nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// How many entries wait.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+    /// Whether none waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// Puts an entry in. Where there would be more than `most`, one is given back: the newest of the key that has the
+    /// most, which is this one unless another key has more than this one has now.
+    #[must_use]
+    pub fn push(&mut self, key: K, entry: T, most: usize) -> Option<(K, T)> {
+        let entries = self.by_key.entry(key.clone()).or_default();
+        entries.push_back(entry);
+        let count = entries.len();
+        self.len += 1;
+        if count == 1 {
+            self.turns.push_back(key.clone());
+        }
+        self.recount(&key, count - 1, count);
+        if self.len <= most {
+            return None;
+        }
+        let longest = match self.by_count.last() {
+            Some((longest, other)) if *longest > count => other.clone(),
+            _ => key,
+        };
+        self.take(&longest, VecDeque::pop_back).map(|entry| (longest, entry))
+    }
+    /// The oldest entry of the key whose turn it is.
+    pub fn pop(&mut self) -> Option<(K, T)> {
+        let key = self.turns.front()?.clone();
+        let entry = self.take(&key, VecDeque::pop_front)?;
+        if self.by_key.contains_key(&key) {
+            self.turns.rotate_left(1);
+        }
+        Some((key, entry))
+    }
+
+    /// Takes an entry of a key out; a key without entries leaves.
+    fn take(&mut self, key: &K, which: impl FnOnce(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
+        let entries = self.by_key.get_mut(key)?;
+        let before = entries.len();
+        let entry = which(entries)?;
+        self.len -= 1;
+        self.recount(key, before, before - 1);
+        if before == 1 {
+            self.by_key.remove(key);
+            // Served or just come: mostly it is one of the ends.
+            if self.turns.front() == Some(key) {
+                self.turns.pop_front();
+            } else if self.turns.back() == Some(key) {
+                self.turns.pop_back();
+            } else {
+                self.turns.retain(|k| k != key);
+            }
+        }
+        Some(entry)
+    }
+    fn recount(&mut self, key: &K, before: usize, after: usize) {
+        if before > 0 {
+            self.by_count.remove(&(before, key.clone()));
+        }
+        if after > 0 {
+            self.by_count.insert((after, key.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn where_there_is_no_room_the_longest_loses_its_newest() {
+        let mut queue = FairQueue::new();
+        for n in 0..3 {
+            assert_eq!(queue.push('a', n, 4), None);
+        }
+        assert_eq!(queue.push('b', 10, 4), None);
+        assert_eq!(queue.push('b', 11, 4), Some(('a', 2)));
+        // Nobody has more than who comes: the newcomer goes.
+        assert_eq!(queue.push('b', 12, 4), Some(('b', 12)));
+        assert_eq!(queue.push('c', 20, 4), Some(('b', 11)));
+        assert_eq!(queue.push('d', 30, 4), Some(('a', 1)));
+        assert_eq!(queue.push('e', 40, 4), Some(('e', 40)));
+        let rest: Vec<_> = core::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!((rest, queue.is_empty()), (vec![('a', 0), ('b', 10), ('c', 20), ('d', 30)], true));
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_waits_for_more_than_one_entry_of_each_other(
+            steps in proptest::collection::vec((0u8..4, any::<bool>()), 0..200),
+        ) {
+            let mut queue = FairQueue::new();
+            let mut list: Vec<(u8, usize)> = Vec::new();
+            let mut served: Vec<u8> = Vec::new();
+            for (n, (key, push)) in steps.into_iter().enumerate() {
+                if push {
+                    let newcomer = !list.iter().any(|(k, _)| *k == key);
+                    prop_assert_eq!(queue.push(key, n, usize::MAX), None);
+                    list.push((key, n));
+                    if newcomer {
+                        served.clear();
+                    }
+                } else if let Some((key, entry)) = queue.pop() {
+                    let first = list.iter().position(|(k, _)| *k == key).unwrap();
+                    prop_assert_eq!(list.remove(first), (key, entry));
+                    // Since the last newcomer nobody was served again before all who wait were.
+                    let since = served.iter().rposition(|k| *k == key).map(|at| &served[at + 1..]);
+                    if let Some(since) = since {
+                        prop_assert!(list.iter().all(|(k, _)| *k == key || since.contains(k)));
+                    }
+                    served.push(key);
+                } else {
+                    prop_assert!(list.is_empty());
+                }
+                prop_assert_eq!(queue.len(), list.len());
+            }
+        }
+    }
+}
