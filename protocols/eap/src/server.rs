@@ -334,6 +334,24 @@ impl Server {
         self.current.as_ref().map_or(&[], |(_, method)| method.peer_certificates())
     }
 
+    /// Whether taking this packet would cost public-key operations ([`ServerMethod::is_costly`]).
+    #[must_use]
+    pub fn is_costly(&self, packet: &[u8]) -> bool {
+        let Ok(p) = Packet::parse(packet) else { return false };
+        let (Code::Response, State::Idle, Some((kind, method))) = (p.code(), self.state, &self.current)
+        else {
+            return false;
+        };
+        p.identifier() == self.current_id && p.kind() == Some(*kind) && method.is_costly(p.data())
+    }
+
+    /// About how many octets of memory the conversation holds now.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let method = self.current.as_ref().map_or(0, |(_, method)| method.memory());
+        size_of::<Self>() + self.data.capacity() + self.out.capacity() + method
+    }
+
     /// Takes a packet from the peer; false where it was discarded. While a question is open every packet is:
     /// the peer repeats it.
     pub fn handle(&mut self, packet: &[u8]) -> bool {

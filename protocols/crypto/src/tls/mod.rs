@@ -193,4 +193,9 @@ pub trait TlsEngine: Send + Debug {
 
     /// The public-key operations done since this was last asked.
     fn work(&mut self) -> TlsWork;
+
+    /// About how many octets of memory this end holds now.
+    fn memory(&self) -> usize {
+        0
+    }
 }

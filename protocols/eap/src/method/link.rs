@@ -333,6 +333,21 @@ impl Link {
         self.sent = 0;
     }
 
+    /// Whether reading this type data would complete a message of the handshake, which costs public-key operations. What
+    /// is against the rules costs nothing.
+    pub(crate) fn is_costly(&self, data: &[u8]) -> bool {
+        let Some((&flags, rest)) = data.split_first() else { return false };
+        let acknowledges = rest.is_empty() && self.incoming.is_empty();
+        let whole = flags & (MORE_FRAGMENTS | START) == 0 && !acknowledges;
+        whole && !self.sending() && self.engine.is_handshaking()
+    }
+
+    /// About how many octets of memory this holds.
+    pub(crate) fn memory(&self) -> usize {
+        let shown: usize = self.certificates.iter().map(Vec::capacity).sum();
+        self.out.capacity() + self.incoming.capacity() + shown + self.engine.memory()
+    }
+
     pub(crate) fn poll_work(&mut self) -> Option<Work> {
         let work = self.work.labelled().next()?;
         match work.label {

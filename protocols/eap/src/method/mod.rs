@@ -248,6 +248,15 @@ pub trait ServerMethod: fmt::Debug + Send {
     fn peer_certificates(&self) -> &[Vec<u8>] {
         &[]
     }
+    /// Whether taking this data of a response would cost public-key operations: a host with many peers may let it
+    /// wait behind what costs less.
+    fn is_costly(&self, _data: &[u8]) -> bool {
+        false
+    }
+    /// About how many octets of memory the run holds now.
+    fn memory(&self) -> usize {
+        0
+    }
     /// The next piece of work done since the last poll.
     fn poll_work(&mut self) -> Option<Work> {
         None

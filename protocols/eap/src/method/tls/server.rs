@@ -121,6 +121,14 @@ impl ServerMethod for Server {
         self.link.as_ref().map_or(&[], |link| &link.certificates)
     }
 
+    fn is_costly(&self, data: &[u8]) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_costly(data))
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.link.as_ref().map_or(0, Link::memory)
+    }
+
     fn poll_work(&mut self) -> Option<Work> {
         self.link.as_mut()?.poll_work()
     }
