@@ -15,6 +15,7 @@ mod sockets;
 mod stream;
 mod streams;
 mod tls;
+mod turns;
 mod udp;
 mod wake;
 

@@ -2,6 +2,7 @@
 
 use crate::counters::DriverCounters;
 use crate::tls::{self, Tls};
+use crate::turns::Turns;
 use crate::{Settings, TlsClient, TlsServer};
 use socket2::SockRef;
 use std::io;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use usher_core::{CloseReason, ConnId};
 
 /// Octets read by one call.
@@ -60,6 +61,8 @@ pub(crate) struct Link {
     pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) counters: Arc<DriverCounters>,
     pub(crate) settings: Settings,
+    /// Whose handshake's turn it is, for a peer who came unasked.
+    pub(crate) turns: Option<Turns>,
 }
 
 impl Link {
@@ -404,7 +407,20 @@ impl Carrier {
         let mut over = None;
         match &mut self.tls {
             None => data.extend_from_slice(&self.buffer[..count]),
-            Some(tls) => over = tls.read(&self.buffer[..count], &mut data, &mut self.out).err(),
+            Some(tls) => {
+                let turn = match (&self.link.turns, self.deadline) {
+                    (Some(turns), Some(deadline)) if !self.up => {
+                        let Ok(turn) = timeout_at(deadline, turns.turn(self.remote.ip())).await else {
+                            self.link.counters.tls_timeout.one();
+                            return Err(Some(CloseReason::TimedOut));
+                        };
+                        Some(turn)
+                    }
+                    _ => None,
+                };
+                over = tls.read(&self.buffer[..count], &mut data, &mut self.out).err();
+                drop(turn);
+            }
         }
         if let Some(tls) = &self.tls
             && !self.up

@@ -2,6 +2,7 @@
 
 use crate::counters::DriverCounters;
 use crate::stream::{self, Link, Note, Order};
+use crate::turns::Turns;
 use crate::wake::{Bell, Ready, Task};
 use crate::{Carriage, Listener, Node, Outgoing, Settings, TlsServer};
 use socket2::SockRef;
@@ -55,6 +56,8 @@ pub(crate) struct Streams {
     notes: Receiver<(ConnId, Note)>,
     teller: Sender<(ConnId, Note)>,
     heard: Vec<(ConnId, Note)>,
+    /// Of the handshakes of those who came unasked.
+    turns: Turns,
     /// Connections whose end the machine is still to hear of.
     closed: VecDeque<(ConnId, CloseReason)>,
     tasks: JoinSet<()>,
@@ -87,6 +90,7 @@ impl Streams {
             notes,
             teller,
             heard: Vec::with_capacity(BATCH),
+            turns: Turns::default(),
             closed: VecDeque::new(),
             tasks: JoinSet::new(),
         })
@@ -150,12 +154,13 @@ impl Streams {
         let (orders, taken) = unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
         let known = door.is_none();
+        let turns = door.map(|_| self.turns.clone());
         self.conns.insert(id, Conn { orders, queued: Arc::clone(&queued), door, known });
         self.counters.connections_open.one();
         // Tasks that have ended leave something behind until they are asked for.
         while self.tasks.try_join_next().is_some() {}
         let (notes, counters) = (self.teller.clone(), Arc::clone(&self.counters));
-        Link { id, notes, orders: taken, queued, counters, settings: self.settings }
+        Link { id, notes, orders: taken, queued, counters, settings: self.settings, turns }
     }
 
     fn forget(&mut self, id: ConnId) -> Option<Conn> {

@@ -4,4 +4,5 @@ mod common;
 mod radius;
 mod tcp;
 mod tls;
+mod turns;
 mod udp;

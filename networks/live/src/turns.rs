@@ -1,0 +1,121 @@
+//! Turns for what costs much: the handshakes of peers of whom nothing is known but an address. One step is done at a time,
+//! the addresses take turns, and before each step the runtime looks at its sockets, so that whoever opens many connections
+//! waits for them, and the driver does not.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+use usher_core::fair::FairQueue;
+
+/// Who waits, and whether somebody has the turn.
+#[derive(Default)]
+struct State {
+    taken: bool,
+    waiting: FairQueue<IpAddr, oneshot::Sender<Turn>>,
+}
+
+/// The turns of one driver; clones are the same ones.
+#[derive(Clone, Default)]
+pub(crate) struct Turns(Arc<Mutex<State>>);
+
+impl Turns {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for this address's turn, which lasts until it is dropped.
+    pub(crate) async fn turn(&self, address: IpAddr) -> Turn {
+        let turn = match self.take_or_wait(address) {
+            // Whoever has the turn gives it on, and so does whoever drops it unused.
+            Err(waiting) => waiting.await.unwrap_or_else(|_| Turn(None)),
+            Ok(turn) => turn,
+        };
+        tokio::task::yield_now().await;
+        turn
+    }
+
+    fn take_or_wait(&self, address: IpAddr) -> Result<Turn, oneshot::Receiver<Turn>> {
+        let mut state = self.state();
+        if !std::mem::replace(&mut state.taken, true) {
+            return Ok(Turn(Some(self.clone())));
+        }
+        let (sender, receiver) = oneshot::channel();
+        // There are no more than there are connections, which are bounded.
+        let _ = state.waiting.push(address, sender, usize::MAX);
+        Err(receiver)
+    }
+}
+
+/// The right to one step.
+pub(crate) struct Turn(Option<Turns>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(turns) = self.0.take() else { return };
+        loop {
+            let mut state = turns.state();
+            let Some((_, next)) = state.waiting.pop() else {
+                state.taken = false;
+                return;
+            };
+            drop(state);
+            match next.send(Turn(Some(turns.clone()))) {
+                Ok(()) => return,
+                // Its connection is gone: the turn is the next one's.
+                Err(mut unused) => unused.0 = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    fn address(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn addresses_take_turns_one_at_a_time() {
+        let turns = Turns::default();
+        let mut first = pin!(turns.turn(address(9)));
+        assert!(poll(first.as_mut()).is_pending(), "sockets are looked at before a step");
+        let Poll::Ready(first) = poll(first.as_mut()) else { panic!("nobody else has the turn") };
+        let from = [1, 1, 1, 2, 3];
+        let mut waiting: Vec<_> = from.iter().map(|n| (*n, Box::pin(turns.turn(address(*n))))).collect();
+        for (_, turn) in &mut waiting {
+            assert!(poll(turn.as_mut()).is_pending());
+        }
+        // One that is given up before its turn comes keeps nobody waiting.
+        drop(waiting.remove(1));
+        let (mut order, mut held) = (Vec::new(), first);
+        while !waiting.is_empty() {
+            drop(held);
+            // Once to hear of the turn, once more after the sockets were looked at.
+            let mut ready = None;
+            for _ in 0..2 {
+                for (i, (_, turn)) in waiting.iter_mut().enumerate() {
+                    if ready.is_none()
+                        && let Poll::Ready(turn) = poll(turn.as_mut())
+                    {
+                        ready = Some((i, turn));
+                    }
+                }
+            }
+            let (i, turn) = ready.expect("somebody has the turn");
+            order.push(waiting.remove(i).0);
+            held = turn;
+        }
+        drop(held);
+        assert_eq!(order, [1, 2, 3, 1]);
+        assert!(!turns.state().taken);
+    }
+}

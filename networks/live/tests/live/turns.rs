@@ -1,0 +1,95 @@
+//! A machine that is due again and again, as one is that puts off what costs much.
+
+use crate::common::PATIENCE;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use usher_core::{CommandError, Input, Instant, Machine, Path, Transmit};
+use usher_live::{Clock, Driver, Node, SocketOptions, Sockets, bind_udp, spawn};
+
+/// How long each step takes it.
+const STEP: Duration = Duration::from_millis(3);
+
+/// Does a step whenever it may, and answers datagrams with how many it has done.
+struct Busy {
+    steps: Arc<AtomicU64>,
+    answers: Vec<(Path, u64)>,
+    stopped: bool,
+}
+
+impl Machine for Busy {
+    type Command = ();
+    type Event = ();
+
+    fn handle(&mut self, _: Instant, input: Input<'_>) {
+        match input {
+            Input::Timeout => {
+                std::thread::sleep(STEP);
+                self.steps.fetch_add(1, Ordering::SeqCst);
+            }
+            Input::Datagram { path, .. } => self.answers.push((path, self.steps.load(Ordering::SeqCst))),
+            other => panic!("nothing sends {other:?}"),
+        }
+    }
+    fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+        Ok(())
+    }
+    fn poll_transmit(&mut self, _: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (path, steps) = self.answers.pop()?;
+        buf.clear();
+        buf.extend_from_slice(&steps.to_be_bytes());
+        Some(Transmit::Datagram { path })
+    }
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        Some(Instant::ZERO)
+    }
+    fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+}
+
+impl Node for Busy {
+    type Machine = Self;
+    type Message = ();
+
+    fn machine(&mut self) -> &mut Self {
+        self
+    }
+    fn event(&mut self, _: Instant, (): ()) {}
+    fn message(&mut self, _: Instant, (): ()) {
+        self.stopped = true;
+    }
+    fn stopped(&self) -> bool {
+        self.stopped
+    }
+}
+
+#[test]
+fn what_comes_waits_for_one_step_of_a_machine_that_has_many() {
+    let socket = bind_udp(([127, 0, 0, 1], 0).into(), &SocketOptions::default()).expect("a port can be had");
+    let to = socket.local_addr().expect("it is bound");
+    let steps = Arc::new(AtomicU64::new(0));
+    let busy = Busy { steps: Arc::clone(&steps), answers: Vec::new(), stopped: false };
+    let sockets = Sockets { udp: vec![socket], ..Sockets::default() };
+    let (driver, mailbox) = Driver::new(busy, sockets, Clock::start());
+    let shard = spawn("busy", None, || driver.run()).expect("a thread can be had");
+    let here = UdpSocket::bind("127.0.0.1:0").expect("a port can be had");
+    here.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let mut waited: Vec<u64> = (0..41)
+        .map(|n| {
+            // At another moment of the driver's each time.
+            std::thread::sleep(Duration::from_millis(n % 7));
+            let before = steps.load(Ordering::SeqCst);
+            here.send_to(b"?", to).expect("loopback takes it");
+            let mut answer = [0; 8];
+            assert_eq!(here.recv(&mut answer).expect("an answer comes"), 8);
+            u64::from_be_bytes(answer) - before
+        })
+        .collect();
+    waited.sort_unstable();
+    // A processor that others want too may keep this thread waiting now and then, but not mostly.
+    assert!(waited[waited.len() / 2] <= 1, "{waited:?}");
+    assert!(mailbox.send(()));
+    assert!(shard.join().expect("it did not panic").is_ok());
+}
