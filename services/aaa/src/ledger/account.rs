@@ -90,7 +90,7 @@ impl Ledger {
                 let ended = ended.clone();
                 self.of_ended(now, &ended, None, record)
             }
-            None if self.is_full() => self.busy(),
+            None if self.is_full(record) => self.busy(),
             None => Accounting::Ask(unique),
         }
     }
@@ -183,8 +183,10 @@ impl Ledger {
         false
     }
 
-    fn is_full(&self) -> bool {
-        self.table.len() >= self.config.max_sessions
+    /// Whether there is no room for another session of a record's client.
+    fn is_full(&self, record: &Record) -> bool {
+        let (all, most) = (self.table.len(), self.config.max_sessions);
+        all >= most || self.table.shares.has_its_share(record.client, all, most)
     }
     fn busy(&mut self) -> Accounting {
         self.counters.busy += 1;
@@ -291,7 +293,7 @@ impl Ledger {
             _ => ended.is_before(record, slack),
         };
         if another {
-            if self.is_full() {
+            if self.is_full(record) {
                 return self.busy();
             }
             if slot.is_some() {
@@ -317,10 +319,11 @@ impl Ledger {
                 slot
             }
             (None, None) => return Accounting::Ask(ended.unique),
-            (None, Some(_)) if self.is_full() => return self.busy(),
+            (None, Some(_)) if self.is_full(record) => return self.busy(),
             (None, Some(row)) => {
                 let Some(mut session) = Session::of_row(row) else { return self.busy() };
                 session.unique = ended.unique;
+                session.client = self.table.shares.number(record.client);
                 self.past.remove(&ended.unique.key());
                 let slot = self.table.insert(now, session);
                 self.enqueue_last(slot);
@@ -333,7 +336,7 @@ impl Ledger {
     }
     /// The Acct-Session-Id of an open session is another session's now: the Stop was lost.
     fn begin_again(&mut self, now: Instant, slot: u32, record: &Record) -> Accounting {
-        if self.is_full() {
+        if self.is_full(record) {
             return self.busy();
         }
         let Some((unique, last)) = self.table.get(slot).map(|s| (s.unique, s.last)) else {
@@ -347,10 +350,11 @@ impl Ledger {
     }
     /// A session of which nothing was known.
     fn begin(&mut self, now: Instant, unique: Unique, record: &Record) -> Accounting {
-        if self.is_full() {
+        if self.is_full(record) {
             return self.busy();
         }
         let mut session = Session::new(unique, record, self.identifier(record));
+        session.client = self.table.shares.number(record.client);
         session.started = record.status == Status::Start;
         session.interims = u32::from(record.status == Status::Interim);
         let held = self.take_admitted(record);

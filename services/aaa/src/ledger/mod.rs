@@ -38,6 +38,7 @@ mod pool;
 mod queue;
 mod record;
 mod session;
+mod shares;
 mod table;
 
 pub use limits::{Admission, AdmitRequest, FailureLimit, HeldBack, Refusal};
@@ -69,7 +70,8 @@ pub struct LedgerConfig {
     pub stale_after: Option<Duration>,
     /// How long what was admitted waits for its Accounting-Start.
     pub hold: Duration,
-    /// How many sessions there may be, open or not yet written.
+    /// How many sessions there may be, open or not yet written. One client ([`Record::client`]) may have nine tenths of
+    /// what the others leave.
     pub max_sessions: usize,
     /// For how many ended sessions duplicates are recognised without asking the store.
     pub remembered: usize,

@@ -105,6 +105,8 @@ pub struct Record {
     pub nameless: Option<Unique>,
     /// By Diameter: whose the session is, beside its id. Empty by RADIUS.
     pub place: String,
+    /// The client that reports it, as its network with the leading bits that count; `None`: not told apart from others.
+    pub client: Option<(IpAddr, u8)>,
     /// When it happened: Event-Timestamp, or when the record came less Acct-Delay-Time. The NAS's clock may be ahead of
     /// ours by [`CLOCK_DIFFERENCE`] at most; all that one NAS says is by the same clock, so its times are kept as they
     /// are.
@@ -175,6 +177,7 @@ impl Record {
             unique,
             nameless: None,
             place: String::new(),
+            client: None,
             at,
             came: at,
             timed: false,

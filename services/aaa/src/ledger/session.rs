@@ -4,6 +4,7 @@ use super::admit::one_name;
 use super::limits::same_station;
 use super::names::{self, UNKNOWN};
 use super::record::{Record, Unique};
+use super::shares::NOBODY;
 use crate::store::SessionRow;
 use alloc::boxed::Box;
 use alloc::format;
@@ -134,6 +135,8 @@ pub(super) struct Session {
     /// Writes that wait or are under way.
     pub(super) pending: u16,
     pub(super) unique: Unique,
+    /// The number of the client that reported it.
+    pub(super) client: u32,
     pub(super) nas: IpAddr,
     pub(super) address: Option<IpAddr>,
     pub(super) prefix: Option<(Ipv6Addr, u8)>,
@@ -173,6 +176,7 @@ impl Session {
             identifier,
             pending: 0,
             unique,
+            client: NOBODY,
             nas: record.session.nas,
             address: None,
             prefix: None,
@@ -318,6 +322,7 @@ impl Session {
             identifier: 0,
             pending: 0,
             unique: Unique::parse(&row.acctuniqueid)?,
+            client: NOBODY,
             nas: row.nasipaddress,
             address: row.framedipaddress,
             prefix: row

@@ -8,6 +8,7 @@
 
 use super::admit::one_name;
 use super::session::{Ending, Key, Session};
+use super::shares::Shares;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
@@ -57,6 +58,8 @@ pub(super) struct Table {
     open: usize,
     /// Sessions in all.
     len: usize,
+    /// And whose they are.
+    pub(super) shares: Shares,
     hash: HashState,
 }
 
@@ -71,6 +74,7 @@ impl Table {
             newest: NONE,
             open: 0,
             len: 0,
+            shares: Shares::new(hash.clone()),
             hash,
         }
     }
@@ -103,6 +107,7 @@ impl Table {
     /// Adds an open session; it is found by its key instead of any that was before.
     pub(super) fn insert(&mut self, now: Instant, session: Session) -> u32 {
         let key = session.unique.key();
+        self.shares.add(session.client);
         let slot = Slot { session: Some(session), links: [LOOSE; 5], touched: now };
         let at = match self.free.pop() {
             Some(at) => at,
@@ -152,10 +157,11 @@ impl Table {
         if self.find(&key) == Some(at) {
             self.unkey(&key);
         }
-        let session = self.slot_mut(at)?.session.take();
+        let session = self.slot_mut(at)?.session.take()?;
         self.free.push(at);
         self.len -= 1;
-        session
+        self.shares.remove(session.client);
+        Some(session)
     }
     /// The session of this key is not found by it any more.
     pub(super) fn unkey(&mut self, key: &Key) {

@@ -193,6 +193,26 @@ fn without_room_nothing_is_acknowledged() {
     assert_eq!((w.ledger.len(), w.ledger.counters().busy), (2, 1));
 }
 
+#[test]
+fn one_client_leaves_room_for_the_others() {
+    let mut w = World::new(LedgerConfig { max_sessions: 100, ..LedgerConfig::default() });
+    let client = |n: u8| Some((IpAddr::from([10, n, 0, 0]), 16));
+    // How many sessions of a client begin until there is no room, the `time`th time that it tries.
+    let begun = |w: &mut World, n: u8, time: u8| {
+        let ids = (0..200).map(|id| format!("{n}-{time}-{id}"));
+        let started = |id: &String| w.tell(&Record { client: client(n), ..record(Start, id, 10) });
+        ids.take_while(started).count()
+    };
+    let tries = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)];
+    assert_eq!(tries.map(|(n, time)| begun(&mut w, n, time)), [90, 0, 9, 0, 1]);
+    // Who ends some has room again.
+    for id in 0..10 {
+        let stop = counted(Stop, &format!("1-1-{id}"), 20, 10, 1);
+        assert!(w.tell(&Record { client: client(1), ..stop }));
+    }
+    assert_eq!([(4, 1), (1, 3), (4, 2)].map(|(n, time)| begun(&mut w, n, time)), [9, 0, 0]);
+}
+
 /// A host that does all in turn and notes what it acknowledged.
 struct Host {
     ledger: Ledger,

@@ -51,7 +51,10 @@ impl AaaServer {
         self.counters.accounting += 1;
         let source = request.path.remote.ip();
         let own = self.speaks_for(request.client, source, nas_of(&request.attributes, source));
-        let record = Record::from_radius(&request.attributes, source, self.wall(now)).map(|mut record| {
+        let client = self.radius.as_ref().map(|server| server.client(request.client));
+        let client = client.map(|client| (client.network, client.prefix));
+        let record = Record::from_radius(&request.attributes, source, self.wall(now)).map(|record| {
+            let mut record = Record { client, ..record };
             let name = request.attributes.get(kind::USER_NAME).unwrap_or_default();
             self.unveil(&mut record, name, request.attributes.get_all(kind::CLASS));
             record
@@ -92,7 +95,10 @@ impl AaaServer {
         self.counters.accounting += 1;
         let acr = Acr::parse(message.avps.view()).inspect_err(|_| self.counters.bad_accounting += 1)?;
         let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let mut record = Record::from_diameter(&acr, origin, unspecified, self.wall(now));
+        // All Diameter peers together are one client of the ledger.
+        let client = Some((unspecified, 0));
+        let record = Record::from_diameter(&acr, origin, unspecified, self.wall(now));
+        let mut record = Record { client, ..record };
         let name = acr.user_name.unwrap_or_default().as_bytes();
         self.unveil(&mut record, name, message.avps.view().all(codes::CLASS).map(|avp| avp.data));
         let aca = Aca { record_type: acr.record_type, record_number: acr.record_number };
