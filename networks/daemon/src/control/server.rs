@@ -4,7 +4,7 @@ use super::{Answer, Request, Session, Status};
 use crate::daemon::Running;
 use crate::node::Message;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -23,7 +23,9 @@ use usher_radius::packet::Code;
 /// Connections at one time.
 const CONNECTIONS: usize = 16;
 /// Octets of one request.
-const REQUEST: u64 = 1 << 16;
+const REQUEST: usize = 1 << 16;
+/// How long a request may take to come, and an answer to be read.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Where NASs take requests of RFC 5176.
 const DYNAMIC_PORT: u16 = 3799;
 /// How long the shards may take to forget a user.
@@ -64,6 +66,9 @@ pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
             let (running, shared) = (running.clone(), shared.clone());
             if shared.open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 shared.open.fetch_sub(1, Ordering::Relaxed);
+                let message = format!("{CONNECTIONS} others ask already; try again");
+                // It need not be heard: there is no time for who reads slowly.
+                let _ = stream.set_nonblocking(true).and_then(|()| say(&stream, &Answer::Failed { message }));
                 continue;
             }
             let serve = move || {
@@ -84,12 +89,29 @@ fn say(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
     stream.write_all(&line)
 }
 
+/// The line that somebody says, all of it within `patience`.
+fn line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + patience;
+    let (mut line, mut part) = (Vec::new(), [0; 4096]);
+    while line.last() != Some(&b'\n') {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || line.len() > REQUEST {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            n => line.extend_from_slice(&part[..n]),
+        }
+    }
+    Ok(line)
+}
+
 fn serve(running: &Running, shared: &Shared, stream: &UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(REQUEST)).read_line(&mut line)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let line = line(stream, PATIENCE)?;
     let failed = |message: String| Answer::Failed { message };
-    let request: Request = match serde_json::from_str(&line) {
+    let request: Request = match serde_json::from_slice(&line) {
         Ok(request) => request,
         Err(error) => return say(stream, &failed(format!("not a request: {error}"))),
     };
@@ -306,5 +328,33 @@ mod tests {
         let told = |class| identification("ann", class, "s", "").iter().map(|a| a.kind).collect::<Vec<_>>();
         assert_eq!(told("7374616666"), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
         assert_eq!(told("557368310011"), [kind::ACCT_SESSION_ID]);
+    }
+
+    #[test]
+    fn a_request_comes_within_its_time_or_not_at_all() {
+        let patience = Duration::from_millis(300);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(b"\"Status\"\n").unwrap();
+        assert_eq!(line(&near, patience).unwrap(), b"\"Status\"\n");
+        // One octet at a time, each long before the patience for a single read ends.
+        let slow = thread::spawn(move || {
+            while far.write_all(b" ").is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let begun = Instant::now();
+        assert!(line(&near, patience).is_err());
+        assert!(begun.elapsed() >= patience);
+        drop(near);
+        slow.join().unwrap();
+    }
+
+    #[test]
+    fn a_request_without_end_is_not_read_to_its_end() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let endless = thread::spawn(move || while far.write_all(&[b' '; 4096]).is_ok() {});
+        assert!(line(&near, Duration::from_secs(600)).is_err());
+        drop(near);
+        endless.join().unwrap();
     }
 }
