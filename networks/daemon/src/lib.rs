@@ -14,6 +14,7 @@ mod build;
 pub mod config;
 pub mod control;
 mod daemon;
+mod door;
 mod drops;
 mod ledger;
 mod log;

@@ -1,6 +1,7 @@
 //! Metrics for Prometheus at /metrics, collected when they are asked for, and a health check at /health.
 
 use crate::daemon::Running;
+use crate::door::Door;
 use crate::stats::{BOUNDS, Histogram};
 use axum::Router;
 use axum::http::StatusCode;
@@ -16,13 +17,20 @@ use prometheus_client::registry::{Registry, Unit};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
 use usher_radius::packet::Code;
 
 type Labels<'a> = Vec<(&'a str, String)>;
 
+/// Connections at one time; who comes then waits until one ends.
+const CONNECTIONS: usize = 64;
+/// How long a connection lasts, whatever it does: whoever asks takes less, and opens another one.
+const LASTS: Duration = Duration::from_secs(10);
+
 /// Begins to serve.
 pub(crate) async fn begin(running: &Arc<Running>, address: SocketAddr) -> std::io::Result<()> {
-    let listener = tokio::net::TcpListener::bind(address).await?;
+    let listener = Door::new(TcpListener::bind(address).await?, CONNECTIONS, LASTS);
     let running = running.clone();
     let scrape = move || {
         let running = running.clone();
