@@ -47,7 +47,12 @@ pub(crate) struct With<'a> {
     pub(crate) identity_key: &'a IdentityKey,
     pub(crate) tls: Option<&'a Tls>,
     pub(crate) epoch: WallTime,
+    /// How many shards share what all may have.
+    pub(crate) shards: usize,
 }
+
+/// Steps of TLS handshakes that may wait in each shard, a millisecond each: more would wait longer than a client does.
+const STEPS_WAITING: usize = 1 << 12;
 
 /// Makes the machines' configuration.
 ///
@@ -111,6 +116,9 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     config.identity_key = Some(with.identity_key.clone());
     config.inner_names = inner_names;
     config.session_timeout = file.session_timeout.0;
+    config.login_timeout = file.login_timeout.0;
+    config.max_half_open_octets = file.limits.half_open_memory.0 / with.shards.max(1);
+    config.max_steps_waiting = STEPS_WAITING;
     config.epoch = with.epoch;
     config.max_half_open = file.limits.half_open;
     config.reject_delay = file.reject_delay.0;

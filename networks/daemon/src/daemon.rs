@@ -188,6 +188,7 @@ impl Begun {
             dictionary: &dictionary,
             tls: tls.as_deref(),
             epoch: clock.wall_epoch(),
+            shards: count,
         };
         let built = build::build(&place.loaded, with, &mut rng).map_err(ServeError::Config)?;
 

@@ -154,6 +154,8 @@ impl Collector for Scrape {
             counters(e, &format!("{part}_events"), help, values)?;
         }
         counter(e, "diverted", "Requests handed to the shard of their State", all.diverted)?;
+        let help = "Requests dropped because the shard of their State had too many waiting";
+        counter(e, "not_diverted", help, all.not_diverted)?;
         let evicted = all.evicted.iter().map(|(client, n)| (vec![("client", client.clone())], *n));
         counters(e, "evicted", "Unfinished logins pushed out by new ones, by client", evicted)?;
         let cache = |kind| all.counters.get(&("aaa", kind)).copied().unwrap_or(0);
@@ -163,6 +165,8 @@ impl Collector for Scrape {
         ];
         counters(e, "cache", "Users found in memory, and asked of the store", found)?;
         gauge(e, "half_open", "Unfinished logins", all.half_open as i64)?;
+        let help = "About how many octets unfinished logins hold";
+        gauge(e, "half_open_octets", help, all.half_open_octets as i64)?;
         gauge(e, "diameter_peers", "Diameter peers that are connected", all.diameter_peers as i64)?;
         if let Some(ledger) = running.ledger.collect() {
             gauge(e, "sessions", "Open sessions", ledger.open as i64)?;
@@ -178,7 +182,8 @@ impl Collector for Scrape {
             ConstGauge::new(waiting as i64).encode(family.encode_family(&queue(name))?)?;
         }
         let refused = load.map(|(name, _, refused)| (queue(name), refused));
-        counters(e, "jobs_refused", "Jobs that found their queue full: their logins got no answer", refused)?;
+        let help = "Jobs that found no room in their queue: their logins got no answer";
+        counters(e, "jobs_refused", help, refused)?;
         let stats = &running.ledger.stats;
         gauge(
             e,

@@ -1,6 +1,7 @@
 //! One shard: the AAA machine with what it hands to other threads.
 
 use crate::config::units::Prefix;
+use crate::jobs::Whose;
 use crate::ledger::{Entry, LedgerHandle};
 use crate::said::{log_login, log_record, reason_name};
 use crate::stats::{Histogram, Snapshot};
@@ -8,14 +9,16 @@ use crate::status::bears;
 use crate::workers::{For, Job, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use usher_aaa::{
-    AaaServer, CertificateVerdict, Command, DynamicResult, Event, Front, Login, Method, ShardKey,
-    TraceFilter, TraceLine, shard_of,
+    AaaServer, CertificateVerdict, Command, DynamicResult, Event, Front, Handed, HandedBack, Login, Method,
+    ShardKey, TraceFilter, TraceLine, shard_of,
 };
 use usher_core::{ConnId, Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
+use usher_diameter::{Fault, ResultCode};
 use usher_live::{DriverCounters, Mailbox, Node};
 
 /// What other threads tell a shard.
@@ -24,6 +27,8 @@ pub(crate) enum Message {
     Command(Command),
     /// A request that came to another shard and is of a session of this one.
     Datagram(Path, Vec<u8>),
+    /// The same by a connection, with the number of that shard.
+    Handed(u16, Handed),
     /// Tell what was counted.
     Collect(SyncSender<Snapshot>),
     /// Forget what is known of a user, or of all, and who waits until that is done.
@@ -40,17 +45,46 @@ pub(crate) enum Message {
     Stop,
 }
 
+/// Requests that other shards may have put into a shard's mailbox and it has not taken yet. What answers a shard's own
+/// events has no bound here: there is never more of it than the shard asked for, which its machine bounds, and none of it
+/// may be lost.
+const REQUESTS: usize = 1 << 12;
+
 /// The mailboxes of all shards, by number.
 #[derive(Clone, Default)]
-pub(crate) struct Mailboxes(Arc<OnceLock<Vec<Mailbox<Message>>>>);
+pub(crate) struct Mailboxes(Arc<OnceLock<Boxes>>);
+
+struct Boxes {
+    all: Vec<Mailbox<Message>>,
+    /// How many requests of others are in each.
+    requests: Vec<AtomicUsize>,
+}
 
 impl Mailboxes {
-    pub(crate) fn set(&self, boxes: Vec<Mailbox<Message>>) {
+    pub(crate) fn set(&self, all: Vec<Mailbox<Message>>) {
+        let requests = all.iter().map(|_| AtomicUsize::new(0)).collect();
         // Set once, when all shards are made.
-        let _ = self.0.set(boxes);
+        let _ = self.0.set(Boxes { all, requests });
     }
     pub(crate) fn all(&self) -> &[Mailbox<Message>] {
-        self.0.get().map_or(&[], Vec::as_slice)
+        self.0.get().map_or(&[], |boxes| &boxes.all)
+    }
+    /// Puts a request of another shard in; false where there is no room, or no such shard.
+    pub(crate) fn request(&self, shard: u16, message: Message) -> bool {
+        let Some(waiting) = self.0.get().and_then(|boxes| boxes.requests.get(usize::from(shard))) else {
+            return false;
+        };
+        if waiting.fetch_add(1, Ordering::Relaxed) >= REQUESTS {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        self.send(shard, message)
+    }
+    /// A shard has taken a request out.
+    fn taken(&self, shard: u16) {
+        if let Some(waiting) = self.0.get().and_then(|boxes| boxes.requests.get(usize::from(shard))) {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
     pub(crate) fn send(&self, shard: u16, message: Message) -> bool {
         self.all().get(usize::from(shard)).is_some_and(|m| m.send(message))
@@ -85,6 +119,18 @@ impl Mailboxes {
             }
         }
         sum
+    }
+}
+
+/// What becomes of a request for which the shard that has its login has no room: the client comes again, or asks another
+/// server.
+fn no_room(handed: &Handed) -> HandedBack {
+    match handed {
+        Handed::Radius(request) => HandedBack::Silence { token: request.token },
+        Handed::Diameter { token, .. } => {
+            let fault = Fault::new(ResultCode::TOO_BUSY, "too many requests wait");
+            HandedBack::Refusal { token: *token, fault }
+        }
     }
 }
 
@@ -145,6 +191,8 @@ pub(crate) struct State {
     /// Diameter peers that are connected.
     peers: BTreeSet<PeerId>,
     diverted: u64,
+    /// Requests for another shard that found its mailbox full.
+    not_diverted: u64,
     trace: Option<SyncSender<TraceLine>>,
     dynamic: BTreeMap<u64, SyncSender<DynamicResult>>,
     draining: bool,
@@ -241,7 +289,9 @@ impl AaaNode {
         }
         all.half_open = self.server.half_open() as u64;
         all.diameter_peers = self.state.peers.len() as u64;
+        all.half_open_octets = self.server.half_open_octets() as u64;
         all.diverted = self.state.diverted;
+        all.not_diverted = self.state.not_diverted;
         all
     }
 }
@@ -257,9 +307,12 @@ impl Node for AaaNode {
     fn event(&mut self, now: Instant, event: Event) {
         let shard = self.number;
         match event {
-            Event::Lookup { token, name } => self.workers.put(Job::Lookup(For { shard, token }, name)),
-            Event::Verify { token, hash, password } => {
-                self.workers.put(Job::Verify(For { shard, token }, hash, password));
+            Event::Lookup { token, name } => {
+                self.workers.put(Whose::default(), Job::Lookup(For { shard, token }, name));
+            }
+            Event::Verify { token, client, name, hash, password } => {
+                let whose = Whose { client, name };
+                self.workers.put(whose, Job::Verify(For { shard, token }, hash, password));
             }
             Event::Admit { token, request } => self.ledger.put(Entry::Admit(For { shard, token }, request)),
             Event::Account { token, record } => {
@@ -271,7 +324,7 @@ impl Node for AaaNode {
                     let verdict = CertificateVerdict::OtherName;
                     self.command(now, Command::Certificate { token, verdict });
                 } else if self.workers.asks_issuers() {
-                    self.workers.put(Job::Certificate(For { shard, token }, chain));
+                    self.workers.put(Whose::default(), Job::Certificate(For { shard, token }, chain));
                 } else {
                     let verdict = CertificateVerdict::Good;
                     self.command(now, Command::Certificate { token, verdict });
@@ -303,7 +356,11 @@ impl Node for AaaNode {
                 }
             }
             Event::HandOver { shard: to, handed } => {
-                self.mailboxes.command(to, Command::Handed { from: shard, handed });
+                let back = no_room(&handed);
+                if !self.mailboxes.request(to, Message::Handed(shard, handed)) {
+                    self.state.not_diverted += 1;
+                    self.command(now, Command::HandedBack(back));
+                }
             }
             Event::HandBack { shard: to, back } => self.mailboxes.command(to, Command::HandedBack(back)),
             Event::HomeServer { server, alive } => tracing::info!(server, alive, shard, "home server"),
@@ -318,7 +375,14 @@ impl Node for AaaNode {
     fn message(&mut self, now: Instant, message: Message) {
         match message {
             Message::Command(command) => self.command(now, command),
-            Message::Datagram(path, data) => self.server.handle(now, Input::Datagram { path, data: &data }),
+            Message::Datagram(path, data) => {
+                self.mailboxes.taken(self.number);
+                self.server.handle(now, Input::Datagram { path, data: &data });
+            }
+            Message::Handed(from, handed) => {
+                self.mailboxes.taken(self.number);
+                self.command(now, Command::Handed { from, handed });
+            }
             Message::Collect(sender) => {
                 let _ = sender.try_send(self.snapshot());
             }
@@ -374,9 +438,13 @@ impl Node for AaaNode {
             return false;
         }
         match shard_of(&self.key, data) {
-            Some(shard) if shard != self.number => {
-                self.state.diverted += 1;
-                self.mailboxes.send(shard, Message::Datagram(path, data.to_vec()))
+            // What does not prove to be a client's is no other shard's work: it is dropped and counted here.
+            Some(shard) if shard != self.number && self.server.is_signed(path.remote.ip(), data) => {
+                match self.mailboxes.request(shard, Message::Datagram(path, data.to_vec())) {
+                    true => self.state.diverted += 1,
+                    false => self.state.not_diverted += 1,
+                }
+                true
             }
             // A new login goes to another server while this one ends.
             None => self.state.draining && data.first() == Some(&1),

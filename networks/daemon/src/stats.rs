@@ -62,8 +62,12 @@ pub(crate) struct Snapshot {
     pub(crate) half_open: u64,
     /// Diameter peers that are connected.
     pub(crate) diameter_peers: u64,
+    /// What they hold, octets.
+    pub(crate) half_open_octets: u64,
     /// Times that a request was handed to another shard.
     pub(crate) diverted: u64,
+    /// Times that there was no room for that.
+    pub(crate) not_diverted: u64,
 }
 
 impl Snapshot {
@@ -83,7 +87,9 @@ impl Snapshot {
         }
         self.half_open += other.half_open;
         self.diameter_peers += other.diameter_peers;
+        self.half_open_octets += other.half_open_octets;
         self.diverted += other.diverted;
+        self.not_diverted += other.not_diverted;
     }
     pub(crate) fn count(&mut self, part: &'static str, counters: impl Iterator<Item = (&'static str, u64)>) {
         for (name, n) in counters {

@@ -2,13 +2,12 @@
 //! issuer for a certificate's status. Each kind has threads and a queue of its own, so that none waits for another.
 
 use crate::admin;
+use crate::jobs::{Bounds, Jobs, Whose};
 use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::store::{Store, StoreError};
@@ -17,6 +16,8 @@ use usher_radius::dictionary::Dictionary;
 
 /// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
 const KINDS: [(&str, usize); 3] = [("lookup", 1 << 13), ("password", 256), ("certificate", 256)];
+/// How many passwords said to be one user's may wait: a user who has several devices is none who guesses.
+const OF_ONE_NAME: usize = 4;
 const LOOKUP: usize = 0;
 const PASSWORD: usize = 1;
 const CERTIFICATE: usize = 2;
@@ -55,18 +56,10 @@ impl Job {
 /// Users of the file, which come before those of the store; replaced at a reload.
 pub(crate) type Inline = Arc<RwLock<Arc<BTreeMap<Vec<u8>, Arc<User>>>>>;
 
-/// What is counted of a queue.
-#[derive(Debug, Default)]
-struct Load {
-    waiting: AtomicU64,
-    refused: AtomicU64,
-}
-
 /// Where jobs are put.
 #[derive(Clone)]
 pub(crate) struct Workers {
-    queues: [SyncSender<Job>; KINDS.len()],
-    load: Arc<[Load; KINDS.len()]>,
+    queues: [Arc<Jobs<Job>>; KINDS.len()],
     mailboxes: Mailboxes,
     status: Arc<RwLock<CertificateStatus>>,
 }
@@ -85,23 +78,21 @@ pub(crate) struct Shared {
 impl Workers {
     /// Begins one thread for each store, as many for hashes, and those that ask issuers.
     pub(crate) fn begin(shared: Shared, stores: Vec<Box<dyn Store>>) -> (Self, Vec<JoinHandle<()>>) {
-        let load: Arc<[Load; KINDS.len()]> = Arc::default();
         let hashing = stores.len();
         let none = |n| (0..n).map(|_| None).collect::<Vec<_>>();
         let crews = [stores.into_iter().map(Some).collect(), none(hashing), none(ASKING)];
         let mut threads = Vec::new();
         let mut crews = crews.into_iter();
-        let queues = KINDS.map(|(name, most)| {
-            let (sender, jobs) = sync_channel(most);
-            let jobs = Arc::new(Mutex::new(jobs));
+        let queues = KINDS.map(|(name, all)| {
+            let jobs = Arc::new(Jobs::new(Bounds { all, name: OF_ONE_NAME }));
             for (n, store) in crews.next().into_iter().flatten().enumerate() {
-                let (jobs, shared, load) = (jobs.clone(), shared.clone(), load.clone());
-                let body = move || work(&jobs, &shared, &load, store);
+                let (jobs, shared) = (jobs.clone(), shared.clone());
+                let body = move || work(&jobs, &shared, store);
                 threads.extend(thread::Builder::new().name(format!("usher-{name}-{n}")).spawn(body).ok());
             }
-            sender
+            jobs
         });
-        (Self { queues, load, mailboxes: shared.mailboxes, status: shared.status }, threads)
+        (Self { queues, mailboxes: shared.mailboxes, status: shared.status }, threads)
     }
 
     /// Whether issuers are asked if their certificates still hold.
@@ -109,16 +100,10 @@ impl Workers {
         self.status.read().unwrap_or_else(PoisonError::into_inner).asks()
     }
 
-    /// Puts a job in line; where there is no room, whoever it is for is told at once that nobody can say.
-    pub(crate) fn put(&self, job: Job) {
-        let (queue, load) = (&self.queues[job.kind()], &self.load[job.kind()]);
-        load.waiting.fetch_add(1, Ordering::Relaxed);
-        let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = queue.try_send(job) else {
-            return;
-        };
-        load.waiting.fetch_sub(1, Ordering::Relaxed);
-        load.refused.fetch_add(1, Ordering::Relaxed);
-        let (for_, command) = match job {
+    /// Puts a job in line; where there is no room, whoever one is for is told at once that nobody can say.
+    pub(crate) fn put(&self, whose: Whose, job: Job) {
+        let Some(refused) = self.queues[job.kind()].put(whose, job) else { return };
+        let (for_, command) = match refused {
             Job::Lookup(for_, _) => (for_, Command::Found { token: for_.token, user: Found::Unavailable }),
             Job::Verify(for_, ..) | Job::Certificate(for_, _) => {
                 (for_, Command::Unable { token: for_.token })
@@ -129,26 +114,18 @@ impl Workers {
 
     /// For each kind of jobs: how many wait, and how many found no room.
     pub(crate) fn load(&self) -> [(&'static str, u64, u64); KINDS.len()] {
-        let mut all = self.load.iter();
+        let mut all = self.queues.iter();
         KINDS.map(|(name, _)| {
-            let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
-            all.next().map_or((name, 0, 0), |l| (name, read(&l.waiting), read(&l.refused)))
+            let (waiting, refused) = all.next().map_or((0, 0), |jobs| jobs.load());
+            (name, waiting, refused)
         })
     }
 }
 
-fn work(
-    jobs: &Mutex<Receiver<Job>>,
-    shared: &Shared,
-    load: &[Load; KINDS.len()],
-    mut store: Option<Box<dyn Store>>,
-) {
+fn work(jobs: &Jobs<Job>, shared: &Shared, mut store: Option<Box<dyn Store>>) {
     let mut troubled = false;
     loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = job else { return };
-        load[job.kind()].waiting.fetch_sub(1, Ordering::Relaxed);
-        let (for_, command) = match job {
+        let (for_, command) = match jobs.take() {
             Job::Lookup(for_, name) => {
                 let user = find(&name, shared, store.as_mut(), &mut troubled);
                 (for_, Command::Found { token: for_.token, user })

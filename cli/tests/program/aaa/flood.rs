@@ -118,12 +118,12 @@ fn a_flood_of_new_sessions_costs_the_flooder_alone() {
 fn a_flood_of_slow_passwords_delays_nobody_else() {
     let (place, ports) = (Place::new(), Ports::free());
     let server = Daemon::start(&place, &config(&ports, "[users]\ncache_ttl = \"1 ms\"\nthreads = 1\n"));
-    for (name, how) in [("ann", ""), ("slow", "--hash argon2")] {
+    for (name, how) in [("ann", ""), ("slow", "--hash argon2"), ("other", "--hash argon2")] {
         let add = format!("echo right | usher aaa user add {name} {how} --password-file - --config aaa.toml");
         place.shell(&add).with_code(0);
     }
     let pad = |n: u8| md5(&[SECRET.as_bytes(), &[n; 16]]);
-    let pap = |n: u8, name: &str| {
+    let pap = move |n: u8, name: &str| {
         let mut password = *b"right\0\0\0\0\0\0\0\0\0\0\0";
         password.iter_mut().zip(pad(n)).for_each(|(octet, key)| *octet ^= key);
         let mut a = Attributes::new();
@@ -131,25 +131,90 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
         a.push_bytes(kind::USER_PASSWORD, &password).unwrap();
         signed(Code::ACCESS_REQUEST, n, [n; 16], &a, Signed::Right)
     };
-    // More at once than may wait.
-    let flooders: Vec<UdpSocket> = (0..8).map(|_| line("127.0.0.2", ports.auth)).collect();
-    for n in 0..=u8::MAX {
-        for flooder in &flooders {
-            flooder.send(&pap(n, "slow")).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let (until, port) = (over.clone(), ports.auth);
+    let flood = std::thread::spawn(move || {
+        // More at once than may wait, again and again.
+        while !until.load(Ordering::Relaxed) {
+            let flooder = line("127.0.0.2", port);
+            for n in 0..=u8::MAX {
+                flooder.send(&pap(n, "slow")).unwrap();
+                if n % 16 == 0 {
+                    // The server's socket holds so many.
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
         }
-        if n % 16 == 0 {
-            // The server's socket holds so many.
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
+    });
     let queue = |name: &str| metric(&get(ports.metrics, "/metrics"), name);
+    while queue("usher_aaa_jobs_refused_total{queue=\"password\"}") == 0.0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let quiet = line("127.0.0.3", ports.auth);
     for n in 0..20 {
         assert_eq!(ask(&quiet, &pap(n, "ann"))[0], Code::ACCESS_ACCEPT.0);
     }
-    assert!(queue("usher_aaa_jobs_waiting{queue=\"password\"}") > 0.0, "all that while");
+    for from in ["127.0.0.2", "127.0.0.3"] {
+        let other = line(from, ports.auth);
+        for n in 0..5 {
+            let accepted = ask(&other, &pap(n, "other"))[0] == Code::ACCESS_ACCEPT.0;
+            assert!(accepted, "a user whose password is slow, too, from {from}");
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
     assert!(queue("usher_aaa_jobs_refused_total{queue=\"password\"}") > 0.0, "more than may wait");
     assert!(queue("usher_aaa_aaa_events_total{kind=\"unavailable\"}") > 0.0, "and they are told so");
     assert_eq!(queue("usher_aaa_jobs_refused_total{queue=\"lookup\"}"), 0.0);
+    drop(server);
+}
+
+#[test]
+fn only_what_a_client_signed_is_handed_to_the_shard_of_its_login() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let order = "[methods]\norder = [\"eap-md5\"]\n";
+    let config =
+        config(&ports, &format!("{order}{}", super::daemon::ANN)).replace("shards = 1", "shards = 2");
+    let server = Daemon::start(&place, &config);
+    let begun = ask(&line("127.0.0.2", ports.auth), &eap(1, &IDENTITY, None));
+    let state = Packet::parse(&begun).unwrap().get(kind::STATE).unwrap().to_vec();
+    let request = |how: Signed| {
+        let mut a = Attributes::new();
+        a.push_text(kind::USER_NAME, "ann").unwrap();
+        a.push_bytes(kind::STATE, &state).unwrap();
+        a.push_eap(&[2, 9, 0, 6, 3, 4]);
+        signed(Code::ACCESS_REQUEST, 2, [2; 16], &a, how)
+    };
+    // Each from a port of its own, so that they come to either shard.
+    for how in [Signed::Wrong, Signed::Not] {
+        for _ in 0..20 {
+            line("127.0.0.2", ports.auth).send(&request(how)).unwrap();
+        }
+    }
+    for _ in 0..20 {
+        line("127.0.0.9", ports.auth).send(&request(Signed::Right)).unwrap();
+    }
+    let page = || get(ports.metrics, "/metrics");
+    let counted = |kind: &str| metric(&page(), &format!("usher_aaa_radius_events_total{{kind=\"{kind}\"}}"));
+    let kinds = ["bad_message_authenticator", "missing_message_authenticator", "unknown_client"];
+    for _ in 0..200 {
+        if kinds.iter().all(|kind| counted(kind) == 20.0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(kinds.map(counted), [20.0; 3]);
+    assert_eq!(metric(&page(), "usher_aaa_diverted_total"), 0.0);
+    for _ in 0..20 {
+        line("127.0.0.2", ports.auth).send(&request(Signed::Right)).unwrap();
+    }
+    for _ in 0..200 {
+        if metric(&page(), "usher_aaa_diverted_total") > 0.0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(metric(&page(), "usher_aaa_diverted_total") > 0.0, "a client's are");
+    assert_eq!(metric(&page(), "usher_aaa_not_diverted_total"), 0.0);
     drop(server);
 }

@@ -5,7 +5,7 @@ use super::model::{
     User,
 };
 use super::secret;
-use super::units::{Fingerprint, Prefix};
+use super::units::{Fingerprint, Prefix, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use usher_aaa::ledger::{PoolConfig, Range, check_pools};
@@ -205,6 +205,10 @@ impl Check<'_> {
         }
         if file.limits.half_open == 0 {
             self.fault(at!("limits", "half_open"), "with 0 unfinished logins nobody can log in");
+        }
+        if file.limits.half_open_memory < Size::mib(1) {
+            let said = "one TLS login under way holds up to 100 KiB; give all at least \"1 MiB\"";
+            self.fault(at!("limits", "half_open_memory"), said);
         }
         if file.limits.requests == 0 {
             self.fault(at!("limits", "requests"), "with 0 requests nobody is answered");

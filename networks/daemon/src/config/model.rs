@@ -3,7 +3,7 @@
 pub use super::elsewhere::{
     Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Stream, Transport,
 };
-use super::units::{Fingerprint, Period, Prefix};
+use super::units::{Fingerprint, Period, Prefix, Size};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
@@ -24,6 +24,8 @@ pub struct File {
     pub reject_delay: Period,
     /// How long a login may stand still before it is forgotten.
     pub session_timeout: Period,
+    /// How long a login may take in all, from its first request to its verdict, however busy it is.
+    pub login_timeout: Period,
     /// Addresses to listen on.
     pub listen: Listen,
     /// Who may ask: network access servers, proxies.
@@ -65,6 +67,7 @@ impl Default for File {
             state_dir: None,
             reject_delay: Period::secs(1),
             session_timeout: Period::secs(30),
+            login_timeout: Period::secs(300),
             listen: Listen::default(),
             client: Vec::new(),
             users: Users::default(),
@@ -474,6 +477,9 @@ pub struct Limits {
     pub failures_hold: Period,
     /// Unfinished logins that each thread keeps; beyond it the oldest of the client most over its share goes.
     pub half_open: usize,
+    /// Memory that unfinished logins of all threads may hold, about; beyond it the oldest of the client whose logins hold
+    /// the most goes. One amid a TLS handshake holds up to 100 KiB, others a few.
+    pub half_open_memory: Size,
     /// Requests and kept replies of each thread.
     pub requests: usize,
 }
@@ -486,6 +492,7 @@ impl Default for Limits {
             failures_within: Period::secs(60),
             failures_hold: Period::secs(60),
             half_open: 100_000,
+            half_open_memory: Size::mib(512),
             requests: 1 << 18,
         }
     }

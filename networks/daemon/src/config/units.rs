@@ -65,6 +65,55 @@ impl JsonSchema for Period {
     }
 }
 
+/// An amount of memory with its unit: `"512 MiB"`, `"2 GiB"`, `"64 KiB"`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Size(pub usize);
+
+impl Size {
+    /// So many times 2^20 octets.
+    #[must_use]
+    pub const fn mib(n: usize) -> Self {
+        Self(n << 20)
+    }
+    /// Reads the notation.
+    ///
+    /// # Errors
+    /// A sentence that says what is needed.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("\"{text}\" is no size; write a number and KiB, MiB or GiB, such as \"512 MiB\"");
+        let digits = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+        let n: usize = digits.parse().map_err(|_| wrong())?;
+        let unit: usize = match text.trim()[digits.len()..].trim() {
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return Err(wrong()),
+        };
+        n.checked_mul(unit).filter(|octets| *octets <= isize::MAX as usize).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Size {
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^ *[0-9]+ *(KiB|MiB|GiB) *$",
+            "description": "An amount of memory with its unit: \"64 KiB\", \"512 MiB\", \"2 GiB\"."
+        })
+    }
+}
+
 /// A network: `"192.0.2.0/24"`, `"2001:db8::/32"`; an address alone is a network of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefix {
@@ -191,6 +240,17 @@ mod tests {
         assert_eq!(millis(" 1 d "), Ok(86_400_000));
         for wrong in ["", "5", "s", "-1 s", "1.5 s", "5 weeks", "99999999999999999 d"] {
             assert!(Period::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(Size::parse("512 MiB"), Ok(Size::mib(512)));
+        assert_eq!(Size::parse(" 2GiB "), Ok(Size(2 << 30)));
+        assert_eq!(Size::parse("1 KiB"), Ok(Size(1024)));
+        for wrong in ["", "5", "MiB", "-1 MiB", "1.5 GiB", "5 MB", "99999999999999999 GiB", "9999999999 GiB"]
+        {
+            assert!(Size::parse(wrong).is_err(), "{wrong}");
         }
     }
 

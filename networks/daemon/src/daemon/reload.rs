@@ -64,6 +64,7 @@ impl Running {
             dictionary: &self.dictionary,
             tls: tls.as_deref(),
             epoch: self.clock.wall_epoch(),
+            shards: self.shards,
         };
         let seed = place::random().map_err(|e| e.to_string())?;
         let built = build::build(&place.loaded, with, &mut SecureRng::from_seed(seed))?;

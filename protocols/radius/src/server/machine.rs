@@ -139,6 +139,15 @@ impl Server {
     pub fn speaks_for(&self, client: u32, source: core::net::IpAddr, named: core::net::IpAddr) -> bool {
         named.to_canonical() == source.to_canonical() || self.clients.speaks_for(client, named.to_canonical())
     }
+    /// Whether a datagram from an address is a request of a client with a right Message-Authenticator. Nothing is counted
+    /// or kept: for hosts that let another server take what is its.
+    #[must_use]
+    pub fn is_signed(&self, source: core::net::IpAddr, datagram: &[u8]) -> bool {
+        let Ok(packet) = Packet::parse(datagram) else { return false };
+        self.clients
+            .find(source)
+            .is_some_and(|(_, config)| matches!(verify(&packet, &config.secret, config), Ok(true)))
+    }
     /// An empty list, reused from an earlier command where there is one.
     #[must_use]
     pub fn attributes(&mut self) -> Attributes {

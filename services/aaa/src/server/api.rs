@@ -425,6 +425,11 @@ pub enum Event {
     Verify {
         /// Comes back with the answer.
         token: u64,
+        /// Index of the RADIUS client that asks; `None` over Diameter. With `name` for a host that gives each its share
+        /// of the time.
+        client: Option<u32>,
+        /// Whose password it is said to be, as the peer gave it.
+        name: Vec<u8>,
         /// An argon2 hash in its text form.
         hash: String,
         /// What the peer gave.

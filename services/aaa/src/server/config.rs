@@ -81,13 +81,26 @@ pub struct Config {
     /// RADIUS clients, as indexes into those of [`Self::radius`], that hear the identity within a tunnel, as User-Name of
     /// the Access-Accept. Others, and Diameter peers, do not.
     pub inner_names: Vec<u32>,
-    /// How long an unfinished session may idle: its peer answers, or its user is found, within this.
+    /// How long an unfinished session may idle: its peer answers, or its user is found, within this. A packet that
+    /// answers nothing that was asked does not count.
     pub session_timeout: Duration,
+    /// How long a session may take from its first request to its verdict, however busy it is: a later request is one of
+    /// an unknown session.
+    pub login_timeout: Duration,
     /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
     pub epoch: WallTime,
     /// How many unfinished sessions there may be. A new one beyond it pushes one out: of the client with the most
     /// unfinished sessions, the one that idled longest.
     pub max_half_open: usize,
+    /// How many octets of memory unfinished sessions may hold, about; beyond it as with `max_half_open`, where the client
+    /// with the most is the one whose sessions hold the most. Each session counts as its share of this by `max_half_open`
+    /// at least.
+    pub max_half_open_octets: usize,
+    /// How many steps of logins that cost public-key operations may wait for their turn; one is done at each
+    /// [`usher_core::Input::Timeout`], which the server then wants at once, so that its host can hand in before it what
+    /// came meanwhile. Beyond it the newest of the client with the most is dropped. None: each is done as it comes, for a
+    /// host that charges for work itself.
+    pub max_steps_waiting: usize,
     /// How long after its request a reject goes out at the earliest, so that guessing passwords takes its time and what
     /// the verdict took does not show; at most [`Self::max_held`] at once,
     /// beyond which the one held longest goes out at once. Zero: not at all.
@@ -115,8 +128,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Neither front, EAP-MD5 and PAP for these users, 30 s and 100,000 unfinished sessions, rejects without delay, on
-    /// the first of January 2026.
+    /// Neither front, EAP-MD5 and PAP for these users, 30 s of idleness and 5 min in all, 100,000 unfinished sessions
+    /// and 512 MiB of them, rejects without delay, on the first of January 2026.
     #[must_use]
     pub fn new(users: UserSource) -> Self {
         Self {
@@ -133,8 +146,11 @@ impl Config {
             identity_key: None,
             inner_names: Vec::new(),
             session_timeout: Duration::from_secs(30),
+            login_timeout: Duration::from_secs(300),
             epoch: WallTime::from_unix_secs(1_767_225_600),
             max_half_open: 100_000,
+            max_half_open_octets: 512 << 20,
+            max_steps_waiting: 0,
             reject_delay: Duration::ZERO,
             max_held: 10_000,
             failures: None,

@@ -91,8 +91,12 @@ usher_core::counters! {
         filtered_requests,
         /// Unfinished sessions that idled too long.
         expired,
+        /// Unfinished sessions that took too long in all.
+        overdue,
         /// Unfinished sessions pushed out by new ones.
         evicted,
+        /// Dropped: a step of a login that costs public-key operations, for which too many waited.
+        steps_dropped,
         /// Rejects sent before their delay was over, to make room.
         unheld,
         /// Users asked of the host.

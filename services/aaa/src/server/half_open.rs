@@ -1,5 +1,6 @@
 //! Unfinished sessions, in order of age and by where they came from, so that a flood from one place costs that place
-//! its own sessions and nobody else's.
+//! its own sessions and nobody else's. Sessions are weighed by the octets that they hold: one amid a TLS handshake holds
+//! as much as dozens of others.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -10,7 +11,7 @@ use usher_core::{Instant, SecureRng};
 use usher_diameter::node::PeerId;
 
 /// Who has a share of the room.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Source {
     /// A RADIUS client by its address: clients of one network are not one client.
     Address(IpAddr),
@@ -28,12 +29,14 @@ impl Source {
     }
 }
 
-/// From so many sessions on a source's number is kept in order; with fewer nobody floods.
-const CROWD: u32 = 8;
+/// From so many octets on a source's share is kept in order; with less nobody floods.
+const CROWD: usize = 64 << 10;
 
 #[derive(Debug)]
 struct Entry<T> {
     value: T,
+    /// What it was said to hold.
+    octets: usize,
     share: u32,
     /// The next older and newer session of the same source.
     older: Option<u64>,
@@ -44,6 +47,7 @@ struct Entry<T> {
 struct Share {
     source: Source,
     count: u32,
+    octets: usize,
     oldest: Option<u64>,
     newest: Option<u64>,
 }
@@ -55,8 +59,9 @@ pub(super) struct HalfOpen<T> {
     shares: Vec<Share>,
     free: Vec<u32>,
     by_source: HashMap<Source, u32>,
-    /// Sources with many sessions, by how many.
-    crowds: BTreeSet<(u32, u32)>,
+    /// Sources whose sessions hold much, by how much.
+    crowds: BTreeSet<(usize, u32)>,
+    octets: usize,
 }
 
 impl<T> HalfOpen<T> {
@@ -68,10 +73,15 @@ impl<T> HalfOpen<T> {
             free: Vec::new(),
             by_source: HashMap::with_hasher(hash_state(rng)),
             crowds: BTreeSet::new(),
+            octets: 0,
         }
     }
     pub(super) fn len(&self) -> usize {
         self.table.len()
+    }
+    /// What all sessions hold, as it was said.
+    pub(super) fn octets(&self) -> usize {
+        self.octets
     }
     pub(super) fn get(&self, token: u64) -> Option<&T> {
         self.table.get(token).map(|e| &e.value)
@@ -83,23 +93,32 @@ impl<T> HalfOpen<T> {
     pub(super) fn oldest(&self) -> Option<(u64, Instant)> {
         self.table.oldest()
     }
-    /// The session that goes first where there is no room: of the source with the most, the one not touched for
-    /// longest.
+    /// The session that goes first where there is no room: of the source whose sessions hold the most, the
+    /// one not touched for longest.
     pub(super) fn crowded_out(&self) -> Option<u64> {
         match self.crowds.last() {
             Some((_, share)) => self.shares.get(*share as usize)?.oldest,
             None => self.table.oldest().map(|(token, _)| token),
         }
     }
-    pub(super) fn insert(&mut self, now: Instant, source: Source, value: T) -> u64 {
+    pub(super) fn insert(&mut self, now: Instant, source: Source, octets: usize, value: T) -> u64 {
         let share = match self.by_source.get(&source) {
             Some(share) => *share,
             None => self.share(source),
         };
-        let token = self.table.insert(now, Entry { value, share, older: None, newer: None });
+        let token = self.table.insert(now, Entry { value, octets, share, older: None, newer: None });
         self.link(share, token);
-        self.count(share, 1);
+        self.shares[share as usize].count += 1;
+        self.weigh_share(share, 0, octets);
         token
+    }
+    /// A session holds so many octets now.
+    pub(super) fn weigh(&mut self, token: u64, octets: usize) {
+        let Some(entry) = self.table.get_mut(token) else { return };
+        let (share, before) = (entry.share, core::mem::replace(&mut entry.octets, octets));
+        if before != octets {
+            self.weigh_share(share, before, octets);
+        }
     }
     /// Makes a session the newest.
     pub(super) fn touch(&mut self, now: Instant, token: u64) {
@@ -111,8 +130,10 @@ impl<T> HalfOpen<T> {
     }
     pub(super) fn remove(&mut self, token: u64) -> Option<T> {
         let share = self.unlink(token)?;
-        self.count(share, -1);
-        self.table.remove(token).map(|e| e.value)
+        let entry = self.table.remove(token)?;
+        self.weigh_share(share, entry.octets, 0);
+        self.leave(share);
+        Some(entry.value)
     }
     /// Does something to each session, in no order that counts.
     pub(super) fn for_each(&mut self, mut each: impl FnMut(&mut T)) {
@@ -126,7 +147,7 @@ impl<T> HalfOpen<T> {
     }
 
     fn share(&mut self, source: Source) -> u32 {
-        let empty = Share { source, count: 0, oldest: None, newest: None };
+        let empty = Share { source, count: 0, octets: 0, oldest: None, newest: None };
         let share = match self.free.pop() {
             Some(share) => {
                 self.shares[share as usize] = empty;
@@ -140,16 +161,23 @@ impl<T> HalfOpen<T> {
         self.by_source.insert(source, share);
         share
     }
-    fn count(&mut self, index: u32, by: i32) {
+    /// A session of a source holds `after` in place of `before`.
+    fn weigh_share(&mut self, index: u32, before: usize, after: usize) {
+        self.octets = self.octets - before + after;
         let share = &mut self.shares[index as usize];
-        let before = share.count;
-        share.count = before.saturating_add_signed(by);
-        if before >= CROWD {
-            self.crowds.remove(&(before, index));
+        let all = share.octets;
+        share.octets = all - before + after;
+        if all >= CROWD {
+            self.crowds.remove(&(all, index));
         }
-        if share.count >= CROWD {
-            self.crowds.insert((share.count, index));
+        if share.octets >= CROWD {
+            self.crowds.insert((share.octets, index));
         }
+    }
+    /// One session fewer of a source.
+    fn leave(&mut self, index: u32) {
+        let share = &mut self.shares[index as usize];
+        share.count -= 1;
         if share.count == 0 {
             self.by_source.remove(&share.source);
             self.free.push(index);
@@ -194,33 +222,41 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_what_a_list_would(steps in proptest::collection::vec((0u8..5, 0usize..40, 0u8..3), 0..300)) {
+        fn it_does_what_a_list_would(
+            steps in proptest::collection::vec((0u8..6, 0usize..40, 0u8..3, 1usize..30_000), 0..300),
+        ) {
             let mut sessions = HalfOpen::new(&mut Seed::new(1).secure("half open", 0));
-            let mut list: Vec<(u64, u8, usize)> = Vec::new();
-            for (n, (what, which, from)) in steps.into_iter().enumerate() {
+            let mut list: Vec<(u64, u8, usize, usize)> = Vec::new();
+            for (n, (what, which, from, octets)) in steps.into_iter().enumerate() {
                 let now = Instant::from_nanos(n as u64);
                 let which = which.min(list.len().saturating_sub(1));
                 match what {
-                    0..=2 => list.push((sessions.insert(now, source(from), n), from, n)),
+                    0..=2 => list.push((sessions.insert(now, source(from), octets, n), from, n, octets)),
                     3 if !list.is_empty() => {
                         let entry = list.remove(which);
                         sessions.touch(now, entry.0);
                         list.push(entry);
                     }
                     4 if !list.is_empty() => {
-                        let (token, _, value) = list.remove(which);
+                        let (token, _, value, _) = list.remove(which);
                         prop_assert_eq!(sessions.remove(token), Some(value));
+                    }
+                    5 if !list.is_empty() => {
+                        list[which].3 = octets;
+                        sessions.weigh(list[which].0, octets);
                     }
                     _ => {}
                 }
                 prop_assert_eq!(sessions.len(), list.len());
+                prop_assert_eq!(sessions.octets(), list.iter().map(|e| e.3).sum::<usize>());
                 prop_assert_eq!(sessions.oldest().map(|o| o.0), list.first().map(|e| e.0));
-                let counts: Vec<usize> = (0..3).map(|s| list.iter().filter(|e| e.1 == s).count()).collect();
-                let most = counts.iter().copied().max().unwrap_or(0);
+                let of = |s: u8| list.iter().filter(|e| e.1 == s).map(|e| e.3).sum::<usize>();
+                let shares: Vec<usize> = (0..3).map(of).collect();
+                let most = shares.iter().copied().max().unwrap_or(0);
                 match sessions.crowded_out() {
-                    Some(token) if most >= CROWD as usize => {
-                        let (_, from, _) = list.iter().find(|e| e.0 == token).unwrap();
-                        prop_assert_eq!(counts[usize::from(*from)], most);
+                    Some(token) if most >= CROWD => {
+                        let (_, from, ..) = list.iter().find(|e| e.0 == token).unwrap();
+                        prop_assert_eq!(shares[usize::from(*from)], most);
                         prop_assert_eq!(list.iter().find(|e| e.1 == *from).map(|e| e.0), Some(token));
                     }
                     other => prop_assert_eq!(other, list.first().map(|e| e.0)),

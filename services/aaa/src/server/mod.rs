@@ -8,7 +8,8 @@
 //! Input::Message ─────────┘
 //! ```
 //! Whatever may take its time is asked of the host in that way: a user, the comparison with a slow hash, whether a
-//! certificate is revoked, whether limits let a login in, the keeping of an accounting record.
+//! certificate is revoked, whether limits let a login in, the keeping of an accounting record. What takes this server's own
+//! time, the public-key operations of a TLS handshake, may wait for its turn ([`Config::max_steps_waiting`]).
 
 mod alias;
 mod answer;

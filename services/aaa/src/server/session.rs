@@ -101,19 +101,21 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Conversation {
     pub(super) server: Server,
-    /// What the host is asked meanwhile.
+    /// What it waits for before it goes on: mostly what the host is asked.
     pub(super) wait: Option<Wait>,
     /// Of the response that came last.
     pub(super) identifier: u8,
 }
 
-/// What the host is asked while a method waits.
+/// What a method waits for.
 #[derive(Debug)]
 pub(super) enum Wait {
     /// A user.
     User(Who),
     /// Whether a password is right.
     Password,
+    /// Its turn to take this packet, which costs much.
+    Turn(Vec<u8>),
 }
 
 /// Whom a method asks for.
@@ -227,6 +229,25 @@ impl Session {
 impl Conversation {
     pub(super) fn in_tunnel(&self) -> bool {
         self.server.method().is_some_and(|kind| is_tunnel(by_type(kind)))
+    }
+}
+
+/// What a session takes with what finds it and its request in the RADIUS server, octets, without what is its own kind's.
+const SESSION: usize = 1 << 10;
+
+impl Session {
+    /// About how many octets of memory it holds.
+    pub(super) fn memory(&self) -> usize {
+        let request = self.pending.as_ref().map_or(0, |pending| pending.request.len());
+        let stage = match &self.stage {
+            Stage::Eap(conversation) => conversation.server.memory(),
+            Stage::Identity { .. }
+            | Stage::Looking(_)
+            | Stage::Verifying(_)
+            | Stage::Certificate(_)
+            | Stage::Admission(_) => 0,
+        };
+        SESSION + self.name.capacity() + request + stage
     }
 }
 

@@ -3,6 +3,7 @@
 mod accounting;
 mod anonymous;
 mod asked;
+mod bounds;
 mod build;
 mod connections;
 mod diameter;

@@ -132,7 +132,10 @@ fn the_host_compares_argon2_hashes() {
         p.ask_pap(token, b"ann", password);
         assert_eq!(p.answer(), None);
         let event = std::iter::from_fn(|| p.server.poll_event()).find_map(|e| match e {
-            Event::Verify { token, hash, password } => Some((token, hash, password)),
+            Event::Verify { token, client, name, hash, password } => {
+                assert_eq!((client, &name[..]), (Some(0), &b"ann"[..]));
+                Some((token, hash, password))
+            }
             _ => None,
         });
         let (asked, hash, password) = event.unwrap();

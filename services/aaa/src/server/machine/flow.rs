@@ -28,6 +28,9 @@ use usher_radius::attribute::{Attributes, kind};
 /// Why nothing of somebody's is weighed who is held back.
 const TOO_MANY: Reason = Reason::Limit(Refusal::TooManyFailures);
 
+/// What an unfinished session counts as at most where it holds less: where few may be open, octets bound nothing.
+const MAX_SHARE: usize = 64 << 10;
+
 /// Where a user was looked for.
 enum Known {
     /// It was, and this was found.
@@ -39,14 +42,7 @@ enum Known {
 impl AaaServer {
     /// Opens a session and makes room for it.
     fn open(&mut self, now: Instant, owner: Owner, pending: Pending, name: &[u8], stage: Stage) -> u64 {
-        while self.sessions.len() >= self.config.max_half_open.max(1) {
-            let Some(oldest) = self.sessions.crowded_out() else { break };
-            self.counters.evicted += 1;
-            self.trace(now, oldest, || "dropped: too many unfinished sessions".into());
-            let client = self.sessions.get(oldest).and_then(|session| session.owner.client());
-            self.events.push_back(Event::Evicted { client });
-            self.abandon(now, oldest);
-        }
+        self.crowd_out(now, self.config.max_half_open.max(1));
         self.counters.sessions += 1;
         let source = pending.source;
         let traced = self.tracer.as_ref().is_some_and(|t| t.concerns(&pending.request));
@@ -62,9 +58,35 @@ impl AaaServer {
             traced,
             stage,
         };
-        let token = self.sessions.insert(now, source, session);
+        let octets = self.weight(&session);
+        let token = self.sessions.insert(now, source, octets, session);
         self.tell_request(now, token);
         token
+    }
+
+    /// What a session counts as: what it holds, or its share by number of what all may hold.
+    fn weight(&self, session: &Session) -> usize {
+        let share = self.config.max_half_open_octets / self.config.max_half_open.max(1);
+        session.memory().max(share.min(MAX_SHARE))
+    }
+
+    /// A session may hold more, or less, than before.
+    pub(super) fn weigh(&mut self, now: Instant, token: u64) {
+        let Some(session) = self.sessions.get(token) else { return };
+        self.sessions.weigh(token, self.weight(session));
+        self.crowd_out(now, usize::MAX);
+    }
+
+    /// Pushes sessions out until there are fewer than so many, and until they hold no more than they may.
+    fn crowd_out(&mut self, now: Instant, sessions: usize) {
+        while self.sessions.len() >= sessions || self.sessions.octets() > self.config.max_half_open_octets {
+            let Some(oldest) = self.sessions.crowded_out() else { break };
+            self.counters.evicted += 1;
+            self.trace(now, oldest, || "dropped: too many unfinished sessions".into());
+            let client = self.sessions.get(oldest).and_then(|session| session.owner.client());
+            self.events.push_back(Event::Evicted { client });
+            self.abandon(now, oldest);
+        }
     }
 
     /// Forgets a session that led to nothing; whoever waits for its answer gets none.
@@ -141,7 +163,13 @@ impl AaaServer {
     /// A request of a session that is under way; `token` is what its State names.
     pub(super) fn go_on(&mut self, now: Instant, ask: Ask, token: Option<u64>, packet: &[u8]) {
         let ours = |token: &u64| self.sessions.get(*token).is_some_and(|s| s.owner == ask.owner);
-        match token.filter(ours) {
+        let mut token = token.filter(ours);
+        if let Some(overdue) = token.take_if(|token| self.is_overdue(now, *token)) {
+            self.counters.overdue += 1;
+            self.trace(now, overdue, || "dropped: this login takes too long".into());
+            self.abandon(now, overdue);
+        }
+        match token {
             Some(token) => self.resume(now, ask, token, packet),
             None => {
                 self.counters.unknown_session += 1;
@@ -151,6 +179,10 @@ impl AaaServer {
                 self.recycle(ask.request);
             }
         }
+    }
+
+    fn is_overdue(&self, now: Instant, token: u64) -> bool {
+        self.sessions.get(token).is_some_and(|s| now.since(s.begun) >= self.config.login_timeout)
     }
 
     fn resume(&mut self, now: Instant, ask: Ask, token: u64, packet: &[u8]) {
@@ -171,10 +203,14 @@ impl AaaServer {
                 self.look_up(now, token);
             }
             Stage::Eap(conversation) if conversation.wait.is_none() => {
+                let costly = self.config.max_steps_waiting > 0 && conversation.server.is_costly(packet);
                 session.pending = Some(ask.into());
-                self.sessions.touch(now, token);
                 self.tell_request(now, token);
-                self.advance(now, token, packet);
+                if costly {
+                    self.put_off(now, token, packet.to_vec());
+                } else {
+                    self.advance(now, token, packet);
+                }
             }
             Stage::Eap(_) => {
                 self.counters.busy += 1;
@@ -362,8 +398,9 @@ impl AaaServer {
             Worth::Wrong => self.reject(now, token, Some(method), Reason::WrongCredentials, None),
             Worth::Ask(hash, password) => {
                 session.stage = Stage::Verifying(method);
+                let (client, name) = (session.owner.client(), session.name.clone());
                 self.trace(now, token, || "the host compares the password with its hash".into());
-                self.events.push_back(Event::Verify { token, hash, password });
+                self.events.push_back(Event::Verify { token, client, name, hash, password });
             }
         }
     }
@@ -405,7 +442,7 @@ impl AaaServer {
     pub(super) fn on_unable(&mut self, now: Instant, token: u64) -> Result<(), CommandError> {
         let session = self.sessions.get(token).ok_or(CommandError::UnknownToken)?;
         let waits = match &session.stage {
-            Stage::Eap(conversation) => conversation.wait.is_some(),
+            Stage::Eap(conversation) => matches!(conversation.wait, Some(Wait::User(_) | Wait::Password)),
             Stage::Identity { .. } => false,
             _ => true,
         };
@@ -445,7 +482,7 @@ impl AaaServer {
 
 impl AaaServer {
     /// Gives the session's EAP server what its peer said.
-    fn advance(&mut self, now: Instant, token: u64, packet: &[u8]) {
+    pub(super) fn advance(&mut self, now: Instant, token: u64, packet: &[u8]) {
         self.trace(now, token, || trace::eap(packet));
         let Some(session) = self.sessions.get_mut(token) else { return };
         let Stage::Eap(conversation) = &mut session.stage else { return };
@@ -463,6 +500,10 @@ impl AaaServer {
             return self.ignored(now, token, packet);
         }
         let step = session::step(&mut conversation.server, &mut self.work, &mut self.out);
+        // What changes nothing keeps no session alive.
+        if !matches!(step, Step::Ignored) {
+            self.sessions.touch(now, token);
+        }
         self.take_step(now, token, step);
     }
 
@@ -590,8 +631,9 @@ impl AaaServer {
         let right = match session.user.as_ref().and_then(|u| u.password.as_ref()) {
             Some(Password::Argon2(hash)) => {
                 let hash = hash.clone();
+                let (client, name) = (session.owner.client(), session.claimed().to_vec());
                 self.trace(now, token, || "the host compares the password with its hash".into());
-                self.events.push_back(Event::Verify { token, hash, password });
+                self.events.push_back(Event::Verify { token, client, name, hash, password });
                 return self.wait(token, Wait::Password);
             }
             Some(Password::Clear(clear)) => equal(clear, &password),

@@ -8,13 +8,14 @@ mod outward;
 mod proxied;
 mod radius;
 mod translate;
+mod turns;
 mod verdict;
 
 use super::api::{Command, Event, Front};
 use super::cache::UserCache;
 use super::config::{Config, ConfigError, UserSource};
 use super::counters::Counters;
-use super::half_open::HalfOpen;
+use super::half_open::{HalfOpen, Source};
 use super::held::Held;
 use super::held_back::HeldBack;
 use super::session::Session;
@@ -27,6 +28,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use handover::Foreign;
 use outward::Outward;
+use usher_core::fair::FairQueue;
 use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
 use usher_diameter::dictionary::Dictionary;
 use usher_diameter::node::{self, Node};
@@ -43,6 +45,8 @@ pub struct AaaServer {
     /// What Diameter requests are held against.
     dictionary: Option<Dictionary>,
     sessions: HalfOpen<Session>,
+    /// Sessions with a step that waits for its turn.
+    turns: FairQueue<Source, u64>,
     cache: UserCache,
     stand_ins: StandIns,
     held: Held,
@@ -91,6 +95,7 @@ impl AaaServer {
             dictionary: diameter.is_some().then(Dictionary::base),
             diameter,
             sessions,
+            turns: FairQueue::new(),
             cache,
             held: Held::default(),
             accounting: Accounting::default(),
@@ -114,6 +119,11 @@ impl AaaServer {
     pub fn radius_counters(&self) -> Option<&radius_server::Counters> {
         self.radius.as_ref().map(radius_server::Server::counters)
     }
+    /// Whether a datagram from an address is a RADIUS request of a client with a right Message-Authenticator.
+    #[must_use]
+    pub fn is_signed(&self, source: core::net::IpAddr, datagram: &[u8]) -> bool {
+        self.radius.as_ref().is_some_and(|server| server.is_signed(source, datagram))
+    }
     /// The Diameter node's counters.
     #[must_use]
     pub fn diameter_counters(&self) -> Option<&node::Counters> {
@@ -123,6 +133,11 @@ impl AaaServer {
     #[must_use]
     pub fn half_open(&self) -> usize {
         self.sessions.len()
+    }
+    /// About how many octets of memory unfinished sessions hold.
+    #[must_use]
+    pub fn half_open_octets(&self) -> usize {
+        self.sessions.octets()
     }
     /// Users kept from look-ups.
     #[must_use]
@@ -171,6 +186,7 @@ impl Machine for AaaServer {
                 self.outward.timeout(now);
                 self.expire(now);
                 self.release(now);
+                self.take_turn(now);
             }
         }
         self.drain_radius(now);
@@ -253,6 +269,9 @@ impl Machine for AaaServer {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
+        if !self.turns.is_empty() {
+            return Some(Instant::ZERO);
+        }
         let idle = self.sessions.oldest().map(|(_, since)| since + self.config.session_timeout);
         let accounting = self.accounting.oldest().map(|since| since + self.config.session_timeout);
         let radius = self.radius.as_mut().and_then(Machine::poll_timeout);

@@ -42,6 +42,7 @@ impl AaaServer {
         self.answer(now, pending.asker, Verdict::Challenge { eap: &out, state });
         self.out = out;
         self.recycle(pending.request);
+        self.weigh(now, token);
     }
 
     /// Passes over a packet that answers nothing. A Diameter client is told so, with the EAP request that is still to be

@@ -126,6 +126,9 @@ fn server(
         EapMethod::EapTls => Method::EapTls,
     }];
     config.tls = tls.map(Tls::server);
+    // What a study's network makes of a login is to be seen, however long it takes and however many there are.
+    config.login_timeout = Duration::MAX;
+    config.max_half_open_octets = usize::MAX;
     let any = match plan.version {
         usher_sim::IpVersion::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
         usher_sim::IpVersion::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
