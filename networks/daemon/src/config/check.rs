@@ -207,7 +207,7 @@ impl Check<'_> {
             self.fault(at!("limits", "half_open"), "with 0 unfinished logins nobody can log in");
         }
         if file.limits.half_open_memory < Size::mib(1) {
-            let said = "one TLS login under way holds up to 100 KiB; give all at least \"1 MiB\"";
+            let said = "one TLS login under way holds up to 80 KiB; give all at least \"1 MiB\"";
             self.fault(at!("limits", "half_open_memory"), said);
         }
         if file.limits.requests == 0 {

@@ -478,7 +478,8 @@ pub struct Limits {
     /// Unfinished logins that each thread keeps; beyond it the oldest of the client most over its share goes.
     pub half_open: usize,
     /// Memory that unfinished logins of all threads may hold, about; beyond it the oldest of the client whose logins hold
-    /// the most goes. One amid a TLS handshake holds up to 100 KiB, others a few.
+    /// the most goes. One amid a TLS handshake holds 20 KiB, and up to 80 with a long message that is not whole yet; others
+    /// hold a few.
     pub half_open_memory: Size,
     /// Requests and kept replies of each thread.
     pub requests: usize,

@@ -10,10 +10,10 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 /// About what rustls allocates for a connection whose handshake has not begun, octets, measured with rustls 0.23.
-const IDLE: usize = 8 << 10;
+const IDLE: usize = 2 << 10;
 /// The same from the first flight on: what is to be proved, the transcript, keys, the buffer in which records are put
 /// together.
-const BUSY: usize = 40 << 10;
+const BUSY: usize = 14 << 10;
 
 /// One end of a connection.
 struct Session {
