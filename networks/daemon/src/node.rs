@@ -334,6 +334,11 @@ impl Node for AaaNode {
                 self.decided(now, &login);
                 self.server.reuse(login.request);
             }
+            Event::Failed { name, station } => {
+                if self.failures {
+                    self.ledger.put(Entry::Failed { user: name, station });
+                }
+            }
             Event::Evicted { client } => {
                 let name = client.map_or("diameter", |client| self.clients.name(client).unwrap_or(""));
                 match self.state.evicted.get_mut(name) {

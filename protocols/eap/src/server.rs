@@ -314,6 +314,12 @@ impl Server {
         self.current.as_ref()?.1.inner()
     }
 
+    /// Whether the method that runs is telling the peer that it did not convince ([`ServerMethod::refuses`]).
+    #[must_use]
+    pub fn refuses(&self) -> bool {
+        self.current.as_ref().is_some_and(|(_, method)| method.refuses())
+    }
+
     /// Whether the method that runs took up an earlier TLS session.
     #[must_use]
     pub fn resumed(&self) -> bool {

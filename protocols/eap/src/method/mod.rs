@@ -225,6 +225,11 @@ pub trait ServerMethod: fmt::Debug + Send {
     fn answer(&mut self, _answer: Answer) -> ServerVerdict {
         ServerVerdict::Failure
     }
+    /// Whether the peer is being told that it did not convince, so that the run can only fail. The peer knows then, and may
+    /// never come back to be turned away.
+    fn refuses(&self) -> bool {
+        false
+    }
     /// The keys, once there are some.
     fn keys(&self) -> Option<Keys> {
         None

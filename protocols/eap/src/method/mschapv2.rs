@@ -276,6 +276,9 @@ impl ServerMethod for MsChapV2Server {
             _ => ServerVerdict::Ignore,
         }
     }
+    fn refuses(&self) -> bool {
+        self.stage == Stage::Failure
+    }
     fn keys(&self) -> Option<Keys> {
         match &self.stage {
             Stage::Success(_, response) => Some(keys(&mschap::mppe_keys(&self.hash, response))),

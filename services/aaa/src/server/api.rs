@@ -292,6 +292,27 @@ pub enum Reason {
     Limit(Refusal),
 }
 
+impl Reason {
+    /// Whether a login that offered a proof and was turned away for this counts as failed ([`Login::failed_as`]).
+    pub(super) const fn counts(self) -> bool {
+        match self {
+            Self::UnknownUser
+            | Self::WrongCredentials
+            | Self::NoMethod
+            | Self::Locked
+            | Self::BadRows
+            | Self::Expired
+            | Self::Checks => true,
+            Self::NameMismatch
+            | Self::Revoked
+            | Self::CertificateName
+            | Self::StaleSession
+            | Self::HomeServer
+            | Self::Limit(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -331,6 +352,8 @@ pub struct Login {
     pub reason: Option<Reason>,
     /// A TLS session was resumed.
     pub resumed: bool,
+    /// [`Event::Failed`] has told of it already.
+    pub told: bool,
     /// What the request said besides, as it came; a Diameter request's AVPs as attributes of their numbers.
     pub request: Attributes,
 }
@@ -339,24 +362,12 @@ impl Login {
     /// The name and the Calling-Station-Id that this login counts against as a failure, each empty where there is none;
     /// `None`: it counts against nobody. Whoever offered no proof, or proved who they are and were turned away for
     /// something else, has not failed. A tunnel that ended before it was said who is inside counts against the station
-    /// alone: the name outside may be anybody's.
+    /// alone: the name outside may be anybody's. What [`Event::Failed`] has told of is not counted again.
     #[must_use]
     pub fn failed_as(&self) -> Option<(&[u8], &[u8])> {
         let (method, reason) = (self.method?, self.reason?);
-        match reason {
-            Reason::UnknownUser
-            | Reason::WrongCredentials
-            | Reason::NoMethod
-            | Reason::Locked
-            | Reason::BadRows
-            | Reason::Expired
-            | Reason::Checks => {}
-            Reason::NameMismatch
-            | Reason::Revoked
-            | Reason::CertificateName
-            | Reason::StaleSession
-            | Reason::HomeServer
-            | Reason::Limit(_) => return None,
+        if self.told || !reason.counts() {
+            return None;
         }
         let outside = if matches!(method, Method::Peap | Method::Ttls) { &[][..] } else { &self.name };
         let name = self.inner.as_deref().unwrap_or(outside);
@@ -463,6 +474,14 @@ pub enum Event {
     Accepted(Box<Login>),
     /// Somebody was turned away.
     Rejected(Box<Login>),
+    /// A login has failed whose peer is told so before it is turned away, and may not stay for that. With
+    /// [`Config::failures`] only.
+    Failed {
+        /// The name that it counts against; empty: none.
+        name: Vec<u8>,
+        /// Calling-Station-Id; empty: none.
+        station: Vec<u8>,
+    },
     /// An unfinished session was pushed out by a new one: there are as many as there may be, and of its client the most.
     Evicted {
         /// Index of the RADIUS client among those of the configuration; `None` over Diameter.
@@ -519,6 +538,7 @@ impl fmt::Debug for Event {
             Self::CheckCertificate { token, .. } => write!(f, "CheckCertificate({token})"),
             Self::Accepted(login) => write!(f, "Accepted({login:?})"),
             Self::Rejected(login) => write!(f, "Rejected({login:?})"),
+            Self::Failed { name: n, .. } => write!(f, "Failed({:?})", name(n)),
             Self::Evicted { client } => write!(f, "Evicted({client:?})"),
             Self::Trace(line) => write!(f, "Trace({:?})", line.text),
             Self::DiameterPeer { peer, up } => write!(f, "DiameterPeer({peer:?}, up: {up})"),

@@ -30,6 +30,10 @@ impl HeldBack {
             (Failures::new(limit, &hash), hash)
         }))
     }
+    /// Whether there is a limit.
+    pub(super) const fn counts(&self) -> bool {
+        self.0.is_some()
+    }
     /// True where nobody has to be looked for.
     pub(super) fn nobody(&mut self, now: Instant) -> bool {
         self.0.as_mut().is_none_or(|(failures, _)| failures.none_held(now))

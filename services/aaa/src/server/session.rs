@@ -200,6 +200,8 @@ pub(super) struct Session {
     pub(super) refusal: Option<Reason>,
     /// What a reject says besides.
     pub(super) denial: Option<Denial>,
+    /// Its failure was counted.
+    pub(super) failed: bool,
     /// When its last look-up began.
     pub(super) asked: Generation,
     /// Its decisions are told line by line.

@@ -11,7 +11,13 @@ use usher_aaa::{
 use usher_core::{Duration, Input, Instant, Machine, Seed};
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_crypto::password::argon2_hash;
-use usher_crypto::tls::Version;
+use usher_crypto::tls::{Version, fixtures};
+use usher_eap::method::PeerOffer;
+use usher_eap::method::mschapv2::Account;
+use usher_eap::method::peap::PeerMethodPeap;
+use usher_eap::method::tls::PeerTls;
+use usher_eap::method::ttls::{PeerMethodTtls, Proof};
+use usher_eap::peer::{self, Peer};
 use usher_nas::station;
 use usher_radius::attribute::{kind, vendor};
 use usher_radius::client::Response;
@@ -256,4 +262,80 @@ fn a_tunnel_that_ends_before_it_is_said_who_is_inside_counts_against_no_name() {
     assert_eq!((login.method, login.reason), (Some(Method::Peap), Some(Reason::WrongCredentials)));
     let (name, station) = login.failed_as().unwrap();
     assert!(name.is_empty() && !station.is_empty());
+}
+
+/// Logs in as `user` by EAP with so many requests at most: the code of the last reply, and how many requests were sent.
+fn rounds(p: &mut Pair, user: &str, offer: Box<dyn PeerOffer>, most: usize) -> (Code, usize) {
+    let config = peer::Config {
+        identity: user.into(),
+        methods: Arc::new([offer]),
+        timeout: Duration::from_secs(60),
+        wall: fixtures::WALL_TIME,
+    };
+    let mut peer = Peer::new(config, Seed::new(4).secure("peer", 0), NEVER);
+    let (mut eap, mut state) = (vec![2, 0, 0, 5 + user.len() as u8, 1], None);
+    eap.extend_from_slice(user.as_bytes());
+    let mut sent = 0;
+    loop {
+        p.ask(1, Code::ACCESS_REQUEST, |a| {
+            a.push_text(kind::USER_NAME, user).unwrap().push_eap(&eap);
+            state.iter().for_each(|state: &Vec<u8>| drop(a.push_bytes(kind::STATE, state)));
+        });
+        sent += 1;
+        let reply = p.reply().unwrap();
+        if reply.code != Code::ACCESS_CHALLENGE || sent == most {
+            return (reply.code, sent);
+        }
+        state = reply.attributes.get(kind::STATE).map(<[u8]>::to_vec);
+        eap.clear();
+        reply.attributes.eap(&mut eap);
+        peer.handle(NEVER, &eap);
+        assert!(peer.poll_transmit(&mut eap), "the peer answers");
+    }
+}
+
+#[test]
+fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
+    let version = Version::Tls13;
+    let user = String::from_utf8(crate::build::user_name(0)).unwrap();
+    let name = user.as_bytes();
+    let tls = || PeerTls::Real(crate::tls::client(version, fixtures::client(2)), 0);
+    let alone = |password: &[u8]| Box::new(Account::new(name, password)) as Box<dyn PeerOffer>;
+    let peap = |password: &[u8]| {
+        let inner = Arc::new([alone(password)]);
+        let (tls, identity) = (tls(), name.to_vec());
+        Box::new(PeerMethodPeap { tls, fragment: 1024, identity, inner }) as Box<dyn PeerOffer>
+    };
+    let ttls = |password: &[u8]| {
+        let proof = Proof::MsChapV2(password.to_vec());
+        let (tls, identity) = (tls(), name.to_vec());
+        Box::new(PeerMethodTtls { tls, fragment: 1024, identity, proof }) as Box<dyn PeerOffer>
+    };
+    let ways: [(Method, &dyn Fn(&[u8]) -> Box<dyn PeerOffer>); 3] =
+        [(Method::EapMsChapV2, &alone), (Method::Peap, &peap), (Method::Ttls, &ttls)];
+    for (method, offer) in ways {
+        let mut config = tunnels::config(crate::tls::server(version));
+        config.methods = vec![method, Method::Pap];
+        let mut unlimited = Pair::new(config.clone());
+        config.failures = limited(&[]).failures;
+        // A wrong password is refused in so many rounds, of which the last is not needed to learn that it is wrong.
+        let (code, all) = rounds(&mut unlimited, &user, offer(b"wrong"), usize::MAX);
+        assert_eq!(code, Code::ACCESS_REJECT);
+        let mut p = Pair::new(config.clone());
+        for _ in 0..3 {
+            assert_eq!(rounds(&mut p, &user, offer(b"wrong"), all - 1), (Code::ACCESS_CHALLENGE, all - 1));
+        }
+        let told = |e: Event| matches!(e, Event::Failed { name, .. } if name == user.as_bytes());
+        assert_eq!(std::iter::from_fn(|| p.server.poll_event()).filter(|e| told(e.clone())).count(), 3);
+        p.ask_pap(2, name, crate::build::PASSWORD);
+        assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT, "{method:?}");
+        assert_eq!(reasons(&mut p), [HELD], "{method:?}");
+        // Who stays is counted once, and told of as before.
+        let mut p = Pair::new(config);
+        for _ in 0..2 {
+            assert_eq!(rounds(&mut p, &user, offer(b"wrong"), usize::MAX).0, Code::ACCESS_REJECT);
+        }
+        assert_eq!(reasons(&mut p), [Some(Reason::WrongCredentials); 2]);
+        assert_eq!(rounds(&mut p, &user, offer(crate::build::PASSWORD), usize::MAX).0, Code::ACCESS_ACCEPT);
+    }
 }

@@ -230,6 +230,14 @@ impl ServerPhase for Phase {
         self.inner
     }
 
+    fn refuses(&self) -> bool {
+        match &self.state {
+            State::Result(result) => result.is_err(),
+            State::Method(server) => server.refuses(),
+            State::Start | State::Identity | State::User | State::Resume => false,
+        }
+    }
+
     fn keys(&self, tunnel: Keys) -> Keys {
         match &self.bound {
             Some(compound) => compound.keys(tunnel),

@@ -265,6 +265,14 @@ impl ServerPhase for Phase {
         self.inner
     }
 
+    fn refuses(&self) -> bool {
+        match &self.state {
+            State::Told(right) => !right,
+            State::Eap(server) => server.refuses(),
+            State::Start { .. } | State::User(_) | State::Password | State::Resume => false,
+        }
+    }
+
     fn poll_work(&mut self) -> Option<Work> {
         match &mut self.state {
             State::Eap(server) => server.poll_work(),

@@ -66,6 +66,8 @@ pub(crate) trait ServerPhase: Debug + Send {
     fn identity(&self) -> Option<&[u8]>;
     /// How it proves that.
     fn inner(&self) -> Option<Inner>;
+    /// [`ServerMethod::refuses`].
+    fn refuses(&self) -> bool;
     /// The method's keys, from those that its tunnel gives.
     fn keys(&self, tunnel: Keys) -> Keys {
         tunnel
@@ -218,6 +220,13 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
         match self.turn(|p, tunnel, out| p.answer(answer, tunnel, out)) {
             ServerVerdict::Ignore => ServerVerdict::Failure,
             verdict => verdict,
+        }
+    }
+
+    fn refuses(&self) -> bool {
+        match self.end {
+            Some(succeeds) => !succeeds,
+            None => self.phase.refuses(),
         }
     }
 

@@ -54,6 +54,7 @@ impl AaaServer {
             user: None,
             refusal: None,
             denial: None,
+            failed: false,
             asked: self.cache.generation(),
             traced,
             stage,
@@ -488,7 +489,8 @@ impl AaaServer {
         let Stage::Eap(conversation) = &mut session.stage else { return };
         let identifier = packet.get(1).copied().unwrap_or_default();
         conversation.identifier = identifier;
-        if self.hold(now, token).is_some() {
+        let failed = session.failed;
+        if !failed && self.hold(now, token).is_some() {
             let Some(Stage::Eap(conversation)) = self.sessions.get(token).map(|s| &s.stage) else { return };
             let method = conversation.server.method().map(session::by_type);
             return self.reject(now, token, method, TOO_MANY, Some(identifier));
@@ -519,7 +521,10 @@ impl AaaServer {
     /// Does what a session's EAP server said.
     fn take_step(&mut self, now: Instant, token: u64, step: Step) {
         match step {
-            Step::Request => self.challenge(now, token),
+            Step::Request => {
+                self.count_refusal(now, token);
+                self.challenge(now, token);
+            }
             Step::Success(approval) => {
                 self.remember(token, &approval);
                 self.approve(now, token, approval);
@@ -535,6 +540,24 @@ impl AaaServer {
             Step::Ask(Question::Password { password }) => self.ask_password(now, token, password),
             Step::Ignored => self.ignored(now, token, &[]),
         }
+    }
+
+    /// Counts a login as failed as soon as its peer is told so: who guesses does not stay to be turned away.
+    fn count_refusal(&mut self, now: Instant, token: u64) {
+        if !self.held_back.counts() {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(token).filter(|session| !session.failed) else { return };
+        let Stage::Eap(conversation) = &session.stage else { return };
+        if !conversation.server.refuses() || !session.why(Reason::WrongCredentials).counts() {
+            return;
+        }
+        session.failed = true;
+        let name = session.claimed().to_vec();
+        let station = session.pending.as_ref().and_then(|p| p.request.get(kind::CALLING_STATION_ID));
+        let station = station.unwrap_or_default().to_vec();
+        self.held_back.failed(now, &name, &station);
+        self.events.push_back(Event::Failed { name, station });
     }
 
     fn ask_user(&mut self, now: Instant, token: u64, who: Who) {

@@ -268,6 +268,7 @@ impl AaaServer {
             begun: passed.begun,
             reason,
             resumed: false,
+            told: false,
             request: passed.request,
         });
         match reason {

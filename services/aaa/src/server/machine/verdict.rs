@@ -230,6 +230,7 @@ impl AaaServer {
             begun,
             reason: None,
             resumed: approval.resumed,
+            told: false,
             request: pending.request,
         })));
     }
@@ -300,6 +301,7 @@ impl AaaServer {
             begun: session.begun,
             reason: Some(reason),
             resumed: false,
+            told: session.failed,
             request: pending.request,
         });
         if let Some((name, station)) = login.failed_as() {
