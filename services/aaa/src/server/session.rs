@@ -172,6 +172,9 @@ pub(super) struct Approval {
     pub(super) resumed: bool,
     /// What the method adds to the reply.
     pub(super) reply: Attributes,
+    /// The conversation that led to it, while the host is asked: a TLS session is kept once it has let somebody in, not
+    /// before.
+    pub(super) conversation: Option<Box<Conversation>>,
 }
 
 impl Approval {
@@ -184,6 +187,7 @@ impl Approval {
             inner_method: None,
             resumed: false,
             reply: Attributes::new(),
+            conversation: None,
         }
     }
 }
@@ -217,6 +221,18 @@ impl Session {
             _ => &self.name,
         }
     }
+
+    /// The conversation, where a method is under way.
+    pub(super) fn take_conversation(&mut self) -> Option<Box<Conversation>> {
+        match core::mem::replace(&mut self.stage, Stage::Identity { identifier: 0 }) {
+            Stage::Eap(conversation) => Some(conversation),
+            stage => {
+                self.stage = stage;
+                None
+            }
+        }
+    }
+
     /// Why a login failed, of what its method says: where the user could not log in at all, that.
     pub(super) fn why(&self, reason: Reason) -> Reason {
         // Outside a tunnel the name may be anybody's: that nobody has it is no reason.

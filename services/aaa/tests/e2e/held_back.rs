@@ -17,7 +17,6 @@ use usher_eap::method::mschapv2::Account;
 use usher_eap::method::peap::PeerMethodPeap;
 use usher_eap::method::tls::PeerTls;
 use usher_eap::method::ttls::{PeerMethodTtls, Proof};
-use usher_eap::peer::{self, Peer};
 use usher_nas::station;
 use usher_radius::attribute::{kind, vendor};
 use usher_radius::client::Response;
@@ -264,35 +263,8 @@ fn a_tunnel_that_ends_before_it_is_said_who_is_inside_counts_against_no_name() {
     assert!(name.is_empty() && !station.is_empty());
 }
 
-/// Logs in as `user` by EAP with so many requests at most: the code of the last reply, and how many requests were sent.
-fn rounds(p: &mut Pair, user: &str, offer: Box<dyn PeerOffer>, most: usize) -> (Code, usize) {
-    let config = peer::Config {
-        identity: user.into(),
-        methods: Arc::new([offer]),
-        timeout: Duration::from_secs(60),
-        wall: fixtures::WALL_TIME,
-    };
-    let mut peer = Peer::new(config, Seed::new(4).secure("peer", 0), NEVER);
-    let (mut eap, mut state) = (vec![2, 0, 0, 5 + user.len() as u8, 1], None);
-    eap.extend_from_slice(user.as_bytes());
-    let mut sent = 0;
-    loop {
-        p.ask(1, Code::ACCESS_REQUEST, |a| {
-            a.push_text(kind::USER_NAME, user).unwrap().push_eap(&eap);
-            state.iter().for_each(|state: &Vec<u8>| drop(a.push_bytes(kind::STATE, state)));
-        });
-        sent += 1;
-        let reply = p.reply().unwrap();
-        if reply.code != Code::ACCESS_CHALLENGE || sent == most {
-            return (reply.code, sent);
-        }
-        state = reply.attributes.get(kind::STATE).map(<[u8]>::to_vec);
-        eap.clear();
-        reply.attributes.eap(&mut eap);
-        peer.handle(NEVER, &eap);
-        assert!(peer.poll_transmit(&mut eap), "the peer answers");
-    }
-}
+/// How a peer offers a password.
+type Offer<'a> = &'a dyn Fn(&[u8]) -> Box<dyn PeerOffer>;
 
 #[test]
 fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
@@ -311,7 +283,7 @@ fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
         let (tls, identity) = (tls(), name.to_vec());
         Box::new(PeerMethodTtls { tls, fragment: 1024, identity, proof }) as Box<dyn PeerOffer>
     };
-    let ways: [(Method, &dyn Fn(&[u8]) -> Box<dyn PeerOffer>); 3] =
+    let ways: [(Method, Offer<'_>); 3] =
         [(Method::EapMsChapV2, &alone), (Method::Peap, &peap), (Method::Ttls, &ttls)];
     for (method, offer) in ways {
         let mut config = tunnels::config(crate::tls::server(version));
@@ -319,11 +291,11 @@ fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
         let mut unlimited = Pair::new(config.clone());
         config.failures = limited(&[]).failures;
         // A wrong password is refused in so many rounds, of which the last is not needed to learn that it is wrong.
-        let (code, all) = rounds(&mut unlimited, &user, offer(b"wrong"), usize::MAX);
-        assert_eq!(code, Code::ACCESS_REJECT);
+        let (code, all) = unlimited.eap(&user, offer(b"wrong"), usize::MAX);
+        assert_eq!(code, Some(Code::ACCESS_REJECT));
         let mut p = Pair::new(config.clone());
         for _ in 0..3 {
-            assert_eq!(rounds(&mut p, &user, offer(b"wrong"), all - 1), (Code::ACCESS_CHALLENGE, all - 1));
+            assert_eq!(p.eap(&user, offer(b"wrong"), all - 1), (Some(Code::ACCESS_CHALLENGE), all - 1));
         }
         let told = |e: Event| matches!(e, Event::Failed { name, .. } if name == user.as_bytes());
         assert_eq!(std::iter::from_fn(|| p.server.poll_event()).filter(|e| told(e.clone())).count(), 3);
@@ -333,9 +305,9 @@ fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
         // Who stays is counted once, and told of as before.
         let mut p = Pair::new(config);
         for _ in 0..2 {
-            assert_eq!(rounds(&mut p, &user, offer(b"wrong"), usize::MAX).0, Code::ACCESS_REJECT);
+            assert_eq!(p.eap(&user, offer(b"wrong"), usize::MAX).0, Some(Code::ACCESS_REJECT));
         }
         assert_eq!(reasons(&mut p), [Some(Reason::WrongCredentials); 2]);
-        assert_eq!(rounds(&mut p, &user, offer(crate::build::PASSWORD), usize::MAX).0, Code::ACCESS_ACCEPT);
+        assert_eq!(p.eap(&user, offer(crate::build::PASSWORD), usize::MAX).0, Some(Code::ACCESS_ACCEPT));
     }
 }

@@ -3,8 +3,12 @@
 use crate::build::secret;
 use crate::world::{nas_address, server_address};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use usher_aaa::AaaServer;
-use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_crypto::tls::fixtures;
+use usher_eap::method::PeerOffer;
+use usher_eap::peer::{self, Peer};
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, Client, ServerConfig, Target};
 use usher_radius::{Attributes, Code};
@@ -49,6 +53,41 @@ impl Pair {
         self.ask(token, Code::ACCESS_REQUEST, |a| {
             a.push_bytes(kind::USER_NAME, name).unwrap().push_user_password(password).unwrap();
         });
+    }
+    /// Logs in as `user` by EAP with so many requests at most: the code of the last reply, if the host is not to be asked
+    /// first, and how many requests were sent.
+    pub(crate) fn eap(
+        &mut self,
+        user: &str,
+        offer: Box<dyn PeerOffer>,
+        most: usize,
+    ) -> (Option<Code>, usize) {
+        let config = peer::Config {
+            identity: user.into(),
+            methods: Arc::new([offer]),
+            timeout: Duration::from_secs(60),
+            wall: fixtures::WALL_TIME,
+        };
+        let mut peer = Peer::new(config, Seed::new(4).secure("peer", 0), NEVER);
+        let (mut eap, mut state) = (vec![2, 0, 0, 5 + user.len() as u8, 1], None);
+        eap.extend_from_slice(user.as_bytes());
+        let mut sent = 0;
+        loop {
+            self.ask(1, Code::ACCESS_REQUEST, |a| {
+                a.push_text(kind::USER_NAME, user).unwrap().push_eap(&eap);
+                state.iter().for_each(|state: &Vec<u8>| drop(a.push_bytes(kind::STATE, state)));
+            });
+            sent += 1;
+            let Some(reply) = self.reply() else { return (None, sent) };
+            if reply.code != Code::ACCESS_CHALLENGE || sent == most {
+                return (Some(reply.code), sent);
+            }
+            state = reply.attributes.get(kind::STATE).map(<[u8]>::to_vec);
+            eap.clear();
+            reply.attributes.eap(&mut eap);
+            peer.handle(NEVER, &eap);
+            assert!(peer.poll_transmit(&mut eap), "the peer answers");
+        }
     }
     /// The code and attributes of the next reply.
     pub(crate) fn reply(&mut self) -> Option<client::Response> {

@@ -1,9 +1,10 @@
 //! TLS sessions that a peer takes up again, and what ends them.
 
 use crate::build::{PASSWORD, aaa_config, radius_nas, user_name, users, world};
+use crate::pair::{NEVER, Pair};
 use crate::world::{Who, World};
 use std::sync::Arc;
-use usher_aaa::{Command, Config, Event, Login, Method, Reason, User, UserSource, Users};
+use usher_aaa::{CertificateVerdict, Command, Config, Event, Login, Method, Reason, User, UserSource, Users};
 use usher_core::{Duration, Machine, Seed, WallTime};
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Resumption, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
@@ -206,5 +207,36 @@ fn a_session_lasts_for_a_day() {
             site.clock.set(later(25));
             assert_eq!(site.log_in(method, b"wrong").reason, Some(Reason::WrongCredentials));
         }
+    }
+}
+
+#[test]
+fn a_session_that_let_nobody_in_is_not_kept() {
+    for version in VERSIONS {
+        let site = Site::new(version);
+        let mut config = site.config;
+        config.certificate_status = true;
+        let mut p = Pair::new(config);
+        let user = String::from_utf8(user_name(0)).unwrap();
+        let mut log_in = |verdict| {
+            let tls = PeerTls::Real(site.client.clone(), 0);
+            p.eap(&user, Box::new(PeerMethodTls { tls, fragment: 1024 }), usize::MAX);
+            let events = std::iter::from_fn(|| p.server.poll_event()).collect::<Vec<_>>();
+            let [Event::CheckCertificate { token, .. }] = events[..] else { panic!("{events:?}") };
+            p.server.command(NEVER, Command::Certificate { token, verdict }).unwrap();
+            p.settle(NEVER);
+            p.reply().unwrap();
+            match p.server.poll_event() {
+                Some(Event::Accepted(login) | Event::Rejected(login)) => (login.reason, login.resumed),
+                other => panic!("{other:?}"),
+            }
+        };
+        let other = (Some(Reason::CertificateName), false);
+        assert_eq!(
+            [log_in(CertificateVerdict::OtherName), log_in(CertificateVerdict::OtherName)],
+            [other; 2]
+        );
+        assert_eq!(log_in(CertificateVerdict::Good), (None, false), "{version:?}");
+        assert_eq!(log_in(CertificateVerdict::Good), (None, true), "{version:?}");
     }
 }

@@ -525,10 +525,7 @@ impl AaaServer {
                 self.count_refusal(now, token);
                 self.challenge(now, token);
             }
-            Step::Success(approval) => {
-                self.remember(token, &approval);
-                self.approve(now, token, approval);
-            }
+            Step::Success(approval) => self.approve(now, token, approval),
             Step::Failure(method, reason) => {
                 let Some(session) = self.sessions.get(token) else { return };
                 let Stage::Eap(conversation) = &session.stage else { return };
@@ -576,21 +573,6 @@ impl AaaServer {
                 self.wait(token, Wait::User(who));
             }
         }
-    }
-
-    /// Has a TLS session that has let somebody in do so again.
-    fn remember(&mut self, token: u64, approval: &Approval) {
-        if !matches!(approval.method, Method::EapTls | Method::Peap | Method::Ttls) {
-            return;
-        }
-        let Some(session) = self.sessions.get_mut(token) else { return };
-        // Whoever stands in for somebody refused is let in by nothing.
-        if session.refusal.is_some() {
-            return;
-        }
-        let (Stage::Eap(conversation), Some(user)) = (&mut session.stage, &session.user) else { return };
-        let name = approval.inner.as_ref().unwrap_or(&session.name);
-        conversation.server.remember(name, &session::credential(&self.shard.key, user));
     }
 
     fn wait(&mut self, token: u64, wait: Wait) {

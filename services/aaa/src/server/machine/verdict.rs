@@ -71,7 +71,7 @@ impl AaaServer {
     }
 
     /// A proof convinced: what else the host has to say comes next.
-    pub(super) fn approve(&mut self, now: Instant, token: u64, approval: Box<Approval>) {
+    pub(super) fn approve(&mut self, now: Instant, token: u64, mut approval: Box<Approval>) {
         let Some(session) = self.sessions.get_mut(token) else { return };
         let chain = match &session.stage {
             Stage::Eap(eap) if self.config.certificate_status => eap.server.peer_certificates().to_vec(),
@@ -82,6 +82,7 @@ impl AaaServer {
             return self.admit(now, token, approval);
         }
         let name = by_certificate.then(|| session.name.clone());
+        approval.conversation = session.take_conversation();
         session.stage = Stage::Certificate(approval);
         self.events.push_back(Event::CheckCertificate { token, name, chain });
     }
@@ -109,7 +110,7 @@ impl AaaServer {
     }
 
     /// Asks the host about limits where there are some. Whoever may not log in gets no further, whatever was proven.
-    fn admit(&mut self, now: Instant, token: u64, approval: Box<Approval>) {
+    fn admit(&mut self, now: Instant, token: u64, mut approval: Box<Approval>) {
         let Some(session) = self.sessions.get_mut(token) else { return };
         if let Some(reason) = session.refusal {
             let identifier = approval.eap.map(|e| e[1]);
@@ -127,6 +128,7 @@ impl AaaServer {
         {
             request.nas = source;
         }
+        approval.conversation = approval.conversation.take().or_else(|| session.take_conversation());
         session.stage = Stage::Admission(approval);
         self.events.push_back(Event::Admit { token, request });
     }
@@ -165,13 +167,20 @@ impl AaaServer {
             format!("accepted by {}{inner}", approval.method.name())
         });
         let traced = self.sessions.get(token).is_some_and(|s| s.traced);
-        let Some(session) = self.sessions.remove(token) else { return };
+        let Some(mut session) = self.sessions.remove(token) else { return };
+        let conversation = session.take_conversation().or(approval.conversation);
         let Session { owner, begun, pending: Some(pending), name, user: Some(user), refusal: None, .. } =
             session
         else {
             return;
         };
         self.counters.accepted(approval.method);
+        if let Some(mut conversation) = conversation
+            && matches!(approval.method, Method::EapTls | Method::Peap | Method::Ttls)
+        {
+            let subject = approval.inner.as_ref().unwrap_or(&name);
+            conversation.server.remember(subject, &session::credential(&self.shard.key, &user));
+        }
         let station = pending.request.get(kind::CALLING_STATION_ID).unwrap_or_default();
         self.held_back.succeeded(approval.inner.as_deref().unwrap_or(&name), station);
         let mut reply = self.attributes();
