@@ -17,6 +17,10 @@ use usher_live::Clock;
 
 /// Entries that may wait; further ones are refused at once.
 const WAITING: usize = 1 << 16;
+/// How often the store is asked about one record: a session may stand under its own name, under that of its records
+/// without a User-Name, and under further uses of its Acct-Session-Id. Beyond that the record is not acknowledged; it
+/// comes again, and what was answered is remembered.
+const QUESTIONS: usize = 16;
 /// Entries and changes of one group.
 const GROUP: usize = 4096;
 /// Decided logins that wait to be written down; beyond it the oldest go.
@@ -305,8 +309,7 @@ impl Keeper {
         if self.unread {
             return self.answer(f, false);
         }
-        // Asked once, the ledger knows; a second question would be without end.
-        for _ in 0..2 {
+        for _ in 0..=QUESTIONS {
             let now = self.clock.now();
             match self.ledger.account(now, record) {
                 Accounting::Durable => return self.answer(f, true),
