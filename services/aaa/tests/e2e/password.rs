@@ -72,24 +72,40 @@ fn requests_without_proof_or_of_another_kind_are_counted() {
 
 #[test]
 fn an_eap_start_asks_for_the_identity() {
+    let name = user_name(0);
+    let mut p = identified(&name, &name);
+    assert_eq!(p.answer(), Some((2, Code::ACCESS_CHALLENGE, None)));
+    assert_eq!((p.server.half_open(), p.server.counters().challenges), (1, 2));
+}
+
+/// RFC 3579 §2.1: realms are told apart, and limits counted, by User-Name; another identity is not let through under it.
+#[test]
+fn the_identity_that_was_asked_for_is_the_requests_user_name() {
+    let mut p = identified(&user_name(0), b"other@elsewhere.example");
+    assert_eq!(p.answer(), Some((2, Code::ACCESS_REJECT, None)));
+    assert_eq!((p.server.half_open(), p.server.counters().rejected_name_mismatch), (0, 1));
+    // Who has no name has none to contradict.
+    assert_eq!(identified(b"", b"00-11-22-33-44-55").answer(), Some((2, Code::ACCESS_CHALLENGE, None)));
+}
+
+/// After an EAP-Start, the peer has given `name` in a request that says it is of `user_name`.
+fn identified(name: &[u8], user_name: &[u8]) -> Pair {
     let mut p = Pair::new(aaa_config(users(Seed::new(1), 1)));
     p.ask(1, Code::ACCESS_REQUEST, |a| {
-        a.push_bytes(kind::USER_NAME, &user_name(0)).unwrap().push_eap(&[]);
+        a.push_bytes(kind::USER_NAME, user_name).unwrap().push_eap(&[]);
     });
     let Some(client::Event::Response(r)) = p.client.poll_event() else { panic!("no answer") };
     let mut eap = Vec::new();
     assert!(r.code == Code::ACCESS_CHALLENGE && r.attributes.eap(&mut eap));
     let [1, identifier, 0, 5, 1] = eap[..] else { panic!("{eap:?}") };
     let state = r.attributes.get(kind::STATE).unwrap().to_vec();
-    let name = user_name(0);
     let mut identity = vec![2, identifier, 0, 5 + name.len() as u8, 1];
-    identity.extend_from_slice(&name);
+    identity.extend_from_slice(name);
     p.ask(2, Code::ACCESS_REQUEST, |a| {
-        a.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(&identity);
+        a.push_bytes(kind::USER_NAME, user_name).unwrap().push_eap(&identity);
         a.push_bytes(kind::STATE, &state).unwrap();
     });
-    assert_eq!(p.answer(), Some((2, Code::ACCESS_CHALLENGE, None)));
-    assert_eq!((p.server.half_open(), p.server.counters().challenges), (1, 2));
+    p
 }
 
 #[test]

@@ -39,6 +39,12 @@ enum Known {
     Host,
 }
 
+/// Whether a request's User-Name is the name that EAP gives (RFC 3579 §2.1). Of a peer that gives none the NAS makes up one
+/// (RFC 5080 §2.9).
+fn is_named(ask: &Ask, name: &[u8]) -> bool {
+    name.is_empty() || name == ask.name()
+}
+
 impl AaaServer {
     /// Opens a session and makes room for it.
     fn open(&mut self, now: Instant, owner: Owner, pending: Pending, name: &[u8], stage: Stage) -> u64 {
@@ -116,8 +122,7 @@ impl AaaServer {
         let Some((name, identifier)) = session::identity(packet) else {
             return self.begin_without_identity(now, ask, packet);
         };
-        // Of a peer that gives no name the NAS makes up one (RFC 5080 §2.9).
-        let same = name.is_empty() || name == ask.name();
+        let same = is_named(&ask, name);
         let token = self.open(now, owner, ask.into(), name, Stage::Looking(Proof::Eap(identifier)));
         if same {
             self.look_up(now, token);
@@ -196,12 +201,17 @@ impl AaaServer {
                     self.counters.bad_eap += 1;
                     return self.pass_over(now, token, ask.into(), packet);
                 };
+                let same = is_named(&ask, name);
                 session.name = name.to_vec();
                 session.pending = Some(ask.into());
                 session.stage = Stage::Looking(Proof::Eap(identifier));
                 self.sessions.touch(now, token);
                 self.tell_request(now, token);
-                self.look_up(now, token);
+                if same {
+                    self.look_up(now, token);
+                } else {
+                    self.reject(now, token, None, Reason::NameMismatch, Some(identifier));
+                }
             }
             Stage::Eap(conversation) if conversation.wait.is_none() => {
                 let costly = self.config.max_steps_waiting > 0 && conversation.server.is_costly(packet);
