@@ -4,7 +4,7 @@ use super::limits::{Held, leases, same_station};
 use super::past::{Ended, Past};
 use super::queue::{REFUSED, What};
 use super::record::{Record, Status, Unique, shifted};
-use super::session::{Ending, Key, Session, before};
+use super::session::{BY_DIAMETER, Ending, Key, Session, before};
 use super::{Accounting, Ledger};
 use crate::store::{SessionRow, Store, StoreError};
 use alloc::string::ToString;
@@ -24,8 +24,12 @@ const UNDER_WAY: Duration = Duration::from_secs(10);
 const BATCH: usize = 1024;
 /// An Acct-Session-Id that more open sessions of a NAS have does not tell them apart.
 const MOST_ALIKE: usize = 16;
-/// No Acct-Session-Id is looked up under more uses than there can be, and one for the first.
-const MOST_QUESTIONS: usize = 1001;
+/// How often a record may be given again because of [`Accounting::Ask`]: an Acct-Session-Id is looked up under no more uses
+/// than there can be, without a User-Name once more, and then the record is taken.
+pub const MOST_QUESTIONS: usize = 2001;
+/// Restarts that wait to be written; further ones are not taken, so that whoever tells of many while the store is away
+/// does not fill the memory.
+pub(super) const MOST_RESTARTS: usize = 1 << 14;
 
 /// When a NAS last began anew, or last went down.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +132,11 @@ impl Ledger {
     /// A digest of a record's NAS-Identifier, by Diameter of whose it is; 0 without one.
     fn identifier(&self, record: &Record) -> u32 {
         let name = if record.place.is_empty() { &record.nas_identifier } else { &record.place };
-        if name.is_empty() { 0 } else { (self.hash.hash_one(name) as u32).max(1) }
+        match (name.is_empty(), record.place.is_empty()) {
+            (true, _) => 0,
+            (_, true) => (self.hash.hash_one(name) as u32 & !BY_DIAMETER).max(1),
+            (_, false) => self.hash.hash_one(name) as u32 | BY_DIAMETER,
+        }
     }
     /// A record of whose name nothing is known: it may end, once more, a session that began and ended without its
     /// User-Name before this ledger began.
@@ -386,8 +394,10 @@ impl Ledger {
             }
             self.claim(slot);
         }
+        let identifier = self.identifier(record);
         if let Some(s) = self.table.get_mut(slot) {
             s.describe(record);
+            s.reported_as(record, identifier);
         }
     }
     /// The user of an open session is known now, who was not when it began.
@@ -450,9 +460,14 @@ impl Ledger {
             self.counters.duplicates += 1;
             return if before.wait == 0 { Accounting::Durable } else { Accounting::Write(before.wait) };
         }
+        if self.queue.restarts() >= MOST_RESTARTS {
+            return self.busy();
+        }
         self.counters.restarts += 1;
         let ending = if status == Status::On { Ending::Restarted } else { Ending::WentDown };
-        let of_nas = self.table.of_nas(nas).filter(|(_, s)| self.began_before(s, record));
+        // Diameter has no restarts, and a NAS that speaks it may have any address, as it says.
+        let of_nas =
+            self.table.of_nas(nas).filter(|(_, s)| !s.is_by_diameter() && self.began_before(s, record));
         let ended: Vec<_> = of_nas.map(|(slot, s)| (slot, s.start, s.ahead)).collect();
         for (slot, start, ahead) in ended {
             self.counters.ended_by_restart += 1;

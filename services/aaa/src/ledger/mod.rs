@@ -47,6 +47,7 @@ pub use pool::{PoolConfig, PoolError, PoolUse, Range, check_pools};
 pub use record::{BadRecord, CLOCK_DIFFERENCE, Record, SessionKey, Status, Unique, nas_of, port_of, text};
 
 use crate::store::{SessionRow, StoreError};
+pub use account::MOST_QUESTIONS;
 use account::Restarts;
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -37,16 +37,22 @@ pub(super) struct Queue {
     waiting: VecDeque<Item>,
     flying: VecDeque<Item>,
     logins: usize,
+    restarts: usize,
 }
 
 impl Queue {
     pub(super) fn push(&mut self, what: What) -> u64 {
         self.last += 1;
+        self.restarts += usize::from(matches!(what, What::Restart { .. }));
         self.waiting.push_back(Item { number: self.last, what });
         self.last
     }
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.flying.len()
+    }
+    /// How many restarts are not durable yet.
+    pub(super) const fn restarts(&self) -> usize {
+        self.restarts
     }
 }
 
@@ -100,6 +106,9 @@ impl Ledger {
                 What::Restart { nas, at, status } => {
                     let cause = if *status == Status::On { NAS_REBOOT } else { ADMIN_REBOOT };
                     out.push(Change::NasRestarted { nas: *nas, at: *at, cause: cause.into() });
+                    // The store cannot tell them from those of the NAS.
+                    let by_diameter = self.table.of_nas(*nas).filter(|(_, s)| s.is_by_diameter());
+                    out.extend(by_diameter.map(|(_, s)| Change::Session(s.row().into())));
                 }
                 What::Login(change) => out.push((**change).clone()),
             }
@@ -140,6 +149,7 @@ impl Ledger {
                 self.retire(*slot);
             }
             What::Restart { nas, status, .. } => {
+                self.queue.restarts = self.queue.restarts.saturating_sub(1);
                 let restart = self.restarts.get_mut(*nas, *status);
                 if let Some(restart) = restart.filter(|r| r.wait == item.number) {
                     restart.wait = if durable { 0 } else { REFUSED };

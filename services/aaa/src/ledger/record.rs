@@ -420,13 +420,14 @@ impl Values<'_> {
     }
 }
 
-/// The NAS that a request is of: its NAS-IPv6-Address, its NAS-IP-Address, or where it came from.
+/// The NAS that a request is of: its NAS-IPv6-Address, its NAS-IP-Address, or where it came from. The unspecified address
+/// (0.0.0.0, ::) is nobody's, and names none: Diameter's sessions without an address are kept with it.
 #[must_use]
 pub fn nas_of(attributes: &Attributes, source: IpAddr) -> IpAddr {
     let v6 = attributes.get(kind::NAS_IPV6_ADDRESS).and_then(|v| <[u8; 16]>::try_from(v).ok());
-    v6.map(IpAddr::from)
-        .or_else(|| attributes.get_ipv4(kind::NAS_IP_ADDRESS).map(Into::into))
-        .unwrap_or(source)
+    let named = |address: &IpAddr| !address.to_canonical().is_unspecified();
+    let v4 = attributes.get_ipv4(kind::NAS_IP_ADDRESS).map(IpAddr::from);
+    v6.map(IpAddr::from).filter(named).or(v4.filter(named)).unwrap_or(source)
 }
 
 /// The port that a request is of: its NAS-Port-Id, or its NAS-Port in decimal; empty without either.

@@ -109,6 +109,9 @@ fn cut(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
+/// Set in the identifier of a session that is reported by Diameter.
+pub(super) const BY_DIAMETER: u32 = 1 << 31;
+
 /// A session, open or ended.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
@@ -203,6 +206,9 @@ impl Session {
         if !record.place.is_empty() {
             return self.identifier == identifier;
         }
+        if self.is_by_diameter() {
+            return false;
+        }
         let (a, b) = (self.user(), record.session.user.as_str());
         let user = a.is_empty() || b.is_empty() || one_name(a).eq_ignore_ascii_case(&one_name(b));
         let (a, b) = (self.port(), record.port.as_str());
@@ -211,6 +217,17 @@ impl Session {
         let station = a.is_empty() || b.is_empty() || same_station(a, b);
         let nas = self.identifier == 0 || identifier == 0 || self.identifier == identifier;
         user && port && station && nas
+    }
+    /// Whether it is reported by Diameter, as far as that is known: of sessions that were open at the start it is known
+    /// from their next record on.
+    pub(super) const fn is_by_diameter(&self) -> bool {
+        self.identifier & BY_DIAMETER != 0
+    }
+    /// Notes that it is reported by Diameter, where that was not known; `identifier` as in [`Self::may_be_of`].
+    pub(super) fn reported_as(&mut self, record: &Record, identifier: u32) {
+        if !record.place.is_empty() {
+            self.identifier = identifier;
+        }
     }
     /// Gives the session another user's name.
     pub(super) fn set_user(&mut self, user: &str) {

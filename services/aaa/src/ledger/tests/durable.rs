@@ -183,6 +183,25 @@ fn logins_are_written_in_groups_with_the_rest() {
 }
 
 #[test]
+fn restarts_that_cannot_be_written_have_bounded_room() {
+    let mut w = World::default();
+    assert!(w.tell(&record(Start, "1", 10)));
+    // The store is away; each restart ends the session, of which its NAS then tells again.
+    assert!(matches!(w.ledger.account(at(11), &record(Interim, "1", 11)), Accounting::Write(_)));
+    for n in 0..70_000_u32 {
+        let mut on = record(On, "", 20 + 2 * u64::from(n));
+        on.unique = Unique::of([b"", &n.to_be_bytes(), NAS.as_bytes(), b"", b"", b""]);
+        let interim = record(Interim, "1", 21 + 2 * u64::from(n));
+        let _ = (w.ledger.account(at(20), &on), w.ledger.account(at(20), &interim));
+    }
+    assert!(w.ledger.unwritten() < 70_000, "{}", w.ledger.unwritten());
+    assert!(w.ledger.counters().busy > 0);
+    assert!(w.ledger.commit(&mut w.store, usize::MAX).error.is_none());
+    assert_eq!((w.ledger.unwritten(), w.ledger.len(), w.row().acctstoptime), (0, 1, None));
+    assert!(w.tell(&record(On, "", 1_000_000)));
+}
+
+#[test]
 fn without_room_nothing_is_acknowledged() {
     let mut w = World::new(LedgerConfig { max_sessions: 2, ..LedgerConfig::default() });
     assert!(w.tell(&record(Start, "1", 10)));

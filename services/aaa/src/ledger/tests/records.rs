@@ -105,6 +105,20 @@ fn what_is_no_record_is_refused_by_name() {
 }
 
 #[test]
+fn nobody_is_the_access_server_of_no_address() {
+    let mut a = Attributes::new();
+    a.push_bytes(kind::NAS_IP_ADDRESS, &[0; 4]).unwrap();
+    assert_eq!(nas_of(&a, SOURCE), SOURCE);
+    a.push_bytes(kind::NAS_IPV6_ADDRESS, &[0; 16]).unwrap();
+    assert_eq!(nas_of(&a, SOURCE), SOURCE);
+    let mut a = Attributes::new();
+    a.push_bytes(kind::NAS_IPV6_ADDRESS, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0]).unwrap();
+    assert_eq!(nas_of(&a, SOURCE), SOURCE);
+    a.push_bytes(kind::NAS_IP_ADDRESS, &[10, 0, 0, 1]).unwrap();
+    assert_eq!(nas_of(&a, SOURCE), IpAddr::from([10, 0, 0, 1]));
+}
+
+#[test]
 fn an_acr_is_read() {
     let mut acr = Acr::new(RecordType::Stop, 2);
     acr.user_name = Some("anna");

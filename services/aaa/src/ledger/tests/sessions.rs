@@ -287,6 +287,42 @@ fn a_record_finds_no_session_of_another_diameter_peer() {
 }
 
 #[test]
+fn a_radius_client_ends_no_session_of_diameter() {
+    // A NAS that speaks Diameter may name any address, that of a RADIUS client or none.
+    let by_diameter = |status, secs| {
+        let mut record = counted(status, "nas.example.org;1;2", secs, secs - 9, 7);
+        record.place = "nas.example.org/192.0.2.1".into();
+        record.unique = Unique::of([b"anna", b"nas.example.org;1;2", record.place.as_bytes(), b"", b"", b""]);
+        record
+    };
+    let mut stop = counted(Stop, "nas.example.org;1;2", 50, 40, 7);
+    stop.session.user = "".into();
+    stop.calling_station_id = "".into();
+    stop.unique = Record::new(Stop, stop.session.clone(), stop.at).unique;
+    for ends in [stop, record(On, "", 50), record(Off, "", 50)] {
+        let mut w = World::default();
+        assert!(w.tell(&by_diameter(Start, 10)));
+        assert!(w.tell(&ends));
+        let of_diameter = |w: &World| {
+            let rows = w.rows();
+            let mut own = rows.iter().filter(|row| !row.username.is_empty());
+            (own.next().unwrap().acctstoptime, own.count())
+        };
+        assert_eq!(of_diameter(&w), (None, 0), "{:?}", ends.status);
+        assert_eq!(w.ledger.find(Find::User("anna@example.org")).len(), 1, "{:?}", ends.status);
+        assert!(w.tell(&by_diameter(Stop, 60)));
+        assert_eq!(of_diameter(&w), (Some(wall(60)), 0), "{:?}", ends.status);
+        // Of one that was open when the server began it is known as soon as its NAS tells of it.
+        let mut w = World::default();
+        assert!(w.tell(&by_diameter(Start, 10)));
+        w.restart(20);
+        assert!(w.tell(&by_diameter(Interim, 30)));
+        assert!(w.tell(&ends));
+        assert_eq!(w.ledger.find(Find::User("anna@example.org")).len(), 1, "{:?}", ends.status);
+    }
+}
+
+#[test]
 fn who_gets_a_name_late_holds_what_was_admitted() {
     let pool = PoolConfig { name: "home".into(), ranges: ["10.0.0.0/29".parse().unwrap()].into() };
     let mut w = World::new(LedgerConfig { pools: [pool].into(), ..LedgerConfig::default() });
