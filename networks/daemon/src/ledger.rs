@@ -10,17 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as Monotonic};
-use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, text};
+use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, MOST_QUESTIONS, text};
 use usher_aaa::store::{Change, SessionRow, Store, StoreError};
 use usher_aaa::{Admission, AdmitRequest, Command, Record};
 use usher_live::Clock;
 
 /// Entries that may wait; further ones are refused at once.
 const WAITING: usize = 1 << 16;
-/// How often the store is asked about one record: a session may stand under its own name, under that of its records
-/// without a User-Name, and under further uses of its Acct-Session-Id. Beyond that the record is not acknowledged; it
-/// comes again, and what was answered is remembered.
-const QUESTIONS: usize = 16;
 /// Entries and changes of one group.
 const GROUP: usize = 4096;
 /// Decided logins that wait to be written down; beyond it the oldest go.
@@ -309,7 +305,7 @@ impl Keeper {
         if self.unread {
             return self.answer(f, false);
         }
-        for _ in 0..=QUESTIONS {
+        for _ in 0..MOST_QUESTIONS {
             let now = self.clock.now();
             match self.ledger.account(now, record) {
                 Accounting::Durable => return self.answer(f, true),
@@ -389,7 +385,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
     use usher_aaa::ledger::{LedgerConfig, SessionKey, Status};
-    use usher_aaa::store::{ClientRow, GroupRows, UserRows};
+    use usher_aaa::store::{ClientRow, GroupRows, Memory, UserRows};
     use usher_core::WallTime;
 
     /// A store that is away, and counts how often it was asked: for its open sessions, for one session, to write.
@@ -457,6 +453,29 @@ mod tests {
             let record = Record::new(Status::Start, session, WallTime::from_unix_secs(1_800_000_000));
             handle.put_waiting(Entry::Account(For { shard: 0, token: 0 }, Box::new(record)));
         }
+        handle.put_waiting(Entry::Stop);
+        thread.expect("there is a thread").join().expect("it ends");
+    }
+
+    #[test]
+    fn a_record_is_taken_the_first_time_however_often_its_id_was_used() {
+        let record = |status, secs: u64| {
+            let session =
+                SessionKey { nas: [10, 0, 0, 1].into(), id: "1".to_owned(), user: "ann".to_owned() };
+            let at = WallTime::from_unix_secs(1_800_000_000 + secs);
+            Record { timed: true, stamped: true, ..Record::new(status, session, at) }
+        };
+        let (mut before, mut store) = (Ledger::new(LedgerConfig::default()), Memory::new());
+        let now = Clock::start().now();
+        for n in 0..40 {
+            assert!(before.serve(now, &mut store, &record(Status::Start, 1000 * n)));
+            assert!(before.serve(now, &mut store, &record(Status::Stop, 1000 * n + 100)));
+        }
+        let ledger = Ledger::new(LedgerConfig::default());
+        let (handle, thread) =
+            begin(ledger, Box::new(store), Clock::start(), Mailboxes::default(), None).expect("it is there");
+        handle.put(Entry::Account(For { shard: 0, token: 0 }, Box::new(record(Status::Start, 100_000))));
+        assert_eq!(handle.collect().expect("it counts").counters.started, 1);
         handle.put_waiting(Entry::Stop);
         thread.expect("there is a thread").join().expect("it ends");
     }
