@@ -3,9 +3,12 @@
 use crate::rows::{self, Cell, Kind, SESSION};
 use crate::schema::{self, MIGRATIONS};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, ToSql, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, ToSql, Transaction, TransactionBehavior, params,
+};
 use std::borrow::Cow;
 use std::fs::OpenOptions;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 use usher_aaa::store::{Change, ClientRow, Demand, GroupRows, Row, SessionRow, Store, StoreError, UserRows};
@@ -95,8 +98,10 @@ impl Sqlite {
             StoreError::Unavailable(text) => StoreError::Unavailable(format!("{}: {text}", path.display())),
             StoreError::Refused(text) => StoreError::Refused(format!("{}: {text}", path.display())),
         };
-        create(path).map_err(|e| within(StoreError::Refused(format!("cannot be opened: {e}"))))?;
-        let mut connection = Connection::open(path).map_err(failed).map_err(within)?;
+        let cannot = |e: io::Error| within(StoreError::Refused(format!("cannot be opened: {e}")));
+        create(path).map_err(cannot)?;
+        let (direct, flags) = direct(path).map_err(cannot)?;
+        let mut connection = Connection::open_with_flags(direct, flags).map_err(failed).map_err(within)?;
         prepare(&connection).map_err(failed).map_err(within)?;
         migrate(&mut connection).map_err(within)?;
         connection.set_prepared_statement_cache_capacity(64);
@@ -113,10 +118,37 @@ fn writing(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
 }
 
+/// The folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// By which path and how a file is opened that is there; it is not made, since by then its name may lead elsewhere. Root
+/// follows no link that others can put into its folder: root would write the tables into whatever file it leads to.
+fn direct(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
+    let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let folder = folder_of(path);
+        let of = std::fs::metadata(folder)?;
+        if rustix::process::geteuid().is_root() && (of.uid() != 0 || of.mode() & 0o022 != 0) {
+            if std::fs::symlink_metadata(path)?.is_symlink() {
+                let said = "it is a link in a folder that others can change, which root does not follow";
+                return Err(io::Error::other(said));
+            }
+            let name = path.file_name().unwrap_or_default();
+            let direct = folder.canonicalize()?.join(name);
+            return Ok((direct.into(), flags | OpenFlags::SQLITE_OPEN_NOFOLLOW));
+        }
+    }
+    Ok((path.into(), flags))
+}
+
 /// Makes an empty file that only its owner may read, who is that of its folder: there are passwords in it. One that is there is not opened:
 /// closing it would end the locks that other connections of this process have on it (POSIX), and a program that then
 /// takes itself for the last to leave removes the write-ahead log under them.
-fn create(path: &Path) -> std::io::Result<()> {
+fn create(path: &Path) -> io::Result<()> {
     use std::io::ErrorKind;
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -126,10 +158,7 @@ fn create(path: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         Err(_) if std::fs::metadata(path)?.is_dir() => Err(ErrorKind::IsADirectory.into()),
         Err(_) => Ok(()),
-        Ok(file) => {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            crate::give_to_owner_of(folder, &file)
-        }
+        Ok(file) => crate::give_to_owner_of(folder_of(path), &file),
     }
 }
 

@@ -220,3 +220,27 @@ fn an_operator_that_is_none_is_refused_by_name() {
     Connection::open(&path).unwrap().execute(sql, []).unwrap();
     suite::refused_operator(&mut store);
 }
+
+/// Whoever has the service's folder could have root write tables into any file that is empty or a database.
+#[cfg(unix)]
+#[test]
+fn root_follows_no_link_in_a_folder_of_another_user() {
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
+    let folder = Folder::new();
+    if std::fs::metadata(folder.path()).unwrap().uid() != 0 {
+        return;
+    }
+    let (path, other) = (folder.path().join("usher.db"), folder.path().join("other"));
+    std::fs::write(&other, "").unwrap();
+    symlink(&other, &path).unwrap();
+    assert!(Sqlite::open(&path).is_ok(), "in its own folder root may have put it there");
+    std::fs::write(&other, "").unwrap();
+    chown(folder.path(), Some(1), Some(1)).unwrap();
+    let error = Sqlite::open(&path).map(drop).unwrap_err().to_string();
+    assert!(error.contains("root does not follow"), "{error}");
+    assert_eq!(std::fs::metadata(&other).unwrap().len(), 0);
+    std::fs::remove_file(&path).unwrap();
+    drop(Sqlite::open(&path).unwrap());
+    assert_eq!(std::fs::metadata(&path).unwrap().uid(), 1, "what root makes there is the owner's");
+    drop(Sqlite::open(&path).unwrap());
+}
