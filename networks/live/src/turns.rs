@@ -2,10 +2,18 @@
 //! the addresses take turns, and before each step the runtime looks at its sockets, so that whoever opens many connections
 //! waits for them, and the driver does not.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use usher_core::fair::FairQueue;
+
+/// Who takes turns: whoever has an IPv6 address mostly has its whole /64, and would take a turn by each of them.
+fn whose(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
+}
 
 /// Who waits, and whether somebody has the turn.
 #[derive(Default)]
@@ -41,7 +49,7 @@ impl Turns {
         }
         let (sender, receiver) = oneshot::channel();
         // There are no more than there are connections, which are bounded.
-        let _ = state.waiting.push(address, sender, usize::MAX);
+        let _ = state.waiting.push(whose(address), sender, usize::MAX);
         Err(receiver)
     }
 }
@@ -81,6 +89,13 @@ mod tests {
 
     fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn addresses_of_one_network_take_turns_together() {
+        let whose = |address: &str| whose(address.parse().unwrap()).to_string();
+        assert_eq!(whose("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!((whose("::ffff:192.0.2.1"), whose("192.0.2.1")), ("192.0.2.1".into(), "192.0.2.1".into()));
     }
 
     #[test]
