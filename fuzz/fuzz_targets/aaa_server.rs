@@ -126,7 +126,7 @@ impl Host {
         let (now, mut buf) = (self.now, Vec::new());
         while let Some(event) = self.server.poll_event() {
             let command = match event {
-                Event::Lookup { token, name } => Command::Found { token, user: user(&name) },
+                Event::Lookup { token, name, .. } => Command::Found { token, user: user(&name) },
                 Event::Verify { token, password, .. } if password.is_empty() => Command::Unable { token },
                 Event::Verify { token, password, .. } => {
                     Command::Verified { token, right: password == b"right" }

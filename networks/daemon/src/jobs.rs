@@ -1,5 +1,5 @@
-//! A queue of jobs for threads. Clients are served in turn, and few jobs of one name wait: a flood of one client, or of
-//! guesses at one user's password, keeps those who flood waiting and nobody else.
+//! A queue of jobs for threads. Clients are served in turn, and of each few jobs of one name wait: a flood of one client, or
+//! of guesses at one user's password, keeps those who flood waiting and nobody else, nor that user elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,28 +15,38 @@ pub(crate) struct Whose {
     pub(crate) name: Vec<u8>,
 }
 
+impl Whose {
+    /// A client's, whatever the name.
+    pub(crate) fn of(client: Option<u32>) -> Self {
+        Self { client, name: Vec::new() }
+    }
+}
+
 /// How many jobs may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// In all.
     pub(crate) all: usize,
-    /// Of one name.
+    /// Of one name, of each client.
     pub(crate) name: usize,
 }
 
 /// Jobs that wait.
 struct Waiting<T> {
     jobs: FairQueue<Option<u32>, (Vec<u8>, T)>,
-    names: BTreeMap<Vec<u8>, usize>,
+    names: BTreeMap<Named, usize>,
 }
+
+/// A client, and a name that it gave.
+type Named = (Option<u32>, Vec<u8>);
 
 impl<T> Waiting<T> {
     /// A job of this name does not wait any more.
-    fn leave(&mut self, name: &[u8]) {
-        if let Some(waiting) = self.names.get_mut(name) {
+    fn leave(&mut self, named: &Named) {
+        if let Some(waiting) = self.names.get_mut(named) {
             *waiting -= 1;
             if *waiting == 0 {
-                self.names.remove(name);
+                self.names.remove(named);
             }
         }
     }
@@ -64,16 +74,17 @@ impl<T> Jobs<T> {
     pub(crate) fn put(&self, whose: Whose, job: T) -> Option<T> {
         let Whose { client, name } = whose;
         let mut waiting = self.lock();
+        let named = (client, name);
         let displaced =
-            if !name.is_empty() && waiting.names.get(&name).is_some_and(|n| *n >= self.bounds.name) {
+            if !named.1.is_empty() && waiting.names.get(&named).is_some_and(|n| *n >= self.bounds.name) {
                 Some(job)
             } else {
-                if !name.is_empty() {
-                    *waiting.names.entry(name.clone()).or_default() += 1;
+                if !named.1.is_empty() {
+                    *waiting.names.entry(named.clone()).or_default() += 1;
                 }
-                let displaced = waiting.jobs.push(client, (name, job), self.bounds.all);
-                displaced.map(|(_, (name, job))| {
-                    waiting.leave(&name);
+                let displaced = waiting.jobs.push(client, (named.1, job), self.bounds.all);
+                displaced.map(|(client, (name, job))| {
+                    waiting.leave(&(client, name));
                     job
                 })
             };
@@ -88,8 +99,8 @@ impl<T> Jobs<T> {
     pub(crate) fn take(&self) -> T {
         let mut waiting = self.lock();
         loop {
-            if let Some((_, (name, job))) = waiting.jobs.pop() {
-                waiting.leave(&name);
+            if let Some((client, (name, job))) = waiting.jobs.pop() {
+                waiting.leave(&(client, name));
                 return job;
             }
             waiting = self.bell.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -119,6 +130,16 @@ mod tests {
         assert_eq!(order, [0, 1, 2, 3, 1000]);
         // Who is served makes room for the next of the same name.
         assert_eq!((jobs.put(of(0, "held back"), 5), jobs.take(), jobs.load()), (None, 5, (0, 448)));
+    }
+
+    #[test]
+    fn guesses_by_one_client_do_not_keep_their_user_out_elsewhere() {
+        let jobs = Jobs::new(Bounds { all: 256, name: 4 });
+        assert_eq!((0..8).filter(|n| jobs.put(of(0, "ann"), *n).is_some()).count(), 4);
+        assert_eq!(jobs.put(of(1, "ann"), 1000), None);
+        let order: Vec<i32> = (0..5).map(|_| jobs.take()).collect();
+        assert_eq!(order, [0, 1000, 1, 2, 3]);
+        assert_eq!((jobs.put(of(0, "ann"), 8), jobs.put(of(1, "ann"), 1001)), (None, None));
     }
 
     #[test]

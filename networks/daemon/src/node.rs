@@ -307,8 +307,8 @@ impl Node for AaaNode {
     fn event(&mut self, now: Instant, event: Event) {
         let shard = self.number;
         match event {
-            Event::Lookup { token, name } => {
-                self.workers.put(Whose::default(), Job::Lookup(For { shard, token }, name));
+            Event::Lookup { token, client, name } => {
+                self.workers.put(Whose::of(client), Job::Lookup(For { shard, token }, name));
             }
             Event::Verify { token, client, name, hash, password } => {
                 let whose = Whose { client, name };
@@ -319,12 +319,12 @@ impl Node for AaaNode {
                 log_record(&record);
                 self.ledger.put(Entry::Account(For { shard, token }, record));
             }
-            Event::CheckCertificate { token, name, chain } => {
+            Event::CheckCertificate { token, client, name, chain } => {
                 if !name.is_none_or(|name| bears(&chain, &name)) {
                     let verdict = CertificateVerdict::OtherName;
                     self.command(now, Command::Certificate { token, verdict });
                 } else if self.workers.asks_issuers() {
-                    self.workers.put(Whose::default(), Job::Certificate(For { shard, token }, chain));
+                    self.workers.put(Whose::of(client), Job::Certificate(For { shard, token }, chain));
                 } else {
                     let verdict = CertificateVerdict::Good;
                     self.command(now, Command::Certificate { token, verdict });

@@ -295,7 +295,7 @@ impl Application for App {
                             let durable = ledger.serve(now, store, &record);
                             Command::Accounted { token, durable }
                         }
-                        Event::CheckCertificate { token, name: Some(name), chain } => {
+                        Event::CheckCertificate { token, name: Some(name), chain, .. } => {
                             let name = String::from_utf8(name).unwrap();
                             let verdict = match Information::of_der(&chain[0]).unwrap().is_of(&name) {
                                 true => CertificateVerdict::Good,

@@ -429,6 +429,8 @@ pub enum Event {
     Lookup {
         /// Comes back with the answer.
         token: u64,
+        /// Index of the RADIUS client that asks; `None` over Diameter.
+        client: Option<u32>,
         /// As the peer gave it.
         name: Vec<u8>,
     },
@@ -464,6 +466,8 @@ pub enum Event {
     CheckCertificate {
         /// Comes back with the answer.
         token: u64,
+        /// Index of the RADIUS client that asks; `None` over Diameter.
+        client: Option<u32>,
         /// With EAP-TLS, where nothing but the certificate proves who the peer is: whom it says it is. The
         /// certificate must bear this name (RFC 5216 §5.2).
         name: Option<Vec<u8>>,
@@ -531,7 +535,7 @@ impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         match self {
-            Self::Lookup { token, name: n } => write!(f, "Lookup({token}, {:?})", name(n)),
+            Self::Lookup { token, name: n, .. } => write!(f, "Lookup({token}, {:?})", name(n)),
             Self::Verify { token, .. } => write!(f, "Verify({token})"),
             Self::Admit { token, .. } => write!(f, "Admit({token})"),
             Self::Account { token, .. } => write!(f, "Account({token})"),

@@ -290,8 +290,8 @@ fn a_user_that_was_found_is_known_for_a_while() {
     config.users = UserSource::Host(CacheConfig::default());
     let mut p = Pair::new(config);
     p.ask_pap(1, b"ann", b"x");
-    let Some(Event::Lookup { token, name }) = p.server.poll_event() else { panic!("no look-up") };
-    assert_eq!(name, b"ann");
+    let Some(Event::Lookup { token, client, name }) = p.server.poll_event() else { panic!("no look-up") };
+    assert_eq!((client, &name[..]), (Some(0), &b"ann"[..]), "a host can give each client its share");
     let user = Found::User(Arc::new(User::with_password(b"x")));
     p.server.command(NEVER, Command::Found { token, user }).unwrap();
     p.settle(NEVER);

@@ -116,7 +116,7 @@ fn the_host_answers_look_ups_when_it_can() {
     p.ask_pap(1, b"ann", PASSWORD);
     p.ask_pap(2, b"bob", PASSWORD);
     let lookup = |p: &mut Pair| match p.server.poll_event() {
-        Some(Event::Lookup { token, name }) => (token, name),
+        Some(Event::Lookup { token, name, .. }) => (token, name),
         other => panic!("{other:?}"),
     };
     let (ann, bob) = (lookup(&mut p), lookup(&mut p));

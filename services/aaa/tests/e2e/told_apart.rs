@@ -97,7 +97,7 @@ impl Bench {
                 return reply;
             }
             match self.server.poll_event() {
-                Some(Event::Lookup { token, name }) => {
+                Some(Event::Lookup { token, name, .. }) => {
                     let took = 1 + self.draw(4);
                     self.now += Duration::from_millis(took);
                     let user = self.users.get(&name).map_or(Found::Nobody, |user| Found::User(user.clone()));

@@ -287,10 +287,12 @@ impl AaaServer {
 
     /// Asks the host for a user.
     fn ask_host(&mut self, token: u64, name: Vec<u8>) {
+        let mut client = None;
         if let Some(session) = self.sessions.get_mut(token) {
             session.asked = self.cache.generation();
+            client = session.owner.client();
         }
-        self.events.push_back(Event::Lookup { token, name });
+        self.events.push_back(Event::Lookup { token, client, name });
     }
 
     fn give_name_back(&mut self, token: u64, name: Vec<u8>) {

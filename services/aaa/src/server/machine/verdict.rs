@@ -84,7 +84,8 @@ impl AaaServer {
         let name = by_certificate.then(|| session.name.clone());
         approval.conversation = session.take_conversation();
         session.stage = Stage::Certificate(approval);
-        self.events.push_back(Event::CheckCertificate { token, name, chain });
+        let client = session.owner.client();
+        self.events.push_back(Event::CheckCertificate { token, client, name, chain });
     }
 
     pub(super) fn on_certificate(
