@@ -1,6 +1,7 @@
 //! Printing. A reader that goes away (`usher ... | head`) ends no run and is no fault.
 
 use crate::args::Common;
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -42,7 +43,7 @@ impl Output {
     /// A result, to standard output.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        let written = out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush());
         match written {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
                 Err(Failure::failed(format!("cannot write to standard output: {e}")))
@@ -59,8 +60,18 @@ impl Output {
     /// Something to know, to standard error.
     pub(crate) fn note(&self, text: &str) {
         // Nobody can be told that standard error is closed.
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "{}", harmless(text));
     }
+}
+
+/// A text that tells a terminal to do nothing: names in a store, and what a server answers, may be others' words.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(acts) {
+        return text.into();
+    }
+    let escaped = |c: char| if acts(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect::<String>().into()
 }
 
 /// Lines of columns, each as wide as its widest cell; the last one is left as it is.
@@ -117,6 +128,12 @@ mod tests {
         {
             assert_eq!(quoted(word), text);
         }
+    }
+
+    #[test]
+    fn nothing_printed_acts_on_the_terminal() {
+        assert_eq!(harmless("a\tb \u{e4}\n"), "a\tb \u{e4}\n");
+        assert_eq!(harmless("ann\x1b]0;x\x07\r\u{9b}2J\n"), "ann\\u{1b}]0;x\\u{7}\\r\\u{9b}2J\n");
     }
 
     #[test]
