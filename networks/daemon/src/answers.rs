@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use usher_aaa::StatusFault;
 use usher_core::{Duration, WallTime};
 use usher_pki::ocsp::{Answer, Status};
 
@@ -14,8 +15,23 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Responders of which silence is remembered.
 const RESPONDERS: usize = 256;
 
+/// Why nobody says how a certificate stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unsaid {
+    /// Of its kind.
+    pub(crate) fault: StatusFault,
+    /// For people.
+    pub(crate) why: String,
+}
+
+impl Unsaid {
+    pub(crate) fn new(fault: StatusFault, why: &str) -> Self {
+        Self { fault, why: why.to_owned() }
+    }
+}
+
 /// A status, or why there is none.
-type Said = Result<Status, String>;
+type Said = Result<Status, Unsaid>;
 
 /// Answers by certificate, DER.
 #[derive(Debug, Default)]
@@ -35,7 +51,7 @@ impl Answers {
 
     /// Keeps an answer until it says, for an hour at most; one that says nothing of that is not kept (RFC 6960 §4.2.2.1:
     /// newer ones are always there).
-    pub(crate) fn keep(&mut self, now: WallTime, certificate: &[u8], answer: &Result<Answer, String>) {
+    pub(crate) fn keep(&mut self, now: WallTime, certificate: &[u8], answer: &Result<Answer, Unsaid>) {
         let (until, said) = match answer {
             Ok(Answer { status, next_update: Some(until) }) => ((*until).min(now + LONGEST), Ok(*status)),
             Ok(_) => return,
@@ -103,7 +119,7 @@ mod tests {
         answers.keep(at(0), b"short", &until(60));
         answers.keep(at(0), b"long", &until(86_400));
         answers.keep(at(0), b"never", &Ok(Answer { status: Status::Good, next_update: None }));
-        answers.keep(at(0), b"silent", &Err("away".to_owned()));
+        answers.keep(at(0), b"silent", &Err(Unsaid::new(StatusFault::Unbelievable, "away")));
         let known = |answers: &Answers, seconds| {
             let there = |c: &&[u8]| answers.find(at(seconds), c).is_some();
             [&b"short"[..], b"long", b"never", b"silent"].iter().map(there).collect::<Vec<_>>()

@@ -123,17 +123,16 @@ impl Collector for Scrape {
             (vec![("client", client), ("code", code_name(*code))], *n)
         });
         counters(e, "requests", "RADIUS packets that came, by client and code", requests)?;
-        let results = all.logins.iter().map(|((method, inner, reason), n)| {
-            let result = if reason.is_empty() { "accept" } else { "reject" };
+        let results = all.logins.iter().map(|((method, inner, outcome, reason), n)| {
             let labels = vec![
                 ("method", (*method).to_owned()),
                 ("inner", inner.clone()),
-                ("result", result.to_owned()),
+                ("result", outcome.name().to_owned()),
                 ("reason", (*reason).to_owned()),
             ];
             (labels, *n)
         });
-        counters(e, "logins", "Decided logins by method, inner method, result and reason", results)?;
+        counters(e, "logins", "Logins that ended, by method, inner method, result and reason", results)?;
         let seconds = Some(&Unit::Seconds);
         for (name, help, histogram) in [
             ("login_latency", "From a login's first request to its verdict", all.latency),

@@ -3,8 +3,8 @@
 use crate::config::units::Prefix;
 use crate::jobs::Whose;
 use crate::ledger::{Entry, LedgerHandle};
-use crate::said::{log_login, log_record, reason_name};
-use crate::stats::{Histogram, Snapshot};
+use crate::said::{log_login, log_record};
+use crate::stats::{Histogram, Outcome, Snapshot};
 use crate::status::bears;
 use crate::workers::{For, Job, Workers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use usher_aaa::{
     AaaServer, CertificateVerdict, Command, DynamicResult, Event, Front, Handed, HandedBack, Login, Method,
-    ShardKey, TraceFilter, TraceLine, shard_of,
+    Reason, ShardKey, TraceFilter, TraceLine, shard_of,
 };
 use usher_core::{ConnId, Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
@@ -184,7 +184,8 @@ pub(crate) struct State {
     known: BTreeMap<IpAddr, usize>,
     /// The last address and its client: mostly the next one's too.
     last: Option<(IpAddr, usize)>,
-    decided: BTreeMap<(Option<Method>, String, Option<&'static str>), u64>,
+    /// Logins that ended: by method, inner method, result and reason.
+    ended: BTreeMap<(Option<Method>, String, Outcome, &'static str), u64>,
     latency: Histogram,
     /// Unfinished logins that were pushed out, by client's name.
     evicted: BTreeMap<String, u64>,
@@ -210,10 +211,9 @@ impl AaaNode {
     fn decided(&mut self, now: Instant, login: &Login) {
         let waited = now.since(login.begun);
         self.state.latency.add(waited.as_secs_f64());
-        let reason = login.reason.as_ref().map(reason_name);
-        let inner = login.inner_method.map(|inner| inner.to_string()).unwrap_or_default();
-        *self.state.decided.entry((login.method, inner, reason)).or_default() += 1;
-        log_login(login, waited.as_micros(), &self.clients);
+        let outcome = if login.reason.is_none() { Outcome::Accept } else { Outcome::Reject };
+        self.ended(login, outcome);
+        log_login(login, true, waited.as_micros(), &self.clients);
         let station = login.calling_station_id().unwrap_or_default();
         if self.failures
             && let Some((user, station)) = login.failed_as()
@@ -229,6 +229,12 @@ impl AaaNode {
                 accepted: login.reason.is_none(),
             });
         }
+    }
+
+    fn ended(&mut self, login: &Login, outcome: Outcome) {
+        let reason = login.reason.map_or("", Reason::name);
+        let inner = login.inner_method.map(|inner| inner.to_string()).unwrap_or_default();
+        *self.state.ended.entry((login.method, inner, outcome, reason)).or_default() += 1;
     }
 
     /// Counts for these clients from now on.
@@ -270,9 +276,9 @@ impl AaaNode {
 
     fn snapshot(&self) -> Snapshot {
         let mut all = Snapshot { requests: self.requests(), ..Snapshot::default() };
-        for ((method, inner, reason), n) in &self.state.decided {
+        for ((method, inner, outcome, reason), n) in &self.state.ended {
             let method = method.map_or("none", Method::name);
-            *all.logins.entry((method, inner.clone(), reason.unwrap_or(""))).or_default() += n;
+            *all.logins.entry((method, inner.clone(), *outcome, *reason)).or_default() += n;
         }
         all.latency = self.state.latency;
         all.evicted.clone_from(&self.state.evicted);
@@ -332,6 +338,12 @@ impl Node for AaaNode {
             }
             Event::Accepted(login) | Event::Rejected(login) => {
                 self.decided(now, &login);
+                self.server.reuse(login.request);
+            }
+            Event::Undecided(login) => {
+                let waited = now.since(login.begun);
+                self.ended(&login, Outcome::None);
+                log_login(&login, false, waited.as_micros(), &self.clients);
                 self.server.reuse(login.request);
             }
             Event::Failed { name, station } => {

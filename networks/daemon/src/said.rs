@@ -2,10 +2,10 @@
 
 use crate::node::Clients;
 use usher_aaa::ledger::{Record, text};
-use usher_aaa::{Login, Method, Reason};
+use usher_aaa::{Login, Method};
 
-/// One line for a login.
-pub(crate) fn log_login(login: &Login, micros: u64, clients: &Clients) {
+/// One line for a login; `decided`: it came to a verdict.
+pub(crate) fn log_login(login: &Login, decided: bool, micros: u64, clients: &Clients) {
     if !tracing::enabled!(tracing::Level::INFO) {
         return;
     }
@@ -22,13 +22,19 @@ pub(crate) fn log_login(login: &Login, micros: u64, clients: &Clients) {
     let port = login.nas_port();
     let ms = micros as f64 / 1000.0;
     let resumed = login.resumed.then_some(true);
-    match &login.reason {
-        None => {
-            tracing::info!(user, inner, method, inner_method, client, nas, port, mac, resumed, ms, "accept")
-        }
-        Some(reason) => tracing::info!(
-            user, inner, method, inner_method, client, nas, port, mac, resumed, ms, reason = %reason, "reject"
-        ),
+    let Some(reason) = &login.reason else {
+        tracing::info!(user, inner, method, inner_method, client, nas, port, mac, resumed, ms, "accept");
+        return;
+    };
+    let (cause, detail) = (reason.name(), login.detail.as_deref());
+    if decided {
+        tracing::info!(
+            user, inner, method, inner_method, client, nas, port, mac, ms, cause, reason = %reason, detail, "reject"
+        );
+    } else {
+        tracing::info!(
+            user, inner, method, inner_method, client, nas, port, mac, ms, cause, reason = %reason, detail, "no verdict"
+        );
     }
 }
 
@@ -45,26 +51,4 @@ pub(crate) fn log_record(record: &Record) {
         output = record.output_octets,
         "accounting"
     );
-}
-
-/// A reason's name in metrics.
-pub(crate) fn reason_name(reason: &Reason) -> &'static str {
-    use usher_aaa::Refusal;
-    match reason {
-        Reason::UnknownUser => "unknown-user",
-        Reason::WrongCredentials => "credentials",
-        Reason::NoMethod => "no-method",
-        Reason::NameMismatch => "name-mismatch",
-        Reason::Locked => "locked",
-        Reason::BadRows => "bad-rows",
-        Reason::Expired => "expired",
-        Reason::Checks => "checks",
-        Reason::Revoked => "revoked",
-        Reason::CertificateName => "certificate-name",
-        Reason::StaleSession => "stale-session",
-        Reason::HomeServer => "home-server",
-        Reason::Limit(Refusal::TooManySessions { .. }) => "sessions",
-        Reason::Limit(Refusal::TooManyFailures) => "failures",
-        Reason::Limit(_) => "pool",
-    }
 }

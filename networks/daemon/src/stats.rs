@@ -45,13 +45,33 @@ impl Latency {
     }
 }
 
+/// How a login ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Outcome {
+    Accept,
+    Reject,
+    /// Without a verdict.
+    None,
+}
+
+impl Outcome {
+    /// As metrics call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Reject => "reject",
+            Self::None => "none",
+        }
+    }
+}
+
 /// What one shard, or all together, did.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Snapshot {
     /// Requests that came, by client's name and code.
     pub(crate) requests: BTreeMap<(String, u8), u64>,
-    /// Decided logins: method, inner method, and the reason of a reject or nothing.
-    pub(crate) logins: BTreeMap<(&'static str, String, &'static str), u64>,
+    /// Logins that ended: method, inner method, result, and why nobody was let in or nothing.
+    pub(crate) logins: BTreeMap<(&'static str, String, Outcome, &'static str), u64>,
     /// From a login's first request to its verdict.
     pub(crate) latency: Histogram,
     /// Unfinished logins that were pushed out by new ones, by client's name.

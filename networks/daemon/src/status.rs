@@ -1,12 +1,13 @@
 //! Whether a client's certificate still holds: its issuer is asked by OCSP.
 
-use crate::answers::{Answers, Silent};
+use crate::answers::{Answers, Silent, Unsaid};
 use crate::config::Loaded;
 use crate::config::model::Ocsp;
 use crate::place;
 use crate::tls::Tls;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use usher_aaa::{CertificateVerdict, StatusFault};
 use usher_core::WallTime;
 use usher_crypto::tls::ServerConfig;
 use usher_pki::Information;
@@ -60,49 +61,56 @@ impl CertificateStatus {
     }
 
     /// Whether the first certificate of a chain is to be taken.
-    pub(crate) fn good(&self, chain: &[Vec<u8>]) -> bool {
+    pub(crate) fn judge(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
         if self.policy == Ocsp::Off {
-            return true;
+            return CertificateVerdict::Good;
         }
         // Beside its certificate a peer may show any others: its issuer is the one of the path that is verified.
-        let Some(clients) = &self.clients else { return self.unsaid("no authority is trusted") };
+        let Some(clients) = &self.clients else {
+            return self.unsaid(&Unsaid::new(StatusFault::NoResponder, "no authority is trusted"));
+        };
         let path = match clients.client_path(chain) {
             Ok(path) => path,
             Err(error) => {
                 tracing::warn!(%error, "a certificate is not trusted any more");
-                return false;
+                return CertificateVerdict::Distrusted(error.fault());
             }
         };
         match self.status(clients, &path, crate::tls::wall()) {
-            Ok(Status::Good) => true,
-            Ok(Status::Revoked) => false,
-            Ok(Status::Unknown) => self.unsaid("the responder does not know it"),
-            Err(why) => self.unsaid(&why),
+            Ok(Status::Good) => CertificateVerdict::Good,
+            Ok(Status::Revoked) => CertificateVerdict::Status(StatusFault::Revoked),
+            Ok(Status::Unknown) => {
+                self.unsaid(&Unsaid::new(StatusFault::Unknown, "the responder does not know it"))
+            }
+            Err(unsaid) => self.unsaid(&unsaid),
         }
     }
 
     /// Nobody said.
-    fn unsaid(&self, why: &str) -> bool {
+    fn unsaid(&self, unsaid: &Unsaid) -> CertificateVerdict {
         let taken = self.policy == Ocsp::Soft;
-        tracing::warn!(why, taken, "a certificate's status is not known");
-        taken
+        tracing::warn!(why = unsaid.why, taken, "a certificate's status is not known");
+        if taken { CertificateVerdict::Good } else { CertificateVerdict::Status(unsaid.fault) }
     }
 
     /// What was said before of a path's first certificate and is still true, or is said now.
-    fn status(&self, clients: &ServerConfig, path: &[Vec<u8>], now: WallTime) -> Result<Status, String> {
-        let [leaf, above @ ..] = path else { return Err("no certificate".to_owned()) };
+    fn status(&self, clients: &ServerConfig, path: &[Vec<u8>], now: WallTime) -> Result<Status, Unsaid> {
+        let nobody = |why: &str| Unsaid::new(StatusFault::NoResponder, why);
+        let here = |why: String| Unsaid::new(StatusFault::Unbelievable, &why);
+        let [leaf, above @ ..] = path else { return Err(nobody("no certificate")) };
         if let Some(said) = lock(&self.answers).find(now, leaf) {
             return said;
         }
-        let issuer = above.first().ok_or("it stands under no authority")?;
-        let said = Information::of_der(leaf).map_err(|e| e.to_string())?;
+        let issuer = above.first().ok_or_else(|| nobody("it stands under no authority"))?;
+        let said = Information::of_der(leaf).map_err(|e| here(e.to_string()))?;
         let url = self.url.as_ref().or(said.ocsp.first());
-        let url = url.ok_or("it does not say where to ask; see ocsp_url")?;
+        let url = url.ok_or_else(|| nobody("it does not say where to ask; see ocsp_url"))?;
         if !lock(&self.silent).may_ask(now, url) {
-            return Err(format!("OCSP responder {url}: it said nothing a moment ago"));
+            let why = format!("OCSP responder {url}: it said nothing a moment ago");
+            return Err(Unsaid::new(StatusFault::Silent, &why));
         }
         let begun = Instant::now();
-        let nonce = place::random().map_err(|e| e.to_string())?;
+        let nonce = place::random().map_err(|e| here(e.to_string()))?;
         let appointed = |responder: &[u8]| {
             let chain: Vec<&[u8]> =
                 std::iter::once(responder).chain(above.iter().map(Vec::as_slice)).collect();
@@ -114,10 +122,10 @@ impl CertificateStatus {
         let now = now + usher_core::Duration::from_nanos(waited);
         if let Err(error @ OcspError::Silent { .. }) = answer {
             lock(&self.silent).silent(now, url);
-            return Err(error.to_string());
+            return Err(Unsaid::new(StatusFault::Silent, &error.to_string()));
         }
         lock(&self.silent).heard(url);
-        let answer = answer.map_err(|e| e.to_string());
+        let answer = answer.map_err(|e| here(e.to_string()));
         lock(&self.answers).keep(now, leaf, &answer);
         answer.map(|answer| answer.status)
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::store::{Store, StoreError};
-use usher_aaa::{CertificateVerdict, Command, Found, User, canonical_name};
+use usher_aaa::{Command, Found, User, canonical_name};
 use usher_radius::dictionary::Dictionary;
 
 /// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
@@ -104,8 +104,7 @@ impl Workers {
     pub(crate) fn put(&self, whose: Whose, job: Job) {
         let Some(refused) = self.queues[job.kind()].put(whose, job) else { return };
         let (for_, command) = match refused {
-            Job::Lookup(for_, _) => (for_, Command::Found { token: for_.token, user: Found::Unavailable }),
-            Job::Verify(for_, ..) | Job::Certificate(for_, _) => {
+            Job::Lookup(for_, _) | Job::Verify(for_, ..) | Job::Certificate(for_, _) => {
                 (for_, Command::Unable { token: for_.token })
             }
         };
@@ -136,10 +135,7 @@ fn work(jobs: &Jobs<Job>, shared: &Shared, mut store: Option<Box<dyn Store>>) {
             }
             Job::Certificate(for_, chain) => {
                 let policy = shared.status.read().unwrap_or_else(PoisonError::into_inner).clone();
-                let verdict = match policy.good(&chain) {
-                    true => CertificateVerdict::Good,
-                    false => CertificateVerdict::Revoked,
-                };
+                let verdict = policy.judge(&chain);
                 (for_, Command::Certificate { token: for_.token, verdict })
             }
         };

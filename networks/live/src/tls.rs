@@ -3,6 +3,7 @@
 use crate::counters::DriverCounters;
 use crate::{TlsClient, TlsServer};
 use tokio::sync::watch;
+use usher_crypto::fault::TlsFault;
 use usher_crypto::tls::{Client, ClientConfig, Server, ServerConfig, TlsEngine, TlsError};
 
 /// One connection's engine, and whom it trusts.
@@ -107,17 +108,12 @@ impl Tls {
     }
 }
 
-/// Counts an error by its kind. The engine's errors are texts: the kinds are told apart by their beginnings.
+/// Counts an error by its kind.
 pub(crate) fn count(counters: &DriverCounters, error: &TlsError) {
-    let counter = match error {
-        TlsError::AlertReceived(_) => &counters.tls_alert,
-        TlsError::Failed(text) => match text.as_str() {
-            t if t.contains("invalid peer certificate") || t.contains("peer sent no certificates") => {
-                &counters.tls_certificate
-            }
-            t if t.contains("received corrupt message") => &counters.tls_not_tls,
-            _ => &counters.tls_other,
-        },
+    let counter = match error.fault() {
+        TlsFault::Alert(_) => &counters.tls_alert,
+        TlsFault::Certificate(_) | TlsFault::NoCertificate => &counters.tls_certificate,
+        TlsFault::Malformed => &counters.tls_not_tls,
         _ => &counters.tls_other,
     };
     counter.one();

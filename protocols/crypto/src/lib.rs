@@ -6,6 +6,7 @@ extern crate alloc;
 
 pub mod certificate;
 pub mod digest;
+pub mod fault;
 pub mod fingerprint;
 pub mod hmac;
 pub mod key;

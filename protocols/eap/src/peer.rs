@@ -5,9 +5,11 @@ use crate::automaton::{Arrow, Automaton, diagram};
 use crate::method::{Context, PeerMethod, PeerOffer, PeerVerdict};
 use crate::packet::{self, Code, Packet, Type};
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng, WallTime, Work};
+use usher_crypto::fault::TlsFault;
 
 /// Whom a peer says it is and how it can prove it.
 #[derive(Clone, Debug)]
@@ -313,6 +315,13 @@ impl Peer {
     #[cfg(feature = "tls")]
     pub(crate) fn keys(&self) -> Option<Keys> {
         self.selected.as_ref().and_then(|(_, method)| method.keys())
+    }
+
+    /// Why TLS of the method that runs came to its end before its time, where it did, and what its engine says of that,
+    /// for people.
+    #[must_use]
+    pub fn tls_fault(&self) -> Option<(TlsFault, String)> {
+        self.selected.as_ref()?.1.tls_fault()
     }
 
     /// How the conversation ended, once it has.

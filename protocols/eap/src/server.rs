@@ -3,9 +3,12 @@
 
 use crate::Keys;
 use crate::automaton::{Arrow, Automaton, diagram};
-use crate::method::{Answer, Context, Credential, Inner, Question, ServerMethod, ServerOffer, ServerVerdict};
+use crate::method::{
+    Answer, Context, Credential, Fault, Inner, Question, ServerMethod, ServerOffer, ServerVerdict,
+};
 use crate::packet::{self, Code, Packet, Type};
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::{SecureRng, WallTime, Work};
 
@@ -97,6 +100,8 @@ pub struct Server {
     told: bool,
     /// What the host has still to be asked.
     question: Option<Question>,
+    /// The types that the peer wished for when it turned down what was proposed.
+    wishes: Vec<u8>,
     /// Of the chance of methods that are proposed later.
     seed: [u8; 32],
     wall: WallTime,
@@ -180,6 +185,7 @@ impl Automaton for Server {
                 self.offers.retain(|o| wishes.contains(&o.kind().0));
                 let place = |o: &dyn ServerOffer| wishes.iter().position(|w| *w == o.kind().0);
                 self.offers.sort_by_key(|o| core::cmp::Reverse(place(&**o)));
+                self.wishes = wishes;
                 self.current = None;
             }
             State::Discard => {
@@ -237,6 +243,7 @@ impl Server {
             discarded: false,
             told: false,
             question: None,
+            wishes: Vec::new(),
             seed: [0; 32],
             wall,
             mtu,
@@ -314,6 +321,25 @@ impl Server {
         self.current.as_ref()?.1.inner()
     }
 
+    /// Why the conversation failed, once it has: of its method; `None` where none was left to propose.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        self.current.as_ref().map(|(_, method)| method.fault())
+    }
+
+    /// What is known of that besides, for people.
+    #[must_use]
+    pub fn detail(&self) -> Option<String> {
+        self.current.as_ref()?.1.detail()
+    }
+
+    /// The types that the peer wished for when it last turned down what was proposed (RFC 3748 §5.3.1), as they came;
+    /// empty where it never did.
+    #[must_use]
+    pub fn wishes(&self) -> &[u8] {
+        &self.wishes
+    }
+
     /// Whether the method that runs is telling the peer that it did not convince ([`ServerMethod::refuses`]).
     #[must_use]
     pub fn refuses(&self) -> bool {
@@ -355,7 +381,7 @@ impl Server {
     #[must_use]
     pub fn memory(&self) -> usize {
         let method = self.current.as_ref().map_or(0, |(_, method)| method.memory());
-        size_of::<Self>() + self.data.capacity() + self.out.capacity() + method
+        size_of::<Self>() + self.data.capacity() + self.out.capacity() + self.wishes.capacity() + method
     }
 
     /// Takes a packet from the peer; false where it was discarded. While a question is open every packet is:

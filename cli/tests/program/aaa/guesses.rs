@@ -26,7 +26,7 @@ fn who_is_held_back_is_so_on_every_shard_whatever_the_guess() {
     pap(ports.auth, "other", "right").with_code(0);
     let page = get(ports.metrics, "/metrics");
     for (result, reason, number) in
-        [("accept", "", 2.0), ("reject", "credentials", 3.0), ("reject", "failures", 12.0)]
+        [("accept", "", 2.0), ("reject", "wrong-password", 3.0), ("reject", "failures", 12.0)]
     {
         let name = "usher_aaa_logins_total{method=\"pap\",inner=\"\"";
         assert_eq!(

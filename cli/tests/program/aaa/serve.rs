@@ -55,7 +55,10 @@ fn metrics_say_what_happened() {
     for (name, value) in [
         ("usher_aaa_requests_total{client=\"tests\",code=\"Access-Request\"}", 5.0),
         ("usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"accept\",reason=\"\"}", 2.0),
-        ("usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"reject\",reason=\"credentials\"}", 1.0),
+        (
+            "usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"reject\",reason=\"wrong-password\"}",
+            1.0,
+        ),
         ("usher_aaa_login_latency_seconds_count", 4.0),
         ("usher_aaa_login_latency_seconds_bucket{le=\"+Inf\"}", 4.0),
         ("usher_aaa_radius_events_total{kind=\"missing_message_authenticator\"}", 1.0),

@@ -3,6 +3,7 @@
 use super::{Answer, Request, Session, Status};
 use crate::daemon::Running;
 use crate::node::Message;
+use crate::stats::Outcome;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -138,8 +139,8 @@ fn serve(running: &Running, shared: &Shared, stream: &UnixStream) -> io::Result<
 
 fn status(running: &Running) -> Status {
     let all = running.mailboxes.collect();
-    let sum = |accepted: bool| {
-        all.logins.iter().filter(|((.., reason), _)| reason.is_empty() == accepted).map(|(_, n)| n).sum()
+    let sum = |wanted: Outcome| {
+        all.logins.iter().filter(|((_, _, outcome, _), _)| *outcome == wanted).map(|(_, n)| n).sum()
     };
     let now = crate::tls::wall().unix_secs() as f64;
     let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -149,8 +150,8 @@ fn status(running: &Running) -> Status {
         uptime: running.begun.elapsed().as_secs(),
         config: running.read_place().loaded.path.map(|p| p.display().to_string()),
         shards: running.shards,
-        accepted: sum(true),
-        rejected: sum(false),
+        accepted: sum(Outcome::Accept),
+        rejected: sum(Outcome::Reject),
         half_open: all.half_open,
         sessions: running.ledger.collect().map_or(0, |l| l.open),
         diameter_peers: all.diameter_peers,

@@ -5,6 +5,7 @@ use super::store::ClientStore;
 use super::trust::{ClientVerifier, Purpose, ServerVerifier, Trust};
 use super::{KeyLog, Roots, TlsError, Version, VersionRange, count};
 use crate::Key;
+use crate::fault::TlsFault;
 use rustls::client::Tls12Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -313,7 +314,7 @@ impl ServerConfig {
     }
 
     fn path(&self, chain: &[impl AsRef<[u8]>], purpose: Purpose) -> Result<Vec<Vec<u8>>, TlsError> {
-        let nobody = || TlsError::Failed("no authority is trusted".into());
+        let nobody = || TlsError::Failed(TlsFault::Internal, "no authority is trusted".into());
         self.trust.as_ref().ok_or_else(nobody)?.path(chain, purpose)
     }
 }

@@ -10,6 +10,7 @@
 
 mod config;
 mod count;
+mod faults;
 pub mod fixtures;
 mod keylog;
 mod recorded;
@@ -30,6 +31,7 @@ pub use session::{Client, Server};
 pub use sessions::SessionNote;
 pub use trust::Roots;
 
+use crate::fault::{Alert, TlsFault};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -89,17 +91,30 @@ pub enum TlsError {
     #[error("TLS configuration: {0}")]
     Config(String),
     /// The peer ended the handshake or the connection with this alert (RFC 8446 section 6.2).
-    #[error("the peer sent TLS alert {0}")]
-    AlertReceived(u8),
-    /// This side ended the handshake or the connection; its alert can still be taken and sent.
-    #[error("TLS: {0}")]
-    Failed(String),
+    #[error("{}", TlsFault::Alert(*.0))]
+    AlertReceived(Alert),
+    /// This side ended the handshake or the connection; its alert can still be taken and sent. Why, and what the engine
+    /// says of it besides, for people.
+    #[error("{0} ({1})")]
+    Failed(TlsFault, String),
     /// Asked before the handshake is complete.
     #[error("the TLS handshake is not complete")]
     Handshaking,
     /// The exporter refuses this label, context or length (RFC 5705, RFC 8446 section 7.5).
     #[error("TLS exporter: {0}")]
     Export(String),
+}
+
+impl TlsError {
+    /// Why, as a value.
+    #[must_use]
+    pub fn fault(&self) -> TlsFault {
+        match self {
+            Self::AlertReceived(alert) => TlsFault::Alert(*alert),
+            Self::Failed(fault, _) => *fault,
+            Self::Config(_) | Self::Handshaking | Self::Export(_) => TlsFault::Internal,
+        }
+    }
 }
 
 /// Public-key operations that an engine did: the costly part of a handshake.

@@ -4,6 +4,7 @@ use super::{
     Client, ClientConfig, MAX_APPLICATION, Server, ServerConfig, SessionNote, TlsEngine, TlsError, TlsWork,
     Version,
 };
+use crate::fault::{Alert, TlsFault};
 use std::sync::Arc;
 
 /// Which end.
@@ -124,7 +125,7 @@ pub fn record(client: &ClientConfig, server: &ServerConfig) -> Result<Recording,
             break;
         }
         if flights.len() == MAX_FLIGHTS {
-            return Err(TlsError::Failed("the handshake does not end".into()));
+            return Err(TlsError::Failed(TlsFault::Misbehaved, "the handshake does not end".into()));
         }
         let after = receiver.feed(&bytes).map(|()| !receiver.is_handshaking());
         fill(&mut bytes, flights.len());
@@ -228,9 +229,9 @@ impl RecordedTls {
         }
     }
 
-    fn refuse(&mut self, why: &str) -> TlsError {
+    fn refuse(&mut self, fault: TlsFault, why: &str) -> TlsError {
         self.out.extend_from_slice(&[ALERT, 3, 3, 0, 2, FATAL, BAD_RECORD_MAC]);
-        TlsError::Failed(why.into())
+        TlsError::Failed(fault, why.into())
     }
 
     fn read(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
@@ -242,9 +243,9 @@ impl RecordedTls {
             let (now, later) = bytes.split_at(bytes.len().min(wanted.len()));
             if now != &wanted[..now.len()] {
                 if let [ALERT, _, _, 0, 2, FATAL, alert] = *bytes {
-                    return Err(TlsError::AlertReceived(alert));
+                    return Err(TlsError::AlertReceived(Alert(alert)));
                 }
-                return Err(self.refuse("the flight is not the recorded one"));
+                return Err(self.refuse(TlsFault::Undecipherable, "the flight is not the recorded one"));
             }
             bytes = later;
             self.received += now.len();
@@ -269,18 +270,18 @@ impl RecordedTls {
         while let [kind, _, _, high, low, ..] = *rest {
             let length = usize::from(u16::from_be_bytes([high, low]));
             if length > MAX_PLAINTEXT + before + after {
-                return Err(self.refuse("a record is longer than allowed"));
+                return Err(self.refuse(TlsFault::Malformed, "a record is longer than allowed"));
             }
             let Some(payload) = rest.get(HEADER..HEADER + length) else { break };
             match (kind, payload) {
-                (ALERT, [_, alert]) => return Err(TlsError::AlertReceived(*alert)),
+                (ALERT, [_, alert]) => return Err(TlsError::AlertReceived(Alert(*alert))),
                 (APPLICATION_DATA, _) if length >= before + after && self.complete => {
                     self.application.extend_from_slice(&payload[before..length - after]);
                     if self.application.len() > MAX_APPLICATION {
-                        return Err(self.refuse("application data beyond the limit"));
+                        return Err(self.refuse(TlsFault::TooMuch, "application data beyond the limit"));
                     }
                 }
-                _ => return Err(self.refuse("not application data")),
+                _ => return Err(self.refuse(TlsFault::Misbehaved, "not application data")),
             }
             rest = &rest[HEADER + length..];
         }

@@ -3,9 +3,11 @@
 use super::sessions::Desk;
 use super::{
     ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsEngine, TlsError, TlsWork, Version, count,
+    faults,
 };
+use crate::fault::TlsFault;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, Error, HandshakeKind, ProtocolVersion, ServerConnection};
+use rustls::{ClientConnection, Connection, HandshakeKind, ProtocolVersion, ServerConnection};
 use std::io::{Read, Write};
 use std::sync::Arc;
 
@@ -14,6 +16,11 @@ const IDLE: usize = 2 << 10;
 /// The same from the first flight on: what is to be proved, the transcript, keys, the buffer in which records are put
 /// together.
 const BUSY: usize = 14 << 10;
+
+/// What is no fault of the peer's.
+fn internal(error: &dyn core::fmt::Display) -> TlsError {
+    TlsError::Failed(TlsFault::Internal, error.to_string())
+}
 
 /// One end of a connection.
 struct Session {
@@ -41,14 +48,11 @@ impl Session {
 
     fn read(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
         while !bytes.is_empty() {
-            let read = self.connection.read_tls(&mut bytes).map_err(|e| TlsError::Failed(e.to_string()))?;
-            let state = self.connection.process_new_packets().map_err(|error| match error {
-                Error::AlertReceived(alert) => TlsError::AlertReceived(alert.into()),
-                other => TlsError::Failed(other.to_string()),
-            })?;
+            let read = self.connection.read_tls(&mut bytes).map_err(|e| internal(&e))?;
+            let state = self.connection.process_new_packets().map_err(|e| faults::error(&e))?;
             let waiting = state.plaintext_bytes_to_read();
             if self.application.len() + waiting > MAX_APPLICATION {
-                return Err(TlsError::Failed("application data beyond the limit".into()));
+                return Err(TlsError::Failed(TlsFault::TooMuch, "application data beyond the limit".into()));
             }
             let start = self.application.len();
             self.application.resize(start + waiting, 0);
@@ -101,7 +105,7 @@ impl Session {
         if self.is_handshaking() {
             return Err(TlsError::Handshaking);
         }
-        self.connection.writer().write_all(bytes).map_err(|e| TlsError::Failed(e.to_string()))
+        self.connection.writer().write_all(bytes).map_err(|e| internal(&e))
     }
 
     fn memory(&self) -> usize {
@@ -158,10 +162,9 @@ impl Client {
     /// [`TlsError::Failed`] if the system gives no random numbers.
     pub fn for_holder(config: &ClientConfig, holder: u64) -> Result<Self, TlsError> {
         // The name is never sent nor checked: it is the key under which sessions are kept.
-        let failed = |e: &dyn core::fmt::Display| TlsError::Failed(e.to_string());
-        let name = ServerName::try_from(format!("h{holder}.invalid")).map_err(|e| failed(&e))?;
+        let name = ServerName::try_from(format!("h{holder}.invalid")).map_err(|e| internal(&e))?;
         count::take();
-        let connection = ClientConnection::new(config.inner.clone(), name).map_err(|e| failed(&e))?;
+        let connection = ClientConnection::new(config.inner.clone(), name).map_err(|e| faults::error(&e))?;
         Ok(Self(Session::new(connection.into(), count::take(), None)))
     }
 }
@@ -190,7 +193,7 @@ impl Server {
 
     fn with(config: Arc<rustls::ServerConfig>, desk: Option<Arc<Desk>>) -> Result<Self, TlsError> {
         count::take();
-        let connection = ServerConnection::new(config).map_err(|e| TlsError::Failed(e.to_string()))?;
+        let connection = ServerConnection::new(config).map_err(|e| faults::error(&e))?;
         Ok(Self(Session::new(connection.into(), count::take(), desk)))
     }
 }

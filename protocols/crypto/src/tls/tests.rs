@@ -4,6 +4,7 @@ mod issued;
 mod sessions;
 
 use super::*;
+use crate::fault::{CertificateFault, TlsFault};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -170,7 +171,7 @@ fn much_data_waits_until_it_is_taken_and_a_flood_ends_the_connection() {
         bytes.clear();
         client.write_application(&[1]).expect("complete");
         client.take(&mut bytes);
-        assert!(matches!(server.feed(&bytes), Err(TlsError::Failed(_))));
+        assert!(matches!(server.feed(&bytes), Err(TlsError::Failed(..))));
         let mut data = Vec::new();
         server.take_application(&mut data);
         assert!(data.len() >= MAX_APPLICATION);
@@ -299,8 +300,9 @@ fn a_foreign_client_is_refused_with_an_alert_real_and_recorded() {
             assert_eq!(flights, lengths(&recording));
             assert_eq!(flights.len(), 4);
             // unknown_ca (RFC 8446 section 6.2)
-            assert_eq!(client.error(), Some(&TlsError::AlertReceived(48)));
-            assert!(matches!(server.error(), Some(TlsError::Failed(_))), "{server:?}");
+            assert_eq!(client.error(), Some(&TlsError::AlertReceived(Alert(48))));
+            let unknown = TlsFault::Certificate(CertificateFault::UnknownAuthority);
+            assert_eq!(server.error().map(TlsError::fault), Some(unknown), "{server:?}");
             assert!(server.is_handshaking());
             assert_eq!(server.peer_certificate(), None);
             assert_eq!(server.feed(&[0]), Err(server.error().cloned().expect("refused")));
@@ -317,7 +319,7 @@ fn a_client_without_credentials_is_refused() {
     for version in [Version::Tls12, Version::Tls13] {
         let (mut client, mut server) = real(Setup { client: None, ..Setup::new(version, 2) });
         run(&mut client, &mut server);
-        assert!(matches!(server.error(), Some(TlsError::Failed(_))));
+        assert_eq!(server.error().map(TlsError::fault), Some(TlsFault::NoCertificate));
         assert!(matches!(client.error(), Some(TlsError::AlertReceived(_))));
     }
 }
@@ -328,7 +330,8 @@ fn a_server_is_trusted_by_its_chain_and_by_its_name_where_one_is_configured() {
         let setup = Setup { server_name: Some(name.into()), ..Setup::new(Version::Tls13, 2) };
         let (mut client, mut server) = real(setup);
         run(&mut client, &mut server);
-        assert_eq!(client.error().is_none(), trusted, "{name}");
+        let fault = (!trusted).then_some(TlsFault::Certificate(CertificateFault::Name));
+        assert_eq!(client.error().map(TlsError::fault), fault, "{name}");
         assert_eq!(matches!(server.error(), Some(TlsError::AlertReceived(_))), !trusted);
     }
 }
@@ -490,7 +493,7 @@ fn an_octet_changed_in_any_flight_ends_the_handshake_on_both_kinds() {
                         let middle = bytes.len() / 2;
                         bytes[middle] ^= 1;
                         let error = receiver.feed(&bytes).expect_err("a changed octet");
-                        assert!(matches!(error, TlsError::Failed(_)), "{error}");
+                        assert!(matches!(error, TlsError::Failed(..)), "{error}");
                         let mut alert = Vec::new();
                         receiver.take(&mut alert);
                         assert!(!alert.is_empty());

@@ -2,7 +2,8 @@
 
 use super::config::{WallClock, certificates, config};
 use super::remembered::Remembered;
-use super::{TlsError, count};
+use super::{TlsError, count, faults};
+use crate::fault::TlsFault;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -121,7 +122,7 @@ impl Trust {
     ) -> Result<Vec<Vec<u8>>, TlsError> {
         let chain: Vec<CertificateDer<'_>> = chain.iter().map(|der| der.as_ref().into()).collect();
         let Some((leaf, others)) = chain.split_first() else {
-            return Err(TlsError::Failed("no certificate".into()));
+            return Err(TlsError::Failed(TlsFault::NoCertificate, "an empty chain".into()));
         };
         let now = UnixTime::since_unix_epoch(core::time::Duration::from_secs(self.clock.now().unix_secs()));
         let mut path = vec![leaf.to_vec()];
@@ -129,7 +130,7 @@ impl Trust {
             path.extend(verified.intermediate_certificates().map(|c| c.der().to_vec()));
             path.extend(self.roots.certificates.get(root).map(|root| root.to_vec()));
         })
-        .map_err(|e| TlsError::Failed(e.to_string()))?;
+        .map_err(|e| faults::error(&e))?;
         Ok(path)
     }
 

@@ -2,8 +2,8 @@
 //! a TLS tunnel.
 
 use super::{
-    Answer, Context, PeerMethod, PeerOffer, PeerVerdict, Question, ServerMethod, ServerOffer, ServerVerdict,
-    UserSecret,
+    Answer, Context, Fault, PeerMethod, PeerOffer, PeerVerdict, Question, ServerMethod, ServerOffer,
+    ServerVerdict, UserSecret,
 };
 use crate::packet::Type;
 use alloc::boxed::Box;
@@ -70,7 +70,7 @@ impl ServerOffer for Prompt {
         Type::GTC
     }
     fn begin(&self, _: Context<'_>) -> Box<dyn ServerMethod> {
-        Box::new(GtcServer { secret: self.0.clone(), asked: None })
+        Box::new(GtcServer { secret: self.0.clone(), asked: None, unsaid: false })
     }
 }
 
@@ -78,6 +78,8 @@ struct GtcServer {
     secret: UserSecret,
     /// A password that waits to be asked about.
     asked: Option<Vec<u8>>,
+    /// The host could not say.
+    unsaid: bool,
 }
 
 impl fmt::Debug for GtcServer {
@@ -107,7 +109,11 @@ impl ServerMethod for GtcServer {
         self.asked.take().map(|password| Question::Password { password })
     }
     fn answer(&mut self, answer: Answer) -> ServerVerdict {
-        verdict(matches!(answer, Answer::Password(true)))
+        self.unsaid = !matches!(answer, Answer::Password(_));
+        verdict(answer == Answer::Password(true))
+    }
+    fn fault(&self) -> Fault {
+        if self.unsaid { Fault::Host } else { Fault::Proof }
     }
 }
 

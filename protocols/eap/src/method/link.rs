@@ -5,14 +5,16 @@
 //! for all that are spoken here), the length of the whole TLS message with the first of several fragments, TLS
 //! records. A message is cut into fragments, each of which the other side acknowledges by a packet without data.
 
-use super::{Context, Credential, Inner, Remembered};
+use super::{Context, Credential, Fault, Inner, Remembered};
 use crate::Keys;
 use crate::packet::{HEADER, Type};
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::{vec, vec::Vec};
 use usher_core::{Reader, Work};
 use usher_crypto::Key;
+use usher_crypto::fault::TlsFault;
 use usher_crypto::tls::{
     Client, ClientConfig, RecordedTls, Recording, Server as TlsServer, ServerConfig, SessionNote, TlsEngine,
     TlsError, TlsWork, Version,
@@ -265,6 +267,13 @@ impl Link {
         }
     }
 
+    /// Why TLS came to its end, if it did, and what the engine says of that.
+    pub(crate) fn fault(&self) -> Option<(TlsFault, String)> {
+        let error = self.engine.error()?;
+        let said = if let TlsError::Failed(_, said) = error { said.clone() } else { String::new() };
+        Some((error.fault(), said))
+    }
+
     pub(crate) fn is_13(&self) -> bool {
         self.engine.version() == Some(Version::Tls13)
     }
@@ -357,4 +366,17 @@ impl Link {
         }
         Some(work)
     }
+}
+
+/// Why a server's run on TLS failed: `otherwise` where not for TLS. Without an engine its configuration was refused.
+pub(crate) fn server_fault(link: Option<&Link>, otherwise: Fault) -> Fault {
+    match link {
+        None => Fault::Tls(TlsFault::Internal),
+        Some(link) => link.fault().map_or(otherwise, |(fault, _)| Fault::Tls(fault)),
+    }
+}
+
+/// What the engine says of why TLS came to its end.
+pub(crate) fn server_detail(link: Option<&Link>) -> Option<String> {
+    link?.fault().map(|(_, said)| said).filter(|said| !said.is_empty())
 }

@@ -17,10 +17,12 @@ pub(crate) mod tunnel;
 use crate::Keys;
 use crate::packet::Type;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{SecureRng, WallTime, Work};
 use usher_crypto::digest::equal;
+use usher_crypto::fault::TlsFault;
 use usher_crypto::legacy::nt_hash;
 
 /// What a peer's method makes of a request: `methodState` and `decision` of RFC 4137 §4.2 in one.
@@ -47,6 +49,10 @@ pub trait PeerMethod: fmt::Debug + Send {
     fn request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict;
     /// The keys, once there are some.
     fn keys(&self) -> Option<Keys> {
+        None
+    }
+    /// Why TLS came to its end before its time, where it did, and what its engine says of that, for people.
+    fn tls_fault(&self) -> Option<(TlsFault, String)> {
         None
     }
     /// The next piece of work done since the last poll.
@@ -194,6 +200,25 @@ impl fmt::Display for Inner {
     }
 }
 
+/// Why a server's method fails.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fault {
+    /// What the peer proves does not convince: the password is wrong.
+    Proof,
+    /// What the host knows of the password does not do for the peer's proof: a hash where it takes the password itself.
+    Secret,
+    /// No method inside the tunnel that server, user and peer have in common.
+    NoInner,
+    /// The peer breaks the rules of the method.
+    Rules,
+    /// The tunnel's ends are not bound to the same keys (PEAP's cryptobinding, MS-PEAP 3.1.5.5).
+    Binding,
+    /// The host does not let the user in, or cannot say.
+    Host,
+    /// TLS came to its end.
+    Tls(TlsFault),
+}
+
 /// What a server's method makes of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerVerdict {
@@ -229,6 +254,14 @@ pub trait ServerMethod: fmt::Debug + Send {
     /// never come back to be turned away.
     fn refuses(&self) -> bool {
         false
+    }
+    /// Why the run fails; of use only once it has failed.
+    fn fault(&self) -> Fault {
+        Fault::Proof
+    }
+    /// What is known of that besides, for people.
+    fn detail(&self) -> Option<String> {
+        None
     }
     /// The keys, once there are some.
     fn keys(&self) -> Option<Keys> {

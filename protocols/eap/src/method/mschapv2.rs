@@ -6,7 +6,7 @@
 //! user's name; of Success and Failure requests a text. The responses to those are the OpCode alone.
 
 use super::{
-    Context, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict, UserSecret,
+    Context, Fault, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict, UserSecret,
 };
 use crate::Keys;
 use crate::packet::Type;
@@ -278,6 +278,10 @@ impl ServerMethod for MsChapV2Server {
     }
     fn refuses(&self) -> bool {
         self.stage == Stage::Failure
+    }
+    fn fault(&self) -> Fault {
+        // A peer that was told that it is right and does not agree.
+        if matches!(self.stage, Stage::Success(..)) { Fault::Rules } else { Fault::Proof }
     }
     fn keys(&self) -> Option<Keys> {
         match &self.stage {

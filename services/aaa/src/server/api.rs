@@ -1,7 +1,8 @@
 //! What a server is asked, and what it has to say.
 
 use super::config::Config;
-use crate::ledger::{Admission, AdmitRequest, Record, Refusal};
+use super::reason::{Reason, StatusFault};
+use crate::ledger::{Admission, AdmitRequest, Record};
 use crate::users::{Method, User};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -10,6 +11,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, Instant, WallTime};
+use usher_crypto::fault::TlsFault;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::node::PeerId;
 use usher_diameter::{Fault, Message, ResultCode};
@@ -255,85 +257,15 @@ impl fmt::Debug for HandedBack {
 pub enum CertificateVerdict {
     /// It may be taken.
     Good,
-    /// It is revoked, or nobody says that it is not where that is wanted.
-    Revoked,
+    /// Its issuer says that it is revoked, or nobody says that it is not where that is wanted.
+    Status(StatusFault),
+    /// It is not trusted any more, as it was in the handshake.
+    Distrusted(TlsFault),
     /// It does not bear the name that the peer gave.
     OtherName,
 }
 
-/// Why somebody was turned away.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Reason {
-    /// Nobody of that name.
-    UnknownUser,
-    /// The password or the certificate does not convince.
-    WrongCredentials,
-    /// No method that server, user and peer have in common.
-    NoMethod,
-    /// The request's name is not the one that EAP gave (RFC 3579 §2.1).
-    NameMismatch,
-    /// The user may not log in at all.
-    Locked,
-    /// The rows that the store has of the user cannot be understood.
-    BadRows,
-    /// The user's time is over.
-    Expired,
-    /// The request is not as the user's checks want it.
-    Checks,
-    /// The certificate is revoked.
-    Revoked,
-    /// The certificate is another's: it does not bear the name that the peer gave.
-    CertificateName,
-    /// A TLS session was taken up that another password, method or name has let in.
-    StaleSession,
-    /// Its home server says no.
-    HomeServer,
-    /// A limit that counts more than this login.
-    Limit(Refusal),
-}
-
-impl Reason {
-    /// Whether a login that offered a proof and was turned away for this counts as failed ([`Login::failed_as`]).
-    pub(super) const fn counts(self) -> bool {
-        match self {
-            Self::UnknownUser
-            | Self::WrongCredentials
-            | Self::NoMethod
-            | Self::Locked
-            | Self::BadRows
-            | Self::Expired
-            | Self::Checks => true,
-            Self::NameMismatch
-            | Self::Revoked
-            | Self::CertificateName
-            | Self::StaleSession
-            | Self::HomeServer
-            | Self::Limit(_) => false,
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::UnknownUser => "nobody of that name",
-            Self::WrongCredentials => "wrong password or certificate",
-            Self::NoMethod => "no method in common",
-            Self::NameMismatch => "User-Name is not the EAP identity",
-            Self::Locked => "the user is locked",
-            Self::BadRows => "the user's rows in the store cannot be understood",
-            Self::Expired => "the user's time is over",
-            Self::Checks => "the request is not as the user's checks want it",
-            Self::Revoked => "the certificate is revoked",
-            Self::CertificateName => "the certificate is of another name",
-            Self::StaleSession => "the TLS session is of before the user was changed",
-            Self::HomeServer => "the home server says no",
-            Self::Limit(refusal) => return refusal.fmt(f),
-        })
-    }
-}
-
-/// A login that was decided.
+/// A login that came to its end.
 #[derive(Clone)]
 pub struct Login {
     /// The identity as the peer gave it outside of any tunnel: User-Name.
@@ -350,6 +282,8 @@ pub struct Login {
     pub begun: Instant,
     /// Why not; `None`: let in.
     pub reason: Option<Reason>,
+    /// What is known of that besides, for people.
+    pub detail: Option<Box<str>>,
     /// A TLS session was resumed.
     pub resumed: bool,
     /// [`Event::Failed`] has told of it already.
@@ -359,6 +293,27 @@ pub struct Login {
 }
 
 impl Login {
+    /// One by no method that is known.
+    pub(super) fn of(
+        name: Vec<u8>,
+        client: Option<u32>,
+        reason: Option<Reason>,
+        request: Attributes,
+    ) -> Self {
+        Self {
+            name,
+            inner: None,
+            method: None,
+            inner_method: None,
+            client,
+            begun: Instant::ZERO,
+            reason,
+            detail: None,
+            resumed: false,
+            told: false,
+            request,
+        }
+    }
     /// The name and the Calling-Station-Id that this login counts against as a failure, each empty where there is none;
     /// `None`: it counts against nobody. Whoever offered no proof, or proved who they are and were turned away for
     /// something else, has not failed. A tunnel that ended before it was said who is inside counts against the station
@@ -417,6 +372,7 @@ impl fmt::Debug for Login {
             .field("client", &self.client)
             .field("begun", &self.begun)
             .field("reason", &self.reason)
+            .field("detail", &self.detail)
             .field("resumed", &self.resumed)
             .finish_non_exhaustive()
     }
@@ -478,6 +434,8 @@ pub enum Event {
     Accepted(Box<Login>),
     /// Somebody was turned away.
     Rejected(Box<Login>),
+    /// A login came to its end without a verdict: nobody could say, or the peer did not go on.
+    Undecided(Box<Login>),
     /// A login has failed whose peer is told so before it is turned away, and may not stay for that. With
     /// [`Config::failures`] only.
     Failed {
@@ -542,6 +500,7 @@ impl fmt::Debug for Event {
             Self::CheckCertificate { token, .. } => write!(f, "CheckCertificate({token})"),
             Self::Accepted(login) => write!(f, "Accepted({login:?})"),
             Self::Rejected(login) => write!(f, "Rejected({login:?})"),
+            Self::Undecided(login) => write!(f, "Undecided({login:?})"),
             Self::Failed { name: n, .. } => write!(f, "Failed({:?})", name(n)),
             Self::Evicted { client } => write!(f, "Evicted({client:?})"),
             Self::Trace(line) => write!(f, "Trace({:?})", line.text),

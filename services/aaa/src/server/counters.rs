@@ -1,8 +1,9 @@
 //! What is counted.
 
-use super::api::Reason;
+use super::reason::{Reason, StatusFault};
 use crate::ledger::Refusal;
 use crate::users::Method;
+use usher_crypto::fault::TlsFault;
 
 usher_core::counters! {
     /// What a server did and what it dropped, beside the counters of its RADIUS server and Diameter node.
@@ -35,8 +36,24 @@ usher_core::counters! {
         accepted_mab,
         /// Turned away: nobody of that name.
         rejected_unknown_user,
-        /// Turned away: wrong password or certificate.
-        rejected_credentials,
+        /// Turned away: wrong password.
+        rejected_wrong_password,
+        /// Turned away: the user has no password.
+        rejected_no_password,
+        /// Turned away: the password is kept in a form with which the method cannot work.
+        rejected_password_form,
+        /// Turned away: the user's rows do not allow the method.
+        rejected_method_forbidden,
+        /// Turned away: no method in common inside the tunnel.
+        rejected_no_inner_method,
+        /// Turned away: the peer broke the rules of its method.
+        rejected_method_rules,
+        /// Turned away: a tunnel's ends were not bound to the same keys.
+        rejected_cryptobinding,
+        /// Turned away: the peer's certificate, or its TLS.
+        rejected_tls,
+        /// Turned away: the peer ended TLS by an alert.
+        rejected_alert,
         /// Turned away: no method in common.
         rejected_no_method,
         /// Turned away: the request's name is not the one that EAP gave.
@@ -49,8 +66,10 @@ usher_core::counters! {
         rejected_expired,
         /// Turned away: the request is not as the user's checks want it.
         rejected_checks,
-        /// Turned away: the certificate is revoked.
+        /// Turned away: the certificate is revoked, as its issuer says when asked.
         rejected_revoked,
+        /// Turned away: nobody says that the certificate is not revoked.
+        rejected_no_status,
         /// Turned away: the certificate is of another name.
         rejected_certificate_name,
         /// Turned away: a TLS session of before the user was changed.
@@ -65,6 +84,8 @@ usher_core::counters! {
         rejected_full,
         /// Turned away by their home server.
         rejected_elsewhere,
+        /// Turned away: no home server answers.
+        rejected_home_silent,
         /// Let in by their home server.
         accepted_elsewhere,
         /// Requests handed to another server of the same key, which has their login or knows the way.
@@ -155,17 +176,36 @@ impl Counters {
     pub(super) fn rejected(&mut self, reason: Reason) {
         *match reason {
             Reason::UnknownUser => &mut self.rejected_unknown_user,
-            Reason::WrongCredentials => &mut self.rejected_credentials,
+            Reason::WrongPassword => &mut self.rejected_wrong_password,
+            Reason::NoPassword => &mut self.rejected_no_password,
+            Reason::PasswordForm => &mut self.rejected_password_form,
             Reason::NoMethod => &mut self.rejected_no_method,
+            Reason::NoInnerMethod => &mut self.rejected_no_inner_method,
+            Reason::MethodForbidden => &mut self.rejected_method_forbidden,
+            Reason::Rules => &mut self.rejected_method_rules,
+            Reason::Binding => &mut self.rejected_cryptobinding,
+            Reason::Tls(TlsFault::Alert(_)) => &mut self.rejected_alert,
+            Reason::Tls(_) => &mut self.rejected_tls,
             Reason::NameMismatch => &mut self.rejected_name_mismatch,
             Reason::Locked => &mut self.rejected_locked,
             Reason::BadRows => &mut self.rejected_bad_rows,
             Reason::Expired => &mut self.rejected_expired,
             Reason::Checks => &mut self.rejected_checks,
-            Reason::Revoked => &mut self.rejected_revoked,
+            Reason::Status(StatusFault::Revoked) => &mut self.rejected_revoked,
+            Reason::Status(_) => &mut self.rejected_no_status,
             Reason::CertificateName => &mut self.rejected_certificate_name,
             Reason::StaleSession => &mut self.rejected_stale_session,
             Reason::HomeServer => &mut self.rejected_elsewhere,
+            Reason::HomeSilent => &mut self.rejected_home_silent,
+            Reason::NoRealm => &mut self.proxy_refused,
+            Reason::ProxyLoop => &mut self.proxy_loops,
+            Reason::NoProof => &mut self.no_proof,
+            Reason::BadProof => &mut self.bad_password,
+            Reason::BadEap => &mut self.bad_eap,
+            Reason::UnknownSession => &mut self.unknown_session,
+            Reason::StoreAway | Reason::Busy => &mut self.unavailable,
+            Reason::GaveUp => &mut self.expired,
+            Reason::TooSlow => &mut self.overdue,
             Reason::Limit(Refusal::TooManySessions { .. }) => &mut self.rejected_simultaneous,
             Reason::Limit(Refusal::PoolExhausted | Refusal::UnknownPool) => &mut self.rejected_no_address,
             Reason::Limit(Refusal::TooManyFailures) => &mut self.rejected_failures,

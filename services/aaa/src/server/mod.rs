@@ -23,6 +23,7 @@ mod held;
 mod held_back;
 mod machine;
 mod proof;
+mod reason;
 mod session;
 mod shard;
 mod stand_in;
@@ -30,10 +31,11 @@ mod trace;
 
 pub use alias::{IdentityKey, is_alias};
 pub use api::{
-    CertificateVerdict, Command, DynamicResult, Event, Found, Front, Handed, HandedBack, Login, Reason,
-    TraceFilter, TraceLine,
+    CertificateVerdict, Command, DynamicResult, Event, Found, Front, Handed, HandedBack, Login, TraceFilter,
+    TraceLine,
 };
 pub use config::{CacheConfig, Config, ConfigError, UserSource};
 pub use counters::Counters;
 pub use machine::AaaServer;
+pub use reason::{Reason, StatusFault};
 pub use shard::{ShardConfig, ShardKey, shard_of};

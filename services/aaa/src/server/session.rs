@@ -1,11 +1,11 @@
 //! One unfinished session, and the EAP back end's part in it.
 
 use super::answer::Asker;
-use super::api::Reason;
 use super::cache::Generation;
 use super::config::Config;
 use super::half_open::Source;
 use super::proof::{Denial, Proof};
+use super::reason::Reason;
 use super::shard::ShardKey;
 use super::trace;
 use crate::users::{Method, Password, User};
@@ -208,6 +208,8 @@ pub(super) struct Session {
     pub(super) failed: bool,
     /// When its last look-up began.
     pub(super) asked: Generation,
+    /// Calling-Station-Id, once a request that had one was answered and is gone.
+    pub(super) station: Box<[u8]>,
     /// Its decisions are told line by line.
     pub(super) traced: bool,
     pub(super) stage: Stage,
@@ -237,16 +239,20 @@ impl Session {
     pub(super) fn why(&self, reason: Reason) -> Reason {
         // Outside a tunnel the name may be anybody's: that nobody has it is no reason.
         let outside = matches!(&self.stage, Stage::Eap(c) if c.in_tunnel() && c.server.identity().is_none());
-        match (reason, self.refusal) {
-            (Reason::WrongCredentials | Reason::NoMethod, Some(refusal)) if !outside => refusal,
-            (reason, _) => reason,
+        match self.refusal {
+            Some(refusal) if reason.of_proof() && !outside => refusal,
+            _ => reason,
         }
     }
 }
 
 impl Conversation {
+    /// The method that runs.
+    pub(super) fn method(&self) -> Option<Method> {
+        self.server.method().map(by_type)
+    }
     pub(super) fn in_tunnel(&self) -> bool {
-        self.server.method().is_some_and(|kind| is_tunnel(by_type(kind)))
+        self.method().is_some_and(is_tunnel)
     }
 }
 
@@ -277,7 +283,7 @@ pub(super) enum Step {
     /// The peer is who it says; a Success was written.
     Success(Box<Approval>),
     /// It is not, or cannot show it.
-    Failure(Option<Method>, Reason),
+    Failure,
     /// The host is asked first.
     Ask(Question),
     /// The packet was none, or answers nothing that was asked.
@@ -379,10 +385,7 @@ pub(super) fn step(eap: &mut Server, work: &mut VecDeque<Work>, out: &mut Vec<u8
             approval.resumed = eap.resumed();
             Step::Success(Box::new(approval))
         }
-        Some(Event::Failure { method: None }) => Step::Failure(None, Reason::NoMethod),
-        Some(Event::Failure { method: Some(method) }) => {
-            Step::Failure(Some(by_type(method)), Reason::WrongCredentials)
-        }
+        Some(Event::Failure { .. }) => Step::Failure,
         Some(Event::Ask(question)) => Step::Ask(question),
         None if sends => Step::Request,
         None => Step::Ignored,

@@ -130,7 +130,7 @@ fn chap_proves_a_password() {
         assert_eq!(client.ask(aar(None, Some(chap))).0, expected);
     }
     let c = client.server.counters();
-    assert_eq!((c.accepted_chap, c.rejected_credentials), (1, 1));
+    assert_eq!((c.accepted_chap, c.rejected_wrong_password), (1, 1));
     // A proof that is none is no wrong password.
     let chap = Chap { identifier: 7, response: &[0; 16], challenge: b"" };
     let mut request = aar(None, Some(chap));

@@ -39,7 +39,7 @@ fn a_password_lets_in_and_wrong_ones_do_not() {
     assert_eq!(station, StationId::Frame { port: PortId(0), mac: mac(0) });
     assert_eq!((facts.rounds, facts.session_timeout.map(|t| t.as_secs())), (2, Some(3600)));
     let c = w.servers[0].counters();
-    assert_eq!((c.accepted_eap_md5, c.rejected_credentials, c.rejected_unknown_user), (1, 1, 1));
+    assert_eq!((c.accepted_eap_md5, c.rejected_wrong_password, c.rejected_unknown_user), (1, 1, 1));
     assert!(w.work["diameter.request"] > 0 && w.work["diameter.answer"] > 0);
 }
 

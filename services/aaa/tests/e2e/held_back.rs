@@ -9,6 +9,7 @@ use usher_aaa::{
     CacheConfig, Command, Config, Event, Method, Password, Reason, Refusal, User, UserSource, Users,
 };
 use usher_core::{Duration, Input, Instant, Machine, Seed};
+use usher_crypto::fault::{Alert, TlsFault};
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_crypto::password::argon2_hash;
 use usher_crypto::tls::{Version, fixtures};
@@ -117,7 +118,7 @@ fn a_right_guess_is_not_told_from_a_wrong_one_and_costs_nothing() {
         assert_eq!(looks(&p.reply().unwrap()), (Code::ACCESS_REJECT, vec![(80, 16)], None));
         assert_eq!(verifications(&mut p), [], "no hash is made");
     }
-    assert_eq!((p.server.counters().rejected_credentials, p.server.counters().rejected_failures), (3, 2));
+    assert_eq!((p.server.counters().rejected_wrong_password, p.server.counters().rejected_failures), (3, 2));
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn of_guesses_made_at_once_those_after_the_limit_are_worth_nothing() {
         p.settle(NEVER);
         assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
     }
-    assert_eq!((p.server.counters().rejected_credentials, p.server.counters().rejected_failures), (3, 5));
+    assert_eq!((p.server.counters().rejected_wrong_password, p.server.counters().rejected_failures), (3, 5));
 }
 
 #[test]
@@ -258,7 +259,9 @@ fn a_tunnel_that_ends_before_it_is_said_who_is_inside_counts_against_no_name() {
     // A peer that wants another server ends the handshake.
     let (outcome, login) = tunnels::login(w, tunnels::ANONYMOUS, tunnels::distrustful());
     assert_eq!(outcome, station::Event::Failure);
-    assert_eq!((login.method, login.reason), (Some(Method::Peap), Some(Reason::WrongCredentials)));
+    // bad_certificate (RFC 8446 §6.2): it bears another name.
+    let alert = Some(Reason::Tls(TlsFault::Alert(Alert(42))));
+    assert_eq!((login.method, login.reason), (Some(Method::Peap), alert));
     let (name, station) = login.failed_as().unwrap();
     assert!(name.is_empty() && !station.is_empty());
 }
@@ -307,7 +310,7 @@ fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
         for _ in 0..2 {
             assert_eq!(p.eap(&user, offer(b"wrong"), usize::MAX).0, Some(Code::ACCESS_REJECT));
         }
-        assert_eq!(reasons(&mut p), [Some(Reason::WrongCredentials); 2]);
+        assert_eq!(reasons(&mut p), [Some(Reason::WrongPassword); 2]);
         assert_eq!(p.eap(&user, offer(crate::build::PASSWORD), usize::MAX).0, Some(Code::ACCESS_ACCEPT));
     }
 }

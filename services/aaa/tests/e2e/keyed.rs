@@ -136,7 +136,7 @@ fn everybody_gets_the_key(mut w: World) {
     keys.dedup();
     assert_eq!(keys.len(), n * 3 / 4);
     assert_eq!(w.servers[0].counters().accepted_eap_tls, n as u64 * 3 / 4);
-    assert_eq!(w.servers[0].counters().rejected_credentials, n as u64 / 4);
+    assert_eq!(w.servers[0].counters().rejected_wrong_password, n as u64 / 4);
 }
 
 #[test]

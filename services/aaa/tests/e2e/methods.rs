@@ -50,11 +50,11 @@ fn chap_is_held_against_the_password() {
     assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
     assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
     let c = p.server.counters();
-    assert_eq!((c.accepted_chap, c.rejected_credentials, c.bad_password), (1, 1, 1));
+    assert_eq!((c.accepted_chap, c.rejected_wrong_password, c.bad_password), (1, 1, 1));
     // A hash is not enough for CHAP.
     let mut p = Pair::new(server(b"ann", with(Password::NtHash(nt_hash(CLEAR)))));
     p.ask(1, Code::ACCESS_REQUEST, |a| chap(a, CLEAR));
-    assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_no_method), (Code::ACCESS_REJECT, 1));
+    assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_password_form), (Code::ACCESS_REJECT, 1));
 }
 
 /// The challenges and the name of RFC 2759 §9.2.
@@ -98,7 +98,7 @@ fn ms_chap_v2_gives_the_rfcs_answer_and_keys() {
         let error = reply.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR).unwrap();
         assert!(error.starts_with(b"\x05E=691 R=0 C="), "{}", error.escape_ascii());
         let c = p.server.counters();
-        assert_eq!((c.accepted_ms_chap_v2, c.rejected_credentials), (1, 1));
+        assert_eq!((c.accepted_ms_chap_v2, c.rejected_wrong_password), (1, 1));
     }
 }
 
@@ -121,7 +121,7 @@ fn ms_chap_is_held_against_the_hash() {
     p.ask(3, Code::ACCESS_REQUEST, |a| ask(a, 0, CLEAR));
     assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
     let c = p.server.counters();
-    assert_eq!((c.accepted_ms_chap, c.rejected_credentials, c.bad_password), (1, 1, 1));
+    assert_eq!((c.accepted_ms_chap, c.rejected_wrong_password, c.bad_password), (1, 1, 1));
 }
 
 #[test]
@@ -188,7 +188,10 @@ fn an_address_is_let_in_where_the_server_and_the_user_say_so() {
     config.mab = true;
     let mut p = Pair::new(config);
     p.ask(1, Code::ACCESS_REQUEST, |a| address(a, "001122aabbcc", "001122aabbcc"));
-    assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_no_method), (Code::ACCESS_REJECT, 1));
+    assert_eq!(
+        (p.answer().unwrap().1, p.server.counters().rejected_method_forbidden),
+        (Code::ACCESS_REJECT, 1)
+    );
     p.ask(2, Code::ACCESS_REQUEST, |a| {
         address(a, "001122aabbcc", "001122aabbcc");
         a.push_user_password(b"x").unwrap();
@@ -333,13 +336,16 @@ fn a_trace_tells_each_decision_and_no_password() {
         }
     }
     let text = lines.join("\n");
-    for wanted in
-        ["User-Name = \"ann\"", "User-Password = (not shown)", "rejected: wrong password", "accepted by pap"]
-    {
+    for wanted in [
+        "User-Name = \"ann\"",
+        "User-Password = (not shown)",
+        "rejected, wrong-password: wrong password",
+        "accepted by pap",
+    ] {
         assert!(text.contains(wanted), "{text}");
     }
     assert!(!text.contains("secret") && !text.contains("sesame") && !text.contains("bob"), "{text}");
-    assert_eq!(reasons, [Some(Reason::UnknownUser), Some(Reason::WrongCredentials)]);
+    assert_eq!(reasons, [Some(Reason::UnknownUser), Some(Reason::WrongPassword)]);
     p.server.command(NEVER, Command::Trace(None)).unwrap();
     p.ask_pap(4, b"ann", b"open sesame");
     assert!(!matches!(p.server.poll_event(), Some(Event::Trace(_))));

@@ -21,12 +21,12 @@ fn a_password_is_compared_as_it_is() {
     p.ask_pap(3, b"nobody", PASSWORD);
     assert_eq!(p.answer(), Some((3, Code::ACCESS_REJECT, None)));
     let c = p.server.counters();
-    assert_eq!((c.accepted_pap, c.rejected_credentials, c.rejected_unknown_user), (1, 1, 1));
+    assert_eq!((c.accepted_pap, c.rejected_wrong_password, c.rejected_unknown_user), (1, 1, 1));
     let first = p.server.poll_event().unwrap();
     assert!(matches!(&first, Event::Accepted(login) if login.method == Some(Method::Pap)), "{first:?}");
     let second = p.server.poll_event().unwrap();
     assert!(
-        matches!(&second, Event::Rejected(login) if login.reason == Some(Reason::WrongCredentials)),
+        matches!(&second, Event::Rejected(login) if login.reason == Some(Reason::WrongPassword)),
         "{second:?}"
     );
 }
@@ -142,7 +142,9 @@ fn a_look_up_that_takes_too_long_is_given_up() {
     assert!(p.server.poll_timeout().is_some_and(|at| at <= end));
     p.server.handle(end, Input::Timeout);
     let Some(Event::Lookup { token, .. }) = p.server.poll_event() else { panic!("no look-up") };
-    assert_eq!((p.server.half_open(), p.server.counters().expired), (0, 1));
+    assert_eq!((p.server.half_open(), p.server.counters().unavailable), (0, 1));
+    let Some(Event::Undecided(login)) = p.server.poll_event() else { panic!("not told") };
+    assert_eq!((&*login.name, login.reason), (&b"ann"[..], Some(Reason::StoreAway)));
     let late = p.server.command(NEVER, Command::Found { token, user: Found::Nobody });
     assert_eq!(late, Err(CommandError::UnknownToken));
     p.settle(NEVER);

@@ -46,7 +46,7 @@ fn a_wrong_password_and_an_unknown_user_are_turned_away_and_held_off() {
     w.run_until(1);
     assert_eq!(w.outcomes(), [station::Event::Failure, station::Event::Failure]);
     let c = w.servers[0].counters();
-    assert_eq!((c.rejected_credentials, c.rejected_unknown_user, c.sessions), (1, 1, 2));
+    assert_eq!((c.rejected_wrong_password, c.rejected_unknown_user, c.sessions), (1, 1, 2));
     assert_eq!(w.nas[0].counters().rejected, 2);
     // Within the quiet period nobody listens to it; after that it may try again.
     w.ask_in_by_password(0);

@@ -119,12 +119,12 @@ fn a_session_of_one_method_is_none_of_another() {
             let mut site = Site::new(version);
             accepted(&site.log_in(first, PASSWORD), false);
             let other = site.log_in(second, b"wrong");
-            assert_eq!(other.reason, Some(Reason::WrongCredentials), "{first:?} to {second:?}");
+            assert_eq!(other.reason, Some(Reason::WrongPassword), "{first:?} to {second:?}");
         }
         // A certificate for nobody's password, and the other way round.
         let mut site = Site::new(version);
         accepted(&site.log_in(Method::EapTls, b""), false);
-        assert_eq!(site.log_in(Method::Peap, b"wrong").reason, Some(Reason::WrongCredentials));
+        assert_eq!(site.log_in(Method::Peap, b"wrong").reason, Some(Reason::WrongPassword));
         accepted(&site.log_in(Method::Ttls, PASSWORD), false);
         accepted(&site.log_in(Method::EapTls, b""), false);
     }
@@ -205,7 +205,7 @@ fn a_session_lasts_for_a_day() {
             site.clock.set(later(23));
             accepted(&site.log_in(method, PASSWORD), true);
             site.clock.set(later(25));
-            assert_eq!(site.log_in(method, b"wrong").reason, Some(Reason::WrongCredentials));
+            assert_eq!(site.log_in(method, b"wrong").reason, Some(Reason::WrongPassword));
         }
     }
 }

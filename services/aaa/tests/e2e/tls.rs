@@ -122,7 +122,7 @@ fn a_certificate_of_a_foreign_authority_admits_nobody() {
         w.ask_in(0, &user_name(0), peer(PeerTls::Real(config, 0)));
         w.run_until(2);
         assert_eq!(w.outcomes(), [station::Event::Failure], "{version:?}");
-        assert_eq!(w.servers[0].counters().rejected_credentials, 1);
+        assert_eq!(w.servers[0].counters().rejected_tls, 1);
     }
 }
 

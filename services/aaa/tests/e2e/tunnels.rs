@@ -119,7 +119,7 @@ fn who_is_anonymous_outside_is_known_inside() {
 fn a_wrong_password_or_nobody_inside_is_turned_away() {
     let version = Version::Tls13;
     for (user, password, reason) in [
-        (user_name(0), &b"wrong"[..], Reason::WrongCredentials),
+        (user_name(0), &b"wrong"[..], Reason::WrongPassword),
         (b"nobody".to_vec(), PASSWORD, Reason::UnknownUser),
     ] {
         for credentials in [peap(version, &user, password), ttls(version, &user, password)] {
@@ -155,19 +155,19 @@ fn what_may_admit_a_user_holds_inside_tunnels_too() {
     // One tunnel is not the other.
     assert_eq!(
         (by(&[Method::Peap], by_peap()), by(&[Method::Peap], by_ttls())),
-        (None, Some(Reason::NoMethod))
+        (None, Some(Reason::MethodForbidden))
     );
     assert_eq!(
         (by(&[Method::Ttls], by_peap()), by(&[Method::Ttls], by_ttls())),
-        (Some(Reason::NoMethod), None)
+        (Some(Reason::MethodForbidden), None)
     );
     // And inside, no other than those that are named: the proof fails, whatever the password.
-    let wrong = Some(Reason::WrongCredentials);
+    let forbidden = Some(Reason::MethodForbidden);
     let mschap = [Method::Peap, Method::Ttls, Method::EapMsChapV2];
-    assert_eq!((by(&mschap, by_peap()), by(&mschap, by_ttls())), (None, wrong));
+    assert_eq!((by(&mschap, by_peap()), by(&mschap, by_ttls())), (None, forbidden));
     let pap = [Method::Peap, Method::Ttls, Method::Pap];
-    assert_eq!((by(&pap, by_peap()), by(&pap, by_ttls())), (wrong, None));
-    assert_eq!(by(&[Method::Pap], by_ttls()), Some(Reason::NoMethod));
+    assert_eq!((by(&pap, by_peap()), by(&pap, by_ttls())), (forbidden, None));
+    assert_eq!(by(&[Method::Pap], by_ttls()), Some(Reason::MethodForbidden));
 }
 
 #[test]

@@ -138,6 +138,13 @@ pub(super) fn short_lived_client(
     setup.configs()
 }
 
+/// Why a server refuses a client, if it does.
+fn refused((client, server): &(ClientConfig, ServerConfig)) -> Option<TlsFault> {
+    let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());
+    run(&mut client, &mut server);
+    server.error().map(TlsError::fault)
+}
+
 /// The version agreed on, if the server let the client in.
 fn agreed((client, server): &(ClientConfig, ServerConfig)) -> Option<Version> {
     let (mut client, mut server) = (Client::new(client).unwrap(), Server::new(server).unwrap());
@@ -157,11 +164,10 @@ fn the_highest_common_version_is_agreed_on() {
         (v12, v13, None),
         (v13, v12, None),
     ] {
-        assert_eq!(
-            agreed(&configs(&pki, client, server, Vec::new()).unwrap()),
-            expected,
-            "{client:?} {server:?}"
-        );
+        let configs = configs(&pki, client, server, Vec::new()).unwrap();
+        assert_eq!(agreed(&configs), expected, "{client:?} {server:?}");
+        let fault = expected.is_none().then_some(TlsFault::NoCommonVersion);
+        assert_eq!(refused(&configs), fault, "{client:?} {server:?}");
     }
     let reversed = VersionRange { min: Version::Tls13, max: Version::Tls12 };
     let error = configs(&pki, both, reversed, Vec::new()).unwrap_err().to_string();
@@ -174,17 +180,19 @@ fn a_client_on_a_list_is_refused_and_so_is_one_whose_list_is_out_of_date() {
     for version in [Version::Tls12, Version::Tls13] {
         // With TLS 1.2 a single version has no suite for these keys.
         let client = if version == Version::Tls12 { VersionRange::default() } else { version.into() };
-        for (what, crls, good) in [
-            ("no list", vec![], true),
-            ("nobody on it", vec![pki.below.list(&[], 2027)], true),
-            ("others on it", vec![pki.below.list(&[5, 6, 7], 2027)], true),
-            ("the root's list alone", vec![pki.root.list(&[8], 2027)], true),
-            ("the client", vec![pki.below.list(&[8], 2027)], false),
-            ("the authority", vec![pki.below.list(&[], 2027), pki.root.list(&[7], 2027)], false),
-            ("out of date", vec![pki.below.list(&[], 2026)], false),
+        let revoked = Some(CertificateFault::Revoked);
+        for (what, crls, fault) in [
+            ("no list", vec![], None),
+            ("nobody on it", vec![pki.below.list(&[], 2027)], None),
+            ("others on it", vec![pki.below.list(&[5, 6, 7], 2027)], None),
+            ("the root's list alone", vec![pki.root.list(&[8], 2027)], None),
+            ("the client", vec![pki.below.list(&[8], 2027)], revoked),
+            ("the authority", vec![pki.below.list(&[], 2027), pki.root.list(&[7], 2027)], revoked),
+            ("out of date", vec![pki.below.list(&[], 2026)], Some(CertificateFault::ListExpired)),
         ] {
             let configs = configs(&pki, client, version.into(), crls).unwrap();
-            assert_eq!(agreed(&configs), good.then_some(version), "{what}");
+            assert_eq!(agreed(&configs), fault.is_none().then_some(version), "{what}");
+            assert_eq!(refused(&configs), fault.map(TlsFault::Certificate), "{what}");
         }
     }
 }

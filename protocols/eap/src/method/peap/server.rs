@@ -1,7 +1,7 @@
 //! Phase 2 of PEAP's server: the identity, a method, the result.
 
-use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, offers};
-use super::super::{Answer, Inner, Question, Remembered};
+use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, inner_fault, offers};
+use super::super::{Answer, Fault, Inner, Question, Remembered};
 use super::binding::{Compound, Cryptobinding, Subtype};
 use super::tlv::{self, Tlvs};
 use crate::Keys;
@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::Work;
+use usher_crypto::fault::TlsFault;
 
 #[derive(Debug)]
 enum State {
@@ -45,6 +46,8 @@ pub(crate) struct Phase {
     question: Option<Question>,
     /// Whatever the peer proves, it is not let in.
     refused: bool,
+    /// Why it is not let in, as soon as that is so.
+    fault: Fault,
 }
 
 impl Phase {
@@ -58,6 +61,7 @@ impl Phase {
             inner: None,
             question: None,
             refused: false,
+            fault: Fault::Rules,
         }
     }
 
@@ -74,7 +78,8 @@ impl Phase {
         Step::Ask
     }
 
-    fn refuse(&mut self, tunnel: &Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+    fn refuse(&mut self, fault: Fault, tunnel: &Tunnel<'_>, out: &mut Vec<u8>) -> Step {
+        self.fault = fault;
         self.state = State::Result(Err(Refused));
         tlv::emit_result(out, Code::Request, tunnel.identifier.wrapping_add(1), false, None);
         Step::Say
@@ -90,7 +95,7 @@ impl Phase {
         let compound = match (self.cryptobinding, tunnel.link.keys(Type::PEAP)) {
             (Cryptobinding::Off, _) => None,
             (_, Some(keys)) => Some(compound(&keys)),
-            (_, None) => return self.refuse(tunnel, out),
+            (_, None) => return self.refuse(Fault::Tls(TlsFault::Internal), tunnel, out),
         };
         let value = compound.as_ref().map(|c| c.value(Subtype::Request, &tunnel.rng.array()));
         let identifier = tunnel.identifier.wrapping_add(1);
@@ -107,9 +112,15 @@ impl Phase {
         match (compound.take(), binding) {
             (Some(compound), Some(value)) => match compound.verify(Subtype::Response, &value) {
                 Some(_) => self.bound = Some(compound),
-                None => return Step::Failure,
+                None => {
+                    self.fault = Fault::Binding;
+                    return Step::Failure;
+                }
             },
-            (Some(_), None) if self.cryptobinding == Cryptobinding::Required => return Step::Failure,
+            (Some(_), None) if self.cryptobinding == Cryptobinding::Required => {
+                self.fault = Fault::Binding;
+                return Step::Failure;
+            }
             // A peer need not bind, and one that binds what was not offered binds nothing.
             (_, _) => {}
         }
@@ -125,11 +136,14 @@ impl Phase {
                 self.question = Some(question);
                 Step::Ask
             }
-            Some(Event::Success { .. }) if self.refused => self.refuse(tunnel, out),
+            Some(Event::Success { .. }) if self.refused => self.refuse(Fault::Host, tunnel, out),
             Some(Event::Success { keys, .. }) => {
                 self.succeed(tunnel, |outer| Compound::new(outer, keys.as_ref()), out)
             }
-            Some(Event::Failure { .. }) => self.refuse(tunnel, out),
+            Some(Event::Failure { .. }) => {
+                let fault = inner_fault(server, &self.kinds);
+                self.refuse(fault, tunnel, out)
+            }
             None => {
                 let mut request = Vec::new();
                 if !server.poll_transmit(&mut request) {
@@ -171,7 +185,7 @@ impl ServerPhase for Phase {
                     let name = name.to_vec();
                     self.ask_user(&name)
                 }
-                _ => self.refuse(&tunnel, out),
+                _ => self.refuse(Fault::Rules, &tunnel, out),
             },
             State::Method(server) => {
                 let Some((kind, data)) = data.split_first() else { return Step::Ignore };
@@ -214,8 +228,12 @@ impl ServerPhase for Phase {
                 server.answer(answer);
                 self.drain(&mut tunnel, out)
             }
-            _ => self.refuse(&tunnel, out),
+            _ => self.refuse(Fault::Host, &tunnel, out),
         }
+    }
+
+    fn fault(&self) -> Fault {
+        self.fault
     }
 
     fn question(&mut self) -> Option<Question> {

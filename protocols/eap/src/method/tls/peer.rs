@@ -4,8 +4,10 @@ use super::super::{PeerMethod, PeerVerdict};
 use crate::Keys;
 use crate::method::link::{Link, Piece};
 use crate::packet::Type;
+use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::Work;
+use usher_crypto::fault::TlsFault;
 
 /// One run of EAP-TLS in a peer.
 #[derive(Debug)]
@@ -57,6 +59,10 @@ impl PeerMethod for Peer {
 
     fn keys(&self) -> Option<Keys> {
         self.link.as_ref().filter(|_| !self.failed)?.keys(Type::TLS)
+    }
+
+    fn tls_fault(&self) -> Option<(TlsFault, String)> {
+        self.link.as_ref()?.fault()
     }
 
     fn poll_work(&mut self) -> Option<Work> {

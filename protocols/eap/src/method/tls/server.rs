@@ -1,9 +1,10 @@
 //! The server's side of EAP-TLS.
 
-use super::super::{Answer, Credential, Question, ServerMethod, ServerVerdict};
+use super::super::{Answer, Credential, Fault, Question, ServerMethod, ServerVerdict};
 use crate::Keys;
-use crate::method::link::{Link, Piece, START};
+use crate::method::link::{Link, Piece, START, server_detail, server_fault};
 use crate::packet::Type;
+use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::Work;
 
@@ -16,11 +17,13 @@ pub struct Server {
     failed: bool,
     established: bool,
     question: Option<Question>,
+    /// The host did not let the peer in by the session that it took up.
+    refused: bool,
 }
 
 impl Server {
     pub(super) fn new(link: Option<Link>) -> Self {
-        Self { link, started: false, failed: false, established: false, question: None }
+        Self { link, started: false, failed: false, established: false, question: None, refused: false }
     }
 
     /// A whole message came.
@@ -96,11 +99,19 @@ impl ServerMethod for Server {
             self.commit();
             return self.turn();
         }
-        self.failed = true;
+        (self.failed, self.refused) = (true, true);
         if let (Answer::Resume(false), Some(link)) = (answer, &mut self.link) {
             link.engine.end_session();
         }
         ServerVerdict::Failure
+    }
+
+    fn fault(&self) -> Fault {
+        server_fault(self.link.as_ref(), if self.refused { Fault::Host } else { Fault::Rules })
+    }
+
+    fn detail(&self) -> Option<String> {
+        server_detail(self.link.as_ref())
     }
 
     fn keys(&self) -> Option<Keys> {

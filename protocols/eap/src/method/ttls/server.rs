@@ -1,7 +1,7 @@
 //! Phase 2 of EAP-TTLS's server.
 
-use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, offers};
-use super::super::{Answer, Inner, Question, Remembered, UserSecret};
+use super::super::tunnel::{MAX_NAME, ServerPhase, Step, Tunnel, inner_fault, offers};
+use super::super::{Answer, Fault, Inner, Question, Remembered, UserSecret};
 use super::avp::{self, Avp, Code};
 use super::{CHALLENGE, SHORT_CHALLENGE, challenge};
 use crate::packet::{self, Packet, Type};
@@ -82,12 +82,14 @@ pub(crate) struct Phase {
     question: Option<Question>,
     /// Whatever the peer proves, it is not let in.
     refused: bool,
+    /// Why it is not let in, as soon as that is so.
+    fault: Fault,
 }
 
 impl Phase {
     pub(crate) fn new(accepted: Arc<[Inner]>) -> Self {
         let state = State::Start { nudged: false };
-        Self { accepted, state, name: None, inner: None, question: None, refused: false }
+        Self { accepted, state, name: None, inner: None, question: None, refused: false, fault: Fault::Rules }
     }
 
     fn ask_user(&mut self, name: &[u8]) -> Step {
@@ -96,10 +98,17 @@ impl Phase {
         Step::Ask
     }
 
+    fn fail(&mut self, fault: Fault) -> Step {
+        self.fault = fault;
+        Step::Failure
+    }
+
     /// The peer's first AVPs.
     fn first(&mut self, avps: &[Avp<'_>], tunnel: &Tunnel<'_>) -> Step {
         let Some((name, proof)) = proof(avps, tunnel) else { return Step::Failure };
-        let Some(inner) = self.accepted.iter().find(|i| proof.is(**i)) else { return Step::Failure };
+        let Some(inner) = self.accepted.iter().find(|i| proof.is(**i)) else {
+            return self.fail(Fault::NoInner);
+        };
         if name.len() > MAX_NAME {
             return Step::Failure;
         }
@@ -131,6 +140,7 @@ impl Phase {
             }
             (Proof::MsChapV2 { identifier, challenge, peer, response }, _, Some(hash)) => {
                 let right = equal(&response, &mschap::nt_response(&challenge, &peer, name, &hash));
+                self.fault = if right { Fault::Host } else { Fault::Proof };
                 let right = right && !self.refused;
                 self.state = State::Told(right);
                 if right {
@@ -150,9 +160,15 @@ impl Phase {
                 return self.drain(out);
             }
             // The secret known does not do for this proof.
-            (Proof::Chap { .. } | Proof::MsChap { .. } | Proof::MsChapV2 { .. }, ..) => false,
+            (Proof::Chap { .. } | Proof::MsChap { .. } | Proof::MsChapV2 { .. }, ..) => {
+                return self.fail(Fault::Secret);
+            }
         };
-        if right && !self.refused { Step::Success } else { Step::Failure }
+        match right {
+            true if self.refused => self.fail(Fault::Host),
+            true => Step::Success,
+            false => self.fail(Fault::Proof),
+        }
     }
 
     /// Takes what EAP has to say.
@@ -166,8 +182,13 @@ impl Phase {
             }
             // How it ended is told outside (RFC 5281 §11.2.1).
             Some(Event::Success { .. }) if !self.refused => Step::Success,
-            Some(Event::Success { .. }) => Step::Failure,
-            Some(Event::Failure { .. }) => Step::Failure,
+            Some(Event::Success { .. }) => self.fail(Fault::Host),
+            Some(Event::Failure { .. }) => {
+                let eap = |i: &Inner| if let Inner::Eap(kind) = i { Some(*kind) } else { None };
+                let kinds: Vec<Type> = self.accepted.iter().filter_map(eap).collect();
+                self.fault = inner_fault(server, &kinds);
+                Step::Failure
+            }
             None => {
                 let mut request = Vec::new();
                 if !server.poll_transmit(&mut request) {
@@ -232,13 +253,17 @@ impl ServerPhase for Phase {
                 self.accepted = self.accepted.iter().copied().filter(|i| only.contains(i)).collect();
                 let may =
                     matches!(&self.state, State::User(proof) if self.accepted.iter().any(|i| proof.is(*i)));
-                Answer::User(may.then_some(secret))
+                if !may {
+                    return self.fail(Fault::NoInner);
+                }
+                Answer::User(Some(secret))
             }
             answer => answer,
         };
         match (&mut self.state, answer) {
             (State::User(_), Answer::User(Some(secret))) => self.judge(&secret, tunnel, out),
             (State::Password, Answer::Password(true)) if !self.refused => Step::Success,
+            (State::Password, Answer::Password(false)) => self.fail(Fault::Proof),
             (State::Eap(server), answer) => {
                 server.answer(answer);
                 self.drain(out)
@@ -249,8 +274,12 @@ impl ServerPhase for Phase {
                 Step::Say
             }
             (State::Resume, Answer::Resume(true)) => Step::Success,
-            _ => Step::Failure,
+            _ => self.fail(Fault::Host),
         }
+    }
+
+    fn fault(&self) -> Fault {
+        self.fault
     }
 
     fn question(&mut self) -> Option<Question> {

@@ -10,8 +10,9 @@ pub(crate) use peer::{PeerPhase, TunnelPeer};
 pub(crate) use server::{ServerPhase, Step, Tunnel, TunnelServer};
 
 use super::link::Link;
-use super::{ServerOffer, UserSecret, gtc, md5, mschapv2};
+use super::{Fault, ServerOffer, UserSecret, gtc, md5, mschapv2};
 use crate::packet::Type;
+use crate::server::Server;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -29,6 +30,18 @@ pub(crate) fn offers(kinds: &[Type], secret: &UserSecret) -> Vec<Box<dyn ServerO
         }
     };
     kinds.iter().filter_map(offer).collect()
+}
+
+/// Why a conversation inside failed that these methods may settle: where the peer wishes for one of them, or for none
+/// and was offered none, it is the secret that does not do.
+pub(crate) fn inner_fault(server: &Server, kinds: &[Type]) -> Fault {
+    let wished = server.wishes();
+    match server.fault() {
+        Some(fault) => fault,
+        None if kinds.is_empty() => Fault::NoInner,
+        None if wished.is_empty() || kinds.iter().any(|kind| wished.contains(&kind.0)) => Fault::Secret,
+        None => Fault::NoInner,
+    }
 }
 
 /// Takes what came out of the tunnel.

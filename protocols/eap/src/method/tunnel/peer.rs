@@ -5,9 +5,11 @@ use super::super::{Context, PeerMethod, PeerVerdict};
 use super::application;
 use crate::Keys;
 use crate::packet::Type;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use usher_core::Work;
+use usher_crypto::fault::TlsFault;
 
 /// Phase 2 of a peer. What it puts out goes through the tunnel; where it puts out nothing, a response without data is
 /// sent.
@@ -119,6 +121,10 @@ impl<P: PeerPhase> PeerMethod for TunnelPeer<P> {
         let content = matches!(self.verdict, PeerVerdict::MayEnd | PeerVerdict::Done);
         let keys = self.link.as_ref().filter(|_| content)?.keys(self.kind)?;
         Some(self.phase.keys(keys))
+    }
+
+    fn tls_fault(&self) -> Option<(TlsFault, String)> {
+        self.link.as_ref()?.fault()
     }
 
     fn poll_work(&mut self) -> Option<Work> {

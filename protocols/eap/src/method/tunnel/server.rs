@@ -1,10 +1,13 @@
 //! The server's side of a tunnel.
 
-use super::super::link::{Link, Piece, START, ServerTls, VERSION};
-use super::super::{Answer, Context, Credential, Inner, Question, Remembered, ServerMethod, ServerVerdict};
+use super::super::link::{Link, Piece, START, ServerTls, VERSION, server_detail, server_fault};
+use super::super::{
+    Answer, Context, Credential, Fault, Inner, Question, Remembered, ServerMethod, ServerVerdict,
+};
 use super::application;
 use crate::Keys;
 use crate::packet::Type;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use usher_core::{SecureRng, WallTime, Work};
@@ -68,6 +71,8 @@ pub(crate) trait ServerPhase: Debug + Send {
     fn inner(&self) -> Option<Inner>;
     /// [`ServerMethod::refuses`].
     fn refuses(&self) -> bool;
+    /// [`ServerMethod::fault`].
+    fn fault(&self) -> Fault;
     /// The method's keys, from those that its tunnel gives.
     fn keys(&self, tunnel: Keys) -> Keys {
         tunnel
@@ -228,6 +233,14 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
             Some(succeeds) => !succeeds,
             None => self.phase.refuses(),
         }
+    }
+
+    fn fault(&self) -> Fault {
+        server_fault(self.link.as_ref(), self.phase.fault())
+    }
+
+    fn detail(&self) -> Option<String> {
+        server_detail(self.link.as_ref())
     }
 
     fn keys(&self) -> Option<Keys> {

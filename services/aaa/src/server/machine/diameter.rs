@@ -1,10 +1,11 @@
 //! Diameter requests.
 
 use super::AaaServer;
-use crate::server::answer::{Asker, Verdict};
+use crate::server::answer::Asker;
 use crate::server::api::Event;
 use crate::server::half_open::Source;
 use crate::server::proof::Proof;
+use crate::server::reason::Reason;
 use crate::server::session::{Ask, Owner};
 use alloc::sync::Arc;
 use usher_core::{Instant, Machine};
@@ -75,17 +76,14 @@ impl AaaServer {
                 let aar = Aar::parse(avps)?;
                 let asker = Asker::Diameter(token, aar.request_type);
                 let pap = aar.password.map(|password| Proof::Pap(password.to_vec()));
+                let (owner, request) = (Owner::Diameter(origin), self.as_attributes(avps));
+                let ask = Ask { asker, source, owner, arrived: now, request };
                 match pap.or_else(|| aar.chap.as_ref().map(Proof::chap)) {
                     Some(proof) => {
-                        let (owner, request) = (Owner::Diameter(origin), self.as_attributes(avps));
-                        let ask = Ask { asker, source, owner, arrived: now, request };
                         let Some(ask) = self.route_aar(now, ask) else { return Ok(()) };
                         self.begin(now, ask, proof);
                     }
-                    None => {
-                        self.counters.no_proof += 1;
-                        self.answer(now, asker, Verdict::Reject { eap: None, reply: Attributes::new() });
-                    }
+                    None => self.reject_at_once(now, ask, Reason::NoProof, None),
                 }
             }
             (_, command::ACCOUNTING) => self.accounting_message(now, token, &origin, message)?,

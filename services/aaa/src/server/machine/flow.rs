@@ -2,11 +2,11 @@
 
 use super::AaaServer;
 use crate::ledger::Refusal;
-use crate::server::answer::Verdict;
-use crate::server::api::{Event, Found, Reason};
+use crate::server::api::{Event, Found};
 use crate::server::config::UserSource;
 use crate::server::held_back::Hold;
 use crate::server::proof::{self, Proof, Worth};
+use crate::server::reason::Reason;
 use crate::server::session::{
     self, Approval, Ask, Conversation, Opening, Owner, Pending, Session, Stage, Step, Wait, Who,
 };
@@ -14,16 +14,16 @@ use crate::server::trace;
 use crate::users::{Method, Password, User, canonical_name};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{CommandError, Instant};
 use usher_crypto::digest::equal;
 use usher_crypto::legacy::nt_hash;
-use usher_eap::method::{Answer, Context, Question, Remembered};
+use usher_eap::method::{Answer, Context, Fault, Question, Remembered};
 use usher_eap::packet::{self, Type};
 use usher_eap::server::Server;
-use usher_radius::attribute::{Attributes, kind};
+use usher_radius::attribute::kind;
 
 /// Why nothing of somebody's is weighed who is held back.
 const TOO_MANY: Reason = Reason::Limit(Refusal::TooManyFailures);
@@ -37,6 +37,18 @@ enum Known {
     Now(Option<Arc<User>>),
     /// The host is to be asked.
     Host,
+}
+
+/// Why a user cannot log in by a method that the server offers.
+fn why_not(user: &User, method: Method) -> Reason {
+    let listed = user.methods.is_empty() || user.methods.contains(&method);
+    if !listed || method == Method::Mab {
+        Reason::MethodForbidden
+    } else if user.password.is_none() {
+        Reason::NoPassword
+    } else {
+        Reason::PasswordForm
+    }
 }
 
 /// Whether a request's User-Name is the name that EAP gives (RFC 3579 §2.1). Of a peer that gives none the NAS makes up one
@@ -62,6 +74,7 @@ impl AaaServer {
             denial: None,
             failed: false,
             asked: self.cache.generation(),
+            station: Box::default(),
             traced,
             stage,
         };
@@ -148,9 +161,7 @@ impl AaaServer {
             Opening::Request(identifier) => Some([2, identifier, 0, 6, Type::NAK.0, 0].to_vec()),
             Opening::Noise(identifier) => identifier.map(|i| session::failure(i).to_vec()),
         };
-        self.counters.bad_eap += 1;
-        self.answer(now, ask.asker, Verdict::Reject { eap: eap.as_deref(), reply: Attributes::new() });
-        self.recycle(ask.request);
+        self.reject_at_once(now, ask, Reason::BadEap, eap.as_deref());
     }
 
     /// Begins a session that one request decides.
@@ -171,18 +182,13 @@ impl AaaServer {
         let ours = |token: &u64| self.sessions.get(*token).is_some_and(|s| s.owner == ask.owner);
         let mut token = token.filter(ours);
         if let Some(overdue) = token.take_if(|token| self.is_overdue(now, *token)) {
-            self.counters.overdue += 1;
-            self.trace(now, overdue, || "dropped: this login takes too long".into());
-            self.abandon(now, overdue);
+            self.undecided(now, overdue, Reason::TooSlow);
         }
         match token {
             Some(token) => self.resume(now, ask, token, packet),
             None => {
-                self.counters.unknown_session += 1;
                 let failure = packet.get(1).map(|&identifier| session::failure(identifier));
-                let eap = failure.as_ref().map(|f| &f[..]);
-                self.answer(now, ask.asker, Verdict::Reject { eap, reply: Attributes::new() });
-                self.recycle(ask.request);
+                self.reject_at_once(now, ask, Reason::UnknownSession, failure.as_ref().map(|f| &f[..]));
             }
         }
     }
@@ -318,8 +324,7 @@ impl AaaServer {
             Found::User(user) => Some(user),
             Found::Nobody => None,
             Found::Unavailable => {
-                self.trace(now, token, || "the host cannot say who that is".into());
-                self.no_verdict(now, token);
+                self.undecided(now, token, Reason::StoreAway);
                 return Ok(());
             }
         };
@@ -400,7 +405,8 @@ impl AaaServer {
         };
         let offered = method == Method::Mab || self.config.methods.contains(&method);
         if !offered || !user.may_use(method) {
-            return self.reject(now, token, Some(method), Reason::NoMethod, None);
+            let reason = if offered { why_not(&user, method) } else { Reason::NoMethod };
+            return self.reject(now, token, Some(method), reason, None);
         }
         match proof::weigh(proof, &user, &session.name) {
             Worth::Right(reply) => {
@@ -408,7 +414,7 @@ impl AaaServer {
                 approval.reply = reply;
                 self.approve(now, token, Box::new(approval));
             }
-            Worth::Wrong => self.reject(now, token, Some(method), Reason::WrongCredentials, None),
+            Worth::Wrong => self.reject(now, token, Some(method), Reason::WrongPassword, None),
             Worth::Ask(hash, password) => {
                 session.stage = Stage::Verifying(method);
                 let (client, name) = (session.owner.client(), session.name.clone());
@@ -431,7 +437,10 @@ impl AaaServer {
         let mut proposed = offers(self, user);
         if proposed.is_empty() && !held {
             // A user whom no method can admit looks like one whom some could.
-            let Some(stand_in) = self.know(now, token, Err(Reason::NoMethod)) else { return };
+            let eap = self.config.methods.iter().filter(|method| method.eap_type().is_some());
+            let reasons = eap.map(|method| why_not(user, *method));
+            let reason = reasons.min_by_key(|r| *r == Reason::MethodForbidden).unwrap_or(Reason::NoMethod);
+            let Some(stand_in) = self.know(now, token, Err(reason)) else { return };
             proposed = offers(self, &stand_in);
         }
         if proposed.is_empty() {
@@ -462,8 +471,7 @@ impl AaaServer {
         if !waits {
             return Err(CommandError::UnknownToken);
         }
-        self.trace(now, token, || "the host cannot say now".into());
-        self.no_verdict(now, token);
+        self.undecided(now, token, Reason::Busy);
         Ok(())
     }
 
@@ -474,7 +482,7 @@ impl AaaServer {
         match &mut session.stage {
             &mut Stage::Verifying(method) if held => self.reject(now, token, Some(method), TOO_MANY, None),
             Stage::Eap(conversation) if held && matches!(conversation.wait, Some(Wait::Password)) => {
-                let method = conversation.server.method().map(session::by_type);
+                let method = conversation.method();
                 let identifier = conversation.identifier;
                 self.reject(now, token, method, TOO_MANY, Some(identifier));
             }
@@ -482,7 +490,7 @@ impl AaaServer {
                 self.approve(now, token, Box::new(Approval::new(method)));
             }
             &mut Stage::Verifying(method) => {
-                self.reject(now, token, Some(method), Reason::WrongCredentials, None);
+                self.reject(now, token, Some(method), Reason::WrongPassword, None);
             }
             Stage::Eap(conversation) if matches!(conversation.wait, Some(Wait::Password)) => {
                 self.answer_eap(now, token, Answer::Password(right));
@@ -504,7 +512,7 @@ impl AaaServer {
         let failed = session.failed;
         if !failed && self.hold(now, token).is_some() {
             let Some(Stage::Eap(conversation)) = self.sessions.get(token).map(|s| &s.stage) else { return };
-            let method = conversation.server.method().map(session::by_type);
+            let method = conversation.method();
             return self.reject(now, token, method, TOO_MANY, Some(identifier));
         }
         let Some(Stage::Eap(conversation)) = self.sessions.get_mut(token).map(|s| &mut s.stage) else {
@@ -538,17 +546,52 @@ impl AaaServer {
                 self.challenge(now, token);
             }
             Step::Success(approval) => self.approve(now, token, approval),
-            Step::Failure(method, reason) => {
+            Step::Failure => {
                 let Some(session) = self.sessions.get(token) else { return };
                 let Stage::Eap(conversation) = &session.stage else { return };
-                let identifier = conversation.identifier;
-                self.reject(now, token, method, reason, Some(identifier));
+                let (method, identifier) = (conversation.method(), conversation.identifier);
+                let (reason, detail) = self.why_failed(session, conversation);
+                self.reject_with(now, token, method, reason, detail, Some(identifier));
             }
             Step::Ask(Question::User { name }) => self.ask_user(now, token, Who::Named(name)),
             Step::Ask(Question::Resume(remembered)) => self.ask_user(now, token, Who::Remembered(remembered)),
             Step::Ask(Question::Password { password }) => self.ask_password(now, token, password),
             Step::Ignored => self.ignored(now, token, &[]),
         }
+    }
+
+    /// Why a conversation failed, and what is known of that besides.
+    pub(super) fn why_failed(
+        &self,
+        session: &Session,
+        conversation: &Conversation,
+    ) -> (Reason, Option<String>) {
+        let server = &conversation.server;
+        match server.fault() {
+            // The user's rows say what may be inside.
+            Some(Fault::NoInner) if session.user.as_ref().is_some_and(|user| user.inside().is_some()) => {
+                return (Reason::MethodForbidden, None);
+            }
+            Some(fault) => return (fault.into(), server.detail()),
+            None => {}
+        }
+        /// Most methods that are named.
+        const SOME: usize = 8;
+        let wished: Vec<Type> = server.wishes().iter().take(SOME).map(|kind| Type(*kind)).collect();
+        let known = Method::ALL.into_iter().filter(|method| {
+            self.config.methods.contains(method)
+                && method.eap_type().is_some_and(|kind| wished.contains(&kind))
+        });
+        // What the server offers others was not offered to this user.
+        let reasons = known.filter(|m| session.user.as_ref().is_some_and(|user| !user.may_use(*m)));
+        let reason = reasons.map(|m| session.user.as_ref().map_or(Reason::NoMethod, |user| why_not(user, m)));
+        let names: Vec<String> = wished.iter().filter(|kind| kind.0 != 0).map(ToString::to_string).collect();
+        let detail = match (server.wishes().is_empty(), names.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some("the device takes nothing of what it is offered".into()),
+            (false, false) => Some(format!("the device wants {}", names.join(", "))),
+        };
+        (reason.min_by_key(|r| *r == Reason::MethodForbidden).unwrap_or(Reason::NoMethod), detail)
     }
 
     /// Counts a login as failed as soon as its peer is told so: who guesses does not stay to be turned away.
@@ -558,7 +601,7 @@ impl AaaServer {
         }
         let Some(session) = self.sessions.get_mut(token).filter(|session| !session.failed) else { return };
         let Stage::Eap(conversation) = &session.stage else { return };
-        if !conversation.server.refuses() || !session.why(Reason::WrongCredentials).counts() {
+        if !conversation.server.refuses() || !session.why(Reason::WrongPassword).counts() {
             return;
         }
         session.failed = true;
@@ -597,7 +640,7 @@ impl AaaServer {
     fn answer_user(&mut self, now: Instant, token: u64, who: &Who, user: Option<Arc<User>>) {
         let held = self.hold(now, token).is_some();
         let tunnel = self.sessions.get(token).and_then(|s| match &s.stage {
-            Stage::Eap(conversation) => conversation.server.method().map(session::by_type),
+            Stage::Eap(conversation) => conversation.method(),
             _ => None,
         });
         let may = |user: &User| {
@@ -606,7 +649,10 @@ impl AaaServer {
         };
         let user = match self.holds(now, token, user) {
             _ if held => Err(TOO_MANY),
-            Ok(user) if !may(&user) => Err(Reason::NoMethod),
+            Ok(user) if !may(&user) => Err(match tunnel.filter(|tunnel| !user.may_use(*tunnel)) {
+                Some(_) => Reason::MethodForbidden,
+                None => Reason::NoPassword,
+            }),
             user => user,
         };
         let user = match who {

@@ -4,7 +4,8 @@ use super::AaaServer;
 use super::outward::Passed;
 use crate::proxy::{Accounting, Asked, Conversation, Filter, Route, Unanswered, relay};
 use crate::server::answer::{Asker, Verdict};
-use crate::server::api::{Event, Handed, Login, Reason};
+use crate::server::api::{Event, Handed, Login};
+use crate::server::reason::Reason;
 use crate::server::session::failure;
 use crate::server::trace::Tracer;
 use alloc::boxed::Box;
@@ -40,9 +41,9 @@ impl AaaServer {
                 Some(request)
             }
             Route::Refuse if access => {
-                self.counters.proxy_refused += 1;
-                self.turn_away(now, Asker::Radius(request.token), eap_identifier(&request.attributes));
-                self.recycle(request.attributes);
+                let asker = Asker::Radius(request.token);
+                self.turn_away(now, asker, eap_identifier(&request.attributes));
+                self.refused(now, Reason::NoRealm, Some(request.client), request.attributes);
                 None
             }
             Route::Diameter { realm } if access => {
@@ -68,18 +69,18 @@ impl AaaServer {
         }
     }
 
-    /// Whether a request may be passed on at all.
-    pub(super) fn may_pass(&mut self, attributes: &Attributes) -> bool {
-        let Some(proxy) = &self.config.proxy else { return false };
+    /// Whether a request may be passed on at all, or why not.
+    pub(super) fn may_pass(&mut self, attributes: &Attributes) -> Result<(), Reason> {
+        let Some(proxy) = &self.config.proxy else { return Err(Reason::NoRealm) };
         if attributes.get_all(kind::PROXY_STATE).nth(proxy.max_hops).is_some() {
             self.counters.proxy_loops += 1;
-            return false;
+            return Err(Reason::ProxyLoop);
         }
         if self.outward.passed.len() + self.outward.translated.len() >= proxy.max_pending {
             self.counters.proxy_overload += 1;
-            return false;
+            return Err(Reason::Busy);
         }
-        true
+        Ok(())
     }
 
     /// Passes a request on to a pool; `answered`: the client waits for the answer.
@@ -94,11 +95,12 @@ impl AaaServer {
     ) {
         let asker = Asker::Radius(request.token);
         let asker = answered.then_some(asker);
-        if !self.may_pass(&request.attributes) {
+        if let Err(reason) = self.may_pass(&request.attributes) {
             if let Some(asker) = asker {
                 self.discard(now, asker);
             }
-            return self.recycle(request.attributes);
+            let login = request.code == Code::ACCESS_REQUEST;
+            return self.unsaid(now, login.then_some(reason), Some(request.client), request.attributes);
         }
         let mut out = self.attributes();
         let mark = self.rng.next_u64().to_be_bytes();
@@ -257,20 +259,34 @@ impl AaaServer {
         self.tell_lines(now, number, lines);
     }
 
+    /// Tells the host that a request was turned away that went no further.
+    pub(super) fn refused(&mut self, now: Instant, reason: Reason, client: Option<u32>, request: Attributes) {
+        self.counters.rejected(reason);
+        let name = request.get(kind::USER_NAME).unwrap_or_default().to_vec();
+        let login = Login { begun: now, ..Login::of(name, client, Some(reason), request) };
+        self.events.push_back(Event::Rejected(Box::new(login)));
+    }
+
+    /// Tells the host that a login got no verdict, where that is said of it.
+    pub(super) fn unsaid(
+        &mut self,
+        begun: Instant,
+        reason: Option<Reason>,
+        client: Option<u32>,
+        request: Attributes,
+    ) {
+        let Some(reason) = reason else { return self.recycle(request) };
+        let name = request.get(kind::USER_NAME).unwrap_or_default().to_vec();
+        let login = Login { begun, ..Login::of(name, client, Some(reason), request) };
+        self.events.push_back(Event::Undecided(Box::new(login)));
+    }
+
     /// Tells the host how a login ended elsewhere.
     pub(super) fn tell(&mut self, passed: Passed, reason: Option<Reason>) {
-        let login = Box::new(Login {
-            name: passed.request.get(kind::USER_NAME).unwrap_or_default().to_vec(),
-            inner: None,
-            method: None,
-            inner_method: None,
-            client: Some(passed.owner).filter(|&o| o != Passed::DIAMETER),
-            begun: passed.begun,
-            reason,
-            resumed: false,
-            told: false,
-            request: passed.request,
-        });
+        let name = passed.request.get(kind::USER_NAME).unwrap_or_default().to_vec();
+        let client = Some(passed.owner).filter(|&o| o != Passed::DIAMETER);
+        let login = Login { begun: passed.begun, ..Login::of(name, client, reason, passed.request) };
+        let login = Box::new(login);
         match reason {
             None => {
                 self.counters.accepted_elsewhere += 1;
@@ -294,10 +310,13 @@ impl AaaServer {
             }
             Some(asker) if unanswered == Unanswered::Reject && passed.code == Code::ACCESS_REQUEST => {
                 self.turn_away(now, asker, passed.eap);
+                return self.tell(passed, Some(Reason::HomeSilent));
             }
             Some(asker) => self.discard(now, asker),
         }
-        self.recycle(passed.request);
+        let client = Some(passed.owner).filter(|&o| o != Passed::DIAMETER);
+        let login = passed.code == Code::ACCESS_REQUEST && passed.asker.is_some();
+        self.unsaid(passed.begun, login.then_some(Reason::HomeSilent), client, passed.request);
     }
 
     /// Rejects, with an EAP-Failure where EAP was spoken.

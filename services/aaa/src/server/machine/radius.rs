@@ -1,13 +1,14 @@
 //! RADIUS requests.
 
 use super::AaaServer;
-use crate::server::answer::{Asker, Verdict};
+use crate::server::answer::Asker;
 use crate::server::half_open::Source;
 use crate::server::proof::{BadProof, Proof};
+use crate::server::reason::Reason;
 use crate::server::session::{Ask, Owner, failure};
 use crate::users::bypass;
 use usher_core::{Instant, Machine};
-use usher_radius::attribute::{Attributes, kind};
+use usher_radius::attribute::kind;
 use usher_radius::packet::Code;
 use usher_radius::server::{Event, Request};
 
@@ -50,11 +51,8 @@ impl AaaServer {
         let ask = Ask { asker, source, owner, arrived: now, request: request.attributes };
         let of_passwords = [kind::USER_PASSWORD, kind::CHAP_PASSWORD];
         if is_eap && of_passwords.iter().any(|&k| ask.request.get(k).is_some()) {
-            self.counters.bad_eap += 1;
             let failure = packet.get(1).map(|&identifier| failure(identifier));
-            let eap = failure.as_ref().map(|f| &f[..]);
-            self.answer(now, asker, Verdict::Reject { eap, reply: Attributes::new() });
-            self.recycle(ask.request);
+            self.reject_at_once(now, ask, Reason::BadEap, failure.as_ref().map(|f| &f[..]));
         } else if is_eap {
             match ask.request.get(kind::STATE).map(|state| self.shard.token(state)) {
                 None => self.begin_eap(now, ask, &packet),
@@ -75,17 +73,9 @@ impl AaaServer {
                 }
                 (Ok(None), Some(address)) => self.begin(now, ask, Proof::Mab(address, None)),
                 (Ok(Some(proof)), _) => self.begin(now, ask, proof),
-                (Ok(None), None) => {
-                    self.counters.no_proof += 1;
-                    self.answer(now, asker, Verdict::Reject { eap: None, reply: Attributes::new() });
-                    self.recycle(ask.request);
-                }
+                (Ok(None), None) => self.reject_at_once(now, ask, Reason::NoProof, None),
                 // RFC 2865 §5: what has a wrong length is rejected, not passed over; the NAS would take us for dead.
-                (Err(_), _) => {
-                    self.counters.bad_password += 1;
-                    self.answer(now, asker, Verdict::Reject { eap: None, reply: Attributes::new() });
-                    self.recycle(ask.request);
-                }
+                (Err(_), _) => self.reject_at_once(now, ask, Reason::BadProof, None),
             }
         }
         self.packet = packet;

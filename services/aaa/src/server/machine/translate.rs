@@ -5,8 +5,8 @@ use super::outward::{Dialog, Passed};
 use super::proxied::eap_identifier;
 use crate::proxy::{Filter, Route};
 use crate::server::answer::{Asker, INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED};
-use crate::server::api::Reason;
 use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, untranslatable};
+use crate::server::reason::Reason;
 use crate::server::session::{Ask, failure};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -44,22 +44,20 @@ impl AaaServer {
         filter: Arc<Filter>,
     ) {
         let asker = Asker::Radius(request.token);
-        if !self.may_pass(&request.attributes) {
+        if let Err(reason) = self.may_pass(&request.attributes) {
             self.discard(now, asker);
-            return self.recycle(request.attributes);
+            return self.unsaid(now, Some(reason), Some(request.client), request.attributes);
         }
         let a = &request.attributes;
         let mut eap = Vec::new();
         let name = a.get(kind::USER_NAME).and_then(|n| core::str::from_utf8(n).ok());
         let (true, Some(name)) = (a.eap(&mut eap), name) else {
-            self.counters.no_proof += 1;
             self.turn_away(now, asker, eap_identifier(a));
-            return self.recycle(request.attributes);
+            return self.refused(now, Reason::NoProof, Some(request.client), request.attributes);
         };
         let Some(dialog) = self.dialog(now, request.client, a.get(kind::STATE)) else {
-            self.counters.unknown_session += 1;
             self.turn_away(now, asker, eap_identifier(a));
-            return self.recycle(request.attributes);
+            return self.refused(now, Reason::UnknownSession, Some(request.client), request.attributes);
         };
         let passed = Passed {
             asker: Some(asker),
@@ -197,8 +195,9 @@ impl AaaServer {
                 return Some((ask, Some((pool, filter))));
             }
             Route::Refuse => {
-                self.counters.proxy_refused += 1;
                 self.turn_away(now, ask.asker, eap);
+                self.refused(now, Reason::NoRealm, ask.owner.client(), ask.request);
+                return None;
             }
             Route::Diameter { .. } => self.undeliverable(now, ask.asker),
         }
@@ -235,9 +234,9 @@ impl AaaServer {
             (ask, Some((pool, filter))) => (ask, pool, filter),
             (ask, None) => return Some(ask),
         };
-        if !self.may_pass(&ask.request) {
+        if let Err(reason) = self.may_pass(&ask.request) {
             self.discard(now, ask.asker);
-            self.recycle(ask.request);
+            self.unsaid(now, Some(reason), ask.owner.client(), ask.request);
             return None;
         }
         let told = filter.request(&ask.request);

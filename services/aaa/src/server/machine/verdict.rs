@@ -3,19 +3,21 @@
 use super::AaaServer;
 use crate::ledger::{Admission, AdmitRequest, text};
 use crate::server::answer::{self, Asker, Verdict};
-use crate::server::api::{CertificateVerdict, Event, Login, Reason, nas_address};
+use crate::server::api::{CertificateVerdict, Event, Login, nas_address};
 use crate::server::config::{Config, UserSource};
 use crate::server::held::HeldReject;
-use crate::server::session::{self, Approval, Owner, Pending, Session, Stage};
+use crate::server::reason::Reason;
+use crate::server::session::{self, Approval, Ask, Owner, Pending, Session, Stage};
 use crate::server::trace;
 use crate::users::{Method, canonical_name};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{CommandError, Instant};
 use usher_diameter::{Fault, ResultCode};
+use usher_eap::method::Fault as EapFault;
 use usher_eap::packet::{self, Code, Packet, Type};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::server as radius;
@@ -41,6 +43,11 @@ impl AaaServer {
         let out = core::mem::take(&mut self.out);
         self.answer(now, pending.asker, Verdict::Challenge { eap: &out, state });
         self.out = out;
+        if let Some(session) = self.sessions.get_mut(token).filter(|session| session.station.is_empty())
+            && let Some(station) = pending.request.get(kind::CALLING_STATION_ID)
+        {
+            session.station = station.into();
+        }
         self.recycle(pending.request);
         self.weigh(now, token);
     }
@@ -102,7 +109,8 @@ impl AaaServer {
                 self.admit(now, token, approval);
                 return Ok(());
             }
-            CertificateVerdict::Revoked => Reason::Revoked,
+            CertificateVerdict::Status(fault) => Reason::Status(fault),
+            CertificateVerdict::Distrusted(fault) => Reason::Tls(fault),
             CertificateVerdict::OtherName => Reason::CertificateName,
         };
         let identifier = approval.eap.map(|e| e[1]);
@@ -149,7 +157,7 @@ impl AaaServer {
                 let identifier = approval.eap.map(|e| e[1]);
                 self.reject(now, token, Some(approval.method), Reason::Limit(refusal), identifier);
             }
-            Admission::Unavailable => self.no_verdict(now, token),
+            Admission::Unavailable => self.undecided(now, token, Reason::StoreAway),
         }
         Ok(())
     }
@@ -239,6 +247,7 @@ impl AaaServer {
             client: owner.client(),
             begun,
             reason: None,
+            detail: None,
             resumed: approval.resumed,
             told: false,
             request: pending.request,
@@ -281,11 +290,28 @@ impl AaaServer {
         reason: Reason,
         identifier: Option<u8>,
     ) {
+        self.reject_with(now, token, method, reason, None, identifier);
+    }
+
+    /// The same, with what is known of the reason besides.
+    pub(super) fn reject_with(
+        &mut self,
+        now: Instant,
+        token: u64,
+        method: Option<Method>,
+        reason: Reason,
+        detail: Option<String>,
+        identifier: Option<u8>,
+    ) {
         let delay = self.config.reject_delay;
         let Some(session) = self.sessions.get(token) else { return };
-        let reason = session.why(reason);
+        let given = reason;
+        let reason = session.why(given);
+        let detail = detail.filter(|_| reason == given);
         self.trace(now, token, || {
-            format!("rejected: {reason}; Access-Reject goes out {delay} after its request")
+            let detail = detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+            let name = reason.name();
+            format!("rejected, {name}: {reason}{detail}; Access-Reject goes out {delay} after its request")
         });
         let Some(session) = self.sessions.remove(token) else { return };
         self.counters.rejected(reason);
@@ -310,6 +336,7 @@ impl AaaServer {
             client: session.owner.client(),
             begun: session.begun,
             reason: Some(reason),
+            detail: detail.map(String::into_boxed_str),
             resumed: false,
             told: session.failed,
             request: pending.request,
@@ -333,13 +360,68 @@ impl AaaServer {
         }
     }
 
-    /// Ends a session that nobody can decide.
-    pub(super) fn no_verdict(&mut self, now: Instant, token: u64) {
-        self.counters.unavailable += 1;
-        if let Some(pending) = self.sessions.remove(token).and_then(|s| s.pending) {
-            self.unavailable(now, pending.asker);
-            self.recycle(pending.request);
-        }
+    /// Turns somebody away who has no session, with this EAP packet where there is one to answer.
+    pub(super) fn reject_at_once(&mut self, now: Instant, ask: Ask, reason: Reason, eap: Option<&[u8]>) {
+        self.counters.rejected(reason);
+        self.answer(now, ask.asker, Verdict::Reject { eap, reply: Attributes::new() });
+        let (name, client) = (ask.name().to_vec(), ask.owner.client());
+        let login = Login { begun: ask.arrived, ..Login::of(name, client, Some(reason), ask.request) };
+        self.events.push_back(Event::Rejected(Box::new(login)));
+    }
+
+    /// Ends a session without a verdict; whoever waits for its answer is told that nobody can say.
+    pub(super) fn undecided(&mut self, now: Instant, token: u64, reason: Reason) {
+        self.counters.rejected(reason);
+        let Some(session) = self.sessions.get(token) else { return };
+        let (mut method, mut detail, mut inner) = (None, None, (None, None));
+        // A peer that was told no, or that we ended TLS, need not come back to hear it again.
+        let reason = match &session.stage {
+            Stage::Eap(conversation) => {
+                let server = &conversation.server;
+                method = conversation.method();
+                inner = (server.identity().map(<[u8]>::to_vec), server.inner());
+                let ended = server.refuses() || matches!(server.fault(), Some(EapFault::Tls(_)));
+                if reason == Reason::GaveUp && ended {
+                    let (why, said) = self.why_failed(session, conversation);
+                    detail = said;
+                    session.why(why)
+                } else {
+                    reason
+                }
+            }
+            &Stage::Verifying(by) => {
+                method = Some(by);
+                reason
+            }
+            _ => reason,
+        };
+        self.trace(now, token, || format!("no verdict, {}: {reason}", reason.name()));
+        let Some(session) = self.sessions.remove(token) else { return };
+        let request = match session.pending {
+            Some(Pending { asker, request, .. }) => {
+                match reason {
+                    Reason::StoreAway | Reason::Busy => self.unavailable(now, asker),
+                    _ => self.discard(now, asker),
+                }
+                request
+            }
+            None => {
+                let mut request = self.attributes();
+                // It came in an attribute.
+                let _ = request.push_bytes(kind::CALLING_STATION_ID, &session.station);
+                request
+            }
+        };
+        let login = Login {
+            inner: inner.0,
+            method,
+            inner_method: inner.1,
+            begun: session.begun,
+            detail: detail.map(String::into_boxed_str),
+            told: session.failed,
+            ..Login::of(session.name, session.owner.client(), Some(reason), request)
+        };
+        self.events.push_back(Event::Undecided(Box::new(login)));
     }
 
     pub(super) fn answer(&mut self, now: Instant, asker: Asker, verdict: Verdict<'_>) {
@@ -381,8 +463,12 @@ impl AaaServer {
             if since + self.config.session_timeout > now {
                 break;
             }
-            self.counters.expired += 1;
-            self.abandon(now, token);
+            // Who waits for an answer has done all that it could.
+            let reason = match self.sessions.get(token) {
+                Some(session) if session.pending.is_some() => Reason::StoreAway,
+                _ => Reason::GaveUp,
+            };
+            self.undecided(now, token, reason);
         }
         self.expire_accounting(now);
     }

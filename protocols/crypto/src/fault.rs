@@ -1,0 +1,278 @@
+//! Why a TLS handshake or connection came to its end, as a value: for a log, a counter, a person.
+
+use core::fmt;
+
+/// Why it ended, seen from this side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TlsFault {
+    /// The peer complains: it ended it by this alert.
+    Alert(Alert),
+    /// The peer's certificate is refused.
+    Certificate(CertificateFault),
+    /// The peer shows no certificate.
+    NoCertificate,
+    /// No version of TLS is both offered and accepted.
+    NoCommonVersion,
+    /// No cipher suite, group or signature algorithm is both offered and accepted.
+    NoCommonCipher,
+    /// TLS 1.2 without the Extended Master Secret (RFC 7627).
+    NoExtendedMasterSecret,
+    /// What came is not TLS, or is damaged.
+    Malformed,
+    /// What came cannot be decrypted, or its digest is wrong.
+    Undecipherable,
+    /// The peer breaks the rules of TLS.
+    Misbehaved,
+    /// More came than is kept.
+    TooMuch,
+    /// The engine itself failed, or refused what it was asked.
+    Internal,
+}
+
+/// Why a certificate is refused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum CertificateFault {
+    /// It ends below no authority that is trusted here.
+    UnknownAuthority,
+    /// Its time, or that of one above it, is over.
+    Expired,
+    /// Its time, or that of one above it, has not begun.
+    NotYetValid,
+    /// It is on its authority's revocation list.
+    Revoked,
+    /// The revocation list is past its nextUpdate, so that nobody can say (RFC 5280 §5.1.2.5).
+    ListExpired,
+    /// The revocation list cannot be used: its signature is wrong, or its issuer may sign none.
+    ListUnusable,
+    /// It is for another purpose (RFC 5280 §4.2.1.12).
+    Purpose,
+    /// It is of another name.
+    Name,
+    /// A signature is wrong: it was made with another key than that of the authority, or of the certificate.
+    Signature,
+    /// A signature is of an algorithm that is not taken.
+    Algorithm,
+    /// An authority above it may not issue it: no authority, too long a path, another name (RFC 5280 §4.2.1.9, §4.2.1.10).
+    Constraint,
+    /// It cannot be read, or demands what is not understood.
+    Malformed,
+    /// Something else.
+    Other,
+}
+
+/// The description of an alert (RFC 8446 §6, RFC 5246 §7.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Alert(pub u8);
+
+/// A fault in a sentence's words.
+#[derive(Clone, Copy, Debug)]
+struct Told<'a> {
+    fault: TlsFault,
+    peer: &'a str,
+}
+
+impl TlsFault {
+    /// What happened, for people, where the other side is called so: "the device", "the server".
+    pub fn told(self, peer: &str) -> impl fmt::Display {
+        Told { fault: self, peer }
+    }
+}
+
+impl fmt::Display for TlsFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.told("the peer").fmt(f)
+    }
+}
+
+/// The name and the words of every fault, alerts apart; `{}` stands for the other side.
+macro_rules! faults {
+    ($($fault:ident $(($of:ident))? => $name:literal, $text:literal;)+) => {
+        impl TlsFault {
+            /// Every fault, alerts apart.
+            pub const KNOWN: &[Self] = &[$(Self::$fault $((CertificateFault::$of))?,)+];
+
+            /// A short name that stays: for counters and log lines. Small letters and hyphens, of a fixed set.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    Self::Alert(alert) => alert.label(),
+                    $(Self::$fault $((CertificateFault::$of))? => $name,)+
+                }
+            }
+        }
+
+        impl fmt::Display for Told<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let text = match self.fault {
+                    TlsFault::Alert(alert) => {
+                        return write!(f, "{} complains by TLS alert {alert}{}", self.peer, alert.meaning());
+                    }
+                    $(TlsFault::$fault $((CertificateFault::$of))? => $text,)+
+                };
+                for (n, part) in text.split("{}").enumerate() {
+                    f.write_str(if n > 0 { self.peer } else { "" })?;
+                    f.write_str(part)?;
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+faults! {
+    Certificate(UnknownAuthority) => "certificate-unknown-ca",
+        "{}'s certificate is of an authority that is not trusted here";
+    Certificate(Expired) => "certificate-expired",
+        "{}'s certificate, or its authority's, has expired";
+    Certificate(NotYetValid) => "certificate-not-yet-valid",
+        "{}'s certificate, or its authority's, is not valid yet";
+    Certificate(Revoked) => "certificate-revoked",
+        "{}'s certificate is revoked: it is on its authority's list";
+    Certificate(ListExpired) => "crl-expired",
+        "the revocation list for {}'s certificate is out of date";
+    Certificate(ListUnusable) => "crl-unusable",
+        "the revocation list for {}'s certificate cannot be used: its signature or its issuer is wrong";
+    Certificate(Purpose) => "certificate-purpose",
+        "{}'s certificate is for another purpose";
+    Certificate(Name) => "certificate-name",
+        "{}'s certificate is of another name";
+    Certificate(Signature) => "certificate-signature",
+        "a signature of {}'s certificates or handshake is wrong: another key made it";
+    Certificate(Algorithm) => "certificate-algorithm",
+        "{}'s certificate is signed by an algorithm that is not taken";
+    Certificate(Constraint) => "certificate-constraint",
+        "an authority of {}'s certificate may not issue it";
+    Certificate(Malformed) => "certificate-malformed",
+        "{}'s certificate cannot be read, or demands what is not understood";
+    Certificate(Other) => "certificate-other",
+        "{}'s certificate is refused";
+    NoCertificate => "certificate-missing", "{} shows no certificate";
+    NoCommonVersion => "tls-version", "no version of TLS in common";
+    NoCommonCipher => "tls-cipher", "no cipher suite, group or signature algorithm of TLS in common";
+    NoExtendedMasterSecret => "tls-extended-master-secret",
+        "{}'s TLS 1.2 lacks the Extended Master Secret (RFC 7627)";
+    Malformed => "tls-malformed", "what came is not TLS, or is damaged";
+    Undecipherable => "tls-undecipherable", "what came by TLS cannot be decrypted";
+    Misbehaved => "tls-misbehaved", "{} breaks the rules of TLS";
+    TooMuch => "tls-too-much", "more came by TLS than is kept";
+    Internal => "tls-internal", "TLS failed on this side";
+}
+
+/// The alerts that have a name: RFC 8446 §6, RFC 5246 §7.2, RFC 6066 §9, RFC 7301 §3.2; those that older versions sent
+/// are there, since a peer of today may be old.
+macro_rules! alerts {
+    ($($number:literal, $name:literal, $label:literal, $meaning:literal;)+) => {
+        impl Alert {
+            /// Every alert that has a name.
+            pub const KNOWN: &[Self] = &[$(Self($number),)+];
+
+            /// Its name in the standards; `None` where they give none.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($number => Some($name),)+
+                    _ => None,
+                }
+            }
+
+            /// Its name in counters; one for all without a name.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self.0 {
+                    $($number => $label,)+
+                    _ => "alert-other",
+                }
+            }
+
+            /// What who sends it means, to go behind its name; empty where the name says all.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self.0 {
+                    $($number => $meaning,)+
+                    _ => "",
+                }
+            }
+        }
+    };
+}
+
+alerts! {
+    0, "close_notify", "alert-close-notify", ": it ends the conversation";
+    10, "unexpected_message", "alert-unexpected-message", "";
+    20, "bad_record_mac", "alert-bad-record-mac", "";
+    21, "decryption_failed", "alert-decryption-failed", "";
+    22, "record_overflow", "alert-record-overflow", "";
+    30, "decompression_failure", "alert-decompression-failure", "";
+    40, "handshake_failure", "alert-handshake-failure", ": it accepts nothing of what was offered";
+    41, "no_certificate", "alert-no-certificate", ": it has no certificate to show";
+    42, "bad_certificate", "alert-bad-certificate", ": it does not take our certificate";
+    43, "unsupported_certificate", "alert-unsupported-certificate", ": it cannot use our kind of certificate";
+    44, "certificate_revoked", "alert-certificate-revoked", ": it takes our certificate for revoked";
+    45, "certificate_expired", "alert-certificate-expired", ": it takes our certificate for expired; its clock may be wrong";
+    46, "certificate_unknown", "alert-certificate-unknown", ": it does not take our certificate, such as for its name";
+    47, "illegal_parameter", "alert-illegal-parameter", "";
+    48, "unknown_ca", "alert-unknown-ca", ": it does not know the authority of our certificate";
+    49, "access_denied", "alert-access-denied", ": it does not want to go on with our certificate";
+    50, "decode_error", "alert-decode-error", "";
+    51, "decrypt_error", "alert-decrypt-error", ": a signature or a digest of ours is wrong to it";
+    60, "export_restriction", "alert-export-restriction", "";
+    70, "protocol_version", "alert-protocol-version", ": it does not take our versions of TLS";
+    71, "insufficient_security", "alert-insufficient-security", ": it wants stronger ciphers than ours";
+    80, "internal_error", "alert-internal-error", ": it failed by itself";
+    86, "inappropriate_fallback", "alert-inappropriate-fallback", "";
+    90, "user_canceled", "alert-user-canceled", ": its user gave up";
+    100, "no_renegotiation", "alert-no-renegotiation", "";
+    109, "missing_extension", "alert-missing-extension", "";
+    110, "unsupported_extension", "alert-unsupported-extension", "";
+    111, "certificate_unobtainable", "alert-certificate-unobtainable", "";
+    112, "unrecognized_name", "alert-unrecognized-name", "";
+    113, "bad_certificate_status_response", "alert-bad-certificate-status-response", "";
+    114, "bad_certificate_hash_value", "alert-bad-certificate-hash-value", "";
+    115, "unknown_psk_identity", "alert-unknown-psk-identity", "";
+    116, "certificate_required", "alert-certificate-required", ": it wants a certificate";
+    120, "no_application_protocol", "alert-no-application-protocol", "";
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::string::{String, ToString};
+
+    #[test]
+    fn an_alert_of_any_number_has_a_label_of_a_fixed_set() {
+        let labels: BTreeSet<&str> = (0..=u8::MAX).map(|n| Alert(n).label()).collect();
+        assert_eq!(labels.len(), Alert::KNOWN.len() + 1, "each known one has its own, all others one");
+        for alert in Alert::KNOWN {
+            let name = alert.name().unwrap();
+            assert_eq!(alert.label(), String::from("alert-") + &name.replace('_', "-"));
+            assert_eq!(alert.to_string(), name);
+        }
+        assert_eq!((Alert(200).to_string(), Alert(200).label()), ("200".into(), "alert-other"));
+        let said = TlsFault::Alert(Alert(48)).told("the device").to_string();
+        assert_eq!(
+            said,
+            "the device complains by TLS alert unknown_ca: it does not know the authority of our certificate"
+        );
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let all = TlsFault::KNOWN;
+        let names: BTreeSet<&str> = all.iter().map(|fault| fault.name()).collect();
+        let texts: BTreeSet<String> = all.iter().map(ToString::to_string).collect();
+        assert_eq!((names.len(), texts.len()), (all.len(), all.len()));
+        let revoked = TlsFault::Certificate(CertificateFault::Revoked).told("the server").to_string();
+        assert_eq!(revoked, "the server's certificate is revoked: it is on its authority's list");
+        assert!(names.iter().all(|n| n.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')), "{names:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! What rustls says went wrong, as a value.
+
+use super::TlsError;
+use crate::fault::{Alert, CertificateFault, TlsFault};
+use rustls::{CertificateError, Error, PeerIncompatible};
+
+/// The error of an engine, of rustls's.
+pub(super) fn error(error: &Error) -> TlsError {
+    match error {
+        Error::AlertReceived(alert) => TlsError::AlertReceived(Alert((*alert).into())),
+        other => TlsError::Failed(fault(other), other.to_string()),
+    }
+}
+
+fn fault(error: &Error) -> TlsFault {
+    match error {
+        Error::AlertReceived(alert) => TlsFault::Alert(Alert((*alert).into())),
+        Error::InvalidCertificate(error) => TlsFault::Certificate(certificate(error)),
+        Error::InvalidCertRevocationList(_) => TlsFault::Certificate(CertificateFault::ListUnusable),
+        Error::NoCertificatesPresented => TlsFault::NoCertificate,
+        Error::PeerIncompatible(lack) => incompatible(lack),
+        Error::InvalidMessage(_) | Error::PeerSentOversizedRecord => TlsFault::Malformed,
+        Error::DecryptError => TlsFault::Undecipherable,
+        Error::PeerMisbehaved(_)
+        | Error::InappropriateMessage { .. }
+        | Error::InappropriateHandshakeMessage { .. } => TlsFault::Misbehaved,
+        _ => TlsFault::Internal,
+    }
+}
+
+fn incompatible(lack: &PeerIncompatible) -> TlsFault {
+    match lack {
+        PeerIncompatible::ExtendedMasterSecretExtensionRequired => TlsFault::NoExtendedMasterSecret,
+        PeerIncompatible::ServerDoesNotSupportTls12Or13
+        | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+        | PeerIncompatible::SupportedVersionsExtensionRequired
+        | PeerIncompatible::Tls12NotOffered
+        | PeerIncompatible::Tls12NotOfferedOrEnabled => TlsFault::NoCommonVersion,
+        _ => TlsFault::NoCommonCipher,
+    }
+}
+
+fn certificate(error: &CertificateError) -> CertificateFault {
+    use CertificateError as E;
+    match error {
+        E::UnknownIssuer => CertificateFault::UnknownAuthority,
+        E::Expired | E::ExpiredContext { .. } => CertificateFault::Expired,
+        E::NotValidYet | E::NotValidYetContext { .. } => CertificateFault::NotYetValid,
+        E::Revoked => CertificateFault::Revoked,
+        E::ExpiredRevocationList | E::ExpiredRevocationListContext { .. } => CertificateFault::ListExpired,
+        E::UnknownRevocationStatus => CertificateFault::ListUnusable,
+        E::InvalidPurpose | E::InvalidPurposeContext { .. } => CertificateFault::Purpose,
+        E::NotValidForName | E::NotValidForNameContext { .. } => CertificateFault::Name,
+        E::BadSignature => CertificateFault::Signature,
+        E::UnsupportedSignatureAlgorithmContext { .. }
+        | E::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => CertificateFault::Algorithm,
+        E::BadEncoding | E::UnhandledCriticalExtension => CertificateFault::Malformed,
+        E::Other(other) => other.0.downcast_ref().map_or(CertificateFault::Other, other_of),
+        _ => CertificateFault::Other,
+    }
+}
+
+/// Of what rustls has no name for.
+fn other_of(error: &webpki::Error) -> CertificateFault {
+    use webpki::Error as E;
+    match error {
+        E::CaUsedAsEndEntity
+        | E::EndEntityUsedAsCa
+        | E::MaximumPathDepthExceeded
+        | E::NameConstraintViolation
+        | E::PathLenConstraintViolated => CertificateFault::Constraint,
+        E::SignatureAlgorithmMismatch
+        | E::UnsupportedSignatureAlgorithmContext(_)
+        | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => CertificateFault::Algorithm,
+        E::UnsupportedCrlSignatureAlgorithmContext(_)
+        | E::UnsupportedCrlSignatureAlgorithmForPublicKeyContext(_)
+        | E::UnsupportedCrlIssuingDistributionPoint
+        | E::UnsupportedCrlVersion
+        | E::UnsupportedDeltaCrl
+        | E::UnsupportedIndirectCrl
+        | E::InvalidCrlNumber => CertificateFault::ListUnusable,
+        E::EmptyEkuExtension
+        | E::ExtensionValueInvalid
+        | E::MalformedDnsIdentifier
+        | E::MalformedExtensions
+        | E::MalformedNameConstraint
+        | E::InvalidSerialNumber
+        | E::UnsupportedCertVersion
+        | E::UnsupportedCriticalExtension => CertificateFault::Malformed,
+        _ => CertificateFault::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{CertRevocationListError, InvalidMessage, OtherError, PeerMisbehaved};
+    use std::sync::Arc;
+
+    #[test]
+    fn each_kind_of_refusal_has_its_fault() {
+        use CertificateFault as C;
+        let other = |e: webpki::Error| CertificateError::Other(OtherError(Arc::new(e))).into();
+        let of = |c: C| TlsFault::Certificate(c);
+        for (error, want) in [
+            (Error::AlertReceived(rustls::AlertDescription::UnknownCA), TlsFault::Alert(Alert(48))),
+            (CertificateError::UnknownIssuer.into(), of(C::UnknownAuthority)),
+            (CertificateError::Revoked.into(), of(C::Revoked)),
+            (CertificateError::ExpiredRevocationList.into(), of(C::ListExpired)),
+            (CertRevocationListError::BadSignature.into(), of(C::ListUnusable)),
+            (CertificateError::BadSignature.into(), of(C::Signature)),
+            (other(webpki::Error::PathLenConstraintViolated), of(C::Constraint)),
+            (other(webpki::Error::UnsupportedCriticalExtension), of(C::Malformed)),
+            (other(webpki::Error::UnsupportedDeltaCrl), of(C::ListUnusable)),
+            (Error::NoCertificatesPresented, TlsFault::NoCertificate),
+            (PeerIncompatible::Tls12NotOffered.into(), TlsFault::NoCommonVersion),
+            (PeerIncompatible::NoCipherSuitesInCommon.into(), TlsFault::NoCommonCipher),
+            (
+                PeerIncompatible::ExtendedMasterSecretExtensionRequired.into(),
+                TlsFault::NoExtendedMasterSecret,
+            ),
+            (InvalidMessage::InvalidContentType.into(), TlsFault::Malformed),
+            (PeerMisbehaved::InvalidKeyShare.into(), TlsFault::Misbehaved),
+            (Error::DecryptError, TlsFault::Undecipherable),
+            (Error::FailedToGetRandomBytes, TlsFault::Internal),
+        ] {
+            assert_eq!(super::error(&error).fault(), want, "{error:?}");
+        }
+    }
+}
