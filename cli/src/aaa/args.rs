@@ -300,6 +300,9 @@ pub(crate) struct Test {
     /// A Calling-Station-Id.
     #[arg(long)]
     pub(crate) mac: Option<String>,
+    /// The name outside the tunnel of peap and ttls, such as `anonymous` [default: the user's].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) outside: Option<String>,
     #[command(flatten)]
     pub(crate) config: Config,
 }

@@ -4,6 +4,7 @@ use super::args::{Config, Trace};
 use super::{ask, place};
 use crate::output::{Failure, Output, columns};
 use serde_json::json;
+use usher_core::{Duration, WallTime};
 use usher_daemon::control::{self, Answer, Request};
 
 pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
@@ -53,14 +54,18 @@ pub(super) fn trace(output: &Output, trace: &Trace) -> Result<(), Failure> {
         Some(who) if is_mac(who) => (None, Some(who.clone())),
         who => (who.clone(), None),
     };
-    output.note("tracing until interrupted");
     let mut failed = None;
     let mut each = |answer| {
-        let Answer::Line { session, at, text } = &answer else { return true };
+        let Answer::Line { session, at, text, cause } = &answer else {
+            output.note("tracing until interrupted");
+            return true;
+        };
+        let at = WallTime::from_unix_secs(0) + Duration::from_micros(*at);
         let said = if output.json {
-            output.text(&format!("{}\n", json!({ "session": session, "at": at, "text": text })))
+            let line = json!({ "session": session, "time": at.to_string(), "text": text, "cause": cause });
+            output.text(&format!("{line}\n"))
         } else {
-            output.text(&format!("{at:12.6} {session:016x}  {text}\n"))
+            output.text(&format!("{at} {session:016x}  {text}\n"))
         };
         failed = said.err();
         failed.is_none()

@@ -7,14 +7,17 @@ use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use usher_crypto::fault::TlsFault;
 use usher_daemon::Place;
 use usher_daemon::control::{self, Answer, ControlError, Request};
-use usher_daemon::probe::{self, Login, Method, Outcome};
+use usher_daemon::probe::{self, Ended, Login, Method, Outcome};
 
 /// How long a login may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long the server may take to say what it made of a login that is over.
 const WORDS: Duration = Duration::from_millis(300);
+/// The same of a login that it did not answer: home servers are asked for half a minute.
+const LAST_WORDS: Duration = Duration::from_secs(30);
 
 pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
     let Some(method) = Method::from_name(&test.method) else {
@@ -43,6 +46,9 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
         Some(file) => secret::read(Some(file), "secret")?,
         None => shared(&local?, server)?,
     };
+    if test.outside.is_some() && !matches!(method, Method::Peap | Method::Ttls) {
+        return Err(Failure::usage("--outside is for the methods with a tunnel: peap and ttls"));
+    }
     if let Some(key) = &test.key {
         secret::private(key)?;
     }
@@ -51,6 +57,7 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
         server,
         secret: secret.into_bytes(),
         name: test.name.clone(),
+        outside: test.outside.clone(),
         password: password.into_bytes(),
         method,
         ca,
@@ -67,12 +74,33 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
             let _ = output.text(&format!("{step}\n"));
         }
     });
-    let outcome = outcome.map_err(Failure::failed)?;
-    let said: Vec<String> =
-        heard.iter().flat_map(|lines| std::iter::from_fn(|| lines.recv_timeout(WORDS).ok())).collect();
+    let Ended { outcome, tls } = outcome.map_err(Failure::failed)?;
+    let mut said: Vec<Line> = Vec::new();
+    while let Some(lines) = &heard
+        && said.last().is_none_or(|line| line.cause.is_none())
+    {
+        // A server that has the request and does not answer says why when it gives up itself.
+        let owes = outcome == Outcome::Silence && !said.is_empty();
+        let Ok(line) = lines.recv_timeout(if owes { LAST_WORDS } else { WORDS }) else { break };
+        said.push(line);
+    }
+    // The server hears what this side complains of, and so knows both sides' reasons.
+    let cause = said.iter().rev().find_map(|line| line.cause.as_deref());
+    let seen = tls.map(TlsFault::name);
     if !output.json {
         for line in &said {
-            let _ = output.text(&format!("server: {line}\n"));
+            let _ = output.text(&format!("server: {}\n", line.text));
+        }
+        if outcome != Outcome::Accepted && heard.is_none() {
+            let _ = output.text(&format!(
+                "What the server makes of it is in its log, and on its machine told by: usher aaa trace {}\n",
+                test.name
+            ));
+        }
+        match (cause, seen) {
+            (Some(cause), _) => drop(output.text(&format!("cause: {cause}\n"))),
+            (None, Some(seen)) => drop(output.text(&format!("cause, as this side sees it: {seen}\n"))),
+            (None, None) => {}
         }
     }
     let name = match outcome {
@@ -81,7 +109,8 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
         Outcome::Silence => "silence",
     };
     if output.json {
-        output.value(&json!({ "user": test.name, "method": test.method, "server": server, "outcome": name, "steps": steps, "server_said": said }))?;
+        let texts: Vec<&str> = said.iter().map(|line| line.text.as_str()).collect();
+        output.value(&json!({ "user": test.name, "method": test.method, "server": server, "outcome": name, "cause": cause, "tls": seen, "steps": steps, "server_said": texts }))?;
     }
     match outcome {
         Outcome::Accepted => Ok(()),
@@ -89,9 +118,15 @@ pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
     }
 }
 
+/// What the server says of a login.
+struct Line {
+    text: String,
+    cause: Option<String>,
+}
+
 /// What the running server makes of this user's logins, line by line; `None` where it cannot be asked: it does not run, it
-/// is another user's, or somebody traces already.
-fn listen(place: &Place, user: &str) -> Option<Receiver<String>> {
+/// is another user's, or as many trace already as may.
+fn listen(place: &Place, user: &str) -> Option<Receiver<Line>> {
     let (path, user) = (place.control_socket(), user.to_owned());
     let (sender, lines) = channel();
     let (ready, begun) = channel();
@@ -99,7 +134,7 @@ fn listen(place: &Place, user: &str) -> Option<Receiver<String>> {
         let request = Request::Trace { user: Some(user), mac: None };
         let mut each = |answer| match answer {
             Answer::Done => ready.send(()).is_ok(),
-            Answer::Line { text, .. } => sender.send(text).is_ok(),
+            Answer::Line { text, cause, .. } => sender.send(Line { text, cause }).is_ok(),
             _ => true,
         };
         // A trace that has just ended is noticed within half a second. Without one the login is explained from this side

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use usher_aaa::{
     AaaServer, CertificateVerdict, Command, DynamicResult, Event, Front, Handed, HandedBack, Login, Method,
-    Reason, ShardKey, TraceFilter, TraceLine, shard_of,
+    Reason, ShardKey, TRACES, TraceFilter, TraceLine, shard_of,
 };
 use usher_core::{ConnId, Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
@@ -35,14 +35,47 @@ pub(crate) enum Message {
     Forget(Option<Vec<u8>>, SyncSender<()>),
     /// New lists of clients and configuration, and who waits until they are taken.
     Reload(Box<usher_aaa::Config>, Arc<Clients>, SyncSender<Result<(), String>>),
-    /// Trace, to there.
-    Trace(Option<(TraceFilter, SyncSender<TraceLine>)>),
+    /// Trace under this number, to there; or no more.
+    Trace(u8, Option<(TraceFilter, SyncSender<Traced>)>),
     /// A request to a NAS, and who waits for its end.
     Dynamic(Command, SyncSender<DynamicResult>),
     /// Take no new logins; end when none is under way.
     Drain,
     /// End now.
     Stop,
+}
+
+/// A line of a trace.
+#[derive(Debug)]
+pub(crate) struct Traced {
+    pub(crate) at: Instant,
+    pub(crate) session: u64,
+    pub(crate) text: String,
+    /// Why nobody is let in, with the line that tells so.
+    pub(crate) cause: Option<&'static str>,
+}
+
+/// Who reads a trace, and how many lines that reader missed.
+struct Reader {
+    lines: SyncSender<Traced>,
+    missed: u64,
+}
+
+impl Reader {
+    /// A reader that is too slow misses lines rather than delaying logins, and is told so.
+    fn tell(&mut self, line: Traced) {
+        if self.missed > 0 {
+            let text =
+                format!("({} lines before are missing: they came faster than they were read)", self.missed);
+            let missing = Traced { text, cause: None, ..line };
+            if self.lines.try_send(missing).is_err() {
+                self.missed += 1;
+                return;
+            }
+            self.missed = 0;
+        }
+        self.missed += u64::from(self.lines.try_send(line).is_err());
+    }
 }
 
 /// Requests that other shards may have put into a shard's mailbox and it has not taken yet. What answers a shard's own
@@ -194,7 +227,7 @@ pub(crate) struct State {
     diverted: u64,
     /// Requests for another shard that found its mailbox full.
     not_diverted: u64,
-    trace: Option<SyncSender<TraceLine>>,
+    traces: [Option<Reader>; TRACES],
     dynamic: BTreeMap<u64, SyncSender<DynamicResult>>,
     draining: bool,
     stopped: bool,
@@ -359,9 +392,15 @@ impl Node for AaaNode {
                 }
             }
             Event::Trace(line) => {
-                // A reader that is too slow misses lines rather than delaying logins.
-                if let Some(trace) = &self.state.trace {
-                    let _ = trace.try_send(line);
+                let TraceLine { at, session, mut text, client, reason, to } = line;
+                if let Some(client) = client.and_then(|client| self.clients.name(client)) {
+                    text.push_str(&format!(", client {client}"));
+                }
+                let cause = reason.map(Reason::name);
+                for (slot, reader) in self.state.traces.iter_mut().enumerate() {
+                    if let Some(reader) = reader.as_mut().filter(|_| to & (1 << slot) != 0) {
+                        reader.tell(Traced { at, session, text: text.clone(), cause });
+                    }
                 }
             }
             Event::DiameterPeer { peer, up } => {
@@ -416,10 +455,12 @@ impl Node for AaaNode {
                 // Who waited for too long has gone.
                 let _ = done.try_send(taken.map_err(|error| error.to_string()));
             }
-            Message::Trace(to) => {
+            Message::Trace(slot, to) => {
                 let (filter, sender) = to.unzip();
-                self.state.trace = sender;
-                self.command(now, Command::Trace(filter));
+                if let Some(place) = self.state.traces.get_mut(usize::from(slot)) {
+                    *place = sender.map(|lines| Reader { lines, missed: 0 });
+                    self.command(now, Command::Trace { slot, filter });
+                }
             }
             Message::Dynamic(command, sender) => {
                 if let Command::Dynamic { token, .. } = &command {

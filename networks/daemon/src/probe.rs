@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration as Wait;
 use usher_core::{Duration, Input, Instant, Machine, Path, SecureRng, SocketId, Transmit};
+use usher_crypto::fault::{CertificateFault, TlsFault};
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, VersionRange, WallClock};
 use usher_eap::method::peap::PeerMethodPeap;
@@ -33,6 +34,8 @@ pub struct Login {
     pub secret: Vec<u8>,
     /// The user.
     pub name: String,
+    /// The name outside a tunnel; `None`: the user's.
+    pub outside: Option<String>,
     /// The password; empty for EAP-TLS.
     pub password: Vec<u8>,
     /// How it is proved.
@@ -104,6 +107,15 @@ pub enum Outcome {
     Silence,
 }
 
+/// What became of a login.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why TLS came to its end on this side, where it did.
+    pub tls: Option<TlsFault>,
+}
+
 /// Why no login was made.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
@@ -124,7 +136,7 @@ pub enum ProbeError {
 ///
 /// # Errors
 /// It could not be made; a reject or silence is an [`Outcome`].
-pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Outcome, ProbeError> {
+pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError> {
     let network = |error| ProbeError::Network { server: login.server, error };
     let mut rng = SecureRng::from_seed(crate::place::random().map_err(network)?);
     let local: SocketAddr = match login.server.ip() {
@@ -143,7 +155,7 @@ pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Outcome, ProbeErr
     if login.method.eap() {
         eap(login, &mut line, &mut rng, say)
     } else {
-        plain(login, &mut line, &mut rng, say)
+        Ok(Ended { outcome: plain(login, &mut line, &mut rng, say)?, tls: None })
     }
 }
 
@@ -209,7 +221,7 @@ impl Line {
 fn base(login: &Login) -> Result<Attributes, ProbeError> {
     let long = |_| ProbeError::Setup("a value is longer than 253 octets".to_owned());
     let mut a = Attributes::new();
-    a.push_text(kind::USER_NAME, &login.name).map_err(long)?;
+    a.push_text(kind::USER_NAME, login.outside.as_ref().unwrap_or(&login.name)).map_err(long)?;
     a.push_text(kind::NAS_IDENTIFIER, "usher-test").map_err(long)?;
     if let Some(mac) = &login.mac {
         a.push_text(kind::CALLING_STATION_ID, mac).map_err(long)?;
@@ -278,15 +290,32 @@ fn plain(
     }))
 }
 
+/// What TLS of this side has to say once it has come to its end.
+fn tls_ended(peer: &Peer, login: &Login, say: &mut dyn FnMut(&str)) -> Option<TlsFault> {
+    let (fault, said) = peer.tls_fault()?;
+    let hint = match fault {
+        TlsFault::Certificate(CertificateFault::UnknownAuthority | CertificateFault::Signature) => {
+            let ca = login.ca.as_ref().map_or_else(String::new, |ca| format!(" ({})", ca.display()));
+            format!(" Is --ca{ca} its authority?")
+        }
+        TlsFault::Alert(_) => String::new(),
+        _ if said.is_empty() => String::new(),
+        _ => format!(" ({said})"),
+    };
+    say(&format!("TLS ends: {} [{}].{hint}", fault.told("the server"), fault.name()));
+    Some(fault)
+}
+
 fn eap(
     login: &Login,
     line: &mut Line,
     rng: &mut SecureRng,
     say: &mut dyn FnMut(&str),
-) -> Result<Outcome, ProbeError> {
+) -> Result<Ended, ProbeError> {
     let now = line.clock.now();
+    let outside = login.outside.as_ref().unwrap_or(&login.name);
     let config = peer::Config {
-        identity: login.name.clone().into_bytes(),
+        identity: outside.clone().into_bytes(),
         methods: Arc::from([offer(login)?]),
         timeout: micros(login.patience),
         wall: crate::tls::wall(),
@@ -298,10 +327,11 @@ fn eap(
     peer.handle(now, &packet);
     let mut state: Option<Vec<u8>> = None;
     let mut last = None;
+    let mut tls = None;
     for round in 0..ROUNDS {
         if !peer.poll_transmit(&mut packet) {
             say("The server's last EAP packet cannot be answered: it is not what this method expects.");
-            return Ok(Outcome::Rejected);
+            return Ok(Ended { outcome: Outcome::Rejected, tls });
         }
         let mut a = base(login)?;
         a.push_eap(&packet);
@@ -317,6 +347,9 @@ fn eap(
             && response.attributes.eap(&mut reply)
         {
             peer.handle(line.clock.now(), &reply);
+            if tls.is_none() {
+                tls = tls_ended(&peer, login, say);
+            }
         }
         if let Some(outcome) = ended(response.as_ref(), login, say) {
             if outcome == Outcome::Accepted {
@@ -332,7 +365,7 @@ fn eap(
                     _ => say("But EAP did not succeed on this side: the server's proof does not convince."),
                 }
             }
-            return Ok(outcome);
+            return Ok(Ended { outcome, tls });
         }
         state = response.as_ref().and_then(|r| r.attributes.get(kind::STATE)).map(<[u8]>::to_vec);
         let kind = reply.get(4).map(|k| packet::Type(*k));
@@ -343,14 +376,14 @@ fn eap(
             last = Some(kind);
         }
         if matches!(peer.poll_event(), Some(peer::Event::Failure)) {
-            say(
-                "This side gives up: the server's certificate or proof does not convince (is --ca its authority?).",
-            );
-            return Ok(Outcome::Rejected);
+            if tls.is_none() {
+                say("This side gives up: the server's proof does not convince.");
+            }
+            return Ok(Ended { outcome: Outcome::Rejected, tls });
         }
     }
     say("The conversation does not end; giving up.");
-    Ok(Outcome::Rejected)
+    Ok(Ended { outcome: Outcome::Rejected, tls })
 }
 
 /// What the peer can do: the one method.

@@ -199,6 +199,28 @@ impl WallTime {
     pub const fn unix_secs(self) -> u64 {
         self.0 / 1_000_000_000
     }
+    /// Whole microseconds since 1970-01-01T00:00:00Z.
+    pub const fn unix_micros(self) -> u64 {
+        self.0 / 1000
+    }
+}
+impl fmt::Display for WallTime {
+    /// As RFC 3339 has it, in UTC and with microseconds: `2026-11-22T20:45:12.000250Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, second) = (self.unix_secs() / 86_400, self.unix_secs() % 86_400);
+        // The Gregorian calendar by eras of 400 years that begin on 1 March, so that a leap day is a year's last.
+        let day = days + 719_468;
+        let (era, day) = (day / 146_097, day % 146_097);
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = era * 400 + year + u64::from(month < 3);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let micros = self.unix_micros() % 1_000_000;
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    }
 }
 impl Add<Duration> for WallTime {
     type Output = Self;
@@ -222,6 +244,23 @@ mod tests {
             (30_000_000_000, "30 s"),
         ] {
             assert_eq!(Duration::from_nanos(ns).to_string(), text);
+        }
+    }
+
+    /// `date -u -d @SECONDS +%FT%T`.
+    #[test]
+    fn a_time_of_day_prints_as_rfc_3339_has_it() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00"),
+            (68_169_599, "1972-02-28T23:59:59"),
+            (68_169_600, "1972-02-29T00:00:00"),
+            (951_782_400, "2000-02-29T00:00:00"),
+            (951_868_800, "2000-03-01T00:00:00"),
+            (1_798_761_599, "2026-12-31T23:59:59"),
+            (4_107_542_400, "2100-03-01T00:00:00"),
+        ] {
+            let at = WallTime::from_unix_secs(seconds) + Duration::from_micros(250);
+            assert_eq!(at.to_string(), [text, ".000250Z"].concat());
         }
     }
 

@@ -13,7 +13,7 @@ mod users;
 pub use ledger::{Admission, AdmitRequest, Record, Refusal};
 pub use server::{
     AaaServer, CacheConfig, CertificateVerdict, Command, Config, ConfigError, Counters, DynamicResult, Event,
-    Found, Front, Handed, HandedBack, IdentityKey, Login, Reason, ShardConfig, ShardKey, StatusFault,
+    Found, Front, Handed, HandedBack, IdentityKey, Login, Reason, ShardConfig, ShardKey, StatusFault, TRACES,
     TraceFilter, TraceLine, UserSource, is_alias, shard_of,
 };
 pub use users::{

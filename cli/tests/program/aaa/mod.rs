@@ -15,3 +15,4 @@ mod revoked;
 mod serve;
 mod translated;
 mod upgrade;
+mod why;

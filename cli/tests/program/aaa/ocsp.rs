@@ -8,11 +8,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 /// OpenSSL's responder with the authority's key, ended with the test.
-struct Responder(Child);
+pub(super) struct Responder(Child);
 
 impl Responder {
-    /// It knows the user as valid or revoked.
-    fn start(pki: &Place, port: u16, revoked: bool) -> Self {
+    /// It knows the user as valid (`V`), as revoked (`R`), or not at all.
+    pub(super) fn start(pki: &Place, port: u16, entry: &str) -> Self {
         let shown = Command::new("openssl")
             .args(["x509", "-noout", "-serial", "-in", "pki/issued/ann@hotel.example.crt"])
             .current_dir(pki.path("."))
@@ -20,8 +20,9 @@ impl Responder {
             .expect("openssl is installed");
         let shown = String::from_utf8(shown.stdout).unwrap();
         let serial = shown.trim().strip_prefix("serial=").unwrap();
-        let (kind, at) = if revoked { ("R", "260101000000Z") } else { ("V", "") };
-        pki.write("index.txt", &format!("{kind}\t361231235959Z\t{at}\t{serial}\tunknown\t/CN=ann\n"));
+        let at = if entry == "R" { "260101000000Z" } else { "" };
+        let known = format!("{entry}\t361231235959Z\t{at}\t{serial}\tunknown\t/CN=ann\n");
+        pki.write("index.txt", if entry.is_empty() { "" } else { &known });
         let mut child = Command::new("openssl")
             .args(["ocsp", "-index", "index.txt", "-port", &port.to_string(), "-CA", "pki/ca.crt"])
             .args(["-rsigner", "pki/ca.crt", "-rkey", "pki/ca.key", "-ndays", "1"])
@@ -54,7 +55,7 @@ fn a_revoked_user_is_refused_whatever_authority_it_shows() {
     pki.write("both.crt", &(read("pki/issued/ann@hotel.example.crt") + &read("made/ca.crt")));
     for (policy, revoked) in [("soft", false), ("soft", true), ("hard", false), ("hard", true)] {
         let port = Ports::free().auth;
-        let _responder = Responder::start(&pki, port, revoked);
+        let _responder = Responder::start(&pki, port, if revoked { "R" } else { "V" });
         let server = Server::start(|ports| {
             let tls = tls(&folder, HOME);
             let more = format!(

@@ -81,10 +81,12 @@ pub enum Answer {
     Line {
         /// Which login.
         session: u64,
-        /// When: seconds since the server began.
-        at: f64,
+        /// When: microseconds since 1970-01-01T00:00:00Z.
+        at: u64,
         /// What happened.
         text: String,
+        /// With the line that tells that somebody is turned away or gets no verdict: the cause, as metrics call it.
+        cause: Option<String>,
     },
 }
 

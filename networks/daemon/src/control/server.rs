@@ -10,13 +10,13 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use usher_aaa::store::SessionRow;
-use usher_aaa::{Command, DynamicResult, TraceFilter, canonical_name, is_alias};
+use usher_aaa::{Command, DynamicResult, TRACES, TraceFilter, canonical_name, is_alias};
 use usher_core::Instant as MachineInstant;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;
@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const DYNAMIC_PORT: u16 = 3799;
 /// How long the shards may take to forget a user.
 const FORGETTING: Duration = Duration::from_secs(10);
+/// What the system's clock may drift before a trace follows it.
+const DRIFT: usher_core::Duration = usher_core::Duration::from_millis(1);
 /// How long a NAS may take.
 const DYNAMIC_WAIT: Duration = Duration::from_secs(40);
 
@@ -38,8 +40,23 @@ const DYNAMIC_WAIT: Duration = Duration::from_secs(40);
 #[derive(Default)]
 struct Shared {
     open: AtomicUsize,
-    tracing: AtomicBool,
+    /// The numbers of traces that are in use.
+    traces: Mutex<[bool; TRACES]>,
     token: AtomicU64,
+}
+
+impl Shared {
+    /// The number of a trace that begins; `None`: there are as many as there may be.
+    fn trace(&self) -> Option<u8> {
+        let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = traces.iter().position(|used| !used)?;
+        traces[slot] = true;
+        u8::try_from(slot).ok()
+    }
+    /// A trace has ended.
+    fn traced(&self, slot: u8) {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(slot)] = false;
+    }
 }
 
 /// Whether no other server listens there.
@@ -260,10 +277,10 @@ fn trace(
     user: Option<String>,
     mac: Option<String>,
 ) -> io::Result<()> {
-    if shared.tracing.swap(true, Ordering::AcqRel) {
-        let message = "somebody else is tracing; there is one trace at a time".to_owned();
+    let Some(slot) = shared.trace() else {
+        let message = format!("{TRACES} traces run already; end one of them first");
         return say(stream, &Answer::Failed { message });
-    }
+    };
     let filter = match (user, mac) {
         (Some(user), _) => TraceFilter::User(user.into_bytes()),
         (None, Some(mac)) => TraceFilter::Station(mac.into_bytes()),
@@ -271,15 +288,23 @@ fn trace(
     };
     let (sender, lines) = sync_channel(4096);
     for mailbox in running.mailboxes.all() {
-        mailbox.send(Message::Trace(Some((filter.clone(), sender.clone()))));
+        mailbox.send(Message::Trace(slot, Some((filter.clone(), sender.clone()))));
     }
+    drop(sender);
+    let mut epoch = running.clock.wall_epoch();
     let done = say(stream, &Answer::Done).and_then(|()| {
         stream.set_read_timeout(Some(Duration::from_millis(1)))?;
         loop {
             match lines.recv_timeout(Duration::from_millis(500)) {
                 Ok(line) => {
-                    let at = line.at.since(MachineInstant::ZERO).as_secs_f64();
-                    say(stream, &Answer::Line { session: line.session, at, text: line.text })?;
+                    // Lines of one moment show one time, unless the clock is set.
+                    let shown = running.clock.wall_epoch();
+                    if shown > epoch + DRIFT || epoch > shown + DRIFT {
+                        epoch = shown;
+                    }
+                    let at = (epoch + line.at.since(MachineInstant::ZERO)).unix_micros();
+                    let cause = line.cause.map(str::to_owned);
+                    say(stream, &Answer::Line { session: line.session, at, text: line.text, cause })?;
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {
@@ -293,9 +318,9 @@ fn trace(
         }
     });
     for mailbox in running.mailboxes.all() {
-        mailbox.send(Message::Trace(None));
+        mailbox.send(Message::Trace(slot, None));
     }
-    shared.tracing.store(false, Ordering::Release);
+    shared.traced(slot);
     done
 }
 

@@ -45,7 +45,8 @@ pub enum Front {
 /// Whose decisions are told line by line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TraceFilter {
-    /// Those about requests with this User-Name.
+    /// Those about requests with this User-Name, and about logins whose device gives this name inside a tunnel, from
+    /// their beginning as far as it is kept until then.
     User(Vec<u8>),
     /// Those about requests of this Calling-Station-Id, however its address is written.
     Station(Vec<u8>),
@@ -62,6 +63,20 @@ pub struct TraceLine {
     pub session: u64,
     /// What happened, for people. Never a password or a key.
     pub text: String,
+    /// With the first line about a request: the index of the RADIUS client among those of the configuration, whose name
+    /// the host knows.
+    pub client: Option<u32>,
+    /// With the line that tells that somebody is turned away or gets no verdict: why.
+    pub reason: Option<Reason>,
+    /// Whose trace it is of: a bit for each number of [`Command::Trace`].
+    pub to: u8,
+}
+
+impl TraceLine {
+    /// A line of no further distinction.
+    pub(super) const fn new(at: Instant, session: u64, text: String) -> Self {
+        Self { at, session, text, client: None, reason: None, to: 0 }
+    }
 }
 
 /// How a Change-of-Authorization or Disconnect request of ours ended (RFC 5176).
@@ -151,8 +166,13 @@ pub enum Command {
         /// Calling-Station-Id; empty: none.
         station: Vec<u8>,
     },
-    /// Tell what happens to one user or station, line by line; `None`: no more.
-    Trace(Option<TraceFilter>),
+    /// Tell what happens to one user or station, line by line.
+    Trace {
+        /// Which trace: one of [`TRACES`](super::TRACES) numbers, of the host's choice.
+        slot: u8,
+        /// Whom it is of; `None`: it ends.
+        filter: Option<TraceFilter>,
+    },
     /// Ask a NAS for something (RFC 5176); answered by [`Event::Dynamic`].
     Dynamic {
         /// Comes back with the answer.

@@ -39,3 +39,4 @@ pub use counters::Counters;
 pub use machine::AaaServer;
 pub use reason::{Reason, StatusFault};
 pub use shard::{ShardConfig, ShardKey, shard_of};
+pub use trace::TRACES;

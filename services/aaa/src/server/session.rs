@@ -7,7 +7,7 @@ use super::half_open::Source;
 use super::proof::{Denial, Proof};
 use super::reason::Reason;
 use super::shard::ShardKey;
-use super::trace;
+use super::trace::{self, Slots};
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -210,8 +210,10 @@ pub(super) struct Session {
     pub(super) asked: Generation,
     /// Calling-Station-Id, once a request that had one was answered and is gone.
     pub(super) station: Box<[u8]>,
-    /// Its decisions are told line by line.
-    pub(super) traced: bool,
+    /// Whom its decisions are told to, line by line.
+    pub(super) traced: Slots,
+    /// Who looks for a user, and whose this login may turn out to be once it is known who is inside its tunnel.
+    pub(super) maybe: Slots,
     pub(super) stage: Stage,
 }
 

@@ -1,53 +1,185 @@
-//! The trace of one user or station: each decision as a line for people. Off, it costs one comparison a request.
+//! Traces of users and stations: each decision as a line for people. Without one it costs one comparison a request.
+//!
+//! Several look at one time, each with a filter of its own. Who is inside a tunnel is known late: while somebody looks for
+//! a user, what is said of a login that may still turn out to be that user's is kept, within bounds, and told when the
+//! name comes.
 
-use super::api::TraceFilter;
-use crate::users::mac_address;
+use super::api::{TraceFilter, TraceLine};
+use crate::users::{canonical_name, mac_address};
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use usher_core::Instant;
 use usher_eap::packet::{Code, Packet};
 use usher_radius::attribute::{Attributes, kind, vendor};
 use usher_radius::dictionary::{Dictionary, Oid};
 
+/// Most traces at one time.
+pub const TRACES: usize = 8;
+
+/// Octets of lines that are kept of one login, and of all.
+const OF_ONE: usize = 64 << 10;
+const OF_ALL: usize = 4 << 20;
+/// What a line costs beside its text.
+const LINE: usize = size_of::<TraceLine>();
+
+/// Which traces: a bit for each number.
+pub(super) type Slots = u8;
+
 /// What is traced, and the names to print attributes by.
-#[derive(Debug)]
-pub(super) struct Tracer {
-    filter: TraceFilter,
-    dictionary: Box<Dictionary>,
+#[derive(Debug, Default)]
+pub(super) struct Tracers {
+    filters: [Option<TraceFilter>; TRACES],
+    /// The numbers that are in use.
+    on: Slots,
+    /// Made with the first trace.
+    dictionary: Option<Box<Dictionary>>,
+    kept: Kept,
 }
 
-impl Tracer {
-    pub(super) fn new(filter: TraceFilter) -> Self {
-        Self { filter, dictionary: Box::new(Dictionary::builtin()) }
+impl Tracers {
+    /// Whether anybody looks.
+    pub(super) const fn any(&self) -> bool {
+        self.on != 0
     }
-    /// Whether a request is of the user or station that is traced.
-    pub(super) fn concerns(&self, request: &Attributes) -> bool {
-        match &self.filter {
+    /// Begins or ends the trace of a number; false where there is no such number.
+    pub(super) fn set(&mut self, slot: u8, filter: Option<TraceFilter>) -> bool {
+        let Some(place) = self.filters.get_mut(usize::from(slot)) else { return false };
+        self.on &= !(1 << slot);
+        self.on |= u8::from(filter.is_some()) << slot;
+        *place = filter;
+        if self.any() {
+            self.dictionary.get_or_insert_with(|| Box::new(Dictionary::builtin()));
+        } else {
+            *self = Self::default();
+        }
+        true
+    }
+    fn those(&self, wanted: impl Fn(&TraceFilter) -> bool) -> Slots {
+        let mut slots = 0;
+        for (slot, filter) in self.filters.iter().enumerate() {
+            slots |= Slots::from(filter.as_ref().is_some_and(&wanted)) << slot;
+        }
+        slots
+    }
+    /// Those who look for the user or the station of a request.
+    pub(super) fn concerned(&self, request: &Attributes) -> Slots {
+        if !self.any() {
+            return 0;
+        }
+        self.those(|filter| match filter {
             TraceFilter::All => true,
-            TraceFilter::User(name) => request.get(kind::USER_NAME) == Some(name),
+            TraceFilter::User(name) => request.get(kind::USER_NAME).is_some_and(|seen| same(seen, name)),
             TraceFilter::Station(wanted) => request.get(kind::CALLING_STATION_ID).is_some_and(|seen| {
                 let address = mac_address(wanted);
                 seen == &wanted[..] || address.is_some() && mac_address(seen) == address
             }),
+        })
+    }
+    /// Those who look for a user.
+    pub(super) fn of_users(&self) -> Slots {
+        if self.any() { self.those(|filter| matches!(filter, TraceFilter::User(_))) } else { 0 }
+    }
+    /// Those who look for the user of this name.
+    pub(super) fn of_user(&self, seen: &[u8]) -> Slots {
+        self.those(|filter| matches!(filter, TraceFilter::User(name) if same(seen, name)))
+    }
+    /// Keeps a line of a login whose user may turn out to be looked for.
+    pub(super) fn keep(&mut self, line: TraceLine) {
+        self.kept.keep(line);
+    }
+    /// What was kept of a login, for those who look for its user.
+    pub(super) fn found(&mut self, now: Instant, session: u64, to: Slots) -> Vec<TraceLine> {
+        let Some(kept) = self.kept.take(session).filter(|_| to != 0) else { return Vec::new() };
+        let mut lines = kept.lines;
+        for line in &mut lines {
+            line.to = to;
+        }
+        if kept.lost > 0 {
+            let text = format!("({} lines before are not kept)", kept.lost);
+            lines.push(TraceLine { to, ..TraceLine::new(now, session, text) });
+        }
+        lines
+    }
+    /// A login is over, or its user is nobody who is looked for.
+    pub(super) fn forget(&mut self, session: u64) {
+        if self.any() {
+            self.kept.take(session);
         }
     }
     /// Each attribute by name. What proves or hides something is not shown.
     pub(super) fn attributes(&self, list: &Attributes) -> Vec<String> {
+        let Some(dictionary) = &self.dictionary else { return Vec::new() };
         let mut lines = Vec::new();
-        for attribute in self.dictionary.decode(list.as_bytes()) {
+        for attribute in dictionary.decode(list.as_bytes()) {
             if attribute.oid == Oid::standard(kind::EAP_MESSAGE)
                 || attribute.oid == Oid::standard(kind::MESSAGE_AUTHENTICATOR)
             {
                 continue;
             }
             lines.push(if shown(attribute.oid) {
-                alloc::format!("  {attribute}")
+                format!("  {attribute}")
             } else {
                 let name = attribute.definition.map_or_else(|| attribute.oid.to_string(), |d| d.name.clone());
-                alloc::format!("  {name} = (not shown)")
+                format!("  {name} = (not shown)")
             });
         }
         lines
+    }
+}
+
+fn same(seen: &[u8], wanted: &[u8]) -> bool {
+    canonical_name(seen) == canonical_name(wanted)
+}
+
+/// Lines that nobody has been told yet, by login.
+#[derive(Debug, Default)]
+struct Kept {
+    sessions: BTreeMap<u64, Lines>,
+    /// Logins by age; some may be gone.
+    order: VecDeque<u64>,
+    octets: usize,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    lines: Vec<TraceLine>,
+    octets: usize,
+    /// How many found no room.
+    lost: usize,
+}
+
+impl Kept {
+    fn keep(&mut self, line: TraceLine) {
+        let cost = LINE + line.text.len();
+        let session = line.session;
+        let lines = self.sessions.entry(session).or_insert_with(|| {
+            self.order.push_back(session);
+            Lines::default()
+        });
+        if lines.octets + cost > OF_ONE {
+            lines.lost += 1;
+            return;
+        }
+        lines.octets += cost;
+        lines.lines.push(line);
+        self.octets += cost;
+        // Each login in the order costs something, too: who begins many and says little has no more room.
+        while self.octets + self.order.len() * LINE > OF_ALL
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.take(oldest);
+        }
+    }
+    fn take(&mut self, session: u64) -> Option<Lines> {
+        let lines = self.sessions.remove(&session)?;
+        self.octets -= lines.octets;
+        if self.sessions.is_empty() {
+            self.order.clear();
+        }
+        Some(lines)
     }
 }
 
@@ -71,12 +203,80 @@ pub(super) fn eap(packet: &[u8]) -> String {
         Code::Failure => "EAP-Failure",
     };
     match p.kind() {
-        Some(kind) => alloc::format!("{code} {kind}, identifier {}, {} octets", p.identifier(), packet.len()),
-        None => alloc::format!("{code}, identifier {}", p.identifier()),
+        Some(kind) => format!("{code} {kind}, identifier {}, {} octets", p.identifier(), packet.len()),
+        None => format!("{code}, identifier {}", p.identifier()),
     }
 }
 
 /// A name for people.
 pub(super) fn name(octets: &[u8]) -> String {
-    alloc::format!("\"{}\"", octets.escape_ascii())
+    format!("\"{}\"", octets.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(session: u64, text: String) -> TraceLine {
+        TraceLine::new(Instant::ZERO, session, text)
+    }
+
+    #[test]
+    fn what_is_kept_of_logins_that_nobody_looks_for_has_a_bound() {
+        let mut tracers = Tracers::default();
+        assert!(tracers.set(3, Some(TraceFilter::User(b"ann".to_vec()))));
+        // Endless lines of one login, and endless logins.
+        for n in 0..10_000 {
+            tracers.keep(line(1, format!("line {n}")));
+        }
+        assert!(tracers.kept.octets <= OF_ONE);
+        for session in 2..200_000 {
+            tracers.keep(line(session, "one line".into()));
+            assert!(tracers.kept.octets + tracers.kept.order.len() * LINE <= OF_ALL);
+        }
+        assert!(tracers.kept.sessions.len() > 10_000);
+        let last = tracers.found(Instant::ZERO, 199_999, 8);
+        assert_eq!((last.len(), last[0].to, &*last[0].text), (1, 8, "one line"));
+        assert!(tracers.found(Instant::ZERO, 1, 8).is_empty(), "the oldest went first");
+        assert!(tracers.set(3, None));
+        assert_eq!((tracers.kept.octets, tracers.kept.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_finds_a_user_late_is_told_how_much_is_missing() {
+        let mut tracers = Tracers::default();
+        tracers.set(0, Some(TraceFilter::User(b"ann".to_vec())));
+        for n in 0..10_000 {
+            tracers.keep(line(1, format!("line {n}")));
+        }
+        let told = tracers.found(Instant::ZERO, 1, 1);
+        assert_eq!(told[0].text, "line 0");
+        let lost = 10_000 - (told.len() - 1);
+        assert_eq!(told.last().unwrap().text, format!("({lost} lines before are not kept)"));
+        assert!(tracers.found(Instant::ZERO, 1, 1).is_empty(), "once");
+    }
+
+    #[test]
+    fn each_trace_has_its_filter() {
+        let mut tracers = Tracers::default();
+        let mut request = Attributes::new();
+        request.push_bytes(kind::USER_NAME, b"00-11-22-aa-bb-cc").unwrap();
+        request.push_bytes(kind::CALLING_STATION_ID, b"0011.22aa.bbcc").unwrap();
+        assert_eq!(tracers.concerned(&request), 0);
+        for (slot, filter) in [
+            (0, TraceFilter::User(b"ann".to_vec())),
+            (1, TraceFilter::All),
+            (2, TraceFilter::Station(b"00:11:22:AA:BB:CC".to_vec())),
+            (7, TraceFilter::User(b"001122aabbcc".to_vec())),
+        ] {
+            assert!(tracers.set(slot, Some(filter)));
+        }
+        assert!(!tracers.set(8, Some(TraceFilter::All)));
+        assert_eq!(tracers.concerned(&request), 0b1000_0110);
+        assert_eq!((tracers.of_users(), tracers.of_user(b"ann")), (0b1000_0001, 1));
+        for slot in [0, 1, 2, 7] {
+            tracers.set(slot, None);
+        }
+        assert!(!tracers.any() && tracers.dictionary.is_none());
+    }
 }

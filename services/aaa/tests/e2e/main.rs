@@ -23,5 +23,6 @@ mod rules;
 mod sequences;
 mod tls;
 mod told_apart;
+mod traces;
 mod tunnels;
 mod world;

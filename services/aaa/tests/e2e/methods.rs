@@ -322,7 +322,9 @@ fn a_store_that_is_away_means_silence() {
 #[test]
 fn a_trace_tells_each_decision_and_no_password() {
     let mut p = Pair::new(server(b"ann", User::with_password(b"open sesame")));
-    p.server.command(NEVER, Command::Trace(Some(TraceFilter::User(b"ann".to_vec())))).unwrap();
+    p.server
+        .command(NEVER, Command::Trace { slot: 0, filter: Some(TraceFilter::User(b"ann".to_vec())) })
+        .unwrap();
     p.ask_pap(1, b"bob", b"secret words");
     p.ask_pap(2, b"ann", b"secret words");
     p.ask_pap(3, b"ann", b"open sesame");
@@ -346,7 +348,7 @@ fn a_trace_tells_each_decision_and_no_password() {
     }
     assert!(!text.contains("secret") && !text.contains("sesame") && !text.contains("bob"), "{text}");
     assert_eq!(reasons, [Some(Reason::UnknownUser), Some(Reason::WrongPassword)]);
-    p.server.command(NEVER, Command::Trace(None)).unwrap();
+    p.server.command(NEVER, Command::Trace { slot: 0, filter: None }).unwrap();
     p.ask_pap(4, b"ann", b"open sesame");
     assert!(!matches!(p.server.poll_event(), Some(Event::Trace(_))));
 }

@@ -137,7 +137,9 @@ fn a_home_server_is_not_told_of_vlans_and_vendors() {
 #[test]
 fn what_is_left_out_is_traced() {
     let mut w = proxied(home(1), |_| {});
-    w.servers[0].command(w.now, Command::Trace(Some(TraceFilter::User(NAME.into())))).unwrap();
+    w.servers[0]
+        .command(w.now, Command::Trace { slot: 0, filter: Some(TraceFilter::User(NAME.into())) })
+        .unwrap();
     let mut a = Attributes::new();
     a.push_text(kind::USER_NAME, NAME).unwrap().push_user_password(PASSWORD).unwrap();
     a.push_text(11, "in").unwrap();

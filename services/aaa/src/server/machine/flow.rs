@@ -63,7 +63,6 @@ impl AaaServer {
         self.crowd_out(now, self.config.max_half_open.max(1));
         self.counters.sessions += 1;
         let source = pending.source;
-        let traced = self.tracer.as_ref().is_some_and(|t| t.concerns(&pending.request));
         let session = Session {
             owner,
             begun: now,
@@ -75,7 +74,8 @@ impl AaaServer {
             failed: false,
             asked: self.cache.generation(),
             station: Box::default(),
-            traced,
+            traced: 0,
+            maybe: 0,
             stage,
         };
         let octets = self.weight(&session);
@@ -111,6 +111,7 @@ impl AaaServer {
 
     /// Forgets a session that led to nothing; whoever waits for its answer gets none.
     pub(super) fn abandon(&mut self, now: Instant, token: u64) {
+        self.tracers.forget(token);
         if let Some(session) = self.sessions.remove(token)
             && let Some(pending) = session.pending
         {
@@ -613,6 +614,7 @@ impl AaaServer {
     }
 
     fn ask_user(&mut self, now: Instant, token: u64, who: Who) {
+        self.look_inside(now, token, who.name());
         if self.hold(now, token).is_some() {
             // Not even looked up.
             return self.answer_user(now, token, &who, None);
@@ -717,37 +719,5 @@ impl AaaServer {
             Step::Ignored
         };
         self.take_step(now, token, step);
-    }
-}
-
-impl AaaServer {
-    /// Says what happens to a session that is traced.
-    pub(super) fn trace(&mut self, now: Instant, token: u64, text: impl FnOnce() -> alloc::string::String) {
-        if self.tracer.is_some() && self.sessions.get(token).is_some_and(|s| s.traced) {
-            let text = text();
-            self.events.push_back(Event::Trace(crate::TraceLine { at: now, session: token, text }));
-        }
-    }
-
-    /// Says what a request holds, where its session is traced.
-    fn tell_request(&mut self, now: Instant, token: u64) {
-        let Some(tracer) = &self.tracer else { return };
-        let Some(session) = self.sessions.get(token).filter(|s| s.traced) else { return };
-        let Some(pending) = &session.pending else { return };
-        let from = match &session.owner {
-            Owner::Radius(client) => {
-                format!("Access-Request from {}, client {client}", pending.source.address())
-            }
-            Owner::Diameter(origin) => format!("Diameter request of {origin}"),
-        };
-        let mut lines = alloc::vec![from];
-        lines.extend(tracer.attributes(&pending.request));
-        self.tell_lines(now, token, lines);
-    }
-
-    pub(super) fn tell_lines(&mut self, now: Instant, token: u64, lines: Vec<alloc::string::String>) {
-        for text in lines {
-            self.events.push_back(Event::Trace(crate::TraceLine { at: now, session: token, text }));
-        }
     }
 }

@@ -7,6 +7,7 @@ mod handover;
 mod outward;
 mod proxied;
 mod radius;
+mod telling;
 mod translate;
 mod turns;
 mod verdict;
@@ -21,7 +22,7 @@ use super::held_back::HeldBack;
 use super::session::Session;
 use super::shard::{ShardConfig, ShardKey};
 use super::stand_in::StandIns;
-use super::trace::Tracer;
+use super::trace::Tracers;
 use crate::users::canonical_name;
 use accounting::Accounting;
 use alloc::collections::VecDeque;
@@ -57,7 +58,7 @@ pub struct AaaServer {
     events: VecDeque<Event>,
     work: VecDeque<Work>,
     counters: Counters,
-    tracer: Option<Tracer>,
+    tracers: Tracers,
     rng: SecureRng,
     /// The EAP packet that came, and the one that goes out.
     packet: Vec<u8>,
@@ -102,7 +103,7 @@ impl AaaServer {
             events: VecDeque::new(),
             work: VecDeque::new(),
             counters: Counters::default(),
-            tracer: None,
+            tracers: Tracers::default(),
             packet: Vec::new(),
             out: Vec::new(),
             config,
@@ -236,10 +237,7 @@ impl Machine for AaaServer {
                 self.held_back.hold(now, &name, &station);
                 Ok(())
             }
-            Command::Trace(filter) => {
-                self.tracer = filter.map(Tracer::new);
-                Ok(())
-            }
+            Command::Trace { slot, filter } => self.set_trace(slot, filter),
             Command::Dynamic { token, to, code, attributes } => {
                 self.dynamic(now, token, to, code, attributes)
             }

@@ -74,6 +74,11 @@ pub(super) struct Passed {
 impl Passed {
     /// The owner of what came over Diameter: no client has this index.
     pub(super) const DIAMETER: u32 = u32::MAX;
+
+    /// The RADIUS client; `None` over Diameter.
+    pub(super) fn client(&self) -> Option<u32> {
+        Some(self.owner).filter(|owner| *owner != Self::DIAMETER)
+    }
 }
 
 /// A conversation that is passed on to a Diameter server.

@@ -7,18 +7,26 @@ use crate::server::answer::{Asker, Verdict};
 use crate::server::api::{Event, Handed, Login};
 use crate::server::reason::Reason;
 use crate::server::session::failure;
-use crate::server::trace::Tracer;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use usher_core::Instant;
 use usher_diameter::{Fault, ResultCode};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::client::Response;
 use usher_radius::packet::Code;
 use usher_radius::server::Request;
+
+/// A login that was to be passed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    pub(super) at: Instant,
+    /// Who waits; `None`: nobody.
+    pub(super) asker: Option<Asker>,
+    /// The RADIUS client.
+    pub(super) client: Option<u32>,
+}
 
 impl AaaServer {
     /// Passes a request on where its user's realm is elsewhere; gives it back where it is ours to answer.
@@ -43,7 +51,7 @@ impl AaaServer {
             Route::Refuse if access => {
                 let asker = Asker::Radius(request.token);
                 self.turn_away(now, asker, eap_identifier(&request.attributes));
-                self.refused(now, Reason::NoRealm, Some(request.client), request.attributes);
+                self.refused(now, asker, Reason::NoRealm, Some(request.client), request.attributes);
                 None
             }
             Route::Diameter { realm } if access => {
@@ -100,7 +108,8 @@ impl AaaServer {
                 self.discard(now, asker);
             }
             let login = request.code == Code::ACCESS_REQUEST;
-            return self.unsaid(now, login.then_some(reason), Some(request.client), request.attributes);
+            let begun = Begun { at: now, asker, client: Some(request.client) };
+            return self.unsaid(now, begun, login.then_some(reason), request.attributes);
         }
         let mut out = self.attributes();
         let mark = self.rng.next_u64().to_be_bytes();
@@ -197,8 +206,8 @@ impl AaaServer {
             }
         }
         match response.code {
-            Code::ACCESS_ACCEPT => self.tell(passed, None),
-            Code::ACCESS_REJECT => self.tell(passed, Some(Reason::HomeServer)),
+            Code::ACCESS_ACCEPT => self.tell(now, passed, None),
+            Code::ACCESS_REJECT => self.tell(now, passed, Some(Reason::HomeServer)),
             _ => self.recycle(passed.request),
         }
     }
@@ -241,51 +250,39 @@ impl AaaServer {
         });
     }
 
-    /// Says what happens to a request that is passed on, where its user or station is traced. Its lines have a number of
-    /// their own, since no session here has them.
-    fn trace_elsewhere(
+    /// Tells the host that a request was turned away that went no further.
+    pub(super) fn refused(
         &mut self,
         now: Instant,
-        asker: Option<Asker>,
-        request: &Attributes,
-        lines: impl FnOnce(&Tracer) -> Vec<String>,
+        asker: Asker,
+        reason: Reason,
+        client: Option<u32>,
+        request: Attributes,
     ) {
-        let Some(tracer) = self.tracer.as_ref().filter(|t| t.concerns(request)) else { return };
-        let lines = lines(tracer);
-        let number = match asker {
-            Some(Asker::Radius(token) | Asker::Diameter(token, _)) => token | 1 << 63,
-            None => u64::MAX,
-        };
-        self.tell_lines(now, number, lines);
-    }
-
-    /// Tells the host that a request was turned away that went no further.
-    pub(super) fn refused(&mut self, now: Instant, reason: Reason, client: Option<u32>, request: Attributes) {
         self.counters.rejected(reason);
+        self.trace_refusal(now, Some(asker), &request, client, reason, "rejected");
         let name = request.get(kind::USER_NAME).unwrap_or_default().to_vec();
         let login = Login { begun: now, ..Login::of(name, client, Some(reason), request) };
         self.events.push_back(Event::Rejected(Box::new(login)));
     }
 
     /// Tells the host that a login got no verdict, where that is said of it.
-    pub(super) fn unsaid(
-        &mut self,
-        begun: Instant,
-        reason: Option<Reason>,
-        client: Option<u32>,
-        request: Attributes,
-    ) {
+    pub(super) fn unsaid(&mut self, now: Instant, begun: Begun, reason: Option<Reason>, request: Attributes) {
         let Some(reason) = reason else { return self.recycle(request) };
+        self.trace_refusal(now, begun.asker, &request, begun.client, reason, "no verdict");
         let name = request.get(kind::USER_NAME).unwrap_or_default().to_vec();
-        let login = Login { begun, ..Login::of(name, client, Some(reason), request) };
+        let login = Login { begun: begun.at, ..Login::of(name, begun.client, Some(reason), request) };
         self.events.push_back(Event::Undecided(Box::new(login)));
     }
 
     /// Tells the host how a login ended elsewhere.
-    pub(super) fn tell(&mut self, passed: Passed, reason: Option<Reason>) {
+    pub(super) fn tell(&mut self, now: Instant, passed: Passed, reason: Option<Reason>) {
+        if let Some(reason) = reason {
+            let client = passed.client();
+            self.trace_refusal(now, passed.asker, &passed.request, client, reason, "rejected");
+        }
         let name = passed.request.get(kind::USER_NAME).unwrap_or_default().to_vec();
-        let client = Some(passed.owner).filter(|&o| o != Passed::DIAMETER);
-        let login = Login { begun: passed.begun, ..Login::of(name, client, reason, passed.request) };
+        let login = Login { begun: passed.begun, ..Login::of(name, passed.client(), reason, passed.request) };
         let login = Box::new(login);
         match reason {
             None => {
@@ -310,13 +307,13 @@ impl AaaServer {
             }
             Some(asker) if unanswered == Unanswered::Reject && passed.code == Code::ACCESS_REQUEST => {
                 self.turn_away(now, asker, passed.eap);
-                return self.tell(passed, Some(Reason::HomeSilent));
+                return self.tell(now, passed, Some(Reason::HomeSilent));
             }
             Some(asker) => self.discard(now, asker),
         }
-        let client = Some(passed.owner).filter(|&o| o != Passed::DIAMETER);
         let login = passed.code == Code::ACCESS_REQUEST && passed.asker.is_some();
-        self.unsaid(passed.begun, login.then_some(Reason::HomeSilent), client, passed.request);
+        let begun = Begun { at: passed.begun, asker: passed.asker, client: passed.client() };
+        self.unsaid(now, begun, login.then_some(Reason::HomeSilent), passed.request);
     }
 
     /// Rejects, with an EAP-Failure where EAP was spoken.

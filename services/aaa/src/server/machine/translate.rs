@@ -2,7 +2,7 @@
 
 use super::AaaServer;
 use super::outward::{Dialog, Passed};
-use super::proxied::eap_identifier;
+use super::proxied::{Begun, eap_identifier};
 use crate::proxy::{Filter, Route};
 use crate::server::answer::{Asker, INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED};
 use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, untranslatable};
@@ -46,18 +46,25 @@ impl AaaServer {
         let asker = Asker::Radius(request.token);
         if let Err(reason) = self.may_pass(&request.attributes) {
             self.discard(now, asker);
-            return self.unsaid(now, Some(reason), Some(request.client), request.attributes);
+            let begun = Begun { at: now, asker: Some(asker), client: Some(request.client) };
+            return self.unsaid(now, begun, Some(reason), request.attributes);
         }
         let a = &request.attributes;
         let mut eap = Vec::new();
         let name = a.get(kind::USER_NAME).and_then(|n| core::str::from_utf8(n).ok());
         let (true, Some(name)) = (a.eap(&mut eap), name) else {
             self.turn_away(now, asker, eap_identifier(a));
-            return self.refused(now, Reason::NoProof, Some(request.client), request.attributes);
+            return self.refused(now, asker, Reason::NoProof, Some(request.client), request.attributes);
         };
         let Some(dialog) = self.dialog(now, request.client, a.get(kind::STATE)) else {
             self.turn_away(now, asker, eap_identifier(a));
-            return self.refused(now, Reason::UnknownSession, Some(request.client), request.attributes);
+            return self.refused(
+                now,
+                asker,
+                Reason::UnknownSession,
+                Some(request.client),
+                request.attributes,
+            );
         };
         let passed = Passed {
             asker: Some(asker),
@@ -176,8 +183,8 @@ impl AaaServer {
         }
         self.respond(now, asker, code, attributes);
         match code {
-            Code::ACCESS_ACCEPT => self.tell(passed, None),
-            Code::ACCESS_REJECT => self.tell(passed, Some(Reason::HomeServer)),
+            Code::ACCESS_ACCEPT => self.tell(now, passed, None),
+            Code::ACCESS_REJECT => self.tell(now, passed, Some(Reason::HomeServer)),
             _ => self.recycle(passed.request),
         }
     }
@@ -196,7 +203,7 @@ impl AaaServer {
             }
             Route::Refuse => {
                 self.turn_away(now, ask.asker, eap);
-                self.refused(now, Reason::NoRealm, ask.owner.client(), ask.request);
+                self.refused(now, ask.asker, Reason::NoRealm, ask.owner.client(), ask.request);
                 return None;
             }
             Route::Diameter { .. } => self.undeliverable(now, ask.asker),
@@ -236,7 +243,8 @@ impl AaaServer {
         };
         if let Err(reason) = self.may_pass(&ask.request) {
             self.discard(now, ask.asker);
-            self.unsaid(now, Some(reason), ask.owner.client(), ask.request);
+            let begun = Begun { at: now, asker: Some(ask.asker), client: ask.owner.client() };
+            self.unsaid(now, begun, Some(reason), ask.request);
             return None;
         }
         let told = filter.request(&ask.request);

@@ -36,7 +36,7 @@ impl AaaServer {
         let Some(pending) = self.sessions.get_mut(token).and_then(|s| s.pending.take()) else { return };
         let state = self.shard.state(token);
         self.counters.challenges += 1;
-        let out_words = self.tracer.is_some().then(|| trace::eap(&self.out));
+        let out_words = self.tracers.any().then(|| trace::eap(&self.out));
         if let Some(words) = out_words {
             self.trace(now, token, || format!("Access-Challenge: {words}"));
         }
@@ -175,7 +175,7 @@ impl AaaServer {
             let inner = approval.inner_method.map(|m| format!(" ({m})")).unwrap_or_default();
             format!("accepted by {}{inner}", approval.method.name())
         });
-        let traced = self.sessions.get(token).is_some_and(|s| s.traced);
+        let (traced, maybe) = self.sessions.get(token).map_or((0, 0), |s| (s.traced, s.maybe));
         let Some(mut session) = self.sessions.remove(token) else { return };
         let conversation = session.take_conversation().or(approval.conversation);
         let Session { owner, begun, pending: Some(pending), name, user: Some(user), refusal: None, .. } =
@@ -228,11 +228,12 @@ impl AaaServer {
             debug_assert!(fits.is_ok(), "18 octets fit every attribute");
         }
         reply.extend(&approval.reply);
-        if traced && let Some(tracer) = &self.tracer {
+        if traced | maybe != 0 {
             let mut lines = alloc::vec!["Access-Accept".into()];
-            lines.extend(tracer.attributes(&reply));
-            self.tell_lines(now, token, lines);
+            lines.extend(self.tracers.attributes(&reply));
+            self.tell_lines(now, token, (traced, maybe), None, lines);
         }
+        self.tracers.forget(token);
         let eap = approval.eap.as_ref().map(|e| &e[..]);
         self.answer(
             now,
@@ -308,7 +309,7 @@ impl AaaServer {
         let given = reason;
         let reason = session.why(given);
         let detail = detail.filter(|_| reason == given);
-        self.trace(now, token, || {
+        self.trace_end(now, token, reason, || {
             let detail = detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
             let name = reason.name();
             format!("rejected, {name}: {reason}{detail}; Access-Reject goes out {delay} after its request")
@@ -363,6 +364,7 @@ impl AaaServer {
     /// Turns somebody away who has no session, with this EAP packet where there is one to answer.
     pub(super) fn reject_at_once(&mut self, now: Instant, ask: Ask, reason: Reason, eap: Option<&[u8]>) {
         self.counters.rejected(reason);
+        self.trace_refusal(now, Some(ask.asker), &ask.request, ask.owner.client(), reason, "rejected");
         self.answer(now, ask.asker, Verdict::Reject { eap, reply: Attributes::new() });
         let (name, client) = (ask.name().to_vec(), ask.owner.client());
         let login = Login { begun: ask.arrived, ..Login::of(name, client, Some(reason), ask.request) };
@@ -395,7 +397,7 @@ impl AaaServer {
             }
             _ => reason,
         };
-        self.trace(now, token, || format!("no verdict, {}: {reason}", reason.name()));
+        self.trace_end(now, token, reason, || format!("no verdict, {}: {reason}", reason.name()));
         let Some(session) = self.sessions.remove(token) else { return };
         let request = match session.pending {
             Some(Pending { asker, request, .. }) => {

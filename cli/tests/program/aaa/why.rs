@@ -1,0 +1,483 @@
+//! Why logins were refused: each cause is named by the log, by `aaa test` and by `aaa trace`, and counted apart.
+
+use super::daemon::{Daemon, Ports, get, metric, private, radclient};
+use super::ocsp::Responder;
+use crate::place::{Place, Said};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use usher_aaa::Reason;
+use usher_core::WallTime;
+use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// `usher aaa trace` as it runs beside everything else.
+struct Trace {
+    child: Child,
+    lines: Arc<Mutex<String>>,
+}
+
+impl Trace {
+    /// Of everybody, or of one.
+    #[track_caller]
+    fn begin(place: &Place, who: &[&str]) -> Self {
+        let until = Instant::now() + LONG;
+        loop {
+            // The number of a trace that has ended is free within half a second.
+            match Self::try_begin(place, who) {
+                Ok(trace) => return trace,
+                Err(why) => assert!(Instant::now() < until, "{why}"),
+            }
+        }
+    }
+
+    fn try_begin(place: &Place, who: &[&str]) -> Result<Self, String> {
+        let mut command = place.command(&[&["aaa", "trace", "--config", "aaa.toml"], who].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = Arc::new(Mutex::new(String::new()));
+        let (out, kept) = (BufReader::new(child.stdout.take().unwrap()), lines.clone());
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                writeln!(kept.lock().unwrap(), "{line}").unwrap();
+            }
+        });
+        // What it says first is said when it is under way.
+        let mut begun = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = begun.next().unwrap().unwrap();
+        let trace = Self { child, lines };
+        if first.contains("tracing until interrupted") { Ok(trace) } else { Err(first) }
+    }
+
+    fn said(&self) -> String {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// How often a text was said.
+    fn count(&self, text: &str) -> usize {
+        self.said().matches(text).count()
+    }
+
+    #[track_caller]
+    fn wait(&self, text: &str, times: usize) {
+        let until = Instant::now() + LONG;
+        while self.count(text) < times {
+            assert!(Instant::now() < until, "{times} times {text:?} in: {}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server with somebody who traces everybody; it ends before its folder is removed.
+struct Scene {
+    trace: Trace,
+    daemon: Daemon,
+    ports: Ports,
+    place: Place,
+}
+
+impl Scene {
+    fn start(more: &str) -> Self {
+        let (place, ports) = (Place::new(), Ports::free());
+        private(&place, "right", "right\n");
+        private(&place, "wrong", "wrong\n");
+        let daemon = Daemon::start(&place, &ports.config(1, more));
+        let trace = Trace::begin(&place, &[]);
+        Self { trace, daemon, ports, place }
+    }
+
+    fn test(&self, user: &str, arguments: &[&str]) -> Said {
+        self.place.usher(&[&["aaa", "test", user, "--config", "aaa.toml"], arguments].concat())
+    }
+
+    /// Logins that ended for this cause.
+    fn counted(&self, result: &str, cause: &str) -> f64 {
+        let page = get(self.ports.metrics, "/metrics");
+        let ended = page.lines().filter(|line| line.starts_with("usher_aaa_logins_total{"));
+        let of_cause = ended.filter(|line| line.contains(&format!("result=\"{result}\",reason=\"{cause}\"")));
+        of_cause.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+    }
+
+    /// A login that is refused for this cause: `text` is what people read of it.
+    #[track_caller]
+    fn refused(&self, cause: &str, text: &str, user: &str, arguments: &[&str]) -> Said {
+        self.ends("reject", cause, text, user, arguments)
+    }
+
+    #[track_caller]
+    fn ends(&self, result: &str, cause: &str, text: &str, user: &str, arguments: &[&str]) -> Said {
+        let verdict = if result == "reject" { "rejected" } else { "no verdict" };
+        let told = format!(" {verdict}, {cause}: {text}");
+        let (counted, traced) = (self.counted(result, cause), self.trace.count(&told));
+        let said = self.test(user, arguments);
+        let context = format!("{cause}: {said:?}\n{}\n{}", self.daemon.log(), self.trace.said());
+        assert_eq!(said.code, Some(1), "{context}");
+        assert!(said.out.contains(&format!("server:{told}")), "{context}");
+        assert!(said.out.trim_end().ends_with(&format!("\ncause: {cause}")), "{context}");
+        self.trace.wait(&told, traced + 1);
+        // What gets no answer is asked again.
+        let (after, once) = (self.counted(result, cause), counted + 1.0);
+        assert!(if result == "reject" { after == once } else { after >= once }, "{after}: {context}");
+        let logged = if result == "reject" { "reject" } else { "no verdict" };
+        let log = self.daemon.log();
+        let line = log.lines().rev().find(|line| line.contains(&format!(" {logged} user=")));
+        let line = line.unwrap_or_else(|| panic!("no line: {context}"));
+        assert!(line.contains(&format!("cause=\"{cause}\" reason={text}")), "{line}\n{context}");
+        said
+    }
+}
+
+const RIGHT: [&str; 2] = ["--password-file", "right"];
+const WRONG: [&str; 2] = ["--password-file", "wrong"];
+
+fn by<'a>(method: &'a str, password: [&'a str; 2]) -> Vec<&'a str> {
+    [&["--method", method][..], &password].concat()
+}
+
+#[test]
+fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
+    let hash = usher_crypto::password::argon2_hash(b"right", &[7; 16]);
+    let user = |name: &str, rows: &str| {
+        format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\ncheck = [{rows}]\n")
+    };
+    let mut more = "[users]\nstore = \"sqlite\"\n[limits]\nfailures = 3\nfailures_hold = \"1 h\"\n\
+                    [methods]\norder = [\"eap-md5\", \"pap\", \"chap\"]\n\
+                    [[realm]]\nname = \"gone.example\"\nrefuse = true\n\
+                    [[pool]]\nname = \"one\"\nranges = [\"192.0.2.1-192.0.2.1\"]\n\
+                    [[user]]\nname = \"none\"\n"
+        .to_owned();
+    write!(more, "[[user]]\nname = \"hashed\"\nargon2 = \"{hash}\"\n").unwrap();
+    more += &user("ann", "");
+    more += &user("held", "");
+    more += &user("plain", "\"Auth-Type := PAP\"");
+    more += &user("locked", "\"Auth-Type := Reject\"");
+    more += &user("over", "\"Expiration := 31 Dec 2020 00:00:00\"");
+    more += &user("wired", "\"NAS-Port-Type == Ethernet\"");
+    more += &user("once", "\"Simultaneous-Use := 1\"");
+    more += &user("first", "\"Pool-Name := one\"");
+    more += &user("second", "\"Pool-Name := one\"");
+    let s = Scene::start(&more);
+    s.test("ann", &RIGHT).with_code(0);
+    s.refused("unknown-user", "nobody of that name", "nobody", &RIGHT);
+    s.refused("wrong-password", "wrong password", "ann", &WRONG);
+    s.refused("wrong-password", "wrong password", "ann", &by("eap-md5", WRONG));
+    s.test("ann", &RIGHT).with_code(0);
+    s.refused("no-password", "the user has no password", "none", &RIGHT);
+    s.refused("password-form", "the user's password is kept in a form", "hashed", &by("chap", RIGHT));
+    s.refused("method-forbidden", "the user's rows do not allow", "plain", &by("chap", RIGHT));
+    s.refused("no-method", "no method in common", "ann", &by("mschapv2", RIGHT));
+    let said = s.refused("no-method", "no method in common", "ann", &by("eap-gtc", RIGHT));
+    assert!(said.out.contains("(the device wants GTC)"), "{said:?}");
+    s.refused("locked", "the user is locked", "locked", &RIGHT);
+    s.refused("expired", "the user's time is over", "over", &RIGHT);
+    s.refused("checks", "the request is not as the user's checks want it", "wired", &RIGHT);
+    s.refused("no-realm", "the realm is refused", "ann@gone.example", &RIGHT);
+    for _ in 0..3 {
+        s.refused("wrong-password", "wrong password", "held", &WRONG);
+    }
+    s.refused("failures", "too many failed logins", "held", &RIGHT);
+    s.test("first", &RIGHT).with_code(0);
+    s.refused("pool-empty", "the address pool has nothing left", "second", &RIGHT);
+    let start =
+        "User-Name=once,Acct-Status-Type=Start,Acct-Session-Id=a1,NAS-IP-Address=127.0.0.1,NAS-Port=1";
+    radclient(s.ports.acct, "acct", start).with_code(0);
+    s.refused("sessions", "the user has as many sessions", "once", &RIGHT);
+    // Behind the server's back all is possible.
+    let store = rusqlite::Connection::open(s.place.path("state/usher.db")).unwrap();
+    let row = "INSERT INTO radcheck (username, attribute, op, value) VALUES (?1, ?2, ':=', ?3)";
+    for (name, attribute, value) in [
+        ("strange", "No-Such-Attribute", "1"),
+        ("elsewhere", "Cleartext-Password", "right"),
+        ("elsewhere", "Pool-Name", "none"),
+        ("late", "Cleartext-Password", "right"),
+    ] {
+        store.execute(row, [name, attribute, value]).unwrap();
+    }
+    s.refused("bad-rows", "the user's rows in the store", "strange", &RIGHT);
+    s.refused("pool-unknown", "the user's address pool is not configured", "elsewhere", &RIGHT);
+    store.execute("ALTER TABLE radcheck RENAME TO gone", []).unwrap();
+    let said = s.ends("none", "store-away", "the store cannot be asked", "late", &RIGHT);
+    assert!(said.out.contains("No answer from"), "{said:?}");
+    let names = s.trace.said();
+    assert!(names.contains("Access-Request from 127.0.0.1, client tests"), "{names}");
+    // A time of day, as the log has it.
+    let first = names.lines().next().unwrap();
+    let year = |line: &str| line[..5].to_owned();
+    assert_eq!(year(first), year(&s.daemon.log()), "{first}");
+    assert!(first.as_bytes()[10] == b'T' && first.as_bytes()[26] == b'Z', "{first}");
+    assert_eq!(s.daemon.end(), Some(0));
+}
+
+/// Authorities of a test, and what they issued.
+struct Pki(Place);
+
+const DAY: u64 = 86_400;
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+impl Pki {
+    fn new() -> Self {
+        Self(Place::new())
+    }
+
+    fn folder(&self, authority: &str) -> PathBuf {
+        self.0.path(authority)
+    }
+
+    /// An authority in a folder, of this name.
+    fn authority(&self, folder: &str, name: &str) -> Authority {
+        let (key, now) = (KeyKind::EcdsaP256, WallTime::from_unix_secs(now() - 100 * DAY));
+        Authority::init(&self.folder(folder), &InitOptions { name: name.into(), key, days: 900, now })
+            .unwrap()
+    }
+
+    fn issue(authority: &mut Authority, name: &str, kind: Kind, at: u64, days: u32) {
+        let (names, key) = (Vec::new(), KeyKind::EcdsaP256);
+        let request = Request { name: name.into(), kind, names, key, days, ocsp: None, crl: None };
+        authority.issue(&request, WallTime::from_unix_secs(at)).unwrap();
+    }
+
+    /// A certificate of the authority in `pki` that is not for clients.
+    fn issue_for_servers(&self, name: &str) {
+        let folder = self.folder("pki");
+        let subject = format!("/CN={name}");
+        let extensions = format!("subjectAltName = DNS:{name}\nextendedKeyUsage = serverAuth\n");
+        std::fs::write(folder.join("extensions"), extensions).unwrap();
+        let (certificate, key) = (format!("issued/{name}.crt"), format!("issued/{name}.key"));
+        let new = ["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+        let sign = ["x509", "-req", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "5"];
+        for arguments in [
+            [&new[..], &["-subj", &subject, "-keyout", &key, "-out", "request"]].concat(),
+            [&sign[..], &["-extfile", "extensions", "-in", "request", "-out", &certificate]].concat(),
+        ] {
+            let done = Command::new("openssl").args(arguments).current_dir(&folder).output();
+            let done = done.expect("openssl is installed");
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        std::fs::set_permissions(folder.join(&key), std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// `[tls]` with a server's certificate of the authority in `pki`.
+    fn tls(&self, server: &str, more: &str) -> String {
+        let folder = self.folder("pki").display().to_string();
+        format!(
+            "[tls]\ncertificate = \"{folder}/issued/{server}.crt\"\nkey = \"{folder}/issued/{server}.key\"\n\
+             ca = \"{folder}/ca.crt\"\n{more}\n[users]\nstore = \"memory\"\n"
+        )
+    }
+
+    /// Arguments of a login by a certificate of an authority, with the server's authority.
+    fn by(&self, folder: &str, name: &str, ca: &str) -> Vec<String> {
+        let file = |folder: &str, name: &str| self.folder(folder).join(name).display().to_string();
+        let of = |end: &str| file(folder, &format!("issued/{name}.{end}"));
+        let all = ["--method", "eap-tls", "--certificate", &of("crt"), "--key", &of("key"), "--ca"];
+        all.iter().map(|s| (*s).to_owned()).chain([file(ca, "ca.crt")]).collect()
+    }
+}
+
+fn users(names: &[&str]) -> String {
+    names.iter().map(|name| format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\n")).collect()
+}
+
+fn refs(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn causes_of_certificates_are_told_apart() {
+    let pki = Pki::new();
+    let now = now();
+    let mut ours = pki.authority("pki", "Ours");
+    Pki::issue(&mut ours, "server", Kind::Server, now - DAY, 30);
+    Pki::issue(&mut ours, "ended", Kind::Server, now - 20 * DAY, 10);
+    Pki::issue(&mut ours, "ann", Kind::Client, now - DAY, 30);
+    Pki::issue(&mut ours, "old", Kind::Client, now - 20 * DAY, 10);
+    Pki::issue(&mut ours, "young", Kind::Client, now + 5 * DAY, 10);
+    Pki::issue(&mut ours, "thief", Kind::Client, now - DAY, 30);
+    pki.issue_for_servers("www");
+    ours.revoke("thief", usher_pki::Reason::KeyCompromise, WallTime::from_unix_secs(now)).unwrap();
+    let mut foreign = pki.authority("foreign", "Foreign");
+    Pki::issue(&mut foreign, "ann", Kind::Client, now - DAY, 30);
+    let mut double = pki.authority("double", "Ours");
+    Pki::issue(&mut double, "ann", Kind::Client, now - DAY, 30);
+    let folder = pki.folder("pki").display().to_string();
+    let everybody = users(&["ann", "bob", "old", "young", "thief", "www"]);
+    let crl = format!("crl = [\"{folder}/ca.crl\"]");
+    let s = Scene::start(&(pki.tls("server", &crl) + &everybody));
+    let by = |folder: &str, name: &str| pki.by(folder, name, "pki");
+    s.test("ann", &refs(&by("pki", "ann"))).with_code(0);
+    for (cause, text, user, arguments) in [
+        (
+            "certificate-expired",
+            "the device's certificate, or its authority's, has expired",
+            "old",
+            by("pki", "old"),
+        ),
+        ("certificate-not-yet-valid", "the device's certificate, or its", "young", by("pki", "young")),
+        (
+            "certificate-unknown-ca",
+            "the device's certificate is of an authority",
+            "ann",
+            by("foreign", "ann"),
+        ),
+        ("certificate-signature", "a signature of the device's", "ann", by("double", "ann")),
+        ("certificate-revoked", "the device's certificate is revoked: it is on", "thief", by("pki", "thief")),
+        ("certificate-purpose", "the device's certificate is for another purpose", "www", by("pki", "www")),
+        ("certificate-other-name", "the device's certificate is of another name", "bob", by("pki", "ann")),
+    ] {
+        let said = s.refused(cause, text, user, &refs(&arguments));
+        // Of the handshake this side hears, too: by an alert.
+        let alert = "TLS ends: the server complains by TLS alert ";
+        assert_eq!(said.out.contains(alert), cause != "certificate-other-name", "{said:?}");
+    }
+    let said = s.refused(
+        "alert-unknown-ca",
+        "the device complains by TLS alert unknown_ca: it does not know the authority of our certificate",
+        "ann",
+        &refs(&pki.by("pki", "ann", "foreign")),
+    );
+    let here = "TLS ends: the server's certificate is of an authority that is not trusted here";
+    assert!(said.out.contains(here), "{said:?}");
+    // The same within tunnels, whose users are found by the name inside.
+    let ca = pki.folder("pki").join("ca.crt").display().to_string();
+    let inner = Trace::begin(&s.place, &["ann"]);
+    let outside = ["--outside", "anonymous", "--ca", &ca];
+    let peap = [&outside[..], &["--method", "peap"], &WRONG].concat();
+    s.refused("wrong-password", "wrong password", "ann", &peap);
+    inner.wait("rejected, wrong-password: wrong password", 1);
+    inner.wait("User-Name = \"anonymous\"", 1);
+    s.refused("wrong-password", "wrong password", "bob", &peap);
+    assert!(!inner.said().contains("\"bob\""), "{}", inner.said());
+    drop(s);
+    // Others have no list, or one that is out of date.
+    ours.publish(WallTime::from_unix_secs(now - 60 * DAY)).unwrap();
+    let s = Scene::start(&(pki.tls("server", &crl) + &everybody));
+    let outdated = "the revocation list for the device's certificate is out of date";
+    s.refused("crl-expired", outdated, "ann", &refs(&by("pki", "ann")));
+    drop(s);
+    let s = Scene::start(&(pki.tls("ended", "") + &everybody));
+    let expired = "the device complains by TLS alert certificate_expired";
+    s.refused("alert-certificate-expired", expired, "ann", &refs(&by("pki", "ann")));
+}
+
+#[test]
+fn causes_of_issuers_that_are_asked_are_told_apart() {
+    let pki = super::others::certificates();
+    let folder = pki.path("pki");
+    let tls = super::others::tls(&folder, super::revoked::HOME);
+    let file = |name: &str| folder.join(name).display().to_string();
+    let [certificate, key] = ["crt", "key"].map(|end| file(&format!("issued/ann@hotel.example.{end}")));
+    let ca = file("ca.crt");
+    let arguments = ["--method", "eap-tls", "--certificate", &certificate, "--key", &key, "--ca", &ca];
+    let with = |url: &str| {
+        let more = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\n";
+        Scene::start(&format!("{tls}ocsp = \"hard\"\n{url}{more}"))
+    };
+    let url = |port: u16| format!("ocsp_url = \"http://127.0.0.1:{port}\"\n");
+    let refused = |s: &Scene, cause: &str, text: &str| {
+        s.refused(cause, text, "ann@hotel.example", &arguments);
+    };
+    refused(&with(""), "ocsp-no-responder", "there is no OCSP responder to ask");
+    let silent = with(&url(Ports::free().auth));
+    refused(&silent, "ocsp-silent", "the OCSP responder for the device's certificate does not answer");
+    for (entry, cause, text) in [
+        ("R", "ocsp-revoked", "the device's certificate is revoked: its issuer's OCSP responder says so"),
+        ("", "ocsp-unknown", "the OCSP responder does not know the device's certificate"),
+    ] {
+        let port = Ports::free().auth;
+        let _responder = Responder::start(&pki, port, entry);
+        refused(&with(&url(port)), cause, text);
+    }
+}
+
+#[test]
+fn causes_of_home_servers_are_told_apart() {
+    let home_ports = Ports::free();
+    let home_place = Place::new();
+    let home = Daemon::start(&home_place, &home_ports.config(1, super::others::ANN));
+    let secret = super::daemon::SECRET;
+    let server = |name: &str, port: u16| {
+        format!("[[home_server]]\nname = \"{name}\"\naddress = \"127.0.0.1:{port}\"\nsecret = \"{secret}\"\n")
+    };
+    let realm =
+        |name: &str, server: &str| format!("[[realm]]\nname = \"{name}\"\nservers = [\"{server}\"]\n");
+    let more = [
+        "[users]\nstore = \"memory\"\n".to_owned(),
+        server("home", home_ports.auth),
+        server("dead", Ports::free().auth),
+        realm("hotel.example", "home"),
+        realm("dead.example", "dead"),
+    ];
+    let s = Scene::start(&more.concat());
+    s.test("ann@hotel.example", &RIGHT).with_code(0);
+    s.refused("home-server", "the home server says no", "ann@hotel.example", &WRONG);
+    s.ends("none", "home-silent", "no home server answers", "ann@dead.example", &RIGHT);
+    assert_eq!((s.daemon.end(), home.end()), (Some(0), Some(0)));
+}
+
+#[test]
+fn several_look_at_once_and_too_many_are_told() {
+    let s = Scene::start(super::daemon::ANN);
+    let others: Vec<Trace> = (0..6).map(|_| Trace::begin(&s.place, &["ann"])).collect();
+    // One number is left, which the test takes.
+    s.refused("wrong-password", "wrong password", "ann", &WRONG);
+    for trace in &others {
+        trace.wait("rejected, wrong-password: wrong password", 1);
+    }
+    let last = Trace::begin(&s.place, &["bob"]);
+    let said = s.place.usher(&["aaa", "trace", "--config", "aaa.toml"]).with_code(1);
+    assert!(said.err.contains("8 traces run already; end one of them first"), "{said:?}");
+    // Without a trace, `aaa test` says where to look.
+    let said = s.test("ann", &WRONG).with_code(1);
+    assert!(said.out.contains("told by: usher aaa trace ann"), "{said:?}");
+    // Whoever goes makes room.
+    drop(last);
+    let until = Instant::now() + LONG;
+    while !s.test("ann", &WRONG).with_code(1).out.contains("cause: wrong-password") {
+        assert!(Instant::now() < until, "there is no room: {}", s.daemon.log());
+    }
+    let wrong =
+        "usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"reject\",reason=\"wrong-password\"}";
+    assert!(metric(&get(s.ports.metrics, "/metrics"), wrong) >= 3.0);
+}
+
+/// Every name that a reason can have stands in the page, and no other.
+#[test]
+fn the_page_has_every_cause() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/why-refused.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let tables = page.split_once("\n## The name").unwrap().1;
+    let first = tables.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+    let names: Vec<&str> =
+        first.flat_map(|(names, _)| names.split(", ")).map(|n| n.trim_matches('`')).collect();
+    let listed: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!(listed.len(), names.len(), "each once");
+    let all = Reason::names();
+    assert_eq!(listed.difference(&all).collect::<Vec<_>>(), Vec::<&&str>::new(), "no reason has this name");
+    assert_eq!(
+        all.difference(&listed).collect::<Vec<_>>(),
+        Vec::<&&str>::new(),
+        "the page says nothing of it"
+    );
+}
+
+#[test]
+fn a_login_is_explained_as_json_too() {
+    let s = Scene::start(super::daemon::ANN);
+    let said = s.test("ann", &[&WRONG[..], &["--json"]].concat()).with_code(1).json();
+    assert_eq!((&said["outcome"], &said["cause"]), (&"rejected".into(), &"wrong-password".into()));
+}
