@@ -211,15 +211,21 @@ impl<N: Node> Running<N> {
         self.inbox = Some(inbox);
     }
 
-    /// Tells the machine that its time has come, and arms the timer for the next; true if that has come too.
+    /// Tells the machine that its time has come, again while it is due and has time left, and arms the timer for the next;
+    /// true if that has come too.
     fn time(&mut self, cx: &mut Context<'_>) -> bool {
         let mut next = self.node.machine().poll_timeout();
-        let now = self.clock.now();
-        if next.is_some_and(|at| at <= now) {
+        let begun = self.clock.now();
+        let mut now = begun;
+        while next.is_some_and(|at| at <= now) {
             self.counters.timeouts.one();
             self.node.machine().handle(now, Input::Timeout);
             self.drain(now);
             next = self.node.machine().poll_timeout();
+            now = self.clock.now();
+            if u128::from(now.since(begun).as_nanos()) >= self.settings.time_slice.as_nanos() {
+                break;
+            }
         }
         let Some(next) = next else { return false };
         if next <= now {

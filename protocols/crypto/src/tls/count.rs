@@ -155,9 +155,15 @@ impl KeyProvider for Keys {
 #[derive(Debug)]
 struct Key(Arc<dyn SigningKey>);
 
+/// What an RSA key signs by where the peer leaves the choice. An RSA key of 2048 or 3072 bits is no stronger with a longer
+/// digest (RFC 8017 §8.1, NIST SP 800-57 part 1), and processors have instructions for this one.
+const FIRST: [SignatureScheme; 2] = [SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256];
+
 impl SigningKey for Key {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        Some(Box::new(Signing(self.0.choose_scheme(offered)?)))
+        let first = FIRST.iter().filter(|scheme| offered.contains(scheme));
+        let first = first.map(std::slice::from_ref).find_map(|scheme| self.0.choose_scheme(scheme));
+        Some(Box::new(Signing(first.or_else(|| self.0.choose_scheme(offered))?)))
     }
     fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
         self.0.public_key()
@@ -177,5 +183,24 @@ impl Signer for Signing {
     }
     fn scheme(&self) -> SignatureScheme {
         self.0.scheme()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures;
+    use super::*;
+    use SignatureScheme as S;
+
+    #[test]
+    fn an_rsa_key_signs_by_sha_256_where_the_peer_leaves_the_choice() {
+        let key = PrivateKeyDer::try_from(fixtures::server(1).key_der().to_vec()).unwrap();
+        let key = Keys.load_private_key(key).unwrap();
+        let chosen = |offered: &[S]| key.choose_scheme(offered).map(|signer| signer.scheme());
+        let pss = [S::RSA_PSS_SHA512, S::RSA_PKCS1_SHA256, S::RSA_PSS_SHA384, S::RSA_PSS_SHA256];
+        assert_eq!(chosen(&pss), Some(S::RSA_PSS_SHA256));
+        assert_eq!(chosen(&pss[..2]), Some(S::RSA_PKCS1_SHA256));
+        assert_eq!(chosen(&pss[..1]), Some(S::RSA_PSS_SHA512));
+        assert_eq!(chosen(&[S::ED25519]), None);
     }
 }

@@ -1,28 +1,34 @@
-//! Signatures of authorities that were found to hold.
+//! Signatures on certificates and lists that were found to hold.
 
 use rustls::pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm};
-use sha2::{Digest, Sha256};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{PoisonError, RwLock};
 
-/// Signatures that are remembered: those of more authorities than anybody has.
-const MOST: usize = 256;
+/// Signatures on authorities' certificates and lists that are remembered: those of more authorities than anybody has.
+const AUTHORITIES: usize = 256;
+/// Signatures on peers' certificates that are remembered, of some 1.5 KB each: those who come again soon.
+const PEERS: usize = 4096;
 
 /// What was found of signatures: that this key made this one on these octets. That never changes, so that nothing has to
-/// be forgotten for being old; whether a certificate may still be used is not a question of its signature.
-#[derive(Debug, Default)]
-pub(super) struct Remembered(RwLock<Held>);
+/// be forgotten for being old; whether a certificate may still be used is not a question of its signature. Peers'
+/// certificates have a memory of their own, so that however many of them come, no authority's is forgotten.
+#[derive(Debug)]
+pub(super) struct Remembered {
+    authorities: RwLock<Signatures>,
+    peers: RwLock<Signatures>,
+}
 
-#[derive(Debug, Default)]
-struct Held {
-    digests: BTreeSet<[u8; 32]>,
-    /// The oldest first.
-    order: VecDeque<[u8; 32]>,
+impl Default for Remembered {
+    fn default() -> Self {
+        Self {
+            authorities: RwLock::new(Signatures::new(AUTHORITIES)),
+            peers: RwLock::new(Signatures::new(PEERS)),
+        }
+    }
 }
 
 impl Remembered {
-    /// An algorithm that asks this memory first. The signature on `leaf`, a certificate in DER, is always verified: there
-    /// are as many of them as peers.
+    /// An algorithm that asks this memory first, while a path from `leaf`, a certificate in DER, is verified.
     pub(super) fn algorithm<'a>(
         &'a self,
         inner: &'static dyn SignatureVerificationAlgorithm,
@@ -30,21 +36,51 @@ impl Remembered {
     ) -> Remembering<'a> {
         Remembering { inner, remembered: self, leaf }
     }
+}
 
-    fn holds(&self, digest: &[u8; 32]) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).digests.contains(digest)
+/// All that a verification depends on, but the signature, with the octets themselves: what is compared with them is no
+/// digest that somebody might meet.
+#[derive(Debug)]
+struct Signed {
+    algorithms: [AlgorithmIdentifier; 2],
+    key: Vec<u8>,
+    message: Vec<u8>,
+}
+
+/// Signatures that hold.
+#[derive(Debug)]
+struct Signatures {
+    most: usize,
+    held: BTreeMap<Vec<u8>, Signed>,
+    /// The oldest first.
+    order: VecDeque<Vec<u8>>,
+}
+
+impl Signatures {
+    fn new(most: usize) -> Self {
+        Self { most, held: BTreeMap::new(), order: VecDeque::new() }
     }
 
-    fn keep(&self, digest: [u8; 32]) {
-        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if !held.digests.insert(digest) {
+    fn holds(
+        &self,
+        algorithms: [AlgorithmIdentifier; 2],
+        key: &[u8],
+        message: &[u8],
+        signature: &[u8],
+    ) -> bool {
+        let signed = self.held.get(signature);
+        signed.is_some_and(|s| s.algorithms == algorithms && s.key == key && s.message == message)
+    }
+
+    fn keep(&mut self, signature: &[u8], signed: Signed) {
+        if self.held.insert(signature.to_vec(), signed).is_some() {
             return;
         }
-        held.order.push_back(digest);
-        if held.order.len() > MOST
-            && let Some(oldest) = held.order.pop_front()
+        self.order.push_back(signature.to_vec());
+        if self.order.len() > self.most
+            && let Some(oldest) = self.order.pop_front()
         {
-            held.digests.remove(&oldest);
+            self.held.remove(&oldest);
         }
     }
 }
@@ -57,19 +93,6 @@ pub(super) struct Remembering<'a> {
     leaf: &'a [u8],
 }
 
-impl Remembering<'_> {
-    /// All that the verification depends on, each part with its length.
-    fn digest(&self, key: &[u8], message: &[u8], signature: &[u8]) -> [u8; 32] {
-        let (of_key, of_signature) = (self.inner.public_key_alg_id(), self.inner.signature_alg_id());
-        let mut digest = Sha256::new();
-        for part in [of_key.as_ref(), of_signature.as_ref(), key, message, signature] {
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
-        }
-        digest.finalize().into()
-    }
-}
-
 /// Whether these octets are what is signed of a certificate: they follow the header of the whole.
 fn is_signed_part(certificate: &[u8], octets: &[u8]) -> bool {
     (2..=6).any(|header| certificate.get(header..).is_some_and(|rest| rest.starts_with(octets)))
@@ -77,15 +100,17 @@ fn is_signed_part(certificate: &[u8], octets: &[u8]) -> bool {
 
 impl SignatureVerificationAlgorithm for Remembering<'_> {
     fn verify_signature(&self, key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
-        if is_signed_part(self.leaf, message) {
-            return self.inner.verify_signature(key, message, signature);
-        }
-        let digest = self.digest(key, message, signature);
-        if self.remembered.holds(&digest) {
+        let of_peer = is_signed_part(self.leaf, message);
+        let memory = if of_peer { &self.remembered.peers } else { &self.remembered.authorities };
+        let algorithms = [self.inner.public_key_alg_id(), self.inner.signature_alg_id()];
+        let held = memory.read().unwrap_or_else(PoisonError::into_inner);
+        if held.holds(algorithms, key, message, signature) {
             return Ok(());
         }
+        drop(held);
         self.inner.verify_signature(key, message, signature)?;
-        self.remembered.keep(digest);
+        let signed = Signed { algorithms, key: key.to_vec(), message: message.to_vec() };
+        memory.write().unwrap_or_else(PoisonError::into_inner).keep(signature, signed);
         Ok(())
     }
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
@@ -102,22 +127,36 @@ impl SignatureVerificationAlgorithm for Remembering<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::pki_types::alg_id;
+
+    const RSA: [AlgorithmIdentifier; 2] = [alg_id::RSA_ENCRYPTION, alg_id::RSA_PKCS1_SHA256];
+
+    fn signed(message: &[u8]) -> Signed {
+        Signed { algorithms: RSA, key: b"key".to_vec(), message: message.to_vec() }
+    }
 
     #[test]
     fn so_many_are_remembered_and_no_more() {
-        let remembered = Remembered::default();
-        let digest = |n: usize| {
-            let mut digest = [0; 32];
-            digest[..8].copy_from_slice(&n.to_be_bytes());
-            digest
-        };
-        for n in 0..=MOST {
-            remembered.keep(digest(n));
-            remembered.keep(digest(n));
+        let mut signatures = Signatures::new(3);
+        for n in 0..4 {
+            signatures.keep(&[n], signed(&[n]));
+            signatures.keep(&[n], signed(&[n]));
         }
-        assert!(!remembered.holds(&digest(0)) && remembered.holds(&digest(1)));
-        let held = remembered.0.read().unwrap();
-        assert_eq!((held.digests.len(), held.order.len()), (MOST, MOST));
+        let holds = |n| signatures.holds(RSA, b"key", &[n], &[n]);
+        assert_eq!([0, 1, 2, 3].map(holds), [false, true, true, true]);
+        assert_eq!((signatures.held.len(), signatures.order.len()), (3, 3));
+    }
+
+    #[test]
+    fn a_signature_is_of_one_key_algorithm_and_message() {
+        let mut signatures = Signatures::new(3);
+        signatures.keep(b"signature", signed(b"message"));
+        let other = [alg_id::RSA_ENCRYPTION, alg_id::RSA_PKCS1_SHA384];
+        assert!(signatures.holds(RSA, b"key", b"message", b"signature"));
+        assert!(!signatures.holds(other, b"key", b"message", b"signature"));
+        assert!(!signatures.holds(RSA, b"kez", b"message", b"signature"));
+        assert!(!signatures.holds(RSA, b"key", b"messagf", b"signature"));
+        assert!(!signatures.holds(RSA, b"key", b"message", b"signaturf"));
     }
 
     #[test]

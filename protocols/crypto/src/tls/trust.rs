@@ -61,9 +61,9 @@ impl Roots {
         Ok(self)
     }
 
-    /// Has each signature of an authority on another's certificate, and on a revocation list, be verified once and then
-    /// be remembered, so that a handshake costs the verification of the peer's own certificate alone. Whether a
-    /// certificate is of now and on no list is looked at each time.
+    /// Has each signature on a certificate or a revocation list be verified once and then be remembered, so that of a peer
+    /// that comes again a handshake verifies what it proves alone. Whether a certificate is of now and on no list is looked
+    /// at each time.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         self.remembered = Some(Arc::default());

@@ -266,7 +266,7 @@ fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
     assert!(anonymous.client_path(&[leaf, below]).is_err(), "another root");
 }
 
-/// A server that remembers what it has verified of authorities.
+/// A server that remembers what it has verified of certificates.
 fn remembering(pki: &Pki, roots: &Roots, clock: &WallClock) -> ServerConfig {
     ServerConfig::new(ServerOptions {
         versions: VersionRange::default(),
@@ -287,7 +287,7 @@ fn verified(client: &ClientConfig, server: &ServerConfig) -> (bool, u32) {
 }
 
 #[test]
-fn an_authoritys_signature_is_verified_once_where_that_is_remembered() {
+fn a_signature_on_a_certificate_is_verified_once_where_that_is_remembered() {
     let pki = pki();
     let both = VersionRange::default();
     let (client, forgetful) = configs(&pki, both, both, Vec::new()).unwrap();
@@ -297,12 +297,12 @@ fn an_authoritys_signature_is_verified_once_where_that_is_remembered() {
     let roots = Roots::from_der([&pki.root.der[..]]);
     let server = remembering(&pki, &roots.clone().remembering(), &clock);
     assert_eq!(verified(&client, &server), (true, 3));
-    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 2); 2]);
+    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 1); 2]);
     // Two lists more.
     let lists = [pki.root.list(&[5], 2027), pki.below.list(&[6], 2027)];
     let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
     let server = remembering(&pki, &listed.clone().remembering(), &clock);
-    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 5), (true, 2)]);
+    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 5), (true, 1)]);
     // Another configuration knows nothing of that.
     assert_eq!(verified(&client, &remembering(&pki, &listed.remembering(), &clock)), (true, 5));
 }
@@ -320,7 +320,7 @@ fn an_authority_that_is_remembered_is_refused_when_it_is_revoked_or_expired() {
     let (client, _) = configs(&pki, both, both, Vec::new()).unwrap();
     let roots = Roots::from_der([&pki.root.der[..]]).remembering();
     let server = remembering(&pki, &roots, &clock);
-    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 3), (true, 2)]);
+    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 3), (true, 1)]);
     // The same memory, and a list more.
     let lists = [pki.root.list(&[7], 2027)];
     let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
@@ -332,4 +332,23 @@ fn an_authority_that_is_remembered_is_refused_when_it_is_revoked_or_expired() {
     assert!(!verified(&client, &server).0);
     clock.set(fixtures::WALL_TIME);
     assert!(verified(&client, &server).0);
+}
+
+#[test]
+fn a_peer_that_is_remembered_is_refused_when_it_is_revoked_or_is_another() {
+    let pki = pki();
+    let (both, clock) = (VersionRange::default(), WallClock::at(fixtures::WALL_TIME));
+    let (client, _) = configs(&pki, both, both, Vec::new()).unwrap();
+    let roots = Roots::from_der([&pki.root.der[..]]).remembering();
+    let server = remembering(&pki, &roots, &clock);
+    assert_eq!([verified(&client, &server), verified(&client, &server)], [(true, 3), (true, 1)]);
+    let lists = [pki.below.list(&[8], 2027)];
+    let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
+    assert!(!verified(&client, &remembering(&pki, &listed, &clock)).0);
+    // An authority of the same name, of the same root, whose key did not sign it.
+    let other = Authority::new("Below", 7, Some(&pki.root));
+    let forged = Credentials::from_der([pki.client.leaf(), &other.der], pki.client.key_der());
+    let forged = Pki { client: forged, ..pki };
+    let (client, _) = configs(&forged, both, both, Vec::new()).unwrap();
+    assert!(!verified(&client, &server).0);
 }
