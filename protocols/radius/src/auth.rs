@@ -99,6 +99,9 @@ enum Place {
 
 fn locate(packet: &Packet<'_>) -> Place {
     let (mut at, mut place) = (HEADER_LEN, Place::Nowhere);
+    if !packet.kinds().may_have(MESSAGE_AUTHENTICATOR) {
+        return place;
+    }
     for a in packet.attributes() {
         if a.kind == MESSAGE_AUTHENTICATOR {
             if !matches!(place, Place::Nowhere) || a.value.len() != 16 {

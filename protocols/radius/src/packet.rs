@@ -141,6 +141,7 @@ pub enum PacketError {
 pub struct Packet<'a> {
     bytes: &'a [u8],
     authenticator: &'a [u8; 16],
+    summary: Summary,
 }
 
 impl<'a> Packet<'a> {
@@ -160,8 +161,8 @@ impl<'a> Packet<'a> {
         let Some(bytes) = datagram.get(..usize::from(length)) else {
             return Err(PacketError::Truncated { length, arrived: datagram.len() });
         };
-        check_attributes(&bytes[HEADER_LEN..])?;
-        Ok(Self { bytes, authenticator })
+        let summary = check_attributes(&bytes[HEADER_LEN..])?;
+        Ok(Self { bytes, authenticator, summary })
     }
     /// What the packet is for.
     #[must_use]
@@ -188,9 +189,21 @@ impl<'a> Packet<'a> {
     pub fn attributes(&self) -> RawIter<'a> {
         RawIter::new(self.attribute_bytes())
     }
+    /// How many attributes there are.
+    #[must_use]
+    pub const fn attribute_count(&self) -> usize {
+        self.summary.count as usize
+    }
+    /// Which types the attributes have, roughly.
+    pub(crate) const fn kinds(&self) -> Kinds {
+        self.summary.kinds
+    }
     /// The value of the first attribute of a type.
     #[must_use]
     pub fn get(&self, kind: u8) -> Option<&'a [u8]> {
+        if !self.summary.kinds.may_have(kind) {
+            return None;
+        }
         self.attributes().find(|a| a.kind == kind).map(|a| a.value)
     }
     /// The whole packet without padding.
@@ -205,7 +218,7 @@ impl<'a> Packet<'a> {
             code: self.code(),
             identifier: self.identifier(),
             authenticator: *self.authenticator,
-            attributes: Attributes::from_wire_checked(self.attribute_bytes()),
+            attributes: Attributes::from_wire_checked(self.attribute_bytes(), self.kinds()),
         }
     }
     /// The packet for people, one attribute a line, named by `dictionary`.
@@ -214,9 +227,34 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// Which types there are among attributes, types that differ by 64 told apart no further: most look-ups are for what is not
+/// there, and need not walk all attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Kinds(u64);
+
+impl Kinds {
+    /// Those of no attributes.
+    pub(crate) const NONE: Self = Self(0);
+
+    const fn bit(kind: u8) -> u64 {
+        1 << (kind % 64)
+    }
+    /// Whether there may be an attribute of this type; if not, there is none.
+    pub(crate) const fn may_have(self, kind: u8) -> bool {
+        self.0 & Self::bit(kind) != 0
+    }
+}
+
+/// What is learnt by checking attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Summary {
+    pub(crate) kinds: Kinds,
+    pub(crate) count: u32,
+}
+
 /// Checks that attributes fill their space exactly.
-pub(crate) fn check_attributes(bytes: &[u8]) -> Result<(), PacketError> {
-    let mut at = 0;
+pub(crate) fn check_attributes(bytes: &[u8]) -> Result<Summary, PacketError> {
+    let (mut at, mut summary) = (0, Summary::default());
     while let Some(&kind) = bytes.get(at) {
         let left = bytes.len() - at;
         let length = bytes.get(at + 1).copied().unwrap_or(0);
@@ -224,8 +262,10 @@ pub(crate) fn check_attributes(bytes: &[u8]) -> Result<(), PacketError> {
             return Err(PacketError::Attribute { kind, at: at + HEADER_LEN, length, left });
         }
         at += usize::from(length);
+        summary.kinds.0 |= Kinds::bit(kind);
+        summary.count += 1;
     }
-    Ok(())
+    Ok(summary)
 }
 
 impl fmt::Debug for Packet<'_> {

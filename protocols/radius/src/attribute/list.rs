@@ -3,7 +3,7 @@
 use super::extended::MORE;
 use super::hide::{hide_password, hide_salted};
 use super::{MAX_VALUE, RawAttribute, RawIter, SALT_LEN, Vendor, kind, read_vendors, vendor};
-use crate::packet::{PacketError, check_attributes};
+use crate::packet::{Kinds, Packet, PacketError, check_attributes};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -47,42 +47,56 @@ struct Hidden {
 /// [`crate::server::Request::user_password`].
 ///
 /// Lists given with a command are reused for later events: a caller that keeps none allocates none.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, Default)]
 pub struct Attributes {
     bytes: Vec<u8>,
     hidden: Vec<Hidden>,
+    /// The types in a list that came from the wire, and its octets: they hold while it has that length, since whatever
+    /// does not only add forgets them.
+    received: (Kinds, usize),
 }
+
+impl PartialEq for Attributes {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.bytes, &self.hidden) == (&other.bytes, &other.hidden)
+    }
+}
+
+impl Eq for Attributes {}
 
 impl Attributes {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), hidden: Vec::new() }
+        Self { bytes: Vec::new(), hidden: Vec::new(), received: (Kinds::NONE, 0) }
     }
     /// An empty list with room for `octets`.
     #[must_use]
     pub fn with_capacity(octets: usize) -> Self {
-        Self { bytes: Vec::with_capacity(octets), hidden: Vec::new() }
+        Self { bytes: Vec::with_capacity(octets), ..Self::new() }
     }
     /// A copy of received attributes.
     ///
     /// # Errors
     /// Their lengths do not hold together.
     pub fn from_wire(bytes: &[u8]) -> Result<Self, PacketError> {
-        check_attributes(bytes)?;
-        Ok(Self::from_wire_checked(bytes))
+        let summary = check_attributes(bytes)?;
+        Ok(Self::from_wire_checked(bytes, summary.kinds))
     }
-    pub(crate) fn from_wire_checked(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec(), hidden: Vec::new() }
+    pub(crate) fn from_wire_checked(bytes: &[u8], kinds: Kinds) -> Self {
+        Self { bytes: bytes.to_vec(), hidden: Vec::new(), received: (kinds, bytes.len()) }
     }
-    pub(crate) fn refill(&mut self, bytes: &[u8]) {
+    /// Takes the place of what was there, with the attributes of a packet.
+    pub(crate) fn refill(&mut self, packet: &Packet<'_>) {
         self.clear();
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(packet.attribute_bytes());
+        self.received = (packet.kinds(), self.bytes.len());
     }
     /// Takes everything out and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.hidden.clear();
+        self.received = (Kinds::NONE, 0);
     }
     /// The octets; values that wait to be hidden are in clear.
     #[must_use]
@@ -108,6 +122,10 @@ impl Attributes {
     /// The value of the first attribute of a type.
     #[must_use]
     pub fn get(&self, kind: u8) -> Option<&[u8]> {
+        let (kinds, length) = self.received;
+        if length == self.bytes.len() && !kinds.may_have(kind) {
+            return None;
+        }
         self.get_all(kind).next()
     }
     /// The values of all attributes of a type, in order.
@@ -454,6 +472,7 @@ impl Attributes {
             self.iter().find(&which).map(|a| offset(&self.bytes, a)).map(|(at, len)| (at - 2, len + 2))
         {
             self.bytes.drain(at..at + len);
+            self.received.1 = usize::MAX;
             self.hidden.retain(|h| !(at..at + len).contains(&(h.at as usize)));
             self.hidden.iter_mut().filter(|h| h.at as usize > at).for_each(|h| h.at -= len as u32);
             count += 1;

@@ -89,7 +89,7 @@ impl Client {
         self.heard(now, p.slot, p.token.is_none());
         if let Some(token) = p.token {
             let mut attributes = self.attributes();
-            attributes.refill(reply.attribute_bytes());
+            attributes.refill(reply);
             self.counters.responses += 1;
             self.events.push_back(Event::Response(Response {
                 token,

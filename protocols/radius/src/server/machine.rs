@@ -197,7 +197,7 @@ impl Server {
                 && entry.code == packet.code()
         };
         let duplicate = earlier.and_then(|handle| self.cache.get(handle)).filter(same);
-        if packet.attributes().nth(self.config.max_attributes).is_some() {
+        if packet.attribute_count() > self.config.max_attributes {
             self.counters.too_many_attributes += 1;
             return Shown::Fine;
         }
@@ -250,9 +250,11 @@ impl Server {
             return Shown::Fine;
         }
         let mut bytes = Vec::new();
-        for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
-            bytes.extend_from_slice(&[a.kind, a.value.len() as u8 + 2]);
-            bytes.extend_from_slice(a.value);
+        if packet.get(kind::PROXY_STATE).is_some() {
+            for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
+                bytes.extend_from_slice(&[a.kind, a.value.len() as u8 + 2]);
+                bytes.extend_from_slice(a.value);
+            }
         }
         let authenticator = *packet.authenticator();
         let handle = self.cache.insert(
@@ -273,7 +275,7 @@ impl Server {
             },
         );
         let mut attributes = self.attributes();
-        attributes.refill(packet.attribute_bytes());
+        attributes.refill(packet);
         self.counters.requests += 1;
         self.events.push_back(Event::Request(Request {
             token: handle.token(),

@@ -82,4 +82,29 @@ proptest! {
         let wire = Attributes::from_wire(a.as_bytes()).unwrap();
         prop_assert_eq!(wire, a);
     }
+    #[test]
+    fn what_is_not_there_is_not_found_and_what_is_there_is(
+        received in proptest::collection::vec((0u8..8, 0usize..3), 0..6),
+        changes in proptest::collection::vec((0u8..8, any::<bool>()), 0..6),
+    ) {
+        // Types that differ by 64 look alike at first.
+        let kind = |n: u8| n % 4 + 64 * (n / 4);
+        let mut a = Attributes::new();
+        for (n, length) in received {
+            a.push_bytes(kind(n), &[n, n][..length]).unwrap();
+        }
+        let mut a = Attributes::from_wire(a.as_bytes()).unwrap();
+        let found = |a: &Attributes| (0..8).all(|n| a.get(kind(n)) == a.get_all(kind(n)).next());
+        prop_assert!(found(&a));
+        for (n, add) in changes {
+            if add {
+                a.push_bytes(kind(n), &[n]).unwrap();
+            } else {
+                a.remove(kind(n));
+            }
+            prop_assert!(found(&a));
+        }
+        a.clear();
+        prop_assert!(found(&a));
+    }
 }
