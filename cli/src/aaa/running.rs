@@ -5,7 +5,7 @@ use super::{ask, place};
 use crate::output::{Failure, Output, columns};
 use serde_json::json;
 use usher_core::{Duration, WallTime};
-use usher_daemon::control::{self, Answer, Request};
+use usher_daemon::control::{self, Answer, HomeServerStatus, Request};
 
 pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
     let Answer::Status(s) = ask(&place(config)?, &Request::Status)? else {
@@ -26,6 +26,11 @@ pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
         ("Diameter peers", s.diameter_peers.to_string()),
         ("reloads done, failed", format!("{}, {}", s.reloads.0, s.reloads.1)),
     ];
+    rows.extend(s.home_servers.iter().map(|home| ("home server", home_server(home))));
+    for (name, okay) in s.diameter_servers {
+        let state = if okay { "connected" } else { "not connected, or owes an answer" };
+        rows.push(("Diameter peer", format!("{name}: {state}")));
+    }
     let ends: Vec<_> = s
         .certificates
         .iter()
@@ -35,6 +40,15 @@ pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
     output.text(&columns(
         &rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect::<Vec<_>>(),
     ))
+}
+
+/// How a home server is, in a line.
+fn home_server(home: &HomeServerStatus) -> String {
+    let HomeServerStatus { name, service, address, state, requests, timeouts, round_trip } = home;
+    let took = round_trip.map(|ms| format!(", {ms:.1} ms an answer")).unwrap_or_default();
+    format!(
+        "{name} ({service}, {address}): {state}; {requests} requests, {timeouts} not answered in time{took}"
+    )
 }
 
 pub(super) fn reload(output: &Output, config: &Config) -> Result<(), Failure> {

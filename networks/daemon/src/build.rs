@@ -322,6 +322,7 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
             };
             server.certificates = certificates(s.certificate.as_ref(), s.fingerprint);
             server.require_message_authenticator = s.message_authenticator;
+            server.liveness = s.liveness();
             if let Some(accounting) = s.acct_address {
                 server.accounting = accounting;
             }

@@ -4,6 +4,7 @@ mod reload;
 
 use crate::build::{self, Built, With};
 use crate::drops::Drops;
+use crate::homes::Known;
 use crate::ledger::{self, Entry, LedgerHandle};
 use crate::log::LogThread;
 use crate::node::{AaaNode, Mailboxes, Message};
@@ -212,6 +213,7 @@ impl Begun {
         let (workers, _) = Workers::begin(shared, stores.map_err(PlaceError::from)?);
 
         let counters = Arc::new(RwLock::new(Vec::new()));
+        let known_homes = Known::default();
         let listeners = shards::tls_servers(tls.as_deref());
         let outgoing = Arc::new(RwLock::new(Homes::of(file, tls.as_deref())));
         let mut threads = Vec::new();
@@ -237,6 +239,7 @@ impl Begun {
                 listening: u32::try_from(file.listen.auth.len() + file.listen.acct.len()).unwrap_or(u32::MAX),
                 fronts: sockets.1,
                 driver: counters.clone(),
+                homes: known_homes.clone(),
                 failures: file.limits.failures > 0,
                 logins: file.accounting.logins,
                 state: crate::node::State::default(),

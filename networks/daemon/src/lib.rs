@@ -16,6 +16,7 @@ pub mod control;
 mod daemon;
 mod door;
 mod drops;
+mod homes;
 mod jobs;
 mod ledger;
 mod log;

@@ -2,6 +2,7 @@
 
 use crate::daemon::Running;
 use crate::door::Door;
+use crate::homes::{self, Homes};
 use crate::stats::{BOUNDS, Histogram};
 use axum::Router;
 use axum::http::StatusCode;
@@ -19,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use usher_radius::client::{Asked, Health};
 use usher_radius::packet::Code;
 
 type Labels<'a> = Vec<(&'a str, String)>;
@@ -113,6 +115,63 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
 }
 
+/// One gauge with a value for each set of labels.
+fn gauges<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (Labels<'a>, i64)>,
+) -> std::fmt::Result {
+    let kind = ConstGauge::new(0_i64).metric_type();
+    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+    for (labels, n) in values {
+        ConstGauge::new(n).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Home servers by their names and what they are asked for.
+fn home_servers(e: &mut DescriptorEncoder<'_>, homes: &Homes) -> std::fmt::Result {
+    let labels = |name: &str, service| {
+        vec![("home_server", name.to_owned()), ("service", homes::service_name(service).to_owned())]
+    };
+    let states = homes.iter().flat_map(|((name, service), home)| {
+        [Health::Alive, Health::Suspect, Health::Dead].map(|health| {
+            let mut labels = labels(name, *service);
+            labels.push(("state", homes::health_name(health).to_owned()));
+            (labels, i64::from(health == home.health))
+        })
+    });
+    gauges(e, "home_server_state", "1: the home server is in this state", states)?;
+    for (name, help, value) in [
+        (
+            "home_server_requests",
+            "Requests that a home server was asked",
+            (|asked| asked.requests) as fn(&Asked) -> u64,
+        ),
+        ("home_server_answers", "Requests that it answered", |asked| asked.answers),
+        ("home_server_timeouts", "Requests that it did not answer in time", |asked| asked.timeouts),
+    ] {
+        let values = homes.iter().map(|((name, service), home)| (labels(name, *service), value(&home.asked)));
+        counters(e, name, help, values)?;
+    }
+    let help = "Its answers to requests that were sent once, and how long they took";
+    let kind = MetricType::Histogram;
+    let mut family = e.encode_descriptor("home_server_round_trip", help, Some(&Unit::Seconds), kind)?;
+    for ((name, service), home) in homes {
+        let labels = labels(name, *service);
+        let seconds = home.asked.round_trips.as_secs_f64();
+        let all = [(f64::MAX, home.asked.timed)];
+        family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+            seconds,
+            home.asked.timed,
+            &all,
+            None,
+        )?;
+    }
+    Ok(())
+}
+
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let running = &self.0;
@@ -166,6 +225,12 @@ impl Collector for Scrape {
         gauge(e, "half_open", "Unfinished logins", all.half_open as i64)?;
         let help = "About how many octets unfinished logins hold";
         gauge(e, "half_open_octets", help, all.half_open_octets as i64)?;
+        home_servers(e, &all.homes)?;
+        let help =
+            "1: requests are sent to this Diameter peer; 0: it is not connected, or owes a watchdog's answer";
+        let servers = all.diameter_servers.iter();
+        let servers = servers.map(|(name, okay)| (vec![("peer", name.clone())], i64::from(*okay)));
+        gauges(e, "diameter_peer_up", help, servers)?;
         gauge(e, "diameter_peers", "Diameter peers that are connected", all.diameter_peers as i64)?;
         if let Some(ledger) = running.ledger.collect() {
             gauge(e, "sessions", "Open sessions", ledger.open as i64)?;

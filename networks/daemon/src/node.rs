@@ -1,13 +1,15 @@
 //! One shard: the AAA machine with what it hands to other threads.
 
+use crate::build;
 use crate::config::units::Prefix;
+use crate::homes::{self, Known};
 use crate::jobs::Whose;
 use crate::ledger::{Entry, LedgerHandle};
 use crate::said::{log_login, log_record};
 use crate::stats::{Histogram, Outcome, Snapshot};
 use crate::status::bears;
 use crate::workers::{For, Job, Workers};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -202,6 +204,8 @@ pub(crate) struct AaaNode {
     /// What each listener's connections speak.
     pub(crate) fronts: Vec<Front>,
     pub(crate) driver: Arc<RwLock<Vec<Arc<DriverCounters>>>>,
+    /// How home servers are, as all shards know.
+    pub(crate) homes: Known,
     /// Whether the ledger counts failed logins.
     pub(crate) failures: bool,
     /// Whether each login is written down by the ledger (table radpostauth).
@@ -223,7 +227,7 @@ pub(crate) struct State {
     /// Unfinished logins that were pushed out, by client's name.
     evicted: BTreeMap<String, u64>,
     /// Diameter peers that are connected.
-    peers: BTreeSet<PeerId>,
+    peers: BTreeMap<PeerId, String>,
     diverted: u64,
     /// Requests for another shard that found its mailbox full.
     not_diverted: u64,
@@ -326,6 +330,11 @@ impl AaaNode {
         if let Some(c) = drivers.get(usize::from(self.number)) {
             all.count("driver", c.read().iter());
         }
+        all.homes = homes::homes(&self.server);
+        if self.number == build::DIALLER {
+            let servers = self.server.diameter_servers();
+            all.diameter_servers = servers.map(|(name, okay)| (name.to_owned(), okay)).collect();
+        }
         all.half_open = self.server.half_open() as u64;
         all.diameter_peers = self.state.peers.len() as u64;
         all.half_open_octets = self.server.half_open_octets() as u64;
@@ -404,11 +413,22 @@ impl Node for AaaNode {
                 }
             }
             Event::DiameterPeer { peer, up } => {
-                tracing::info!(peer = peer.0, up, shard, "Diameter peer");
+                let known = self.server.diameter_peer(peer).map(ToOwned::to_owned);
                 if up {
-                    self.state.peers.insert(peer);
+                    let name = known.unwrap_or_default();
+                    tracing::info!(peer = name, shard, "a Diameter peer is connected");
+                    self.state.peers.insert(peer, name);
                 } else {
-                    self.state.peers.remove(&peer);
+                    let name = self.state.peers.remove(&peer).or(known).unwrap_or_default();
+                    if self.server.diameter_servers().any(|(server, _)| server == name) {
+                        tracing::warn!(
+                            peer = name,
+                            shard,
+                            "a Diameter peer is not connected any more: nothing is sent to it until it is back"
+                        );
+                    } else {
+                        tracing::info!(peer = name, shard, "a Diameter peer is not connected any more");
+                    }
                 }
             }
             Event::HandOver { shard: to, handed } => {
@@ -419,7 +439,14 @@ impl Node for AaaNode {
                 }
             }
             Event::HandBack { shard: to, back } => self.mailboxes.command(to, Command::HandedBack(back)),
-            Event::HomeServer { server, alive } => tracing::info!(server, alive, shard, "home server"),
+            Event::HomeServer(state) => {
+                self.homes.tell(&self.server, &state);
+                for (number, mailbox) in (0..).zip(self.mailboxes.all()) {
+                    if number != shard {
+                        mailbox.send(Message::Command(Command::HomeServer(state.clone())));
+                    }
+                }
+            }
             Event::Dynamic { token, result } => {
                 if let Some(waiting) = self.state.dynamic.remove(&token) {
                     let _ = waiting.try_send(result);
@@ -451,6 +478,9 @@ impl Node for AaaNode {
                 if taken.is_ok() {
                     self.state.before = self.requests();
                     self.take_clients(clients);
+                    if self.number == 0 {
+                        self.homes.begin_anew(&self.server);
+                    }
                 }
                 // Who waited for too long has gone.
                 let _ = done.try_send(taken.map_err(|error| error.to_string()));
@@ -473,7 +503,7 @@ impl Node for AaaNode {
             }
             Message::Drain => {
                 if !std::mem::replace(&mut self.state.draining, true) {
-                    for peer in self.state.peers.clone() {
+                    for peer in self.state.peers.keys().copied().collect::<Vec<_>>() {
                         let cause = node::DisconnectCause::Rebooting;
                         self.command(now, Command::Diameter(node::Command::Disconnect { peer, cause }));
                     }

@@ -1,5 +1,6 @@
 //! What is counted beside the machines' own counters: by a shard in its thread, collected when somebody asks.
 
+use crate::homes::{self, Homes};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -80,6 +81,10 @@ pub(crate) struct Snapshot {
     pub(crate) counters: BTreeMap<(&'static str, &'static str), u64>,
     /// Unfinished logins.
     pub(crate) half_open: u64,
+    /// Home servers.
+    pub(crate) homes: Homes,
+    /// Diameter peers that this server connects to, and whether requests go to them.
+    pub(crate) diameter_servers: BTreeMap<String, bool>,
     /// Diameter peers that are connected.
     pub(crate) diameter_peers: u64,
     /// What they hold, octets.
@@ -105,6 +110,8 @@ impl Snapshot {
         for (key, n) in other.counters {
             *self.counters.entry(key).or_default() += n;
         }
+        homes::merge(&mut self.homes, other.homes);
+        self.diameter_servers.extend(other.diameter_servers);
         self.half_open += other.half_open;
         self.diameter_peers += other.diameter_peers;
         self.half_open_octets += other.half_open_octets;

@@ -5,6 +5,7 @@ mod daemon;
 mod durable;
 mod flood;
 mod guesses;
+mod homes;
 mod hostile;
 mod hostile_diameter;
 mod ocsp;

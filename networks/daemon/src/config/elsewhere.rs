@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use usher_radius::client::Liveness;
 
 /// Where requests of a realm are decided.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -94,6 +95,27 @@ pub struct HomeServer {
     /// without EAP; without it an attacker on the path can forge answers (BlastRADIUS).
     #[serde(default = "HomeServer::message_authenticator")]
     pub message_authenticator: bool,
+    /// How long it may owe an answer and say nothing before the next of the realm's servers is asked, then and from there
+    /// on. With a second factor that somebody has to confirm, as long as that may take.
+    #[serde(default = "HomeServer::response_window")]
+    pub response_window: Period,
+    /// How long it may go on saying nothing before it is dead and asked for nothing but its status; its first word brings
+    /// it back before that.
+    #[serde(default = "HomeServer::zombie_period")]
+    pub zombie_period: Period,
+    /// Whether it is asked for its status by Status-Server (RFC 5997).
+    #[serde(default = "HomeServer::status_check")]
+    pub status_check: bool,
+    /// How often it is asked for its status while it is dead, and on a RadSec connection where nothing happens; at least
+    /// 6 s (RFC 3539).
+    #[serde(default = "HomeServer::check_interval")]
+    pub check_interval: Period,
+    /// How many answers in a row to that bring it back.
+    #[serde(default = "HomeServer::num_answers_to_alive")]
+    pub num_answers_to_alive: u32,
+    /// After how long a dead server is tried again that is not asked for its status, or never answered that.
+    #[serde(default = "HomeServer::revive_interval")]
+    pub revive_interval: Period,
     /// The secret shared with it; for `tls`, "radsec" unless one is given.
     pub secret: Option<Hidden>,
     /// A file that holds the secret, readable by nobody else.
@@ -105,6 +127,35 @@ pub struct HomeServer {
 impl HomeServer {
     const fn message_authenticator() -> bool {
         true
+    }
+    fn response_window() -> Period {
+        Period(Liveness::default().window)
+    }
+    fn zombie_period() -> Period {
+        Period(Liveness::default().zombie)
+    }
+    fn status_check() -> bool {
+        Liveness::default().status
+    }
+    fn check_interval() -> Period {
+        Period(Liveness::default().interval)
+    }
+    fn num_answers_to_alive() -> u32 {
+        Liveness::default().answers
+    }
+    fn revive_interval() -> Period {
+        Period(Liveness::default().revive)
+    }
+    /// How it is found out whether it is alive.
+    pub(crate) const fn liveness(&self) -> Liveness {
+        Liveness {
+            window: self.response_window.0,
+            zombie: self.zombie_period.0,
+            interval: self.check_interval.0,
+            status: self.status_check,
+            answers: self.num_answers_to_alive,
+            revive: self.revive_interval.0,
+        }
     }
 }
 

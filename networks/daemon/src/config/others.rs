@@ -2,7 +2,7 @@
 
 use super::check::{Check, HomeEntry, at};
 use super::model::{DiameterPeer, File, Hidden, HomeServer, MethodName, Realm, Stream, Transport};
-use super::units::Fingerprint;
+use super::units::{Fingerprint, Period};
 use std::collections::BTreeSet;
 
 impl Check<'_> {
@@ -23,6 +23,7 @@ impl Check<'_> {
                 };
                 self.fault(at!("home_server", i), message);
             }
+            self.patience_with(i, home);
             let before = self.found.len();
             let secret = self
                 .secret(&at!("home_server", i), &home.secret, &mut home.secret_file, &home.secret_env)
@@ -36,6 +37,22 @@ impl Check<'_> {
             }
         }
         entries
+    }
+
+    /// The times after which a home server is suspect, dead and asked again make sense.
+    fn patience_with(&mut self, i: usize, home: &HomeServer) {
+        let ms = |period: Period| period.0.as_nanos() / 1_000_000;
+        if !(100..=600_000).contains(&ms(home.response_window)) {
+            let message = "a home server has between 100 ms and 10 min to answer; 4 s is usual";
+            self.fault(at!("home_server", i, "response_window"), message);
+        }
+        if ms(home.check_interval) < 6000 {
+            self.fault(at!("home_server", i, "check_interval"), "RFC 3539 asks for 6 s or more");
+        }
+        if home.num_answers_to_alive == 0 {
+            let message = "without an answer nobody is alive; write 1 or more";
+            self.fault(at!("home_server", i, "num_answers_to_alive"), message);
+        }
     }
 
     /// A name or a fingerprint, not both: which of them would have to hold?

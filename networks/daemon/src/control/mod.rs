@@ -7,6 +7,7 @@ mod server;
 pub use client::{ControlError, ask, follow};
 pub(crate) use server::{begin, free};
 
+pub use crate::homes::HomeServerStatus;
 use serde::{Deserialize, Serialize};
 use usher_aaa::store::SessionRow;
 
@@ -111,6 +112,12 @@ pub struct Status {
     pub sessions: u64,
     /// Diameter peers that are connected.
     pub diameter_peers: u64,
+    /// Home servers.
+    #[serde(default)]
+    pub home_servers: Vec<HomeServerStatus>,
+    /// Diameter peers that this server connects to, and whether requests are sent to them.
+    #[serde(default)]
+    pub diameter_servers: Vec<(String, bool)>,
     /// Reloads that were done, and that failed.
     pub reloads: (u64, u64),
     /// Days until certificates end, by whose they are.

@@ -2,6 +2,7 @@
 
 use super::{Answer, Request, Session, Status};
 use crate::daemon::Running;
+use crate::homes;
 use crate::node::Message;
 use crate::stats::Outcome;
 use std::fs;
@@ -172,6 +173,8 @@ fn status(running: &Running) -> Status {
         half_open: all.half_open,
         sessions: running.ledger.collect().map_or(0, |l| l.open),
         diameter_peers: all.diameter_peers,
+        home_servers: homes::statuses(&all.homes),
+        diameter_servers: all.diameter_servers.into_iter().collect(),
         reloads: *running.reloads.lock().unwrap_or_else(PoisonError::into_inner),
         certificates: ends
             .map(|(whose, end)| ((*whose).to_owned(), (*end as f64 - now) / 86_400.0))

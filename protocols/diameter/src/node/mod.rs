@@ -320,6 +320,14 @@ impl Node {
     pub fn watchdog_state(&self, peer: PeerId) -> Option<watchdog::State> {
         self.peers.get(peer.0).map(|p| p.watchdog.state())
     }
+    /// What a peer must call itself, or what one that was not configured did call itself.
+    pub fn host(&self, peer: PeerId) -> Option<&str> {
+        self.peers.get(peer.0).map(|p| p.host.as_str())
+    }
+    /// The configured peers.
+    pub fn configured(&self) -> impl Iterator<Item = (PeerId, &PeerConfig)> {
+        self.config.peers.iter().zip(0..).map(|(peer, p)| (PeerId(p), peer))
+    }
     /// What a peer said of itself when it was last open.
     pub fn remote(&self, peer: PeerId) -> Option<&Capabilities> {
         self.peers.get(peer.0)?.remote.as_ref()

@@ -3,7 +3,7 @@
 use super::identifier::{Identifiers, Slot};
 use super::liveness::Watch;
 use super::stream::Link;
-use super::{Command, Config, ConfigError, Counters, Event, ServerConfig, Target, Transport};
+use super::{Asked, Command, Config, ConfigError, Counters, Event, ServerConfig, Target, Transport};
 use crate::attribute::{Attributes, kind};
 use crate::auth::{self, sign_request};
 use crate::packet::{self, Code, TooLong};
@@ -35,6 +35,8 @@ pub(super) struct Pending {
     pub(super) tries: u32,
     pub(super) start: Instant,
     pub(super) deadline: Instant,
+    /// When it first went to the server that it waits for.
+    pub(super) here: Instant,
     pub(super) wait: Duration,
     /// The transmission waits in the ready list.
     pub(super) queued: bool,
@@ -87,6 +89,8 @@ pub struct Client {
     pub(super) watches: Vec<Option<Watch>>,
     /// How many requests wait for each server.
     pub(super) owed: Vec<u32>,
+    /// What came of asking each server.
+    pub(super) asked_of: Vec<Asked>,
     pub(super) timers: TimerQueue<Timer>,
     pub(super) ready: VecDeque<u32>,
     /// What is to be done with connections, before anything is sent.
@@ -124,7 +128,11 @@ impl Client {
         if config.max_connections == 0 {
             return Err(ConfigError::Connections);
         }
-        if config.servers.iter().any(|s| s.liveness.is_some_and(|l| l.interval.is_zero() || l.answers == 0)) {
+        if config
+            .servers
+            .iter()
+            .any(|s| s.liveness.is_some_and(|l| l.window.is_zero() || l.interval.is_zero() || l.answers == 0))
+        {
             return Err(ConfigError::Liveness);
         }
         let mut client = Self {
@@ -140,6 +148,7 @@ impl Client {
             next_conn: config.first_connection,
             watches: Vec::new(),
             owed: Vec::new(),
+            asked_of: Vec::new(),
             operations: VecDeque::new(),
             timers: TimerQueue::new(),
             ready: VecDeque::new(),
@@ -165,6 +174,7 @@ impl Client {
         self.by_address.entry(canonical(config.address)).or_default().push(server);
         self.links.push(Vec::new());
         self.owed.push(0);
+        self.asked_of.push(Asked::default());
         self.watches.push(config.liveness.map(Watch::new));
     }
     /// Adds a server, of no group; answers its index. One of the same address, transport and secret is not added
@@ -197,6 +207,11 @@ impl Client {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+    /// What came of asking a server.
+    #[must_use]
+    pub fn asked_of(&self, server: u16) -> Asked {
+        self.asked_of.get(usize::from(server)).copied().unwrap_or_default()
     }
     /// Requests that wait for an answer.
     #[must_use]
@@ -263,6 +278,7 @@ impl Client {
         let (server, group) = self.choose(now, target)?;
         self.open(now, Some(token), server, group, code, attributes)?;
         self.counters.requests += 1;
+        self.asked_of[usize::from(server)].requests += 1;
         Ok(())
     }
 
@@ -306,6 +322,7 @@ impl Client {
             tries: 1,
             start: now,
             deadline: now,
+            here: now,
             wait: Duration::ZERO,
             queued: false,
         };
@@ -337,14 +354,18 @@ impl Client {
             p.deadline = now + self.probe_wait(p.slot.server);
             return;
         }
+        p.here = now;
         let policy = self.config.retransmission;
-        let end = p.start + policy.max_duration();
+        let end = (p.start + policy.max_duration()).max(now + self.window(p.slot.server));
         match self.transport(p.slot.server) {
             Transport::Udp => {
                 p.wait = policy.first(&mut self.rng);
                 p.deadline = (now + p.wait).min(end);
             }
-            Transport::Tls => p.deadline = end.min(p.start + policy.patience()),
+            Transport::Tls => {
+                let patience = p.start + policy.patience();
+                p.deadline = end.min(patience.max(now + self.window(p.slot.server)));
+            }
         }
     }
 
@@ -384,7 +405,8 @@ impl Client {
                     state.position = 0;
                 }
                 let first = members[state.position];
-                self.begin(g, first)
+                let movable = self.movable(g);
+                Ok((if movable { self.best_from(members, first) } else { first }, movable.then_some(g)))
             }
             Target::From { group, server } => {
                 let members = self.config.groups.get(usize::from(group));
@@ -392,24 +414,38 @@ impl Client {
                 if !members.contains(&server) {
                     return Err(CommandError::Invalid("this server is not of the group"));
                 }
-                self.begin(group, server)
+                let movable = self.movable(group);
+                let other = movable && !self.usable(server);
+                let server = if other { self.best_from(members, server) } else { server };
+                Ok((server, movable.then_some(group)))
             }
         }
     }
 
-    /// A group's server to begin with: the first from there on that can be asked.
-    fn begin(&self, group: u16, first: u16) -> Result<(u16, Option<u16>), CommandError> {
-        let members = &self.config.groups[usize::from(group)];
-        let movable = self.config.failover.is_some() && members.len() > 1;
-        let server = if movable { self.usable_from(members, first) } else { first };
-        Ok((server, movable.then_some(group)))
+    /// Whether a request to a group may change servers.
+    fn movable(&self, group: u16) -> bool {
+        self.config.failover.is_some() && self.config.groups[usize::from(group)].len() > 1
     }
 
-    /// The first of a group, from one of its servers on, that can be asked; that one where none can.
-    pub(super) fn usable_from(&self, members: &[u16], first: u16) -> u16 {
+    /// The first of the best of a group, from one of its servers on.
+    pub(super) fn best_from(&self, members: &[u16], first: u16) -> u16 {
         let at = members.iter().position(|&s| s == first).unwrap_or(0);
-        let mut order = members[at..].iter().chain(&members[..at]);
-        order.find(|&&s| self.usable(s)).copied().unwrap_or(first)
+        let order = members[at..].iter().chain(&members[..at]);
+        order.copied().min_by_key(|&s| self.health(s)).unwrap_or(first)
+    }
+
+    /// Gives a request up.
+    pub(super) fn give_up(&mut self, now: Instant, index: u32) {
+        let Some(p) = self.release(now, index, true) else { return };
+        match p.token {
+            Some(token) => {
+                self.counters.timeouts += 1;
+                self.asked_of[usize::from(p.slot.server)].timeouts += 1;
+                self.events.push_back(Event::TimedOut { token });
+            }
+            None => self.unanswered(p.slot.server),
+        }
+        self.recycle(p);
     }
 
     fn recycle_list(&mut self, mut list: Attributes) {

@@ -12,6 +12,7 @@ mod reply;
 mod retransmit;
 mod stream;
 
+pub use liveness::{Health, HealthCause};
 pub use machine::Client;
 pub use retransmit::Retransmission;
 
@@ -41,11 +42,17 @@ pub enum Transport {
 /// watchdog messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Liveness {
-    /// Tw (RFC 3539 §3.4.1, which wants 6 s or more): a server that owes an answer and says nothing for so long is
-    /// asked for its status; one that says nothing for as long again is taken for dead, and asked every Tw from
-    /// there on. A RadSec connection on which nothing happens for so long is tried likewise.
+    /// How long a server that owes an answer may say nothing at all before it is suspect: what waits for it goes to the
+    /// next of its group, which from there on is asked first, and it is asked for its status. So long a request waits
+    /// for one server before another of the group gets it, though that server answers others.
+    pub window: Duration,
+    /// How long a suspect server may go on saying nothing before it is dead. It is asked for its status once a window,
+    /// and alive again with its first word.
+    pub zombie: Duration,
+    /// Tw (RFC 3539 §3.4.1, which wants 6 s or more): how often a dead server is asked for its status, and a RadSec
+    /// connection on which nothing happens is tried.
     pub interval: Duration,
-    /// Whether it knows Status-Server. Where not, one that owes an answer for 2 Tw is taken for dead.
+    /// Whether it knows Status-Server. Where not, a suspect server is not asked for anything while there are others.
     pub status: bool,
     /// How many answers in a row to Status-Server bring a dead server back (RFC 3539 §3.4.1 wants 3).
     pub answers: u32,
@@ -54,9 +61,17 @@ pub struct Liveness {
 }
 
 impl Default for Liveness {
-    /// Status-Server, Tw of 30 s (RFC 3539's proposal), three answers.
+    /// A window of 4 s, in which a request is sent twice; three windows more until a server is dead; Status-Server, Tw
+    /// of 30 s (RFC 3539's proposal), three answers.
     fn default() -> Self {
-        Self { interval: Duration::from_secs(30), status: true, answers: 3, revive: Duration::from_secs(120) }
+        Self {
+            window: Duration::from_secs(4),
+            zombie: Duration::from_secs(12),
+            interval: Duration::from_secs(30),
+            status: true,
+            answers: 3,
+            revive: Duration::from_secs(120),
+        }
     }
 }
 
@@ -111,7 +126,8 @@ impl ServerConfig {
 pub struct Failover {
     /// Transmissions to one server without an answer, 1 or more. The next server then gets the request
     /// under a fresh identifier, and its retransmission time starts again at the initial one; limits of
-    /// count and time hold for the whole request.
+    /// count and time hold for the whole request. A server that is watched has its window besides
+    /// ([`Liveness::window`]).
     pub after: u32,
     /// How long new requests start at the next server before the group's first is tried again.
     pub revive: Duration,
@@ -190,7 +206,7 @@ pub enum ConfigError {
     #[error("max_connections is 0")]
     Connections,
     /// A server is watched in no time, or back without an answer.
-    #[error("liveness with an interval of zero, or after 0 answers; at least 1")]
+    #[error("liveness with a window or an interval of zero, or after 0 answers; at least 1")]
     Liveness,
     /// A failover count of 0.
     #[error("failover after 0 transmissions; at least 1")]
@@ -319,13 +335,31 @@ pub enum Event {
         /// The request's token.
         token: u64,
     },
-    /// A server that is watched ([`ServerConfig::liveness`]) died or came back.
+    /// How a server is that is watched ([`ServerConfig::liveness`]): whenever that changes, and each time that a dead one
+    /// is asked for its status again.
     Server {
         /// Its index.
         server: u16,
-        /// It came back.
-        alive: bool,
+        /// How it is.
+        health: Health,
+        /// Why.
+        cause: HealthCause,
     },
+}
+
+/// What came of asking one server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Asked {
+    /// Requests that it was asked, those that moved to it from another included, without further transmissions.
+    pub requests: u64,
+    /// Requests that it answered.
+    pub answers: u64,
+    /// Requests that it did not: they went to another server, or were given up.
+    pub timeouts: u64,
+    /// Answers to requests that were sent once, whose time is told.
+    pub timed: u64,
+    /// How long these took, together.
+    pub round_trips: Duration,
 }
 
 usher_core::counters! {
@@ -372,6 +406,8 @@ usher_core::counters! {
         connections_spoilt,
         /// Status-Server packets sent to see whether a server is alive.
         probes,
+        /// Servers found to owe an answer for too long.
+        suspects,
         /// Servers taken for dead.
         deaths,
         /// Dropped: input of a kind that no RADIUS client has, or of a connection that is not known.

@@ -85,9 +85,17 @@ impl Client {
             return Shown::Fine;
         }
         let (secret, repeated) = (server.secret.clone(), p.tries > 1);
+        let waited = now.since(p.start);
         let Some(p) = self.release(now, index, repeated) else { return Shown::Fine };
         self.heard(now, p.slot, p.token.is_none());
         if let Some(token) = p.token {
+            let asked = &mut self.asked_of[usize::from(p.slot.server)];
+            asked.answers += 1;
+            // Which transmission of several is answered is not known.
+            if !repeated {
+                asked.timed += 1;
+                asked.round_trips += waited;
+            }
             let mut attributes = self.attributes();
             attributes.refill(reply);
             self.counters.responses += 1;
@@ -111,18 +119,11 @@ impl Client {
         // A Status-Server is not sent again (RFC 5997 §4.1): the next has another identifier.
         let status = Code(p.bytes[0]) == Code::STATUS_SERVER;
         let once = status || self.transport(p.slot.server) == Transport::Tls;
-        if once || p.tries >= policy.max_count() || now.since(p.start) >= policy.max_duration() {
-            if let Some(p) = self.release(now, index, true) {
-                match p.token {
-                    Some(token) => {
-                        self.counters.timeouts += 1;
-                        self.events.push_back(Event::TimedOut { token });
-                    }
-                    None => self.unanswered(p.slot.server),
-                }
-                self.recycle(p);
-            }
-            return;
+        let spent = p.tries >= policy.max_count() || now.since(p.start) >= policy.max_duration();
+        if once || spent && now.since(p.here) >= self.window(p.slot.server) {
+            // A server with a long window may have taken all the time: another gets its own.
+            let only = once || p.here != p.start || !self.has_other(p);
+            return if only { self.give_up(now, index) } else { self.again(now, index, true) };
         }
         self.again(now, index, false);
     }
@@ -138,7 +139,8 @@ impl Client {
         } else {
             let policy = self.config.retransmission;
             p.wait = policy.next(p.wait, &mut self.rng);
-            p.deadline = (now + p.wait).min(p.start + policy.max_duration());
+            let end = (p.start + policy.max_duration()).max(p.here + self.window(p.slot.server));
+            p.deadline = (now + p.wait).min(end);
         }
         self.counters.retransmissions += 1;
         self.timers.insert(p.deadline, Timer::Request(index));
@@ -151,13 +153,16 @@ impl Client {
         let Some(mut source) = p.source.take() else { return false };
         let current = p.slot.server;
         let next = match (self.config.failover, source.group) {
-            (Some(f), Some(g)) if given_up || source.tries_here >= f.after => {
+            (Some(f), Some(g))
+                if given_up || source.tries_here >= f.after && now.since(p.here) >= self.window(current) =>
+            {
                 let members = &self.config.groups[usize::from(g)];
                 let at = members.iter().position(|&s| s == current).unwrap_or(0);
                 let behind = members[(at + 1) % members.len()];
-                let next = self.usable_from(members, behind);
+                let next = self.best_from(members, behind);
                 let state = &mut self.groups[usize::from(g)];
-                if state.position == at {
+                // How a server is that is watched is known better.
+                if state.position == at && self.watches[usize::from(current)].is_none() {
                     let position = members.iter().position(|&s| s == next).unwrap_or(0);
                     *state = GroupState { position, until: now + f.revive };
                 }
@@ -189,6 +194,8 @@ impl Client {
         if moved {
             source.tries_here = 0;
             self.counters.failovers += 1;
+            self.asked_of[usize::from(current)].timeouts += 1;
+            self.asked_of[usize::from(p.slot.server)].requests += 1;
         }
         source.tries_here += 1;
         p.source = Some(source);

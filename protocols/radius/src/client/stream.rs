@@ -103,6 +103,15 @@ impl Client {
         }
     }
 
+    /// Connects at once where an attempt failed and the next is still to come.
+    pub(super) fn reconnect(&mut self, now: Instant, server: u16) {
+        for lane in 0..self.links[usize::from(server)].len() as u32 {
+            if matches!(self.link(server, lane).state, State::Failed(_)) {
+                self.connect(now, server, lane);
+            }
+        }
+    }
+
     /// The places of what waits for answers by a connection.
     fn of(&self, server: u16, lane: u32) -> Vec<u32> {
         let slot = |identifier| Slot { server, socket: lane, identifier };
@@ -124,6 +133,7 @@ impl Client {
                 }
                 self.counters.connections += 1;
                 self.link(server, lane).state = State::Up(conn);
+                self.came(now, server);
                 for index in self.of(server, lane) {
                     self.enqueue(index);
                 }

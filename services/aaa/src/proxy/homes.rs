@@ -1,13 +1,15 @@
 //! Home servers: which one is asked, and the client that asks.
 
-use super::{Balance, Config, Pool};
+use super::{Balance, Config, Pool, Service};
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
+use core::net::SocketAddr;
 use usher_core::collections::{HashMap, HashState, hash_state};
 use usher_core::{CommandError, Instant, Machine, SecureRng};
 use usher_radius::attribute::Attributes;
-use usher_radius::client::{self, Client, ServerConfig, Target, Transport};
+use usher_radius::client::{self, Client, Health, ServerConfig, Target, Transport};
 use usher_radius::packet::Code;
 
 /// A proxy was configured in contradiction to itself.
@@ -48,6 +50,21 @@ pub enum Asked {
     Impossible,
 }
 
+/// How a home server is, and what came of asking it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// What logs call it.
+    pub name: String,
+    /// What it is asked for.
+    pub service: Service,
+    /// Where.
+    pub address: SocketAddr,
+    /// How it is.
+    pub health: Health,
+    /// What came of asking it.
+    pub asked: client::Asked,
+}
+
 /// What a server weighs for a conversation: of several servers the heaviest is asked. The same wherever it is asked, so
 /// that each of several proxies chooses alike for all rounds of one conversation (FNV-1a, its bits then mixed as
 /// SplitMix64 does).
@@ -70,8 +87,8 @@ fn weight(server: u16, conversation: &Conversation<'_>) -> u64 {
 pub struct HomeServers {
     client: Client,
     pools: Vec<Pool>,
-    /// Each home server's places in the client: authentication, accounting.
-    places: Vec<[u16; 2]>,
+    /// Each home server's name, and its places in the client: authentication, accounting.
+    places: Vec<(String, [u16; 2])>,
     hasher: HashState,
     /// Which server made a State.
     conversations: HashMap<u64, u16>,
@@ -102,9 +119,9 @@ impl HomeServers {
             auth.certificates.clone_from(&home.certificates);
             let place = servers.len() as u16;
             match home.transport {
-                Transport::Tls => places.push([place; 2]),
+                Transport::Tls => places.push((home.name.clone(), [place; 2])),
                 Transport::Udp => {
-                    places.push([place, place + 1]);
+                    places.push((home.name.clone(), [place, place + 1]));
                     servers.push(auth.clone());
                     auth.address = home.accounting;
                 }
@@ -114,8 +131,7 @@ impl HomeServers {
         let mut groups = Vec::new();
         for pool in &config.pools {
             for role in 0..2 {
-                let members =
-                    pool.servers.iter().map(|&s| places.get(usize::from(s)).map(|p: &[u16; 2]| p[role]));
+                let members = pool.servers.iter().map(|&s| places.get(usize::from(s)).map(|(_, p)| p[role]));
                 let members: Option<Vec<u16>> = members.collect();
                 let members = members.filter(|m| !m.is_empty());
                 groups.push(members.ok_or_else(|| ProxyError::Pool(pool.name.clone()))?);
@@ -151,10 +167,41 @@ impl HomeServers {
     pub const fn client_mut(&mut self) -> &mut Client {
         &mut self.client
     }
-    /// The home server at a place in the client.
+    /// The home server at a place in the client, and what it is asked for there.
     #[must_use]
-    pub fn home(&self, place: u16) -> Option<u16> {
-        self.places.iter().position(|p| p.contains(&place)).map(|i| i as u16)
+    pub fn home(&self, place: u16) -> Option<(u16, Service)> {
+        self.places.iter().zip(0..).find_map(|((_, places), server)| match *places {
+            [both, same] if both == same => (both == place).then_some((server, Service::Both)),
+            [first, _] if first == place => Some((server, Service::Authentication)),
+            [_, second] => (second == place).then_some((server, Service::Accounting)),
+        })
+    }
+    /// What a home server is called.
+    #[must_use]
+    pub fn name(&self, server: u16) -> Option<&str> {
+        self.places.get(usize::from(server)).map(|(name, _)| name.as_str())
+    }
+    /// Each home server, by what it is asked for.
+    pub fn reports(&self) -> impl Iterator<Item = Report> {
+        (0..self.client.config().servers.len() as u16).filter_map(|place| {
+            let (server, service) = self.home(place)?;
+            Some(Report {
+                name: self.name(server)?.into(),
+                service,
+                address: self.client.config().servers[usize::from(place)].address,
+                health: self.client.health(place),
+                asked: self.client.asked_of(place),
+            })
+        })
+    }
+    /// Another proxy that asks the same servers found out how one is.
+    pub fn told(&mut self, now: Instant, name: &str, service: Service, health: Health) {
+        let place = (0..self.client.config().servers.len() as u16).find(|&place| {
+            self.home(place).is_some_and(|(server, of)| of == service && self.name(server) == Some(name))
+        });
+        if let Some(place) = place {
+            self.client.told(now, place, health);
+        }
     }
 
     /// Passes a request on to a pool. The client's event has the token again.
@@ -174,10 +221,12 @@ impl HomeServers {
         let known = known.and_then(|key| self.conversations.remove(&key));
         let group = pool * 2 + u16::from(code == Code::ACCOUNTING_REQUEST);
         let members = &self.client.config().groups[usize::from(group)];
-        let mut alive = members.iter().copied().filter(|&s| self.client.usable(s)).peekable();
-        if alive.peek().is_none() {
+        // Those that owe an answer are asked where nobody else is left.
+        let best = members.iter().map(|&s| self.client.health(s)).min().unwrap_or(Health::Dead);
+        if best == Health::Dead {
             return Asked::NobodyAlive;
         }
+        let mut alive = members.iter().copied().filter(|&s| self.client.health(s) == best);
         let first = match (known.filter(|s| members.contains(s)), balance) {
             (Some(server), _) => Some(server),
             (None, Balance::Failover) => alive.next(),

@@ -10,7 +10,7 @@ mod realm;
 pub mod relay;
 
 pub use filter::{Beside, Filter, Sifted};
-pub use homes::{Asked, Conversation, HomeServers, ProxyError};
+pub use homes::{Asked, Conversation, HomeServers, ProxyError, Report};
 pub use nai::{Nai, is_realm};
 pub use realm::{Accounting, Found, Realm, RealmError, Realms, Route};
 
@@ -70,6 +70,17 @@ impl HomeServer {
             liveness: Liveness::default(),
         }
     }
+}
+
+/// What a home server is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Service {
+    /// Logins, by datagrams.
+    Authentication,
+    /// Accounting, by datagrams.
+    Accounting,
+    /// Either, by RadSec.
+    Both,
 }
 
 /// Which of a pool's servers a conversation begins with. Its later rounds stay with it in either case.
@@ -139,6 +150,16 @@ impl Config {
         let exists = |pool: u16| usize::from(pool) < self.pools.len();
         let nowhere = |r: &&Realm| matches!(r.route, Route::Pool { pool, .. } if !exists(pool));
         self.realms.entries().iter().find(nowhere)
+    }
+    /// The realms of a home server's users.
+    pub fn realms_of(&self, server: u16) -> impl Iterator<Item = &str> {
+        let leads = move |realm: &&Realm| match realm.route {
+            Route::Pool { pool, .. } => {
+                self.pools.get(usize::from(pool)).is_some_and(|pool| pool.servers.contains(&server))
+            }
+            _ => false,
+        };
+        self.realms.entries().iter().filter(leads).map(|realm| realm.name.as_str())
     }
     /// Whether another configuration has the same servers, reached in the same way; realms may differ.
     #[must_use]

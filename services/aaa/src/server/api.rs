@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::reason::{Reason, StatusFault};
 use crate::ledger::{Admission, AdmitRequest, Record};
+use crate::proxy::Service;
 use crate::users::{Method, User};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -17,6 +18,7 @@ use usher_diameter::node::PeerId;
 use usher_diameter::{Fault, Message, ResultCode};
 use usher_eap::method::Inner;
 use usher_radius::attribute::{Attributes, kind};
+use usher_radius::client::{Health, HealthCause};
 use usher_radius::packet::Code;
 use usher_radius::server::Request;
 
@@ -193,8 +195,24 @@ pub enum Command {
     },
     /// A request that was handed over is decided ([`Event::HandBack`]).
     HandedBack(HandedBack),
+    /// Another server of the same key found out how a home server is ([`Event::HomeServer`]): it need not be found out
+    /// here.
+    HomeServer(HomeServerState),
     /// Something for the Diameter node, such as to disconnect a peer.
     Diameter(usher_diameter::node::Command),
+}
+
+/// How a home server is found to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HomeServerState {
+    /// What logs call it.
+    pub name: String,
+    /// What it is asked for where it is so.
+    pub service: Service,
+    /// How it is.
+    pub health: Health,
+    /// Why.
+    pub cause: HealthCause,
 }
 
 /// A request on its way to another server.
@@ -478,13 +496,9 @@ pub enum Event {
         /// It came.
         up: bool,
     },
-    /// A home server died or came back.
-    HomeServer {
-        /// Its index in [`crate::proxy::Config::servers`].
-        server: u16,
-        /// It came back.
-        alive: bool,
-    },
+    /// How a home server is: whenever that changes, and each time that a dead one is asked for its status again. Other
+    /// servers of the same key get it as [`Command::HomeServer`].
+    HomeServer(HomeServerState),
     /// Another server of the same key ([`super::ShardConfig`]) decides this request: it gets [`Command::Handed`].
     HandOver {
         /// Which server.
@@ -525,7 +539,7 @@ impl fmt::Debug for Event {
             Self::Evicted { client } => write!(f, "Evicted({client:?})"),
             Self::Trace(line) => write!(f, "Trace({:?})", line.text),
             Self::DiameterPeer { peer, up } => write!(f, "DiameterPeer({peer:?}, up: {up})"),
-            Self::HomeServer { server, alive } => write!(f, "HomeServer({server}, alive: {alive})"),
+            Self::HomeServer(state) => write!(f, "HomeServer({state:?})"),
             Self::HandOver { shard, handed } => write!(f, "HandOver({shard}, {handed:?})"),
             Self::HandBack { shard, back } => write!(f, "HandBack({shard}, {back:?})"),
             Self::Dynamic { token, result } => write!(f, "Dynamic({token}, {result:?})"),

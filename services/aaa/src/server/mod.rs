@@ -31,8 +31,8 @@ mod trace;
 
 pub use alias::{IdentityKey, is_alias};
 pub use api::{
-    CertificateVerdict, Command, DynamicResult, Event, Found, Front, Handed, HandedBack, Login, TraceFilter,
-    TraceLine,
+    CertificateVerdict, Command, DynamicResult, Event, Found, Front, Handed, HandedBack, HomeServerState,
+    Login, TraceFilter, TraceLine,
 };
 pub use config::{CacheConfig, Config, ConfigError, UserSource};
 pub use counters::Counters;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use usher_aaa::proxy::{
     self, Accounting, Balance, Beside, Filter, HomeServer, Pool, Realm, Realms, Route, Unanswered,
 };
-use usher_aaa::{Command, Config, DynamicResult, Event, Method, Reason, User, UserSource, Users};
+use usher_aaa::{
+    Command, Config, DynamicResult, Event, HomeServerState, Method, Reason, User, UserSource, Users,
+};
 use usher_core::{Duration, Machine, Seed, WallTime};
 use usher_eap::method::PeerOffer;
 use usher_eap::method::md5::Password;
 use usher_eap::peer;
 use usher_radius::attribute::{error_cause, kind};
-use usher_radius::client::Failover;
+use usher_radius::client::{Failover, Health, HealthCause};
 use usher_radius::server::{self, ClientConfig, Role};
 use usher_radius::{Attributes, Code};
 
@@ -142,13 +144,13 @@ fn a_conversation_stays_with_its_server_though_a_better_one_comes_back() {
     let mut w = world(&[home(1), home(2)], |p| p.servers[0].liveness.answers = 1);
     w.off[1] = true;
     w.pap("ann@example.org", PASSWORD);
-    w.until(85);
+    w.until(100);
     assert!(!w.servers[0].home_servers().unwrap().client().usable(0), "the first is dead");
     let (reply, event, rounds) = w.eap(md5("ann@example.org"), |w, round| {
         if round == 1 {
             // Between two rounds the first server comes back.
             w.off[1] = false;
-            w.until(95);
+            w.until(110);
             assert!(w.servers[0].home_servers().unwrap().client().usable(0));
         }
     });
@@ -195,11 +197,12 @@ fn nobody_answers_and_what_is_said_then_is_a_setting() {
         let mut w = world(&[home(1)], |p| p.unanswered = unanswered);
         w.off[1] = true;
         w.pap("ann@example.org", PASSWORD);
-        w.until(39);
+        w.until(17);
+        assert_eq!(w.servers[0].counters().proxy_unanswered, 1, "with the home server's death");
+        assert_eq!(w.answers.len(), usize::from(unanswered == Unanswered::Reject));
         w.answers.clear();
-        assert_eq!(w.servers[0].counters().proxy_unanswered, 1);
         w.until(100);
-        assert!(w.events.iter().any(|(_, e)| matches!(e, Event::HomeServer { server: 0, alive: false })));
+        assert_eq!(turns(&w, 0), ["home1 Authentication Suspect", "home1 Authentication Dead"]);
         // It is known to be dead now: the answer, if any, comes at once.
         let answer = w.pap("ann@example.org", PASSWORD).map(|r| r.code);
         assert_eq!(answer, (unanswered == Unanswered::Reject).then_some(Code::ACCESS_REJECT));
@@ -207,6 +210,102 @@ fn nobody_answers_and_what_is_said_then_is_a_setting() {
         w.until(200);
         assert_eq!(w.pap("ann@example.org", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT, "it is back");
     }
+}
+
+/// How a server finds home servers to be, each change once.
+fn turns(w: &World, server: usize) -> Vec<String> {
+    let turn = |(s, event): &(usize, Event)| match event {
+        Event::HomeServer(state) if *s == server => {
+            Some(format!("{} {:?} {:?}", state.name, state.service, state.health))
+        }
+        _ => None,
+    };
+    let mut turns: Vec<String> = w.events.iter().filter_map(turn).collect();
+    turns.dedup();
+    turns
+}
+
+#[test]
+fn one_login_waits_for_a_silent_home_server_and_those_after_it_go_to_the_next() {
+    for balance in [Balance::Failover, Balance::Spread] {
+        let mut w = world(&[home(1), home(2)], |p| p.pools[0].balance = balance);
+        assert!(w.pap("ann@example.org", PASSWORD).is_some());
+        let first = 1 + usize::from(w.servers[2].counters().accepted_pap == 1);
+        let second = 3 - first;
+        w.off[first] = true;
+        let token = w.pap("ann@example.org", PASSWORD).map(|r| r.token);
+        assert_eq!(token, None);
+        w.until(3);
+        assert!(w.answers.is_empty());
+        w.until(4);
+        assert_eq!(w.answers.pop().map(|r| r.code), Some(Code::ACCESS_ACCEPT), "after the window");
+        for seconds in [4, 10, 60, 200] {
+            w.until(seconds);
+            assert_eq!(
+                w.pap("ann@example.org", PASSWORD).unwrap().code,
+                Code::ACCESS_ACCEPT,
+                "at {seconds} s"
+            );
+        }
+        assert_eq!(w.servers[second].counters().accepted_pap, 5);
+        let reports: Vec<_> = w.servers[0].home_servers().unwrap().reports().collect();
+        let of = |n: usize| reports.iter().find(|r| r.name == format!("home{n}")).unwrap();
+        assert_eq!((of(first).health, of(second).health), (Health::Dead, Health::Alive));
+        assert_eq!((of(first).asked.timeouts, of(second).asked.answers), (1, 5));
+        w.off[first] = false;
+        w.until(400);
+        assert_eq!(w.pap("ann@example.org", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT);
+        assert_eq!(w.servers[second].counters().accepted_pap, 5, "it is back");
+    }
+}
+
+/// A login goes on at the server where it began, though that owes somebody an answer.
+#[test]
+fn a_conversation_stays_with_a_suspect_server() {
+    let mut w = world(&[home(1), home(2)], |_| {});
+    let (reply, ..) = w.eap(md5("ann@example.org"), |w, round| {
+        if round == 1 {
+            let now = w.now;
+            let state = HomeServerState {
+                name: "home1".into(),
+                service: proxy::Service::Authentication,
+                health: Health::Suspect,
+                cause: HealthCause::Answered,
+            };
+            w.servers[0].command(now, Command::HomeServer(state)).unwrap();
+            assert_eq!(w.pap("ann@example.org", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT);
+            assert_eq!(w.servers[2].counters().accepted_pap, 1, "a new one begins elsewhere");
+        }
+    });
+    assert_eq!(reply.unwrap().code, Code::ACCESS_ACCEPT);
+    assert_eq!(w.servers[1].counters().accepted_eap_md5, 1);
+    assert_eq!(w.pap("ann@example.org", PASSWORD).unwrap().code, Code::ACCESS_ACCEPT);
+    assert_eq!(w.servers[1].counters().accepted_pap, 1, "its first word brought it back");
+}
+
+#[test]
+fn what_one_server_finds_out_is_told_to_another_by_the_name() {
+    let mut w = world(&[home(1), home(2)], |_| {});
+    w.off[1] = true;
+    w.pap("ann@example.org", PASSWORD);
+    w.until(20);
+    // The other has its home servers in another order, as behind a reload.
+    let mut other = world(&[home(2), home(1)], |_| {});
+    let known = |w: &World| {
+        let reports = w.servers[0].home_servers().unwrap().reports();
+        let mut all: Vec<_> = reports.map(|r| (r.name, r.service, r.health)).collect();
+        all.sort();
+        all
+    };
+    for (_, event) in w.events.drain(..) {
+        if let Event::HomeServer(state) = event {
+            other.servers[0].command(other.now, Command::HomeServer(state)).unwrap();
+        }
+    }
+    assert_eq!(known(&other), known(&w));
+    assert_eq!(known(&w)[0].2, Health::Dead);
+    assert_eq!(w.servers[0].realms_of("home1").count(), 4);
+    assert_eq!(w.servers[0].realms_of("home3").count(), 0);
 }
 
 #[test]

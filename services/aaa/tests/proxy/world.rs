@@ -55,7 +55,7 @@ pub(crate) struct World {
     pub(crate) answers: Vec<client::Response>,
     pub(crate) silent: Vec<u64>,
     pub(crate) asked_nas: Vec<server::Request>,
-    /// Datagrams and octets that servers took.
+    /// Datagrams, but Status-Server, and octets that servers took.
     pub(crate) datagrams: Vec<usize>,
     pub(crate) streamed: Vec<usize>,
     ends: BTreeMap<End, End>,
@@ -167,7 +167,7 @@ impl World {
         }
         let s = self.server_at(to.ip()).unwrap();
         if !self.off[s] {
-            self.datagrams[s] += 1;
+            self.datagrams[s] += usize::from(data[0] != Code::STATUS_SERVER.0);
             self.servers[s].handle(self.now, Input::Datagram { path: path(socket(to.port())), data });
         }
     }

@@ -1,7 +1,7 @@
 //! Client and server by RadSec, and servers that die, in virtual time.
 
 use crate::attribute::{error_cause, kind};
-use crate::client::{self, Client, Failover, Liveness, Retransmission, ServerConfig, Target};
+use crate::client::{self, Client, Failover, Health, Liveness, Retransmission, ServerConfig, Target};
 use crate::radsec::CertificateMatch;
 use crate::server::{self, ClientConfig, Role, Server};
 use crate::testing::{arrive, at, sent, user};
@@ -174,12 +174,15 @@ impl World {
         };
         self.events.iter().filter_map(answer).collect()
     }
-    fn turns(&self) -> Vec<(u64, u16, bool)> {
+    /// When servers came to be how they are.
+    fn turns(&self) -> Vec<(u64, u16, Health)> {
         let turn = |(when, e): &(u64, client::Event)| match e {
-            client::Event::Server { server, alive } => Some((*when, *server, *alive)),
+            client::Event::Server { server, health, .. } => Some((*when, *server, *health)),
             _ => None,
         };
-        self.events.iter().filter_map(turn).collect()
+        let mut turns: Vec<_> = self.events.iter().filter_map(turn).collect();
+        turns.dedup_by_key(|(_, server, health)| (*server, *health));
+        turns
     }
 }
 
@@ -296,19 +299,23 @@ fn a_mute_server_is_found_out_by_its_status_and_comes_back_by_three_answers() {
     w.ask(1, Code::ACCESS_REQUEST, GROUP);
     w.mute[0] = true;
     w.ask(2, Code::ACCESS_REQUEST, Target::Server(0));
-    w.until(50.0);
-    assert_eq!(w.client.counters().probes, 1, "after an interval without a word");
     w.ask(3, Code::ACCESS_REQUEST, GROUP);
-    assert!(w.client.usable(0));
-    w.until(61.0);
-    assert_eq!(w.turns(), [(60, 0, false)]);
-    assert!(!w.client.usable(0));
+    w.until(3.9);
+    assert_eq!((w.client.counters().probes, w.answers().len()), (0, 1));
+    w.until(4.1);
+    assert_eq!(w.client.counters().probes, 1, "after a window without a word");
     assert_eq!(w.answers()[1..], [(3, 1)], "what was under way moved on");
+    w.ask(4, Code::ACCESS_REQUEST, GROUP);
+    assert_eq!(w.answers()[2..], [(4, 1)], "what is new does not wait");
+    assert!(w.client.usable(0));
+    w.until(17.0);
+    assert_eq!(w.turns(), [(4, 0, Health::Suspect), (16, 0, Health::Dead)]);
+    assert!(!w.client.usable(0));
     w.mute[0] = false;
-    w.until(149.0);
+    w.until(105.0);
     assert!(!w.client.usable(0), "two answers");
-    w.until(151.0);
-    assert_eq!(w.turns()[1..], [(150, 0, true)]);
+    w.until(107.0);
+    assert_eq!(w.turns()[2..], [(106, 0, Health::Alive)]);
     assert!(w.client.usable(0));
 }
 
@@ -366,7 +373,26 @@ fn the_same_identifier_is_another_request_by_another_connection() {
     assert_eq!(s.entries(), 1);
 }
 
-/// The same by datagrams: three chances within the interval.
+/// A connection that cannot be had is known at once, and so is one that can.
+#[test]
+fn a_server_without_a_connection_is_dead_at_once_and_alive_with_the_next() {
+    let mut w = World::new(2, watched);
+    w.ask(1, Code::ACCESS_REQUEST, GROUP);
+    w.down[0] = true;
+    w.cut_all();
+    w.ask(2, Code::ACCESS_REQUEST, GROUP);
+    assert_eq!((w.answers()[1..].to_vec(), w.turns()), (vec![(2, 1)], vec![(0, 0, Health::Dead)]));
+    w.ask(3, Code::ACCESS_REQUEST, GROUP);
+    assert_eq!(w.answers()[2..], [(3, 1)]);
+    w.until(5.0);
+    w.down[0] = false;
+    w.until(8.0);
+    assert_eq!(w.turns()[1..], [(7, 0, Health::Alive)], "tried after 1, 2 and 4 s");
+    w.ask(4, Code::ACCESS_REQUEST, GROUP);
+    assert_eq!(w.answers()[3..], [(4, 0)]);
+}
+
+/// The same by datagrams: three chances within the zombie period.
 #[test]
 fn a_silent_datagram_server_dies_and_its_requests_move_on() {
     let mut config = client::Config::single(ServerConfig::new(address(0), Secret::new(b"s")));
@@ -384,7 +410,7 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
     };
     c.command(at(0.0), request(1)).unwrap();
     let mut log = Vec::new();
-    while log.last().is_none_or(|(t, _, _)| *t < 70) {
+    while log.last().is_none_or(|(t, _, _)| *t < 50) {
         let now = c.poll_timeout().unwrap_or_default();
         c.handle(now, Input::Timeout);
         for (path, bytes) in sent(&mut c, now) {
@@ -392,10 +418,16 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
         }
     }
     let status: Vec<u64> = log.iter().filter(|(_, s, b)| *s == 0 && b[0] == 12).map(|(t, ..)| *t).collect();
-    assert_eq!(status, [30, 40, 50], "three chances, then dead at 60; asked again from 90 on");
+    assert_eq!(status, [4, 8, 12, 46], "three chances, then dead at 16; asked again from 46 on");
     let moved = log.iter().find(|(_, s, b)| *s == 1 && b[0] == 1).unwrap();
-    assert_eq!(moved.0, 60);
-    assert!(matches!(c.poll_event(), Some(client::Event::Server { server: 0, alive: false })));
+    assert_eq!(moved.0, 4);
+    let mut turns = Vec::new();
+    while let Some(event) = c.poll_event() {
+        if let client::Event::Server { server: 0, health, .. } = event {
+            turns.push(health);
+        }
+    }
+    assert_eq!(turns[..2], [Health::Suspect, Health::Dead]);
     // Its status answers come back by datagrams as well: a server that knows the secret.
     let mut s = Server::new(
         server::Config::new(vec![ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b"s"))]),
@@ -417,12 +449,12 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
             }
         }
         while let Some(event) = c.poll_event() {
-            if matches!(event, client::Event::Server { server: 0, alive: true }) {
+            if matches!(event, client::Event::Server { server: 0, health: Health::Alive, .. }) {
                 alive = Some(now.as_nanos() / 1_000_000_000);
             }
         }
     }
-    assert_eq!(alive, Some(150));
+    assert_eq!(alive, Some(136));
 }
 
 /// RFC 6614 §2.5: a client is told what is not served by the one port that there is.

@@ -238,6 +238,13 @@ impl Machine for AaaServer {
                 Ok(())
             }
             Command::Trace { slot, filter } => self.set_trace(slot, filter),
+            Command::HomeServer(state) => {
+                if let Some(homes) = &mut self.outward.homes {
+                    homes.told(now, &state.name, state.service, state.health);
+                }
+                self.drain_outward(now);
+                Ok(())
+            }
             Command::Dynamic { token, to, code, attributes } => {
                 self.dynamic(now, token, to, code, attributes)
             }

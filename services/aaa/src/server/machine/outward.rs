@@ -6,7 +6,7 @@
 use super::AaaServer;
 use crate::proxy::{Filter, HomeServers};
 use crate::server::answer::Asker;
-use crate::server::api::{DynamicResult, Event};
+use crate::server::api::{DynamicResult, Event, HomeServerState};
 use crate::server::config::Config;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -17,6 +17,8 @@ use usher_core::table::SessionTable;
 use usher_core::{
     CommandError, ConnId, Input, Instant, Machine, SecureRng, SocketId, StreamEvent, StreamOp, Transmit, Work,
 };
+use usher_diameter::node::PeerId;
+use usher_diameter::peer::watchdog;
 use usher_diameter::session::SessionIds;
 use usher_radius::Freshness;
 use usher_radius::attribute::{Attributes, kind};
@@ -226,6 +228,29 @@ impl AaaServer {
         self.outward.let_past_go();
     }
 
+    /// What a Diameter peer is called.
+    #[must_use]
+    pub fn diameter_peer(&self, peer: PeerId) -> Option<&str> {
+        self.diameter.as_ref()?.host(peer)
+    }
+    /// The Diameter peers that this server connects to, and whether requests are sent to them: they are open, and their
+    /// watchdog finds nothing amiss (RFC 3539 §3.4).
+    pub fn diameter_servers(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.diameter.iter().flat_map(|node| {
+            let connects = node.configured().filter(|(_, config)| config.address.is_some());
+            connects.map(|(peer, config)| {
+                let okay = node.watchdog_state(peer) == Some(watchdog::State::Okay);
+                (config.host.as_str(), okay)
+            })
+        })
+    }
+    /// The realms whose users a home server of this name knows.
+    pub fn realms_of(&self, home: &str) -> impl Iterator<Item = &str> {
+        let proxy = self.config.proxy.as_ref();
+        let index = proxy.and_then(|p| p.servers.iter().position(|s| s.name == home));
+        let found = proxy.zip(index).map(|(proxy, index)| proxy.realms_of(index as u16));
+        found.into_iter().flatten()
+    }
     /// The home servers and the client that asks them.
     #[must_use]
     pub fn home_servers(&self) -> Option<&HomeServers> {
@@ -347,10 +372,12 @@ impl AaaServer {
                         self.home_silent(now, passed);
                     }
                 }
-                client::Event::Server { server, alive } => {
-                    if let Some(server) = self.outward.homes.as_ref().and_then(|h| h.home(server)) {
-                        self.events.push_back(Event::HomeServer { server, alive });
-                    }
+                client::Event::Server { server, health, cause } => {
+                    let Some(homes) = &self.outward.homes else { continue };
+                    let Some((server, service)) = homes.home(server) else { continue };
+                    let name = homes.name(server).unwrap_or_default().into();
+                    let state = HomeServerState { name, service, health, cause };
+                    self.events.push_back(Event::HomeServer(state));
                 }
             }
         }

@@ -1,0 +1,118 @@
+//! Home servers that stop and go on, and what the server that asks them does and says.
+
+use super::daemon::{get, metric, pap};
+use super::others::ANN;
+use super::revoked::Server;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// A front of two shards, and the home servers of a realm in their order.
+struct Scene {
+    front: Server,
+    homes: Vec<Server>,
+}
+
+impl Scene {
+    fn start(settings: &str) -> Self {
+        let homes: Vec<Server> = (0..2).map(|_| Server::start(|ports| ports.config(1, ANN))).collect();
+        let front = Server::start(|ports| {
+            let mut more = "[users]\nstore = \"memory\"\n".to_owned();
+            for (n, home) in homes.iter().enumerate() {
+                let (auth, acct) = (home.ports.auth, home.ports.acct);
+                write!(
+                    more,
+                    "[[home_server]]\nname = \"hotel-{n}\"\naddress = \"127.0.0.1:{auth}\"\n\
+                     acct_address = \"127.0.0.1:{acct}\"\nsecret = \"{}\"\n{settings}\n",
+                    super::daemon::SECRET
+                )
+                .unwrap();
+            }
+            more += "[[realm]]\nname = \"hotel.example\"\nservers = [\"hotel-0\", \"hotel-1\"]\n";
+            ports.config(2, &more)
+        });
+        Self { front, homes }
+    }
+    /// A login; how long it took.
+    #[track_caller]
+    fn logs_in(&self) -> Duration {
+        let begun = Instant::now();
+        let said = pap(self.front.ports.auth, "ann@hotel.example", "right");
+        assert_eq!(said.code, Some(0), "{}", self.front.daemon.log());
+        begun.elapsed()
+    }
+    fn metric(&self, name: &str) -> f64 {
+        metric(&get(self.front.ports.metrics, "/metrics"), &format!("usher_aaa_{name}"))
+    }
+    fn state(&self, home: usize, state: &str) -> bool {
+        let labels = format!("home_server=\"hotel-{home}\",service=\"authentication\",state=\"{state}\"");
+        self.metric(&format!("home_server_state{{{labels}}}")) > 0.5
+    }
+    fn count(&self, what: &str, home: usize) -> f64 {
+        self.metric(&format!("{what}{{home_server=\"hotel-{home}\",service=\"authentication\"}}"))
+    }
+    /// The line of the log with a message about a home server.
+    fn line(&self, message: &str, home: usize) -> String {
+        self.front.daemon.wait(message);
+        let log = self.front.daemon.log();
+        let of = |line: &&str| line.contains(message) && line.contains(&format!("hotel-{home}"));
+        log.lines().find(of).unwrap_or_else(|| panic!("no {message:?} of hotel-{home}: {log}")).to_owned()
+    }
+}
+
+#[test]
+fn a_home_server_that_stops_costs_one_login_its_window_and_comes_back() {
+    let scene = Scene::start(
+        "response_window = \"1 s\"\nzombie_period = \"2 s\"\ncheck_interval = \"6 s\"\nnum_answers_to_alive = 1",
+    );
+    scene.logs_in();
+    assert_eq!(
+        (scene.count("home_server_requests_total", 0), scene.count("home_server_answers_total", 1)),
+        (1.0, 0.0)
+    );
+    assert!(scene.state(0, "alive"));
+    scene.homes[0].daemon.signal("STOP");
+    let first = scene.logs_in();
+    assert!((0.9..3.0).contains(&first.as_secs_f64()), "{first:?}");
+    // Whichever shard they come to.
+    let later: Vec<Duration> = (0..8).map(|_| scene.logs_in()).collect();
+    assert!(later.iter().all(|took| *took < Duration::from_millis(900)), "{later:?}");
+    let line = scene.line("a home server does not answer", 0);
+    for part in ["WARN", "hotel.example", "authentication", "said nothing for 1.0 s"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(scene.line("a home server is dead", 0).contains("WARN"));
+    assert!(scene.state(0, "dead") && scene.state(1, "alive") && !scene.state(0, "alive"));
+    assert_eq!(scene.count("home_server_timeouts_total", 0), 1.0);
+    let status = scene.front.place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0);
+    assert!(
+        status.out.contains("hotel-0 (authentication") && status.out.contains(": dead; "),
+        "{}",
+        status.out
+    );
+    let asked = scene.count("home_server_requests_total", 0);
+    scene.homes[0].daemon.signal("CONT");
+    assert!(scene.line("a home server is back", 0).contains("INFO"));
+    assert!(scene.state(0, "alive"));
+    for _ in 0..4 {
+        scene.logs_in();
+    }
+    assert_eq!(scene.count("home_server_requests_total", 0), asked + 4.0, "each shard asks it again");
+    let said = scene.front.daemon.log().matches("a home server is back").count();
+    assert_eq!(said, 1, "what several shards know is said once: {}", scene.front.daemon.log());
+}
+
+#[test]
+fn settings_of_home_servers_that_make_no_sense_are_refused() {
+    let place = crate::place::Place::new();
+    for (setting, why) in [
+        ("response_window = \"50 ms\"", "100 ms"),
+        ("check_interval = \"5 s\"", "RFC 3539"),
+        ("num_answers_to_alive = 0", "nobody is alive"),
+    ] {
+        let home =
+            "[[home_server]]\nname = \"h\"\naddress = \"192.0.2.1:1812\"\nsecret = \"0123456789abcdef\"\n";
+        super::daemon::private(&place, "aaa.toml", &format!("{home}{setting}\n"));
+        let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2);
+        assert!(said.err.contains(why), "{setting}: {}", said.err);
+    }
+}

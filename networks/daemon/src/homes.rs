@@ -1,0 +1,194 @@
+//! How home servers are, for logs, metrics and those who ask.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use usher_aaa::proxy::{Report, Service};
+use usher_aaa::{AaaServer, HomeServerState};
+use usher_radius::client::{Asked, Health, HealthCause};
+
+/// What a home server is asked for, as labels and logs have it.
+pub(crate) const fn service_name(service: Service) -> &'static str {
+    match service {
+        Service::Authentication => "authentication",
+        Service::Accounting => "accounting",
+        Service::Both => "radsec",
+    }
+}
+
+/// As those know it who come from FreeRADIUS.
+pub(crate) const fn health_name(health: Health) -> &'static str {
+    match health {
+        Health::Alive => "alive",
+        Health::Suspect => "zombie",
+        Health::Dead => "dead",
+    }
+}
+
+/// How all shards find home servers to be, so that a change is told once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known(Arc<Mutex<BTreeMap<(String, Service), Health>>>);
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Service), Health>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Whether this is news.
+    fn is_news(&self, state: &HomeServerState) -> bool {
+        let before = self.lock().insert((state.name.clone(), state.service), state.health);
+        before.unwrap_or_default() != state.health
+    }
+    /// Other home servers are asked from now on, or the same as before.
+    pub(crate) fn begin_anew(&self, server: &AaaServer) {
+        let reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
+        *self.lock() = reports.map(|r| ((r.name, r.service), r.health)).collect();
+    }
+    /// Tells in the log how a home server is, where that is news.
+    pub(crate) fn tell(&self, server: &AaaServer, state: &HomeServerState) {
+        if !self.is_news(state) {
+            return;
+        }
+        let realms: Vec<&str> = server.realms_of(&state.name).collect();
+        let realms = realms.join(", ");
+        let (home_server, service, why) = (&state.name, service_name(state.service), why(state.cause));
+        match state.health {
+            Health::Suspect => tracing::warn!(
+                home_server,
+                service,
+                realms,
+                why,
+                "a home server does not answer: others of its realms are asked before it"
+            ),
+            Health::Dead => tracing::warn!(
+                home_server,
+                service,
+                realms,
+                why,
+                "a home server is dead: nothing is sent to it until it is back"
+            ),
+            Health::Alive => {
+                tracing::info!(home_server, service, realms, why, "a home server is back");
+            }
+        }
+    }
+}
+
+fn why(cause: HealthCause) -> String {
+    let seconds = |d: usher_core::Duration| format!("{:.1} s", d.as_secs_f64());
+    match cause {
+        HealthCause::Silent(time) => format!("it owed an answer and said nothing for {}", seconds(time)),
+        HealthCause::NoConnection => "no connection to it can be had".to_owned(),
+        HealthCause::Answered => "it answered".to_owned(),
+        HealthCause::Connected => "a connection to it came up".to_owned(),
+        HealthCause::Revived(time) => {
+            format!("it is tried again after {}: whether it lives cannot be asked", seconds(time))
+        }
+    }
+}
+
+/// A home server, as the shards that ask it see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Home {
+    pub(crate) address: std::net::SocketAddr,
+    /// The worst that a shard knows.
+    pub(crate) health: Health,
+    pub(crate) asked: Asked,
+}
+
+/// All home servers, by name and by what they are asked for.
+pub(crate) type Homes = BTreeMap<(String, Service), Home>;
+
+/// As one shard sees them.
+pub(crate) fn homes(server: &AaaServer) -> Homes {
+    let reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
+    let of = |r: Report| ((r.name, r.service), Home { address: r.address, health: r.health, asked: r.asked });
+    reports.map(of).collect()
+}
+
+/// Puts what another shard sees to it.
+pub(crate) fn merge(all: &mut Homes, others: Homes) {
+    for (key, other) in others {
+        match all.get_mut(&key) {
+            None => drop(all.insert(key, other)),
+            Some(home) => {
+                home.health = home.health.max(other.health);
+                let (mine, theirs) = (&mut home.asked, other.asked);
+                mine.requests += theirs.requests;
+                mine.answers += theirs.answers;
+                mine.timeouts += theirs.timeouts;
+                mine.timed += theirs.timed;
+                mine.round_trips += theirs.round_trips;
+            }
+        }
+    }
+}
+
+/// A home server, for those who ask how things are.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HomeServerStatus {
+    /// What the configuration calls it.
+    pub name: String,
+    /// `authentication`, `accounting`, or `radsec` for both.
+    pub service: String,
+    /// Where.
+    pub address: String,
+    /// `alive`, `zombie` (owes an answer; others are asked before it) or `dead`.
+    pub state: String,
+    /// Requests that it was asked since the last change of home servers.
+    pub requests: u64,
+    /// Requests that it did not answer in time.
+    pub timeouts: u64,
+    /// How long an answer takes, milliseconds, over all requests that were sent once; `None`: there was none.
+    pub round_trip: Option<f64>,
+}
+
+/// For those who ask how things are.
+pub(crate) fn statuses(homes: &Homes) -> Vec<HomeServerStatus> {
+    let of = |((name, service), home): (&(String, Service), &Home)| HomeServerStatus {
+        name: name.clone(),
+        service: service_name(*service).to_owned(),
+        address: home.address.to_string(),
+        state: health_name(home.health).to_owned(),
+        requests: home.asked.requests,
+        timeouts: home.asked.timeouts,
+        round_trip: (home.asked.timed > 0)
+            .then(|| home.asked.round_trips.as_secs_f64() * 1000.0 / home.asked.timed as f64),
+    };
+    homes.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(health: Health) -> HomeServerState {
+        let cause = HealthCause::Answered;
+        HomeServerState { name: "h".to_owned(), service: Service::Authentication, health, cause }
+    }
+
+    #[test]
+    fn what_several_shards_find_out_is_news_once() {
+        let known = Known::default();
+        let news = |health| known.is_news(&state(health));
+        assert!(!news(Health::Alive), "it was");
+        assert!(news(Health::Suspect) && !news(Health::Suspect));
+        assert!(news(Health::Dead) && !news(Health::Dead) && news(Health::Alive));
+    }
+
+    #[test]
+    fn what_shards_saw_is_one_sum_and_the_worst_of_states() {
+        let home = |health, answers| {
+            let round_trips = usher_core::Duration::from_millis(10 * answers);
+            let asked = Asked { requests: answers + 1, answers, timeouts: 1, timed: answers, round_trips };
+            Homes::from([(
+                ("h".to_owned(), Service::Both),
+                Home { address: "192.0.2.1:2083".parse().unwrap(), health, asked },
+            )])
+        };
+        let mut all = home(Health::Alive, 2);
+        merge(&mut all, home(Health::Dead, 3));
+        let said = statuses(&all).remove(0);
+        assert_eq!((said.state.as_str(), said.service.as_str()), ("dead", "radsec"));
+        assert_eq!((said.requests, said.timeouts, said.round_trip), (7, 2, Some(10.0)));
+    }
+}
