@@ -5,7 +5,7 @@ mod reload;
 use crate::build::{self, Built, With};
 use crate::drops::Drops;
 use crate::homes::Known;
-use crate::ledger::{self, Entry, LedgerHandle};
+use crate::ledger::{self, LedgerHandle};
 use crate::log::LogThread;
 use crate::node::{AaaNode, Mailboxes, Message};
 use crate::place::{self, Place, PlaceError};
@@ -309,7 +309,7 @@ impl Begun {
                 break;
             }
         }
-        self.running.ledger.put_waiting(Entry::Stop);
+        self.running.ledger.stop();
         if let Some(ledger) = self.ledger
             && ledger.join().is_err()
         {

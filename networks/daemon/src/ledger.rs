@@ -1,13 +1,17 @@
 //! The thread of the one ledger: limits and accounting of all shards, durable by group commit. What waits is taken,
 //! written by one [`Store::write`], and then acknowledged; what came meanwhile is the next group.
 
+mod queue;
+
 use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::workers::{For, troubled_said};
+use queue::Queue;
+pub(crate) use queue::{DIAMETER, Network, Whose};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as Monotonic};
 use usher_aaa::ledger::{Accounting, Counters, Find, Ledger, MOST_QUESTIONS, text};
@@ -15,7 +19,7 @@ use usher_aaa::store::{Change, SessionRow, Store, StoreError};
 use usher_aaa::{Admission, AdmitRequest, Command, Record};
 use usher_live::Clock;
 
-/// Entries that may wait; further ones are refused at once.
+/// Entries that may wait; beyond it those of whoever has most are refused at once.
 const WAITING: usize = 1 << 16;
 /// Entries and changes of one group.
 const GROUP: usize = 4096;
@@ -64,9 +68,7 @@ pub(crate) struct LedgerSnapshot {
 /// Numbers that others read.
 #[derive(Debug, Default)]
 pub(crate) struct LedgerStats {
-    /// Entries that wait.
-    pub(crate) waiting: AtomicU64,
-    /// Entries that were refused because too many waited.
+    /// Entries that were refused because too many waited, of all or of their client.
     pub(crate) refused: AtomicU64,
     /// Changes that the store refused.
     pub(crate) lost: AtomicU64,
@@ -77,22 +79,18 @@ pub(crate) struct LedgerStats {
 /// Where entries are put.
 #[derive(Clone)]
 pub(crate) struct LedgerHandle {
-    sender: SyncSender<Entry>,
+    queue: Arc<Queue>,
     mailboxes: Mailboxes,
     pub(crate) stats: Arc<LedgerStats>,
 }
 
 impl LedgerHandle {
-    /// Puts an entry in line; where there is no room, the request that it is of is answered at once, without
-    /// acknowledgement.
-    pub(crate) fn put(&self, entry: Entry) {
-        self.stats.waiting.fetch_add(1, Ordering::Relaxed);
-        let Err(error) = self.sender.try_send(entry) else { return };
-        self.stats.waiting.fetch_sub(1, Ordering::Relaxed);
+    /// Puts an entry in line; where there is no room, the request that it is of, or that of who has most in line, is
+    /// answered at once, without acknowledgement.
+    pub(crate) fn put(&self, whose: Whose, entry: Entry) {
+        let Some(refused) = self.queue.put(whose, entry) else { return };
         self.stats.refused.fetch_add(1, Ordering::Relaxed);
-        let (std::sync::mpsc::TrySendError::Full(entry) | std::sync::mpsc::TrySendError::Disconnected(entry)) =
-            error;
-        match entry {
+        match refused {
             Entry::Admit(f, _) => self
                 .mailboxes
                 .command(f.shard, Command::Admitted { token: f.token, admission: Admission::Unavailable }),
@@ -102,27 +100,34 @@ impl LedgerHandle {
             _ => {}
         }
     }
-    /// Puts an entry in line and waits for room.
-    pub(crate) fn put_waiting(&self, entry: Entry) {
-        self.stats.waiting.fetch_add(1, Ordering::Relaxed);
-        // The thread ends only when it was told to.
-        let _ = self.sender.send(entry);
+    /// Puts a record in line.
+    pub(crate) fn account(&self, f: For, record: Box<Record>) {
+        self.put(Whose::Sessions(record.client.unwrap_or(DIAMETER)), Entry::Account(f, record));
+    }
+    /// Has the thread write what waits, and end.
+    pub(crate) fn stop(&self) {
+        self.queue.put_own(Entry::Stop);
+    }
+    /// How many entries wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
     }
     /// The open sessions: those of a user, or all.
     pub(crate) fn sessions(&self, user: Option<String>) -> Vec<SessionRow> {
         let (sender, receiver) = sync_channel(1);
-        self.put_waiting(Entry::Sessions(user, sender));
+        self.queue.put_own(Entry::Sessions(user, sender));
         receiver.recv_timeout(Duration::from_secs(10)).unwrap_or_default()
     }
     pub(crate) fn collect(&self) -> Option<LedgerSnapshot> {
         let (sender, receiver) = sync_channel(1);
-        self.put_waiting(Entry::Collect(sender));
+        self.queue.put_own(Entry::Collect(sender));
         receiver.recv_timeout(Duration::from_secs(1)).ok()
     }
 }
 
 /// The ledger's thread.
 struct Keeper {
+    queue: Arc<Queue>,
     ledger: Ledger,
     store: Box<dyn Store>,
     clock: Clock,
@@ -153,10 +158,11 @@ pub(crate) fn begin(
     mailboxes: Mailboxes,
     simultaneous: Option<u32>,
 ) -> Result<(LedgerHandle, Option<JoinHandle<()>>), StoreError> {
-    let (sender, receiver) = sync_channel(WAITING);
+    let queue = Arc::new(Queue::new(WAITING));
     let stats = Arc::new(LedgerStats::default());
-    let handle = LedgerHandle { sender, mailboxes: mailboxes.clone(), stats: stats.clone() };
+    let handle = LedgerHandle { queue: queue.clone(), mailboxes: mailboxes.clone(), stats: stats.clone() };
     let mut keeper = Keeper {
+        queue,
         ledger,
         store,
         clock,
@@ -171,24 +177,19 @@ pub(crate) fn begin(
         stopping: false,
     };
     keeper.read()?;
-    let thread =
-        thread::Builder::new().name("usher-ledger".to_owned()).spawn(move || keeper.run(&receiver)).ok();
+    let thread = thread::Builder::new().name("usher-ledger".to_owned()).spawn(move || keeper.run()).ok();
     Ok((handle, thread))
 }
 
 impl Keeper {
-    fn run(mut self, entries: &Receiver<Entry>) {
+    fn run(mut self) {
         loop {
-            match entries.recv_timeout(self.patience()) {
-                Ok(entry) => {
+            if let Some(entry) = self.queue.take_within(self.patience()) {
+                self.take(entry);
+                for _ in 1..GROUP {
+                    let Some(entry) = self.queue.take() else { break };
                     self.take(entry);
-                    for _ in 1..GROUP {
-                        let Ok(entry) = entries.try_recv() else { break };
-                        self.take(entry);
-                    }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => self.stopping = true,
             }
             let now = self.clock.now();
             if self.ledger.timeout().is_some_and(|t| t <= now) {
@@ -242,7 +243,6 @@ impl Keeper {
     }
 
     fn take(&mut self, entry: Entry) {
-        self.stats.waiting.fetch_sub(1, Ordering::Relaxed);
         let now = self.clock.now();
         let wall = self.clock.wall(now);
         match entry {
@@ -289,7 +289,14 @@ impl Keeper {
                 let open = self.ledger.len() as u64;
                 let _ = sender.try_send(LedgerSnapshot { counters: *self.ledger.counters(), open });
             }
-            Entry::Stop => self.stopping = true,
+            Entry::Stop => {
+                self.stopping = true;
+                // What came before it may wait behind it.
+                for _ in 0..self.queue.len() {
+                    let Some(entry) = self.queue.take() else { break };
+                    self.take(entry);
+                }
+            }
         }
     }
 
@@ -383,6 +390,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
     use std::sync::atomic::AtomicU32;
     use usher_aaa::ledger::{LedgerConfig, SessionKey, Status};
     use usher_aaa::store::{ClientRow, GroupRows, Memory, UserRows};
@@ -394,6 +402,15 @@ mod tests {
         asked: Arc<[AtomicU32; 3]>,
         /// It was there at the start.
         left: bool,
+        /// It is there, but slow.
+        slow: Option<Slow>,
+    }
+
+    /// Writes while nobody holds the gate.
+    #[derive(Clone)]
+    struct Slow {
+        gate: Arc<Mutex<()>>,
+        written: Arc<Mutex<Memory>>,
     }
 
     impl Away {
@@ -410,14 +427,16 @@ mod tests {
         fn user(&mut self, _: &str) -> Result<Option<UserRows>, StoreError> {
             unreachable!("the ledger asks for no user")
         }
-        fn write(&mut self, _: &[Change]) -> Result<(), StoreError> {
-            Err(self.count(2))
+        fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+            let Some(slow) = &self.slow else { return Err(self.count(2)) };
+            drop(slow.gate.lock().expect("no holder failed"));
+            slow.written.lock().expect("no holder failed").write(changes)
         }
         fn open_sessions(&mut self, _: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError> {
             if self.left { Ok(()) } else { Err(self.count(0)) }
         }
         fn session(&mut self, _: &str) -> Result<Option<SessionRow>, StoreError> {
-            Err(self.count(1))
+            if self.slow.is_some() { Ok(None) } else { Err(self.count(1)) }
         }
         fn clients(&mut self) -> Result<Vec<ClientRow>, StoreError> {
             unreachable!("the ledger asks for no client")
@@ -451,9 +470,9 @@ mod tests {
         for n in 0..1000_u32 {
             let session = SessionKey { nas: [10, 0, 0, 1].into(), id: n.to_string(), user: String::new() };
             let record = Record::new(Status::Start, session, WallTime::from_unix_secs(1_800_000_000));
-            handle.put_waiting(Entry::Account(For { shard: 0, token: 0 }, Box::new(record)));
+            handle.account(For { shard: 0, token: 0 }, Box::new(record));
         }
-        handle.put_waiting(Entry::Stop);
+        handle.stop();
         thread.expect("there is a thread").join().expect("it ends");
     }
 
@@ -474,10 +493,46 @@ mod tests {
         let ledger = Ledger::new(LedgerConfig::default());
         let (handle, thread) =
             begin(ledger, Box::new(store), Clock::start(), Mailboxes::default(), None).expect("it is there");
-        handle.put(Entry::Account(For { shard: 0, token: 0 }, Box::new(record(Status::Start, 100_000))));
+        handle.account(For { shard: 0, token: 0 }, Box::new(record(Status::Start, 100_000)));
         assert_eq!(handle.collect().expect("it counts").counters.started, 1);
-        handle.put_waiting(Entry::Stop);
+        handle.stop();
         thread.expect("there is a thread").join().expect("it ends");
+    }
+
+    #[test]
+    fn a_flood_of_one_clients_records_keeps_out_no_other_clients() {
+        const FLOOD: u32 = 80_000;
+        let slow = Slow { gate: Arc::default(), written: Arc::new(Mutex::new(Memory::new())) };
+        let store = Away { left: true, slow: Some(slow.clone()), ..Away::default() };
+        let held = slow.gate.lock().expect("no holder failed");
+        let (handle, thread) = begin(
+            Ledger::new(LedgerConfig::default()),
+            Box::new(store),
+            Clock::start(),
+            Mailboxes::default(),
+            None,
+        )
+        .expect("it is there");
+        let tell = |client: u8, n: u32| {
+            let nas = [10, 0, 0, client].into();
+            let session = SessionKey { nas, id: n.to_string(), user: String::new() };
+            let record = Record::new(Status::Start, session, WallTime::from_unix_secs(1_800_000_000));
+            let record = Record { client: Some((nas, 32)), ..record };
+            handle.account(For { shard: 0, token: 0 }, Box::new(record));
+        };
+        (0..FLOOD).for_each(|n| tell(1, n));
+        (0..100).for_each(|n| tell(2, n));
+        let refused = handle.stats.refused.load(Ordering::Relaxed);
+        assert!(refused > 5_000, "all places are taken: {refused}");
+        drop(held);
+        handle.stop();
+        thread.expect("there is a thread").join().expect("it ends");
+        let written = slow.written.lock().expect("no holder failed");
+        let of = |client: u8| {
+            let nas = std::net::IpAddr::from([10, 0, 0, client]);
+            written.sessions().filter(|row| row.nasipaddress == nas).count() as u64
+        };
+        assert_eq!((of(2), of(1)), (100, u64::from(FLOOD) - refused));
     }
 
     #[test]

@@ -249,14 +249,13 @@ impl Collector for Scrape {
         let help = "Jobs that found no room in their queue: their logins got no answer";
         counters(e, "jobs_refused", help, refused)?;
         let stats = &running.ledger.stats;
-        gauge(
-            e,
-            "ledger_queue",
-            "Entries that wait for the ledger",
-            stats.waiting.load(Ordering::Relaxed) as i64,
-        )?;
+        gauge(e, "ledger_queue", "Entries that wait for the ledger", running.ledger.waiting() as i64)?;
         for (name, help, value) in [
-            ("ledger_refused", "Entries that found the ledger's queue full", &stats.refused),
+            (
+                "ledger_refused",
+                "Entries for which the ledger's queue had no room: not acknowledged",
+                &stats.refused,
+            ),
             ("store_refused", "Changes that the store refused for good", &stats.lost),
         ] {
             counter(e, name, help, value.load(Ordering::Relaxed))?;

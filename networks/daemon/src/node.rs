@@ -4,7 +4,7 @@ use crate::build;
 use crate::config::units::Prefix;
 use crate::homes::{self, Known};
 use crate::jobs::Whose;
-use crate::ledger::{Entry, LedgerHandle};
+use crate::ledger::{self, DIAMETER, Entry, LedgerHandle, Network};
 use crate::said::{log_login, log_record};
 use crate::stats::{Histogram, Outcome, Snapshot};
 use crate::status::bears;
@@ -177,6 +177,11 @@ impl Clients {
     pub(crate) fn name(&self, index: u32) -> Option<&str> {
         self.0.get(index as usize).map(|(name, ..)| name.as_str())
     }
+    /// The network of a client by its place in the list; `None`: of Diameter peers.
+    pub(crate) fn network(&self, index: Option<u32>) -> Network {
+        let client = index.and_then(|index| self.0.get(index as usize));
+        client.map_or(DIAMETER, |(_, network, bits)| (*network, *bits))
+    }
     /// The client of an address: the longest prefix that fits.
     pub(crate) fn of(&self, address: IpAddr) -> Option<usize> {
         let fits = |(_, network, bits): &(String, IpAddr, u8)| {
@@ -255,16 +260,15 @@ impl AaaNode {
         if self.failures
             && let Some((user, station)) = login.failed_as()
         {
-            self.ledger.put(Entry::Failed { user: user.to_vec(), station: station.to_vec() });
+            let entry = Entry::Failed { user: user.to_vec(), station: station.to_vec() };
+            self.ledger.put(ledger::Whose::Failures(self.clients.network(login.client)), entry);
         }
         if self.logins {
             // The name outside a tunnel is whatever the peer likes.
             let who = login.inner.as_ref().unwrap_or(&login.name);
-            self.ledger.put(Entry::Login {
-                user: who.clone(),
-                station: station.to_vec(),
-                accepted: login.reason.is_none(),
-            });
+            let accepted = login.reason.is_none();
+            let entry = Entry::Login { user: who.clone(), station: station.to_vec(), accepted };
+            self.ledger.put(ledger::Whose::Logins(self.clients.network(login.client)), entry);
         }
     }
 
@@ -362,10 +366,13 @@ impl Node for AaaNode {
                 let whose = Whose { client, name };
                 self.workers.put(whose, Job::Verify(For { shard, token }, hash, password));
             }
-            Event::Admit { token, request } => self.ledger.put(Entry::Admit(For { shard, token }, request)),
+            Event::Admit { token, client, request } => {
+                let whose = ledger::Whose::Sessions(self.clients.network(client));
+                self.ledger.put(whose, Entry::Admit(For { shard, token }, request));
+            }
             Event::Account { token, record } => {
                 log_record(&record);
-                self.ledger.put(Entry::Account(For { shard, token }, record));
+                self.ledger.account(For { shard, token }, record);
             }
             Event::CheckCertificate { token, client, name, chain } => {
                 if !name.is_none_or(|name| bears(&chain, &name)) {
@@ -388,9 +395,10 @@ impl Node for AaaNode {
                 log_login(&login, false, waited.as_micros(), &self.clients);
                 self.server.reuse(login.request);
             }
-            Event::Failed { name, station } => {
+            Event::Failed { client, name, station } => {
                 if self.failures {
-                    self.ledger.put(Entry::Failed { user: name, station });
+                    let whose = ledger::Whose::Failures(self.clients.network(client));
+                    self.ledger.put(whose, Entry::Failed { user: name, station });
                 }
             }
             Event::Evicted { client } => {

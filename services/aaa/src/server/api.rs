@@ -446,6 +446,8 @@ pub enum Event {
     Admit {
         /// Comes back with the answer.
         token: u64,
+        /// Index of the RADIUS client that asks; `None` over Diameter.
+        client: Option<u32>,
         /// Who.
         request: AdmitRequest,
     },
@@ -477,6 +479,8 @@ pub enum Event {
     /// A login has failed whose peer is told so before it is turned away, and may not stay for that. With
     /// [`Config::failures`] only.
     Failed {
+        /// Index of the RADIUS client that asks; `None` over Diameter.
+        client: Option<u32>,
         /// The name that it counts against; empty: none.
         name: Vec<u8>,
         /// Calling-Station-Id; empty: none.

@@ -68,7 +68,7 @@ impl Host {
                     let durable = self.ledger.serve(now, &mut self.store, &record);
                     self.server.command(now, Command::Accounted { token, durable }).unwrap();
                 }
-                Event::Admit { token, request } => {
+                Event::Admit { token, request, .. } => {
                     let admission = self.ledger.admit(now, wall, &request);
                     self.server.command(now, Command::Admitted { token, admission }).unwrap();
                 }

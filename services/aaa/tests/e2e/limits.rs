@@ -25,7 +25,7 @@ fn limited() -> Config {
 }
 
 fn admission(p: &mut Pair, admission: Admission) {
-    let Some(Event::Admit { token, request }) = p.server.poll_event() else { panic!("not asked") };
+    let Some(Event::Admit { token, request, .. }) = p.server.poll_event() else { panic!("not asked") };
     assert_eq!((request.user.as_str(), request.simultaneous), ("ann", Some(1)));
     assert_eq!(request.pool.as_deref(), Some("main"));
     p.server.command(NEVER, Command::Admitted { token, admission }).unwrap();

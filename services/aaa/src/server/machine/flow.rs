@@ -606,11 +606,11 @@ impl AaaServer {
             return;
         }
         session.failed = true;
-        let name = session.claimed().to_vec();
+        let (client, name) = (session.owner.client(), session.claimed().to_vec());
         let station = session.pending.as_ref().and_then(|p| p.request.get(kind::CALLING_STATION_ID));
         let station = station.unwrap_or_default().to_vec();
         self.held_back.failed(now, &name, &station);
-        self.events.push_back(Event::Failed { name, station });
+        self.events.push_back(Event::Failed { client, name, station });
     }
 
     fn ask_user(&mut self, now: Instant, token: u64, who: Who) {

@@ -132,14 +132,15 @@ impl AaaServer {
         let Some(pending) = &session.pending else { return };
         let mut request = admit_request(session, pending, approval.inner.as_deref());
         let source = pending.source.address();
-        if let Some(client) = session.owner.client()
+        let client = session.owner.client();
+        if let Some(client) = client
             && !self.radius.as_ref().is_some_and(|server| server.speaks_for(client, source, request.nas))
         {
             request.nas = source;
         }
         approval.conversation = approval.conversation.take().or_else(|| session.take_conversation());
         session.stage = Stage::Admission(approval);
-        self.events.push_back(Event::Admit { token, request });
+        self.events.push_back(Event::Admit { token, client, request });
     }
 
     pub(super) fn on_admitted(
