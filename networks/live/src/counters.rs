@@ -106,6 +106,8 @@ driver_counters! {
     tls_handshakes,
     /// TLS handshakes completed by taking up an earlier session.
     tls_resumed,
+    /// TLS handshakes given up for newer ones: as many as there may be were under way, and of this one's network the most.
+    tls_displaced,
     /// TLS handshakes that took too long.
     tls_timeout,
     /// TLS handshakes that the peer left by closing the connection.

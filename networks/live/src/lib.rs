@@ -8,6 +8,7 @@
 mod clock;
 mod counters;
 mod driver;
+mod handshakes;
 mod mmsg;
 mod node;
 mod shard;
@@ -15,7 +16,6 @@ mod sockets;
 mod stream;
 mod streams;
 mod tls;
-mod turns;
 mod udp;
 mod wake;
 

@@ -160,6 +160,9 @@ pub struct Settings {
     pub connections: usize,
     /// Connections of one listener from one address at a time.
     pub connections_per_address: usize,
+    /// TLS handshakes of accepted connections under way at a time, of all listeners. Beyond it the oldest of the network
+    /// (an IPv4 address, or 64 bits of an IPv6 address) that has most makes room.
+    pub handshakes: usize,
     /// Octets that may wait for one connection's peer to read when more is to be sent; otherwise the connection is
     /// reset.
     pub stream_queue: usize,
@@ -178,13 +181,15 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// 4096 datagrams, 65536 sockets, 65536 connections and 1024 of each address, 4 MiB, and 4 ms, 10 s, 10 s and 2 s.
+    /// 4096 datagrams, 65536 sockets, 65536 connections and 1024 of each address, 1024 handshakes, 4 MiB, and 4 ms, 10 s,
+    /// 10 s and 2 s.
     fn default() -> Self {
         Self {
             datagram_queue: 4096,
             sockets: 1 << 16,
             connections: 1 << 16,
             connections_per_address: 1024,
+            handshakes: 1024,
             stream_queue: 4 << 20,
             time_slice: Duration::from_millis(4),
             connect_timeout: Duration::from_secs(10),

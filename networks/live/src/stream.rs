@@ -1,8 +1,8 @@
 //! One connection: a task between a TCP socket, with TLS or without, and the driver.
 
 use crate::counters::DriverCounters;
+use crate::handshakes::HandshakeTurns;
 use crate::tls::{self, Tls};
-use crate::turns::Turns;
 use crate::{Settings, TlsClient, TlsServer};
 use socket2::SockRef;
 use std::io;
@@ -62,7 +62,7 @@ pub(crate) struct Link {
     pub(crate) counters: Arc<DriverCounters>,
     pub(crate) settings: Settings,
     /// Whose handshake's turn it is, for a peer who came unasked.
-    pub(crate) turns: Option<Turns>,
+    pub(crate) turns: Option<HandshakeTurns>,
 }
 
 impl Link {

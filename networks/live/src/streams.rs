@@ -1,8 +1,8 @@
 //! The connections of a driver: who is open, who is accepted and who refused.
 
 use crate::counters::DriverCounters;
+use crate::handshakes::{HandshakeTurns, Unfinished};
 use crate::stream::{self, Link, Note, Order};
-use crate::turns::Turns;
 use crate::wake::{Bell, Ready, Task};
 use crate::{Carriage, Listener, Node, Outgoing, Settings, TlsServer};
 use socket2::SockRef;
@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use usher_core::collections::HashMap;
 use usher_core::{CloseReason, ConnId, Input, Instant, Machine, StreamEvent, StreamOp};
 
@@ -43,6 +43,8 @@ struct Conn {
     door: Option<(usize, IpAddr)>,
     /// Whether the machine knows of it.
     known: bool,
+    /// Ends an accepted one at once, wherever it is in its handshake.
+    end: Option<AbortHandle>,
 }
 
 /// All connections of a driver.
@@ -57,7 +59,9 @@ pub(crate) struct Streams {
     teller: Sender<(ConnId, Note)>,
     heard: Vec<(ConnId, Note)>,
     /// Of the handshakes of those who came unasked.
-    turns: Turns,
+    turns: HandshakeTurns,
+    /// And which of them are not complete, with TLS.
+    unfinished: Unfinished,
     /// Connections whose end the machine is still to hear of.
     closed: VecDeque<(ConnId, CloseReason)>,
     tasks: JoinSet<()>,
@@ -90,7 +94,8 @@ impl Streams {
             notes,
             teller,
             heard: Vec::with_capacity(BATCH),
-            turns: Turns::default(),
+            turns: HandshakeTurns::default(),
+            unfinished: Unfinished::default(),
             closed: VecDeque::new(),
             tasks: JoinSet::new(),
         })
@@ -146,7 +151,16 @@ impl Streams {
         };
         self.counters.accepted.one();
         let link = self.open(id, Some((index, address)));
-        self.tasks.spawn(stream::accepted(link, stream, remote, tls));
+        let with_tls = tls.is_some();
+        let end = self.tasks.spawn(stream::accepted(link, stream, remote, tls));
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.end = Some(end);
+        }
+        if with_tls && let Some(displaced) = self.unfinished.add(id, address, self.settings.handshakes) {
+            self.counters.tls_displaced.one();
+            let end = self.forget(displaced).and_then(|conn| conn.end);
+            end.inspect(AbortHandle::abort);
+        }
     }
 
     /// Makes both ends of what binds a connection to the driver.
@@ -155,7 +169,7 @@ impl Streams {
         let queued = Arc::new(AtomicUsize::new(0));
         let known = door.is_none();
         let turns = door.map(|_| self.turns.clone());
-        self.conns.insert(id, Conn { orders, queued: Arc::clone(&queued), door, known });
+        self.conns.insert(id, Conn { orders, queued: Arc::clone(&queued), door, known, end: None });
         self.counters.connections_open.one();
         // Tasks that have ended leave something behind until they are asked for.
         while self.tasks.try_join_next().is_some() {}
@@ -165,6 +179,7 @@ impl Streams {
 
     fn forget(&mut self, id: ConnId) -> Option<Conn> {
         let conn = self.conns.remove(&id)?;
+        self.unfinished.remove(id);
         self.counters.connections_open.less();
         if let Some((index, address)) = conn.door {
             let door = &mut self.doors[index];
@@ -198,6 +213,7 @@ impl Streams {
         let event = match &note {
             Note::Connected { remote, local, certificate } => {
                 conn.known = true;
+                self.unfinished.remove(id);
                 if let Some((index, _)) = conn.door {
                     // As many listeners as there are numbers cannot be.
                     node.accepted(now, id, u32::try_from(index).unwrap_or(u32::MAX));

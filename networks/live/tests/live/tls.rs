@@ -73,6 +73,59 @@ fn counted(live: &Live, what: impl Fn(&DriverCounts) -> bool) {
     }
 }
 
+/// Connections from these addresses that say nothing, or only how a handshake begins.
+fn unfinished(address: SocketAddr, from: impl Iterator<Item = [u8; 4]>) -> Vec<TcpStream> {
+    let open = |(n, ip): (usize, [u8; 4])| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("a socket can be had");
+        socket.bind(&SocketAddr::from((ip, 0)).into()).expect("all of 127/8 is ours");
+        socket.connect(&address.into()).expect("it listens");
+        let mut stream = TcpStream::from(socket);
+        if n % 2 == 0 {
+            // It may have been displaced already.
+            let _ = stream.write_all(&[22, 3, 1, 2, 0, 1, 0]);
+        }
+        stream
+    };
+    from.enumerate().map(open).collect()
+}
+
+#[test]
+fn unfinished_handshakes_leave_room_for_who_means_it() {
+    const ROOM: usize = 64;
+    // Without a bound of their own they would take all that the listener has, and keep it for the test's time.
+    let settings = Settings {
+        connections: 300,
+        handshakes: ROOM,
+        handshake_timeout: 10 * PATIENCE,
+        ..Settings::default()
+    };
+    let from_one: fn(u8) -> [u8; 4] = |_| [127, 0, 0, 1];
+    let from_many: fn(u8) -> [u8; 4] = |n| [127, 0, 1, n];
+    for from in [from_one, from_many] {
+        let tls = TlsServer::new(server_config(Version::Tls13, 2));
+        let (server, address) = served(&tls, settings);
+        let waiting = unfinished(address, (0..200).chain(0..200).map(from));
+        counted(&server, |counts| counts.tls_displaced == 400 - ROOM as u64);
+        assert_eq!(server.counters.read().connections_open, ROOM as u64);
+        assert_eq!(server.counters.read().refused_listener, 0);
+        // By an address of the flood, too: who means it is done before it is the oldest.
+        let config = client_config(Version::Tls13, Some(fixtures::client(2)), fixtures::root());
+        let client = calling(config, address);
+        client.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
+        server.until(|heard| matches!(heard, Heard::Connected(..)).then_some(()));
+        // And who is in stays, however many come.
+        let more = unfinished(address, (0..200).map(from));
+        counted(&server, |counts| counts.tls_displaced >= 600 - ROOM as u64);
+        client.ask(Ask::Write(OURS, b"still here".to_vec()));
+        assert_eq!(client.octets(OURS, 10), b"still here");
+        drop((waiting, more));
+        counted(&server, |counts| counts.connections_open == 1);
+        client.stop();
+        server.stop();
+    }
+}
+
 #[test]
 fn a_connection_that_may_not_be_opened_is_refused_and_never_plain() {
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a port can be had");
