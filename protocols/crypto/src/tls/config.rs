@@ -1,6 +1,6 @@
 //! What an engine is made from: made once, shared by every session.
 
-use super::sessions::{Desk, Sessions};
+use super::sessions::{SessionStorage, Sessions};
 use super::store::ClientStore;
 use super::trust::{ClientVerifier, Purpose, ServerVerifier, Trust};
 use super::{KeyLog, Roots, TlsError, Version, VersionRange, count};
@@ -287,12 +287,12 @@ impl ServerConfig {
     }
 
     /// What a connection is made from, for this purpose.
-    pub(super) fn connection(&self, purpose: u8) -> (Arc<rustls::ServerConfig>, Option<Arc<Desk>>) {
+    pub(super) fn connection(&self, purpose: u8) -> (Arc<rustls::ServerConfig>, Option<Arc<SessionStorage>>) {
         let Some(sessions) = &self.sessions else { return (self.inner.clone(), None) };
-        let desk = Arc::new(Desk::new(sessions.clone(), purpose));
+        let storage = Arc::new(SessionStorage::new(sessions.clone(), purpose));
         let mut inner = rustls::ServerConfig::clone(&self.inner);
-        inner.session_storage = desk.clone();
-        (Arc::new(inner), Some(desk))
+        inner.session_storage = storage.clone();
+        (Arc::new(inner), Some(storage))
     }
 
     /// The path of a client's certificates, DER, its own first, to a root: those of them that it is made of, in their

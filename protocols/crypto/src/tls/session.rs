@@ -1,6 +1,6 @@
 //! The engines that do the cryptography.
 
-use super::sessions::Desk;
+use super::sessions::SessionStorage;
 use super::{
     ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsEngine, TlsError, TlsWork, Version, count,
     faults,
@@ -29,14 +29,14 @@ struct Session {
     error: Option<TlsError>,
     work: TlsWork,
     /// A server's sessions that may be taken up.
-    desk: Option<Arc<Desk>>,
+    storage: Option<Arc<SessionStorage>>,
 }
 
 impl Session {
-    fn new(mut connection: Connection, work: TlsWork, desk: Option<Arc<Desk>>) -> Self {
+    fn new(mut connection: Connection, work: TlsWork, storage: Option<Arc<SessionStorage>>) -> Self {
         // What is to be sent is the caller's own data: it decides when to stop.
         connection.set_buffer_limit(None);
-        Self { connection, application: Vec::new(), error: None, work, desk }
+        Self { connection, application: Vec::new(), error: None, work, storage }
     }
 
     fn alive(&self) -> Result<(), TlsError> {
@@ -130,8 +130,8 @@ impl Session {
     }
 
     /// Of a session that was taken up.
-    fn taken_up(&self) -> Option<&Desk> {
-        self.desk.as_deref().filter(|_| self.resumed())
+    fn taken_up(&self) -> Option<&SessionStorage> {
+        self.storage.as_deref().filter(|_| self.resumed())
     }
 
     fn version(&self) -> Option<Version> {
@@ -187,14 +187,17 @@ impl Server {
     /// # Errors
     /// [`TlsError::Failed`] if the system gives no random numbers.
     pub fn for_purpose(config: &ServerConfig, purpose: u8) -> Result<Self, TlsError> {
-        let (config, desk) = config.connection(purpose);
-        Self::with(config, desk)
+        let (config, storage) = config.connection(purpose);
+        Self::with(config, storage)
     }
 
-    fn with(config: Arc<rustls::ServerConfig>, desk: Option<Arc<Desk>>) -> Result<Self, TlsError> {
+    fn with(
+        config: Arc<rustls::ServerConfig>,
+        storage: Option<Arc<SessionStorage>>,
+    ) -> Result<Self, TlsError> {
         count::take();
         let connection = ServerConnection::new(config).map_err(|e| faults::error(&e))?;
-        Ok(Self(Session::new(connection.into(), count::take(), desk)))
+        Ok(Self(Session::new(connection.into(), count::take(), storage)))
     }
 }
 
@@ -242,16 +245,16 @@ macro_rules! engine {
                 self.0.resumed()
             }
             fn keep_session(&mut self, note: SessionNote) {
-                if let Some(desk) = &self.0.desk {
-                    desk.keep(note, self.0.resumed(), self.0.peer_chain());
+                if let Some(storage) = &self.0.storage {
+                    storage.keep(note, self.0.resumed(), self.0.peer_chain());
                 }
             }
             fn session_note(&self) -> Option<SessionNote> {
                 self.0.taken_up()?.found()
             }
             fn end_session(&mut self) {
-                if let Some(desk) = self.0.taken_up() {
-                    desk.end();
+                if let Some(storage) = self.0.taken_up() {
+                    storage.end();
                 }
             }
             fn error(&self) -> Option<&TlsError> {

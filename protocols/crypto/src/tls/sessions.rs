@@ -82,8 +82,9 @@ impl fmt::Debug for Sessions {
     }
 }
 
-/// The sessions as one connection sees them.
-pub(super) struct Desk {
+/// The TLS session storage as one connection has it: what it makes waits for its host, and it finds what is for its
+/// purpose.
+pub(super) struct SessionStorage {
     sessions: Arc<Sessions>,
     purpose: u8,
     state: Mutex<State>,
@@ -97,7 +98,7 @@ struct State {
     found: Option<Arc<Grant>>,
 }
 
-impl Desk {
+impl SessionStorage {
     pub(super) fn new(sessions: Arc<Sessions>, purpose: u8) -> Self {
         Self { sessions, purpose, state: Mutex::default() }
     }
@@ -151,13 +152,13 @@ impl Desk {
     }
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for SessionStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Desk(..)")
+        f.write_str("SessionStorage(..)")
     }
 }
 
-impl StoresServerSessions for Desk {
+impl StoresServerSessions for SessionStorage {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
         lock(&self.state).made.push((key, value));
         true
