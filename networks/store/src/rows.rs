@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 }
 
 /// The columns of radacct that are read and written, in the order of [`cells`].
-pub(crate) const SESSION: [(&str, Kind); 24] = [
+pub(crate) const SESSION: [(&str, Kind); 25] = [
     ("acctsessionid", Kind::Text),
     ("acctuniqueid", Kind::Text),
     ("username", Kind::Text),
@@ -46,6 +46,7 @@ pub(crate) const SESSION: [(&str, Kind); 24] = [
     ("framedipv6prefix", Kind::Prefix),
     ("class", Kind::Text),
     ("usher_interims", Kind::Number),
+    ("usher_place", Kind::Text),
 ];
 
 /// The columns' names, with `between` between them.
@@ -102,7 +103,7 @@ fn prefix(text: &str) -> Cell<'static> {
 }
 
 /// A session as values in the order of [`SESSION`].
-pub(crate) fn cells(row: &SessionRow) -> [Cell<'_>; 24] {
+pub(crate) fn cells(row: &SessionRow) -> [Cell<'_>; 25] {
     let said = |s| Cell::Text(text(s));
     let (v4, v6) = match row.framedipaddress {
         Some(ip @ IpAddr::V4(_)) => (address(ip), Cell::Null),
@@ -134,12 +135,13 @@ pub(crate) fn cells(row: &SessionRow) -> [Cell<'_>; 24] {
         prefix(&row.framedipv6prefix),
         said(&row.class),
         Cell::Number(i64::from(row.interims)),
+        said(&row.place),
     ]
 }
 
 /// A session from what a database holds, which may be another's writing: what is missing is empty, and a NAS without
 /// a readable address has `0.0.0.0`.
-pub(crate) fn session(cells: [Cell<'_>; 24]) -> SessionRow {
+pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
     fn said(cell: Cell<'_>) -> String {
         match cell {
             Cell::Null => String::new(),
@@ -182,6 +184,7 @@ pub(crate) fn session(cells: [Cell<'_>; 24]) -> SessionRow {
         v6prefix,
         class,
         interims,
+        place,
     ] = cells;
     SessionRow {
         acctsessionid: said(acctsessionid),
@@ -207,6 +210,7 @@ pub(crate) fn session(cells: [Cell<'_>; 24]) -> SessionRow {
         framedipv6prefix: said(v6prefix),
         class: said(class),
         interims: u32::try_from(number(interims)).unwrap_or(u32::MAX),
+        place: said(place),
     }
 }
 

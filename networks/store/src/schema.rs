@@ -4,7 +4,7 @@
 //! each further one would cost every accounting record.
 
 /// The version of the tables that this code knows.
-pub const VERSION: i64 = 2;
+pub const VERSION: i64 = 3;
 
 /// A column that must be there.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ const fn column(
 }
 
 /// All steps in their order.
-pub(crate) const MIGRATIONS: [Migration; 2] = [
+pub(crate) const MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 1,
         sqlite: include_str!("tables.sqlite.sql"),
@@ -63,6 +63,13 @@ pub(crate) const MIGRATIONS: [Migration; 2] = [
         ],
         sqlite: "CREATE INDEX IF NOT EXISTS usher_radacct_open ON radacct (nasipaddress) WHERE acctstoptime IS NULL;",
         postgres: include_str!("version2.postgres.sql"),
+    },
+    Migration {
+        version: 3,
+        // Which sessions are Diameter's, and whose.
+        columns: &[column("radacct", "usher_place", "text NOT NULL default ''", "text NOT NULL DEFAULT ''")],
+        sqlite: "",
+        postgres: "",
     },
 ];
 

@@ -3,6 +3,7 @@
 use super::daemon::{ANN, Daemon, Ports, eapol_test, private, radclient};
 use crate::cluster::Cluster;
 use crate::place::Place;
+use rusqlite::OptionalExtension;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -184,6 +185,56 @@ fn what_version_0_1_0_kept_in_postgresql_serves_as_it_is() {
         };
         rows.lines().map(row).collect()
     });
+}
+
+/// A session that version 0.2.0 opened is closed by this one. `sql` asks the store.
+fn goes_on(place: &Place, ports: &Ports, config: &str, sql: impl Fn(&str) -> String) {
+    let record = |status: &str| {
+        let record = format!(
+            "Acct-Status-Type={status},Acct-Session-Id=open-2,User-Name=ann,NAS-IP-Address=127.0.0.1,NAS-Port=3,\
+             Acct-Session-Time=90"
+        );
+        assert_eq!(radclient(ports.acct, "acct", &record).code, Some(0));
+    };
+    let server = Daemon::start(place, config);
+    record("Start");
+    assert_eq!(server.end(), Some(0));
+    // Its tables were these, but for one column.
+    sql("ALTER TABLE radacct DROP COLUMN usher_place");
+    sql("DELETE FROM usher_schema WHERE version > 2");
+
+    let server = Daemon::start(place, config);
+    let open = place.usher(&["aaa", "session", "list", "--config", "aaa.toml"]).with_code(0).out;
+    assert!(open.contains("ann"), "{open}");
+    record("Stop");
+    let stopped = "SELECT count(*) FROM radacct WHERE acctstoptime IS NOT NULL AND acctsessiontime = 90";
+    assert_eq!((sql(stopped), sql("SELECT count(*) FROM radacct")), ("1".to_owned(), "1".to_owned()));
+    assert_eq!(sql("SELECT max(version) FROM usher_schema"), "3");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn what_version_0_2_0_kept_in_sqlite_goes_on() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let config = ports.config(1, "");
+    private(&place, "aaa.toml", &config);
+    let file = place.path("state/usher.db");
+    goes_on(&place, &ports, &config, |sql| {
+        let store = rusqlite::Connection::open(&file).unwrap();
+        let number = store.query_row(sql, [], |row| row.get::<_, i64>(0)).optional().unwrap();
+        number.map_or_else(String::new, |n| n.to_string())
+    });
+}
+
+#[test]
+fn what_version_0_2_0_kept_in_postgresql_goes_on() {
+    let cluster = Cluster::new();
+    let database = cluster.database();
+    let (place, ports) = (Place::new(), Ports::free());
+    let url = cluster.url("usher", &database);
+    let config = ports.config(1, &format!("[users]\nstore = \"postgresql\"\nurl = \"{url}\"\n"));
+    private(&place, "aaa.toml", &config);
+    goes_on(&place, &ports, &config, |sql| cluster.sql(&database, sql).trim().to_owned());
 }
 
 #[test]

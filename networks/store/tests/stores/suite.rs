@@ -194,6 +194,7 @@ fn sessions(store: &mut dyn Store) {
     ] {
         text.clear();
     }
+    bare.place = "nas.example.org/192.0.2.7".to_owned();
     let mut ended = first.clone();
     ended.acctstoptime = Some(WallTime::from_unix_secs(1_700_000_100));
     ended.acctterminatecause = "User-Request".to_owned();
@@ -221,12 +222,15 @@ fn restarts(store: &mut dyn Store) {
     // Its NAS counted more seconds than have passed by the clock.
     let mut longer = session(6);
     longer.acctsessiontime = 900;
-    let all = [session(1), other.clone(), ended.clone(), later.clone(), unknown.clone(), longer.clone()];
-    store.write(&all.each_ref().map(put)).unwrap();
+    // Diameter has no restarts: it is another's, whatever address it has.
+    let mut diameter = session(7);
+    diameter.place = "relay.example.org!nas.example.org/192.0.2.7".to_owned();
+    let all = [&session(1), &other, &ended, &later, &unknown, &longer, &diameter];
+    store.write(&all.map(put)).unwrap();
     let restart =
         Change::NasRestarted { nas: "192.0.2.7".parse().unwrap(), at, cause: "NAS-Reboot".to_owned() };
     store.write(&[restart]).unwrap();
-    assert_eq!(open(store), [other, later]);
+    assert_eq!(open(store), [other, later, diameter]);
     let mut expected = session(1);
     expected.acctstoptime = Some(at);
     expected.acctupdatetime = Some(at);

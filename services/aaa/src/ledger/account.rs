@@ -110,7 +110,7 @@ impl Ledger {
             Some(Past::Ended(ended)) => Some(ended.stop),
             _ => None,
         };
-        let identifier = self.identifier(record);
+        let identifier = self.identifier_of(record);
         // Where a session of the record's own name has ended, it is of that, unless the other began afterwards.
         let fits = |s: &Session| {
             s.may_be_of(record, identifier)
@@ -130,13 +130,19 @@ impl Ledger {
         open.map_or(record.unique, |s| s.unique)
     }
     /// A digest of a record's NAS-Identifier, by Diameter of whose it is; 0 without one.
-    fn identifier(&self, record: &Record) -> u32 {
-        let name = if record.place.is_empty() { &record.nas_identifier } else { &record.place };
-        match (name.is_empty(), record.place.is_empty()) {
-            (true, _) => 0,
-            (_, true) => (self.hash.hash_one(name) as u32 & !BY_DIAMETER).max(1),
-            (_, false) => self.hash.hash_one(name) as u32 | BY_DIAMETER,
+    fn identifier_of(&self, record: &Record) -> u32 {
+        self.identifier(&record.nas_identifier, &record.place)
+    }
+    fn identifier(&self, nas: &str, place: &str) -> u32 {
+        match (nas.is_empty(), place.is_empty()) {
+            (true, true) => 0,
+            (false, true) => (self.hash.hash_one(nas) as u32 & !BY_DIAMETER).max(1),
+            (_, false) => self.hash.hash_one(place) as u32 | BY_DIAMETER,
         }
+    }
+    /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none.
+    pub(super) fn session_of(&self, row: &SessionRow) -> Option<Session> {
+        Session::of_row(row, self.identifier("", &row.place))
     }
     /// A record of whose name nothing is known: it may end, once more, a session that began and ended without its
     /// User-Name before this ledger began.
@@ -159,7 +165,7 @@ impl Ledger {
         if self.table.find(&unique.key()).is_some() {
             return;
         }
-        let open = row.as_ref().filter(|r| r.acctstoptime.is_none()).and_then(Session::of_row);
+        let open = row.as_ref().filter(|r| r.acctstoptime.is_none()).and_then(|r| self.session_of(r));
         if !self.past.learn(unique, row)
             && let Some(mut session) = open
         {
@@ -329,7 +335,7 @@ impl Ledger {
             (None, None) => return Accounting::Ask(ended.unique),
             (None, Some(_)) if self.is_full(record) => return self.busy(),
             (None, Some(row)) => {
-                let Some(mut session) = Session::of_row(row) else { return self.busy() };
+                let Some(mut session) = self.session_of(row) else { return self.busy() };
                 session.unique = ended.unique;
                 session.client = self.table.shares.number(record.client);
                 self.past.remove(&ended.unique.key());
@@ -361,7 +367,7 @@ impl Ledger {
         if self.is_full(record) {
             return self.busy();
         }
-        let mut session = Session::new(unique, record, self.identifier(record));
+        let mut session = Session::new(unique, record, self.identifier_of(record));
         session.client = self.table.shares.number(record.client);
         session.started = record.status == Status::Start;
         session.interims = u32::from(record.status == Status::Interim);
@@ -394,7 +400,7 @@ impl Ledger {
             }
             self.claim(slot);
         }
-        let identifier = self.identifier(record);
+        let identifier = self.identifier_of(record);
         if let Some(s) = self.table.get_mut(slot) {
             s.describe(record);
             s.reported_as(record, identifier);

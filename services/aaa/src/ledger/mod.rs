@@ -243,7 +243,7 @@ impl Ledger {
     /// acctuniqueid is none, or there is no room; it is not taken.
     pub fn restore(&mut self, now: Instant, row: &SessionRow) -> bool {
         let room = self.table.len() < self.config.max_sessions;
-        match Session::of_row(row).filter(|s| room && self.table.find(&s.unique.key()).is_none()) {
+        match self.session_of(row).filter(|s| room && self.table.find(&s.unique.key()).is_none()) {
             Some(session) => {
                 self.take_in(now, session);
                 true

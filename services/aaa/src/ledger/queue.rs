@@ -106,9 +106,6 @@ impl Ledger {
                 What::Restart { nas, at, status } => {
                     let cause = if *status == Status::On { NAS_REBOOT } else { ADMIN_REBOOT };
                     out.push(Change::NasRestarted { nas: *nas, at: *at, cause: cause.into() });
-                    // The store cannot tell them from those of the NAS.
-                    let by_diameter = self.table.of_nas(*nas).filter(|(_, s)| s.is_by_diameter());
-                    out.extend(by_diameter.map(|(_, s)| Change::Session(s.row().into())));
                 }
                 What::Login(change) => out.push((**change).clone()),
             }

@@ -103,7 +103,8 @@ pub struct Record {
     /// The same without User-Name, where this record tells of a session that began before and has a User-Name: it may
     /// have begun without one.
     pub nameless: Option<Unique>,
-    /// By Diameter: whose the session is, beside its id. Empty by RADIUS.
+    /// By Diameter: whose the session is, beside its id: `Origin-Host/NAS address`, and where who is authenticated speaks
+    /// for another, `authenticated!Origin-Host/NAS address`. At most 1024 octets. Empty by RADIUS.
     pub place: String,
     /// The client that reports it, as its network with the leading bits that count; `None`: not told apart from others.
     pub client: Option<(IpAddr, u8)>,
@@ -309,6 +310,9 @@ impl Record {
         let nameless = (began_before && !user.is_empty()).then(|| unique_of(b""));
         let words = |words: Option<&str>| text(words.unwrap_or_default().as_bytes());
         let session = SessionKey { nas, id: text(id), user: text(user) };
+        // It is kept in a table, as text.
+        let mut place = text(place.as_bytes());
+        place.truncate(place.floor_char_boundary(MOST_PLACE));
         let mut record = Self { unique, nameless, place, ..Self::new(status, session, wall) };
         record.happened(acr.event_timestamp.map(|t| t.to_wall().unix_secs()), acr.delay, wall);
         record.nas_identifier = text(identifier.as_bytes());
@@ -382,6 +386,9 @@ fn between(from: u64, to: u64) -> i32 {
 pub(super) fn shifted(at: WallTime, seconds: i32) -> WallTime {
     WallTime::from_unix_secs(at.unix_secs().saturating_add_signed(seconds.into()))
 }
+
+/// How long [`Record::place`] may be: two names of the DNS, an address, and what stands between.
+pub(super) const MOST_PLACE: usize = 1024;
 
 /// How far a NAS's clock may be ahead of ours for its Event-Timestamps to be believed.
 pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(300);

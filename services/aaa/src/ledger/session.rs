@@ -3,7 +3,7 @@
 use super::admit::one_name;
 use super::limits::same_station;
 use super::names::{self, UNKNOWN};
-use super::record::{Record, Unique};
+use super::record::{MOST_PLACE, Record, Unique};
 use super::shares::NOBODY;
 use crate::store::SessionRow;
 use alloc::boxed::Box;
@@ -86,8 +86,8 @@ impl Texts {
         let mut all = String::with_capacity(texts.iter().map(|t| t.len()).sum());
         let mut ends = [0; 4];
         for (i, text) in texts.into_iter().enumerate() {
-            // Texts come from attributes of at most 253 octets, each of which becomes at most four; the last is two.
-            all.push_str(cut(text, if i == 4 { 8 * 253 } else { 4 * 253 }));
+            // The last is several, and each of them was cut.
+            all.push_str(if i == 4 { text } else { cut(text) });
             if let Some(end) = ends.get_mut(i) {
                 *end = all.len() as u16;
             }
@@ -101,12 +101,18 @@ impl Texts {
     }
 }
 
-fn cut(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+/// Texts come from attributes of at most 253 octets, each of which becomes at most four.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(4 * 253)]
+}
+
+/// What shares the last place of [`Texts`], a line each. The one that RADIUS's sessions lack is last.
+fn last_text(calling: &str, class: &str, place: &str) -> String {
+    let place = &place[..place.floor_char_boundary(MOST_PLACE)];
+    let between = if place.is_empty() { "" } else { "\n" };
+    // What others wrote into a table may be anything.
+    let line = |text| cut(text).split('\n').next().unwrap_or_default();
+    format!("{}\n{}{between}{place}", line(calling), line(class))
 }
 
 /// Set in the identifier of a session that is reported by Diameter.
@@ -158,8 +164,7 @@ impl Session {
             &record.session.user,
             &record.port,
             &record.called_station_id,
-            // The two last share a place: neither holds a line feed.
-            &format!("{}\n{class}", record.calling_station_id),
+            &last_text(&record.calling_station_id, &class, &record.place),
         ];
         let mut session = Self {
             texts: Texts::new(texts),
@@ -218,8 +223,8 @@ impl Session {
         let nas = self.identifier == 0 || identifier == 0 || self.identifier == identifier;
         user && port && station && nas
     }
-    /// Whether it is reported by Diameter, as far as that is known: of sessions that were open at the start it is known
-    /// from their next record on.
+    /// Whether it is reported by Diameter, as far as that is known: of sessions that version 0.2.0 or an earlier one wrote
+    /// it is known from their next record on.
     pub(super) const fn is_by_diameter(&self) -> bool {
         self.identifier & BY_DIAMETER != 0
     }
@@ -243,7 +248,7 @@ impl Session {
             self.user(),
             &newer(&record.port, self.port()),
             &newer(&record.called_station_id, self.called()),
-            &format!("{calling}\n{class}"),
+            &last_text(&calling, &class, if record.place.is_empty() { self.place() } else { &record.place }),
         ];
         let texts = Texts::new(texts);
         if texts != self.texts {
@@ -275,10 +280,16 @@ impl Session {
         self.texts.get(3)
     }
     pub(super) fn calling(&self) -> &str {
-        self.texts.get(4).split_once('\n').map_or("", |(calling, _)| calling)
+        self.line(0)
     }
     fn class(&self) -> &str {
-        self.texts.get(4).split_once('\n').map_or("", |(_, class)| class)
+        self.line(1)
+    }
+    fn place(&self) -> &str {
+        self.line(2)
+    }
+    fn line(&self, n: usize) -> &str {
+        self.texts.get(4).split('\n').nth(n).unwrap_or_default()
     }
 
     /// As the store keeps it.
@@ -309,17 +320,19 @@ impl Session {
                 .map_or_else(String::new, |(prefix, length)| format!("{prefix}/{length}")),
             class: self.class().into(),
             interims: self.interims,
+            place: self.place().into(),
         }
     }
-    /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none.
-    pub(super) fn of_row(row: &SessionRow) -> Option<Self> {
+    /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none. `identifier`: the digest of
+    /// its place, where it has one.
+    pub(super) fn of_row(row: &SessionRow, identifier: u32) -> Option<Self> {
         let last = row.acctupdatetime.or(row.acctstarttime).unwrap_or(WallTime::from_unix_secs(0));
         let texts = [
             row.acctsessionid.as_str(),
             &row.username,
             &row.nasportid,
             &row.calledstationid,
-            &format!("{}\n{}", row.callingstationid, row.class),
+            &last_text(&row.callingstationid, &row.class, &row.place),
         ];
         Some(Self {
             texts: Texts::new(texts),
@@ -336,7 +349,7 @@ impl Session {
             framed_protocol: names::number(names::FRAMED_PROTOCOL, &row.framedprotocol),
             authentic: names::number(names::AUTHENTIC, &row.acctauthentic),
             ahead: 0,
-            identifier: 0,
+            identifier,
             pending: 0,
             unique: Unique::parse(&row.acctuniqueid)?,
             client: NOBODY,
@@ -375,7 +388,12 @@ mod tests {
         let texts = Texts::new(["a", "", "bcd", "é", "z\nff"]);
         let all: alloc::vec::Vec<_> = (0..5).map(|i| texts.get(i)).collect();
         assert_eq!(all, ["a", "", "bcd", "é", "z\nff"]);
-        assert_eq!(cut("aéb", 2), "a");
+        let long = format!("{}é", "a".repeat(4 * 253 - 1));
+        assert_eq!(cut(&long), &long[..4 * 253 - 1]);
+        assert_eq!(last_text("z", "ff", ""), "z\nff");
+        assert_eq!(last_text("z\nx", "ff", "nas"), "z\nff\nnas");
+        let last = last_text(&long, &long, &long.repeat(2));
+        assert_eq!(last.split('\n').map(str::len).collect::<alloc::vec::Vec<_>>(), [1011, 1011, 1024]);
     }
 
     #[test]

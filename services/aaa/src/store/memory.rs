@@ -73,7 +73,8 @@ impl Memory {
                 let mut ended = Vec::new();
                 for (key, row) in &mut self.sessions {
                     let began_before = row.acctstarttime.is_none_or(|start| start <= *at);
-                    if row.nasipaddress != *nas || row.acctstoptime.is_some() || !began_before {
+                    let theirs = row.nasipaddress == *nas && row.place.is_empty();
+                    if !theirs || row.acctstoptime.is_some() || !began_before {
                         continue;
                     }
                     if let Some(start) = row.acctstarttime {

@@ -1,6 +1,7 @@
 //! What becomes of a session's row.
 
 use super::*;
+use crate::store::Change;
 use Status::{Interim, Off, On, Start, Stop};
 
 #[test]
@@ -280,10 +281,15 @@ fn a_record_finds_no_session_of_another_diameter_peer() {
         assert_eq!(w.ledger.find(Find::User("anna")).len(), 1, "it goes on");
     }
     // What the peer itself says without User-Name is of its session.
-    let mut w = World::default();
-    assert!(w.tell(&by(Start, "nas.example.org/192.0.2.1", "anna")));
-    assert!(w.tell(&by(Stop, "nas.example.org/192.0.2.1", "")));
-    assert_eq!((w.row().username.as_str(), w.row().acctstoptime), ("anna", Some(wall(50))));
+    for restarts in [false, true] {
+        let mut w = World::default();
+        assert!(w.tell(&by(Start, "nas.example.org/192.0.2.1", "anna")));
+        if restarts {
+            w.restart(50);
+        }
+        assert!(w.tell(&by(Stop, "nas.example.org/192.0.2.1", "")));
+        assert_eq!((w.row().username.as_str(), w.row().acctstoptime), ("anna", Some(wall(50))));
+    }
 }
 
 #[test]
@@ -299,10 +305,14 @@ fn a_radius_client_ends_no_session_of_diameter() {
     stop.session.user = "".into();
     stop.calling_station_id = "".into();
     stop.unique = Record::new(Stop, stop.session.clone(), stop.at).unique;
-    for ends in [stop, record(On, "", 50), record(Off, "", 50)] {
+    let ends = [stop, record(On, "", 50), record(Off, "", 50)];
+    for (ends, restarts) in ends.iter().flat_map(|ends| [(ends, false), (ends, true)]) {
         let mut w = World::default();
         assert!(w.tell(&by_diameter(Start, 10)));
-        assert!(w.tell(&ends));
+        if restarts {
+            w.restart(20);
+        }
+        assert!(w.tell(ends));
         let of_diameter = |w: &World| {
             let rows = w.rows();
             let mut own = rows.iter().filter(|row| !row.username.is_empty());
@@ -312,13 +322,19 @@ fn a_radius_client_ends_no_session_of_diameter() {
         assert_eq!(w.ledger.find(Find::User("anna@example.org")).len(), 1, "{:?}", ends.status);
         assert!(w.tell(&by_diameter(Stop, 60)));
         assert_eq!(of_diameter(&w), (Some(wall(60)), 0), "{:?}", ends.status);
-        // Of one that was open when the server began it is known as soon as its NAS tells of it.
+        // Of one that an earlier version wrote it is known as soon as its NAS tells of it, and then for good.
         let mut w = World::default();
         assert!(w.tell(&by_diameter(Start, 10)));
+        let before = SessionRow { place: String::new(), ..w.row() };
+        w.store.write(&[Change::Session(before.into())]).unwrap();
         w.restart(20);
         assert!(w.tell(&by_diameter(Interim, 30)));
-        assert!(w.tell(&ends));
+        if restarts {
+            w.restart(40);
+        }
+        assert!(w.tell(ends));
         assert_eq!(w.ledger.find(Find::User("anna@example.org")).len(), 1, "{:?}", ends.status);
+        assert_eq!(of_diameter(&w).0, None);
     }
 }
 
