@@ -90,7 +90,7 @@ impl Place {
     pub fn identity_key(&self) -> Result<IdentityKey, PlaceError> {
         let text = match &self.loaded.identity_key {
             Some(key) => key.0.clone(),
-            None => self.made_once::<32>(self.state_dir.join("identity.key"))?,
+            None => self.made_once::<32>(self.state_dir.join("identity.key"))?.into(),
         };
         Ok(IdentityKey::new(text.as_bytes()))
     }
@@ -129,7 +129,7 @@ impl Place {
     pub fn loopback_secret(&self, address: IpAddr) -> Result<Option<String>, PlaceError> {
         let mut all: Vec<(Prefix, String)> = Vec::new();
         for client in &self.loaded.clients {
-            all.extend(client.secret.as_ref().map(|s| (client.prefix, s.0.clone())));
+            all.extend(client.secret.as_ref().map(|s| (client.prefix, (*s.0).clone())));
         }
         for row in self.store()?.clients()? {
             all.extend(Prefix::parse(&row.nasname).ok().map(|prefix| (prefix, row.secret)));

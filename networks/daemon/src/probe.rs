@@ -404,7 +404,7 @@ fn offer(login: &Login) -> Result<Box<dyn PeerOffer>, ProbeError> {
             tls: tls(login)?,
             fragment: FRAGMENT,
             identity: name.clone(),
-            proof: Proof::Pap(login.password.clone()),
+            proof: Proof::Pap(login.password.as_slice().into()),
         }),
         _ => Box::new(md5::Password::new(&login.password)),
     })

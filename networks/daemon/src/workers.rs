@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::store::{Store, StoreError};
 use usher_aaa::{Command, Found, User, canonical_name};
+use usher_crypto::Key;
 use usher_radius::dictionary::Dictionary;
 
 /// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
@@ -38,7 +39,7 @@ pub(crate) enum Job {
     /// Find a user.
     Lookup(For, Vec<u8>),
     /// Compare a password with its hash.
-    Verify(For, String, Vec<u8>),
+    Verify(For, Key<String>, Key),
     /// Say whether a certificate still holds.
     Certificate(For, Vec<Vec<u8>>),
 }

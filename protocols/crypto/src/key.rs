@@ -5,7 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
-use zeroize::{Zeroize, Zeroizing};
+pub use zeroize::Zeroize;
+use zeroize::Zeroizing;
 
 /// Octets that nobody else may learn: a key, a password, a digest that serves as one. They are overwritten when they are
 /// dropped, compared in constant time, and never printed. `B` is what holds them: an array where their number is known,

@@ -3,6 +3,7 @@
 use crate::tally::Failure;
 use std::sync::Arc;
 use usher_core::{Duration, Instant, SecureRng, WallTime};
+use usher_crypto::Key;
 use usher_crypto::tls::ClientConfig;
 use usher_eap::method::peap::PeerMethodPeap;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls};
@@ -104,7 +105,7 @@ impl EapMethod {
             }
             Self::Ttls(tls, inner) => {
                 let eap = |offer: Box<dyn PeerOffer>| Proof::Eap(Arc::new([offer]));
-                let password = who.password.to_vec();
+                let password = Key::from(who.password);
                 let proof = match inner {
                     TtlsInner::Pap => Proof::Pap(password),
                     TtlsInner::Chap => Proof::Chap(password),

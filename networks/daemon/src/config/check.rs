@@ -379,7 +379,7 @@ impl Check<'_> {
             );
         }
         let row = |attribute: &str, value: &Hidden| {
-            vec![Row { attribute: attribute.to_owned(), op: Op::Replace, value: value.0.clone() }]
+            vec![Row { attribute: attribute.to_owned(), op: Op::Replace, value: (*value.0).clone() }]
         };
         if let Some(password) = &user.password {
             if password.0.is_empty() {

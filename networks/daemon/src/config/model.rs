@@ -5,10 +5,11 @@ pub use super::elsewhere::{
 };
 use super::units::{Fingerprint, Period, Prefix, Size};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use usher_crypto::Key;
 
 /// The configuration of `usher aaa serve`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -123,7 +124,15 @@ impl Default for Listen {
 /// A text that is not shown: `Debug` tells nothing of it.
 #[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Hidden(pub String);
+pub struct Hidden(
+    #[serde(deserialize_with = "key")]
+    #[schemars(with = "String")]
+    pub Key<String>,
+);
+
+fn key<'de, D: Deserializer<'de>>(text: D) -> Result<Key<String>, D::Error> {
+    String::deserialize(text).map(Key::new)
+}
 
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -27,7 +27,7 @@ impl Check<'_> {
             let before = self.found.len();
             let secret = self
                 .secret(&at!("home_server", i), &home.secret, &mut home.secret_file, &home.secret_env)
-                .or_else(|| (home.transport == Transport::Tls).then(|| Hidden("radsec".to_owned())));
+                .or_else(|| (home.transport == Transport::Tls).then(|| Hidden("radsec".into())));
             match secret {
                 Some(secret) => entries.push(HomeEntry { server: home.clone(), secret }),
                 None if self.found.len() == before => {

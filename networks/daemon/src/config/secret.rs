@@ -36,7 +36,7 @@ pub fn from_file(path: &Path) -> Result<Hidden, String> {
     if text.is_empty() {
         return Err(format!("{} is empty; write the secret into it", path.display()));
     }
-    Ok(Hidden(text.to_owned()))
+    Ok(Hidden(text.into()))
 }
 
 /// What an environment variable holds.
@@ -45,7 +45,7 @@ pub fn from_file(path: &Path) -> Result<Hidden, String> {
 /// A sentence that says what to do.
 pub fn from_env(name: &str) -> Result<Hidden, String> {
     match std::env::var(name) {
-        Ok(text) if !text.is_empty() => Ok(Hidden(text)),
+        Ok(text) if !text.is_empty() => Ok(Hidden(text.into())),
         _ => Err(format!("the environment variable {name} is not set; set it to the secret")),
     }
 }

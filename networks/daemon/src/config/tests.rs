@@ -194,7 +194,7 @@ fn secrets_that_others_can_read_are_refused() {
     assert!(said.contains("aaa.toml:4:15: ") && said.contains("chmod 0600"), "{said}");
     mode(&secret, 0o600);
     let loaded = load(&path).unwrap();
-    assert_eq!(loaded.clients[0].secret.as_ref().unwrap().0, "0123456789abcdef");
+    assert_eq!(loaded.clients[0].secret.as_ref().unwrap().0.as_str(), "0123456789abcdef");
     assert!(!format!("{loaded:?}").contains("0123456789abcdef"));
     std::fs::write(&path, "[[client]]\nname = \"a\"\nprefix = \"::1\"\nsecret = \"0123456789abcdef\"\n")
         .unwrap();

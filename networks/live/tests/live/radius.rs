@@ -26,7 +26,7 @@ impl Node for Door {
 
     fn event(&mut self, now: Instant, event: Event) {
         let Event::Request(request) = event;
-        let right = matches!(request.user_password(), Ok(Some(password)) if password == b"open sesame");
+        let right = matches!(request.user_password(), Ok(Some(password)) if *password == b"open sesame");
         let mut attributes = Attributes::default();
         attributes
             .push_text(kind::REPLY_MESSAGE, if right { "come in" } else { "go away" })

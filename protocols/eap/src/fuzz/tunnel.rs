@@ -76,7 +76,8 @@ pub fn tunnel(recording: &Arc<Recording>, bytes: &[u8]) -> bool {
         1 => serve(ttls::server::Phase::new(inner), &server, &mut rng, messages),
         2 => hear(peap::peer::Phase::new(name(), methods, secure, fixtures::WALL_TIME), &client, messages),
         kind => {
-            let proof = if kind == 3 { ttls::Proof::Eap(methods) } else { ttls::Proof::MsChapV2(name()) };
+            let proof =
+                if kind == 3 { ttls::Proof::Eap(methods) } else { ttls::Proof::MsChapV2(name().into()) };
             hear(ttls::peer::Phase::new(name(), &proof, secure, fixtures::WALL_TIME), &client, messages)
         }
     }

@@ -10,19 +10,20 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use usher_crypto::Key;
 
 /// What the server shows to the user.
 const PROMPT: &[u8] = b"Password";
 
 /// A peer's password or token.
 #[derive(Clone)]
-pub struct Token(Arc<[u8]>);
+pub struct Token(Arc<Key>);
 
 impl Token {
     /// As the user types it.
     #[must_use]
     pub fn new(password: &[u8]) -> Self {
-        Self(password.into())
+        Self(Arc::new(password.into()))
     }
 }
 
@@ -77,7 +78,7 @@ impl ServerOffer for Prompt {
 struct GtcServer {
     secret: UserSecret,
     /// A password that waits to be asked about.
-    asked: Option<Vec<u8>>,
+    asked: Option<Key>,
     /// The host could not say.
     unsaid: bool,
 }
@@ -100,7 +101,7 @@ impl ServerMethod for GtcServer {
         match self.secret.proves(data) {
             Some(right) => verdict(right),
             None => {
-                self.asked = Some(data.to_vec());
+                self.asked = Some(data.into());
                 ServerVerdict::Ask
             }
         }
@@ -143,8 +144,8 @@ mod tests {
     #[test]
     fn a_secret_is_compared_in_the_form_in_which_it_is_kept() {
         for secret in [
-            UserSecret::Clear(b"pencil".to_vec()),
-            UserSecret::NtHash(usher_crypto::legacy::nt_hash(b"pencil")),
+            UserSecret::Clear(b"pencil"[..].into()),
+            UserSecret::NtHash(usher_crypto::legacy::nt_hash(b"pencil").into()),
         ] {
             assert_eq!(server(secret.clone()).response(1, b"pencil"), ServerVerdict::Success);
             assert_eq!(server(secret).response(1, b"pen"), ServerVerdict::Failure);
@@ -161,7 +162,7 @@ mod tests {
             let mut server = server(UserSecret::Hashed);
             assert_eq!(server.response(1, b"pencil"), ServerVerdict::Ask);
             let Some(Question::Password { password }) = server.question() else { panic!("no question") };
-            assert_eq!(password, b"pencil");
+            assert_eq!(*password, b"pencil");
             assert!(server.question().is_none());
             assert_eq!(server.answer(answer), want);
         }

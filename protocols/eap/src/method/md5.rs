@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{Reader, Work};
 use usher_crypto::digest::{equal, md5};
+use usher_crypto::key::Zeroize;
 
 /// Octets of our challenge and of every response.
 const VALUE: usize = 16;
@@ -24,9 +25,17 @@ fn value(data: &[u8]) -> Option<&[u8]> {
     r.bytes(usize::from(size)).ok()
 }
 
-/// A password, for a peer or for the server that knows this user's.
+/// A password, for a peer or for the server that knows this user's. All clones are one; the last of them overwrites it.
 #[derive(Clone)]
 pub struct Password(Arc<[u8]>);
+
+impl Drop for Password {
+    fn drop(&mut self) {
+        if let Some(octets) = Arc::get_mut(&mut self.0) {
+            octets.zeroize();
+        }
+    }
+}
 
 impl Password {
     /// In clear, as CHAP needs it.

@@ -21,6 +21,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{SecureRng, WallTime, Work};
+use usher_crypto::Key;
 use usher_crypto::digest::equal;
 use usher_crypto::fault::TlsFault;
 use usher_crypto::legacy::nt_hash;
@@ -65,10 +66,10 @@ pub trait PeerMethod: fmt::Debug + Send {
 #[derive(Clone, PartialEq, Eq)]
 pub enum UserSecret {
     /// The password itself.
-    Clear(Vec<u8>),
+    Clear(Key),
     /// MD4 of the password in UTF-16, little endian (RFC 2759 §8.3): enough for MS-CHAP, and to compare a
     /// password with.
-    NtHash([u8; 16]),
+    NtHash(Key<[u8; 16]>),
     /// A hash that only the host can compare a password with: a method that has the password asks
     /// [`Question::Password`], any other fails.
     Hashed,
@@ -79,16 +80,16 @@ impl UserSecret {
     pub fn proves(&self, password: &[u8]) -> Option<bool> {
         match self {
             Self::Clear(own) => Some(equal(own, password)),
-            Self::NtHash(own) => Some(equal(own, &nt_hash(password))),
+            Self::NtHash(own) => Some(equal(&**own, &nt_hash(password))),
             Self::Hashed => None,
         }
     }
     /// The NT hash of the password, as MS-CHAP needs it; `None` where only the host can compare.
     #[must_use]
-    pub fn nt_hash(&self) -> Option<[u8; 16]> {
+    pub fn nt_hash(&self) -> Option<Key<[u8; 16]>> {
         match self {
-            Self::Clear(own) => Some(nt_hash(own)),
-            Self::NtHash(own) => Some(*own),
+            Self::Clear(own) => Some(nt_hash(own).into()),
+            Self::NtHash(own) => Some(own.clone()),
             Self::Hashed => None,
         }
     }
@@ -117,7 +118,7 @@ pub enum Question {
     /// Is this the password of the user asked for last? Answered by [`Answer::Password`].
     Password {
         /// In clear.
-        password: Vec<u8>,
+        password: Key,
     },
     /// May a TLS session, which the peer has taken up, admit again whom it admitted before? Answered by
     /// [`Answer::Resume`].

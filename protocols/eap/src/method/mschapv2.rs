@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{Reader, Work};
+use usher_crypto::Key;
 use usher_crypto::digest::equal;
 use usher_crypto::legacy::mschap::{self, AUTHENTICATOR_RESPONSE_LEN, MppeKeys, RESPONSE_LEN};
 use usher_crypto::legacy::{NT_HASH_LEN, nt_hash};
@@ -65,14 +66,14 @@ fn parse(data: &[u8]) -> Option<(u8, u8, &[u8])> {
 #[derive(Clone)]
 pub struct Account {
     name: Arc<[u8]>,
-    hash: [u8; NT_HASH_LEN],
+    hash: Key<[u8; NT_HASH_LEN]>,
 }
 
 impl Account {
     /// The name without its realm's domain, as it enters the response, and the password.
     #[must_use]
     pub fn new(name: &[u8], password: &[u8]) -> Self {
-        Self { name: name.into(), hash: nt_hash(password) }
+        Self { name: name.into(), hash: nt_hash(password).into() }
     }
 }
 
@@ -171,8 +172,8 @@ pub struct Hash(Known);
 
 #[derive(Clone)]
 enum Known {
-    Hash([u8; NT_HASH_LEN]),
-    Password(Box<[u8]>),
+    Hash(Key<[u8; NT_HASH_LEN]>),
+    Password(Key),
 }
 
 impl Hash {
@@ -180,8 +181,8 @@ impl Hash {
     #[must_use]
     pub fn new(secret: &UserSecret) -> Option<Self> {
         Some(Self(match secret {
-            UserSecret::Clear(password) => Known::Password(password.as_slice().into()),
-            UserSecret::NtHash(hash) => Known::Hash(*hash),
+            UserSecret::Clear(password) => Known::Password(password.clone()),
+            UserSecret::NtHash(hash) => Known::Hash(hash.clone()),
             UserSecret::Hashed => return None,
         }))
     }
@@ -200,8 +201,8 @@ impl ServerOffer for Hash {
     fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
         let stage = Stage::Challenge;
         let hash = match &self.0 {
-            Known::Hash(hash) => *hash,
-            Known::Password(password) => nt_hash(password),
+            Known::Hash(hash) => hash.clone(),
+            Known::Password(password) => nt_hash(password).into(),
         };
         Box::new(MsChapV2Server { hash, challenge: context.rng.array(), id: 0, stage, worked: 0 })
     }
@@ -217,7 +218,7 @@ enum Stage {
 }
 
 struct MsChapV2Server {
-    hash: [u8; NT_HASH_LEN],
+    hash: Key<[u8; NT_HASH_LEN]>,
     challenge: [u8; CHALLENGE_LEN],
     /// MS-CHAPv2-ID of the challenge.
     id: u8,
@@ -309,7 +310,7 @@ mod tests {
     fn pair(user: &str, right: &[u8], given: &[u8]) -> (Box<dyn PeerMethod>, Box<dyn ServerMethod>) {
         let mut rng = Seed::new(1).secure("mschapv2", 0);
         let peer = PeerOffer::begin(&Account::new(user.as_bytes(), given), context(&mut rng));
-        let hash = Hash::new(&UserSecret::Clear(right.to_vec())).unwrap();
+        let hash = Hash::new(&UserSecret::Clear(right[..].into())).unwrap();
         (peer, ServerOffer::begin(&hash, context(&mut rng)))
     }
 
@@ -368,7 +369,7 @@ mod tests {
     #[test]
     fn a_hash_that_only_the_host_knows_cannot_be_offered() {
         assert!(Hash::new(&UserSecret::Hashed).is_none());
-        assert!(Hash::new(&UserSecret::NtHash([1; 16])).is_some());
+        assert!(Hash::new(&UserSecret::NtHash([1; 16].into())).is_some());
     }
 
     proptest! {

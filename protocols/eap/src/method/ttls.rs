@@ -19,18 +19,19 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::SecureRng;
+use usher_crypto::Key;
 
 /// How a peer proves inside the tunnel who it is. The passwords are in clear.
 #[derive(Clone)]
 pub enum Proof {
     /// The password itself.
-    Pap(Vec<u8>),
+    Pap(Key),
     /// CHAP.
-    Chap(Vec<u8>),
+    Chap(Key),
     /// MS-CHAP.
-    MsChap(Vec<u8>),
+    MsChap(Key),
     /// MS-CHAP-V2, by which the server proves that it knows the password, too.
-    MsChapV2(Vec<u8>),
+    MsChapV2(Key),
     /// EAP, by one of these methods, the preferred one first.
     Eap(Arc<[Box<dyn PeerOffer>]>),
 }

@@ -130,8 +130,8 @@ fn nothing_goes_on_until_the_hosts_answer() {
 
 #[test]
 fn secrets_are_not_shown() {
-    let password = Question::Password { password: b"pencil".to_vec() };
-    let secret = Answer::User(Some(crate::method::UserSecret::Clear(b"pencil".to_vec())));
+    let password = Question::Password { password: b"pencil"[..].into() };
+    let secret = Answer::User(Some(crate::method::UserSecret::Clear(b"pencil"[..].into())));
     assert_eq!(format!("{password:?} {secret:?}"), "Password(..) User(Some(Clear(..)))");
 }
 

@@ -21,6 +21,7 @@ use crate::radsec::{self, CertificateMatch};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, Duration, Path};
+use usher_crypto::Key;
 
 /// When a packet must carry a Message-Authenticator (BlastRADIUS, CVE-2024-3596). Whatever this says, those with an
 /// EAP-Message must (RFC 3579 §3.2), those by datagrams without any proof of a user (§3.3), and Status-Server (RFC 5997
@@ -224,10 +225,10 @@ impl Request {
     ///
     /// # Errors
     /// Its length is not that of a hidden password.
-    pub fn user_password(&self) -> Result<Option<Vec<u8>>, HideError> {
+    pub fn user_password(&self) -> Result<Option<Key>, HideError> {
         self.attributes
             .get(kind::USER_PASSWORD)
-            .map(|v| reveal_password(self.secret.as_bytes(), &self.request_authenticator, v))
+            .map(|v| reveal_password(self.secret.as_bytes(), &self.request_authenticator, v).map(Key::new))
             .transpose()
     }
     /// Whom it came from.

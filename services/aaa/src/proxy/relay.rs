@@ -196,7 +196,7 @@ mod tests {
         let mut passed = Attributes::new();
         request(&first, &first.attributes, b"bob", b"mark", &mut passed).unwrap();
         let second = far.ask(passed);
-        assert_eq!(second.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
+        assert_eq!(*second.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
         assert_eq!(second.attributes.get(kind::USER_NAME), Some(&b"bob"[..]));
         assert_eq!(second.attributes.get(kind::CHAP_CHALLENGE), Some(&first.request_authenticator[..]));
         let states: Vec<_> = second.attributes.get_all(kind::PROXY_STATE).collect();

@@ -13,6 +13,7 @@
 //! a key of its own. The nonce makes two logins of one user unlike, the zeros names of different lengths alike.
 
 use alloc::vec::Vec;
+use usher_crypto::Key;
 use usher_crypto::digest::equal;
 use usher_crypto::hmac;
 
@@ -28,9 +29,9 @@ const MOST: usize = (253 - MARK.len() - NONCE - TAG) / BLOCK;
 /// A key that servers share whose access servers' records may come to any of them; never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IdentityKey {
-    cipher: [u8; hmac::LEN],
-    tag: [u8; hmac::LEN],
-    chargeable: [u8; hmac::LEN],
+    cipher: Key<[u8; hmac::LEN]>,
+    tag: Key<[u8; hmac::LEN]>,
+    chargeable: Key<[u8; hmac::LEN]>,
 }
 
 impl core::fmt::Debug for IdentityKey {
@@ -51,19 +52,19 @@ impl IdentityKey {
     /// From octets that nobody can guess, 16 of them at least; those of a text of as many random digits do.
     #[must_use]
     pub fn new(secret: &[u8]) -> Self {
-        let key = |label: &[u8]| hmac::sha256(secret, &[b"usher ", label]);
+        let key = |label: &[u8]| Key::new(hmac::sha256(secret, &[b"usher ", label]));
         Self { cipher: key(b"class cipher"), tag: key(b"class tag"), chargeable: key(b"chargeable") }
     }
 
     fn cipher(&self, nonce: &[u8], data: &mut [u8]) {
         for (i, block) in data.chunks_mut(BLOCK).enumerate() {
-            let stream = hmac::sha256(&self.cipher, &[nonce, &[i as u8]]);
+            let stream = hmac::sha256(&*self.cipher, &[nonce, &[i as u8]]);
             block.iter_mut().zip(stream).for_each(|(octet, key)| *octet ^= key);
         }
     }
     fn code(&self, before: &[u8]) -> [u8; TAG] {
         let mut tag = [0; TAG];
-        tag.copy_from_slice(&hmac::sha256(&self.tag, &[before])[..TAG]);
+        tag.copy_from_slice(&hmac::sha256(&*self.tag, &[before])[..TAG]);
         tag
     }
 
@@ -104,7 +105,7 @@ impl IdentityKey {
     pub(super) fn chargeable(&self, operator: &[u8], name: &[u8]) -> [u8; 32] {
         const DIGITS: [u8; 16] = *b"0123456789abcdef";
         let length = (operator.len() as u32).to_be_bytes();
-        let code = hmac::sha256(&self.chargeable, &[&length, operator, name]);
+        let code = hmac::sha256(&*self.chargeable, &[&length, operator, name]);
         let mut digits = [0; 32];
         for (pair, octet) in digits.chunks_exact_mut(2).zip(code) {
             pair.copy_from_slice(&[octet >> 4, octet & 15].map(|digit| DIGITS[usize::from(digit)]));

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, Instant, WallTime};
+use usher_crypto::Key;
 use usher_crypto::fault::TlsFault;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::node::PeerId;
@@ -438,9 +439,9 @@ pub enum Event {
         /// Whose password it is said to be, as the peer gave it.
         name: Vec<u8>,
         /// An argon2 hash in its text form.
-        hash: String,
+        hash: Key<String>,
         /// What the peer gave.
-        password: Vec<u8>,
+        password: Key,
     },
     /// Say whether a login is let in that everything else speaks for; answered by [`Command::Admitted`].
     Admit {

@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::SecureRng;
+use usher_crypto::Key;
 use usher_crypto::digest::{equal, md5};
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_diameter::nasreq;
@@ -18,13 +19,13 @@ pub(super) enum Proof {
     /// An EAP-Response/Identity of this identifier.
     Eap(u8),
     /// The password.
-    Pap(Vec<u8>),
+    Pap(Key),
     /// A response to a challenge.
     Chap(Box<Chap>),
     /// A response to a challenge.
     MsChap(Box<MsChap>),
     /// The address that the NAS saw, as twelve digits; and a password where one came with it.
-    Mab([u8; 12], Option<Vec<u8>>),
+    Mab([u8; 12], Option<Key>),
 }
 
 pub(super) struct Chap {
@@ -148,7 +149,7 @@ pub(super) enum Worth {
     /// It does not.
     Wrong,
     /// The host compares.
-    Ask(String, Vec<u8>),
+    Ask(Key<String>, Key),
 }
 
 /// Compares a proof outside EAP with what is known of a user; `name` is the one that the request gave.
@@ -160,7 +161,7 @@ pub(super) fn weigh(proof: Proof, user: &User, name: &[u8]) -> Worth {
         Proof::Pap(password) => match &user.password {
             None => plain(false),
             Some(Password::Clear(clear)) => plain(equal(clear, &password)),
-            Some(Password::NtHash(hash)) => plain(equal(hash, &nt_hash(&password))),
+            Some(Password::NtHash(hash)) => plain(equal(&**hash, &nt_hash(&password))),
             Some(Password::Argon2(hash)) => Worth::Ask(hash.clone(), password),
         },
         Proof::Chap(chap) => match &user.password {

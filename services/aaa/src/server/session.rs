@@ -153,7 +153,7 @@ pub(super) fn credential(key: &ShardKey, user: &User) -> Credential {
     let (kind, secret): (u8, &[u8]) = match &user.password {
         None => (0, &[]),
         Some(Password::Clear(password)) => (1, password),
-        Some(Password::NtHash(hash)) => (2, hash),
+        Some(Password::NtHash(hash)) => (2, &**hash),
         Some(Password::Argon2(hash)) => (3, hash.as_bytes()),
     };
     sha256(&[&key.derive(b"credential")[..], &[kind], secret].concat())
@@ -309,7 +309,7 @@ impl ServerOffer for Shared {
 pub(super) fn secret(user: &User) -> Option<UserSecret> {
     Some(match user.password.as_ref()? {
         Password::Clear(password) => UserSecret::Clear(password.clone()),
-        Password::NtHash(hash) => UserSecret::NtHash(*hash),
+        Password::NtHash(hash) => UserSecret::NtHash(hash.clone()),
         Password::Argon2(_) => UserSecret::Hashed,
     })
 }

@@ -146,9 +146,9 @@ impl StandIns {
         let kind = from.iter().chain(before).flatten().map(|(_, kind)| kind).next();
         let password = match kind.map_or(&Form::Clear, |kind| &kind.form) {
             Form::None => None,
-            Form::Clear => Some(Password::Clear(self.secret.to_vec())),
-            Form::NtHash => Some(Password::NtHash(self.secret)),
-            Form::Argon2(hash) => Some(Password::Argon2(hash.clone())),
+            Form::Clear => Some(Password::Clear(self.secret[..].into())),
+            Form::NtHash => Some(Password::NtHash(self.secret.into())),
+            Form::Argon2(hash) => Some(Password::Argon2(hash.clone().into())),
         };
         let methods = kind.map(|kind| kind.methods.clone()).unwrap_or_default();
         Arc::new(User { password, methods, ..User::default() })
@@ -181,11 +181,11 @@ mod tests {
         let mut all = stand_ins();
         let like = |all: &mut StandIns| all.of(b"nobody", &HOST, false).password.clone();
         assert!(matches!(like(&mut all), Some(Password::Clear(_))), "before anybody was seen");
-        all.saw(b"ann", &with(Password::NtHash([1; 16])));
-        assert!(matches!(like(&mut all), Some(Password::NtHash(hash)) if hash != [1; 16]));
+        all.saw(b"ann", &with(Password::NtHash([1; 16].into())));
+        assert!(matches!(like(&mut all), Some(Password::NtHash(hash)) if *hash != [1; 16]));
         let hash = argon2_hash(b"x", &[1; 16]);
-        all.saw(b"ann", &with(Password::Argon2(hash.clone())));
-        assert_eq!(like(&mut all), argon2_like(&hash).map(Password::Argon2));
+        all.saw(b"ann", &with(Password::Argon2(hash.clone().into())));
+        assert_eq!(like(&mut all), argon2_like(&hash).map(|hash| Password::Argon2(hash.into())));
         all.forget(b"ann");
         assert!(matches!(like(&mut all), Some(Password::Clear(_))));
         all.saw(b"bob", &User { methods: [Method::Peap].into(), ..User::default() });
@@ -198,7 +198,7 @@ mod tests {
         let mut all = stand_ins();
         for n in 0..1000_u32 {
             let password =
-                if n % 4 == 0 { Password::NtHash([1; 16]) } else { Password::Clear(b"x".to_vec()) };
+                if n % 4 == 0 { Password::NtHash([1; 16].into()) } else { Password::Clear(b"x"[..].into()) };
             all.saw(&n.to_be_bytes(), &with(password));
         }
         let is_nt = |all: &mut StandIns, n: u32| {
@@ -209,7 +209,7 @@ mod tests {
         let share = before.iter().filter(|nt| **nt).count();
         assert!((300..1700).contains(&share), "a quarter of 4000, of 64 seen: {share}");
         for n in 0..3000_u32 {
-            all.saw(&n.to_be_bytes()[..3], &with(Password::Clear(b"x".to_vec())));
+            all.saw(&n.to_be_bytes()[..3], &with(Password::Clear(b"x"[..].into())));
         }
         let after: Vec<bool> = (5000..9000).map(|n| is_nt(&mut all, n)).collect();
         assert_eq!(before, after);
@@ -221,8 +221,11 @@ mod tests {
         let made = |names: &[u32], rng: &mut usher_core::SecureRng| {
             let mut users = Users::new(rng);
             for n in names {
-                let password =
-                    Some(if n % 2 == 0 { Password::NtHash([1; 16]) } else { Password::Clear(vec![1]) });
+                let password = Some(if n % 2 == 0 {
+                    Password::NtHash([1; 16].into())
+                } else {
+                    Password::Clear(vec![1].into())
+                });
                 users.insert(&n.to_be_bytes(), User { password, ..User::default() });
             }
             UserSource::Memory(Arc::new(users))

@@ -191,14 +191,14 @@ const EMPTY: &str =
     "the password is empty, so that everybody has it; give another, or none where the user needs none";
 
 fn clear(value: &str) -> Result<Password, String> {
-    if value.is_empty() { Err(EMPTY.into()) } else { Ok(Password::Clear(value.into())) }
+    if value.is_empty() { Err(EMPTY.into()) } else { Ok(Password::Clear(value.as_bytes().into())) }
 }
 
 fn nt_hash(value: &str) -> Result<Password, String> {
     let hash: Option<[u8; 16]> = hex(value).and_then(|h| h.try_into().ok());
     match hash.ok_or("an NT hash has 32 hexadecimal digits")? {
         hash if hash == usher_crypto::legacy::nt_hash(b"") => Err(EMPTY.into()),
-        hash => Ok(Password::NtHash(hash)),
+        hash => Ok(Password::NtHash(hash.into())),
     }
 }
 

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{SecureRng, WallTime};
+use usher_crypto::Key;
 use usher_eap::method::Inner;
 use usher_eap::packet::Type;
 use usher_radius::attribute::Attributes;
@@ -102,11 +103,11 @@ impl Method {
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
     /// In clear, as CHAP and EAP-MD5 need it; every method can do with it.
-    Clear(Vec<u8>),
+    Clear(Key),
     /// Its NT hash, the MD4 digest of its UTF-16 form: PAP, GTC, MS-CHAP and MS-CHAPv2 can do with it.
-    NtHash([u8; 16]),
+    NtHash(Key<[u8; 16]>),
     /// Its Argon2 hash, in text form (`$argon2id$…`): PAP and GTC can do with it.
-    Argon2(String),
+    Argon2(Key<String>),
 }
 
 impl Password {
@@ -167,7 +168,7 @@ impl User {
     /// A user with a password, of no further distinction.
     #[must_use]
     pub fn with_password(password: &[u8]) -> Self {
-        Self { password: Some(Password::Clear(password.to_vec())), ..Self::default() }
+        Self { password: Some(Password::Clear(password.into())), ..Self::default() }
     }
     /// A user of whom the store has rows that cannot be understood ([`Self::compile`]).
     #[must_use]
@@ -352,7 +353,10 @@ mod tests {
         users.insert(b"ann", User::with_password(b"1"));
         users.insert(b"ann", User::with_password(b"2"));
         assert_eq!(users.len(), 1);
-        assert_eq!(users.find(b"ann").and_then(|u| u.password.clone()), Some(Password::Clear(b"2".to_vec())));
+        assert_eq!(
+            users.find(b"ann").and_then(|u| u.password.clone()),
+            Some(Password::Clear(b"2"[..].into()))
+        );
         assert!(users.find(b"Ann").is_none());
         assert!(users.remove(b"ann") && !users.remove(b"ann") && users.is_empty());
     }

@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use usher_crypto::Key;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::dictionary::Oid;
 
@@ -58,10 +59,10 @@ impl User {
     }
 
     /// The NT hash of the password, where there is one.
-    pub(crate) fn nt_hash(&self) -> Option<[u8; 16]> {
+    pub(crate) fn nt_hash(&self) -> Option<Key<[u8; 16]>> {
         match self.password.as_ref()? {
-            Password::Clear(password) => Some(usher_crypto::legacy::nt_hash(password)),
-            Password::NtHash(hash) => Some(*hash),
+            Password::Clear(password) => Some(usher_crypto::legacy::nt_hash(password).into()),
+            Password::NtHash(hash) => Some(hash.clone()),
             Password::Argon2(_) => None,
         }
     }
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn a_user_whose_checks_fail_is_nobody_whatever_groups_say() {
         let request = Attributes::new();
-        for password in [Some(Password::Clear(b"x".to_vec())), None] {
+        for password in [Some(Password::Clear(b"x"[..].into())), None] {
             let mut user = User { password, checks: [check(Op::Equal, 5)].into(), ..User::default() };
             assert!(timeouts(&user, &request).is_none());
             user.groups = [group("a", None, (Op::Set, 1), false)].into();
@@ -297,7 +298,7 @@ mod tests {
         let with_password = |port, fall_through| {
             let mut group = Group { fall_through, ..Group::default() };
             group.checks = [check(Op::Equal, port)].into();
-            group.control.password = Some(Password::Clear(b"x".to_vec()));
+            group.control.password = Some(Password::Clear(b"x"[..].into()));
             Arc::new(group)
         };
         let bypasses = |groups: &[Arc<Group>]| {

@@ -41,7 +41,7 @@ fn login(r: &mut Radius, secs: u64, station: &str, ask: impl Fn(&mut Attributes)
         tls: PeerTls::Real(client(Version::Tls13, fixtures::client(2)), 0),
         fragment: 1024,
         identity: user_name(0),
-        proof: Proof::Pap(PASSWORD.to_vec()),
+        proof: Proof::Pap(PASSWORD[..].into()),
     });
     let config = peer::Config {
         identity: ANONYMOUS.to_vec(),

@@ -9,6 +9,7 @@ use usher_aaa::{
     CacheConfig, Command, Config, Event, Method, Password, Reason, Refusal, User, UserSource, Users,
 };
 use usher_core::{Duration, Input, Instant, Machine, Seed};
+use usher_crypto::Key;
 use usher_crypto::fault::{Alert, TlsFault};
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_crypto::password::argon2_hash;
@@ -42,7 +43,7 @@ fn ann() -> (&'static str, User) {
 }
 
 fn hashed() -> (&'static str, User) {
-    let password = Some(Password::Argon2(argon2_hash(PASSWORD, &[3; 16])));
+    let password = Some(Password::Argon2(argon2_hash(PASSWORD, &[3; 16]).into()));
     ("slow", User { password, ..User::default() })
 }
 
@@ -51,7 +52,7 @@ fn at(seconds: u64) -> Instant {
 }
 
 /// The passwords that the host is asked to compare, by token.
-fn verifications(p: &mut Pair) -> Vec<(u64, Vec<u8>)> {
+fn verifications(p: &mut Pair) -> Vec<(u64, Key)> {
     let events = std::iter::from_fn(|| p.server.poll_event());
     events
         .filter_map(|e| match e {
@@ -130,7 +131,7 @@ fn of_guesses_made_at_once_those_after_the_limit_are_worth_nothing() {
     let asked = verifications(&mut p);
     assert_eq!(asked.len(), 8, "all are under way before the first is compared");
     for (token, password) in asked {
-        let right = password == PASSWORD;
+        let right = *password == PASSWORD;
         p.server.command(NEVER, Command::Verified { token, right }).unwrap();
         p.settle(NEVER);
         assert_eq!(p.answer().unwrap().1, Code::ACCESS_REJECT);
@@ -282,7 +283,7 @@ fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
         Box::new(PeerMethodPeap { tls, fragment: 1024, identity, inner }) as Box<dyn PeerOffer>
     };
     let ttls = |password: &[u8]| {
-        let proof = Proof::MsChapV2(password.to_vec());
+        let proof = Proof::MsChapV2(password.into());
         let (tls, identity) = (tls(), name.to_vec());
         Box::new(PeerMethodTtls { tls, fragment: 1024, identity, proof }) as Box<dyn PeerOffer>
     };

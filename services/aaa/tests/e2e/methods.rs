@@ -52,7 +52,7 @@ fn chap_is_held_against_the_password() {
     let c = p.server.counters();
     assert_eq!((c.accepted_chap, c.rejected_wrong_password, c.bad_password), (1, 1, 1));
     // A hash is not enough for CHAP.
-    let mut p = Pair::new(server(b"ann", with(Password::NtHash(nt_hash(CLEAR)))));
+    let mut p = Pair::new(server(b"ann", with(Password::NtHash(nt_hash(CLEAR).into()))));
     p.ask(1, Code::ACCESS_REQUEST, |a| chap(a, CLEAR));
     assert_eq!((p.answer().unwrap().1, p.server.counters().rejected_password_form), (Code::ACCESS_REJECT, 1));
 }
@@ -80,7 +80,7 @@ fn ms_chap_v2_gives_the_rfcs_answer_and_keys() {
         0x82, 0x30, 0x9e, 0xcd, 0x8d, 0x70, 0x8b, 0x5e, 0xa0, 0x8f, 0xaa, 0x39, 0x81, 0xcd, 0x83, 0x54, 0x42,
         0x33, 0x11, 0x4a, 0x3d, 0x85, 0xd6, 0xdf,
     ];
-    for password in [Password::Clear(CLEAR.to_vec()), Password::NtHash(nt_hash(CLEAR))] {
+    for password in [Password::Clear(CLEAR[..].into()), Password::NtHash(nt_hash(CLEAR).into())] {
         let mut p = Pair::new(server(NAME.as_bytes(), with(password)));
         p.ask(1, Code::ACCESS_REQUEST, |a| ms_chap_v2(a, &response));
         let reply = p.reply().unwrap();
@@ -127,7 +127,7 @@ fn ms_chap_is_held_against_the_hash() {
 #[test]
 fn the_host_compares_argon2_hashes() {
     let hash = argon2_hash(CLEAR, &[3; 16]);
-    let mut p = Pair::new(server(b"ann", with(Password::Argon2(hash))));
+    let mut p = Pair::new(server(b"ann", with(Password::Argon2(hash.into()))));
     for (token, password, code) in [(1, CLEAR, Code::ACCESS_ACCEPT), (2, b"wrong", Code::ACCESS_REJECT)] {
         p.ask_pap(token, b"ann", password);
         assert_eq!(p.answer(), None);
@@ -150,7 +150,7 @@ fn the_host_compares_argon2_hashes() {
 
 #[test]
 fn an_nt_hash_is_enough_for_the_password_itself() {
-    let mut p = Pair::new(server(b"ann", with(Password::NtHash(nt_hash(CLEAR)))));
+    let mut p = Pair::new(server(b"ann", with(Password::NtHash(nt_hash(CLEAR).into()))));
     p.ask_pap(1, b"ann", CLEAR);
     p.ask_pap(2, b"ann", b"wrong");
     assert_eq!((p.answer().unwrap().1, p.answer().unwrap().1), (Code::ACCESS_ACCEPT, Code::ACCESS_REJECT));

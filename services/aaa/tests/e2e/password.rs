@@ -5,8 +5,13 @@ use crate::pair::{NEVER, Pair};
 use crate::world::nas_address;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use usher_aaa::{AaaServer, CacheConfig, Command, Event, Found, Method, Reason, User, UserSource};
+use usher_aaa::{
+    AaaServer, CacheConfig, Command, Event, Found, IdentityKey, Method, Password, Reason, User, UserSource,
+};
 use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, Seed, SocketId};
+use usher_crypto::Key;
+use usher_eap::method::ttls::Proof;
+use usher_eap::method::{Question, UserSecret};
 use usher_radius::Code;
 use usher_radius::attribute::kind;
 use usher_radius::client;
@@ -219,7 +224,7 @@ fn who_cannot_be_judged_now_gets_no_answer() {
     let token = asked(&mut p);
     // Nothing but the user is asked about yet.
     let mut user = User::with_password(PASSWORD);
-    user.password = Some(usher_aaa::Password::Argon2("$argon2id$".into()));
+    user.password = Some(Password::Argon2("$argon2id$".into()));
     let user = Found::User(Arc::new(user));
     p.server.command(NEVER, Command::Found { token, user }).unwrap();
     assert!(matches!(p.server.poll_event(), Some(Event::Verify { token: t, .. }) if t == token));
@@ -246,4 +251,23 @@ fn a_clock_that_is_set_ends_a_users_time() {
     let codes = [p.answer(), p.answer(), p.answer()].map(|a| a.map(|a| a.1));
     assert_eq!(codes, [Code::ACCESS_ACCEPT, Code::ACCESS_REJECT, Code::ACCESS_ACCEPT].map(Some));
     assert_eq!(p.server.counters().rejected_expired, 1);
+}
+
+#[test]
+fn what_holds_a_password_overwrites_it_and_never_prints_it() {
+    // That it is overwritten the types say: anything but a key does not fit here.
+    let key = || Key::from(&b"hunter2"[..]);
+    let (client, name, hash) = (None, b"ann".to_vec(), Key::from("$argon2id$hunter2"));
+    let said = [
+        format!("{:?}", Password::Argon2(hash.clone())),
+        format!("{:?}", Event::Verify { token: 1, client, name, hash, password: key() }),
+        format!("{:?} {:?}", Password::Clear(key()), Password::NtHash(Key::new([104; 16]))),
+        format!("{:?} {:?}", UserSecret::Clear(key()), UserSecret::NtHash(Key::new([104; 16]))),
+        format!("{:?}", Question::Password { password: key() }),
+        format!("{:?} {:?}", Proof::Pap(key()), Proof::Chap(key())),
+        format!("{:?}", IdentityKey::new(b"hunter2hunter2hunter2")),
+    ];
+    for said in said {
+        assert!(!said.contains("hunter2") && !said.contains("104"), "{said}");
+    }
 }

@@ -78,7 +78,7 @@ impl Site {
                 Credentials::method(PeerMethodPeap { tls, fragment, identity, inner: Arc::new(inner) })
             }
             _ => {
-                let proof = Proof::Pap(password.to_vec());
+                let proof = Proof::Pap(password[..].into());
                 Credentials::method(PeerMethodTtls { tls, fragment, identity, proof })
             }
         };

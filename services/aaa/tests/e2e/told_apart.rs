@@ -251,10 +251,10 @@ fn with(password: Password) -> User {
 
 #[test]
 fn ten_thousand_tries_do_not_tell_users_from_others() {
-    let clear = || with(Password::Clear(b"right".to_vec()));
-    let hashed = with(Password::Argon2(argon2_hash(b"right", &[1; 16])));
+    let clear = || with(Password::Clear(b"right"[..].into()));
+    let hashed = with(Password::Argon2(argon2_hash(b"right", &[1; 16]).into()));
     tell_apart("in clear", &clear(), &WITHOUT_TUNNELS);
-    tell_apart("NT hash", &with(Password::NtHash(nt_hash(b"right"))), &WITHOUT_TUNNELS);
+    tell_apart("NT hash", &with(Password::NtHash(nt_hash(b"right").into())), &WITHOUT_TUNNELS);
     tell_apart("argon2", &hashed, &WITHOUT_TUNNELS);
     tell_apart("locked", &User { rejected: true, ..clear() }, &WITHOUT_TUNNELS);
     tell_apart("few methods", &clear(), &[Method::EapMd5, Method::Pap]);
@@ -315,7 +315,7 @@ fn tunnels_and_certificates_tell_nothing_either() {
 #[test]
 fn a_reject_goes_out_by_when_its_request_came() {
     let hash = argon2_hash(b"right", &[1; 16]);
-    let mut bench = Bench::new(&with(Password::Argon2(hash)), &[Method::Pap]);
+    let mut bench = Bench::new(&with(Password::Argon2(hash.into())), &[Method::Pap]);
     let mut request = Attributes::new();
     request.push_bytes(kind::USER_NAME, &name(0, true)).unwrap().push_user_password(WRONG).unwrap();
     let mut seen = Vec::new();

@@ -146,13 +146,13 @@ fn a_device_that_wants_another_method_is_told_which() {
         }
         rejected.unwrap()
     };
-    let clear = || usher_aaa::Password::Clear(b"x".to_vec());
+    let clear = || usher_aaa::Password::Clear(b"x"[..].into());
     let (md5, gtc) = (Method::EapMd5, Method::EapGtc);
     let wants = |reason| (reason, "the device wants GTC".to_owned());
     assert_eq!(ann(vec![], vec![md5], clear()), wants(Reason::NoMethod));
     assert_eq!(ann(vec![md5], vec![md5, gtc], clear()), wants(Reason::MethodForbidden));
     // Nothing is left to offer to a user whose password is a hash.
-    let hashed = usher_aaa::Password::Argon2(usher_crypto::password::argon2_hash(b"x", &[1; 16]));
+    let hashed = usher_aaa::Password::Argon2(usher_crypto::password::argon2_hash(b"x", &[1; 16]).into());
     let wrong_form = ann(vec![], vec![md5], hashed);
     assert_eq!(wrong_form.0, Reason::PasswordForm);
 }

@@ -76,7 +76,7 @@ pub(crate) fn ttls(version: Version, user: &[u8], password: &[u8]) -> Credential
         tls: PeerTls::Real(client(version, fixtures::client(2)), 0),
         fragment: 1024,
         identity: user.to_vec(),
-        proof: Proof::Pap(password.to_vec()),
+        proof: Proof::Pap(password[..].into()),
     })
 }
 

@@ -1,7 +1,8 @@
 //! PEAP, peer against server in memory.
 
 use super::super::tunnel::tests::{
-    Host, PASSWORD, Run, USER, VERSIONS, configs, real, recorded, run as converse,
+    Host, PASSWORD, Run, USER, VERSIONS, a_session_ends_with_its_password, configs, real, recorded,
+    run as converse, the_refused_stay_so, the_unknown_fail_as_the_wrong_do,
 };
 use super::super::{Inner, UserSecret, gtc, md5, mschapv2};
 use super::*;
@@ -35,7 +36,7 @@ impl Case {
             peer_kinds: KINDS.to_vec(),
             user: USER,
             password: PASSWORD,
-            host: Host::Knows(UserSecret::Clear(PASSWORD.to_vec())),
+            host: Host::Knows(UserSecret::Clear(PASSWORD[..].into())),
             mtu: None,
             cryptobinding: Cryptobinding::Required,
         }
@@ -76,8 +77,8 @@ fn every_method_inside_whatever_the_version_chain_and_fragment() {
 fn a_secret_that_is_hashed_is_compared_by_the_host() {
     for (secret, kind, questions) in [
         (UserSecret::Hashed, Type::GTC, 2),
-        (UserSecret::NtHash(nt_hash(PASSWORD)), Type::GTC, 1),
-        (UserSecret::NtHash(nt_hash(PASSWORD)), Type::MSCHAPV2, 1),
+        (UserSecret::NtHash(nt_hash(PASSWORD).into()), Type::GTC, 1),
+        (UserSecret::NtHash(nt_hash(PASSWORD).into()), Type::MSCHAPV2, 1),
     ] {
         for password in [PASSWORD, b"pen"] {
             let tls = real(configs(Version::Tls13, 2, None));
@@ -169,19 +170,11 @@ fn a_session_that_admitted_nobody_is_no_shortcut() {
 #[test]
 fn somebody_unknown_cannot_be_told_from_somebody_with_another_password() {
     for version in VERSIONS {
-        let refuses = |secret: &[u8]| Host::Refuses(UserSecret::Clear(secret.to_vec()));
         for kind in KINDS {
-            let case = || {
+            the_unknown_fail_as_the_wrong_do(|host, password| {
                 let tls = real(configs(version, 2, None));
-                Case { peer_kinds: vec![kind], password: b"wrong", ..Case::new(tls) }
-            };
-            let (wrong, unknown) = (case().run(), Case { host: refuses(b"other"), ..case() }.run());
-            assert!(wrong.failed() && unknown.failed());
-            assert_eq!(
-                (wrong.lengths(), wrong.inner),
-                (unknown.lengths(), unknown.inner),
-                "{kind} {version:?}"
-            );
+                Case { peer_kinds: vec![kind], host, password, ..Case::new(tls) }.run()
+            });
         }
     }
 }
@@ -189,16 +182,12 @@ fn somebody_unknown_cannot_be_told_from_somebody_with_another_password() {
 #[test]
 fn whoever_is_refused_is_so_whatever_is_proven_and_at_once_where_a_session_is_resumed() {
     for version in VERSIONS {
-        for secret in [UserSecret::Clear(PASSWORD.to_vec()), UserSecret::Hashed] {
+        for secret in [UserSecret::Clear(PASSWORD.into()), UserSecret::Hashed] {
             for kind in KINDS {
                 let tls = real(configs(version, 2, Some(Resumption::default())));
-                let case = || Case { peer_kinds: vec![kind], ..Case::new(tls.clone()) };
-                let refused = || Case { host: Host::Refuses(secret.clone()), ..case() }.run();
-                assert!(refused().failed(), "{kind} {version:?}");
-                // What admitted nobody is no shortcut afterwards.
-                assert_eq!(case().run().inner, Some(Inner::Eap(kind)));
-                let resumed = refused();
-                assert!(resumed.failed() && resumed.questions == 1, "{kind} {version:?}");
+                let run = |host| Case { peer_kinds: vec![kind], host, ..Case::new(tls.clone()) }.run();
+                let (right, resumed) = the_refused_stay_so(run, &secret);
+                assert_eq!(right.inner, Some(Inner::Eap(kind)));
                 assert_eq!(resumed.requests.len(), 4, "{:?}", resumed.lengths());
             }
         }
@@ -209,16 +198,9 @@ fn whoever_is_refused_is_so_whatever_is_proven_and_at_once_where_a_session_is_re
 fn a_session_ends_with_the_password_that_it_was_given_for() {
     for version in VERSIONS {
         let tls = real(configs(version, 2, Some(Resumption::default())));
-        let case = || Case::new(tls.clone());
-        case().run().keys();
-        let changed = || Host::Knows(UserSecret::Clear(b"other".to_vec()));
-        let stale = Case { host: changed(), ..case() }.run();
-        assert!(stale.failed() && stale.resumed, "{version:?}");
-        let old = Case { host: changed(), ..case() }.run();
-        assert!(old.failed() && !old.resumed, "{version:?}");
-        let new = Case { host: changed(), password: b"other", ..case() }.run();
-        new.keys();
-        assert!(!new.resumed);
+        a_session_ends_with_its_password(|host, password| {
+            Case { host, password, ..Case::new(tls.clone()) }.run()
+        });
     }
 }
 
@@ -322,7 +304,7 @@ fn a_peer_that_does_not_bind_is_refused_where_that_is_required_and_one_that_cann
         ] {
             let (tls, server) = real(configs(version, 2, None));
             let server = ServerMethodPeap { tls: server, fragment: 1400, inner: KINDS.into(), cryptobinding };
-            let host = Host::Knows(UserSecret::Clear(PASSWORD.to_vec()));
+            let host = Host::Knows(UserSecret::Clear(PASSWORD[..].into()));
             let run = converse(DeafOffer { tls, change }, server, &host, None);
             let let_in = matches!(run.server, crate::server::Event::Success { .. });
             assert_eq!(let_in, taken, "{version:?} {cryptobinding:?}");

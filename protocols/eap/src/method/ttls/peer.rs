@@ -10,6 +10,7 @@ use crate::peer::{Config, Peer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng, WallTime, Work};
+use usher_crypto::Key;
 use usher_crypto::digest::{equal, md5};
 use usher_crypto::legacy::{mschap, nt_hash};
 
@@ -156,7 +157,8 @@ fn prove(
     const BLOCK: usize = 16;
     match proof {
         Proof::Pap(password) => {
-            let mut padded = password.clone();
+            let mut padded = Key::new(Vec::with_capacity(password.len() + BLOCK));
+            padded.extend_from_slice(password);
             padded.resize(password.len().max(1).next_multiple_of(BLOCK), 0);
             avp::emit(out, Code::USER_PASSWORD, &padded);
         }

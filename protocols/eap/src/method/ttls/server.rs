@@ -11,12 +11,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::Work;
+use usher_crypto::Key;
 use usher_crypto::digest::{equal, md5};
 use usher_crypto::legacy::mschap;
 
 /// What the peer brings to prove who it is.
 enum Proof {
-    Pap(Vec<u8>),
+    Pap(Key),
     Chap {
         identifier: u8,
         challenge: [u8; CHALLENGE],
@@ -337,7 +338,7 @@ fn proof(avps: &[Avp<'_>], tunnel: &Tunnel<'_>) -> Option<(Vec<u8>, Proof)> {
     let proof = if let Some(password) = avp::find(avps, Code::USER_PASSWORD) {
         // Padded with zeros, to hide how long it is (RFC 5281 §11.2.5).
         let end = password.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
-        Proof::Pap(password[..end].to_vec())
+        Proof::Pap(password[..end].into())
     } else if let Some(value) = avp::find(avps, Code::CHAP_PASSWORD) {
         let (ours, identifier) = challenge::<CHALLENGE>(tunnel.link)?;
         let (first, response) = value.split_first()?;

@@ -2,7 +2,8 @@
 
 use super::super::link::Piece;
 use super::super::tunnel::tests::{
-    Host, PASSWORD, Run, USER, VERSIONS, configs, real, recorded, run as converse,
+    Host, PASSWORD, Run, USER, VERSIONS, a_session_ends_with_its_password, configs, real, recorded,
+    run as converse, the_refused_stay_so, the_unknown_fail_as_the_wrong_do,
 };
 use super::super::{PeerVerdict, ServerVerdict, UserSecret, gtc, md5, mschapv2};
 use super::*;
@@ -22,10 +23,10 @@ const ALL: [Inner; 7] = [
 fn prove(inner: Inner, user: &[u8], password: &[u8]) -> Proof {
     let eap = |offer: Box<dyn PeerOffer>| Proof::Eap([offer].into());
     match inner {
-        Inner::Pap => Proof::Pap(password.to_vec()),
-        Inner::Chap => Proof::Chap(password.to_vec()),
-        Inner::MsChap => Proof::MsChap(password.to_vec()),
-        Inner::MsChapV2 => Proof::MsChapV2(password.to_vec()),
+        Inner::Pap => Proof::Pap(password.into()),
+        Inner::Chap => Proof::Chap(password.into()),
+        Inner::MsChap => Proof::MsChap(password.into()),
+        Inner::MsChapV2 => Proof::MsChapV2(password.into()),
         Inner::Eap(Type::MSCHAPV2) => eap(Box::new(mschapv2::Account::new(user, password))),
         Inner::Eap(Type::GTC) => eap(Box::new(gtc::Token::new(password))),
         Inner::Eap(_) => eap(Box::new(md5::Password::new(password))),
@@ -50,7 +51,7 @@ impl Case {
             accepted: ALL.to_vec(),
             user: USER,
             password: PASSWORD,
-            host: Host::Knows(UserSecret::Clear(PASSWORD.to_vec())),
+            host: Host::Knows(UserSecret::Clear(PASSWORD[..].into())),
             mtu: None,
         }
     }
@@ -87,7 +88,7 @@ fn every_method_inside_whatever_the_version_chain_and_fragment() {
 
 #[test]
 fn a_secret_does_for_the_methods_that_it_allows() {
-    let nt = || UserSecret::NtHash(nt_hash(PASSWORD));
+    let nt = || UserSecret::NtHash(nt_hash(PASSWORD).into());
     for (secret, good, asked) in [
         (UserSecret::Hashed, &[Inner::Pap, Inner::Eap(Type::GTC)][..], 2),
         (
@@ -146,7 +147,7 @@ fn a_recorded_tunnel_has_the_real_ones_packets() {
 fn passwords_of_any_length_go_through_their_padding() {
     for password in [&b""[..], b"fifteen octets.", b"sixteen octets..", b"seventeen octets."] {
         let tls = real(configs(Version::Tls13, 2, None));
-        let host = Host::Knows(UserSecret::Clear(password.to_vec()));
+        let host = Host::Knows(UserSecret::Clear(password[..].into()));
         Case { password, host, ..Case::new(tls, Inner::Pap) }.run().keys();
     }
 }
@@ -189,19 +190,11 @@ fn a_session_that_admitted_nobody_is_no_shortcut() {
 #[test]
 fn somebody_unknown_cannot_be_told_from_somebody_with_another_password() {
     for version in VERSIONS {
-        let refuses = |secret: &[u8]| Host::Refuses(UserSecret::Clear(secret.to_vec()));
         for inner in ALL {
-            let case = || {
+            the_unknown_fail_as_the_wrong_do(|host, password| {
                 let tls = real(configs(version, 2, None));
-                Case { password: b"wrong", ..Case::new(tls, inner) }
-            };
-            let (wrong, unknown) = (case().run(), Case { host: refuses(b"other"), ..case() }.run());
-            assert!(wrong.failed() && unknown.failed());
-            assert_eq!(
-                (wrong.lengths(), wrong.inner),
-                (unknown.lengths(), unknown.inner),
-                "{inner} {version:?}"
-            );
+                Case { host, password, ..Case::new(tls, inner) }.run()
+            });
         }
     }
 }
@@ -209,16 +202,11 @@ fn somebody_unknown_cannot_be_told_from_somebody_with_another_password() {
 #[test]
 fn whoever_is_refused_is_so_whatever_is_proven_and_at_once_where_a_session_is_resumed() {
     for version in VERSIONS {
-        for secret in [UserSecret::Clear(PASSWORD.to_vec()), UserSecret::Hashed] {
+        for secret in [UserSecret::Clear(PASSWORD.into()), UserSecret::Hashed] {
             for inner in ALL {
                 let tls = real(configs(version, 2, Some(Resumption::default())));
-                let case = || Case::new(tls.clone(), inner);
-                let refused = || Case { host: Host::Refuses(secret.clone()), ..case() }.run();
-                assert!(refused().failed(), "{inner} {version:?}");
-                // What admitted nobody is no shortcut afterwards.
-                case().run().keys();
-                let resumed = refused();
-                assert!(resumed.failed() && resumed.questions == 1, "{inner} {version:?}");
+                let run = |host| Case { host, ..Case::new(tls.clone(), inner) }.run();
+                the_refused_stay_so(run, &secret);
             }
         }
     }
@@ -336,7 +324,7 @@ fn what_would_be_discarded_outside_ends_a_run_inside() {
     let peer = PeerMethodTtls { tls: peer, fragment: 1024, identity: USER.to_vec(), proof };
     let inner = [Inner::Eap(Type::MD5)].into();
     let server = ServerMethodTtls { tls: server, fragment: 1400, inner };
-    let run = converse(peer, server, &Host::Knows(UserSecret::Clear(PASSWORD.to_vec())), None);
+    let run = converse(peer, server, &Host::Knows(UserSecret::Clear(PASSWORD[..].into())), None);
     assert!(run.failed());
 }
 
@@ -363,15 +351,8 @@ fn another_version_is_refused() {
 fn a_session_ends_with_the_password_that_it_was_given_for() {
     for version in VERSIONS {
         let tls = real(configs(version, 2, Some(Resumption::default())));
-        let case = || Case::new(tls.clone(), Inner::Pap);
-        case().run().keys();
-        let changed = || Host::Knows(UserSecret::Clear(b"other".to_vec()));
-        let stale = Case { host: changed(), ..case() }.run();
-        assert!(stale.failed() && stale.resumed, "{version:?}");
-        let old = Case { host: changed(), ..case() }.run();
-        assert!(old.failed() && !old.resumed, "{version:?}");
-        let new = Case { host: changed(), password: b"other", ..case() }.run();
-        new.keys();
-        assert!(!new.resumed);
+        a_session_ends_with_its_password(|host, password| {
+            Case { host, password, ..Case::new(tls.clone(), Inner::Pap) }.run()
+        });
     }
 }

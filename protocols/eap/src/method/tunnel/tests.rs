@@ -153,7 +153,7 @@ impl Host {
                 Answer::Resume(remembered.name == USER && remembered.credential == credential(secret))
             }
             (Self::KnowsNobody | Self::Refuses(_), Question::Resume(_)) => Answer::Resume(false),
-            (_, Question::Password { password }) => Answer::Password(password == PASSWORD),
+            (_, Question::Password { password }) => Answer::Password(**password == PASSWORD),
         }
     }
 }
@@ -187,6 +187,42 @@ impl Run {
         let lengths = |packets: &[Vec<u8>]| packets.iter().map(Vec::len).collect::<Vec<_>>();
         lengths(&self.requests).into_iter().zip(lengths(&self.responses)).collect()
     }
+}
+
+/// With TLS sessions kept: one ends with the password that it was given for. `run` is one login by a peer with this
+/// password at a host, over the same configuration each time.
+pub(in super::super) fn a_session_ends_with_its_password(run: impl Fn(Host, &'static [u8]) -> Run) {
+    let known = |password: &[u8]| Host::Knows(UserSecret::Clear(password.into()));
+    run(known(PASSWORD), PASSWORD).keys();
+    let stale = run(known(b"other"), PASSWORD);
+    assert!(stale.failed() && stale.resumed);
+    let old = run(known(b"other"), PASSWORD);
+    assert!(old.failed() && !old.resumed);
+    let new = run(known(b"other"), b"other");
+    new.keys();
+    assert!(!new.resumed);
+}
+
+/// Without TLS sessions: who is unknown fails as who has another password does.
+pub(in super::super) fn the_unknown_fail_as_the_wrong_do(run: impl Fn(Host, &'static [u8]) -> Run) {
+    let secret = |password: &[u8]| UserSecret::Clear(password.into());
+    let wrong = run(Host::Knows(secret(PASSWORD)), b"wrong");
+    let unknown = run(Host::Refuses(secret(b"other")), b"wrong");
+    assert!(wrong.failed() && unknown.failed());
+    assert_eq!((wrong.lengths(), wrong.inner), (unknown.lengths(), unknown.inner));
+}
+
+/// With TLS sessions kept: whoever is refused is so whatever is proven, and at once where a session is resumed. Gives
+/// the login that was let in, and the resumed one that was not.
+pub(in super::super) fn the_refused_stay_so(run: impl Fn(Host) -> Run, secret: &UserSecret) -> (Run, Run) {
+    let refused = || run(Host::Refuses(secret.clone()));
+    assert!(refused().failed());
+    // What admitted nobody is no shortcut afterwards.
+    let right = run(Host::Knows(UserSecret::Clear(PASSWORD.into())));
+    right.keys();
+    let resumed = refused();
+    assert!(resumed.failed() && resumed.questions == 1);
+    (right, resumed)
 }
 
 /// Runs a conversation; the server cuts by `mtu` if that is less than its own limit.

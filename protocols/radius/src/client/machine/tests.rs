@@ -209,7 +209,7 @@ fn keys_and_passwords_arrive_in_clear() {
     let request = sent(&mut c, at(0.0)).remove(0).1;
     arrive(&mut s, at(0.0), NEAR, &request);
     let Some(server::Event::Request(r)) = s.poll_event() else { panic!("not taken") };
-    assert_eq!(r.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
+    assert_eq!(*r.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
     let msk: [u8; 64] = core::array::from_fn(|i| i as u8);
     let mut attributes = Attributes::new();
     attributes.push_eap(&[3, 1, 0, 4]).push_msk(&msk).push_tunnel_password(1, b"tunnel").unwrap();

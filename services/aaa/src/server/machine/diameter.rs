@@ -75,7 +75,7 @@ impl AaaServer {
             (application::NASREQ, command::AA) => {
                 let aar = Aar::parse(avps)?;
                 let asker = Asker::Diameter(token, aar.request_type);
-                let pap = aar.password.map(|password| Proof::Pap(password.to_vec()));
+                let pap = aar.password.map(|password| Proof::Pap(password.into()));
                 let (owner, request) = (Owner::Diameter(origin), self.as_attributes(avps));
                 let ask = Ask { asker, source, owner, arrived: now, request };
                 match pap.or_else(|| aar.chap.as_ref().map(Proof::chap)) {

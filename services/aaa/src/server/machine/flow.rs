@@ -18,6 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{CommandError, Instant};
+use usher_crypto::Key;
 use usher_crypto::digest::equal;
 use usher_crypto::legacy::nt_hash;
 use usher_eap::method::{Answer, Context, Fault, Question, Remembered};
@@ -691,7 +692,7 @@ impl AaaServer {
         if same && may && proof { Ok(user) } else { Err(Reason::StaleSession) }
     }
 
-    fn ask_password(&mut self, now: Instant, token: u64, password: Vec<u8>) {
+    fn ask_password(&mut self, now: Instant, token: u64, password: Key) {
         let Some(session) = self.sessions.get(token) else { return };
         let right = match session.user.as_ref().and_then(|u| u.password.as_ref()) {
             Some(Password::Argon2(hash)) => {
@@ -702,7 +703,7 @@ impl AaaServer {
                 return self.wait(token, Wait::Password);
             }
             Some(Password::Clear(clear)) => equal(clear, &password),
-            Some(Password::NtHash(hash)) => equal(hash, &nt_hash(&password)),
+            Some(Password::NtHash(hash)) => equal(&**hash, &nt_hash(&password)),
             None => false,
         };
         self.answer_eap(now, token, Answer::Password(right));

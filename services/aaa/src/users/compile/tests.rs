@@ -20,16 +20,16 @@ fn compile(check: &[(&str, &str, &str)], reply: &[(&str, &str, &str)]) -> Result
 #[test]
 fn passwords_are_read_in_each_form() {
     let nt = "8846F7EAEE8FB117AD06BDD830B7586C";
-    let hash = Password::NtHash(hex(nt).unwrap().try_into().unwrap());
+    let hash = Password::NtHash(<[u8; 16]>::try_from(hex(nt).unwrap()).unwrap().into());
     let argon2 = usher_crypto::password::argon2_hash(b"x", &[1; 16]);
     let headed = format!("{{nt}}{nt}");
     for (attribute, value, want) in [
-        ("Cleartext-Password", "open sesame", Password::Clear(b"open sesame".to_vec())),
-        ("cleartext-password", " ", Password::Clear(b" ".to_vec())),
+        ("Cleartext-Password", "open sesame", Password::Clear(b"open sesame"[..].into())),
+        ("cleartext-password", " ", Password::Clear(b" "[..].into())),
         ("NT-Password", nt, hash.clone()),
         ("Password-With-Header", &headed, hash),
-        ("Password-With-Header", "{clear}x}", Password::Clear(b"x}".to_vec())),
-        ("Crypt-Password", &argon2, Password::Argon2(argon2.clone())),
+        ("Password-With-Header", "{clear}x}", Password::Clear(b"x}"[..].into())),
+        ("Crypt-Password", &argon2, Password::Argon2(argon2.clone().into())),
     ] {
         let user = compile(&[(attribute, ":=", value)], &[]).unwrap();
         assert_eq!(user.password, Some(want), "{attribute}");
