@@ -8,7 +8,7 @@ use crate::stats::Outcome;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -69,15 +69,30 @@ pub(crate) fn free(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Begins to listen. A socket that nobody listens on is taken away first.
+/// Listens at a path, in place of a socket that nobody listens on. The socket is nobody else's from its first moment: it
+/// is made in a folder that only its owner can enter, and comes to its place when its mode is set. (A umask would be that
+/// of all threads.)
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let folder = path.with_file_name(".socket");
+    let new = folder.join("new");
+    for gone in [fs::remove_file(&new), fs::remove_dir(&folder)] {
+        match gone {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    let listener = UnixListener::bind(&new)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&new, path)?;
+    fs::remove_dir(&folder)?;
+    Ok(listener)
+}
+
+/// Begins to listen. A socket that nobody listens on is taken away.
 pub(crate) fn begin(running: &Arc<Running>, path: &Path) -> io::Result<()> {
     free(path)?;
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    let listener = listen(path)?;
     let running = running.clone();
     let shared = Arc::new(Shared::default());
     let accept = move || {
@@ -343,6 +358,7 @@ fn identification(user: &str, class: &str, session: &str, station: &str) -> Attr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn an_access_server_is_told_whose_session_is_meant_and_which() {
@@ -357,6 +373,41 @@ mod tests {
         let told = |class| identification("ann", class, "s", "").iter().map(|a| a.kind).collect::<Vec<_>>();
         assert_eq!(told("7374616666"), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
         assert_eq!(told("557368310011"), [kind::ACCT_SESSION_ID]);
+    }
+
+    #[test]
+    fn nobody_else_reaches_the_socket_from_its_first_moment() {
+        let folder = std::env::temp_dir().join(format!("usher-control-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("control.sock");
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let mut seen = 0;
+                while !done.load(Ordering::Relaxed) {
+                    // Between two of them there may be none.
+                    if let Ok(said) = fs::metadata(&path) {
+                        assert_eq!(said.permissions().mode() & 0o777, 0o600);
+                        seen += 1;
+                    }
+                }
+                seen
+            });
+            for _ in 0..2000 {
+                let listener = listen(&path).unwrap();
+                assert!(UnixStream::connect(&path).is_ok());
+                drop(listener);
+                fs::remove_file(&path).unwrap();
+            }
+            // What a server that died left behind is in nobody's way.
+            drop(listen(&path).unwrap());
+            fs::create_dir(folder.join(".socket")).unwrap();
+            drop(UnixListener::bind(folder.join(".socket/new")).unwrap());
+            drop(listen(&path).unwrap());
+            done.store(true, Ordering::Relaxed);
+            assert!(watch.join().unwrap() > 0);
+        });
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
