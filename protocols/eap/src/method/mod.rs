@@ -169,7 +169,7 @@ pub enum Answer {
     Refused(UserSecret, Option<Vec<Inner>>),
     /// To [`Question::Password`]: whether it is right.
     Password(bool),
-    /// To [`Question::Resume`]: whether it may. If not, the session is ended.
+    /// To [`Question::Resume`]: whether it may. If not, the session is ended; with [`Self::Unavailable`] it is not.
     Resume(bool),
     /// To any: the host cannot say now. The run fails.
     Unavailable,

@@ -1,6 +1,6 @@
 //! Who is held back for failed logins: nothing of theirs is weighed, and no guess is told from another.
 
-use crate::build::{aaa_config, radius_nas, world};
+use crate::build::{aaa_config, radius_nas, user_name, users, world};
 use crate::pair::{NEVER, Pair};
 use crate::tunnels::{self, peap, ttls};
 use std::sync::Arc;
@@ -314,4 +314,33 @@ fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
         assert_eq!(reasons(&mut p), [Some(Reason::WrongPassword); 2]);
         assert_eq!(p.eap(&user, offer(crate::build::PASSWORD), usize::MAX).0, Some(Code::ACCESS_ACCEPT));
     }
+}
+
+#[test]
+fn who_asks_again_within_a_refused_login_is_not_told_sooner() {
+    let mut config = aaa_config(users(Seed::new(1), 1));
+    config.reject_delay = Duration::from_secs(1);
+    let mut p = Pair::new(config);
+    let name = user_name(0);
+    let ask = |p: &mut Pair, token: u64, eap: &[u8], state: Option<&[u8]>| {
+        p.ask(token, Code::ACCESS_REQUEST, |a| {
+            a.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(eap);
+            state.iter().for_each(|state| drop(a.push_bytes(kind::STATE, state)));
+        });
+    };
+    ask(&mut p, 1, &[&[2, 0, 0, 5 + name.len() as u8, 1], &name[..]].concat(), None);
+    let challenge = p.reply().unwrap();
+    let (state, mut request) = (challenge.attributes.get(kind::STATE).unwrap(), Vec::new());
+    challenge.attributes.eap(&mut request);
+    assert_eq!(request[4], 4, "EAP-MD5");
+    let wrong = [&[2, request[1], 0, 22, 4, 16][..], &[0; 16]].concat();
+    for token in [2, 3] {
+        ask(&mut p, token, &wrong, Some(state));
+        assert!(p.reply().is_none(), "request {token} waits");
+    }
+    let late = NEVER + Duration::from_secs(1);
+    p.server.handle(late, Input::Timeout);
+    p.settle(late);
+    let answers = [p.answer(), p.answer()].map(|answer| answer.map(|(token, code, _)| (token, code)));
+    assert_eq!(answers, [2, 3].map(|token| Some((token, Code::ACCESS_REJECT))));
 }

@@ -211,6 +211,26 @@ fn a_session_lasts_for_a_day() {
 }
 
 #[test]
+fn a_session_outlasts_a_time_in_which_its_user_may_not_log_in() {
+    for version in VERSIONS {
+        for method in ALL {
+            let mut site = Site::new(version);
+            accepted(&site.log_in(method, PASSWORD), false);
+            site.change(User { rejected: true, ..User::with_password(PASSWORD) });
+            assert_eq!(site.log_in(method, PASSWORD).reason, Some(Reason::Locked), "{method:?} {version:?}");
+            site.change(User::with_password(PASSWORD));
+            // A ticket of TLS 1.3 is used up by the attempt.
+            accepted(&site.log_in(method, PASSWORD), version == Version::Tls12);
+            // Another password ends it for good.
+            site.change(User::with_password(b"another"));
+            assert_eq!(site.log_in(method, PASSWORD).reason, Some(Reason::StaleSession));
+            site.change(User::with_password(PASSWORD));
+            accepted(&site.log_in(method, PASSWORD), false);
+        }
+    }
+}
+
+#[test]
 fn a_session_that_let_nobody_in_is_not_kept() {
     for version in VERSIONS {
         let site = Site::new(version);

@@ -189,8 +189,7 @@ impl AaaServer {
         match token {
             Some(token) => self.resume(now, ask, token, packet),
             None => {
-                let failure = packet.get(1).map(|&identifier| session::failure(identifier));
-                self.reject_at_once(now, ask, Reason::UnknownSession, failure.as_ref().map(|f| &f[..]));
+                self.reject_unknown(now, ask, packet.get(1).copied());
             }
         }
     }
@@ -662,10 +661,16 @@ impl AaaServer {
             Who::Remembered(remembered) => self.resumes(token, remembered, user),
             Who::Named(_) => user,
         };
-        let refused = user.is_err();
+        let why = user.as_ref().err().copied();
+        let refused = why.is_some();
         let Some(user) = self.know(now, token, user) else { return };
         let answer = match (who, session::secret(&user).filter(|_| !held), user.inside()) {
-            (Who::Remembered(_), ..) => Answer::Resume(!refused),
+            (Who::Remembered(_), ..) => match why {
+                None => Answer::Resume(true),
+                Some(Reason::StaleSession) => Answer::Resume(false),
+                // The session is as good as it was: it is its user who may not log in now.
+                Some(_) => Answer::Unavailable,
+            },
             (_, Some(secret), only) if refused => Answer::Refused(secret, only),
             (_, Some(secret), Some(only)) => Answer::Restricted(secret, only),
             (_, secret, _) => Answer::User(secret),

@@ -319,13 +319,7 @@ impl AaaServer {
         self.counters.rejected(reason);
         let Some(pending) = session.pending else { return };
         let reply = session.denial.map_or_else(Attributes::new, |denial| denial.reply(&mut self.rng));
-        let due = pending.arrived + delay;
-        if due <= now {
-            self.send_reject(now, (pending.asker, identifier, reply));
-        } else {
-            self.held.push(due, (pending.asker, identifier, reply));
-            self.release(now);
-        }
+        self.send_reject_at(now, pending.arrived + delay, (pending.asker, identifier, reply));
         let inner = match &session.stage {
             Stage::Eap(c) => (c.server.identity().map(<[u8]>::to_vec), c.server.inner()),
             _ => (None, None),
@@ -349,6 +343,23 @@ impl AaaServer {
         self.events.push_back(Event::Rejected(login));
     }
 
+    /// Rejects a request whose login is not there, as late as that of one that is: a login that was refused, and whose
+    /// reject waits for its time, is no more there, and is not to be told so by asking again.
+    pub(super) fn reject_unknown(&mut self, now: Instant, ask: Ask, identifier: Option<u8>) {
+        let (asker, due) = (ask.asker, ask.arrived + self.config.reject_delay);
+        self.note_refusal(now, ask, Reason::UnknownSession);
+        self.send_reject_at(now, due, (asker, identifier, Attributes::new()));
+    }
+
+    fn send_reject_at(&mut self, now: Instant, due: Instant, reject: HeldReject) {
+        if due <= now {
+            self.send_reject(now, reject);
+        } else {
+            self.held.push(due, reject);
+            self.release(now);
+        }
+    }
+
     fn send_reject(&mut self, now: Instant, (asker, identifier, reply): HeldReject) {
         let failure = identifier.map(session::failure);
         self.answer(now, asker, Verdict::Reject { eap: failure.as_ref().map(|f| &f[..]), reply });
@@ -364,9 +375,15 @@ impl AaaServer {
 
     /// Turns somebody away who has no session, with this EAP packet where there is one to answer.
     pub(super) fn reject_at_once(&mut self, now: Instant, ask: Ask, reason: Reason, eap: Option<&[u8]>) {
+        let asker = ask.asker;
+        self.note_refusal(now, ask, reason);
+        self.answer(now, asker, Verdict::Reject { eap, reply: Attributes::new() });
+    }
+
+    /// Counts, traces and tells that somebody is turned away who has no session; the answer is the caller's.
+    fn note_refusal(&mut self, now: Instant, ask: Ask, reason: Reason) {
         self.counters.rejected(reason);
         self.trace_refusal(now, Some(ask.asker), &ask.request, ask.owner.client(), reason, "rejected");
-        self.answer(now, ask.asker, Verdict::Reject { eap, reply: Attributes::new() });
         let (name, client) = (ask.name().to_vec(), ask.owner.client());
         let login = Login { begun: ask.arrived, ..Login::of(name, client, Some(reason), ask.request) };
         self.events.push_back(Event::Rejected(Box::new(login)));
