@@ -374,14 +374,17 @@ impl Node for AaaNode {
                 log_record(&record);
                 self.ledger.account(For { shard, token }, record);
             }
-            Event::CheckCertificate { token, client, name, chain } => {
+            Event::CheckCertificate { token, client, name, chain, resumed } => {
                 if !name.is_none_or(|name| bears(&chain, &name)) {
                     let verdict = CertificateVerdict::OtherName;
                     self.command(now, Command::Certificate { token, verdict });
                 } else if self.workers.asks_issuers() {
                     self.workers.put(Whose::of(client), Job::Certificate(For { shard, token }, chain));
                 } else {
-                    let verdict = CertificateVerdict::Good;
+                    let verdict = match resumed {
+                        true => self.workers.trusts(&chain),
+                        false => CertificateVerdict::Good,
+                    };
                     self.command(now, Command::Certificate { token, verdict });
                 }
             }

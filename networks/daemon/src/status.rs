@@ -15,6 +15,8 @@ use usher_pki::ocsp::{OcspError, Question, Status};
 
 /// How long a responder may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Responders of one certificate that are asked, one after the other, while they say nothing.
+const RESPONDERS: usize = 3;
 
 /// Whether the first certificate of a chain bears this name (RFC 5216 §5.2).
 pub(crate) fn bears(chain: &[Vec<u8>], name: &[u8]) -> bool {
@@ -30,6 +32,8 @@ pub(crate) struct CertificateStatus {
     url: Option<String>,
     /// Whom clients' certificates end below, and what is revoked.
     clients: Option<ServerConfig>,
+    /// Whether there are revocation lists.
+    lists: bool,
     patience: Duration,
     /// What was said before.
     answers: Arc<Mutex<Answers>>,
@@ -49,6 +53,7 @@ impl CertificateStatus {
             policy: file.map_or(Ocsp::Off, |tls| tls.ocsp),
             url: file.and_then(|tls| tls.ocsp_url.clone()),
             clients: tls.and_then(|tls| tls.clients.clone()),
+            lists: file.is_some_and(|tls| !tls.crl.is_empty()),
             patience: PATIENCE,
             answers: Arc::default(),
             silent: Arc::default(),
@@ -58,6 +63,15 @@ impl CertificateStatus {
     /// Whether issuers are asked at all.
     pub(crate) fn asks(&self) -> bool {
         self.policy != Ocsp::Off
+    }
+
+    /// Whether a chain that was verified when its TLS session began is to be taken now, without asking its issuer: a
+    /// revocation list that has expired since lets nobody in, by an earlier session no more than by a new one.
+    pub(crate) fn trusts(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
+        match self.clients.as_ref().filter(|_| self.lists).map(|clients| clients.client_path(chain)) {
+            Some(Err(error)) => CertificateVerdict::Distrusted(error.fault()),
+            _ => CertificateVerdict::Good,
+        }
     }
 
     /// Whether the first certificate of a chain is to be taken.
@@ -96,15 +110,34 @@ impl CertificateStatus {
     /// What was said before of a path's first certificate and is still true, or is said now.
     fn status(&self, clients: &ServerConfig, path: &[Vec<u8>], now: WallTime) -> Result<Status, Unsaid> {
         let nobody = |why: &str| Unsaid::new(StatusFault::NoResponder, why);
-        let here = |why: String| Unsaid::new(StatusFault::Unbelievable, &why);
         let [leaf, above @ ..] = path else { return Err(nobody("no certificate")) };
         if let Some(said) = lock(&self.answers).find(now, leaf) {
             return said;
         }
         let issuer = above.first().ok_or_else(|| nobody("it stands under no authority"))?;
-        let said = Information::of_der(leaf).map_err(|e| here(e.to_string()))?;
-        let url = self.url.as_ref().or(said.ocsp.first());
-        let url = url.ok_or_else(|| nobody("it does not say where to ask; see ocsp_url"))?;
+        let said =
+            Information::of_der(leaf).map_err(|e| Unsaid::new(StatusFault::Unbelievable, &e.to_string()))?;
+        let mut last = Err(nobody("it does not say where to ask by HTTP; see ocsp_url"));
+        for url in responders(self.url.as_deref(), &said.ocsp) {
+            last = self.ask(url, clients, (leaf, issuer, above), now);
+            // Another may know what this one did not say.
+            if !matches!(&last, Err(Unsaid { fault: StatusFault::Silent, .. })) {
+                break;
+            }
+        }
+        last
+    }
+
+    /// What one responder says of a certificate, its issuer and the path from there; [`StatusFault::Silent`] where it says
+    /// nothing.
+    fn ask(
+        &self,
+        url: &str,
+        clients: &ServerConfig,
+        (leaf, issuer, above): (&[u8], &[u8], &[Vec<u8>]),
+        now: WallTime,
+    ) -> Result<Status, Unsaid> {
+        let here = |why: String| Unsaid::new(StatusFault::Unbelievable, &why);
         if !lock(&self.silent).may_ask(now, url) {
             let why = format!("OCSP responder {url}: it said nothing a moment ago");
             return Err(Unsaid::new(StatusFault::Silent, &why));
@@ -128,6 +161,16 @@ impl CertificateStatus {
         let answer = answer.map_err(|e| here(e.to_string()));
         lock(&self.answers).keep(now, leaf, &answer);
         answer.map(|answer| answer.status)
+    }
+}
+
+/// Who is asked, in order: whom the configuration names, or those that the certificate names and that are asked by HTTP
+/// (RFC 6960 §A.1). A certificate may name many, and a login waits for each that is silent.
+fn responders<'a>(configured: Option<&'a str>, named: &'a [String]) -> Vec<&'a str> {
+    let by_http = |url: &&str| url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    match configured {
+        Some(url) => vec![url],
+        None => named.iter().map(String::as_str).filter(by_http).take(RESPONDERS).collect(),
     }
 }
 

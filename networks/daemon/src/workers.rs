@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::store::{Store, StoreError};
-use usher_aaa::{Command, Found, User, canonical_name};
+use usher_aaa::{CertificateVerdict, Command, Found, User, canonical_name};
 use usher_crypto::Key;
 use usher_radius::dictionary::Dictionary;
 
@@ -99,6 +99,11 @@ impl Workers {
     /// Whether issuers are asked if their certificates still hold.
     pub(crate) fn asks_issuers(&self) -> bool {
         self.status.read().unwrap_or_else(PoisonError::into_inner).asks()
+    }
+
+    /// Whether certificates that were verified a while ago are to be taken now.
+    pub(crate) fn trusts(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
+        self.status.read().unwrap_or_else(PoisonError::into_inner).trusts(chain)
     }
 
     /// Puts a job in line; where there is no room, whoever one is for is told at once that nobody can say.

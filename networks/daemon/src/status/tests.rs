@@ -46,14 +46,50 @@ impl Pki {
     }
 
     fn status(&self, policy: &str, url: &str) -> CertificateStatus {
+        self.status_at(self.now, policy, &format!("ocsp_url = \"{url}\"\n"))
+    }
+
+    /// At a time, with further lines of the table.
+    fn status_at(&self, now: WallTime, policy: &str, more: &str) -> CertificateStatus {
         let folder = self.folder.display();
         let text = format!(
             "[tls]\ncertificate = \"{folder}/issued/server.crt\"\nkey = \"{folder}/issued/server.key\"\n\
-             ca = \"{folder}/ca.crt\"\nocsp = \"{policy}\"\nocsp_url = \"{url}\"\n"
+             ca = \"{folder}/ca.crt\"\nocsp = \"{policy}\"\n{more}"
         );
         let loaded = crate::config::parse("t", &text, None).unwrap();
-        let tls = crate::tls::make(&loaded, &WallClock::at(self.now)).unwrap().unwrap();
+        let tls = crate::tls::make(&loaded, &WallClock::at(now)).unwrap().unwrap();
         CertificateStatus { patience: Duration::from_secs(1), ..CertificateStatus::of(&loaded, Some(&tls)) }
+    }
+
+    fn openssl(&self, arguments: &str) {
+        let done = Command::new("openssl")
+            .args(arguments.split(' '))
+            .current_dir(&self.folder)
+            .output()
+            .expect("package openssl is installed");
+        assert!(done.status.success(), "{arguments}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// A certificate of these extensions for the user's key, as file NAME.crt; its serial number.
+    fn issue(&self, name: &str, serial: &str, extensions: &str) {
+        fs::write(self.folder.join("extensions"), extensions).unwrap();
+        self.openssl(&format!("req -new -key issued/ann.key -subj /CN={name} -out {name}.csr"));
+        self.openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -days 9 -set_serial 0x{serial} -extfile extensions \
+             -out {name}.crt"
+        ));
+    }
+
+    /// A revocation list of a day with this entry; the line of the configuration that names it.
+    fn list(&self, entries: &str) -> String {
+        fs::write(self.folder.join("listed.txt"), entries).unwrap();
+        let config = "[ca]\ndefault_ca = d\n[d]\ndatabase = listed.txt\ncrlnumber = number.txt\n";
+        fs::write(self.folder.join("list.conf"), config).unwrap();
+        fs::write(self.folder.join("number.txt"), "01\n").unwrap();
+        self.openssl(
+            "ca -config list.conf -gencrl -cert ca.crt -keyfile ca.key -md sha256 -crldays 1 -out list.crl",
+        );
+        format!("crl = [\"{}/list.crl\"]\n", self.folder.display())
     }
 
     fn revoked(&self) -> String {
@@ -79,6 +115,11 @@ impl Drop for Pki {
 
 /// What an OpenSSL responder with the key of a folder's authority answers; `entries` says what it knows.
 fn signed_by(folder: &Path, question: &[u8], entries: &str) -> Vec<u8> {
+    signed_with(folder, ("ca.crt", "ca.key"), question, entries)
+}
+
+/// The same by a responder with this certificate and key.
+fn signed_with(folder: &Path, (certificate, key): (&str, &str), question: &[u8], entries: &str) -> Vec<u8> {
     let path = |name: &str| folder.join(name);
     fs::write(path("question"), question).unwrap();
     fs::write(path("index.txt"), entries).unwrap();
@@ -87,8 +128,8 @@ fn signed_by(folder: &Path, question: &[u8], entries: &str) -> Vec<u8> {
     };
     let done = Command::new("openssl")
         .args(["ocsp", "-ndays", "1"])
-        .args(arguments(&[("-index", "index.txt"), ("-CA", "ca.crt"), ("-rsigner", "ca.crt")]))
-        .args(arguments(&[("-rkey", "ca.key"), ("-reqin", "question"), ("-respout", "answer")]))
+        .args(arguments(&[("-index", "index.txt"), ("-CA", "ca.crt"), ("-rsigner", certificate)]))
+        .args(arguments(&[("-rkey", key), ("-reqin", "question"), ("-respout", "answer")]))
         .output()
         .expect("package openssl is installed");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -277,4 +318,63 @@ fn a_name_is_of_the_first_certificate() {
     let pki = Pki::new("Test");
     assert!(bears(&[pki.ann(), pki.der("ca.crt")], b"ann"));
     assert!(!bears(&[pki.der("ca.crt"), pki.ann()], b"ann") && !bears(&[], b"ann"));
+}
+
+/// RFC 6960 §A.1: by HTTP. A certificate may name several responders, and others than those.
+#[test]
+fn the_next_responder_is_asked_where_one_is_silent() {
+    let named = |urls: &[&str]| urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>();
+    let all = named(&["ldap://a", "HTTP://b", "https://c", "http://d", "http://e", "http://f", "http:"]);
+    assert_eq!(responders(None, &all), ["HTTP://b", "http://d", "http://e"]);
+    assert_eq!(responders(Some("https://own"), &all), ["https://own"]);
+
+    let pki = Pki::new("Test");
+    let folder = pki.folder.clone();
+    let url = responder(move |mut stream| {
+        let question = body(&mut stream);
+        let entry = "R\t361231235959Z\t260101000000Z\t77\tunknown\t/CN=bob\n";
+        respond(&mut stream, &signed_by(&folder, &question, entry));
+    });
+    let silent = responder(drop);
+    pki.issue(
+        "bob",
+        "77",
+        &format!(
+            "extendedKeyUsage = clientAuth\n\
+             authorityInfoAccess = OCSP;URI:ldap://127.0.0.1/cn=x,OCSP;URI:{silent},OCSP;URI:{url}\n"
+        ),
+    );
+    let status = pki.status_at(pki.now, "soft", "");
+    assert_eq!(status.judge(&[pki.der("bob.crt")]), CertificateVerdict::Status(StatusFault::Revoked));
+}
+
+#[test]
+fn a_responder_that_is_on_a_list_appoints_nothing() {
+    let pki = Pki::new("Test");
+    pki.issue("responder", "99", "extendedKeyUsage = OCSPSigning\n");
+    let (folder, entries) = (pki.folder.clone(), pki.valid());
+    let url = responder(move |mut stream| {
+        let question = body(&mut stream);
+        respond(&mut stream, &signed_with(&folder, ("responder.crt", "issued/ann.key"), &question, &entries));
+    });
+    let judge = |more: &str| {
+        let status = pki.status_at(pki.now, "hard", &format!("ocsp_url = \"{url}\"\n{more}"));
+        status.judge(&[pki.ann()])
+    };
+    let revoked = |serial: &str| format!("R\t361231235959Z\t260101000000Z\t{serial}\tunknown\t/CN=x\n");
+    assert_eq!(judge(&pki.list(&revoked("98"))), CertificateVerdict::Good, "another is on it");
+    assert_eq!(judge(&pki.list(&revoked("99"))), CertificateVerdict::Status(StatusFault::Unbelievable));
+}
+
+#[test]
+fn a_list_that_has_expired_lets_nobody_in_by_an_earlier_session() {
+    let pki = Pki::new("Test");
+    let list = pki.list("");
+    let after =
+        |hours: u64| pki.status_at(pki.now + usher_core::Duration::from_secs(3600 * hours), "off", &list);
+    assert_eq!(after(1).trusts(&[pki.ann()]), CertificateVerdict::Good);
+    assert!(matches!(after(25).trusts(&[pki.ann()]), CertificateVerdict::Distrusted(_)));
+    // Without lists there is nothing that could expire but the certificate, and its session ends with it.
+    let without = pki.status_at(pki.now, "off", "");
+    assert_eq!(without.trusts(&[pki.der("issued/server.crt")]), CertificateVerdict::Good);
 }

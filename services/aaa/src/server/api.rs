@@ -470,6 +470,8 @@ pub enum Event {
         name: Option<Vec<u8>>,
         /// DER, the peer's own first.
         chain: Vec<Vec<u8>>,
+        /// The peer has taken up a TLS session: it showed them then, and nobody has verified them since.
+        resumed: bool,
     },
     /// Somebody was let in.
     Accepted(Box<Login>),

@@ -89,10 +89,11 @@ impl AaaServer {
             return self.admit(now, token, approval);
         }
         let name = by_certificate.then(|| session.name.clone());
+        let resumed = approval.resumed;
         approval.conversation = session.take_conversation();
         session.stage = Stage::Certificate(approval);
         let client = session.owner.client();
-        self.events.push_back(Event::CheckCertificate { token, client, name, chain });
+        self.events.push_back(Event::CheckCertificate { token, client, name, chain, resumed });
     }
 
     pub(super) fn on_certificate(
