@@ -90,7 +90,7 @@ impl<N: Node> Running<N> {
         let Driver { node, sockets, clock, mailbox, counters } = driver;
         let Sockets { udp, listeners, outgoing, settings } = sockets;
         let ready = Ready::default();
-        let port = |(index, socket)| Port::new(socket, index, &ready).map(Some);
+        let port = |(index, socket)| Port::new(socket, index, &ready, settings.offload).map(Some);
         let ports = udp.into_iter().enumerate().map(port).collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
             node,
@@ -341,7 +341,9 @@ impl<N: Node> Running<N> {
         } else {
             SocketAddr::new(any, letter.local.port())
         };
-        let port = bind_udp(local, &self.settings.ephemeral).and_then(|s| Port::new(s, index, &self.ready));
+        let offload = self.settings.offload;
+        let port = bind_udp(local, &self.settings.ephemeral)
+            .and_then(|socket| Port::new(socket, index, &self.ready, offload));
         self.ports[index] = port.ok();
         self.ports[index].is_some()
     }

@@ -178,11 +178,14 @@ pub struct Settings {
     pub linger: Duration,
     /// The options of the sockets that the machine asks for by using a new number.
     pub ephemeral: SocketOptions,
+    /// Whether the system is given, and gives, datagrams of one length between the same two addresses as one (UDP
+    /// segmentation offload), where it can.
+    pub offload: bool,
 }
 
 impl Default for Settings {
     /// 4096 datagrams, 65536 sockets, 65536 connections and 1024 of each address, 1024 handshakes, 4 MiB, and 4 ms, 10 s,
-    /// 10 s and 2 s.
+    /// 10 s and 2 s; with offload.
     fn default() -> Self {
         Self {
             datagram_queue: 4096,
@@ -196,6 +199,7 @@ impl Default for Settings {
             handshake_timeout: Duration::from_secs(10),
             linger: Duration::from_secs(2),
             ephemeral: SocketOptions { shared: false, ..SocketOptions::default() },
+            offload: true,
         }
     }
 }

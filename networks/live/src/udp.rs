@@ -26,12 +26,18 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Takes a socket into service as number `index`; it is on the list of `ready` at once.
-    pub(crate) fn new(socket: std::net::UdpSocket, index: usize, ready: &Ready) -> io::Result<Self> {
+    /// Takes a socket into service as number `index`; it is on the list of `ready` at once. With `offload`, several
+    /// datagrams may go through the system as one.
+    pub(crate) fn new(
+        socket: std::net::UdpSocket,
+        index: usize,
+        ready: &Ready,
+        offload: bool,
+    ) -> io::Result<Self> {
         let local = socket.local_addr()?;
         socket.set_nonblocking(true)?;
         mmsg::ask_for_local(socket.as_fd(), local.is_ipv6())?;
-        let joins = Cell::new(mmsg::ask_to_join(socket.as_fd()));
+        let joins = Cell::new(offload && mmsg::ask_to_join(socket.as_fd()));
         let socket = UdpSocket::from_std(socket)?;
         let (receive, send) = (ready.bell(Task::Receive(index)), ready.bell(Task::Send(index)));
         receive.ring();
@@ -184,7 +190,7 @@ mod tests {
         let _inside = runtime.enter();
         let counters = DriverCounters::default();
         let socket = Plain::bind("0.0.0.0:0").unwrap();
-        let mut port = Port::new(socket, 0, &Ready::default()).unwrap();
+        let mut port = Port::new(socket, 0, &Ready::default(), true).unwrap();
         runtime.block_on(port.socket.writable()).unwrap();
         let listener = Plain::bind("127.0.0.1:0").unwrap();
         listener.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
@@ -202,5 +208,27 @@ mod tests {
         assert_eq!((counted.not_joined, counted.send_errors, counted.datagrams_out), (1, 2, 3));
         assert_eq!(counted.batches_out, 1, "the three went by one call");
         assert!(port.joins.get());
+    }
+
+    #[test]
+    fn without_offload_each_datagram_goes_by_itself() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let _inside = runtime.enter();
+        let counters = DriverCounters::default();
+        let to = Plain::bind("127.0.0.1:0").unwrap();
+        assert!(mmsg::ask_to_join(to.as_fd()), "this system joins no datagrams");
+        let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        for (offload, pieces) in [(true, 1), (false, 20)] {
+            let socket = Plain::bind("0.0.0.0:0").unwrap();
+            let mut port = Port::new(socket, 0, &Ready::default(), offload).unwrap();
+            runtime.block_on(port.socket.writable()).unwrap();
+            let letter =
+                |_| Letter { socket: 0, local, remote: to.local_addr().unwrap(), data: vec![7; 100] };
+            let mut letters: Vec<Letter> = (0..20).map(letter).collect();
+            port.post(&mut letters, 100, &mut Outbox::new(), &counters);
+            let mut inbox = Inbox::new();
+            assert_eq!(inbox.receive(to.as_fd()).unwrap(), pieces, "offload: {offload}");
+            assert_eq!(inbox.received().count(), 20);
+        }
     }
 }
