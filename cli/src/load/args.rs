@@ -1,9 +1,11 @@
 //! What can be typed behind `usher load`.
 
-use super::value::{Secs, Share};
+use super::value::{Part, Secs, Share};
 use clap::{Args, Subcommand, ValueEnum};
+use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+use usher_load::Expectation;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LoadCommand {
@@ -13,6 +15,8 @@ pub(crate) enum LoadCommand {
   usher load radius 127.0.0.1 --secret-file secret --user 'user{}@example.org' --password 'pw{}' --users 10000 --rate 5000
   usher load radius 127.0.0.1 --secret testing123 --users-file users.csv --method mschapv2 --ramp --out out/knee
   usher load radius 127.0.0.1:1813 --secret testing123 --user bob --method accounting --interims 2 --concurrency 200
+  usher load radius 127.0.0.1 --secret testing123 --user bob --password hello --nas 64 --no-offload --expect 'p99 < 100 ms' \
+        --expect 'failed < 0.1 %'
 
 Every answer is verified before it counts: its Response Authenticator and Message-Authenticator, with MS-CHAPv2 the
 server's proof and its keys. Requests are sent again as RFC 5080 says.
@@ -24,9 +28,14 @@ The secret may also be in the environment, as USHER_SECRET, and the password as 
   usher load eap 127.0.0.1 --secret testing123 --user bob --method tls --ca ca.pem --certificate bob.pem --key bob.key
   usher load eap 127.0.0.1 --secret testing123 --user bob --password hello --method peap-mschapv2 --ca ca.pem
   usher load eap 127.0.0.1 --secret-file s --users-file users.csv --method ttls-pap --ca ca.pem --anonymous anonymous@example.org
+  usher load eap 127.0.0.1 --secret-file s --user 'user{}' --users 500 --method tls --ca ca.pem --certificate 'certs/{name}.pem' \
+        --key 'certs/{name}.key'
+  usher load eap 127.0.0.1 --secret-file s --users-file users.csv --ca ca.pem --mix pap=70,eap-tls=20,peap-mschapv2=10
 
 A login counts when the method has ended well on both sides and the MS-MPPE keys are those that the method derived.
---certificate holds the chain that is sent: the leaf first, then its authorities.")]
+--certificate holds the chain that is sent: the leaf first, then its authorities. With {} or {name} in --certificate and
+--key each user has one of its own, as with the columns CERTIFICATE,KEY of --users-file.
+--mix names methods as --method does, also with eap- in front; pap, chap and mschapv2 are passwords without EAP.")]
     Eap(Eap),
     /// Passwords, EAP and accounting over Diameter.
     #[command(after_help = "Examples:
@@ -46,7 +55,7 @@ pub(crate) struct Radius {
     #[command(flatten)]
     pub(crate) nas: Nas,
     /// How users log in.
-    #[arg(long, value_enum, default_value_t = RadiusMethod::Pap)]
+    #[arg(long, value_enum, default_value_t = RadiusMethod::Pap, conflicts_with = "mix")]
     pub(crate) method: RadiusMethod,
     #[command(flatten)]
     pub(crate) accounting: Accounting,
@@ -59,8 +68,8 @@ pub(crate) struct Eap {
     #[command(flatten)]
     pub(crate) nas: Nas,
     /// How users log in.
-    #[arg(long, value_enum)]
-    pub(crate) method: EapName,
+    #[arg(long, value_enum, conflicts_with = "mix", required_unless_present = "mix")]
+    pub(crate) method: Option<EapName>,
     #[command(flatten)]
     pub(crate) tls: Tls,
     #[command(flatten)]
@@ -72,7 +81,7 @@ pub(crate) struct Diameter {
     #[command(flatten)]
     pub(crate) load: Load,
     /// How users log in.
-    #[arg(long, value_enum, default_value_t = DiameterMethod::Pap)]
+    #[arg(long, value_enum, default_value_t = DiameterMethod::Pap, conflicts_with = "mix")]
     pub(crate) method: DiameterMethod,
     /// What the server calls itself (its Origin-Host).
     #[arg(long, value_name = "HOST")]
@@ -121,12 +130,16 @@ pub(crate) struct Load {
         conflicts_with = "users_file"
     )]
     pub(crate) users: NonZeroUsize,
-    /// Users from a file: NAME,PASSWORD a line.
+    /// Users from a file: NAME,PASSWORD a line, or NAME,PASSWORD,CERTIFICATE,KEY with files relative to this one.
     #[arg(long, value_name = "FILE", help_heading = "Users")]
     pub(crate) users_file: Option<PathBuf>,
-    /// This share of the logins has a wrong password and must be turned away: 0.1 or 10%.
+    /// This share of the logins is wrong and must be turned away, by a wrong password or, with a certificate a user,
+    /// another user's: 0.1 or 10%.
     #[arg(long, value_name = "SHARE", default_value = "0", help_heading = "Users")]
     pub(crate) wrong_share: Share,
+    /// Several methods by their shares, as pap=70,chap=30.
+    #[arg(long, value_name = "METHOD=SHARE,...", value_delimiter = ',', help_heading = "Users")]
+    pub(crate) mix: Vec<Part>,
 
     /// Open loop: so many logins a second, whatever the server does.
     #[arg(long, value_name = "R", help_heading = "Pace", conflicts_with_all = ["concurrency", "ramp"])]
@@ -168,12 +181,20 @@ pub(crate) struct Load {
     /// How near the knee is found.
     #[arg(long, value_name = "SHARE", default_value = "5%", help_heading = "Ramp")]
     pub(crate) ramp_precision: Share,
-    /// How long a rate runs before it is measured.
+    /// Most steps that are repeated near the knee until it is stable.
+    #[arg(long, value_name = "N", default_value = "16", help_heading = "Ramp")]
+    pub(crate) ramp_repeats: u32,
+    /// How long a rate runs before it is measured; nobody logs in for as long after one that failed.
     #[arg(long, value_name = "TIME", default_value = "1s", help_heading = "Ramp")]
     pub(crate) ramp_settle: Secs,
     /// How long it is measured.
     #[arg(long, value_name = "TIME", default_value = "3s", help_heading = "Ramp")]
     pub(crate) ramp_hold: Secs,
+
+    /// What the results are expected to be, as 'p99 < 100 ms' or 'failed < 0.1 %'; may be given again. Exit code 3 where
+    /// one is not met.
+    #[arg(long, value_name = "METRIC < VALUE", help_heading = "Expectations")]
+    pub(crate) expect: Vec<Expectation>,
 
     /// Load an address that is not this machine's own, as the server's owner allows.
     #[arg(long, help_heading = "Run")]
@@ -210,6 +231,16 @@ pub(crate) struct Nas {
     /// A file whose first line is the secret.
     #[arg(long, value_name = "FILE", help_heading = "RADIUS")]
     pub(crate) secret_file: Option<PathBuf>,
+    /// So many access servers, each with one socket and so at most 256 requests under way; NAS-Identifier with a number
+    /// behind it.
+    #[arg(long, value_name = "N", help_heading = "RADIUS")]
+    pub(crate) nas: Option<NonZeroUsize>,
+    /// The first access server's address, and the following ones for the others, as 127.0.1.1 [default: one for all].
+    #[arg(long, value_name = "ADDRESS", help_heading = "RADIUS", requires = "nas")]
+    pub(crate) nas_address: Option<IpAddr>,
+    /// Each datagram goes by itself: no trains (UDP segmentation offload), which access servers do not send.
+    #[arg(long, help_heading = "RADIUS")]
+    pub(crate) no_offload: bool,
     /// NAS-Identifier of every request.
     #[arg(long, value_name = "NAME", default_value = "usher-load", help_heading = "RADIUS")]
     pub(crate) nas_identifier: String,
@@ -251,12 +282,13 @@ pub(crate) struct Tls {
     /// The authorities below which the server's certificate must end, in PEM.
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(crate) ca: Option<PathBuf>,
-    /// Our certificate and the chain that is sent with it, the leaf first, in PEM.
+    /// Our certificate and the chain that is sent with it, the leaf first, in PEM. One a user: {} stands for the user's
+    /// number, {name} for the name.
     #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "key")]
-    pub(crate) certificate: Option<PathBuf>,
-    /// Its private key, in PEM, not encrypted.
+    pub(crate) certificate: Option<String>,
+    /// Its private key, in PEM, not encrypted; {} and {name} as above.
     #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "certificate")]
-    pub(crate) key: Option<PathBuf>,
+    pub(crate) key: Option<String>,
     /// The name that the server's certificate must bear.
     #[arg(long, value_name = "NAME", help_heading = "TLS")]
     pub(crate) server_name: Option<String>,

@@ -4,6 +4,7 @@ use super::args::{
     Accounting, Diameter, DiameterMethod, Eap, EapName, Load, LoadCommand, Nas, Radius, RadiusMethod, Tls,
     TlsVersion,
 };
+use super::value::Part;
 use crate::output::Failure;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Resumption, Roots, Version, VersionRange, WallClock,
 };
 use usher_load::{
-    Arrivals, Config, DiameterConfig, DiameterLogin, EapMethod, FrontConfig, Pace, PeapInner, Plan,
-    RadiusConfig, RadiusLogin, RampConfig, RampPlan, TtlsInner, Users,
+    Arrivals, Config, DiameterConfig, DiameterLogin, EapMethod, Expectation, Fleet, FrontConfig, Pace,
+    PeapInner, Plan, RadiusConfig, RadiusLogin, RampConfig, RampPlan, TtlsInner, Users,
 };
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
@@ -43,6 +44,11 @@ pub(super) struct Job {
     pub(super) command: &'static str,
     pub(super) method: String,
     pub(super) server: String,
+    /// Where there are several.
+    pub(super) methods: Vec<String>,
+    /// Logins come from one socket, and may do so by trains.
+    pub(super) trains: bool,
+    pub(super) expect: Vec<Expectation>,
     pub(super) open_loop: bool,
     pub(super) settings: BTreeMap<String, String>,
 }
@@ -64,11 +70,31 @@ fn now() -> WallTime {
     WallTime::from_unix_secs(unix.as_secs())
 }
 
+/// The methods of a command with their names and shares: one, or those of `--mix`, each read by `of`.
+fn methods<T>(
+    load: &Load,
+    one: impl FnOnce() -> Result<(String, T), Failure>,
+    known: &str,
+    of: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<(String, f64, T)>, Failure> {
+    if load.mix.is_empty() {
+        let (name, method) = one()?;
+        return Ok(vec![(name, 1.0, method)]);
+    }
+    let read = |part: &Part| {
+        let method = of(&part.method).ok_or_else(|| {
+            Failure::usage(format!("--mix: no method is named {:?}; there are {known}", part.method))
+        })?;
+        Ok((part.method.clone(), part.share, method))
+    };
+    load.mix.iter().map(read).collect()
+}
+
 fn radius(r: &Radius) -> Result<Job, Failure> {
-    let alone = r.method == RadiusMethod::Accounting;
+    let alone = r.method == RadiusMethod::Accounting && r.load.mix.is_empty();
     let port = if alone { ACCOUNTING_PORT } else { AUTHENTICATION_PORT };
     let address = resolve(&r.load.server, port)?;
-    let login = match r.method {
+    let plain = |method: RadiusMethod| match method {
         RadiusMethod::Pap => Some(RadiusLogin::Pap),
         RadiusMethod::Chap => Some(RadiusLogin::Chap),
         RadiusMethod::MsChapV2 => Some(RadiusLogin::MsChapV2),
@@ -79,37 +105,74 @@ fn radius(r: &Radius) -> Result<Job, Failure> {
             "accounting has no password: --wrong-share does not go with --method accounting",
         ));
     }
-    let mut common = nas_attributes(&r.nas)?;
+    let one = || Ok((name(&r.method), plain(r.method)));
+    let named = |name: &str| RadiusMethod::from_str(name, true).ok().and_then(plain).map(Some);
+    let all = methods(&r.load, one, "pap, chap, mschapv2 (with EAP: usher load eap --mix)", named)?;
+    let users = Arc::new(users(&r.load, !alone)?);
+    let logins = all.into_iter().filter_map(|(name, share, login)| Some((name, share, login?))).collect();
+    let mut common = Attributes::new();
     common.push_u32(kind::SERVICE_TYPE, SERVICE_FRAMED);
-    over_radius("radius", name(&r.method), &r.load, &r.nas, &r.accounting, address, login, None, common)
+    over_radius("radius", &r.load, &r.nas, &r.accounting, address, logins, users, None, common)
+}
+
+/// A method of `usher load eap --mix`, before its certificates are read.
+#[derive(Clone, Copy)]
+enum Mixed {
+    Plain(RadiusMethod),
+    Eap(EapName),
 }
 
 fn eap(e: &Eap) -> Result<Job, Failure> {
     let address = resolve(&e.load.server, AUTHENTICATION_PORT)?;
-    let method = eap_method(e.method, &e.tls)?;
-    if e.load.wrong_share.0 > 0.0 && !method.has_password() {
-        return Err(Failure::usage("EAP-TLS has no password: --wrong-share does not go with it"));
+    let one = || match e.method {
+        Some(method) => Ok((name(&method), Mixed::Eap(method))),
+        None => Err(Failure::usage("--method or --mix is missing")),
+    };
+    let mixed = |text: &str| match RadiusMethod::from_str(text, true) {
+        Ok(RadiusMethod::Accounting) => None,
+        Ok(plain) => Some(Mixed::Plain(plain)),
+        Err(_) => {
+            let eap = text.strip_prefix("eap-").unwrap_or(text);
+            EapName::from_str(eap, true).ok().map(Mixed::Eap)
+        }
+    };
+    let known =
+        "pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, peap-gtc and ttls-...";
+    let all = methods(&e.load, one, known, mixed)?;
+    let password = |m: &Mixed| !matches!(m, Mixed::Eap(EapName::Tls));
+    let users = Arc::new(users(&e.load, all.iter().any(|(_, _, m)| password(m)))?);
+    // Certificates are read once, for all methods.
+    let mut read = None;
+    let mut logins = Vec::new();
+    for (name, share, method) in all {
+        let login = match method {
+            Mixed::Plain(RadiusMethod::Chap) => RadiusLogin::Chap,
+            Mixed::Plain(RadiusMethod::MsChapV2) => RadiusLogin::MsChapV2,
+            Mixed::Plain(_) => RadiusLogin::Pap,
+            Mixed::Eap(name) => RadiusLogin::Eap(eap_method(name, &e.tls, &e.load, &users, &mut read)?),
+        };
+        logins.push((name, share, login));
     }
-    let mut common = nas_attributes(&e.nas)?;
+    let mut common = Attributes::new();
     common.push_u32(kind::SERVICE_TYPE, SERVICE_FRAMED);
     common.push_u32(kind::NAS_PORT_TYPE, PORT_WIRELESS);
     common.push_u32(kind::FRAMED_MTU, FRAMED_MTU);
-    let anonymous = anonymous(&e.tls, &method)?;
-    let login = Some(RadiusLogin::Eap(method));
-    over_radius("eap", name(&e.method), &e.load, &e.nas, &e.accounting, address, login, anonymous, common)
+    let tunnel = logins.iter().any(|(_, _, l)| matches!(l, RadiusLogin::Eap(m) if m.has_tunnel()));
+    let anonymous = anonymous(&e.tls, tunnel)?;
+    over_radius("eap", &e.load, &e.nas, &e.accounting, address, logins, users, anonymous, common)
 }
 
 #[allow(clippy::too_many_arguments, reason = "one place puts together what two commands share")]
 fn over_radius(
     command: &'static str,
-    method: String,
     load: &Load,
     nas: &Nas,
     accounting: &Accounting,
     address: SocketAddr,
-    login: Option<RadiusLogin>,
+    logins: Vec<(String, f64, RadiusLogin)>,
+    users: Arc<Users>,
     anonymous: Option<Arc<[u8]>>,
-    common: Attributes,
+    mut common: Attributes,
 ) -> Result<Job, Failure> {
     let secret = secret(nas)?;
     let server = |address| {
@@ -119,8 +182,8 @@ fn over_radius(
     };
     let mut client = client::Config::single(server(address));
     let mut addresses = vec![address];
-    let sessions = sessions(accounting, login.is_none());
-    if sessions.is_some() && login.is_some() {
+    let sessions = sessions(accounting, logins.is_empty());
+    if sessions.is_some() && !logins.is_empty() {
         let at = match &accounting.accounting_server {
             Some(at) => resolve(at, ACCOUNTING_PORT)?,
             None => SocketAddr::new(address.ip(), ACCOUNTING_PORT),
@@ -137,44 +200,134 @@ fn over_radius(
     };
     client.first_socket = SocketId(0);
     client.max_sockets = 1024;
+    let fleet = fleet(load, nas, address)?;
+    let longest =
+        fleet.as_ref().map_or(nas.nas_identifier.clone(), |f| format!("{}-{}", f.identifier, f.count));
+    let mut identifier = Attributes::new();
+    identifier
+        .push_text(kind::NAS_IDENTIFIER, &longest)
+        .map_err(|e| Failure::usage(format!("--nas-identifier: {e}")))?;
+    if fleet.is_none() {
+        common.extend(&identifier);
+    }
+    let deniable = |login: &RadiusLogin| match login {
+        RadiusLogin::Eap(method) => method.is_deniable(),
+        _ => true,
+    };
+    let mix: Vec<_> = logins.iter().map(|(name, share, l)| part(name, *share, deniable(l))).collect();
+    let what = if mix.is_empty() { "accounting".to_owned() } else { named(load, &mix) };
+    let trains = fleet.is_none() && !nas.no_offload;
     let front = FrontConfig::Radius(RadiusConfig {
         client,
-        login,
+        fleet,
+        logins: logins.into_iter().map(|(_, _, login)| login).collect(),
         accounting: sessions,
         anonymous,
         common,
         epoch: now(),
     });
-    finish(command, method, load, front, addresses, None)
+    let mut job = finish(command, what, load, front, mix, users, addresses, None)?;
+    job.plan.offload = !nas.no_offload;
+    job.trains = trains;
+    let set = &mut job.settings;
+    set.insert("offload".to_owned(), (!nas.no_offload).to_string());
+    if let Some(nas) = nas.nas {
+        set.insert("access servers".to_owned(), nas.to_string());
+    }
+    Ok(job)
+}
+
+fn part(name: &str, weight: f64, deniable: bool) -> usher_load::Share {
+    usher_load::Share { name: name.to_owned(), weight, deniable }
+}
+
+/// The method, or the methods with their shares.
+fn named(load: &Load, mix: &[usher_load::Share]) -> String {
+    let all: f64 = mix.iter().map(|s| s.weight).sum();
+    let each = mix.iter().map(|s| match load.mix.is_empty() {
+        true => s.name.clone(),
+        false => format!("{} {:.0} %", s.name, 100.0 * s.weight / all),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// The access servers, where they are told apart; each address must be ours.
+fn fleet(load: &Load, nas: &Nas, server: SocketAddr) -> Result<Option<Fleet>, Failure> {
+    let Some(count) = nas.nas.map(usize::from) else { return Ok(None) };
+    if load.threads.get() > count {
+        return Err(Failure::usage(format!(
+            "{} threads share {count} access servers: give --nas at least as many",
+            load.threads
+        )));
+    }
+    if count > 16_384 {
+        return Err(Failure::usage("--nas: 16384 are possible, each takes a socket"));
+    }
+    let most = load.concurrency.map_or(16, usize::from);
+    if load.rate.is_none() && !load.ramp && most > count * 256 {
+        return Err(Failure::usage(format!(
+            "--concurrency {most} is more than {count} access servers have identifiers for: 256 each, so --nas {}",
+            most.div_ceil(256)
+        )));
+    }
+    let fleet = Fleet { count, first: 0, identifier: nas.nas_identifier.clone(), address: nas.nas_address };
+    if nas.nas_address.is_some_and(|a| a.is_ipv4() != server.is_ipv4()) {
+        return Err(Failure::usage("--nas-address is of another family than the server's address"));
+    }
+    for address in (0..count).filter_map(|i| fleet.address(i)) {
+        UdpSocket::bind((address, 0)).map_err(|e| {
+            Failure::usage(format!(
+                "--nas-address: nothing can be sent from {address}: {e}; all {count} addresses from the first on must be \
+                 this machine's (those of 127.0.0.0/8 are)"
+            ))
+        })?;
+    }
+    Ok(Some(fleet))
 }
 
 fn diameter(d: &Diameter) -> Result<Job, Failure> {
     let port = if d.over_tls { DIAMETER_TLS_PORT } else { DIAMETER_PORT };
     let address = resolve(&d.load.server, port)?;
-    let eap = |method| eap_method(method, &d.tls).map(|m| Some(DiameterLogin::Eap(m)));
-    let login = match d.method {
-        DiameterMethod::Pap => Some(DiameterLogin::Pap),
-        DiameterMethod::Accounting => None,
-        DiameterMethod::EapMd5 => eap(EapName::Md5)?,
-        DiameterMethod::EapGtc => eap(EapName::Gtc)?,
-        DiameterMethod::EapMsChapV2 => eap(EapName::MsChapV2)?,
-        DiameterMethod::EapTls => eap(EapName::Tls)?,
-        DiameterMethod::EapPeapMsChapV2 => eap(EapName::PeapMsChapV2)?,
-        DiameterMethod::EapTtlsPap => eap(EapName::TtlsPap)?,
-        DiameterMethod::EapTtlsMsChapV2 => eap(EapName::TtlsMsChapV2)?,
+    let one = || Ok((name(&d.method), d.method));
+    let mixed = |text: &str| {
+        let method = DiameterMethod::from_str(text, true).ok()?;
+        (method != DiameterMethod::Accounting).then_some(method)
     };
-    let has_password = match &login {
-        Some(DiameterLogin::Pap) => true,
-        Some(DiameterLogin::Eap(m)) => m.has_password(),
-        None => false,
-    };
-    if d.load.wrong_share.0 > 0.0 && !has_password {
-        return Err(Failure::usage("this method has no password: --wrong-share does not go with it"));
+    let known =
+        "pap, eap-md5, eap-gtc, eap-mschapv2, eap-tls, eap-peap-mschapv2, eap-ttls-pap, eap-ttls-mschapv2";
+    let all = methods(&d.load, one, known, mixed)?;
+    let password = |m: &DiameterMethod| !matches!(m, DiameterMethod::EapTls | DiameterMethod::Accounting);
+    let users = Arc::new(users(&d.load, all.iter().any(|(_, _, m)| password(m)))?);
+    let mut read = None;
+    let mut logins = Vec::new();
+    let mut mix = Vec::new();
+    for (name, share, method) in all {
+        let mut eap = |method| eap_method(method, &d.tls, &d.load, &users, &mut read).map(DiameterLogin::Eap);
+        let login = match method {
+            DiameterMethod::Pap => DiameterLogin::Pap,
+            DiameterMethod::Accounting => continue,
+            DiameterMethod::EapMd5 => eap(EapName::Md5)?,
+            DiameterMethod::EapGtc => eap(EapName::Gtc)?,
+            DiameterMethod::EapMsChapV2 => eap(EapName::MsChapV2)?,
+            DiameterMethod::EapTls => eap(EapName::Tls)?,
+            DiameterMethod::EapPeapMsChapV2 => eap(EapName::PeapMsChapV2)?,
+            DiameterMethod::EapTtlsPap => eap(EapName::TtlsPap)?,
+            DiameterMethod::EapTtlsMsChapV2 => eap(EapName::TtlsMsChapV2)?,
+        };
+        let deniable = match &login {
+            DiameterLogin::Pap => true,
+            DiameterLogin::Eap(method) => method.is_deniable(),
+        };
+        mix.push(part(&name, share, deniable));
+        logins.push(login);
     }
-    let anonymous = match &login {
-        Some(DiameterLogin::Eap(m)) => anonymous(&d.tls, m)?,
-        _ => None,
-    };
+    if d.load.wrong_share.0 > 0.0 && logins.is_empty() {
+        return Err(Failure::usage(
+            "accounting has no password: --wrong-share does not go with --method accounting",
+        ));
+    }
+    let tunnel = logins.iter().any(|l| matches!(l, DiameterLogin::Eap(m) if m.has_tunnel()));
+    let anonymous = anonymous(&d.tls, tunnel)?;
     let behind = |host: &str| host.split_once('.').map_or(host, |(_, realm)| realm).to_owned();
     let front = FrontConfig::Diameter(DiameterConfig {
         address,
@@ -185,8 +338,8 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
         destination: d.destination.clone().unwrap_or_else(|| behind(&d.peer)),
         connections: d.connections.get(),
         first: 0,
-        accounting: sessions(&d.accounting, login.is_none()),
-        login,
+        accounting: sessions(&d.accounting, logins.is_empty()),
+        logins,
         anonymous,
         timeout: d.timeout.0,
         epoch: now(),
@@ -197,8 +350,9 @@ fn diameter(d: &Diameter) -> Result<Job, Failure> {
             d.load.threads, d.connections
         )));
     }
-    let tls = if d.over_tls { Some(tls(&d.tls)?) } else { None };
-    finish("diameter", name(&d.method), &d.load, front, vec![address], tls)
+    let tls = if d.over_tls { Some(connection_tls(&d.tls)?) } else { None };
+    let what = if mix.is_empty() { "accounting".to_owned() } else { named(&d.load, &mix) };
+    finish("diameter", what, &d.load, front, mix, users, vec![address], tls)
 }
 
 /// Our address on the way there; nothing is sent.
@@ -209,15 +363,30 @@ fn local(server: SocketAddr) -> Result<IpAddr, Failure> {
     socket.map(|a| a.ip()).map_err(|e| Failure::failed(format!("there is no way to {server}: {e}")))
 }
 
+#[allow(clippy::too_many_arguments, reason = "one place puts together what all commands share")]
 fn finish(
     command: &'static str,
     method: String,
     load: &Load,
     front: FrontConfig,
+    mix: Vec<usher_load::Share>,
+    users: Arc<Users>,
     addresses: Vec<SocketAddr>,
     tls: Option<ClientConfig>,
 ) -> Result<Job, Failure> {
-    let users = Arc::new(users(load, needs_password(&front))?);
+    if load.wrong_share.0 > 0.0 && !mix.iter().any(|s| s.deniable) {
+        return Err(Failure::usage(
+            "--wrong-share: EAP-TLS has no password, and one certificate for all is no other user's; give one a user",
+        ));
+    }
+    for expectation in &load.expect {
+        let needs = match expectation {
+            e if e.needs_ramp() && !load.ramp => "--ramp",
+            e if e.needs_server() && load.server_pid.is_none() => "--server-pid",
+            _ => continue,
+        };
+        return Err(Failure::usage(format!("--expect '{expectation}' needs {needs}")));
+    }
     let arrivals = if load.regular { Arrivals::Regular } else { Arrivals::Exponential };
     for (option, rate) in [
         ("--rate", load.rate),
@@ -250,6 +419,7 @@ fn finish(
             success: load.ramp_success.0,
             p99: load.ramp_p99.0.as_secs_f64(),
             precision: load.ramp_precision.0.max(0.001),
+            repeats: load.ramp_repeats,
         },
         arrivals,
         settle: load.ramp_settle.0,
@@ -289,9 +459,17 @@ fn finish(
         users,
         first: 0,
         step: 1,
+        // One method has no parts to tell apart.
+        mix: if mix.len() > 1 { mix } else { Vec::new() },
         front,
     };
+    let interval = Duration::from_millis(500);
+    // A long run has as many points as a figure shows.
+    let course = duration.map_or(interval, |d| Duration::from_nanos(d.as_nanos() / 600).max(interval));
     Ok(Job {
+        methods: config.mix.iter().map(|s| s.name.clone()).collect(),
+        trains: false,
+        expect: load.expect.clone(),
         open_loop: ramp.is_some() || matches!(pace, Pace::Open { .. }),
         plan: Plan {
             load: config,
@@ -300,7 +478,9 @@ fn finish(
             ramp,
             tls,
             server_pid: load.server_pid.map(u32::from),
-            interval: Duration::from_millis(500),
+            interval,
+            course: if ramp.is_some() { interval } else { course },
+            offload: true,
         },
         addresses,
         yes: load.yes,
@@ -311,21 +491,6 @@ fn finish(
         server: load.server.clone(),
         settings,
     })
-}
-
-fn needs_password(front: &FrontConfig) -> bool {
-    match front {
-        FrontConfig::Radius(r) => match &r.login {
-            Some(RadiusLogin::Eap(m)) => m.has_password(),
-            Some(_) => true,
-            None => false,
-        },
-        FrontConfig::Diameter(d) => match &d.login {
-            Some(DiameterLogin::Eap(m)) => m.has_password(),
-            Some(DiameterLogin::Pap) => true,
-            None => false,
-        },
-    }
 }
 
 fn users(load: &Load, needs_password: bool) -> Result<Users, Failure> {
@@ -386,74 +551,153 @@ fn resolve(server: &str, port: u16) -> Result<SocketAddr, Failure> {
     found.map_err(|e| none(e.to_string()))?.next().ok_or_else(|| none("no address".to_owned()))
 }
 
-fn nas_attributes(nas: &Nas) -> Result<Attributes, Failure> {
-    let mut list = Attributes::new();
-    list.push_text(kind::NAS_IDENTIFIER, &nas.nas_identifier)
-        .map_err(|e| Failure::usage(format!("--nas-identifier: {e}")))?;
-    Ok(list)
-}
-
 fn sessions(accounting: &Accounting, alone: bool) -> Option<usher_load::Accounting> {
     let session = usher_load::Accounting { interims: accounting.interims, every: accounting.interim_every.0 };
     (alone || accounting.accounting).then_some(session)
 }
 
-fn anonymous(tls: &Tls, method: &EapMethod) -> Result<Option<Arc<[u8]>>, Failure> {
+fn anonymous(tls: &Tls, tunnel: bool) -> Result<Option<Arc<[u8]>>, Failure> {
     match &tls.anonymous {
         None => Ok(None),
-        Some(name) if matches!(method, EapMethod::Peap(..) | EapMethod::Ttls(..)) => {
-            Ok(Some(name.as_bytes().into()))
-        }
+        Some(name) if tunnel => Ok(Some(name.as_bytes().into())),
         Some(_) => Err(Failure::usage("--anonymous goes with the methods that have a tunnel, PEAP and TTLS")),
     }
 }
 
-fn tls(tls: &Tls) -> Result<ClientConfig, Failure> {
-    let Some(ca) = &tls.ca else {
-        return Err(Failure::usage("--ca is missing: the server's certificate must end below an authority"));
-    };
-    let at = |path: &Path, e: usher_crypto::tls::TlsError| Failure::usage(format!("{}: {e}", path.display()));
-    let roots = Roots::from_pem(&read(ca, "the authorities")?).map_err(|e| at(ca, e))?;
-    let credentials = match (&tls.certificate, &tls.key) {
-        (Some(certificate), Some(key)) => {
-            let (chain, private) = (read(certificate, "the certificate")?, read(key, "the key")?);
-            Some(Credentials::from_pem(&chain, &private).map_err(|e| at(certificate, e))?)
-        }
-        _ => None,
-    };
-    if tls.tls_min == TlsVersion::V13 && tls.tls_max == TlsVersion::V12 {
-        return Err(Failure::usage("--tls-min is above --tls-max"));
-    }
-    let version = |v| if v == TlsVersion::V12 { Version::Tls12 } else { Version::Tls13 };
-    let options = ClientOptions {
-        versions: VersionRange { min: version(tls.tls_min), max: version(tls.tls_max) },
-        credentials,
-        roots,
-        server_name: tls.server_name.clone(),
-        resumption: tls.resume.then(|| Resumption { sessions: 1 << 20, ..Resumption::default() }),
-        clock: WallClock::at(now()),
-        key_log: None,
-    };
-    ClientConfig::new(options).map_err(|e| Failure::usage(format!("TLS: {e}")))
+/// Authorities, and what a certificate is to be used with.
+struct Trust<'a> {
+    roots: Roots,
+    options: &'a Tls,
 }
 
-fn eap_method(name: EapName, options: &Tls) -> Result<EapMethod, Failure> {
-    let with_tls = || {
-        let config = tls(options)?;
-        Ok::<_, Failure>(usher_load::Tls {
-            config,
-            fragment: options.fragment.into(),
-            resume: options.resume,
-        })
+impl<'a> Trust<'a> {
+    fn of(options: &'a Tls) -> Result<Self, Failure> {
+        let Some(ca) = &options.ca else {
+            return Err(Failure::usage(
+                "--ca is missing: the server's certificate must end below an authority",
+            ));
+        };
+        if options.tls_min == TlsVersion::V13 && options.tls_max == TlsVersion::V12 {
+            return Err(Failure::usage("--tls-min is above --tls-max"));
+        }
+        let roots = Roots::from_pem(&read(ca, "the authorities")?).map_err(|e| at(ca, e))?;
+        Ok(Self { roots, options })
+    }
+
+    /// With these credentials; `sessions`: of how many users one may be taken up again.
+    fn config(&self, credentials: Option<Credentials>, sessions: usize) -> Result<ClientConfig, Failure> {
+        let version = |v| if v == TlsVersion::V12 { Version::Tls12 } else { Version::Tls13 };
+        let options = ClientOptions {
+            versions: VersionRange { min: version(self.options.tls_min), max: version(self.options.tls_max) },
+            credentials,
+            roots: self.roots.clone(),
+            server_name: self.options.server_name.clone(),
+            resumption: self.options.resume.then(|| Resumption { sessions, ..Resumption::default() }),
+            clock: WallClock::at(now()),
+            key_log: None,
+        };
+        ClientConfig::new(options).map_err(|e| Failure::usage(format!("TLS: {e}")))
+    }
+}
+
+fn at(path: &Path, e: usher_crypto::tls::TlsError) -> Failure {
+    Failure::usage(format!("{}: {e}", path.display()))
+}
+
+fn credentials(certificate: &Path, key: &Path) -> Result<Credentials, Failure> {
+    let (chain, private) = (read(certificate, "the certificate")?, read(key, "the key")?);
+    Credentials::from_pem(&chain, &private).map_err(|e| at(certificate, e))
+}
+
+/// The TLS of a connection.
+fn connection_tls(options: &Tls) -> Result<ClientConfig, Failure> {
+    let own = match (&options.certificate, &options.key) {
+        (Some(certificate), Some(key)) => Some(credentials(Path::new(certificate), Path::new(key))?),
+        _ => None,
     };
-    let ttls = |inner| Ok(EapMethod::Ttls(with_tls()?, inner));
+    Trust::of(options)?.config(own, 1 << 20)
+}
+
+/// Where a name of a file has a place for the user.
+fn is_pattern(file: &str) -> bool {
+    file.contains("{}") || file.contains("{name}")
+}
+
+/// The TLS of users' logins: one configuration for all, or one a user.
+fn users_tls(options: &Tls, load: &Load, users: &Users) -> Result<usher_load::Tls, Failure> {
+    let trust = Trust::of(options)?;
+    let given = options.certificate.as_deref().zip(options.key.as_deref());
+    let own = given.is_some_and(|(certificate, key)| is_pattern(certificate) || is_pattern(key));
+    let listed = (0..users.len()).any(|i| users.files(i).is_some());
+    let one = match given {
+        Some((certificate, key)) if !own => Some(credentials(Path::new(certificate), Path::new(key))?),
+        _ => None,
+    };
+    let mut each = Vec::new();
+    if own || listed {
+        let beside = load.users_file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        for i in 0..users.len() {
+            let name = String::from_utf8_lossy(users.get(i).0);
+            let (certificate, key) = match (users.files(i), given) {
+                (Some((certificate, key)), _) => (beside.join(certificate), beside.join(key)),
+                (None, Some((certificate, key))) => {
+                    if name.contains(['/', '\0'])
+                        && (certificate.contains("{name}") || key.contains("{name}"))
+                    {
+                        return Err(Failure::usage(format!(
+                            "the user {name} cannot be a file's name ({{name}})"
+                        )));
+                    }
+                    let place =
+                        |p: &str| PathBuf::from(p.replace("{}", &i.to_string()).replace("{name}", &name));
+                    (place(certificate), place(key))
+                }
+                (None, None) => {
+                    return Err(Failure::usage(format!(
+                        "the user {name} has no certificate in the file of users; give --certificate and --key for \
+                         those who have none"
+                    )));
+                }
+            };
+            each.push(trust.config(Some(credentials(&certificate, &key)?), 2)?);
+        }
+    }
+    let config = match each.first() {
+        Some(first) => first.clone(),
+        None => trust.config(one, 1 << 20)?,
+    };
+    Ok(usher_load::Tls {
+        config,
+        each: each.into(),
+        fragment: options.fragment.into(),
+        resume: options.resume,
+    })
+}
+
+/// A method; what TLS needs is read into `tls` once.
+fn eap_method(
+    name: EapName,
+    options: &Tls,
+    load: &Load,
+    users: &Users,
+    tls: &mut Option<usher_load::Tls>,
+) -> Result<EapMethod, Failure> {
+    let listed = || (0..users.len()).any(|i| users.files(i).is_some());
+    if name == EapName::Tls && options.certificate.is_none() && !listed() {
+        return Err(Failure::usage(
+            "EAP-TLS needs --certificate and --key: the users' certificate with its chain, or one a user ({} or {name} in \
+             the files' names, or the columns CERTIFICATE,KEY of --users-file)",
+        ));
+    }
+    let mut with_tls = || match tls {
+        Some(tls) => Ok(tls.clone()),
+        None => users_tls(options, load, users).map(|read| tls.insert(read).clone()),
+    };
+    let mut ttls = |inner| Ok(EapMethod::Ttls(with_tls()?, inner));
     match name {
         EapName::Md5 => Ok(EapMethod::Md5),
         EapName::Gtc => Ok(EapMethod::Gtc),
         EapName::MsChapV2 => Ok(EapMethod::MsChapV2),
-        EapName::Tls if options.certificate.is_none() => Err(Failure::usage(
-            "EAP-TLS needs --certificate and --key: the users' certificate with its chain",
-        )),
         EapName::Tls => Ok(EapMethod::Tls(with_tls()?)),
         EapName::PeapMsChapV2 => Ok(EapMethod::Peap(with_tls()?, PeapInner::MsChapV2)),
         EapName::PeapGtc => Ok(EapMethod::Peap(with_tls()?, PeapInner::Gtc)),

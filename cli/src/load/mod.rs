@@ -12,7 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_core::WallTime;
 use usher_load::report::{self, About};
-use usher_load::{RunError, Watch, is_own, run, try_one};
+use usher_load::{Outcome, Ramp, RunError, ServerUse, Shown, Verdict, Watch, is_own, run, try_one};
+
+/// The exit code where the results are not as expected.
+const UNEXPECTED: u8 = 3;
 
 /// Ends when the user interrupts; nobody sees anything.
 struct Silent<'a>(&'a AtomicBool);
@@ -55,11 +58,20 @@ pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure
         signal_hook::low_level::unregister(id);
     }
     let outcome = result.map_err(|e| explained(&e))?;
+    let verdicts = judge(&job.expect, &outcome);
+    let unmet: Vec<String> = verdicts
+        .iter()
+        .filter(|v| !v.met)
+        .map(|v| format!("expected {}, but it was: {}", v.expected, v.told))
+        .collect();
     let about = About {
         command: job.command,
         method: job.method,
         server: job.server,
         open_loop: job.open_loop,
+        methods: job.methods,
+        trains: job.trains,
+        verdicts,
         settings: job.settings,
         line: line(std::env::args()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -75,10 +87,31 @@ pub(crate) fn load(output: &Output, command: &LoadCommand) -> Result<(), Failure
     } else {
         output.text(&view::table(&about, &outcome))?;
     }
+    if !unmet.is_empty() {
+        let mut message = unmet.join("\n");
+        if let Some(limit) = outcome.limit {
+            message.push_str(&format!(
+                "\nThe generator was the limit ({}): the server may do better",
+                limit.told()
+            ));
+        }
+        return Err(Failure { code: UNEXPECTED, message });
+    }
     if outcome.tally.succeeded == 0 && !outcome.interrupted {
         return Err(Failure::failed("no login ended as it had to"));
     }
     Ok(())
+}
+
+/// Holds what was expected against what was shown.
+fn judge(expect: &[usher_load::Expectation], outcome: &Outcome) -> Vec<Verdict> {
+    let shown = Shown {
+        tally: &outcome.tally,
+        measured_s: outcome.measured_s,
+        server_ms: outcome.server.as_ref().and_then(ServerUse::ms_per_login),
+        knee: outcome.ramp.as_ref().and_then(Ramp::knee).map(|k| k.capacity),
+    };
+    expect.iter().map(|e| e.judge(&shown)).collect()
 }
 
 fn explained(error: &RunError) -> Failure {

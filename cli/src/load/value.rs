@@ -1,4 +1,4 @@
-//! Times and shares as people write them.
+//! Times, shares and mixes as people write them.
 
 use std::str::FromStr;
 use usher_core::Duration;
@@ -41,6 +41,26 @@ impl FromStr for Share {
     }
 }
 
+/// A method of several with its share: `pap=70`.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Part {
+    pub(crate) method: String,
+    pub(crate) share: f64,
+}
+
+impl FromStr for Part {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is no METHOD=SHARE; write them as pap=70,chap=30");
+        let (method, share) = text.split_once('=').ok_or_else(bad)?;
+        let share = share.trim().trim_end_matches('%').trim_end().parse::<f64>().map_err(|_| bad())?;
+        if method.trim().is_empty() || !(share.is_finite() && share > 0.0) {
+            return Err(bad());
+        }
+        Ok(Self { method: method.trim().to_ascii_lowercase(), share })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +77,12 @@ mod tests {
         }
         for text in ["", "s", "-1s", "x", "1e30"] {
             assert!(text.parse::<Secs>().is_err(), "{text}");
+        }
+        for text in ["pap=70", " PAP = 70 %"] {
+            assert_eq!(text.parse(), Ok(Part { method: "pap".to_owned(), share: 70.0 }), "{text}");
+        }
+        for text in ["pap", "=5", "pap=", "pap=0", "pap=-1", "pap=inf", "pap=x"] {
+            assert!(text.parse::<Part>().is_err(), "{text}");
         }
         assert!("1.5".parse::<Share>().is_err() && "101%".parse::<Share>().is_err());
     }

@@ -3,7 +3,7 @@
 use crate::output::{columns, rounded};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_load::report::{About, findings};
+use usher_load::report::{About, findings, judged};
 use usher_load::{Interval, Latencies, Outcome, Plan, Step, Watch, quantile};
 
 /// A line that is written anew with each interval; none where it is not to be drawn.
@@ -20,7 +20,9 @@ impl<'a> View<'a> {
             bar.set_style(style);
         }
         if plan.ramp.is_some() {
-            bar.println("    rate/s   success/s   success      p50 ms      p99 ms");
+            bar.println(
+                "    rate/s   success/s   success    failed   cut off      p50 ms      p99 ms  kept up",
+            );
         }
         bar.set_message("reaching the server");
         Self { bar, interrupted }
@@ -32,22 +34,25 @@ impl<'a> View<'a> {
 }
 
 fn ms(histogram: &Latencies, q: f64) -> String {
-    quantile(histogram, q).map_or_else(|| "-".to_owned(), |s| rounded(s * 1e3))
+    in_ms(quantile(histogram, q))
+}
+
+fn in_ms(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "-".to_owned(), |s| rounded(s * 1e3))
 }
 
 impl Watch for View<'_> {
     fn interval(&mut self, i: &Interval) {
-        let t = &i.tally;
         let rate = i.rate.map_or_else(String::new, |r| format!("rate {}/s  ", rounded(r)));
         let message = if i.warming {
             format!("{rate}warming up  {} under way", i.outstanding)
         } else {
             format!(
                 "{rate}{:.0}/s  {:.2} % right  p50 {} ms  p99 {} ms  {} under way",
-                t.completed as f64 / i.length_s.max(1e-3),
-                t.success() * 100.0,
-                ms(&t.latency, 0.5),
-                ms(&t.latency, 0.99),
+                i.completed as f64 / i.length_s.max(1e-3),
+                i.success() * 100.0,
+                in_ms(i.p50_s),
+                in_ms(i.p99_s),
                 i.outstanding
             )
         };
@@ -56,15 +61,18 @@ impl Watch for View<'_> {
     }
 
     fn step(&mut self, s: &Step) {
-        let ms = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{:.3}", v * 1e3));
+        let t = &s.tally;
+        let ms = |q| quantile(&t.latency, q).map_or_else(|| "-".to_owned(), |v| format!("{:.3}", v * 1e3));
         self.bar.println(format!(
-            "{:>10.0} {:>11.0} {:>8.2} % {:>11} {:>11}{}",
+            "{:>10.0} {:>11.0} {:>8.2} % {:>8} {:>9} {:>11} {:>11}  {}",
             s.rate,
-            s.throughput,
-            s.success * 100.0,
-            ms(s.p50_s),
-            ms(s.p99_s),
-            if s.kept_up { "" } else { "  not kept up" }
+            s.throughput(),
+            t.success() * 100.0,
+            t.failed_total(),
+            t.cut_off,
+            ms(0.5),
+            ms(0.99),
+            judged(s)
         ));
     }
 
@@ -78,7 +86,7 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
     let t = &outcome.tally;
     let mut text = format!("{} on {}, {:.1} s measured", about.method, about.server, outcome.measured_s);
     text.push_str(if outcome.interrupted { ", ended by the user\n\n" } else { "\n\n" });
-    for finding in findings(outcome) {
+    for finding in findings(about, outcome) {
         text.push_str(&finding);
         text.push('\n');
     }
@@ -90,8 +98,10 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
         ("expected rejects", &t.reject_latency),
         ("single requests", &t.exchange_latency),
         ("begun later than meant", &t.lag),
+        ("of that by our own fault", &t.own_lag),
     ] {
-        let wanted = !histogram.is_empty() && (about.open_loop || name != "begun later than meant");
+        let late = matches!(name, "begun later than meant" | "of that by our own fault");
+        let wanted = !histogram.is_empty() && (about.open_loop || !late);
         if wanted {
             let mut row: Vec<String> = vec![name.to_owned(), histogram.len().to_string()];
             row.extend(quantiles.map(|(q, _)| ms(histogram, q)));
@@ -115,6 +125,23 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
             text.push_str(&format!("result code {code}: {n}\n"));
         }
     }
+    if !about.methods.is_empty() {
+        let title = ["method", "begun", "succeeded", "failed", "cut off", "p50 ms", "p99 ms"];
+        let mut rows: Vec<Vec<String>> = vec![title.map(str::to_owned).into()];
+        rows.extend(about.methods.iter().zip(&t.parts).map(|(name, p)| {
+            let counts = [p.begun, p.succeeded, p.failed, p.cut_off].map(|n| n.to_string());
+            let mut row = vec![name.clone()];
+            row.extend(counts);
+            row.extend([ms(&p.latency, 0.5), ms(&p.latency, 0.99)]);
+            row
+        }));
+        text.push('\n');
+        text.push_str(&columns(&rows));
+    }
+    if let Some(ramp) = &outcome.ramp {
+        text.push('\n');
+        text.push_str(&steps(ramp.steps()));
+    }
     let told = |name: &str| !matches!(name, "requests" | "responses" | "timeouts" | "cancelled");
     let client: Vec<_> = outcome.counters.iter().filter(|(name, n)| *n > 0 && told(name)).collect();
     if !client.is_empty() {
@@ -125,4 +152,38 @@ pub(super) fn table(about: &About, outcome: &Outcome) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A ramp's steps, in the order in which they were taken.
+fn steps(steps: &[Step]) -> String {
+    let title = [
+        "rate/s",
+        "success/s",
+        "begun",
+        "success",
+        "failed",
+        "cut off",
+        "p50 ms",
+        "p99 ms",
+        "kept up",
+        "failures",
+    ];
+    let mut rows: Vec<Vec<String>> = vec![title.map(str::to_owned).into()];
+    for s in steps {
+        let t = &s.tally;
+        let failures: Vec<String> = t.failures().map(|(f, n)| format!("{} {n}", f.name())).collect();
+        rows.push(vec![
+            format!("{:.0}", s.rate),
+            format!("{:.0}", s.throughput()),
+            t.begun.to_string(),
+            format!("{:.2} %", t.success() * 100.0),
+            t.failed_total().to_string(),
+            t.cut_off.to_string(),
+            ms(&t.latency, 0.5),
+            ms(&t.latency, 0.99),
+            judged(s).to_owned(),
+            failures.join(", "),
+        ]);
+    }
+    columns(&rows)
 }

@@ -1,6 +1,7 @@
-//! `usher load` against FreeRADIUS: every method, every check, what is printed and what is written.
+//! `usher load` against FreeRADIUS and our server: every method, every check, what is printed and what is written.
 
 mod freeradius;
+mod ours;
 
 use freeradius::{FreeRadius, SECRET};
 use serde_json::Value;
@@ -235,5 +236,43 @@ fn a_ramp_finds_the_knee() {
     let value = load(&words);
     let steps = value["ramp"]["steps"].as_array().unwrap();
     assert!(steps.len() >= 3, "{value:#}");
-    assert!(value["ramp"]["knee_per_s"].as_f64().unwrap() >= 50.0);
+    let knee = value["ramp"]["knee_per_s"].as_f64().unwrap();
+    assert!(knee >= 50.0);
+    let at_knee = || steps.iter().filter(|s| s["rate"].as_f64() == Some(knee));
+    let sum = |name: &str| at_knee().map(|s| s[name].as_u64().unwrap()).sum::<u64>();
+    for name in ["begun", "succeeded", "failed", "cut_off"] {
+        assert_eq!(
+            value[name].as_u64(),
+            Some(sum(name)),
+            "{name} of the headline is that of the steps at the knee"
+        );
+    }
+}
+
+#[test]
+fn methods_are_mixed_with_certificates_and_tunnels() {
+    let server = FreeRadius::start("md5", 2);
+    let at = format!("127.0.0.1:{}", server.port);
+    let (certificate, key) = server.client(2);
+    let ca = server.folder.join("ca.pem");
+    let mut words = vec!["load", "eap", &at, "--secret", SECRET, OLD, "--count", "100", "--json"];
+    words.extend(["--mix", "pap=50,eap-tls=20,peap-mschapv2=20,eap-md5=10", "--concurrency", "8"]);
+    words.extend(["--certificate", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()]);
+    words.extend(["--ca", ca.to_str().unwrap(), "--anonymous", "anonymous"]);
+    words.extend(USERS);
+    let value = load(&words);
+    all_succeed(&value, 100);
+    let methods = value["methods"].as_array().unwrap();
+    assert!(methods.len() == 4 && methods.iter().all(|m| m["succeeded"] == m["begun"]), "{value:#}");
+}
+
+#[test]
+fn freeradius_is_loaded_from_many_access_servers() {
+    let server = FreeRadius::start("md5", 2);
+    let at = format!("127.0.0.1:{}", server.port);
+    let mut words =
+        vec!["load", "eap", &at, "--secret", SECRET, OLD, "--method", "md5", "--count", "400", "--json"];
+    words.extend(["--nas", "32", "--no-offload", "--concurrency", "64", "--expect", "failed <= 0"]);
+    words.extend(USERS);
+    all_succeed(&load(&words), 400);
 }

@@ -27,7 +27,7 @@ pub enum EapMethod {
     Gtc,
     /// EAP-MSCHAPv2.
     MsChapV2,
-    /// EAP-TLS: one certificate for all.
+    /// EAP-TLS.
     Tls(Tls),
     /// PEAPv0 with an EAP method inside.
     Peap(Tls, PeapInner),
@@ -38,8 +38,10 @@ pub enum EapMethod {
 /// The TLS of a method.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// Certificates, versions, authorities.
+    /// Certificates, versions, authorities: of all users that have none of their own.
     pub config: ClientConfig,
+    /// Each user's own, by number; empty: all have the same.
+    pub each: Arc<[ClientConfig]>,
     /// The longest EAP packet sent, octets.
     pub fragment: usize,
     /// Whether each user takes up its earlier session; the configuration must keep sessions.
@@ -79,10 +81,24 @@ impl EapMethod {
     pub(crate) const fn gives_keys(&self) -> bool {
         !matches!(self, Self::Md5 | Self::Gtc)
     }
-    /// Whether a password is proved, which can be a wrong one.
+    /// Whether a password is proved.
     #[must_use]
     pub const fn has_password(&self) -> bool {
         !matches!(self, Self::Tls(_))
+    }
+    /// Whether a login can be wrong, so that it must be turned away: by a wrong password, or by the certificate of
+    /// another user.
+    #[must_use]
+    pub fn is_deniable(&self) -> bool {
+        match self {
+            Self::Tls(tls) => tls.each.len() > 1,
+            _ => true,
+        }
+    }
+    /// Whether the user's name is said within a tunnel, so that another may be outside.
+    #[must_use]
+    pub const fn has_tunnel(&self) -> bool {
+        matches!(self, Self::Peap(..) | Self::Ttls(..))
     }
 
     fn offer(&self, who: Who<'_>) -> Box<dyn PeerOffer> {
@@ -128,7 +144,10 @@ impl EapMethod {
 
 impl Tls {
     fn peer(&self, who: Who<'_>) -> PeerTls {
-        PeerTls::Real(self.config.clone(), if self.resume { who.number as u64 } else { 0 })
+        // Another user's: the next one's.
+        let number = if who.wrong { (who.number + 1) % self.each.len().max(1) } else { who.number };
+        let config = self.each.get(number).unwrap_or(&self.config);
+        PeerTls::Real(config.clone(), if self.resume { who.number as u64 } else { 0 })
     }
 }
 
@@ -151,6 +170,8 @@ pub(crate) struct Who<'a> {
     /// The user's name, inside a tunnel too.
     pub(crate) name: &'a [u8],
     pub(crate) password: &'a [u8],
+    /// The login is to be turned away: the password is wrong already.
+    pub(crate) wrong: bool,
 }
 
 /// One user's peer.

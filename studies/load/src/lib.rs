@@ -5,7 +5,9 @@
 
 mod cpu;
 mod eap;
+mod expect;
 mod generator;
+mod limit;
 mod live;
 mod pace;
 mod ramp;
@@ -16,13 +18,15 @@ mod users;
 
 pub use cpu::{CpuTime, peak_memory};
 pub use eap::{EapMethod, PeapInner, Tls, TtlsInner};
+pub use expect::{ExpectError, Expectation, Shown, Verdict};
 pub use generator::{
-    Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, Event, FrontConfig, Generator,
-    RadiusConfig, RadiusLogin,
+    Accounting, Command, Config, ConfigError, DiameterConfig, DiameterLogin, Event, Fleet, FrontConfig,
+    Generator, RadiusConfig, RadiusLogin, Share,
 };
+pub use limit::{BUSY_SHARE, LATE_FLOOR_S, LATE_SHARE, Limit};
 pub use live::{Interval, Outcome, Plan, RampPlan, RunError, ServerUse, Unwatched, Watch, run, try_one};
 pub use pace::{Arrivals, Pace};
-pub use ramp::{Ramp, RampConfig, Step};
+pub use ramp::{Knee, RUN, Ramp, RampConfig, Step, TURNS};
 pub use scope::is_own;
-pub use tally::{Failure, Latencies, Tally, quantile};
+pub use tally::{Failure, Latencies, Part, Tally, quantile};
 pub use users::{Users, UsersError};

@@ -3,8 +3,9 @@
 
 use crate::cpu::{CpuTime, peak_memory};
 use crate::generator::{Command, Config, ConfigError, Event, FrontConfig, Generator};
+use crate::limit::Limit;
 use crate::pace::{Arrivals, Pace};
-use crate::ramp::{Ramp, RampConfig, Step};
+use crate::ramp::{Ramp, RampConfig, Stage, Step, climb};
 use crate::tally::{Failure, Tally, quantile};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -13,13 +14,16 @@ use thiserror::Error;
 use usher_core::{Duration, Instant, Machine, SecureRng};
 use usher_crypto::tls::ClientConfig;
 use usher_live::{
-    Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Shard, Sockets, TlsClient, spawn,
+    Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Settings, Shard, Sockets,
+    TlsClient, spawn, thread_cpu_time,
 };
 
 /// How often the conductor looks up.
 const TICK: StdDuration = StdDuration::from_millis(20);
 /// How long a thread may take to answer the conductor.
 const ANSWER: StdDuration = StdDuration::from_secs(5);
+/// Logins a second while there are to be none.
+const PAUSE: f64 = 1e-6;
 /// A warm-up that ends when it is told.
 const UNTIL_TOLD: Duration = Duration::MAX;
 
@@ -38,8 +42,12 @@ pub struct Plan {
     pub tls: Option<ClientConfig>,
     /// The server's process, whose CPU time is taken.
     pub server_pid: Option<u32>,
-    /// How often the figures so far are shown, and how fine the course of time is in the results.
+    /// How often the figures so far are shown.
     pub interval: Duration,
+    /// How fine the course of time is in the results; a multiple of `interval`.
+    pub course: Duration,
+    /// Whether datagrams may go through the system in trains (UDP segmentation offload).
+    pub offload: bool,
 }
 
 /// A ramp: which rates, and how long each.
@@ -49,7 +57,7 @@ pub struct RampPlan {
     pub search: RampConfig,
     /// How logins follow each other.
     pub arrivals: Arrivals,
-    /// How long a rate runs before it is measured.
+    /// How long a rate runs before it is measured, and nobody logs in after one that failed.
     pub settle: Duration,
     /// How long it is measured.
     pub hold: Duration,
@@ -68,8 +76,33 @@ pub struct Interval {
     pub outstanding: usize,
     /// The rate of a ramp's step.
     pub rate: Option<f64>,
-    /// What came of the logins that ended in it.
-    pub tally: Tally,
+    /// Successes of this time, whenever their login began.
+    pub completed: u64,
+    /// Of the logins counted that ended in it, those that ended as they had to.
+    pub succeeded: u64,
+    /// And those that did not.
+    pub failed: u64,
+    /// Logins cut off at its end.
+    pub cut_off: u64,
+    /// The median latency, seconds.
+    pub p50_s: Option<f64>,
+    /// The 90th percentile, seconds.
+    pub p90_s: Option<f64>,
+    /// The 99th percentile, seconds.
+    pub p99_s: Option<f64>,
+    /// The longest, seconds.
+    pub max_s: Option<f64>,
+    /// The 99th percentile of how much later than meant logins began by the generator's own fault, seconds.
+    pub own_lag_p99_s: Option<f64>,
+}
+
+impl Interval {
+    /// Of the logins that ended in it, the share that ended as they had to; of none, 1.
+    #[must_use]
+    pub fn success(&self) -> f64 {
+        let ended = self.succeeded + self.failed;
+        if ended == 0 { 1.0 } else { self.succeeded as f64 / ended as f64 }
+    }
 }
 
 /// What a server used.
@@ -94,10 +127,15 @@ impl ServerUse {
 /// What a run showed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// All windows together; of a ramp, all steps.
+    /// The window's; of a ramp, that of all steps at its knee, or of the lowest rate where none was kept up with.
     pub tally: Tally,
-    /// How long was measured, seconds.
+    /// How long that was measured, seconds.
     pub measured_s: f64,
+    /// The generator was the limit: this is a bound of what the server does.
+    pub limit: Option<Limit>,
+    /// The largest share of the time that a generating thread ran or waited for a processor, but for what it did to keep
+    /// the processor between logins; none of a ramp, whose steps have theirs.
+    pub busy: Option<f64>,
     /// The course of time.
     pub course: Vec<Interval>,
     /// The ramp, if there was one.
@@ -169,13 +207,20 @@ pub enum RunError {
     )]
     Unreachable(u64),
     /// The login tried before all others failed.
-    #[error("a first login did not succeed ({}): {}{}", .failure.name(), .failure.explanation(), hint(.dropped))]
+    #[error("a first login{} did not succeed ({}): {}{}", by(.method), .failure.name(), .failure.explanation(),
+        hint(.dropped))]
     First {
         /// How.
         failure: Failure,
+        /// By which of several methods.
+        method: Option<String>,
         /// Answers that the client dropped, by name.
         dropped: Vec<(&'static str, u64)>,
     },
+}
+
+fn by(method: &Option<String>) -> String {
+    method.as_ref().map_or_else(String::new, |m| format!(" by {m}"))
 }
 
 /// What dropped answers tell.
@@ -199,7 +244,7 @@ fn hint(dropped: &[(&'static str, u64)]) -> String {
 
 /// What the conductor asks of a thread.
 enum Message {
-    Cut { late: Duration, answer: Sender<Cut> },
+    Cut { answer: Sender<Cut> },
     Do(Command),
 }
 
@@ -210,22 +255,50 @@ struct Cut {
     measured: Duration,
     begun: bool,
     measuring: bool,
-    late: u64,
+    reading: Reading,
+}
+
+/// What a thread has had of its processor at a time.
+#[derive(Clone, Copy)]
+struct Reading {
+    at: StdInstant,
+    /// How long it ran, or waited for a processor, but for the time in which it did so to keep the processor.
+    busy: StdDuration,
+}
+
+impl Reading {
+    /// Of this thread now, whose generator spun for so long.
+    fn take(spun: Duration) -> Self {
+        // Nanoseconds on a processor, and those of waiting for one (Linux, Documentation/scheduler/sched-stats).
+        let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let mut fields = said.split_ascii_whitespace().map_while(|f| f.parse::<u64>().ok());
+        let busy = match (fields.next(), fields.next()) {
+            (Some(ran), Some(waited)) if ran > 0 => StdDuration::from_nanos(ran.saturating_add(waited)),
+            _ => thread_cpu_time(),
+        };
+        Self { at: StdInstant::now(), busy: busy.saturating_sub(seconds(spun)) }
+    }
+
+    /// The share of the time since `earlier` that it was busy; none of no time.
+    fn share(&self, earlier: &Self) -> Option<f64> {
+        let time = self.at.saturating_duration_since(earlier.at).as_secs_f64();
+        (time > 1e-3).then(|| self.busy.saturating_sub(earlier.busy).as_secs_f64() / time)
+    }
 }
 
 struct Host {
     generator: Generator,
-    finished: bool,
+    finished: Option<Reading>,
 }
 
 impl Host {
-    fn cut(&mut self, now: Instant, late: Duration) -> Cut {
+    fn cut(&mut self, now: Instant) -> Cut {
         Cut {
-            late: self.generator.late(now, late),
             outstanding: self.generator.outstanding(),
             measured: self.generator.measured(now),
             begun: self.generator.has_begun(),
             measuring: self.generator.is_measuring(),
+            reading: Reading::take(self.generator.spun()),
             tally: self.generator.take_tally(),
         }
     }
@@ -240,13 +313,13 @@ impl Node for Host {
     }
     fn event(&mut self, _: Instant, event: Event) {
         let Event::Finished = event;
-        self.finished = true;
+        self.finished = Some(Reading::take(self.generator.spun()));
     }
     fn message(&mut self, now: Instant, message: Message) {
         match message {
-            Message::Cut { late, answer } => {
+            Message::Cut { answer } => {
                 // A conductor that does not wait any more has given up already.
-                let _ = answer.send(self.cut(now, late));
+                let _ = answer.send(self.cut(now));
             }
             Message::Do(command) => {
                 // Refused only before the server is reached, which the conductor waits for.
@@ -255,7 +328,7 @@ impl Node for Host {
         }
     }
     fn stopped(&self) -> bool {
-        self.finished
+        self.finished.is_some()
     }
 }
 
@@ -279,10 +352,17 @@ fn share(plan: &Plan, part: usize, warmup: Duration) -> Config {
     if whole.users.len() >= parts {
         (load.first, load.step) = (part, parts);
     }
-    if let FrontConfig::Diameter(d) = &mut load.front {
-        let whole = d.connections;
-        d.connections = (whole / parts + usize::from(part < whole % parts)).max(1);
-        d.first = part * whole.div_ceil(parts);
+    let of = |whole: usize| {
+        let count = whole / parts + usize::from(part < whole % parts);
+        (part * (whole / parts) + part.min(whole % parts), count.max(1))
+    };
+    match &mut load.front {
+        FrontConfig::Diameter(d) => (d.first, d.connections) = of(d.connections),
+        FrontConfig::Radius(r) => {
+            if let Some(fleet) = &mut r.fleet {
+                (fleet.first, fleet.count) = of(fleet.count);
+            }
+        }
     }
     load
 }
@@ -303,11 +383,25 @@ struct Conductor<'a> {
     watch: &'a mut dyn Watch,
     threads: Vec<Thread>,
     begun: StdInstant,
+    /// When the figures were last shown.
     last: StdInstant,
     course: Vec<Interval>,
+    /// What belongs to the course's next interval, and when that began.
+    part: (Tally, StdInstant),
     total: Tally,
     rate: Option<f64>,
     interrupted: bool,
+    /// Of each thread, at the window's beginning and now.
+    from: Vec<Option<Reading>>,
+    readings: Vec<Option<Reading>>,
+}
+
+/// What threads did together since the last cut.
+struct Together {
+    tally: Tally,
+    outstanding: usize,
+    measured: Duration,
+    warming: bool,
 }
 
 impl<'a> Conductor<'a> {
@@ -319,8 +413,9 @@ impl<'a> Conductor<'a> {
             let tls = plan.tls.clone().map(TlsClient::new);
             let outgoing =
                 tls.map(|tls| Arc::new(move |_| Carriage::Tls(tls.clone())) as usher_live::Outgoing);
-            let sockets = Sockets { outgoing, ..Sockets::default() };
-            let (driver, mailbox) = Driver::new(Host { generator, finished: false }, sockets, clock);
+            let settings = Settings { offload: plan.offload, ..Settings::default() };
+            let sockets = Sockets { outgoing, settings, ..Sockets::default() };
+            let (driver, mailbox) = Driver::new(Host { generator, finished: None }, sockets, clock);
             let counters = driver.counters();
             let core = plan.cores.get(part % plan.cores.len().max(1)).copied();
             let shard = spawn(&format!("usher-load-{part}"), core, move || driver.run())?;
@@ -334,6 +429,9 @@ impl<'a> Conductor<'a> {
             begun: now,
             last: now,
             course: Vec::new(),
+            part: (Tally::default(), now),
+            from: vec![None; plan.threads],
+            readings: vec![None; plan.threads],
             total: Tally::default(),
             rate: None,
             interrupted: false,
@@ -348,13 +446,13 @@ impl<'a> Conductor<'a> {
     }
 
     /// The figures of all threads since the last cut; `None` of a thread that has ended.
-    fn cut(&self, late: Duration) -> Result<Vec<Option<Cut>>, RunError> {
+    fn cut(&mut self) -> Result<Vec<Option<Cut>>, RunError> {
         let asked: Vec<_> = self
             .threads
             .iter()
             .map(|thread| {
                 let (answer, answers) = channel();
-                thread.mailbox.send(Message::Cut { late, answer }).then_some(answers)
+                thread.mailbox.send(Message::Cut { answer }).then_some(answers)
             })
             .collect();
         let answer = |answers: Option<std::sync::mpsc::Receiver<Cut>>| match answers {
@@ -366,37 +464,90 @@ impl<'a> Conductor<'a> {
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(RunError::Lost),
             },
         };
-        asked.into_iter().map(answer).collect()
+        let cuts: Vec<Option<Cut>> = asked.into_iter().map(answer).collect::<Result<_, _>>()?;
+        for (cut, reading) in cuts.iter().zip(&mut self.readings) {
+            if let Some(cut) = cut {
+                *reading = Some(cut.reading);
+            }
+        }
+        Ok(cuts)
     }
 
-    /// Takes the figures of an interval and shows them; gives how many logins are late.
-    fn interval(&mut self, late: Duration) -> Result<(Tally, u64, Duration), RunError> {
-        let cuts = self.cut(late)?;
-        let now = StdInstant::now();
-        let (mut tally, mut outstanding, mut lateness, mut measured) =
-            (Tally::default(), 0, 0, Duration::ZERO);
-        let mut warming = true;
-        for cut in cuts.into_iter().flatten() {
-            tally.add(&cut.tally);
-            outstanding += cut.outstanding;
-            lateness += cut.late;
-            measured = measured.max(cut.measured);
-            warming &= !cut.measuring;
+    /// What all did since the last cut.
+    fn gather(&mut self) -> Result<Together, RunError> {
+        let (tally, measured) = (Tally::default(), Duration::ZERO);
+        let mut all = Together { tally, outstanding: 0, measured, warming: false };
+        let cuts: Vec<Cut> = self.cut()?.into_iter().flatten().collect();
+        // Threads end after their window only.
+        all.warming = !cuts.is_empty();
+        for cut in cuts {
+            all.tally.add(&cut.tally);
+            all.outstanding += cut.outstanding;
+            all.measured = all.measured.max(cut.measured);
+            all.warming &= !cut.measuring;
         }
-        self.total.add(&tally);
-        let interval = Interval {
+        self.total.add(&all.tally);
+        Ok(all)
+    }
+
+    /// A window begins here.
+    fn mark(&mut self) {
+        self.from.clone_from(&self.readings);
+    }
+
+    /// The largest share of the time since the mark that a thread was busy.
+    fn busy(&self, now: &[Option<Reading>]) -> Option<f64> {
+        let shares = self.from.iter().zip(now).filter_map(|(from, now)| now.as_ref()?.share(from.as_ref()?));
+        shares.max_by(f64::total_cmp)
+    }
+
+    /// Takes the figures since the last time and shows them; gives how long was measured.
+    fn interval(&mut self) -> Result<Duration, RunError> {
+        let all = self.gather()?;
+        let now = StdInstant::now();
+        let shown = self.describe(&all.tally, all.outstanding, all.warming, self.last, now);
+        self.last = now;
+        self.watch.interval(&shown);
+        self.part.0.add(&all.tally);
+        let length = now - self.part.1;
+        if all.warming || length + TICK >= seconds(self.plan.course) {
+            self.keep(all.outstanding, all.warming);
+        }
+        Ok(all.measured)
+    }
+
+    /// Ends an interval of the course here.
+    fn keep(&mut self, outstanding: usize, warming: bool) {
+        let now = StdInstant::now();
+        let (tally, since) = std::mem::replace(&mut self.part, (Tally::default(), now));
+        let interval = self.describe(&tally, outstanding, warming, since, now);
+        self.course.push(interval);
+    }
+
+    fn describe(
+        &self,
+        t: &Tally,
+        outstanding: usize,
+        warming: bool,
+        since: StdInstant,
+        now: StdInstant,
+    ) -> Interval {
+        Interval {
             at_s: (now - self.begun).as_secs_f64(),
-            length_s: (now - self.last).as_secs_f64(),
+            length_s: (now - since).as_secs_f64(),
             warming,
             outstanding,
             rate: self.rate,
-            tally,
-        };
-        self.last = now;
-        self.watch.interval(&interval);
-        let tally = interval.tally.clone();
-        self.course.push(interval);
-        Ok((tally, lateness, measured))
+            completed: t.completed,
+            succeeded: t.succeeded,
+            failed: t.failed_total(),
+            cut_off: t.cut_off,
+            p50_s: quantile(&t.latency, 0.5),
+            p90_s: quantile(&t.latency, 0.9),
+            p99_s: quantile(&t.latency, 0.99),
+            max_s: quantile(&t.latency, 1.0),
+            own_lag_p99_s: quantile(&t.own_lag, 0.99),
+        }
     }
 
     /// Lets time pass, interval by interval, for so long or until all threads have ended; false after an interrupt.
@@ -413,7 +564,7 @@ impl<'a> Conductor<'a> {
                 return Ok(false);
             }
             if now - self.last >= interval {
-                self.interval(Duration::MAX)?;
+                self.interval()?;
             }
             let left = end.map_or(TICK, |end| end - now);
             std::thread::sleep(left.min(TICK));
@@ -424,9 +575,12 @@ impl<'a> Conductor<'a> {
     fn reached(&mut self, patience: StdDuration) -> Result<bool, RunError> {
         let end = StdInstant::now() + patience;
         loop {
-            let cuts = self.cut(Duration::MAX)?;
+            let cuts = self.cut()?;
             // Without a warm-up logins are counted already.
-            cuts.iter().flatten().for_each(|c| self.total.add(&c.tally));
+            for cut in cuts.iter().flatten() {
+                self.total.add(&cut.tally);
+                self.part.0.add(&cut.tally);
+            }
             if cuts.iter().flatten().all(|c| c.begun) {
                 return Ok(true);
             }
@@ -443,6 +597,7 @@ impl<'a> Conductor<'a> {
 
     /// Ends all threads and gathers what is left.
     fn end(mut self) -> Result<Outcome, RunError> {
+        let ended = self.threads.iter().all(|t| t.shard.is_finished());
         self.tell(|_| Command::Stop);
         let grace = if self.interrupted { Duration::from_secs(1) } else { self.plan.load.patience };
         let end = StdInstant::now() + StdDuration::from_nanos(grace.as_nanos());
@@ -454,19 +609,25 @@ impl<'a> Conductor<'a> {
             std::thread::sleep(TICK);
         }
         if self.interrupted {
-            // What was under way when the user ended it failed at nothing.
+            // What was under way when the user ended it failed at nothing: it is counted as cut off.
             self.tell(|_| Command::Abandon);
         }
         let mut counters: Vec<(&'static str, u64)> = Vec::new();
         let (mut driver, mut measured, mut final_tally) =
             (DriverCounts::default(), 0.0_f64, Tally::default());
         let now = Instant::FAR_FUTURE;
-        for thread in self.threads {
+        let threads = std::mem::take(&mut self.threads);
+        let mut readings = self.readings.clone();
+        for (thread, reading) in threads.into_iter().zip(&mut readings) {
             let joined = thread.shard.join().map_err(|_| RunError::Lost)?;
             let mut host = joined.map_err(RunError::Sockets)?;
             driver.add(&thread.counters.read());
             measured = measured.max(host.generator.measured(now).as_secs_f64());
             final_tally.add(&host.generator.take_tally());
+            if ended {
+                // By count, the window ends with the thread.
+                *reading = host.finished;
+            }
             for (i, (name, n)) in host.generator.counters().into_iter().enumerate() {
                 match counters.get_mut(i) {
                     Some((_, sum)) => *sum += n,
@@ -475,19 +636,14 @@ impl<'a> Conductor<'a> {
             }
         }
         self.total.add(&final_tally);
-        let now = StdInstant::now();
-        let interval = Interval {
-            at_s: (now - self.begun).as_secs_f64(),
-            length_s: (now - self.last).as_secs_f64(),
-            warming: false,
-            outstanding: 0,
-            rate: self.rate,
-            tally: final_tally,
-        };
-        self.course.push(interval);
+        self.part.0.add(&final_tally);
+        let busy = self.busy(&readings);
+        self.keep(0, false);
         Ok(Outcome {
             tally: self.total,
             measured_s: measured,
+            limit: None,
+            busy,
             course: self.course,
             ramp: None,
             server: None,
@@ -529,9 +685,12 @@ fn run_window(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     let mut conductor = Conductor::start(plan, watch, if warm { UNTIL_TOLD } else { Duration::ZERO })?;
     let mut going = conductor.reached(StdDuration::from_secs(10))?;
     let mut before = if warm { before } else { (before.0, cpu(plan)?.1) };
+    conductor.mark();
     if going && warm {
         going = conductor.pass(Some(seconds(plan.load.warmup)))?;
         before = cpu(plan)?;
+        conductor.interval()?;
+        conductor.mark();
         conductor.tell(|_| Command::Measure);
         conductor.last = StdInstant::now();
     }
@@ -540,11 +699,12 @@ fn run_window(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     }
     let after = cpu(plan)?;
     // What ended by now is what that CPU time was for; the last logins are waited for after it.
-    conductor.interval(Duration::MAX)?;
+    conductor.interval()?;
     let completed = conductor.total.completed;
     let ended = conductor.threads.iter().all(|t| t.shard.is_finished());
     let mut outcome = conductor.end()?;
     let completed = if ended { outcome.tally.completed } else { completed };
+    outcome.limit = Limit::judge(&outcome.tally, outcome.busy);
     outcome.own_cpu_s = after.1.since(&before.1).total();
     outcome.server = after.0.zip(before.0).map(|(after, before)| ServerUse {
         cpu: after.since(&before),
@@ -554,69 +714,107 @@ fn run_window(plan: &Plan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     Ok(outcome)
 }
 
+/// The live stage of a ramp.
+struct Steps<'a, 'b> {
+    conductor: &'b mut Conductor<'a>,
+    ramp: RampPlan,
+    /// Successes of all steps.
+    completed: u64,
+}
+
+impl Stage for Steps<'_, '_> {
+    type Error = RunError;
+
+    fn step(&mut self, rate: f64) -> Result<Step, RunError> {
+        let (c, ramp) = (&mut *self.conductor, self.ramp);
+        c.rate = Some(rate);
+        let pace = Pace::Open { rate, arrivals: ramp.arrivals };
+        let threads = c.plan.threads;
+        c.tell(|i| Command::Pace(pace.share(i, threads)));
+        let settled = c.pass(Some(seconds(ramp.settle)))?;
+        c.interval()?;
+        c.total = Tally::default();
+        c.mark();
+        let mut whole = false;
+        if settled {
+            c.tell(|_| Command::Measure);
+            c.last = StdInstant::now();
+            whole = c.pass(Some(seconds(ramp.hold)))?;
+        }
+        c.tell(|_| Command::Close(Duration::from_secs_f64(ramp.search.p99)));
+        let all = c.gather()?;
+        c.part.0.add(&all.tally);
+        c.keep(all.outstanding, !settled);
+        let tally = std::mem::take(&mut c.total);
+        self.completed += tally.completed;
+        let limit = Limit::judge(&tally, c.busy(&c.readings));
+        let mut step = Step::new(rate, all.measured.as_secs_f64(), tally, limit);
+        step.interrupted = !whole;
+        Ok(step)
+    }
+
+    fn judged(&mut self, step: &Step) -> Result<(), RunError> {
+        let c = &mut *self.conductor;
+        c.watch.step(step);
+        if !step.kept_up && !step.interrupted {
+            // What was too much for the server is not to burden the next step: nobody logs in for a while.
+            c.tell(|_| Command::Abandon);
+            c.tell(|_| Command::Pace(Pace::Open { rate: PAUSE, arrivals: Arrivals::Regular }));
+            c.pass(Some(seconds(self.ramp.settle)))?;
+        }
+        Ok(())
+    }
+}
+
 fn run_ramp(plan: &Plan, ramp: RampPlan, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
     let mut search = Ramp::new(ramp.search);
     let mut plan = plan.clone();
-    let open = |rate| Pace::Open { rate, arrivals: ramp.arrivals };
-    plan.load.pace = open(ramp.search.start);
+    plan.load.pace = Pace::Open { rate: ramp.search.start, arrivals: ramp.arrivals };
     plan.load.count = None;
     let before = cpu(&plan)?;
-    let limit = Duration::from_secs_f64(ramp.search.p99);
     let mut conductor = Conductor::start(&plan, watch, UNTIL_TOLD)?;
-    let mut going = conductor.reached(StdDuration::from_secs(10))?;
-    let (mut total, mut measured_s) = (Tally::default(), 0.0);
-    while going && let Some(rate) = search.rate() {
-        conductor.rate = Some(rate);
-        conductor.tell(|i| Command::Pace(open(rate).share(i, plan.threads)));
-        if !conductor.pass(Some(seconds(ramp.settle)))? {
-            break;
-        }
-        conductor.interval(Duration::MAX)?;
-        conductor.total = Tally::default();
-        conductor.tell(|_| Command::Measure);
-        going = conductor.pass(Some(seconds(ramp.hold)))?;
-        if !going {
-            break;
-        }
-        let (_, late, measured) = conductor.interval(limit)?;
-        let tally = std::mem::take(&mut conductor.total);
-        let ended = tally.succeeded + tally.failed_total() + late;
-        let step = Step {
-            rate,
-            throughput: tally.completed as f64 / measured.as_secs_f64().max(1e-9),
-            success: if ended == 0 { 0.0 } else { tally.succeeded as f64 / ended as f64 },
-            p50_s: quantile(&tally.latency, 0.5),
-            p99_s: quantile(&tally.latency, 0.99),
-            kept_up: false,
-        };
-        total.add(&tally);
-        measured_s += measured.as_secs_f64();
-        search.step(step);
-        let done = search.steps().last().copied().unwrap_or(step);
-        conductor.watch.step(&done);
-        if !done.kept_up {
-            conductor.tell(|_| Command::Abandon);
-        }
+    let mut completed = 0;
+    if conductor.reached(StdDuration::from_secs(10))? {
+        let mut steps = Steps { conductor: &mut conductor, ramp, completed: 0 };
+        climb(&mut search, &mut steps)?;
+        completed = steps.completed;
     }
     let after = cpu(&plan)?;
     conductor.tell(|_| Command::Abandon);
     let mut outcome = conductor.end()?;
     outcome.server = after.0.zip(before.0).map(|(after, before)| ServerUse {
         cpu: after.since(&before),
-        completed: total.completed,
+        completed,
         peak_memory: plan.server_pid.and_then(peak_memory),
     });
     outcome.own_cpu_s = after.1.since(&before.1).total();
-    (outcome.tally, outcome.measured_s, outcome.ramp) = (total, measured_s, Some(search));
+    outcome.busy = None;
+    let headline = match search.knee() {
+        Some(knee) => (knee.tally, knee.measured_s, knee.bound),
+        None => search.lowest(),
+    };
+    (outcome.tally, outcome.measured_s, outcome.limit) = headline;
+    outcome.ramp = Some(search);
     Ok(outcome)
 }
 
-/// Logs one user in, before all others: what is wrong with the settings shows at once, by its name.
+/// Logs one user in by each method, before all others: what is wrong with the settings shows at once, by its name.
 ///
 /// # Errors
-/// The login failed, or could not be tried.
+/// A login failed, or could not be tried.
 pub fn try_one(plan: &Plan, watch: &mut dyn Watch) -> Result<(), RunError> {
+    if plan.load.mix.is_empty() {
+        return try_method(plan, None, watch);
+    }
+    (0..plan.load.mix.len()).try_for_each(|i| try_method(plan, Some(i), watch))
+}
+
+fn try_method(plan: &Plan, method: Option<usize>, watch: &mut dyn Watch) -> Result<(), RunError> {
     let mut one = plan.clone();
+    if let Some(i) = method {
+        one.load.front = one.load.front.only(i);
+        one.load.mix.clear();
+    }
     one.threads = 1;
     one.ramp = None;
     one.server_pid = None;
@@ -625,6 +823,9 @@ pub fn try_one(plan: &Plan, watch: &mut dyn Watch) -> Result<(), RunError> {
     one.load.wrong_share = 0.0;
     match &mut one.load.front {
         FrontConfig::Radius(r) => {
+            if let Some(fleet) = &mut r.fleet {
+                fleet.count = 1;
+            }
             if let Some(a) = &mut r.accounting {
                 a.every = Duration::ZERO;
             }
@@ -640,7 +841,8 @@ pub fn try_one(plan: &Plan, watch: &mut dyn Watch) -> Result<(), RunError> {
     match outcome.tally.failures().next() {
         Some((failure, _)) => {
             let dropped = outcome.counters.into_iter().filter(|(_, n)| *n > 0).collect();
-            Err(RunError::First { failure, dropped })
+            let method = method.and_then(|i| plan.load.mix.get(i)).map(|s| s.name.clone());
+            Err(RunError::First { failure, method, dropped })
         }
         None => Ok(()),
     }

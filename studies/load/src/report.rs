@@ -1,7 +1,8 @@
 //! What a run showed: as one JSON object, as rows, and as the report that a study has.
 
-use crate::live::Outcome;
-use crate::ramp::Step;
+use crate::expect::Verdict;
+use crate::live::{Interval, Outcome};
+use crate::ramp::{Knee, Ramp, Step, TURNS};
 use crate::tally::{Latencies, Tally, quantile};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -31,6 +32,12 @@ pub struct About {
     pub settings: BTreeMap<String, String>,
     /// The command line, without secrets.
     pub line: String,
+    /// The names of the methods, where there are several.
+    pub methods: Vec<String>,
+    /// Logins come from one socket, by trains: what that cost the server is less than real access servers cost it.
+    pub trains: bool,
+    /// What was expected, and whether it is so.
+    pub verdicts: Vec<Verdict>,
     /// Usher's version.
     pub version: String,
     /// When it began.
@@ -75,7 +82,7 @@ fn latency_json(histogram: &Latencies) -> Value {
 #[must_use]
 pub fn json(about: &About, outcome: &Outcome) -> Value {
     let t = &outcome.tally;
-    let failures: BTreeMap<&str, u64> = t.failures().map(|(f, n)| (f.name(), n)).collect();
+    let failures = failures_json(t);
     let client: BTreeMap<&str, u64> = outcome.counters.iter().copied().filter(|(_, n)| *n > 0).collect();
     let server = outcome.server.map(|s| {
         json!({
@@ -88,16 +95,19 @@ pub fn json(about: &About, outcome: &Outcome) -> Value {
             "peak_memory_bytes": s.peak_memory,
         })
     });
-    let ramp = outcome
-        .ramp
-        .as_ref()
-        .map(|r| json!({ "knee_per_s": r.knee(), "knee_beyond_limit": r.is_open(), "steps": r.steps() }));
+    let generator = json!({
+        "cpu_s": outcome.own_cpu_s,
+        "busy_share": outcome.busy,
+        "own_lag": latency_json(&t.own_lag),
+        "limit": outcome.limit,
+    });
     json!({
         "command": about.command,
         "method": about.method,
         "server": about.server,
         "settings": about.settings,
         "started": rfc3339(about.started),
+        "bound_only": outcome.limit.is_some(),
         "interrupted": outcome.interrupted,
         "measured_s": outcome.measured_s,
         "begun": t.begun,
@@ -105,6 +115,7 @@ pub fn json(about: &About, outcome: &Outcome) -> Value {
         "expected_rejects": t.expected_rejects,
         "failed": t.failed_total(),
         "failures": failures,
+        "cut_off": t.cut_off,
         "result_codes": t.results,
         "success": t.success(),
         "throughput_per_s": outcome.throughput(),
@@ -115,10 +126,95 @@ pub fn json(about: &About, outcome: &Outcome) -> Value {
         "reject_latency": latency_json(&t.reject_latency),
         "exchange_latency": latency_json(&t.exchange_latency),
         "begin_lag": latency_json(&t.lag),
+        "methods": methods_json(about, t),
         "client": client,
         "own_cpu_s": outcome.own_cpu_s,
+        "generator": generator,
         "server_process": server,
-        "ramp": ramp,
+        "trains": about.trains,
+        "ramp": outcome.ramp.as_ref().map(ramp_json),
+        "course": outcome.course.iter().map(interval_json).collect::<Vec<_>>(),
+        "expectations": about.verdicts.iter().map(verdict_json).collect::<Vec<_>>(),
+    })
+}
+
+fn failures_json(t: &Tally) -> BTreeMap<&'static str, u64> {
+    t.failures().map(|(f, n)| (f.name(), n)).collect()
+}
+
+fn methods_json(about: &About, t: &Tally) -> Vec<Value> {
+    let each = about.methods.iter().zip(&t.parts).map(|(name, p)| {
+        json!({
+            "method": name,
+            "begun": p.begun,
+            "succeeded": p.succeeded,
+            "failed": p.failed,
+            "cut_off": p.cut_off,
+            "latency": latency_json(&p.latency),
+        })
+    });
+    each.collect()
+}
+
+fn interval_json(i: &Interval) -> Value {
+    json!({
+        "at_s": i.at_s,
+        "length_s": i.length_s,
+        "counted": !i.warming,
+        "rate_per_s": i.rate,
+        "completed": i.completed,
+        "succeeded": i.succeeded,
+        "failed": i.failed,
+        "cut_off": i.cut_off,
+        "under_way": i.outstanding,
+        "p50_s": i.p50_s,
+        "p90_s": i.p90_s,
+        "p99_s": i.p99_s,
+        "max_s": i.max_s,
+        "own_lag_p99_s": i.own_lag_p99_s,
+    })
+}
+
+fn verdict_json(v: &Verdict) -> Value {
+    json!({ "expected": v.expected, "found": v.found, "met": v.met })
+}
+
+fn ramp_json(ramp: &Ramp) -> Value {
+    let steps: Vec<Value> = ramp.steps().iter().map(step_json).collect();
+    let knee = ramp.knee();
+    let interval = knee.as_ref().and_then(|k| k.interval).map(|(low, high)| [low, high]);
+    json!({
+        "knee_per_s": knee.as_ref().map(|k| k.capacity),
+        "knee_beyond_limit": ramp.is_open(),
+        "knee_steps": knee.as_ref().map(|k| k.steps),
+        "turn_interval_per_s": interval,
+        "turns": knee.as_ref().map(|k| k.turns),
+        "stable": knee.as_ref().map(|k| k.stable),
+        "bound_only": knee.as_ref().map(|k| k.bound.is_some()),
+        "steps": steps,
+    })
+}
+
+fn step_json(s: &Step) -> Value {
+    let t = &s.tally;
+    json!({
+        "rate": s.rate,
+        "throughput": s.throughput(),
+        "measured_s": s.measured_s,
+        "begun": t.begun,
+        "succeeded": t.succeeded,
+        "failed": t.failed_total(),
+        "failures": failures_json(t),
+        "cut_off": t.cut_off,
+        "success": t.success(),
+        "p50_s": quantile(&t.latency, 0.5),
+        "p99_s": quantile(&t.latency, 0.99),
+        "latency": latency_json(&t.latency),
+        "own_lag_p99_s": quantile(&t.own_lag, 0.99),
+        "generator_limit": s.limit,
+        "repeat": s.repeat,
+        "kept_up": s.kept_up,
+        "interrupted": s.interrupted,
     })
 }
 
@@ -129,6 +225,7 @@ fn metrics(tally: &Tally, measured_s: f64) -> Vec<(String, f64)> {
         ("succeeded".to_owned(), tally.succeeded as f64),
         ("expected_rejects".to_owned(), tally.expected_rejects as f64),
         ("failed".to_owned(), tally.failed_total() as f64),
+        ("cut_off".to_owned(), tally.cut_off as f64),
         ("success".to_owned(), tally.success()),
         ("measured_s".to_owned(), measured_s),
         ("requests_answered".to_owned(), tally.exchanges as f64),
@@ -143,45 +240,81 @@ fn metrics(tally: &Tally, measured_s: f64) -> Vec<(String, f64)> {
         ("reject_latency", &tally.reject_latency),
         ("exchange_latency", &tally.exchange_latency),
         ("begin_lag", &tally.lag),
+        ("own_lag", &tally.own_lag),
     ] {
         all.extend(quantiles(histogram).into_iter().map(|(q, s)| (format!("{name}_{q}_s"), s)));
     }
     all
 }
 
-/// The outcome as rows: the whole, and each step of a ramp.
+/// The outcome as rows: the whole, each step of a ramp in its order (the replication counts the steps at one rate), each
+/// method of several, and the course of time.
 #[must_use]
 pub fn rows(about: &About, outcome: &Outcome) -> Vec<Row> {
     let study: Arc<str> = about.study().into();
     let mut rows = Vec::new();
-    let mut add = |point: &Point, metrics: Vec<(String, f64)>| {
+    let mut add = |point: &Point, replication: u32, metrics: Vec<(String, f64)>| {
         rows.extend(metrics.into_iter().map(|(metric, value)| Row {
             study: study.clone(),
             point: point.clone(),
-            replication: 0,
+            replication,
             metric: metric.into(),
             value,
         }));
     };
     let method = about.method.clone();
+    let number = usher_observe::row::number;
     if let Some(ramp) = &outcome.ramp {
-        for step in ramp.steps() {
-            let point =
-                Point::new([("method", method.clone()), ("rate", usher_observe::row::number(step.rate))]);
-            let mut m = vec![
-                ("throughput_per_s".to_owned(), step.throughput),
-                ("success".to_owned(), step.success),
-                ("kept_up".to_owned(), f64::from(u8::from(step.kept_up))),
-            ];
-            m.extend(step.p50_s.map(|s| ("latency_p50_s".to_owned(), s)));
-            m.extend(step.p99_s.map(|s| ("latency_p99_s".to_owned(), s)));
-            add(&point, m);
+        let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
+        for step in ramp.steps().iter().filter(|s| !s.interrupted) {
+            let point = Point::new([("method", method.clone()), ("rate", number(step.rate))]);
+            let before = seen.entry(step.rate.to_bits()).or_default();
+            let mut m = metrics(&step.tally, step.measured_s);
+            m.push(("kept_up".to_owned(), f64::from(u8::from(step.kept_up))));
+            m.push(("generator_limit".to_owned(), f64::from(u8::from(step.limit.is_some()))));
+            add(&point, *before, m);
+            *before += 1;
         }
     }
+    for (name, part) in about.methods.iter().zip(&outcome.tally.parts) {
+        let mut m = vec![
+            ("begun".to_owned(), part.begun as f64),
+            ("succeeded".to_owned(), part.succeeded as f64),
+            ("failed".to_owned(), part.failed as f64),
+            ("cut_off".to_owned(), part.cut_off as f64),
+        ];
+        m.extend(quantiles(&part.latency).into_iter().map(|(q, s)| (format!("latency_{q}_s"), s)));
+        add(&Point::new([("method", name.clone())]), 0, m);
+    }
+    for i in outcome.course.iter().filter(|i| !i.warming && i.length_s > 0.0) {
+        let mut m = vec![
+            ("completed".to_owned(), i.completed as f64),
+            ("throughput_per_s".to_owned(), i.completed as f64 / i.length_s),
+            ("failed".to_owned(), i.failed as f64),
+            ("cut_off".to_owned(), i.cut_off as f64),
+            ("under_way".to_owned(), i.outstanding as f64),
+        ];
+        for (name, value) in [
+            ("latency_p50_s", i.p50_s),
+            ("latency_p90_s", i.p90_s),
+            ("latency_p99_s", i.p99_s),
+            ("latency_max_s", i.max_s),
+            ("own_lag_p99_s", i.own_lag_p99_s),
+        ] {
+            m.extend(value.map(|v| (name.to_owned(), v)));
+        }
+        add(&Point::new([("method", method.clone()), ("until_s", format!("{:.3}", i.at_s))]), 0, m);
+    }
     let mut whole = metrics(&outcome.tally, outcome.measured_s);
+    whole.push(("bound_only".to_owned(), f64::from(u8::from(outcome.limit.is_some()))));
     whole.extend(outcome.server.and_then(|s| s.ms_per_login()).map(|ms| ("server_cpu_ms".to_owned(), ms)));
-    whole.extend(outcome.ramp.as_ref().and_then(|r| r.knee()).map(|k| ("knee_per_s".to_owned(), k)));
-    add(&Point::new([("method", method)]), whole);
+    if let Some(knee) = outcome.ramp.as_ref().and_then(Ramp::knee) {
+        whole.push(("knee_per_s".to_owned(), knee.capacity));
+        if let Some((low, high)) = knee.interval {
+            whole.extend([("turn_low_per_s".to_owned(), low), ("turn_high_per_s".to_owned(), high)]);
+        }
+    }
+    add(&Point::new([("method", method)]), 0, whole);
     rows
 }
 
@@ -227,36 +360,51 @@ fn distribution(tally: &Tally) -> Figure {
 /// Throughput and latency over the run.
 fn course(outcome: &Outcome) -> [Figure; 2] {
     let counted: Vec<_> = outcome.course.iter().filter(|i| !i.warming && i.length_s > 0.05).collect();
-    let rate = counted.iter().map(|i| at(i.at_s, i.tally.completed as f64 / i.length_s)).collect();
-    let quantile_of = |q: f64| {
-        let value = |i: &&crate::live::Interval| quantile(&i.tally.latency, q).map(|s| at(i.at_s, s * 1e3));
-        counted.iter().filter_map(value).collect::<Vec<_>>()
+    let rate = counted.iter().map(|i| at(i.at_s, i.completed as f64 / i.length_s)).collect();
+    let failed: Vec<_> = counted.iter().map(|i| at(i.at_s, i.failed as f64 / i.length_s)).collect();
+    let over = |of: fn(&Interval) -> Option<f64>| {
+        counted.iter().filter_map(|i| of(i).map(|s| at(i.at_s, s * 1e3))).collect::<Vec<_>>()
     };
+    let mut ended = vec![series("successes", rate)];
+    if counted.iter().any(|i| i.failed > 0) {
+        ended.push(series("failures", failed));
+    }
+    let latencies = [
+        ("median", over(|i| i.p50_s)),
+        ("90th percentile", over(|i| i.p90_s)),
+        ("99th percentile", over(|i| i.p99_s)),
+        ("longest", over(|i| i.max_s)),
+        ("the generator's own lateness, 99th percentile", over(|i| i.own_lag_p99_s)),
+    ];
     let x = || Axis::new("Time", "s");
     [
         Figure {
             name: "throughput-over-time".into(),
-            title: "Successes a second, over the run".into(),
+            title: "Logins ended a second, over the run".into(),
             x: x(),
-            y: Axis::new("Successes", "1/s"),
-            series: vec![series("successes", rate)],
+            y: Axis::new("Logins ended", "1/s"),
+            series: ended,
         },
         Figure {
             name: "latency-over-time".into(),
             title: "Latency, over the run".into(),
             x: x(),
             y: Axis::new("Latency", "ms").logarithmic(),
-            series: vec![series("median", quantile_of(0.5)), series("99th percentile", quantile_of(0.99))],
+            series: latencies
+                .into_iter()
+                .filter(|(_, points)| !points.is_empty())
+                .map(|(name, points)| series(name, points))
+                .collect(),
         },
     ]
 }
 
 /// Latency and throughput against the rate.
 fn ramp(steps: &[Step]) -> [Figure; 2] {
-    let mut steps = steps.to_vec();
+    let mut steps: Vec<&Step> = steps.iter().filter(|s| !s.interrupted).collect();
     steps.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     let latency = |of: fn(&Step) -> Option<f64>| {
-        steps.iter().filter_map(|s| of(s).map(|v| at(s.rate, v * 1e3))).collect::<Vec<_>>()
+        steps.iter().copied().filter_map(|s| of(s).map(|v| at(s.rate, v * 1e3))).collect::<Vec<_>>()
     };
     let x = || Axis::new("Logins offered", "1/s").logarithmic();
     [
@@ -266,8 +414,8 @@ fn ramp(steps: &[Step]) -> [Figure; 2] {
             x: x(),
             y: Axis::new("Latency", "ms").logarithmic(),
             series: vec![
-                series("median", latency(|s| s.p50_s)),
-                series("99th percentile", latency(|s| s.p99_s)),
+                series("median", latency(|s| quantile(&s.tally.latency, 0.5))),
+                series("99th percentile", latency(|s| quantile(&s.tally.latency, 0.99))),
             ],
         },
         Figure {
@@ -277,13 +425,13 @@ fn ramp(steps: &[Step]) -> [Figure; 2] {
             y: Axis::new("Successes", "1/s").logarithmic(),
             series: vec![series(
                 "successes",
-                steps.iter().filter(|s| s.throughput > 0.0).map(|s| at(s.rate, s.throughput)).collect(),
+                steps.iter().filter(|s| s.throughput() > 0.0).map(|s| at(s.rate, s.throughput())).collect(),
             )],
         },
     ]
 }
 
-fn tables(outcome: &Outcome) -> Vec<Table> {
+fn tables(about: &About, outcome: &Outcome) -> Vec<Table> {
     let t = &outcome.tally;
     let latency = |name: &str, histogram: &Latencies| {
         let mut row: Vec<Cell> = vec![name.into(), (histogram.len() as f64).into()];
@@ -301,6 +449,7 @@ fn tables(outcome: &Outcome) -> Vec<Table> {
         ("expected rejects", &t.reject_latency),
         ("single requests", &t.exchange_latency),
         ("beginning, later than meant", &t.lag),
+        ("of that the generator's own", &t.own_lag),
     ];
     let rows = latencies.into_iter().filter(|(_, h)| !h.is_empty()).map(|(n, h)| latency(n, h)).collect();
     let mut tables = vec![Table { title: "Latency".into(), columns, rows }];
@@ -310,6 +459,14 @@ fn tables(outcome: &Outcome) -> Vec<Table> {
         let columns = vec![Column::new("Failure", ""), Column::new("Count", ""), Column::new("Meaning", "")];
         tables.push(Table { title: "Failures".into(), columns, rows: failures });
     }
+    if t.cut_off > 0 {
+        tables.push(Table {
+            title: "Cut off".into(),
+            columns: vec![Column::new("Logins under way at the end, of which nothing is known", "")],
+            rows: vec![vec![(t.cut_off as f64).into()]],
+        });
+    }
+    tables.extend(methods_table(about, t));
     let counted: Vec<Vec<Cell>> = outcome
         .counters
         .iter()
@@ -327,17 +484,104 @@ fn tables(outcome: &Outcome) -> Vec<Table> {
     tables
 }
 
+/// What came of the logins by each of several methods.
+fn methods_table(about: &About, t: &Tally) -> Option<Table> {
+    let columns = [
+        ("Method", ""),
+        ("Begun", ""),
+        ("Succeeded", ""),
+        ("Failed", ""),
+        ("Cut off", ""),
+        ("p50", "ms"),
+        ("p99", "ms"),
+    ];
+    let row = |(name, p): (&String, &crate::tally::Part)| {
+        let ms = |q| quantile(&p.latency, q).map_or(Cell::Empty, |s| Cell::Number(s * 1e3));
+        let counts = [p.begun, p.succeeded, p.failed, p.cut_off].map(|n| Cell::Number(n as f64));
+        let mut row = vec![Cell::from(name.as_str())];
+        row.extend(counts);
+        row.extend([ms(0.5), ms(0.99)]);
+        row
+    };
+    let rows: Vec<Vec<Cell>> = about.methods.iter().zip(&t.parts).map(row).collect();
+    let columns = columns.map(|(title, unit)| Column::new(title, unit)).into();
+    (!rows.is_empty()).then(|| Table { title: "By method".into(), columns, rows })
+}
+
+/// What a ramp found, in sentences.
+fn capacity(ramp: &Ramp, knee: Option<&Knee>) -> Vec<String> {
+    let Some(knee) = knee else {
+        return vec![
+            "The server kept up with none of the rates; the figures are those of the lowest.".to_owned(),
+        ];
+    };
+    let steps = if knee.steps == 1 { "its step".to_owned() } else { format!("its {} steps", knee.steps) };
+    let rate = knee.capacity;
+    let mut all = Vec::new();
+    all.push(if ramp.is_open() {
+        format!("Capacity: at least {rate:.0} logins a second, the most that were tried. The figures are those of {steps}.")
+    } else if let Some(limit) = knee.bound {
+        format!(
+            "Capacity: at least {rate:.0} logins a second. Above that the generator was the limit ({}), not the server. The \
+             figures are those of {steps}.",
+            limit.told()
+        )
+    } else {
+        format!(
+            "Capacity: {rate:.0} logins a second, the highest rate that the server kept up with. The figures are those of \
+             {steps}."
+        )
+    });
+    if let (Some((low, high)), None) = (knee.interval, knee.bound) {
+        let how = if knee.turns < 2 {
+            "between these two rates, tried once".to_owned()
+        } else {
+            format!("95 % interval of {} turns", knee.turns)
+        };
+        let steady = if knee.stable {
+            ""
+        } else if knee.turns < TURNS {
+            " It was not repeated often enough to be sure"
+        } else {
+            " It is not stable: something else than the rate decides, too"
+        };
+        let end = if steady.is_empty() { "" } else { "." };
+        all.push(format!(
+            "Steps turn from kept up with to failing at {low:.0} to {high:.0} a second ({how}).{steady}{end}"
+        ));
+    }
+    all
+}
+
 /// The findings, a sentence each.
 #[must_use]
-pub fn findings(outcome: &Outcome) -> Vec<String> {
+pub fn findings(about: &About, outcome: &Outcome) -> Vec<String> {
     let t = &outcome.tally;
-    let mut all = vec![format!(
+    let knee = outcome.ramp.as_ref().and_then(Ramp::knee);
+    let mut all = Vec::new();
+    if let Some(ramp) = &outcome.ramp {
+        all.extend(capacity(ramp, knee.as_ref()));
+    }
+    all.push(format!(
         "{} of {} logins ended as they had to ({:.3} %), {:.0} a second.",
         t.succeeded,
-        t.succeeded + t.failed_total(),
+        t.ended(),
         t.success() * 100.0,
         outcome.throughput()
-    )];
+    ));
+    if t.cut_off > 0 {
+        all.push(format!(
+            "{} more were cut off by the end: nobody knows what would have come of them.",
+            t.cut_off
+        ));
+    }
+    if let (None, Some(limit)) = (&outcome.ramp, outcome.limit) {
+        all.push(format!(
+            "The generator was the limit ({}): the figures are a bound only. The server may do better; more --threads, \
+             or another machine for the generator, would tell.",
+            limit.told()
+        ));
+    }
     if let (Some(p50), Some(p99)) = (quantile(&t.latency, 0.5), quantile(&t.latency, 0.99)) {
         all.push(format!(
             "Half of the logins took at most {:.3} ms, 99 % at most {:.3} ms.",
@@ -345,23 +589,23 @@ pub fn findings(outcome: &Outcome) -> Vec<String> {
             p99 * 1e3
         ));
     }
-    if let Some(ramp) = &outcome.ramp {
-        all.push(match ramp.knee() {
-            Some(knee) if ramp.is_open() => {
-                format!("The server kept up with {knee:.0} logins a second, the most that were tried.")
-            }
-            Some(knee) => {
-                format!("The server kept up with {knee:.0} logins a second, and not with the next rate.")
-            }
-            None => "The server kept up with none of the rates.".to_owned(),
-        });
-    }
     if let Some((server, ms)) = outcome.server.and_then(|s| Some((s, s.ms_per_login()?))) {
         all.push(format!(
             "The server used {ms:.4} ms of CPU time for each login ({:.2} s for {} of them, to 0.01 s).",
             server.cpu.total(),
             server.completed
         ));
+        if about.trains {
+            all.push(
+                "All came from one socket and could travel in trains, which flatters a server: --nas and --no-offload show \
+                 what separate access servers cost it."
+                    .to_owned(),
+            );
+        }
+    }
+    for v in &about.verdicts {
+        let met = if v.met { "as expected" } else { "NOT as expected" };
+        all.push(format!("{met}: {} (it was: {}).", v.expected, v.told));
     }
     all
 }
@@ -391,6 +635,48 @@ fn manifest(about: &About, outcome: &Outcome) -> Manifest {
     }
 }
 
+const STEP_COLUMNS: [(&str, &str); 10] = [
+    ("Rate", "1/s"),
+    ("Successes", "1/s"),
+    ("Begun", ""),
+    ("Success", "%"),
+    ("Failed", ""),
+    ("Cut off", ""),
+    ("p50", "ms"),
+    ("p99", "ms"),
+    ("Kept up", ""),
+    ("Failures", ""),
+];
+
+fn step_row(s: &Step) -> Vec<Cell> {
+    let t = &s.tally;
+    let ms = |q| quantile(&t.latency, q).map_or(Cell::Empty, |v| Cell::Number(v * 1e3));
+    let failures: Vec<String> = t.failures().map(|(f, n)| format!("{} {n}", f.name())).collect();
+    vec![
+        s.rate.into(),
+        s.throughput().into(),
+        (t.begun as f64).into(),
+        (t.success() * 100.0).into(),
+        (t.failed_total() as f64).into(),
+        (t.cut_off as f64).into(),
+        ms(0.5),
+        ms(0.99),
+        judged(s).into(),
+        failures.join(", ").into(),
+    ]
+}
+
+/// How a step was judged, in a word or two.
+#[must_use]
+pub const fn judged(step: &Step) -> &'static str {
+    match (step.interrupted, step.kept_up, step.limit.is_some()) {
+        (true, _, _) => "interrupted",
+        (_, true, _) => "yes",
+        (_, _, true) => "no: the generator",
+        _ => "no",
+    }
+}
+
 /// The report.
 #[must_use]
 pub fn report(about: &About, outcome: &Outcome) -> Report {
@@ -398,24 +684,15 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
     if let Some(r) = &outcome.ramp {
         sections.push(Section {
             title: "The ramp".into(),
-            text: "Each rate ran for a while before it was measured; a rate that the server did not keep up with is \
-                   followed by a lower one."
+            text: "Each rate ran for a while before it was measured. In the search a rate that fails is tried once more; near \
+                   the knee steps are repeated, a rung up after each that was kept up with and a rung down after each \
+                   that was not. The headline is that of all steps at the capacity."
                 .into(),
             figures: ramp(r.steps()).into(),
             tables: vec![Table {
                 title: "Steps".into(),
-                columns: [("Rate", "1/s"), ("Successes", "1/s"), ("Success", "%"), ("p50", "ms"), ("p99", "ms"), ("Kept up", "")]
-                    .map(|(t, u)| Column::new(t, u))
-                    .into(),
-                rows: r
-                    .steps()
-                    .iter()
-                    .map(|s| {
-                        let ms = |v: Option<f64>| v.map_or(Cell::Empty, |v| Cell::Number(v * 1e3));
-                        let kept = if s.kept_up { "yes" } else { "no" };
-                        vec![s.rate.into(), s.throughput.into(), (s.success * 100.0).into(), ms(s.p50_s), ms(s.p99_s), kept.into()]
-                    })
-                    .collect(),
+                columns: STEP_COLUMNS.map(|(t, u)| Column::new(t, u)).into(),
+                rows: r.steps().iter().map(step_row).collect(),
             }],
         });
     }
@@ -423,7 +700,7 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
         title: "Latency".into(),
         text: format!("Latency runs from {} to its verified end.", about.latency_from()),
         figures: vec![distribution(&outcome.tally)],
-        tables: tables(outcome),
+        tables: tables(about, outcome),
     });
     sections.push(Section {
         title: "Over the run".into(),
@@ -434,7 +711,7 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
     Report {
         title: format!("Load by {} on {}", about.method, about.server),
         question: "How many logins does this server take, and how long does each one take?".into(),
-        findings: findings(outcome),
+        findings: findings(about, outcome),
         description: format!(
             "Every answer was verified before it counted: Response Authenticator and Message-Authenticator, the end of \
              the EAP method, and that the keys sent are those derived.\n\n{}",

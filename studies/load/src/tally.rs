@@ -43,11 +43,13 @@ pub enum Failure {
     NotBegun,
     /// Still under way when waiting ended.
     Unfinished,
+    /// Under way or not begun when a ramp's step ended, and later than the ramp's limit.
+    Overdue,
 }
 
 impl Failure {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Timeout,
         Self::Rejected,
         Self::WronglyAccepted,
@@ -66,6 +68,7 @@ impl Failure {
         Self::BadAnswer,
         Self::NotBegun,
         Self::Unfinished,
+        Self::Overdue,
     ];
 
     /// Its name in rows and JSON.
@@ -90,6 +93,7 @@ impl Failure {
             Self::BadAnswer => "bad_answer",
             Self::NotBegun => "not_begun",
             Self::Unfinished => "unfinished",
+            Self::Overdue => "overdue",
         }
     }
 
@@ -125,6 +129,7 @@ impl Failure {
             Self::BadAnswer => "an answer that cannot be read or does not fit",
             Self::NotBegun => "more logins waited than may be under way (--outstanding)",
             Self::Unfinished => "still under way at the end",
+            Self::Overdue => "not ended when the step did, and later than the ramp allows (--ramp-p99)",
         }
     }
 }
@@ -136,7 +141,39 @@ fn latencies() -> Latencies {
     Histogram::new_with_bounds(1_000, 600_000_000_000, 3).expect("the bounds are constants that fit")
 }
 
-/// What came of a number of logins.
+/// What came of the logins by one of several methods.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Logins begun.
+    pub begun: u64,
+    /// Ended as they had to.
+    pub succeeded: u64,
+    /// Ended otherwise.
+    pub failed: u64,
+    /// Cut off; see [`Tally::cut_off`].
+    pub cut_off: u64,
+    /// Of those let in.
+    pub latency: Latencies,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { begun: 0, succeeded: 0, failed: 0, cut_off: 0, latency: latencies() }
+    }
+}
+
+impl Part {
+    fn add(&mut self, other: &Self) {
+        self.begun += other.begun;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.cut_off += other.cut_off;
+        self.latency.add(&other.latency).expect("both have the same bounds");
+    }
+}
+
+/// What came of a number of logins. Each login that was meant to begin is in one of `succeeded`, the failures and
+/// `cut_off` when the tally is whole.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// Logins begun.
@@ -147,6 +184,9 @@ pub struct Tally {
     pub expected_rejects: u64,
     /// Successes of the time measured, whenever their login began: what throughput is made of.
     pub completed: u64,
+    /// Meant to begin, and not ended when the step or an interrupted run did: nobody knows what would have come of
+    /// them.
+    pub cut_off: u64,
     /// Failures by kind.
     failures: [u64; Failure::ALL.len()],
     /// Result codes of faults.
@@ -163,6 +203,10 @@ pub struct Tally {
     pub exchange_latency: Latencies,
     /// How much later than meant a login began.
     pub lag: Latencies,
+    /// How much of that was the generator's own: the time in which there was room for the login.
+    pub own_lag: Latencies,
+    /// By method, where there are several.
+    pub parts: Vec<Part>,
 }
 
 impl Default for Tally {
@@ -172,6 +216,7 @@ impl Default for Tally {
             succeeded: 0,
             expected_rejects: 0,
             completed: 0,
+            cut_off: 0,
             failures: [0; Failure::ALL.len()],
             results: BTreeMap::new(),
             exchanges: 0,
@@ -180,6 +225,8 @@ impl Default for Tally {
             reject_latency: latencies(),
             exchange_latency: latencies(),
             lag: latencies(),
+            own_lag: latencies(),
+            parts: Vec::new(),
         }
     }
 }
@@ -199,10 +246,15 @@ impl Tally {
     pub fn failed_total(&self) -> u64 {
         self.failures.iter().sum()
     }
-    /// The share of logins that ended as they had to; of none, 1.
+    /// Logins that ended, well or not.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.succeeded + self.failed_total()
+    }
+    /// The share of logins that ended as they had to, of those that ended; of none, 1.
     #[must_use]
     pub fn success(&self) -> f64 {
-        let ended = self.succeeded + self.failed_total();
+        let ended = self.ended();
         if ended == 0 { 1.0 } else { self.succeeded as f64 / ended as f64 }
     }
     /// Counts failures.
@@ -215,6 +267,7 @@ impl Tally {
         self.succeeded += other.succeeded;
         self.expected_rejects += other.expected_rejects;
         self.completed += other.completed;
+        self.cut_off += other.cut_off;
         self.exchanges += other.exchanges;
         self.records += other.records;
         for (sum, n) in self.failures.iter_mut().zip(other.failures) {
@@ -228,9 +281,16 @@ impl Tally {
             (&mut self.reject_latency, &other.reject_latency),
             (&mut self.exchange_latency, &other.exchange_latency),
             (&mut self.lag, &other.lag),
+            (&mut self.own_lag, &other.own_lag),
         ];
         for (sum, other) in histograms {
             sum.add(other).expect("both have the same bounds");
+        }
+        if self.parts.len() < other.parts.len() {
+            self.parts.resize_with(other.parts.len(), Part::default);
+        }
+        for (sum, other) in self.parts.iter_mut().zip(&other.parts) {
+            sum.add(other);
         }
     }
 }
@@ -260,10 +320,14 @@ mod tests {
         b.fail(Failure::WrongKeys, 2);
         record(&mut b.latency, Duration::from_millis(3));
         b.results.insert(5003, 4);
+        (a.cut_off, b.cut_off) = (1, 2);
+        b.parts = vec![Part { succeeded: 1, ..Part::default() }, Part { failed: 2, ..Part::default() }];
         a.add(&b);
-        assert_eq!(a.failures().collect::<Vec<_>>(), [(Failure::Timeout, 2), (Failure::WrongKeys, 2)]);
-        assert_eq!((a.failed_total(), a.results[&5003], a.latency.len()), (4, 4, 2));
-        assert!((a.success() - 3.0 / 7.0).abs() < 1e-12);
+        a.add(&b.clone());
+        assert_eq!((a.cut_off, a.parts[0].succeeded, a.parts[1].failed), (5, 2, 4));
+        assert_eq!(a.failures().collect::<Vec<_>>(), [(Failure::Timeout, 3), (Failure::WrongKeys, 4)]);
+        assert_eq!((a.failed_total(), a.results[&5003], a.latency.len()), (7, 8, 3));
+        assert!((a.success() - 3.0 / 10.0).abs() < 1e-12);
         let p99 = quantile(&a.latency, 0.99).unwrap();
         assert!((p99 / 0.003 - 1.0).abs() < 1e-3, "{p99}");
         assert_eq!(quantile(&Tally::default().latency, 0.5), None);

@@ -9,6 +9,8 @@ pub struct Users {
     text: Vec<u8>,
     /// Of each user, where the name and the password end; they begin where the one before ends.
     ends: Vec<(u32, u32)>,
+    /// The files of each user's certificate and key; empty where nobody has any.
+    files: Vec<Option<(String, String)>>,
 }
 
 /// Why there are no users.
@@ -20,8 +22,11 @@ pub enum UsersError {
     /// Many are wanted of a name that is always the same.
     #[error("{0:?} names one user only: put {{}} where the number is to stand, as in 'user{{}}@example.org'")]
     NoPlace(String),
-    /// A line that is not NAME,PASSWORD.
-    #[error("line {line}: {what}; each line is NAME,PASSWORD (quote a field that has a comma: \"a,b\")")]
+    /// A line that is not NAME,PASSWORD or NAME,PASSWORD,CERTIFICATE,KEY.
+    #[error(
+        "line {line}: {what}; each line is NAME,PASSWORD or NAME,PASSWORD,CERTIFICATE,KEY (quote a field that has a \
+         comma: \"a,b\")"
+    )]
     Line {
         /// Counted from 1.
         line: usize,
@@ -53,27 +58,55 @@ impl Users {
         users.some()
     }
 
-    /// From CSV: `NAME,PASSWORD` a line; a field may stand in quotes, in which two make one. Empty lines and lines
-    /// that begin with `#` are passed over, and so is a first line `name,password`.
+    /// From CSV: `NAME,PASSWORD` a line, or `NAME,PASSWORD,CERTIFICATE,KEY` with the files of the user's certificate
+    /// and private key; a field may stand in quotes, in which two make one. Empty lines and lines that begin with `#`
+    /// are passed over, and so is a first line `name,password` or `name,password,certificate,key`.
     ///
     /// # Errors
     /// Names the first line that cannot be read.
     pub fn csv(text: &str) -> Result<Self, UsersError> {
         let mut users = Self::default();
         for (i, line) in text.lines().enumerate() {
-            if line.trim().is_empty() || line.starts_with('#') || (i == 0 && line.trim() == "name,password") {
+            let title = matches!(line.trim(), "name,password" | "name,password,certificate,key");
+            if line.trim().is_empty() || line.starts_with('#') || (i == 0 && title) {
                 continue;
             }
             let bad = |what| UsersError::Line { line: i + 1, what };
-            let (name, rest) = field(line).map_err(bad)?;
-            let rest = rest.ok_or(bad("no password"))?;
-            let (password, rest) = field(rest).map_err(bad)?;
-            if rest.is_some() {
-                return Err(bad("more than two fields"));
+            let mut fields = Vec::with_capacity(4);
+            let mut left = Some(line);
+            while let Some(rest) = left {
+                let (value, behind) = field(rest).map_err(bad)?;
+                fields.push(value);
+                left = behind;
+                if fields.len() > 4 {
+                    return Err(bad("more than four fields"));
+                }
             }
+            let files = match fields.split_off(fields.len().min(2)).as_slice() {
+                [] => None,
+                [certificate, key] if certificate.is_empty() && key.is_empty() => None,
+                [certificate, key] if !certificate.is_empty() && !key.is_empty() => {
+                    Some((certificate.clone(), key.clone()))
+                }
+                [_, _] => return Err(bad("a certificate without its key, or the other way")),
+                _ => return Err(bad("a certificate without its key")),
+            };
+            let [name, password] = fields.as_slice() else { return Err(bad("no password")) };
             users.push(name.as_bytes(), password.as_bytes())?;
+            if files.is_some() {
+                users.files.resize(users.ends.len(), None);
+            }
+            if let (Some(place), Some(files)) = (users.files.last_mut(), files) {
+                *place = Some(files);
+            }
         }
         users.some()
+    }
+
+    /// The files of a user's certificate and key, as the CSV names them.
+    #[must_use]
+    pub fn files(&self, i: usize) -> Option<(&str, &str)> {
+        self.files.get(i)?.as_ref().map(|(certificate, key)| (certificate.as_str(), key.as_str()))
     }
 
     fn some(self) -> Result<Self, UsersError> {
@@ -167,12 +200,18 @@ mod tests {
         assert_eq!(users.get(1), (&b"b,c"[..], &b""[..]));
         for (text, line, what) in [
             ("ann", 1, "no password"),
-            ("ann,b\nbob,c,d", 2, "more than two fields"),
+            ("ann,b\nbob,c,d", 2, "a certificate without its key"),
+            ("ann,b,c,", 1, "a certificate without its key, or the other way"),
+            ("ann,b,c,d,e", 1, "more than four fields"),
             ("\"ann,b", 1, "a quote is not closed"),
             ("\"ann\"x,b", 1, "something stands between a quote and the comma"),
         ] {
             assert_eq!(Users::csv(text), Err(UsersError::Line { line, what }), "{text}");
         }
+        let with =
+            Users::csv("name,password,certificate,key\nann,x\nbob,,b.pem,\"b,.key\"\ncat,y,,\n").unwrap();
+        assert_eq!((with.len(), with.files(0), with.files(2)), (3, None, None));
+        assert_eq!((with.get(1), with.files(1)), ((&b"bob"[..], &b""[..]), Some(("b.pem", "b,.key"))));
         assert!(matches!(Users::csv(&format!("{},x", "n".repeat(254))), Err(UsersError::Length(_))));
     }
 }

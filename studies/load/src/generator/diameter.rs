@@ -56,8 +56,8 @@ pub struct DiameterConfig {
     pub connections: usize,
     /// The number of the first, where other generators have connections too.
     pub first: usize,
-    /// How users log in; `None`: they do not, there is accounting only.
-    pub login: Option<DiameterLogin>,
+    /// How users log in; empty: they do not, there is accounting only.
+    pub logins: Vec<DiameterLogin>,
     /// Accounting after each login that was let in.
     pub accounting: Option<Accounting>,
     /// The identity outside an EAP tunnel; `None`: the user's name.
@@ -120,13 +120,15 @@ impl Diameter {
             return Err(ConfigError::Invalid("there is no Diameter connection; at least one"));
         }
         let mut applications = Vec::new();
-        match &config.login {
-            Some(DiameterLogin::Pap) => applications.push(Application::auth(application::NASREQ)),
-            Some(DiameterLogin::Eap(_)) => applications.push(Application::auth(application::EAP)),
-            None if config.accounting.is_none() => {
-                return Err(ConfigError::Invalid("neither a login nor accounting is asked for"));
-            }
-            None => {}
+        if config.logins.is_empty() && config.accounting.is_none() {
+            return Err(ConfigError::Invalid("neither a login nor accounting is asked for"));
+        }
+        let eap = |l: &DiameterLogin| matches!(l, DiameterLogin::Eap(_));
+        if config.logins.iter().any(|l| !eap(l)) {
+            applications.push(Application::auth(application::NASREQ));
+        }
+        if config.logins.iter().any(eap) {
+            applications.push(Application::auth(application::EAP));
         }
         if config.accounting.is_some() {
             applications.push(Application::acct(application::ACCOUNTING));
@@ -169,10 +171,13 @@ impl Diameter {
     /// Sends what a login's state asks for; its EAP packet is in the buffer.
     fn ask(&mut self, now: Instant, token: u64) -> Result<(), Failure> {
         let users = self.users.clone();
-        let anonymous = self.config.anonymous.clone();
         let Some(login) = self.logins.get_mut(token) else { return Ok(()) };
         login.asked = now;
         let start = login.start;
+        let anonymous = match self.config.logins.get(usize::from(start.method)) {
+            Some(DiameterLogin::Eap(method)) if method.has_tunnel() => self.config.anonymous.clone(),
+            _ => None,
+        };
         let (right_name, right) = users.get(start.user);
         let (node, state) = &login.state;
         let node = *node;
@@ -254,6 +259,7 @@ impl Diameter {
         sink.exchange(now, login.asked);
         login.rounds += 1;
         let (rounds, wrong) = (login.rounds, login.start.wrong);
+        let method = usize::from(login.start.method);
         let rejected =
             matches!(result, ResultCode::AUTHENTICATION_REJECTED | ResultCode::AUTHORIZATION_REJECTED);
         if !rejected && !result.is_success() && !result.is_informational() {
@@ -273,7 +279,7 @@ impl Diameter {
             State::Pap if result.is_success() => Ok(Success::LetIn),
             State::Pap => Err(Failure::UnexpectedChallenge),
             State::Eap { conversation, host, state } => {
-                let Some(DiameterLogin::Eap(method)) = &self.config.login else { return };
+                let Some(DiameterLogin::Eap(method)) = self.config.logins.get(method) else { return };
                 match Dea::parse(avps.view()) {
                     Err(_) => Err(Failure::BadAnswer),
                     Ok(Dea { eap: None, .. }) => Err(Failure::NoEap),
@@ -368,13 +374,14 @@ impl Front for Diameter {
         let (name, right) = users.get(start.user);
         let mut altered = [0; 128];
         let password = if start.wrong { super::alter(right, &mut altered) } else { right };
-        let state = match &self.config.login {
+        let state = match self.config.logins.get(usize::from(start.method)) {
             None => State::Accounting { record: 0, began: now },
             Some(DiameterLogin::Pap) => State::Pap,
             Some(DiameterLogin::Eap(method)) => {
                 let rng = SecureRng::from_seed(self.rng.array());
-                let outer = self.config.anonymous.as_deref().unwrap_or(name);
-                let who = Who { number: start.user, outer, name, password };
+                let anonymous = self.config.anonymous.as_deref().filter(|_| method.has_tunnel());
+                let outer = anonymous.unwrap_or(name);
+                let who = Who { number: start.user, outer, name, password, wrong: start.wrong };
                 let conversation = Conversation::begin(method, who, self.wall(now), now, rng, &mut self.eap);
                 State::Eap { conversation: Box::new(conversation), host: None, state: Vec::new() }
             }

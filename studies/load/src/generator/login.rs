@@ -1,6 +1,6 @@
 //! Logins under way, and where their ends are recorded.
 
-use crate::tally::{Failure, Tally, record};
+use crate::tally::{Failure, Part, Tally, record};
 use usher_core::Instant;
 
 /// How a login begins.
@@ -14,6 +14,8 @@ pub(crate) struct Start {
     pub(crate) wrong: bool,
     /// The window of measurement it belongs to; 0: none.
     pub(crate) window: u32,
+    /// By which method, of several.
+    pub(crate) method: u16,
 }
 
 /// A login under way, with what its protocol needs to know of it.
@@ -92,8 +94,10 @@ pub(crate) enum Success {
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) tally: Tally,
-    /// The window of measurement; 0 before the first.
+    /// The window of measurement; 0 outside of one.
     pub(crate) window: u32,
+    /// How many methods are told apart; 0 where there is one.
+    pub(crate) methods: usize,
     /// When it began, and when it ends once that is known.
     pub(crate) from: Instant,
     pub(crate) to: Option<Instant>,
@@ -105,21 +109,60 @@ impl Sink {
     fn measures(&self, now: Instant) -> bool {
         self.window != 0 && self.to.is_none_or(|to| now <= to)
     }
-    pub(crate) fn begun(&mut self, now: Instant, start: &Start) {
-        if start.window == self.window && self.window != 0 {
+    pub(crate) const fn counts(&self, start: &Start) -> bool {
+        self.window != 0 && start.window == self.window
+    }
+    /// Where a method is counted; `None` where there is one only.
+    pub(crate) fn part(&mut self, start: &Start) -> Option<&mut Part> {
+        if self.tally.parts.len() < self.methods {
+            self.tally.parts.resize_with(self.methods, Part::default);
+        }
+        self.tally.parts.get_mut(usize::from(start.method))
+    }
+    /// A login began, for which there was room since `room`.
+    pub(crate) fn begun(&mut self, now: Instant, room: Instant, start: &Start) {
+        if self.counts(start) {
             self.tally.begun += 1;
             record(&mut self.tally.lag, now.since(start.intended));
+            record(&mut self.tally.own_lag, now.since(start.intended.max(room)));
+            if let Some(part) = self.part(start) {
+                part.begun += 1;
+            }
+        }
+    }
+    /// A login did not end within its window, and is not waited for.
+    pub(crate) fn left(&mut self, start: &Start, failure: Option<Failure>) {
+        if !self.counts(start) {
+            return;
+        }
+        match failure {
+            Some(failure) => self.tally.fail(failure, 1),
+            None => self.tally.cut_off += 1,
+        }
+        if let Some(part) = self.part(start) {
+            if failure.is_some() { part.failed += 1 } else { part.cut_off += 1 }
         }
     }
     pub(crate) fn end(&mut self, now: Instant, start: &Start, result: Result<Success, Failure>) {
         if result.is_ok() && self.measures(now) {
             self.tally.completed += 1;
         }
-        if start.window != self.window || self.window == 0 {
+        if !self.counts(start) {
             return;
         }
         self.last = now;
         let time = now.since(start.intended);
+        if let Some(part) = self.part(start) {
+            match result {
+                Ok(success) => {
+                    part.succeeded += 1;
+                    if success == Success::LetIn {
+                        record(&mut part.latency, time);
+                    }
+                }
+                Err(_) => part.failed += 1,
+            }
+        }
         match result {
             Ok(success) => {
                 self.tally.succeeded += 1;
@@ -158,7 +201,7 @@ mod tests {
     use super::*;
 
     fn login(user: usize) -> Login<()> {
-        let start = Start { intended: Instant::ZERO, user, wrong: false, window: 1 };
+        let start = Start { intended: Instant::ZERO, user, wrong: false, window: 1, method: 0 };
         Login { start, asked: Instant::ZERO, rounds: 0, state: () }
     }
 

@@ -12,7 +12,7 @@ mod login;
 mod radius;
 
 pub use diameter::{DiameterConfig, DiameterLogin};
-pub use radius::{Accounting, RadiusConfig, RadiusLogin};
+pub use radius::{Accounting, Fleet, RadiusConfig, RadiusLogin};
 
 use crate::pace::{Pace, Schedule};
 use crate::tally::{Failure, Tally};
@@ -24,6 +24,9 @@ use usher_core::{CommandError, Duration, Input, Instant, Machine, Rng, SecureRng
 
 /// How soon a login that found no room is tried again.
 const RETRY: Duration = Duration::from_millis(5);
+
+/// Between two idle inputs that are further apart the host slept, or did not get a processor.
+const SPIN_GAP: Duration = Duration::from_micros(200);
 
 /// What a generator is made of.
 #[derive(Clone, Debug)]
@@ -51,8 +54,21 @@ pub struct Config {
     pub first: usize,
     /// The step; 1 for all.
     pub step: usize,
+    /// The methods of the front, with their shares; empty where there is one only.
+    pub mix: Vec<Share>,
     /// How they log in.
     pub front: FrontConfig,
+}
+
+/// One of several methods.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Share {
+    /// What it is called in the results.
+    pub name: String,
+    /// Its weight among all, above 0.
+    pub weight: f64,
+    /// Whether a login can be made wrong, so that it must be turned away.
+    pub deniable: bool,
 }
 
 /// How users log in.
@@ -62,6 +78,26 @@ pub enum FrontConfig {
     Radius(RadiusConfig),
     /// Over Diameter.
     Diameter(DiameterConfig),
+}
+
+impl FrontConfig {
+    /// How many methods of logging in there are.
+    const fn methods(&self) -> usize {
+        match self {
+            Self::Radius(r) => r.logins.len(),
+            Self::Diameter(d) => d.logins.len(),
+        }
+    }
+    /// The same with the `i`-th method only.
+    #[must_use]
+    pub fn only(&self, i: usize) -> Self {
+        let mut only = self.clone();
+        match &mut only {
+            Self::Radius(r) => r.logins = r.logins.get(i).cloned().into_iter().collect(),
+            Self::Diameter(d) => d.logins = d.logins.get(i).cloned().into_iter().collect(),
+        }
+        only
+    }
 }
 
 /// Why a generator cannot be made.
@@ -84,7 +120,10 @@ pub enum Command {
     Measure,
     /// Begin no more logins; finish when those under way have ended.
     Stop,
-    /// Forget all logins under way, without a word to anybody.
+    /// End the window here, as a step of a ramp does: what was meant to begin in it and has not ended is
+    /// [`Failure::Overdue`] where that is longer ago than this, and cut off else. Logins go on, uncounted.
+    Close(Duration),
+    /// Forget all logins under way, without a word to anybody. Those of an open window are cut off.
     Abandon,
 }
 
@@ -145,6 +184,16 @@ pub struct Generator {
     schedule: Option<Schedule>,
     /// A login that is due and found no room.
     waiting: Option<(Start, Instant)>,
+    /// Logins were due and there was no room for them.
+    full: bool,
+    /// Since when there has been room.
+    room: Instant,
+    /// How many windows there were.
+    windows: u32,
+    /// The last input, if it found nothing to do.
+    idle: Option<Instant>,
+    /// How long the host asked again and again whether a login's time has come.
+    spun: Duration,
     next_user: usize,
     left: Option<u64>,
     sink: Sink,
@@ -163,6 +212,16 @@ impl Generator {
         if !(0.0..=1.0).contains(&config.wrong_share) {
             return Err(ConfigError::Invalid("the share of wrong passwords is not within 0 and 1"));
         }
+        let methods = config.front.methods();
+        if !config.mix.is_empty() && config.mix.len() != methods {
+            return Err(ConfigError::Invalid("there are not as many shares as methods"));
+        }
+        if config.mix.is_empty() && methods > 1 {
+            return Err(ConfigError::Invalid("several methods need their shares"));
+        }
+        if config.mix.iter().any(|s| !(s.weight.is_finite() && s.weight > 0.0)) || methods > 1000 {
+            return Err(ConfigError::Invalid("a method's share is not above 0, or there are more than 1000"));
+        }
         let model = usher_core::Seed::new(rng.next_u64()).stream("load", 0);
         let front: Box<dyn Front> = match &config.front {
             FrontConfig::Radius(r) => Box::new(radius::Radius::new(r.clone(), config.users.clone(), rng)?),
@@ -177,9 +236,14 @@ impl Generator {
             since: start,
             schedule: None,
             waiting: None,
+            full: false,
+            room: start,
+            windows: 0,
+            idle: None,
+            spun: Duration::ZERO,
             next_user: config.first,
             left: None,
-            sink: Sink::default(),
+            sink: Sink { methods: config.mix.len(), ..Sink::default() },
             told: false,
             config,
         })
@@ -197,7 +261,7 @@ impl Generator {
     /// How long the window of measurement is so far.
     #[must_use]
     pub fn measured(&self, now: Instant) -> Duration {
-        if self.sink.window == 0 {
+        if self.windows == 0 {
             return Duration::ZERO;
         }
         self.sink.to.unwrap_or(now).min(now).since(self.sink.from)
@@ -222,20 +286,11 @@ impl Generator {
     pub fn outstanding(&self) -> usize {
         self.front.outstanding()
     }
-    /// Logins of this window that are later than `limit` already: under way, or due and not begun.
+    /// How long the host has asked again and again whether a login's time has come, while nothing was to be done: a
+    /// processor's time that could be used otherwise.
     #[must_use]
-    pub fn late(&self, now: Instant, limit: Duration) -> u64 {
-        let window = self.sink.window;
-        let late = |s: &Start| s.window == window && now.since(s.intended) > limit;
-        let mut under_way = 0;
-        self.front.each(&mut |s| under_way += u64::from(late(s)));
-        let backlog = match (&self.schedule, self.config.pace) {
-            (Some(s), Pace::Open { rate, .. }) if now.since(s.next()) > limit => {
-                ((now.since(s.next()) - limit).as_secs_f64() * rate) as u64
-            }
-            _ => 0,
-        };
-        under_way + backlog + u64::from(self.waiting.is_some_and(|(s, _)| late(&s)))
+    pub const fn spun(&self) -> Duration {
+        self.spun
     }
     /// What the client counted: retransmissions, and answers that it dropped, by name.
     #[must_use]
@@ -243,9 +298,16 @@ impl Generator {
         self.front.counters()
     }
 
+    /// Whether nothing is due.
+    fn is_idle(&mut self, now: Instant) -> bool {
+        let begins = self.waiting.is_some() || self.schedule.as_ref().is_some_and(|s| s.next() <= now);
+        !begins && self.front.poll_timeout().is_none_or(|at| at > now)
+    }
+
     fn measure(&mut self, now: Instant) {
         self.phase = Phase::Measuring;
-        self.sink.window = self.sink.window.wrapping_add(1).max(1);
+        self.windows = self.windows.wrapping_add(1).max(1);
+        self.sink.window = self.windows;
         self.sink.from = now;
         self.sink.to = self.config.duration.map(|d| now + d);
         self.left = self.config.count;
@@ -259,34 +321,81 @@ impl Generator {
         };
     }
 
+    /// Ends the window where it is; see [`Command::Close`].
+    fn close(&mut self, now: Instant, limit: Duration) {
+        if self.phase != Phase::Measuring || self.sink.window == 0 {
+            return;
+        }
+        let window = self.sink.window;
+        let fate = |intended: Instant| (now.since(intended) > limit).then_some(Failure::Overdue);
+        let sink = &mut self.sink;
+        self.front.each(&mut |s| sink.left(s, fate(s.intended)));
+        if let Some((start, _)) = self.waiting.take() {
+            self.sink.left(&start, fate(start.intended));
+        }
+        if let Some(mut schedule) = self.schedule.take() {
+            while schedule.next() <= now {
+                let intended = schedule.advance(&mut self.rng);
+                let method = self.method();
+                let start = Start { intended, user: 0, wrong: false, window, method };
+                self.sink.left(&start, fate(intended));
+            }
+            self.schedule = Some(schedule);
+        }
+        self.sink.to = Some(now);
+        self.sink.window = 0;
+        self.left = None;
+    }
+
+    /// Which method the next login has.
+    fn method(&mut self) -> u16 {
+        if self.config.mix.len() < 2 {
+            return 0;
+        }
+        let all: f64 = self.config.mix.iter().map(|s| s.weight).sum();
+        let mut at = self.rng.unit() * all;
+        let last = self.config.mix.len() - 1;
+        let found = self.config.mix.iter().position(|s| {
+            at -= s.weight;
+            at < 0.0
+        });
+        found.unwrap_or(last) as u16
+    }
+
     /// Ends the window: what was due and could not begin is counted, the rest is waited for.
     fn stop(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Draining(_) | Phase::Finished) {
             return;
         }
+        if self.sink.window == 0 {
+            // What was measured, if anything was, was closed before.
+            self.waiting = None;
+            self.schedule = None;
+            self.phase = Phase::Draining(now + self.config.patience);
+            return;
+        }
         let end = self.sink.to.filter(|to| *to < now).unwrap_or(now);
         self.sink.to = Some(end);
-        let mut missed = u64::from(self.waiting.take().is_some_and(|(s, _)| s.window == self.sink.window));
-        if let Some(schedule) = &mut self.schedule
+        if let Some((start, _)) = self.waiting.take() {
+            self.sink.left(&start, Some(Failure::NotBegun));
+        }
+        let window = self.sink.window;
+        if let Some(mut schedule) = self.schedule.take()
             && self.left != Some(0)
         {
             while schedule.next() < end {
-                schedule.advance(&mut self.rng);
-                missed += 1;
+                let intended = schedule.advance(&mut self.rng);
+                let method = self.method();
+                let start = Start { intended, user: 0, wrong: false, window, method };
+                self.sink.left(&start, Some(Failure::NotBegun));
             }
         }
-        if self.sink.window != 0 {
-            self.sink.tally.fail(Failure::NotBegun, missed);
-        }
-        self.schedule = None;
         self.phase = Phase::Draining(now + self.config.patience);
     }
 
     fn finish(&mut self, now: Instant) {
-        let window = self.sink.window;
-        let mut left = 0;
-        self.front.each(&mut |s| left += u64::from(s.window == window && window != 0));
-        self.sink.tally.fail(Failure::Unfinished, left);
+        let sink = &mut self.sink;
+        self.front.each(&mut |s| sink.left(s, Some(Failure::Unfinished)));
         self.front.leave(now);
         self.phase = Phase::Finished;
     }
@@ -302,7 +411,7 @@ impl Generator {
             self.measure(now);
         }
         if self.phase == Phase::Measuring {
-            let over = self.sink.to.is_some_and(|to| now >= to);
+            let over = self.sink.window != 0 && self.sink.to.is_some_and(|to| now >= to);
             self.begin_due(now, if over { self.sink.to } else { None });
             if over || self.left == Some(0) {
                 if self.sink.to.is_none_or(|to| to > now) && self.left == Some(0) {
@@ -333,33 +442,28 @@ impl Generator {
             Pace::Closed { concurrency } => concurrency,
             Pace::Open { .. } => self.config.outstanding,
         };
-        while self.left != Some(0) && self.outstanding() < most {
+        while self.left != Some(0) {
+            if self.outstanding() >= most {
+                self.full = true;
+                return;
+            }
             let start = match self.waiting.take() {
                 Some((start, retry)) if retry > now => {
                     self.waiting = Some((start, retry));
                     return;
                 }
                 Some((start, _)) => start,
-                None => {
-                    let intended = match &mut self.schedule {
-                        None if end.is_some() => return,
-                        None => now,
-                        Some(s) if s.next() > now || end.is_some_and(|e| s.next() >= e) => return,
-                        Some(s) => s.advance(&mut self.rng),
-                    };
-                    let user = self.next_user;
-                    self.next_user += self.config.step;
-                    if self.next_user >= self.config.users.len() {
-                        self.next_user = self.config.first;
-                    }
-                    let wrong = self.config.wrong_share > 0.0 && self.rng.chance(self.config.wrong_share);
-                    let counted = self.sink.window != 0 && intended >= self.sink.from;
-                    Start { intended, user, wrong, window: if counted { self.sink.window } else { 0 } }
-                }
+                None => match self.next_start(now, end) {
+                    Some(start) => start,
+                    None => break,
+                },
             };
+            if core::mem::take(&mut self.full) {
+                self.room = now;
+            }
             match self.front.begin(now, start, &mut self.sink) {
                 Ok(()) => {
-                    self.sink.begun(now, &start);
+                    self.sink.begun(now, self.room, &start);
                     if start.window != 0
                         && let Some(left) = &mut self.left
                     {
@@ -367,11 +471,36 @@ impl Generator {
                     }
                 }
                 Err(NotNow::Full) => {
+                    self.full = true;
                     self.waiting = Some((start, now + RETRY));
                     return;
                 }
             }
         }
+        // Nobody waits for room.
+        if core::mem::take(&mut self.full) {
+            self.room = now;
+        }
+    }
+
+    /// The login that is due, if one is.
+    fn next_start(&mut self, now: Instant, end: Option<Instant>) -> Option<Start> {
+        let intended = match &mut self.schedule {
+            None if end.is_some() || matches!(self.config.pace, Pace::Open { .. }) => return None,
+            None => now,
+            Some(s) if s.next() > now || end.is_some_and(|e| s.next() >= e) => return None,
+            Some(s) => s.advance(&mut self.rng),
+        };
+        let user = self.next_user;
+        self.next_user += self.config.step;
+        if self.next_user >= self.config.users.len() {
+            self.next_user = self.config.first;
+        }
+        let method = self.method();
+        let deniable = self.config.mix.get(usize::from(method)).is_none_or(|s| s.deniable);
+        let wrong = self.config.wrong_share > 0.0 && self.rng.chance(self.config.wrong_share) && deniable;
+        let window = if intended >= self.sink.from { self.sink.window } else { 0 };
+        Some(Start { intended, user, wrong, window, method })
     }
 }
 
@@ -380,6 +509,14 @@ impl Machine for Generator {
     type Event = Event;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let idle = matches!(input, Input::Timeout) && self.is_idle(now);
+        if idle && let Some(before) = self.idle {
+            let gap = now.since(before);
+            if gap <= SPIN_GAP {
+                self.spun += gap;
+            }
+        }
+        self.idle = idle.then_some(now);
         self.front.handle(now, input, &mut self.sink);
         self.pump(now);
     }
@@ -408,7 +545,12 @@ impl Machine for Generator {
                 }
                 self.stop(now);
             }
-            Command::Abandon => self.front.abandon(now),
+            Command::Close(limit) => self.close(now, limit),
+            Command::Abandon => {
+                let sink = &mut self.sink;
+                self.front.each(&mut |s| sink.left(s, None));
+                self.front.abandon(now);
+            }
         }
         self.pump(now);
         Ok(())
@@ -425,7 +567,7 @@ impl Machine for Generator {
             Phase::Warm | Phase::Measuring => {
                 let turn = match self.phase {
                     Phase::Warm => Some(self.since + self.config.warmup),
-                    _ => self.sink.to,
+                    _ => self.sink.to.filter(|_| self.sink.window != 0),
                 };
                 let room = match self.config.pace {
                     Pace::Closed { concurrency } => self.outstanding() < concurrency,

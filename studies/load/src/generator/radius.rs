@@ -5,9 +5,10 @@ use super::{ConfigError, Front, NotNow};
 use crate::eap::{self, Conversation, EapMethod, Turn, Who};
 use crate::tally::Failure;
 use crate::users::Users;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use usher_core::timer::TimerQueue;
-use usher_core::{Duration, Input, Instant, Machine, SecureRng, Transmit, WallTime};
+use usher_core::{Duration, Input, Instant, Machine, SecureRng, SocketId, Transmit, WallTime};
 use usher_crypto::digest::md5;
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_eap::peer;
@@ -45,18 +46,44 @@ pub struct Accounting {
     pub every: Duration,
 }
 
+/// Access servers that each have one socket, and so at most 256 requests under way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fleet {
+    /// How many, at least one.
+    pub count: usize,
+    /// The number of the first, where other generators have some too.
+    pub first: usize,
+    /// The NAS-Identifier; each has its number, from 1, behind it.
+    pub identifier: String,
+    /// The first one's address; each has the address so many further. `None`: the system's choice for all.
+    pub address: Option<IpAddr>,
+}
+
+impl Fleet {
+    /// The address of the `i`-th, from 0; `None`: the system's choice.
+    #[must_use]
+    pub fn address(&self, i: usize) -> Option<IpAddr> {
+        Some(match self.address? {
+            IpAddr::V4(a) => Ipv4Addr::from_bits(a.to_bits().wrapping_add((self.first + i) as u32)).into(),
+            IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits().wrapping_add((self.first + i) as u128)).into(),
+        })
+    }
+}
+
 /// What a RADIUS generator is made of.
 #[derive(Clone, Debug)]
 pub struct RadiusConfig {
     /// The client: its first server takes logins, its second, where there is one, accounting.
     pub client: client::Config,
-    /// How users log in; `None`: they do not, there is accounting only.
-    pub login: Option<RadiusLogin>,
+    /// The access servers; `None`: one, whose client has as many sockets as it needs.
+    pub fleet: Option<Fleet>,
+    /// How users log in; empty: they do not, there is accounting only.
+    pub logins: Vec<RadiusLogin>,
     /// Accounting after each login that was let in.
     pub accounting: Option<Accounting>,
     /// The identity outside an EAP tunnel; `None`: the user's name.
     pub anonymous: Option<Arc<[u8]>>,
-    /// What every request has besides: NAS-Identifier and the like.
+    /// What every request has besides: NAS-Identifier, where there is no fleet, and the like.
     pub common: Attributes,
     /// The time of day at [`Instant::ZERO`], for certificates and Event-Timestamp.
     pub epoch: WallTime,
@@ -69,8 +96,8 @@ enum State {
     Password,
     /// MS-CHAPv2: what its answer must hold.
     MsChapV2(Box<Proof>),
-    /// EAP, with the State of the last challenge.
-    Eap(Box<Conversation>),
+    /// EAP, with the request that waits for an identifier.
+    Eap(Box<Conversation>, Option<Attributes>),
     /// An accounting record of this number, from 0, is to be acknowledged; or the next one waits for its time.
     Accounting { record: u32, began: Instant },
 }
@@ -81,15 +108,35 @@ struct Proof {
     keys: mschap::MppeKeys,
 }
 
-/// A RADIUS client and the users behind it.
+/// An access server: a client, and the logins by it.
+#[derive(Debug)]
+struct Nas {
+    client: Client,
+    /// NAS-Identifier; empty where all requests have it already.
+    name: Vec<u8>,
+    logins: usize,
+    /// It is on the list of those that may have something to send.
+    listed: bool,
+}
+
+/// RADIUS clients and the users behind them.
 #[derive(Debug)]
 pub(super) struct Radius {
     config: RadiusConfig,
     users: Arc<Users>,
-    client: Client,
+    fleet: Vec<Nas>,
+    /// When each has something to do.
+    due: Vec<Instant>,
+    /// Those that may have something to send, each once.
+    busy: Vec<usize>,
+    /// The next in turn.
+    next: usize,
+    /// Most logins that one takes at a time.
+    room: usize,
     rng: SecureRng,
-    logins: Logins<State>,
-    /// Sessions that wait for their next record.
+    /// With the number of its access server.
+    logins: Logins<(usize, State)>,
+    /// Sessions that wait for their next record, logins for an identifier.
     timers: TimerQueue<u64>,
     /// In every Acct-Session-Id, so that those of another run differ.
     boot: u32,
@@ -103,22 +150,62 @@ impl Radius {
         users: Arc<Users>,
         mut rng: SecureRng,
     ) -> Result<Self, ConfigError> {
-        if config.login.is_none() && config.accounting.is_none() {
+        if config.logins.is_empty() && config.accounting.is_none() {
             return Err(ConfigError::Invalid("neither a login nor accounting is asked for"));
         }
-        let client = Client::new(config.client.clone(), SecureRng::from_seed(rng.array()))?;
-        let boot = rng.next_u32();
+        let count = config.fleet.as_ref().map_or(1, |f| f.count);
+        if count == 0 {
+            return Err(ConfigError::Invalid("there is no access server; at least one"));
+        }
+        let mut fleet = Vec::with_capacity(count);
+        for i in 0..count {
+            let (mut client, mut name) = (config.client.clone(), Vec::new());
+            if let Some(of) = &config.fleet {
+                // All have their sockets' numbers beside each other, so that a number names its access server.
+                client.first_socket = SocketId(client.first_socket.0 + i as u32);
+                client.max_sockets = 1;
+                name = format!("{}-{}", of.identifier, of.first + i + 1).into_bytes();
+                if let Some(address) = of.address(i) {
+                    client.servers.iter_mut().for_each(|s| s.local = address);
+                }
+            }
+            let client = Client::new(client, SecureRng::from_seed(rng.array()))?;
+            fleet.push(Nas { client, name, logins: 0, listed: false });
+        }
+        let sockets = if config.fleet.is_some() { 1 } else { config.client.max_sockets as usize };
         Ok(Self {
-            client,
+            due: vec![Instant::FAR_FUTURE; count],
+            busy: Vec::new(),
+            next: 0,
+            room: sockets.saturating_mul(256),
+            fleet,
             users,
+            boot: rng.next_u32(),
             rng,
             logins: Logins::default(),
             timers: TimerQueue::new(),
-            boot,
             eap_in: Vec::new(),
             eap_out: Vec::new(),
             config,
         })
+    }
+
+    /// A client was given something to do.
+    fn touched(&mut self, nas: usize) {
+        let one = &mut self.fleet[nas];
+        self.due[nas] = one.client.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
+        if !one.listed {
+            one.listed = true;
+            self.busy.push(nas);
+        }
+    }
+
+    /// The next access server that has room for a login.
+    fn choose(&mut self) -> Option<usize> {
+        let count = self.fleet.len();
+        let nas = (0..count).map(|i| (self.next + i) % count).find(|&i| self.fleet[i].logins < self.room)?;
+        self.next = (nas + 1) % count;
+        Some(nas)
     }
 
     /// Calling-Station-Id: a locally administered address for each user.
@@ -133,26 +220,30 @@ impl Radius {
     }
 
     /// The attributes that a request of this user begins with.
-    fn request(&mut self, user: usize, name: &[u8], port: u64) -> Attributes {
-        let mut list = self.client.attributes();
+    fn request(&mut self, nas: usize, user: usize, name: &[u8], port: u64) -> Attributes {
+        let nas = &mut self.fleet[nas];
+        let mut list = nas.client.attributes();
         // A name has at most 253 octets, as Users sees to.
         let _ = list.push_bytes(kind::USER_NAME, name);
         let _ = list.push_bytes(kind::CALLING_STATION_ID, &Self::station(user));
         list.push_u32(kind::NAS_PORT, port as u32);
+        if !nas.name.is_empty() {
+            let _ = list.push_bytes(kind::NAS_IDENTIFIER, &nas.name);
+        }
         list.extend(&self.config.common);
         list
     }
 
     /// The attributes and the state of a login's first request.
-    fn first(&mut self, now: Instant, start: &Start, token: u64) -> Option<(Attributes, State)> {
+    fn first(&mut self, now: Instant, nas: usize, start: &Start, token: u64) -> Option<(Attributes, State)> {
         let users = self.users.clone();
         let (name, right) = users.get(start.user);
         let mut altered = [0; 128];
         let password = if start.wrong { super::alter(right, &mut altered) } else { right };
-        let login = self.config.login.clone()?;
-        let anonymous = self.config.anonymous.clone();
+        let login = self.config.logins.get(usize::from(start.method))?.clone();
+        let anonymous = self.anonymous(start);
         let outer = anonymous.as_deref().unwrap_or(name);
-        let mut list = self.request(start.user, outer, token & 0xffff_ffff);
+        let mut list = self.request(nas, start.user, outer, token & 0xffff_ffff);
         let state = match &login {
             RadiusLogin::Pap => {
                 let _ = list.push_user_password(password);
@@ -183,13 +274,21 @@ impl Radius {
             RadiusLogin::Eap(method) => {
                 let rng = SecureRng::from_seed(self.rng.array());
                 let wall = self.wall(now);
-                let who = Who { number: start.user, outer, name, password };
+                let who = Who { number: start.user, outer, name, password, wrong: start.wrong };
                 let conversation = Conversation::begin(method, who, wall, now, rng, &mut self.eap_out);
                 list.push_eap(&self.eap_out);
-                State::Eap(Box::new(conversation))
+                State::Eap(Box::new(conversation), None)
             }
         };
         Some((list, state))
+    }
+
+    /// The identity outside the tunnel of a login's method, where it has one.
+    fn anonymous(&self, start: &Start) -> Option<Arc<[u8]>> {
+        match self.config.logins.get(usize::from(start.method)) {
+            Some(RadiusLogin::Eap(method)) if method.has_tunnel() => self.config.anonymous.clone(),
+            _ => None,
+        }
     }
 
     fn wall(&self, now: Instant) -> WallTime {
@@ -197,10 +296,17 @@ impl Radius {
     }
 
     /// The attributes of an accounting record.
-    fn record(&mut self, now: Instant, token: u64, user: usize, record: u32, began: Instant) -> Attributes {
+    fn record(
+        &mut self,
+        now: Instant,
+        (nas, token): (usize, u64),
+        user: usize,
+        record: u32,
+        began: Instant,
+    ) -> Attributes {
         let accounting = self.config.accounting.unwrap_or(Accounting { interims: 0, every: Duration::ZERO });
         let users = self.users.clone();
-        let mut list = self.request(user, users.get(user).0, token & 0xffff_ffff);
+        let mut list = self.request(nas, user, users.get(user).0, token & 0xffff_ffff);
         let status = match record {
             0 => 1,
             n if n <= accounting.interims => 3,
@@ -227,7 +333,7 @@ impl Radius {
     fn ask(
         &mut self,
         now: Instant,
-        token: u64,
+        (nas, token): (usize, u64),
         attributes: Attributes,
         accounting: bool,
     ) -> Result<(), NotNow> {
@@ -235,11 +341,14 @@ impl Radius {
         let code = if accounting { Code::ACCOUNTING_REQUEST } else { Code::ACCESS_REQUEST };
         let target = Target::Server(server as u16);
         let command = client::Command::Request { token, target, code, attributes };
-        self.client.command(now, command).map_err(|_| NotNow::Full)
+        let asked = self.fleet[nas].client.command(now, command).map_err(|_| NotNow::Full);
+        self.touched(nas);
+        asked
     }
 
     fn end(&mut self, now: Instant, token: u64, result: Result<Success, Failure>, sink: &mut Sink) {
         if let Some(login) = self.logins.remove(token) {
+            self.fleet[login.state.0].logins -= 1;
             sink.end(now, &login.start, result);
         }
     }
@@ -250,7 +359,8 @@ impl Radius {
         sink.exchange(now, login.asked);
         login.rounds += 1;
         let wrong = login.start.wrong;
-        let result = match &mut login.state {
+        let method = usize::from(login.start.method);
+        let result = match &mut login.state.1 {
             State::Accounting { record, began } => {
                 sink.recorded(now);
                 let (next, began) = (*record + 1, *began);
@@ -263,9 +373,9 @@ impl Radius {
                 }
                 Ok(success)
             }),
-            State::Eap(conversation) => {
+            State::Eap(conversation, _) => {
                 let rounds = login.rounds;
-                let Some(RadiusLogin::Eap(method)) = &self.config.login else { return };
+                let Some(RadiusLogin::Eap(method)) = self.config.logins.get(method) else { return };
                 self.eap_in.clear();
                 let has_eap = response.attributes.eap(&mut self.eap_in);
                 match response.code {
@@ -306,17 +416,34 @@ impl Radius {
     fn respond(&mut self, now: Instant, token: u64, response: &Response, sink: &mut Sink) {
         let Some(login) = self.logins.get_mut(token) else { return };
         login.asked = now;
-        let user = login.start.user;
+        let (start, nas) = (login.start, login.state.0);
         let users = self.users.clone();
-        let outer = self.config.anonymous.clone();
-        let name = outer.as_deref().unwrap_or(users.get(user).0);
-        let mut list = self.request(user, name, token & 0xffff_ffff);
+        let outer = self.anonymous(&start);
+        let name = outer.as_deref().unwrap_or(users.get(start.user).0);
+        let mut list = self.request(nas, start.user, name, token & 0xffff_ffff);
         for state in response.attributes.get_all(kind::STATE) {
             let _ = list.push_bytes(kind::STATE, state);
         }
         list.push_eap(&self.eap_out);
-        if self.ask(now, token, list, false).is_err() {
-            self.end(now, token, Err(Failure::BadAnswer), sink);
+        self.ask_eap(now, token, list, sink);
+    }
+
+    /// Sends a round of EAP, later where all identifiers are in use.
+    fn ask_eap(&mut self, now: Instant, token: u64, list: Attributes, sink: &mut Sink) {
+        let Some(login) = self.logins.get_mut(token) else { return };
+        let nas = login.state.0;
+        // Where sockets are few, identifiers of requests that were sent again rest for a while: one is free soon.
+        let spare = self.config.fleet.is_some().then(|| list.clone());
+        if self.ask(now, (nas, token), list, false).is_ok() {
+            return;
+        }
+        let Some(list) = spare else { return self.end(now, token, Err(Failure::BadAnswer), sink) };
+        match self.logins.get_mut(token).map(|login| &mut login.state.1) {
+            Some(State::Eap(_, held)) => {
+                *held = Some(list);
+                self.timers.insert(now + super::RETRY, token);
+            }
+            _ => self.end(now, token, Err(Failure::BadAnswer), sink),
         }
     }
 
@@ -327,7 +454,7 @@ impl Radius {
             return self.end(now, token, Ok(Success::LetIn), sink);
         }
         let Some(login) = self.logins.get_mut(token) else { return };
-        login.state = State::Accounting { record: next, began };
+        login.state.1 = State::Accounting { record: next, began };
         if next == 0 || accounting.every.is_zero() {
             self.send_record(now, token);
         } else {
@@ -337,24 +464,37 @@ impl Radius {
 
     fn send_record(&mut self, now: Instant, token: u64) {
         let Some(login) = self.logins.get_mut(token) else { return };
-        let State::Accounting { record, began } = login.state else { return };
+        let (nas, State::Accounting { record, began }) = login.state else { return };
         login.asked = now;
         let user = login.start.user;
-        let list = self.record(now, token, user, record, began);
-        if self.ask(now, token, list, true).is_err() {
+        let list = self.record(now, (nas, token), user, record, began);
+        if self.ask(now, (nas, token), list, true).is_err() {
             // All identifiers are in use: some are free again soon.
             self.timers.insert(now + super::RETRY, token);
         }
     }
 
-    fn drain(&mut self, now: Instant, sink: &mut Sink) {
-        while let Some(event) = self.client.poll_event() {
+    /// A login's or session's time has come.
+    fn wake(&mut self, now: Instant, token: u64, sink: &mut Sink) {
+        let held = match self.logins.get_mut(token).map(|login| &mut login.state.1) {
+            Some(State::Eap(_, held)) => held.take(),
+            _ => None,
+        };
+        match held {
+            Some(list) => self.ask_eap(now, token, list, sink),
+            None => self.send_record(now, token),
+        }
+    }
+
+    fn drain(&mut self, now: Instant, nas: usize, sink: &mut Sink) {
+        while let Some(event) = self.fleet[nas].client.poll_event() {
             match event {
                 Event::Response(response) => self.answered(now, response, sink),
                 Event::TimedOut { token } => self.end(now, token, Err(Failure::Timeout), sink),
                 Event::Server { .. } => {}
             }
         }
+        self.touched(nas);
     }
 }
 
@@ -365,15 +505,17 @@ impl Front for Radius {
 
     fn begin(&mut self, now: Instant, start: Start, _: &mut Sink) -> Result<(), NotNow> {
         let token = self.logins.next_token();
-        let (list, state, accounting) = match self.first(now, &start, token) {
+        let nas = self.choose().ok_or(NotNow::Full)?;
+        let (list, state, accounting) = match self.first(now, nas, &start, token) {
             Some((list, state)) => (list, state, false),
             None => {
-                let list = self.record(now, token, start.user, 0, now);
+                let list = self.record(now, (nas, token), start.user, 0, now);
                 (list, State::Accounting { record: 0, began: now }, true)
             }
         };
-        self.ask(now, token, list, accounting)?;
-        self.logins.insert(Login { start, asked: now, rounds: 0, state });
+        self.ask(now, (nas, token), list, accounting)?;
+        self.fleet[nas].logins += 1;
+        self.logins.insert(Login { start, asked: now, rounds: 0, state: (nas, state) });
         Ok(())
     }
 
@@ -386,11 +528,13 @@ impl Front for Radius {
     }
 
     fn abandon(&mut self, now: Instant) {
-        let tokens: Vec<u64> = self.logins.iter().map(|(token, _)| token).collect();
-        for token in tokens {
+        let open: Vec<(u64, usize)> = self.logins.iter().map(|(token, l)| (token, l.state.0)).collect();
+        for (token, nas) in open {
             self.logins.remove(token);
+            self.fleet[nas].logins -= 1;
             // A session between two records has no request to cancel.
-            let _ = self.client.command(now, client::Command::Cancel { token });
+            let _ = self.fleet[nas].client.command(now, client::Command::Cancel { token });
+            self.touched(nas);
         }
         self.timers = TimerQueue::new();
     }
@@ -398,24 +542,53 @@ impl Front for Radius {
     fn leave(&mut self, _now: Instant) {}
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.client.counters().iter().collect()
+        let mut sum = client::Counters::default();
+        self.fleet.iter().for_each(|n| sum.add(n.client.counters()));
+        sum.iter().collect()
     }
 
     fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink) {
-        self.client.handle(now, input);
-        self.drain(now, sink);
+        match input {
+            Input::Timeout => {
+                for nas in 0..self.fleet.len() {
+                    if self.due[nas] <= now {
+                        self.fleet[nas].client.handle(now, Input::Timeout);
+                        self.drain(now, nas, sink);
+                    }
+                }
+            }
+            Input::Datagram { path, data } => {
+                let first = self.config.client.first_socket.0;
+                let nas =
+                    if self.config.fleet.is_some() { path.socket.0.wrapping_sub(first) as usize } else { 0 };
+                if let Some(one) = self.fleet.get_mut(nas) {
+                    one.client.handle(now, Input::Datagram { path, data });
+                    self.drain(now, nas, sink);
+                }
+            }
+            Input::Stream { .. } | Input::Message { .. } | Input::Frame { .. } => {}
+        }
         while let Some((_, token)) = self.timers.pop_due(now) {
-            self.send_record(now, token);
+            self.wake(now, token, sink);
         }
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        while self.client.poll_work().is_some() {}
-        self.client.poll_transmit(now, buf)
+        while let Some(&nas) = self.busy.last() {
+            let one = &mut self.fleet[nas];
+            while one.client.poll_work().is_some() {}
+            if let Some(transmit) = one.client.poll_transmit(now, buf) {
+                return Some(transmit);
+            }
+            one.listed = false;
+            self.busy.pop();
+        }
+        None
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        [self.client.poll_timeout(), self.timers.next()].into_iter().flatten().min()
+        let clients = self.due.iter().min().copied().filter(|at| *at < Instant::FAR_FUTURE);
+        [clients, self.timers.next()].into_iter().flatten().min()
     }
 }
 

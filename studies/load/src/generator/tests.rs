@@ -47,13 +47,35 @@ struct World {
     /// The server takes nothing within these times; what comes meanwhile waits.
     stall: Option<(Instant, Instant)>,
     accepted: u32,
+    /// The server takes a datagram so long after the one before at the soonest, and when it is free again.
+    service: Duration,
+    free: Instant,
+    /// The generator needs so long for each thing that it hears, and when it is free again.
+    toil: Duration,
+    /// How long it was busy.
+    busy: Duration,
+    /// The sockets that datagrams came from, with their addresses.
+    sources: BTreeMap<u32, IpAddr>,
 }
 
 impl World {
     fn new(config: Config, other: Other) -> Self {
         let generator = Generator::new(config, Instant::ZERO, Seed::new(3).secure("load", 0)).unwrap();
         let (now, queue) = (Instant::ZERO, BTreeMap::new());
-        Self { now, generator, other, queue, order: 0, stall: None, accepted: 0 }
+        Self {
+            now,
+            generator,
+            other,
+            queue,
+            order: 0,
+            stall: None,
+            accepted: 0,
+            service: Duration::ZERO,
+            free: Instant::ZERO,
+            toil: Duration::ZERO,
+            busy: Duration::ZERO,
+            sources: BTreeMap::new(),
+        }
     }
 
     fn post(&mut self, server: bool, what: What) {
@@ -65,6 +87,10 @@ impl World {
             && at < to
         {
             at = to;
+        }
+        if server && !self.service.is_zero() {
+            at = at.max(self.free) + self.service;
+            self.free = at;
         }
         self.queue.insert((at, self.order), (server, what));
     }
@@ -102,6 +128,7 @@ impl World {
         match transmit {
             Transmit::Datagram { path } if to_server => {
                 let remote = SocketAddr::new(HOST, 10_000 + path.socket.0 as u16);
+                self.sources.insert(path.socket.0, path.local.ip());
                 let path = Path { socket: SocketId(0), local: SERVER, remote };
                 self.post(true, What::Datagram(path, bytes.to_vec()));
             }
@@ -127,7 +154,11 @@ impl World {
 
     fn feed(&mut self, server: bool, input: Input<'_>) {
         match (server, &mut self.other) {
-            (false, _) => self.generator.handle(self.now, input),
+            (false, _) => {
+                self.generator.handle(self.now, input);
+                self.now += self.toil;
+                self.busy += self.toil;
+            }
             (true, Other::Aaa(s)) => s.handle(self.now, input),
             (true, Other::Scripted(s, _)) => s.handle(self.now, input),
         }
@@ -186,7 +217,15 @@ fn radius(login: Option<RadiusLogin>) -> RadiusConfig {
     client.retransmission = Retransmission::Fixed { interval: Duration::from_secs(2), count: 3 };
     let mut common = Attributes::new();
     common.push_text(kind::NAS_IDENTIFIER, "usher-load").unwrap();
-    RadiusConfig { client, login, accounting: None, anonymous: None, common, epoch: EPOCH }
+    RadiusConfig {
+        client,
+        fleet: None,
+        logins: login.into_iter().collect(),
+        accounting: None,
+        anonymous: None,
+        common,
+        epoch: EPOCH,
+    }
 }
 const EPOCH: WallTime = WallTime::from_unix_secs(1_767_225_600);
 
@@ -203,6 +242,7 @@ fn config(front: FrontConfig, pace: Pace) -> Config {
         users: Arc::new(Users::template("user{}@example.org", "pw{}", 50).unwrap()),
         first: 0,
         step: 1,
+        mix: Vec::new(),
         front,
     }
 }
@@ -396,16 +436,23 @@ fn a_window_can_be_begun_and_ended_by_command() {
         .unwrap();
     w.generator.command(w.now, Command::Measure).unwrap();
     assert_eq!(w.run(2.0).begun, 1000);
-    // A server that stands still: what is under way for longer than the limit is late.
-    w.stall = Some((w.now, w.now + Duration::from_secs(5)));
+    // A server that stands still: what is under way for longer than the limit is overdue, the rest is cut off.
+    w.generator.command(w.now, Command::Measure).unwrap();
     w.generator.take_tally();
+    w.stall = Some((w.now, w.now + Duration::from_secs(5)));
     w.run(2.5);
-    let late = w.generator.late(w.now, Duration::from_millis(100));
-    assert!((395..=405).contains(&late), "{late}");
+    w.generator.command(w.now, Command::Close(Duration::from_millis(100))).unwrap();
+    let tally = w.generator.take_tally();
+    assert_eq!((tally.begun, tally.succeeded), (500, 0));
+    let (overdue, cut_off) = (tally.failed(Failure::Overdue), tally.cut_off);
+    assert!((395..=405).contains(&overdue) && overdue + cut_off == 500, "{overdue} {cut_off}");
+    assert!(!w.generator.is_measuring());
     w.generator.command(w.now, Command::Abandon).unwrap();
     assert_eq!(w.generator.outstanding(), 0);
     w.generator.command(w.now, Command::Stop).unwrap();
     assert!(w.generator.is_finished());
+    let after = w.generator.take_tally();
+    assert_eq!((after.cut_off, after.failed_total()), (0, 0), "each is counted once");
 }
 
 #[test]
@@ -430,7 +477,7 @@ fn diameter(login: DiameterLogin, connections: usize) -> FrontConfig {
         destination: "example.org".into(),
         connections,
         first: 0,
-        login: Some(login),
+        logins: vec![login],
         accounting: None,
         anonymous: None,
         timeout: Duration::from_secs(30),
@@ -492,7 +539,8 @@ fn eap_tls_has_the_keys_that_the_server_sends() {
             key_log: None,
         });
         let tls = Arc::new(ServerMethodTls { tls: ServerTls::Real(tls.unwrap()), fragment: 1000 });
-        let method = EapMethod::Tls(Tls { config: client.unwrap(), fragment: 1000, resume: false });
+        let (config_of, each) = (client.unwrap(), Arc::default());
+        let method = EapMethod::Tls(Tls { config: config_of, each, fragment: 1000, resume: false });
         let mut c = config(FrontConfig::Radius(radius(Some(RadiusLogin::Eap(method)))), CLOSED);
         c.count = Some(4);
         let tally = World::new(c, aaa(&[Method::EapTls], |config| config.tls = Some(tls))).run(60.0).clone();
@@ -504,3 +552,5 @@ fn eap_tls_has_the_keys_that_the_server_sends() {
         );
     }
 }
+
+mod honest;

@@ -1,0 +1,300 @@
+//! `usher load` against our own server: access servers, certificates, expectations, and what it says of itself.
+
+use crate::freeradius::folder;
+use crate::{load, usher};
+use serde_json::Value;
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SECRET: &str = "a secret of the tests";
+
+/// A server that ends with the value, with users `user0` to `user9` and the passwords `pw0` to `pw9`.
+struct Ours {
+    process: Child,
+    folder: PathBuf,
+    at: String,
+}
+
+impl Ours {
+    fn start(pki: Option<&Path>) -> Self {
+        let folder = folder();
+        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let tls = pki.map_or(String::new(), |pki| {
+            let pki = pki.display();
+            format!(
+                "[tls]\ncertificate = \"{pki}/issued/aaa.example.crt\"\nkey = \"{pki}/issued/aaa.example.key\"\n\
+                 ca = \"{pki}/ca.crt\"\n"
+            )
+        });
+        let users = (0..10).map(|n| format!("[[user]]\nname = \"user{n}\"\npassword = \"pw{n}\"\n"));
+        let config = format!(
+            "shards = 1\nstate_dir = \"state\"\nreject_delay = \"0 s\"\n[listen]\nauth = [\"127.0.0.1:{port}\"]\nacct = []\n\
+             [[client]]\nname = \"tests\"\nprefix = \"127.0.0.0/8\"\nsecret = \"{SECRET}\"\n\
+             [users]\nstore = \"memory\"\n{tls}{}",
+            users.collect::<String>()
+        );
+        let file = folder.join("aaa.toml");
+        fs::write(&file, config).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let log = fs::File::create(folder.join("log")).unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_usher"))
+            .args(["aaa", "serve", "--config", "aaa.toml"])
+            .current_dir(&folder)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let ours = Self { process, folder, at: format!("127.0.0.1:{port}") };
+        let end = Instant::now() + Duration::from_secs(30);
+        while !ours.log().contains("started") {
+            assert!(Instant::now() < end, "the server does not start: {}", ours.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        ours
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// The words of a load of passwords, with more behind them.
+    fn pap<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let mut words = vec!["load", "radius", &self.at, "--secret", SECRET, "--json"];
+        words.extend(["--user", "user{}", "--password", "pw{}", "--users", "10"]);
+        words.extend(more);
+        words
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        // It may have ended, which the test has noticed then.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What a run that must end with this code says: its JSON, and standard error.
+fn ends(words: &[&str], code: i32) -> (Value, String) {
+    let output = usher(words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+    (serde_json::from_slice(&output.stdout).unwrap_or(Value::Null), said)
+}
+
+#[test]
+fn expectations_decide_the_exit_code() {
+    let ours = Ours::start(None);
+    let met = ["--count", "500", "--expect", "p99 < 10 s", "--expect", "failed < 0.1 %"];
+    let (value, _) = ends(&ours.pap(&met), 0);
+    assert_eq!(value["expectations"][1]["met"], true);
+    let unmet =
+        ["--count", "500", "--expect", "failed <= 0", "--expect", "p50 < 1 us", "--expect", "knee > 1"];
+    let (_, said) = ends(&ours.pap(&unmet), 2);
+    assert!(said.contains("needs --ramp"), "{said}");
+    let (value, said) = ends(&ours.pap(&unmet[..6]), 3);
+    assert!(said.contains("expected p50 < 1 us, but it was: ") && !said.contains("failed"), "{said}");
+    let all = value["expectations"].as_array().unwrap();
+    assert_eq!((all[0]["met"].as_bool(), all[1]["met"].as_bool()), (Some(true), Some(false)));
+    assert!(all[1]["found"].as_f64().unwrap() > 1e-6, "the results are told all the same");
+    for (expectation, part) in [("p98 < 1 s", "Metrics: p50"), ("p99 < 100", "a time, as 100 ms")] {
+        let (_, said) = ends(&ours.pap(&["--expect", expectation]), 2);
+        assert!(said.contains(part), "{said}");
+    }
+    let (_, said) = ends(
+        &ours.pap(&["--no-check", "--count", "20", "--wrong-share", "100%", "--expect", "p99 < 1 s"]),
+        3,
+    );
+    assert!(said.contains("not measured"), "{said}");
+}
+
+#[test]
+fn each_user_shows_its_own_certificate() {
+    let work = folder();
+    let pki = work.join("pki");
+    let dir = pki.to_str().unwrap();
+    let cert = |words: &[&str]| {
+        let output = usher(&[&["aaa", "cert", "--dir", dir][..], words].concat());
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    cert(&["init", "--server", "aaa.example"]);
+    (0..3).for_each(|n| cert(&["issue", &format!("user{n}")]));
+    let ours = Ours::start(Some(&pki));
+    let (ca, issued) = (format!("{dir}/ca.crt"), format!("{dir}/issued"));
+    let (certificate, key) = (format!("{issued}/{{name}}.crt"), format!("{issued}/{{name}}.key"));
+    let base = ["load", "eap", &ours.at, "--secret", SECRET, "--method", "tls", "--ca", &ca, "--json"];
+    let users =
+        ["--user", "user{}", "--users", "3", "--count", "30", "--wrong-share", "30%", "--concurrency", "2"];
+    let value = load(&[&base[..], &users, &["--certificate", &certificate, "--key", &key]].concat());
+    assert_eq!((&value["succeeded"], &value["failed"]), (&30.into(), &0.into()), "{value:#}");
+    let refused = value["expected_rejects"].as_u64().unwrap();
+    assert!((1..30).contains(&refused), "logins with another user's certificate are refused: {refused}");
+
+    // By the file of users; user0 and user1 have each other's.
+    let csv = work.join("users.csv");
+    let line = |user: u32, of: u32| format!("user{user},,pki/issued/user{of}.crt,pki/issued/user{of}.key\n");
+    fs::write(&csv, line(0, 1) + &line(1, 0) + &line(2, 2)).unwrap();
+    let file = ["--users-file", csv.to_str().unwrap(), "--no-check", "--count", "30", "--concurrency", "2"];
+    let value = load(&[&base[..], &file].concat());
+    assert_eq!((&value["succeeded"], &value["failures"]["rejected"]), (&10.into(), &20.into()), "{value:#}");
+
+    let number = format!("{issued}/user{{}}.crt");
+    let words =
+        [&base[..], &["--user", "user{}", "--users", "4", "--certificate", &number, "--key", &key]].concat();
+    assert!(ends(&words, 2).1.contains("user3.crt"), "the file that is missing is named");
+    let same = format!("{issued}/user0.crt");
+    let one = ["--user", "user0", "--wrong-share", "10%", "--certificate", &same, "--key", &key];
+    let words = [&base[..], &one].concat();
+    assert!(
+        ends(&words, 2).1.contains("give one a user"),
+        "nobody else's certificate is there to be refused"
+    );
+    fs::remove_dir_all(work).unwrap();
+}
+
+#[test]
+fn access_servers_have_sockets_and_addresses_of_their_own() {
+    let ours = Ours::start(None);
+    for more in
+        [&["--no-offload"][..], &["--nas-address", "127.9.7.250", "--no-offload"], &["--threads", "2"]]
+    {
+        let words = ours.pap(&[&["--nas", "9", "--count", "900", "--concurrency", "64"][..], more].concat());
+        let value = load(&words);
+        assert_eq!(
+            (&value["succeeded"], &value["trains"]),
+            (&900.into(), &false.into()),
+            "{more:?}: {value:#}"
+        );
+        let offload = if more.contains(&"--no-offload") { "false" } else { "true" };
+        assert_eq!(value["settings"]["offload"], offload);
+    }
+    assert_eq!(load(&ours.pap(&["--count", "100"]))["trains"], true);
+    let (_, said) = ends(&ours.pap(&["--nas", "2", "--nas-address", "192.0.2.1"]), 2);
+    assert!(said.contains("nothing can be sent from 192.0.2.1"), "{said}");
+    assert!(ends(&ours.pap(&["--nas", "1", "--concurrency", "300"]), 2).1.contains("--nas 2"));
+}
+
+#[test]
+fn methods_are_mixed_and_told_apart() {
+    let ours = Ours::start(None);
+    let base = [
+        "load",
+        "eap",
+        &ours.at,
+        "--secret",
+        SECRET,
+        "--user",
+        "user{}",
+        "--password",
+        "pw{}",
+        "--users",
+        "10",
+    ];
+    let mix =
+        ["--mix", "pap=60,eap-md5=30,eap-mschapv2=10", "--count", "1000", "--wrong-share", "10%", "--json"];
+    let value = load(&[&base[..], &mix].concat());
+    assert_eq!((&value["succeeded"], &value["failed"]), (&1000.into(), &0.into()), "{value:#}");
+    let methods = value["methods"].as_array().unwrap();
+    let begun: Vec<u64> = methods.iter().map(|m| m["begun"].as_u64().unwrap()).collect();
+    assert_eq!((begun.len(), begun.iter().sum::<u64>()), (3, 1000));
+    assert!(begun[0] > begun[1] && begun[1] > begun[2] && begun[2] > 30, "{begun:?}");
+    assert_eq!(methods[1]["method"], "eap-md5");
+    assert_eq!(value["method"], "pap 60 %, eap-md5 30 %, eap-mschapv2 10 %");
+    // What the server does not do is named before anything is loaded.
+    let (_, said) = ends(&[&base[..], &["--mix", "pap=60,eap-gtc=40", "--count", "10"]].concat(), 1);
+    assert!(said.contains("by eap-gtc"), "{said}");
+    assert!(
+        ends(&[&base[..], &["--mix", "pap=60,leap=40"]].concat(), 2)
+            .1
+            .contains("no method is named \"leap\"")
+    );
+    let text = usher(&[&base[..], &["--mix", "pap=1,eap-md5=1", "--count", "50"]].concat());
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("method") && text.contains("eap-md5 50 %"), "{text}");
+}
+
+#[test]
+fn what_an_interrupt_cuts_off_is_counted() {
+    let ours = Ours::start(None);
+    ours.signal("-STOP");
+    let words = ours.pap(&["--no-check", "--warmup", "0s", "--duration", "1h", "--concurrency", "12"]);
+    let child =
+        Command::new(env!("CARGO_BIN_EXE_usher")).args(&words).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&value["interrupted"], &value["begun"]), (&true.into(), &12.into()), "{value:#}");
+    assert_eq!((&value["cut_off"], &value["failed"]), (&12.into(), &0.into()), "{value:#}");
+}
+
+#[test]
+fn a_generator_that_cannot_keep_its_pace_says_so() {
+    let ours = Ours::start(None);
+    let pace = ["--rate", "2000000", "--duration", "500ms", "--warmup", "0s", "--outstanding", "200000"];
+    let words =
+        ours.pap(&[&pace[..], &["--patience", "1s", "--mrc", "1", "--expect", "failed < 0.1 %"]].concat());
+    let (value, said) = ends(&words, 3);
+    assert_eq!(value["bound_only"], true, "{value:#}");
+    assert!(value["generator"]["limit"]["by"].is_string());
+    assert!(said.contains("The generator was the limit"), "{said}");
+    let easy = load(&ours.pap(&["--rate", "20", "--duration", "2s", "--warmup", "200ms"]));
+    let busy = easy["generator"]["busy_share"].as_f64().unwrap();
+    assert!(busy < 0.9, "a processor that is kept between logins is not busy: {busy}");
+}
+
+#[test]
+fn latency_over_time_is_a_figure_and_a_series() {
+    let ours = Ours::start(None);
+    let out = ours.folder.join("out");
+    let value = load(&ours.pap(&["--rate", "200", "--duration", "3s", "--out", out.to_str().unwrap()]));
+    let course = value["course"].as_array().unwrap();
+    let counted: Vec<&Value> = course.iter().filter(|i| i["counted"] == true).collect();
+    assert!(counted.len() >= 5, "{value:#}");
+    assert!(counted.iter().filter(|i| i["p99_s"].as_f64().is_some_and(|s| s > 0.0)).count() >= 5);
+    let ended: u64 = counted.iter().map(|i| i["succeeded"].as_u64().unwrap()).sum();
+    assert_eq!(Some(ended), value["succeeded"].as_u64(), "the series has all that the whole has");
+    let rows = fs::read_to_string(out.join("results.csv")).unwrap();
+    assert!(rows.starts_with("study,method,until_s,"), "{rows}");
+    let timed = |l: &&str| l.contains(",latency_p99_s,") && !l.starts_with("load-radius,pap,,");
+    assert!(rows.lines().filter(timed).count() >= 5, "{rows}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Latency, over the run"));
+    assert!(fs::metadata(out.join("figures/latency-over-time.svg")).unwrap().len() > 1000);
+}
+
+#[test]
+fn a_ramps_headline_is_its_knee_with_the_failures_of_its_steps() {
+    let ours = Ours::start(None);
+    // What nobody keeps within: each step fails, and the headline says so.
+    let steps = ["--ramp", "--ramp-settle", "100ms", "--ramp-hold", "300ms", "--ramp-start", "4"];
+    let value = load(&ours.pap(&[&steps[..], &["--ramp-p99", "1us", "--regular"]].concat()));
+    assert_eq!(value["ramp"]["knee_per_s"], Value::Null, "{value:#}");
+    let taken = value["ramp"]["steps"].as_array().unwrap();
+    assert!(taken.iter().all(|s| s["kept_up"] == false) && value["begun"].as_u64().unwrap() > 0, "{value:#}");
+    let mut most = ours
+        .pap(&[&steps[..], &["--ramp-most", "30", "--ramp-p99", "2s", "--expect", "knee >= 30"]].concat());
+    let value = load(&most);
+    assert_eq!(
+        (&value["ramp"]["knee_per_s"], &value["ramp"]["knee_beyond_limit"]),
+        (&30.0.into(), &true.into())
+    );
+    let last = value["ramp"]["steps"].as_array().unwrap().last().unwrap();
+    for name in ["begun", "succeeded", "failed", "cut_off"] {
+        assert_eq!(value[name], last[name], "{name} of the headline is that of the step at the knee");
+    }
+    most.retain(|w| *w != "--json");
+    let text = String::from_utf8_lossy(&usher(&most).stdout).into_owned();
+    assert!(text.contains("Capacity: at least 30 logins a second") && text.contains("cut off"), "{text}");
+}

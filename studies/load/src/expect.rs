@@ -1,0 +1,310 @@
+//! What a run is expected to show, as people write it: `p99 < 100 ms`, `failed < 0.1 %`.
+
+use crate::tally::{Failure, Tally, quantile};
+use std::fmt;
+use std::str::FromStr;
+use usher_core::Duration;
+
+/// What is accepted, for messages.
+const ACCEPTED: &str = "write METRIC < VALUE, with < <= > or >=. Metrics: p50, p90, p95, p99, p99.9, max, mean (of the \
+                        latency of logins: 100 ms), server-cpu (of a login, with --server-pid: 0.1 ms), failed, succeeded, \
+                        cut-off and each failure by its name, as timeout (of all logins: 0.1 %), throughput and, of a \
+                        ramp, knee (5000/s)";
+
+/// What is looked at.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Metric {
+    /// A quantile of latency.
+    Quantile(f64),
+    /// The mean latency.
+    Mean,
+    /// The server's CPU time for each login.
+    ServerCpu,
+    /// The share of logins that failed.
+    Failed,
+    /// The share that ended as they had to.
+    Succeeded,
+    /// The share that was cut off.
+    CutOff,
+    /// The share that failed in one way.
+    Failure(Failure),
+    /// Successes a second.
+    Throughput,
+    /// A ramp's capacity.
+    Knee,
+}
+
+/// In what a metric is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unit {
+    /// Seconds.
+    Time,
+    /// Of 1.
+    Share,
+    /// 1/s.
+    Rate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Relation {
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+}
+
+/// An expectation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Expectation {
+    text: String,
+    metric: Metric,
+    relation: Relation,
+    /// Seconds, a share of 1, or 1/s.
+    value: f64,
+}
+
+/// A text that says no expectation: what is wrong with it, and what is accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{text:?}: {what}; {ACCEPTED}")]
+pub struct ExpectError {
+    text: String,
+    what: String,
+}
+
+/// What a run showed, as far as expectations look at it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// What came of the logins.
+    pub tally: &'a Tally,
+    /// How long was measured, seconds.
+    pub measured_s: f64,
+    /// CPU time of the server for each login, milliseconds.
+    pub server_ms: Option<f64>,
+    /// The capacity that a ramp found, 1/s.
+    pub knee: Option<f64>,
+}
+
+/// Whether an expectation was met.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Verdict {
+    /// As it was written.
+    pub expected: String,
+    /// What was found, in seconds, of 1, or 1/s; none where nothing was measured.
+    pub found: Option<f64>,
+    /// The same as text.
+    pub told: String,
+    /// Whether it is as expected; what was not measured is not.
+    pub met: bool,
+}
+
+impl Metric {
+    fn named(name: &str) -> Option<Self> {
+        let name = name.trim().to_ascii_lowercase().replace('_', "-");
+        Some(match name.as_str() {
+            "p50" | "median" => Self::Quantile(0.5),
+            "p90" => Self::Quantile(0.9),
+            "p95" => Self::Quantile(0.95),
+            "p99" => Self::Quantile(0.99),
+            "p99.9" | "p999" => Self::Quantile(0.999),
+            "max" => Self::Quantile(1.0),
+            "mean" => Self::Mean,
+            "server-cpu" => Self::ServerCpu,
+            "failed" => Self::Failed,
+            "succeeded" => Self::Succeeded,
+            "cut-off" => Self::CutOff,
+            "throughput" => Self::Throughput,
+            "knee" => Self::Knee,
+            other => Self::Failure(Failure::ALL.into_iter().find(|f| f.name().replace('_', "-") == other)?),
+        })
+    }
+
+    const fn unit(self) -> Unit {
+        match self {
+            Self::Quantile(_) | Self::Mean | Self::ServerCpu => Unit::Time,
+            Self::Failed | Self::Succeeded | Self::CutOff | Self::Failure(_) => Unit::Share,
+            Self::Throughput | Self::Knee => Unit::Rate,
+        }
+    }
+
+    fn of(self, shown: &Shown<'_>) -> Option<f64> {
+        let t = shown.tally;
+        let share = |n: u64, all: u64| (all > 0).then(|| n as f64 / all as f64);
+        match self {
+            Self::Quantile(q) => quantile(&t.latency, q),
+            Self::Mean => (!t.latency.is_empty()).then(|| t.latency.mean() * 1e-9),
+            Self::ServerCpu => shown.server_ms.map(|ms| ms * 1e-3),
+            Self::Failed => share(t.failed_total(), t.ended()),
+            Self::Succeeded => share(t.succeeded, t.ended()),
+            Self::Failure(f) => share(t.failed(f), t.ended()),
+            Self::CutOff => share(t.cut_off, t.ended() + t.cut_off),
+            Self::Throughput => (shown.measured_s > 0.0).then(|| t.completed as f64 / shown.measured_s),
+            Self::Knee => shown.knee,
+        }
+    }
+}
+
+impl Unit {
+    fn read(self, text: &str) -> Result<f64, String> {
+        let (units, hint): (&[(&str, f64)], &str) = match self {
+            Self::Time => {
+                (&[("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("min", 60.0), ("s", 1.0)], "a time, as 100 ms")
+            }
+            Self::Share => (&[("%", 0.01), ("", 1.0)], "a share, as 0.1 % or 0.001"),
+            Self::Rate => (&[("/s", 1.0), ("1/s", 1.0), ("", 1.0)], "a rate, as 5000/s"),
+        };
+        let text = text.trim();
+        let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let unit = unit.trim();
+        let scale = units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
+        match (number.parse::<f64>(), scale) {
+            (Ok(n), Some(scale)) if self != Self::Share || n * scale <= 1.0 => Ok(n * scale),
+            _ => Err(format!("{text:?} is not {hint}")),
+        }
+    }
+
+    fn write(self, value: f64) -> String {
+        match self {
+            Self::Time => Duration::from_secs_f64(value).to_string(),
+            Self::Share => format!("{} %", (value * 1e6).round() / 1e4),
+            Self::Rate => format!("{:.1}/s", value),
+        }
+    }
+}
+
+impl FromStr for Expectation {
+    type Err = ExpectError;
+
+    fn from_str(text: &str) -> Result<Self, ExpectError> {
+        let bad = |what: String| ExpectError { text: text.to_owned(), what };
+        let relations = [
+            ("<=", Relation::AtMost),
+            (">=", Relation::AtLeast),
+            ("<", Relation::Less),
+            (">", Relation::More),
+        ];
+        let found = relations.into_iter().find_map(|(sign, r)| text.split_once(sign).map(|parts| (parts, r)));
+        let ((name, value), relation) = found.ok_or_else(|| bad("it compares nothing".to_owned()))?;
+        let metric =
+            Metric::named(name).ok_or_else(|| bad(format!("no metric is named {:?}", name.trim())))?;
+        let value = metric.unit().read(value).map_err(bad)?;
+        Ok(Self { text: text.trim().to_owned(), metric, relation, value })
+    }
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Expectation {
+    /// True of what only a ramp shows.
+    #[must_use]
+    pub fn needs_ramp(&self) -> bool {
+        self.metric == Metric::Knee
+    }
+    /// True of what only shows where the server's process is known.
+    #[must_use]
+    pub fn needs_server(&self) -> bool {
+        self.metric == Metric::ServerCpu
+    }
+
+    /// Holds it against what was shown.
+    #[must_use]
+    pub fn judge(&self, shown: &Shown<'_>) -> Verdict {
+        let found = self.metric.of(shown);
+        let met = found.is_some_and(|found| match self.relation {
+            Relation::Less => found < self.value,
+            Relation::AtMost => found <= self.value,
+            Relation::More => found > self.value,
+            Relation::AtLeast => found >= self.value,
+        });
+        let told = found.map_or_else(|| "not measured".to_owned(), |f| self.metric.unit().write(f));
+        Verdict { expected: self.text.clone(), found, told, met }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::record;
+
+    fn tally() -> Tally {
+        let mut tally = Tally::default();
+        for ms in 1..=1000 {
+            record(&mut tally.latency, Duration::from_millis(ms));
+        }
+        (tally.succeeded, tally.completed, tally.cut_off) = (1000, 900, 250);
+        tally.fail(Failure::Timeout, 6);
+        tally.fail(Failure::WrongKeys, 2);
+        tally
+    }
+
+    fn judged(text: &str) -> Verdict {
+        let tally = tally();
+        let shown = Shown { tally: &tally, measured_s: 2.0, server_ms: Some(0.5), knee: Some(400.0) };
+        text.parse::<Expectation>().unwrap().judge(&shown)
+    }
+
+    #[test]
+    fn each_metric_is_held_against_its_value() {
+        for (text, met) in [
+            ("p99 < 1 s", true),
+            ("p99<980ms", false),
+            ("p50 <= 500.6 ms", true),
+            ("max >= 1 s", true),
+            ("p99.9 < 0.02 min", true),
+            ("mean < 400 ms", false),
+            ("failed < 0.8 %", true),
+            ("failed < 0.7 %", false),
+            ("succeeded > 0.99", true),
+            ("timeout < 0.6 %", true),
+            ("wrong-keys < 0.1%", false),
+            ("cut_off < 20 %", true),
+            ("cut-off < 19 %", false),
+            ("throughput >= 450/s", true),
+            ("throughput > 450", false),
+            ("knee > 399 1/s", true),
+            ("server-cpu < 500 us", false),
+            ("server-cpu <= 500 us", true),
+        ] {
+            assert_eq!(judged(text).met, met, "{text}: {:?}", judged(text));
+        }
+        assert_eq!(judged("failed < 1 %").told, "0.7937 %");
+        assert_eq!(judged("throughput > 1").told, "450.0/s");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_as_expected() {
+        let empty = Tally::default();
+        let shown = Shown { tally: &empty, measured_s: 0.0, server_ms: None, knee: None };
+        for text in
+            ["p99 < 1 s", "failed < 1 %", "throughput >= 0", "knee >= 0", "server-cpu < 1 s", "mean > 0 ms"]
+        {
+            let verdict = text.parse::<Expectation>().unwrap().judge(&shown);
+            assert!(!verdict.met && verdict.found.is_none() && verdict.told == "not measured", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_says_nothing_is_refused_with_what_is_accepted() {
+        for (text, part) in [
+            ("p99", "compares nothing"),
+            ("p98 < 1 s", "no metric is named \"p98\""),
+            ("p99 < 100", "is not a time, as 100 ms"),
+            ("p99 < 100 %", "is not a time"),
+            ("p99 < -1 ms", "is not a time"),
+            ("failed < 5", "is not a share, as 0.1 %"),
+            ("failed < 101 %", "is not a share"),
+            ("failed < 5 ms", "is not a share"),
+            ("knee > many", "is not a rate, as 5000/s"),
+            ("knee > 1e9999", "is not a rate"),
+            ("p99 < 1.2.3 ms", "is not a time"),
+            ("", "compares nothing"),
+        ] {
+            let error = text.parse::<Expectation>().unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("p99.9, max, mean"), "{text}: {error}");
+        }
+    }
+}

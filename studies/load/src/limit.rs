@@ -1,0 +1,94 @@
+//! Whether the generator itself was the limit: then what was measured is a bound of what the server does, not more.
+
+use crate::tally::{Tally, quantile};
+use serde::Serialize;
+
+/// Logins that begin later than meant by less than this say nothing, seconds: timers are no finer (`--relaxed`).
+pub const LATE_FLOOR_S: f64 = 0.002;
+/// The share of the 99th percentile of latency that the generator's own lateness may be.
+pub const LATE_SHARE: f64 = 0.1;
+/// The share of the time that a generating thread may be busy, or wait for a processor.
+pub const BUSY_SHARE: f64 = 0.95;
+
+/// How the generator was the limit.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum Limit {
+    /// It began logins later than the schedule wanted though there was room for them.
+    Late {
+        /// The 99th percentile of how much later, seconds.
+        p99_s: f64,
+    },
+    /// One of its threads had nothing left of its processor.
+    Busy {
+        /// The largest share of the time that a thread ran or waited for a processor.
+        share: f64,
+    },
+}
+
+impl Limit {
+    /// Judges a window: its tally, and the largest share of the time that a thread was busy, where that is known; what a
+    /// thread does to keep its processor between logins is not in it.
+    ///
+    /// Late: 1 % of the logins began later than meant, by the generator's own fault, by more than [`LATE_FLOOR_S`]
+    /// and more than [`LATE_SHARE`] of the 99th percentile of latency. Busy: [`BUSY_SHARE`] of the time.
+    #[must_use]
+    pub fn judge(tally: &Tally, busy: Option<f64>) -> Option<Self> {
+        if let Some(p99_s) = quantile(&tally.own_lag, 0.99) {
+            let latency = quantile(&tally.latency, 0.99).unwrap_or(0.0);
+            if p99_s > LATE_FLOOR_S.max(latency * LATE_SHARE) {
+                return Some(Self::Late { p99_s });
+            }
+        }
+        busy.filter(|share| *share >= BUSY_SHARE).map(|share| Self::Busy { share: share.min(1.0) })
+    }
+
+    /// What it was, in a few words.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self {
+            Self::Late { p99_s } => {
+                format!("1 % of the logins began more than {:.1} ms later than meant", p99_s * 1e3)
+            }
+            Self::Busy { share } => {
+                format!("a generating thread was busy for {:.0} % of the time", share * 100.0)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::record;
+    use usher_core::Duration;
+
+    fn tally(lag_us: u64, latency_us: u64) -> Tally {
+        let mut tally = Tally::default();
+        for _ in 0..100 {
+            record(&mut tally.own_lag, Duration::from_micros(lag_us));
+            record(&mut tally.latency, Duration::from_micros(latency_us));
+        }
+        tally
+    }
+
+    #[test]
+    fn lateness_is_held_against_latency() {
+        assert_eq!(Limit::judge(&tally(1_900, 2_000), None), None, "no finer than timers are");
+        assert!(matches!(Limit::judge(&tally(3_000, 10_000), None), Some(Limit::Late { .. })));
+        assert_eq!(Limit::judge(&tally(3_000, 40_000), None), None, "a small part of what logins took");
+        let mut nobody = tally(50_000, 1);
+        nobody.latency.reset();
+        assert!(Limit::judge(&nobody, None).is_some(), "late, and nobody got in");
+    }
+
+    #[test]
+    fn a_thread_without_idle_time_is_the_limit() {
+        let idle = tally(10, 10_000);
+        assert_eq!(Limit::judge(&idle, Some(0.94)), None);
+        assert_eq!(Limit::judge(&idle, Some(1.02)), Some(Limit::Busy { share: 1.0 }));
+        assert_eq!(Limit::judge(&idle, None), None);
+        assert!(Limit::Busy { share: 0.97 }.told().contains("97 %"));
+        assert!(Limit::judge(&tally(7_000, 8_000), Some(1.0)).unwrap().told().contains("7.0 ms"));
+    }
+}
