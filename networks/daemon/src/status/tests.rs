@@ -49,6 +49,11 @@ impl Pki {
         self.status_at(self.now, policy, &format!("ocsp_url = \"{url}\"\n"))
     }
 
+    /// A time when what is issued meanwhile is valid.
+    fn soon(&self) -> WallTime {
+        self.now + usher_core::Duration::from_secs(60)
+    }
+
     /// At a time, with further lines of the table.
     fn status_at(&self, now: WallTime, policy: &str, more: &str) -> CertificateStatus {
         let folder = self.folder.display();
@@ -344,7 +349,7 @@ fn the_next_responder_is_asked_where_one_is_silent() {
              authorityInfoAccess = OCSP;URI:ldap://127.0.0.1/cn=x,OCSP;URI:{silent},OCSP;URI:{url}\n"
         ),
     );
-    let status = pki.status_at(pki.now, "soft", "");
+    let status = pki.status_at(pki.soon(), "soft", "");
     assert_eq!(status.judge(&[pki.der("bob.crt")]), CertificateVerdict::Status(StatusFault::Revoked));
 }
 
@@ -358,7 +363,7 @@ fn a_responder_that_is_on_a_list_appoints_nothing() {
         respond(&mut stream, &signed_with(&folder, ("responder.crt", "issued/ann.key"), &question, &entries));
     });
     let judge = |more: &str| {
-        let status = pki.status_at(pki.now, "hard", &format!("ocsp_url = \"{url}\"\n{more}"));
+        let status = pki.status_at(pki.soon(), "hard", &format!("ocsp_url = \"{url}\"\n{more}"));
         status.judge(&[pki.ann()])
     };
     let revoked = |serial: &str| format!("R\t361231235959Z\t260101000000Z\t{serial}\tunknown\t/CN=x\n");
