@@ -2,8 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
 use usher_daemon::config;
 use usher_daemon::control::{Answer, Request};
+use usher_radius::dictionary::Dictionary;
+
+static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -16,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
                     let rows = config::row(&attribute).into_iter().collect();
                     let user = usher_aaa::store::UserRows { reply: rows, ..Default::default() };
                     // It is understood or not.
-                    let _ = usher_daemon::admin::understood(&user);
+                    let _ = usher_daemon::admin::understood(&user, &DICTIONARY);
                 }
             }
         }

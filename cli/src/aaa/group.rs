@@ -12,9 +12,9 @@ use usher_daemon::control::Request;
 pub(super) fn group(output: &Output, command: GroupCommand) -> Result<(), Failure> {
     let GroupCommand::Set { name, check, reply, config } = command;
     let group = GroupRows { name: name.clone(), check: rows(&check)?, reply: rows(&reply)? };
-    admin::understood(&UserRows { groups: vec![group.clone()], ..UserRows::default() })
-        .map_err(Failure::usage)?;
     let (place, mut store) = store(&config)?;
+    let rows = UserRows { groups: vec![group.clone()], ..UserRows::default() };
+    admin::understood(&rows, &place.loaded.dictionary).map_err(Failure::usage)?;
     store.put_group(&group).map_err(Failure::failed)?;
     // Whoever is of it may be remembered with what it said before.
     tell(output, &place, &Request::Forget { user: None, disconnect: false });

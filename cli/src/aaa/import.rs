@@ -33,8 +33,9 @@ fn said(
 }
 
 pub(super) fn users(output: &Output, import: &Import) -> Result<(), Failure> {
-    let (file, left) = users_file(&text(&import.file)?);
+    let text = text(&import.file)?;
     let (place, mut store) = store(&import.config)?;
+    let (file, left) = users_file(&text, &place.loaded.dictionary);
     for group in &file.groups {
         store.put_group(group).map_err(Failure::failed)?;
     }

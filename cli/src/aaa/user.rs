@@ -76,7 +76,7 @@ fn put(output: &Output, typed: &Typed, change: Option<OpenSessions>) -> Result<(
         // The tables know only whoever has a row; this one says what holds without it.
         user.reply.extend(config::row("Fall-Through = Yes"));
     }
-    admin::understood(&user).map_err(Failure::usage)?;
+    admin::understood(&user, &place.loaded.dictionary).map_err(Failure::usage)?;
     store.put_user(name, &user).map_err(Failure::failed)?;
     for other in spellings.iter().filter(|other| *other != name) {
         store.delete_user(other).map_err(Failure::failed)?;
@@ -134,13 +134,17 @@ fn list(output: &Output, config: &Config) -> Result<(), Failure> {
 }
 
 fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
-    let (_, mut store) = store(config)?;
+    let (place, mut store) = store(config)?;
     let user = admin::user_of(store.as_mut(), name).map_err(Failure::failed)?;
     let user = user.ok_or_else(|| Failure::failed(format!("there is no user {name}")))?;
     let mut lines: Vec<[String; 4]> = Vec::new();
     let mut add = |table: &str, rows: &[Row]| {
         for row in rows {
-            let value = if admin::is_secret(&row.attribute) { "(not shown)" } else { &row.value };
+            let value = if admin::is_secret(&row.attribute, &place.loaded.dictionary) {
+                "(not shown)"
+            } else {
+                &row.value
+            };
             lines.push([
                 table.to_owned(),
                 row.attribute.clone(),

@@ -14,3 +14,4 @@ mod radius;
 mod radsecproxy;
 mod sessions;
 mod tshark;
+mod vendors;

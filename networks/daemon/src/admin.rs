@@ -5,7 +5,7 @@ use usher_aaa::store::{Op, Row, Store, StoreError, UserRows};
 use usher_aaa::{User, spellings};
 use usher_crypto::legacy::nt_hash;
 use usher_crypto::password::argon2_hash;
-use usher_radius::dictionary::Dictionary;
+use usher_radius::dictionary::{Dictionary, Encryption};
 
 /// How a password is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,14 +37,17 @@ pub fn password_row(password: &str, kept: Kept) -> std::io::Result<Row> {
 ///
 /// # Errors
 /// What is wrong with them, and what to do.
-pub fn understood(rows: &UserRows) -> Result<(), String> {
-    User::compile(rows, &Dictionary::builtin()).map(drop).map_err(|complaint| complaint.to_string())
+pub fn understood(rows: &UserRows, dictionary: &Dictionary) -> Result<(), String> {
+    User::compile(rows, dictionary).map(drop).map_err(|complaint| complaint.to_string())
 }
 
-/// Whether an attribute's value is a secret, not to be shown.
+/// Whether an attribute's value is a secret, not to be shown: a password, or what goes hidden over the wire.
 #[must_use]
-pub fn is_secret(attribute: &str) -> bool {
-    attribute.ends_with("-Password") || attribute == "Password-With-Header"
+pub fn is_secret(attribute: &str, dictionary: &Dictionary) -> bool {
+    let bare = attribute.split(':').next().unwrap_or(attribute);
+    let hidden = dictionary.by_name(bare).is_some_and(|d| d.encryption != Encryption::None);
+    let name = bare.to_ascii_lowercase();
+    hidden || name.ends_with("-password") || name == "password-with-header"
 }
 
 /// A secret that nobody can guess: 32 hexadecimal digits.

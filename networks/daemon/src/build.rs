@@ -24,6 +24,7 @@ use usher_eap::method::tls::{ServerMethodTls, ServerTls};
 use usher_eap::method::ttls::ServerMethodTtls;
 use usher_eap::packet::Type;
 use usher_radius::Secret;
+use usher_radius::attribute::Framing;
 use usher_radius::dictionary::{Dictionary, Oid};
 use usher_radius::server::{ClientConfig, MessageAuthenticatorPolicy, Role};
 
@@ -43,7 +44,6 @@ pub(crate) struct With<'a> {
     pub(crate) generated: Option<&'a str>,
     /// Clients of the store.
     pub(crate) rows: &'a [ClientRow],
-    pub(crate) dictionary: &'a Dictionary,
     pub(crate) identity_key: &'a IdentityKey,
     pub(crate) tls: Option<&'a Tls>,
     pub(crate) epoch: WallTime,
@@ -62,7 +62,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     let file = &loaded.file;
     let mut inline = BTreeMap::new();
     for (name, rows) in &loaded.users {
-        let user = User::compile(rows, with.dictionary).map_err(|c| format!("user {name}: {c}"))?;
+        let user = User::compile(rows, &loaded.dictionary).map_err(|c| format!("user {name}: {c}"))?;
         inline.insert(canonical_name(name.as_bytes()).into_owned(), Arc::new(user));
     }
     let source = match file.users.store {
@@ -113,6 +113,7 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     }
     config.full_answers = true;
     config.certificate_status = true;
+    config.dictionary = Some(loaded.dictionary.clone());
     config.identity_key = Some(with.identity_key.clone());
     config.inner_names = inner_names;
     config.session_timeout = file.session_timeout.0;
@@ -329,7 +330,6 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
             server
         })
         .collect();
-    let dictionary = Dictionary::builtin();
     let (mut realms, mut pools) = (Vec::new(), Vec::new());
     for realm in &loaded.file.realm {
         let index = |name: &String| loaded.homes.iter().position(|h| h.server.name == *name);
@@ -358,7 +358,7 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
         let mut entry = Realm::new(&realm.name, route);
         entry.strip = realm.strip;
         entry.subrealms = realm.subrealms;
-        let beside = |names: &[String]| beside(names, &dictionary);
+        let beside = |names: &[String]| beside(names, &loaded.dictionary);
         entry.filter = Arc::new(Filter { answers: beside(&realm.accept)?, requests: beside(&realm.send)? });
         realms.push(entry);
     }
@@ -380,14 +380,27 @@ pub(crate) fn beside(names: &[String], dictionary: &Dictionary) -> Result<Beside
         return Ok(Beside::All);
     }
     let oid = |name: &String| {
-        let known = dictionary.by_name(name).map(|definition| definition.oid);
-        let numbers = || name.split('.').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>();
-        let oid = known.or_else(|| Oid::new(&numbers()?));
-        oid.ok_or_else(|| {
-            format!(
-                "there is no attribute \"{name}\"; name a standard or Microsoft one, such as \"Filter-Id\", or write another vendor's in numbers: \"26.9.1\" is type 1 of vendor 9"
-            )
-        })
+        let numbers = || Oid::new(&name.split('.').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>()?);
+        let Some(known) = dictionary.by_name(name) else {
+            let number = Dictionary::number_in_name(name).or_else(numbers);
+            return number.ok_or_else(|| {
+                format!(
+                    "there is no attribute \"{name}\" in the dictionaries; mend the name, such as \"Filter-Id\" or \"Cisco-AVPair\", or write it in numbers: \"26.9.1\" is type 1 of vendor 9"
+                )
+            });
+        };
+        // Of an attribute within another, and of vendors with headers of another form, the whole passes or does not.
+        let outer = match *known.oid.parts() {
+            [26, vendor, _, ..] if dictionary.framing(vendor) != Framing::SUGGESTED => {
+                Oid::new(&[26, vendor])
+            }
+            [26, vendor, number, ..] => Oid::new(&[26, vendor, number]),
+            [outer, 26, vendor, ..] => Oid::new(&[outer, 26, vendor]),
+            [outer @ 241..=246, number, ..] => Oid::new(&[outer, number]),
+            [outer, ..] => Oid::new(&[outer]),
+            [] => None,
+        };
+        Ok(outer.unwrap_or(known.oid))
     };
     names.iter().map(oid).collect::<Result<_, _>>().map(Beside::These)
 }
@@ -446,8 +459,13 @@ mod tests {
             |all: &[&[u32]]| Ok(Beside::These(all.iter().map(|parts| Oid::new(parts).unwrap()).collect()));
         assert_eq!(read(&[]), oids(&[]));
         assert_eq!(read(&["Filter-Id", "26.9.1", "26.9"]), oids(&[&[11], &[26, 9, 1], &[26, 9]]));
+        assert_eq!(read(&["Cisco-AVPair", "Attr-26.9.2"]), oids(&[&[26, 9, 1], &[26, 9, 2]]));
+        // What is within another, or in headers of another form, passes with the whole.
+        let within = ["WiMAX-Release", "USR-Last-Number-Dialed-Out", "IP-Port-Type", "IPv6-6rd-Prefix"];
+        assert_eq!(read(&within), oids(&[&[26, 24_757], &[26, 429], &[241, 5], &[173]]));
+        assert_eq!(read(&["Ruckus-TC-Name-Quota"]), oids(&[&[26, 25_053, 146]]));
         assert_eq!(read(&["Filter-Id", "*"]), Ok(Beside::All));
-        for wrong in ["Cisco-AVPair", "", "26.", "1.2.3.4.5.6.7.8.9.10.11"] {
+        for wrong in ["Cisco-AVPairs", "", "26.", "1.2.3.4.5.6.7.8.9.10.11"] {
             assert!(read(&[wrong]).unwrap_err().contains("26.9.1"), "{wrong}");
         }
     }

@@ -13,7 +13,7 @@ use crate::shards::{self, Bound, Homes};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
-use crate::workers::{Inline, Shared, Workers};
+use crate::workers::{Inline, Reading, Shared, Workers};
 use crate::{config, control, log, metrics, notify};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -28,7 +28,6 @@ use usher_core::{SecureRng, WallTime};
 use usher_crypto::tls::WallClock;
 use usher_live::{Clock, Driver, DriverCounters, Shard, TlsServer};
 use usher_radius::attribute::Attributes;
-use usher_radius::dictionary::Dictionary;
 
 /// How long logins under way may take to end when the server is told to.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -84,7 +83,7 @@ pub(crate) struct Running {
     admin: Mutex<Box<dyn Store>>,
     inline: Inline,
     status: Arc<RwLock<CertificateStatus>>,
-    dictionary: Arc<Dictionary>,
+    reading: Arc<RwLock<Reading>>,
     listeners: Vec<TlsServer>,
     outgoing: Arc<RwLock<Homes>>,
     wall: WallClock,
@@ -161,7 +160,6 @@ impl Begun {
         let wall = WallClock::at(tls::wall());
         let mut rng = SecureRng::from_seed(place::random().map_err(system("random numbers"))?);
         let key = ShardKey::new(&rng.array());
-        let dictionary = Arc::new(Dictionary::builtin());
         control::free(&place.control_socket()).map_err(system("the control socket"))?;
         // The shards share their addresses, so that another server could share them, too, and answer half of the
         // requests: nobody may have them now.
@@ -186,7 +184,6 @@ impl Begun {
             identity_key: &identity_key,
             generated: generated.as_deref(),
             rows: &rows,
-            dictionary: &dictionary,
             tls: tls.as_deref(),
             epoch: clock.wall_epoch(),
             shards: count,
@@ -203,10 +200,12 @@ impl Begun {
         let inline: Inline = Arc::new(RwLock::new(built.inline.clone()));
         let lookups = Arc::new(Latency::default());
         let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, tls.as_deref())));
+        let reading = Arc::new(RwLock::new(Reading::of(&place.loaded)));
         let shared = Shared {
             mailboxes: mailboxes.clone(),
             inline: inline.clone(),
-            dictionary: dictionary.clone(),
+            reading: reading.clone(),
+            left_out: Arc::default(),
             latency: lookups.clone(),
             status: status.clone(),
         };
@@ -272,7 +271,7 @@ impl Begun {
             admin: Mutex::new(admin),
             inline,
             status,
-            dictionary,
+            reading,
             listeners,
             outgoing,
             wall,
@@ -426,7 +425,8 @@ impl Running {
     pub(crate) fn attribute(&self, text: &str, attributes: &mut Attributes) -> Result<(), String> {
         let row = config::row(text).ok_or_else(|| format!("\"{text}\" is not ATTRIBUTE = VALUE"))?;
         let rows = UserRows { reply: vec![row], ..UserRows::default() };
-        let user = User::compile(&rows, &self.dictionary).map_err(|e| e.to_string())?;
+        let dictionary = self.read_place().loaded.dictionary;
+        let user = User::compile(&rows, &dictionary).map_err(|e| e.to_string())?;
         attributes.extend(&user.reply);
         Ok(())
     }

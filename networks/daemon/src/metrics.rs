@@ -260,6 +260,9 @@ impl Collector for Scrape {
         ] {
             counter(e, name, help, value.load(Ordering::Relaxed))?;
         }
+        let help =
+            "Rows of replies that could not be understood and were left out, each time that they were read";
+        counter(e, "reply_rows_left_out", help, running.workers.left_out())?;
         self.certificates(e)?;
         let (done, failed) = *running.reloads.lock().unwrap_or_else(PoisonError::into_inner);
         let reloads = [("done", done), ("failed", failed)];

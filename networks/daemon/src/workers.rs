@@ -2,15 +2,18 @@
 //! issuer for a certificate's status. Each kind has threads and a queue of its own, so that none waits for another.
 
 use crate::admin;
+use crate::config::Loaded;
+use crate::config::model::BadReply;
 use crate::jobs::{Bounds, Jobs, Whose};
 use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
-use usher_aaa::store::{Store, StoreError};
+use usher_aaa::store::{Store, StoreError, UserRows};
 use usher_aaa::{CertificateVerdict, Command, Found, User, canonical_name};
 use usher_crypto::Key;
 use usher_radius::dictionary::Dictionary;
@@ -63,6 +66,20 @@ pub(crate) struct Workers {
     queues: [Arc<Jobs<Job>>; KINDS.len()],
     mailboxes: Mailboxes,
     status: Arc<RwLock<CertificateStatus>>,
+    left_out: Arc<AtomicU64>,
+}
+
+/// How rows of the store are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    dictionary: Arc<Dictionary>,
+    bad_reply: BadReply,
+}
+
+impl Reading {
+    pub(crate) fn of(loaded: &Loaded) -> Self {
+        Self { dictionary: loaded.dictionary.clone(), bad_reply: loaded.file.users.bad_reply }
+    }
 }
 
 /// What the threads share.
@@ -70,7 +87,10 @@ pub(crate) struct Workers {
 pub(crate) struct Shared {
     pub(crate) mailboxes: Mailboxes,
     pub(crate) inline: Inline,
-    pub(crate) dictionary: Arc<Dictionary>,
+    /// How rows are read; replaced at a reload.
+    pub(crate) reading: Arc<RwLock<Reading>>,
+    /// Rows of replies that were left out.
+    pub(crate) left_out: Arc<AtomicU64>,
     pub(crate) latency: Arc<Latency>,
     /// How certificates are checked; replaced at a reload.
     pub(crate) status: Arc<RwLock<CertificateStatus>>,
@@ -93,7 +113,10 @@ impl Workers {
             }
             jobs
         });
-        (Self { queues, mailboxes: shared.mailboxes, status: shared.status }, threads)
+        (
+            Self { queues, mailboxes: shared.mailboxes, status: shared.status, left_out: shared.left_out },
+            threads,
+        )
     }
 
     /// Whether issuers are asked if their certificates still hold.
@@ -115,6 +138,11 @@ impl Workers {
             }
         };
         self.mailboxes.command(for_.shard, command);
+    }
+
+    /// How many rows of replies were left out, each time that they were read.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
     }
 
     /// For each kind of jobs: how many wait, and how many found no room.
@@ -164,15 +192,28 @@ fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, troubl
     }
     match found {
         Ok(None) => Found::Nobody,
-        Ok(Some(rows)) => match User::compile(&rows, &shared.dictionary) {
-            Ok(user) => Found::User(Arc::new(user)),
-            Err(complaint) => {
-                tracing::error!(user = name, %complaint, "a user of the store cannot be understood and is turned away");
-                Found::User(Arc::new(User::unreadable()))
-            }
-        },
+        Ok(Some(rows)) => Found::User(Arc::new(read(name, &rows, shared))),
         Err(_) => Found::Unavailable,
     }
+}
+
+/// The user that rows of the store are; the log says what of them cannot be understood.
+fn read(name: &str, rows: &UserRows, shared: &Shared) -> User {
+    let Reading { dictionary, bad_reply } =
+        shared.reading.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let compiled = match bad_reply {
+        BadReply::Refuse => User::compile(rows, &dictionary),
+        BadReply::LeaveOut => User::compile_leaving_out(rows, &dictionary),
+    };
+    let user = compiled.unwrap_or_else(|complaint| {
+        tracing::error!(user = name, %complaint, "a user of the store cannot be understood and is turned away");
+        User::unreadable(complaint)
+    });
+    for complaint in &*user.left_out {
+        tracing::warn!(user = name, %complaint, "a row of a reply cannot be understood and is left out");
+        shared.left_out.fetch_add(1, Ordering::Relaxed);
+    }
+    user
 }
 
 /// Says once that a store is in trouble; true when it is well again.

@@ -16,4 +16,5 @@ mod revoked;
 mod serve;
 mod translated;
 mod upgrade;
+mod vendors;
 mod why;

@@ -1,5 +1,6 @@
 //! What types cannot say: that names are known, values fit each other, and the files that are named can be used.
 
+use super::dictionary;
 use super::model::{
     Client, ExtendedMasterSecret, File, Hidden, HomeServer, InnerName, MessageAuthenticator, StoreKind, Tls,
     User,
@@ -8,6 +9,7 @@ use super::secret;
 use super::units::{Fingerprint, Prefix, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use usher_aaa::ledger::{PoolConfig, Range, check_pools};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_radius::dictionary::Dictionary;
@@ -31,6 +33,8 @@ pub struct Loaded {
     pub pools: Vec<PoolConfig>,
     /// Users of the file, with their groups.
     pub users: Rows,
+    /// Names and types of attributes: the server's own, and those of the files that the configuration names.
+    pub dictionary: Arc<Dictionary>,
     /// Where PostgreSQL is.
     pub url: Option<Hidden>,
     /// What `identity_key_file` holds.
@@ -102,6 +106,7 @@ pub(super) fn check(
 ) -> (Option<Loaded>, Vec<(Vec<String>, String)>) {
     let mut c = Check { base, dictionary: Dictionary::builtin(), found: Vec::new() };
     c.own_secrets(&file, path);
+    c.dictionaries(&mut file);
     c.listening(&file);
     c.numbers(&file);
     let clients = c.clients(&mut file.client);
@@ -121,6 +126,7 @@ pub(super) fn check(
         homes,
         pools,
         users,
+        dictionary: Arc::new(c.dictionary),
         url,
         identity_key,
         tls,
@@ -136,6 +142,15 @@ impl Check<'_> {
     fn absolute(&self, path: &mut PathBuf) {
         if path.is_relative() {
             *path = self.base.join(&*path);
+        }
+    }
+
+    fn dictionaries(&mut self, file: &mut File) {
+        for (i, path) in file.dictionary.iter_mut().enumerate() {
+            self.absolute(path);
+            if let Err(message) = dictionary::load(&mut self.dictionary, path) {
+                self.fault(at!("dictionary", i), message);
+            }
         }
     }
 
@@ -534,7 +549,10 @@ pub(crate) fn certificates(name: Option<&String>, fingerprint: Option<Fingerprin
 pub fn row(text: &str) -> Option<Row> {
     let text = text.trim();
     let end = text.find(|c: char| c.is_whitespace() || "=:+!<>~*".contains(c))?;
-    let (attribute, rest) = text.split_at(end);
+    // A tag is part of the name: `Tunnel-Type:1 = VLAN`.
+    let tag =
+        text[end..].strip_prefix(':').map_or(0, |tag| tag.bytes().take_while(u8::is_ascii_digit).count());
+    let (attribute, rest) = text.split_at(if tag > 0 { end + 1 + tag } else { end });
     let rest = rest.trim_start();
     let mut operators: Vec<(Op, &str)> = Op::ALL.to_vec();
     operators.sort_by_key(|(_, written)| std::cmp::Reverse(written.len()));
@@ -556,8 +574,18 @@ mod tests {
         assert_eq!(read("Session-Timeout = 3600"), is("Session-Timeout", Op::Set, "3600"));
         assert_eq!(read("Reply-Message:=\"a b\""), is("Reply-Message", Op::Replace, "a b"));
         assert_eq!(read("NAS-Port >= 5"), is("NAS-Port", Op::GreaterOrEqual, "5"));
+        assert_eq!(read("Tunnel-Type:1 = VLAN"), is("Tunnel-Type:1", Op::Set, "VLAN"));
+        assert_eq!(read("Tunnel-Type:1:=VLAN"), is("Tunnel-Type:1", Op::Replace, "VLAN"));
         assert_eq!(read("Calling-Station-Id =* "), is("Calling-Station-Id", Op::Present, ""));
-        for wrong in ["", "Session-Timeout", "= 5", "Session-Timeout =", "a b c"] {
+        for wrong in [
+            "",
+            "Tunnel-Type:1",
+            "Tunnel-Type:x = VLAN",
+            "Session-Timeout",
+            "= 5",
+            "Session-Timeout =",
+            "a b c",
+        ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
     }

@@ -39,7 +39,7 @@ pub struct Realm {
     #[serde(default)]
     pub strip: bool,
     /// What answers of `servers` and `diameter` may say beside what any home server may: names of attributes such as
-    /// `"Tunnel-Private-Group-Id"`, numbers such as `"26.9.1"` (vendor 9, type 1) or `"26.9"` (all of vendor 9), or `"*"`
+    /// `"Tunnel-Private-Group-Id"` or `"Cisco-AVPair"`, numbers such as `"26.9.1"` (vendor 9, type 1) or `"26.9"` (all of vendor 9), or `"*"`
     /// for everything. Without it VLANs, filters, addresses, privileges and vendors' attributes but the keys are left out,
     /// and a User-Name of another realm.
     #[serde(default)]

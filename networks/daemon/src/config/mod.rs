@@ -1,6 +1,7 @@
 //! The configuration file: from TOML to [`Loaded`], every fault with its line.
 
 mod check;
+mod dictionary;
 mod elsewhere;
 mod fault;
 pub mod model;

@@ -27,6 +27,9 @@ pub struct File {
     pub session_timeout: Period,
     /// How long a login may take in all, from its first request to its verdict, however busy it is.
     pub login_timeout: Period,
+    /// Dictionaries of vendors' attributes in FreeRADIUS's syntax, beside those that the server has itself; what a file
+    /// includes is sought from its own folder. Later definitions replace earlier ones of the same name or number.
+    pub dictionary: Vec<PathBuf>,
     /// Addresses to listen on.
     pub listen: Listen,
     /// Who may ask: network access servers, proxies.
@@ -69,6 +72,7 @@ impl Default for File {
             reject_delay: Period::secs(1),
             session_timeout: Period::secs(30),
             login_timeout: Period::secs(300),
+            dictionary: Vec::new(),
             listen: Listen::default(),
             client: Vec::new(),
             users: Users::default(),
@@ -229,6 +233,9 @@ pub struct Users {
     pub url_file: Option<PathBuf>,
     /// An environment variable that holds the url.
     pub url_env: Option<String>,
+    /// What becomes of a login whose user, or a group of that user, has a row of a reply that cannot be understood. A check
+    /// that cannot be understood always refuses.
+    pub bad_reply: BadReply,
     /// How many users of the store each thread remembers.
     pub cache_entries: usize,
     /// How long a user is served from memory before the store is asked again: the longest time for which a user who
@@ -249,12 +256,24 @@ impl Default for Users {
             url: None,
             url_file: None,
             url_env: None,
+            bad_reply: BadReply::default(),
             cache_entries: 100_000,
             cache_ttl: Period::secs(60),
             cache_unknown: Period::secs(5),
             threads: 2,
         }
     }
+}
+
+/// What becomes of a login of which a part of the reply cannot be understood.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BadReply {
+    /// It is refused: what is missing could be the filter or the VLAN that keeps the user where the user belongs.
+    #[default]
+    Refuse,
+    /// The row is left out, and the log says so.
+    LeaveOut,
 }
 
 /// Which store.

@@ -8,6 +8,7 @@ use crate::place::{self, Place};
 use crate::shards;
 use crate::status::CertificateStatus;
 use crate::tls;
+use crate::workers::Reading;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, PoisonError};
@@ -61,7 +62,6 @@ impl Running {
             identity_key: &identity_key,
             generated: generated.as_deref(),
             rows: &rows,
-            dictionary: &self.dictionary,
             tls: tls.as_deref(),
             epoch: self.clock.wall_epoch(),
             shards: self.shards,
@@ -85,9 +85,12 @@ impl Running {
         // Before the shards forget whom they found: what they find from then on is of the new file.
         let mut inline = built.inline.clone();
         self.swap_inline(&mut inline);
+        let mut reading = Reading::of(&place.loaded);
+        self.swap_reading(&mut reading);
         before.config.epoch = self.clock.wall_epoch();
         let back = || {
             self.swap_inline(&mut inline);
+            self.swap_reading(&mut reading);
             homes.replace_tls(tls_before.as_deref());
             *outgoing() = homes;
         };
@@ -106,6 +109,10 @@ impl Running {
 
     fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {
         std::mem::swap(&mut *self.inline.write().unwrap_or_else(PoisonError::into_inner), other);
+    }
+
+    fn swap_reading(&self, other: &mut Reading) {
+        std::mem::swap(&mut *self.reading.write().unwrap_or_else(PoisonError::into_inner), other);
     }
 
     /// Gives a shard a configuration; what is received says how that went.

@@ -9,6 +9,8 @@ pub use clients::clients_conf;
 pub use users::{UsersFile, users_file};
 
 use std::fmt;
+use std::sync::LazyLock;
+use usher_radius::dictionary::Dictionary;
 
 /// Something that was not taken over as it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,9 +30,10 @@ impl fmt::Display for Complaint {
 /// What a fuzzer runs: both readers over any text. False where a complaint names no line of it, or says nothing.
 #[must_use]
 pub fn fuzz(text: &str) -> bool {
+    static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
     let lines = text.lines().count();
     let sound = |c: &Complaint| (1..=lines).contains(&c.line) && !c.what.is_empty();
-    let (file, users) = users_file(text);
+    let (file, users) = users_file(text, &DICTIONARY);
     let (list, clients) = clients_conf(text);
     let named = file.users.iter().all(|(name, _)| !name.is_empty());
     let whole = list.iter().all(|c| !c.nasname.is_empty() && !c.secret.is_empty());

@@ -7,7 +7,6 @@
 use super::Complaint;
 use super::words::{Value, Words};
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use usher_aaa::User;
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_radius::dictionary::Dictionary;
@@ -21,13 +20,14 @@ pub struct UsersFile {
     pub groups: Vec<GroupRows>,
 }
 
-/// Reads the text of a users file.
+/// Reads the text of a users file; `dictionary` knows its attributes.
 ///
 /// An entry with a condition that cannot be taken over is left out as a whole, for without it the entry would let in
 /// more than it should; of what an entry replies, a row that cannot be taken over is left out by itself.
 #[must_use]
-pub fn users_file(text: &str) -> (UsersFile, Vec<Complaint>) {
-    let mut reader = Reader::default();
+pub fn users_file(text: &str, dictionary: &Dictionary) -> (UsersFile, Vec<Complaint>) {
+    let mut reader =
+        Reader { entries: Vec::new(), open: None, promised: None, complaints: Vec::new(), dictionary };
     for (line, number) in text.lines().zip(1..) {
         reader.line(line, number);
     }
@@ -47,13 +47,14 @@ struct Entry {
     usable: bool,
 }
 
-#[derive(Debug, Default)]
-struct Reader {
+#[derive(Debug)]
+struct Reader<'d> {
     entries: Vec<Entry>,
     open: Option<Entry>,
     /// The line of the last row, where a comma after it promises another.
     promised: Option<usize>,
     complaints: Vec<Complaint>,
+    dictionary: &'d Dictionary,
 }
 
 /// What becomes of a row.
@@ -64,7 +65,7 @@ enum Fate {
     Leave(String),
 }
 
-impl Reader {
+impl Reader<'_> {
     fn complain(&mut self, line: usize, what: impl Into<String>) {
         self.complaints.push(Complaint { line, what: what.into() });
     }
@@ -187,7 +188,7 @@ impl Reader {
         &mut self,
         words: &mut Words<'_>,
         number: usize,
-        judge: fn(&str, Op, &Value) -> Fate,
+        judge: fn(&str, Op, &Value, &Dictionary) -> Fate,
     ) -> Option<Fate> {
         let attribute = words.bare(&[',', '=', ':', '+', '!', '<', '>', '#', '"', '\'', '`']).to_owned();
         // A tag of a tunnel attribute is part of the name: `Tunnel-Type:1`.
@@ -211,7 +212,7 @@ impl Reader {
                 self.complain(number, format!("{attribute} has no value: the rest of the line was left out"));
                 None
             }
-            Ok(value) => Some(judge(&attribute, op, &value)),
+            Ok(value) => Some(judge(&attribute, op, &value, self.dictionary)),
             Err(why) => {
                 self.complain(number, format!("{attribute}: {why}: the rest of the line was left out"));
                 None
@@ -319,9 +320,8 @@ fn is(name: &str, names: &[&str]) -> bool {
 }
 
 /// A row as the server will read it from the store, or why it will not.
-fn taken(row: Row, of: fn(Row) -> UserRows) -> Fate {
-    static DICTIONARY: OnceLock<Dictionary> = OnceLock::new();
-    match User::compile(&of(row.clone()), DICTIONARY.get_or_init(Dictionary::builtin)) {
+fn taken(row: Row, of: fn(Row) -> UserRows, dictionary: &Dictionary) -> Fate {
+    match User::compile(&of(row.clone()), dictionary) {
         Ok(_) => Fate::Take(row),
         Err(complaint) => Fate::Leave(format!("{}: {}", row.attribute, complaint.what)),
     }
@@ -334,7 +334,7 @@ fn expanded(attribute: &str) -> Fate {
 }
 
 /// What becomes of a condition or of a setting beside it.
-fn check(attribute: &str, op: Op, value: &Value) -> Fate {
+fn check(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> Fate {
     if value.is_expanded() {
         return expanded(attribute);
     }
@@ -345,11 +345,11 @@ fn check(attribute: &str, op: Op, value: &Value) -> Fate {
     let old = is(attribute, &["User-Password", "Password"]);
     let (attribute, op) = if old { ("Cleartext-Password", Op::Replace) } else { (attribute, op) };
     let row = Row { attribute: attribute.to_owned(), op, value: value.text.clone() };
-    taken(row, |row| UserRows { check: vec![row], ..UserRows::default() })
+    taken(row, |row| UserRows { check: vec![row], ..UserRows::default() }, dictionary)
 }
 
 /// What becomes of a row of the reply.
-fn reply(attribute: &str, op: Op, value: &Value) -> Fate {
+fn reply(attribute: &str, op: Op, value: &Value, dictionary: &Dictionary) -> Fate {
     if is(attribute, &["Fall-Through"]) {
         return Fate::FallThrough(is(&value.text, &["Yes", "1", "True"]));
     }
@@ -357,5 +357,5 @@ fn reply(attribute: &str, op: Op, value: &Value) -> Fate {
         return expanded(attribute);
     }
     let row = Row { attribute: attribute.to_owned(), op, value: value.text.clone() };
-    taken(row, |row| UserRows { reply: vec![row], ..UserRows::default() })
+    taken(row, |row| UserRows { reply: vec![row], ..UserRows::default() }, dictionary)
 }

@@ -2,8 +2,16 @@
 
 use crate::suite::{password, row};
 use proptest::prelude::*;
+use std::sync::LazyLock;
 use usher_aaa::store::{ClientRow, Demand, GroupRows, Op, UserRows};
-use usher_store::import::{self, Complaint, clients_conf, users_file};
+use usher_radius::dictionary::Dictionary;
+use usher_store::import::{self, Complaint, UsersFile, clients_conf};
+
+static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
+
+fn users_file(text: &str) -> (UsersFile, Vec<Complaint>) {
+    import::users_file(text, &DICTIONARY)
+}
 
 /// The lines complained of, each with a part of what must be said.
 #[track_caller]

@@ -1,5 +1,5 @@
 //! Hiding with MD5 and the shared secret: User-Password (RFC 2865 §5.2) and the salted form of
-//! Tunnel-Password (RFC 2868 §3.5) and of the MS-MPPE keys (RFC 2548 §2.4.2).
+//! Tunnel-Password (RFC 2868 §3.5) and of the MS-MPPE keys (RFC 2548 §2.4.2); and Ascend's way.
 
 use alloc::vec::Vec;
 use usher_crypto::digest::md5;
@@ -48,6 +48,13 @@ pub fn hide_password(secret: &[u8], request_authenticator: &[u8; 16], data: &mut
 /// Hides a salted value in place. `data` is a length octet, the value, and zeros to a multiple of 16.
 pub fn hide_salted(secret: &[u8], request_authenticator: &[u8; 16], salt: [u8; SALT_LEN], data: &mut [u8]) {
     chain(secret, &[request_authenticator, &salt], data, true);
+}
+
+/// Hides, or reveals, a value of one block in place, as Ascend does with its secrets: by the digest of authenticator and
+/// secret, in that order. `data` is the value padded with zeros to 16 octets.
+pub fn hide_ascend(secret: &[u8], request_authenticator: &[u8; 16], data: &mut [u8]) {
+    let pad = md5(&[request_authenticator, secret]);
+    data.iter_mut().zip(pad).for_each(|(b, p)| *b ^= p);
 }
 
 /// The password in a User-Password value, its padding removed.

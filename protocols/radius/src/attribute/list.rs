@@ -1,8 +1,9 @@
 //! The owned attribute list: wire octets in one allocation, and a note of what is to be hidden.
 
 use super::extended::MORE;
-use super::hide::{hide_password, hide_salted};
+use super::hide::{hide_ascend, hide_password, hide_salted};
 use super::{MAX_VALUE, RawAttribute, RawIter, SALT_LEN, Vendor, kind, read_vendors, vendor};
+use crate::dictionary::Encryption;
 use crate::packet::{Kinds, Packet, PacketError, check_attributes};
 use alloc::vec::Vec;
 use core::fmt;
@@ -36,7 +37,7 @@ struct Hidden {
     at: u32,
     /// Octets of the blocks.
     len: u32,
-    salted: bool,
+    how: Encryption,
 }
 
 /// Attributes as they will stand in a packet, in order.
@@ -340,10 +341,28 @@ impl Attributes {
     }
 
     /// Notes that the octets after `at` are to be hidden, and pads them to whole blocks.
-    fn hide_from(&mut self, at: usize, salted: bool) {
+    fn hide_from(&mut self, at: usize, how: Encryption) {
         let len = (self.bytes.len() - at).next_multiple_of(16).max(16);
         self.bytes.resize(at + len, 0);
-        self.hidden.push(Hidden { at: at as u32, len: len as u32, salted });
+        self.hidden.push(Hidden { at: at as u32, len: len as u32, how });
+    }
+    /// Adds an attribute that is whole. From this octet on it is to be hidden so; its salt, if any, is there too.
+    pub(super) fn append(&mut self, attribute: &[u8], hidden: Option<(usize, Encryption)>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(attribute);
+        if let Some((from, how)) = hidden {
+            let salt = if how == Encryption::Salted { SALT_LEN } else { 0 };
+            let at = start + from + salt;
+            self.hidden.push(Hidden { at: at as u32, len: (self.bytes.len() - at) as u32, how });
+        }
+    }
+    /// Takes octets out that are whole attributes.
+    pub(super) fn cut(&mut self, range: core::ops::Range<usize>) {
+        let len = range.len() as u32;
+        self.hidden.retain(|h| !range.contains(&(h.at as usize)));
+        self.hidden.iter_mut().filter(|h| h.at as usize > range.start).for_each(|h| h.at -= len);
+        self.bytes.drain(range);
+        self.received.1 = usize::MAX;
     }
     /// Adds the User-Password, in clear here, hidden on the wire (RFC 2865 §5.2).
     ///
@@ -356,7 +375,7 @@ impl Attributes {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind::USER_PASSWORD, 0]);
         self.bytes.extend_from_slice(password);
-        self.hide_from(start + 2, false);
+        self.hide_from(start + 2, Encryption::UserPassword);
         self.bytes[start + 1] = (self.bytes.len() - start) as u8;
         Ok(self)
     }
@@ -371,7 +390,7 @@ impl Attributes {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind::TUNNEL_PASSWORD, 0, tag, 0, 0, password.len() as u8]);
         self.bytes.extend_from_slice(password);
-        self.hide_from(start + 3 + SALT_LEN, true);
+        self.hide_from(start + 3 + SALT_LEN, Encryption::Salted);
         self.bytes[start + 1] = (self.bytes.len() - start) as u8;
         Ok(self)
     }
@@ -410,7 +429,7 @@ impl Attributes {
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.extend_from_slice(&[kind, 0]);
         self.bytes.extend_from_slice(value);
-        self.hide_from(start + 8, false);
+        self.hide_from(start + 8, Encryption::UserPassword);
         let length = (self.bytes.len() - start) as u8;
         self.bytes[start + 1] = length;
         self.bytes[start + 7] = length - 6;
@@ -422,7 +441,7 @@ impl Attributes {
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.extend_from_slice(&[kind, 0, 0, 0, value.len() as u8]);
         self.bytes.extend_from_slice(value);
-        self.hide_from(start + 8 + SALT_LEN, true);
+        self.hide_from(start + 8 + SALT_LEN, Encryption::Salted);
         let length = (self.bytes.len() - start) as u8;
         self.bytes[start + 1] = length;
         self.bytes[start + 7] = length - 6;
@@ -458,23 +477,12 @@ impl Attributes {
     pub fn remove(&mut self, kind: u8) -> usize {
         self.remove_where(|a| a.kind == kind)
     }
-    /// Takes all attributes of a vendor's type out, in the format of RFC 2865 §5.26; answers how many.
-    pub fn remove_vendor(&mut self, vendor: u32, number: u32) -> usize {
-        self.remove_where(|a| {
-            a.kind == kind::VENDOR_SPECIFIC
-                && a.value.first_chunk().is_some_and(|v| u32::from_be_bytes(*v) == vendor)
-                && a.value.get(4).is_some_and(|k| u32::from(*k) == number)
-        })
-    }
     fn remove_where(&mut self, which: impl Fn(&RawAttribute<'_>) -> bool) -> usize {
         let mut count = 0;
         while let Some((at, len)) =
             self.iter().find(&which).map(|a| offset(&self.bytes, a)).map(|(at, len)| (at - 2, len + 2))
         {
-            self.bytes.drain(at..at + len);
-            self.received.1 = usize::MAX;
-            self.hidden.retain(|h| !(at..at + len).contains(&(h.at as usize)));
-            self.hidden.iter_mut().filter(|h| h.at as usize > at).for_each(|h| h.at -= len as u32);
+            self.cut(at..at + len);
             count += 1;
         }
         count
@@ -488,14 +496,23 @@ impl Attributes {
         for (i, h) in self.hidden.iter().enumerate() {
             let at = base + h.at as usize;
             let (front, blocks) = out[..at + h.len as usize].split_at_mut(at);
-            if h.salted {
-                let salt = (salt.wrapping_add(i as u16) | 0x8000).to_be_bytes();
-                front[at - SALT_LEN..].copy_from_slice(&salt);
-                hide_salted(secret, request_authenticator, salt, blocks);
-            } else {
-                hide_password(secret, request_authenticator, blocks);
+            match h.how {
+                Encryption::Salted => {
+                    let salt = (salt.wrapping_add(i as u16) | 0x8000).to_be_bytes();
+                    front[at - SALT_LEN..].copy_from_slice(&salt);
+                    hide_salted(secret, request_authenticator, salt, blocks);
+                }
+                Encryption::UserPassword => hide_password(secret, request_authenticator, blocks),
+                Encryption::Ascend => hide_ascend(secret, request_authenticator, blocks),
+                Encryption::None => {}
             }
         }
+    }
+    /// Whether an attribute of this list waits to be hidden, so that it holds a secret in clear.
+    #[must_use]
+    pub fn waits(&self, a: &RawAttribute<'_>) -> bool {
+        let (at, len) = offset(&self.bytes, *a);
+        self.hidden.iter().any(|h| (at..at + len).contains(&(h.at as usize)))
     }
     /// Whether anything waits to be hidden.
     #[must_use]
@@ -514,8 +531,7 @@ impl fmt::Debug for Attributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
         for a in self.iter() {
-            let (at, len) = offset(&self.bytes, a);
-            if self.hidden.iter().any(|h| (at..at + len).contains(&(h.at as usize))) {
+            if self.waits(&a) {
                 list.entry(&format_args!("{}=(to be hidden)", a.kind));
             } else {
                 list.entry(&format_args!("{}={}", a.kind, super::Hex(a.value)));

@@ -2,13 +2,19 @@
 //! them in place, the owned list that packets are built from, and the hiding of secrets.
 
 mod extended;
+mod framing;
 mod hide;
 mod list;
+mod place;
 mod value;
 
 pub use extended::{Extended, Vendor, read_extended, read_vendor, read_vendors};
-pub use hide::{HideError, SALT_LEN, hide_password, hide_salted, reveal_password, reveal_salted};
+pub use framing::Framing;
+pub use hide::{
+    HideError, SALT_LEN, hide_ascend, hide_password, hide_salted, reveal_password, reveal_salted,
+};
 pub use list::{Attributes, Tagged, ValueTooLong};
+pub(crate) use place::can_be_sent;
 pub use value::{DataType, Value, ValueError};
 
 use core::fmt;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// The data types of RFC 8044 §3.
+/// The data types of RFC 8044 §3, and those that only FreeRADIUS's dictionaries have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DataType {
     /// 32-bit number (§3.1); with named values it is the `enum` of §3.2.
@@ -40,9 +40,59 @@ pub enum DataType {
     LongExtended,
     /// Extended vendor-specific (§3.17).
     Evs,
+    /// FreeRADIUS's `byte`: a number of one octet.
+    Byte,
+    /// FreeRADIUS's `short`: a number of two octets.
+    Short,
+    /// FreeRADIUS's `signed`: a 32-bit number that may be negative.
+    Signed,
+    /// FreeRADIUS's `ether`: a MAC address.
+    Ether,
+    /// FreeRADIUS's `combo-ip`: an IPv4 or an IPv6 address.
+    Ip,
+    /// FreeRADIUS's `abinary`: one of Ascend's packet filters, compiled.
+    Filter,
 }
 
 impl DataType {
+    /// What FreeRADIUS's dictionaries call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Time => "date",
+            Self::Text => "string",
+            Self::String => "octets",
+            Self::Concat => "concat",
+            Self::Ifid => "ifid",
+            Self::Ipv4Addr => "ipaddr",
+            Self::Ipv6Addr => "ipv6addr",
+            Self::Ipv6Prefix => "ipv6prefix",
+            Self::Ipv4Prefix => "ipv4prefix",
+            Self::Integer64 => "integer64",
+            Self::Tlv => "tlv",
+            Self::Vsa => "vsa",
+            Self::Extended => "extended",
+            Self::LongExtended => "long-extended",
+            Self::Evs => "evs",
+            Self::Byte => "byte",
+            Self::Short => "short",
+            Self::Signed => "signed",
+            Self::Ether => "ether",
+            Self::Ip => "combo-ip",
+            Self::Filter => "abinary",
+        }
+    }
+    /// Whether values are numbers without a sign, which may have names.
+    #[must_use]
+    pub const fn is_number(self) -> bool {
+        matches!(self, Self::Integer | Self::Integer64 | Self::Time | Self::Byte | Self::Short)
+    }
+    /// Whether values are other attributes.
+    #[must_use]
+    pub const fn holds_others(self) -> bool {
+        matches!(self, Self::Tlv | Self::Vsa | Self::Extended | Self::LongExtended | Self::Evs)
+    }
     /// The type that a dictionary names, in FreeRADIUS's or RFC 8044's words.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -50,7 +100,13 @@ impl DataType {
             "integer" | "enum" | "uint32" => Self::Integer,
             "date" | "time" => Self::Time,
             "text" | "string" => Self::Text,
-            "octets" | "abinary" => Self::String,
+            "octets" => Self::String,
+            "abinary" => Self::Filter,
+            "byte" | "uint8" => Self::Byte,
+            "short" | "uint16" => Self::Short,
+            "signed" | "int32" => Self::Signed,
+            "ether" => Self::Ether,
+            "combo-ip" => Self::Ip,
             "concat" => Self::Concat,
             "ifid" => Self::Ifid,
             "ipaddr" | "ipv4addr" => Self::Ipv4Addr,
@@ -91,6 +147,14 @@ pub enum Value<'a> {
     Ipv6Prefix(Ipv6Addr, u8),
     /// A 64-bit number.
     Integer64(u64),
+    /// A number of one octet.
+    Byte(u8),
+    /// A number of two octets.
+    Short(u16),
+    /// A number that may be negative.
+    Signed(i32),
+    /// A MAC address.
+    Ether([u8; 6]),
 }
 
 /// Octets that are not a value of their attribute's type; RFC 8044 §2 has the attribute treated as
@@ -139,7 +203,14 @@ impl<'a> Value<'a> {
                     .then_some(Self::Ipv6Prefix(Ipv6Addr::from_bits(address), length))?
             }
             DataType::Integer64 => Self::Integer64(u64::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::Byte => Self::Byte(u8::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::Short => Self::Short(u16::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::Signed => Self::Signed(i32::from_be_bytes(bytes.try_into().ok()?)),
+            DataType::Ether => Self::Ether(bytes.try_into().ok()?),
+            DataType::Ip if bytes.len() == 4 => Self::Ipv4Addr(Ipv4Addr::from_bits(number()?)),
+            DataType::Ip => Self::Ipv6Addr(<[u8; 16]>::try_from(bytes).ok()?.into()),
             DataType::String
+            | DataType::Filter
             | DataType::Concat
             | DataType::Tlv
             | DataType::Vsa
@@ -166,6 +237,21 @@ impl<'a> Value<'a> {
                 out.extend_from_slice(&a.octets()[..usize::from(*length).div_ceil(8).min(16)]);
             }
             Self::Integer64(n) => out.extend_from_slice(&n.to_be_bytes()),
+            Self::Byte(n) => out.push(*n),
+            Self::Short(n) => out.extend_from_slice(&n.to_be_bytes()),
+            Self::Signed(n) => out.extend_from_slice(&n.to_be_bytes()),
+            Self::Ether(address) => out.extend_from_slice(address),
+        }
+    }
+    /// A number without a sign, which may have a name.
+    #[must_use]
+    pub const fn number(&self) -> Option<u64> {
+        match *self {
+            Self::Integer(n) | Self::Time(n) => Some(n as u64),
+            Self::Integer64(n) => Some(n),
+            Self::Byte(n) => Some(n as u64),
+            Self::Short(n) => Some(n as u64),
+            _ => None,
         }
     }
 }
@@ -187,6 +273,15 @@ impl fmt::Display for Value<'_> {
             Self::Ipv4Prefix(a, length) => write!(f, "{a}/{length}"),
             Self::Ipv6Prefix(a, length) => write!(f, "{a}/{length}"),
             Self::Integer64(n) => write!(f, "{n}"),
+            Self::Byte(n) => write!(f, "{n}"),
+            Self::Short(n) => write!(f, "{n}"),
+            Self::Signed(n) => write!(f, "{n}"),
+            Self::Ether(address) => {
+                for (i, octet) in address.iter().enumerate() {
+                    write!(f, "{}{octet:02x}", if i == 0 { "" } else { ":" })?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -196,7 +291,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TYPES: [DataType; 11] = [
+    const TYPES: [DataType; 16] = [
+        DataType::Byte,
+        DataType::Short,
+        DataType::Signed,
+        DataType::Ether,
+        DataType::Ip,
         DataType::Integer,
         DataType::Time,
         DataType::Text,
@@ -219,6 +319,12 @@ mod tests {
             (DataType::Ipv4Prefix, &[0, 8, 10, 0, 0, 0], "10.0.0.0/8"),
             (DataType::Ipv6Prefix, &[0, 32, 0x20, 1, 0xd, 0xb8], "2001:db8::/32"),
             (DataType::Integer64, &[0, 0, 0, 0, 0, 0, 0, 9], "9"),
+            (DataType::Byte, &[200], "200"),
+            (DataType::Short, &[1, 0], "256"),
+            (DataType::Signed, &[255, 255, 255, 254], "-2"),
+            (DataType::Ether, &[0, 17, 34, 0xaa, 0xbb, 0xcc], "00:11:22:aa:bb:cc"),
+            (DataType::Ip, &[10, 0, 0, 1], "10.0.0.1"),
+            (DataType::Ip, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], "2001:db8::1"),
         ] {
             assert_eq!(Value::decode(data_type, bytes).unwrap().to_string(), text);
         }
@@ -229,6 +335,10 @@ mod tests {
         for (data_type, bytes) in [
             (DataType::Integer, &[1, 2, 3][..]),
             (DataType::Text, &[0xff]),
+            (DataType::Byte, &[]),
+            (DataType::Short, &[1]),
+            (DataType::Ether, &[1, 2, 3, 4, 5]),
+            (DataType::Ip, &[1, 2, 3, 4, 5]),
             (DataType::Ipv4Prefix, &[0, 33, 0, 0, 0, 0]),
             (DataType::Ipv4Prefix, &[0, 8, 10, 1, 0, 0]),
             (DataType::Ipv6Prefix, &[0, 32, 0x20]),

@@ -1,7 +1,7 @@
 //! Attributes read and printed by a dictionary.
 
 use super::{Definition, Dictionary, Encryption, Oid};
-use crate::attribute::{DataType, RawIter, Value, kind, read_extended, read_vendor};
+use crate::attribute::{DataType, Framing, RawIter, Value, kind, read_extended, read_vendor};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
@@ -49,12 +49,7 @@ impl fmt::Display for Decoded<'_, '_> {
         }
         f.write_str(" = ")?;
         let value = self.value();
-        let number = match value {
-            Value::Integer(n) => Some(u64::from(n)),
-            Value::Integer64(n) => Some(n),
-            _ => None,
-        };
-        match number.and_then(|n| self.dictionary.value_name(self.oid, n)) {
+        match value.number().and_then(|n| self.dictionary.value_name(self.oid, n)) {
             Some(name) => f.write_str(name),
             None => write!(f, "{value}"),
         }
@@ -103,11 +98,7 @@ impl<'a, 'd> Decode<'a, 'd> {
         if parts == [u32::from(kind::VENDOR_SPECIFIC)] {
             let (vendor, data) = read_vendor(bytes)?;
             let oid = oid.child(vendor)?;
-            let (t, l, c) = self
-                .dictionary
-                .vendor(vendor)
-                .map_or((1, 1, false), |v| (v.type_octets, v.length_octets, v.continuation));
-            return split(oid, data, t, l, c);
+            return split(oid, data, self.dictionary.framing(vendor));
         }
         let evs = matches!(parts, [241..=246, 26]) || data_type == Some(DataType::Evs);
         if evs {
@@ -116,30 +107,14 @@ impl<'a, 'd> Decode<'a, 'd> {
             let oid = oid.child(vendor)?.child(number.into())?;
             return Some(alloc::vec![(oid, Cow::Owned(value.to_vec()))]);
         }
-        if data_type == Some(DataType::Tlv) { split(oid, bytes, 1, 1, false) } else { None }
+        if data_type == Some(DataType::Tlv) { split(oid, bytes, Framing::SUGGESTED) } else { None }
     }
 }
 
-/// Splits octets into attributes with headers of these sizes; `None` where they do not fit exactly.
-fn split<'a>(
-    oid: Oid,
-    mut data: &[u8],
-    type_octets: u8,
-    length_octets: u8,
-    continuation: bool,
-) -> Option<Vec<(Oid, Cow<'a, [u8]>)>> {
-    let number = |bytes: &[u8]| bytes.iter().fold(0u32, |n, &b| n << 8 | u32::from(b));
-    let (t, l) = (usize::from(type_octets), usize::from(length_octets));
-    let header = t + l + usize::from(continuation);
-    let mut found = Vec::new();
-    while !data.is_empty() {
-        let head = data.get(..header)?;
-        let length = if l == 0 { data.len() } else { number(&head[t..t + l]) as usize };
-        let value = data.get(header..length)?;
-        found.push((oid.child(number(&head[..t]))?, Cow::Owned(value.to_vec())));
-        data = &data[length..];
-    }
-    (!found.is_empty()).then_some(found)
+/// The attributes that octets are, framed so; `None` where they are not.
+fn split<'a>(oid: Oid, data: &[u8], framing: Framing) -> Option<Vec<(Oid, Cow<'a, [u8]>)>> {
+    let found = framing.split(data)?.into_iter();
+    found.map(|(number, range)| Some((oid.child(number)?, Cow::Owned(data[range].to_vec())))).collect()
 }
 
 impl<'a, 'd> Iterator for Decode<'a, 'd> {

@@ -1,14 +1,18 @@
 //! FreeRADIUS dictionary syntax.
 
 use super::{Definition, Dictionary, Encryption, Oid, VendorDefinition};
-use crate::attribute::DataType;
-use alloc::borrow::ToOwned;
+use crate::attribute::{DataType, Framing};
+use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Files nested by `$INCLUDE` at most.
-const MAX_INCLUDES: usize = 16;
+const MAX_DEPTH: usize = 16;
+/// Files that one load reads at most; FreeRADIUS's own dictionaries are 240.
+const MAX_FILES: usize = 1024;
+/// Octets that one load reads at most; FreeRADIUS's own dictionaries are a million.
+const MAX_OCTETS: usize = 16 << 20;
 
 /// What is wrong, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -22,13 +26,34 @@ pub struct DictionaryError {
     pub what: String,
 }
 
-/// Gives the text of a file that `$INCLUDE` names; `None` where there is none.
-pub type Resolver<'r> = dyn FnMut(&str) -> Option<String> + 'r;
+/// A file that `$INCLUDE` names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Included {
+    /// What errors call it; the same for the same file, by whatever name it was included.
+    pub file: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Gives the file that `$INCLUDE` names (second) in another (first, as [`Included::file`] or the caller called it); `None`
+/// where there is none.
+pub type Resolver<'r> = dyn FnMut(&str, &str) -> Option<Included> + 'r;
 
 /// What the lines of a file stand in.
 struct Scope {
     vendor: Option<(u32, Option<Oid>)>,
     tlvs: Vec<Oid>,
+}
+
+/// What the files of one load share.
+struct Load<'r, 'f> {
+    resolver: &'r mut Resolver<'f>,
+    /// The files that are open, the outermost first.
+    open: Vec<String>,
+    files: usize,
+    octets: usize,
+    /// Values whose attribute was not defined yet when they came.
+    early: Vec<(DictionaryError, String, String, u64)>,
 }
 
 impl Dictionary {
@@ -43,58 +68,75 @@ impl Dictionary {
         text: &str,
         resolver: &mut Resolver<'_>,
     ) -> Result<(), DictionaryError> {
-        self.load_nested(file, text, resolver, 0)
+        let mut load = Load { resolver, open: Vec::new(), files: 0, octets: 0, early: Vec::new() };
+        self.load_file(&mut load, file, text).map_err(|(line, what)| DictionaryError {
+            file: load.open.last().map_or(file, String::as_str).to_owned(),
+            line,
+            what,
+        })?;
+        for (error, attribute, name, number) in load.early {
+            if !self.define_value(&attribute, &name, number) {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
-    fn load_nested(
-        &mut self,
-        file: &str,
-        text: &str,
-        resolver: &mut Resolver<'_>,
-        depth: usize,
-    ) -> Result<(), DictionaryError> {
+    /// Reads a file, which is the last one of those open after an error.
+    fn load_file(&mut self, load: &mut Load<'_, '_>, file: &str, text: &str) -> Result<(), (usize, String)> {
+        load.open.push(file.to_owned());
+        load.files += 1;
+        load.octets += text.len();
         let mut scope = Scope { vendor: None, tlvs: Vec::new() };
         let mut last = 0;
         for (i, line) in text.lines().enumerate() {
             last = i + 1;
-            let error = |what| DictionaryError { file: file.to_owned(), line: i + 1, what };
             let line = line.split('#').next().unwrap_or_default();
             let words: Vec<&str> = line.split_whitespace().collect();
             let Some((&keyword, rest)) = words.split_first() else { continue };
-            if keyword == "$INCLUDE" || keyword == "$INCLUDE-" {
-                let &[name] = rest else { return Err(error("$INCLUDE wants one file".into())) };
-                if depth == MAX_INCLUDES {
-                    return Err(error(format!("more than {MAX_INCLUDES} files include each other")));
+            let done = match keyword {
+                "$INCLUDE" | "$INCLUDE-" => {
+                    let included = match *rest {
+                        [name] => included(load, file, name).map_err(|what| (last, what))?,
+                        _ => return Err((last, "$INCLUDE wants one file".into())),
+                    };
+                    match included {
+                        Some(included) => self.load_file(load, &included.file, &included.text)?,
+                        None if keyword == "$INCLUDE-" => {}
+                        None => return Err((last, format!("no file `{}`", rest[0]))),
+                    }
+                    Ok(())
                 }
-                match resolver(name) {
-                    Some(text) => self.load_nested(name, &text, resolver, depth + 1)?,
-                    None if keyword == "$INCLUDE-" => {}
-                    None => return Err(error(format!("no file `{name}`"))),
-                }
-                continue;
-            }
-            self.line(&mut scope, keyword, rest).map_err(error)?;
+                "VALUE" => self.value(rest).map(|early| {
+                    let error = |what| DictionaryError { file: file.to_owned(), line: last, what };
+                    load.early.extend(early.map(|(attribute, name, number)| {
+                        (error(format!("no attribute `{attribute}`")), attribute, name, number)
+                    }));
+                }),
+                _ => self.line(&mut scope, keyword, rest),
+            };
+            done.map_err(|what| (last, what))?;
         }
         let open = if scope.tlvs.is_empty() { "BEGIN-VENDOR" } else { "BEGIN-TLV" };
         if scope.vendor.is_some() || !scope.tlvs.is_empty() {
-            let what = format!("the file ends within {open}");
-            return Err(DictionaryError { file: file.to_owned(), line: last, what });
+            return Err((last, format!("the file ends within {open}")));
         }
+        load.open.pop();
         Ok(())
+    }
+
+    /// A named value; what it says where its attribute is not known yet.
+    fn value(&mut self, rest: &[&str]) -> Result<Option<(String, String, u64)>, String> {
+        let &[attribute, name, number] = rest else { return Err(format!("VALUE with {} words", rest.len())) };
+        let number = parse_number(number).ok_or_else(|| format!("`{number}` is not a number"))?;
+        let known = self.define_value(attribute, name, number);
+        Ok((!known).then(|| (attribute.to_owned(), name.to_owned(), number)))
     }
 
     fn line(&mut self, scope: &mut Scope, keyword: &str, rest: &[&str]) -> Result<(), String> {
         match (keyword, rest) {
             ("ATTRIBUTE", &[name, number, kind]) => self.attribute(scope, name, number, kind, ""),
             ("ATTRIBUTE", &[name, number, kind, flags]) => self.attribute(scope, name, number, kind, flags),
-            ("VALUE", &[attribute, name, number]) => {
-                let n = parse_number(number).ok_or_else(|| format!("`{number}` is not a number"))?;
-                if self.define_value(attribute, name, n) {
-                    Ok(())
-                } else {
-                    Err(format!("no attribute `{attribute}`"))
-                }
-            }
             ("VENDOR", &[name, number]) => self.vendor_line(name, number, "format=1,1"),
             ("VENDOR", &[name, number, format]) => self.vendor_line(name, number, format),
             ("BEGIN-VENDOR", &[name, ref parent @ ..]) if parent.len() <= 1 => {
@@ -134,10 +176,9 @@ impl Dictionary {
                     Err(format!("END-TLV {name} without its BEGIN-TLV"))
                 }
             }
-            (
-                "ATTRIBUTE" | "VALUE" | "VENDOR" | "BEGIN-VENDOR" | "END-VENDOR" | "BEGIN-TLV" | "END-TLV",
-                _,
-            ) => Err(format!("{keyword} with {} words", rest.len())),
+            ("ATTRIBUTE" | "VENDOR" | "BEGIN-VENDOR" | "END-VENDOR" | "BEGIN-TLV" | "END-TLV", _) => {
+                Err(format!("{keyword} with {} words", rest.len()))
+            }
             _ => Err(format!("unknown keyword `{keyword}`")),
         }
     }
@@ -160,35 +201,36 @@ impl Dictionary {
             }
             (None, None) => Vec::new(),
         };
-        let outermost = parts.is_empty();
+        // FreeRADIUS's older way: the vendor's name in place of the flags.
+        let named = if parts.is_empty() { self.vendor_by_name(flags) } else { None };
+        if let Some(vendor) = named {
+            parts.extend([26, vendor.number]);
+        }
+        let flags = if named.is_some() { "" } else { flags };
         for part in number.split('.') {
             let n = parse_number(part).and_then(|n| u32::try_from(n).ok());
             parts.push(n.ok_or_else(|| format!("`{number}` is not an attribute number"))?);
         }
-        if outermost && !(1..=255).contains(&parts[0]) {
-            return Err(format!("attribute number {} is not within 1 to 255", parts[0]));
+        if parts[0] == 0 {
+            return Err("attribute numbers begin with 1".into());
         }
         let oid = Oid::new(&parts).ok_or_else(|| format!("`{number}` is nested too deep"))?;
+        let kind = kind.to_ascii_lowercase();
         let (type_name, fixed) = match kind.split_once('[') {
             Some((base, size)) => {
                 let size = size.strip_suffix(']').and_then(|s| s.parse().ok());
                 (base, Some(size.ok_or_else(|| format!("`{kind}` has no proper length"))?))
             }
-            None => (kind, None),
+            None => (kind.as_str(), None),
         };
-        let mut definition = Definition {
-            name: name.to_owned(),
-            oid,
-            data_type: DataType::from_name(type_name).unwrap_or(DataType::String),
-            encryption: Encryption::None,
-            tagged: false,
-            concat: type_name == "concat",
-            array: false,
-            fixed,
+        let data_type = match DataType::from_name(type_name) {
+            Some(data_type) => data_type,
+            None if is_octets_here(type_name) => DataType::String,
+            None => return Err(format!("unknown type `{type_name}`")),
         };
-        if DataType::from_name(type_name).is_none() && !is_small_type(type_name) {
-            return Err(format!("unknown type `{type_name}`"));
-        }
+        let mut definition = Definition::new(Cow::Owned(name.to_owned()), oid, data_type);
+        definition.concat = type_name == "concat";
+        definition.fixed = fixed;
         for flag in flags.split(',').filter(|f| !f.is_empty()) {
             match flag {
                 "has_tag" => definition.tagged = true,
@@ -211,27 +253,51 @@ impl Dictionary {
     fn vendor_line(&mut self, name: &str, number: &str, format: &str) -> Result<(), String> {
         let n = parse_number(number).and_then(|n| u32::try_from(n).ok());
         let number = n.ok_or_else(|| format!("`{number}` is not a vendor number"))?;
-        let wrong = || format!("`{format}`: expected format=1|2|4,0|1|2 or format=1,1,c");
-        let fields: Vec<&str> = format.strip_prefix("format=").ok_or_else(wrong)?.split(',').collect();
-        let (kind, length, continuation) = match fields[..] {
-            [kind, length] => (kind, length, false),
-            ["1", "1", "c"] => ("1", "1", true),
-            _ => return Err(wrong()),
-        };
-        let octets = |s: &str| s.parse::<u8>().map_err(|_| wrong());
-        let (type_octets, length_octets) = (octets(kind)?, octets(length)?);
-        if !matches!(type_octets, 1 | 2 | 4) || length_octets > 2 {
-            return Err(wrong());
-        }
-        let name = name.to_owned();
-        self.define_vendor(VendorDefinition { name, number, type_octets, length_octets, continuation });
+        let framing = format.strip_prefix("format=").and_then(framing);
+        let framing =
+            framing.ok_or_else(|| format!("`{format}`: expected format=1|2|4,0|1|2 or format=1,1,c"))?;
+        self.define_vendor(VendorDefinition { name: Cow::Owned(name.to_owned()), number, framing });
         Ok(())
     }
 }
 
-/// Types of FreeRADIUS beyond RFC 8044, which are shown as octets.
-fn is_small_type(name: &str) -> bool {
-    matches!(name, "byte" | "short" | "signed" | "bool" | "ether" | "combo-ip" | "struct")
+/// Reads `1|2|4,0|1|2` or `1,1,c`.
+pub(super) fn framing(text: &str) -> Option<Framing> {
+    let fields: Vec<&str> = text.split(',').collect();
+    let (kind, length, continuation) = match fields[..] {
+        [kind, length] => (kind, length, false),
+        ["1", "1", "c"] => ("1", "1", true),
+        _ => return None,
+    };
+    let (type_octets, length_octets) = (kind.parse().ok()?, length.parse().ok()?);
+    (matches!(type_octets, 1 | 2 | 4) && length_octets <= 2).then_some(Framing {
+        type_octets,
+        length_octets,
+        continuation,
+    })
+}
+
+/// The file that a line includes, where there is one.
+fn included(load: &mut Load<'_, '_>, from: &str, name: &str) -> Result<Option<Included>, String> {
+    if load.open.len() == MAX_DEPTH {
+        return Err(format!("more than {MAX_DEPTH} files include each other"));
+    }
+    let Some(found) = (load.resolver)(from, name) else { return Ok(None) };
+    if load.open.contains(&found.file) {
+        return Err(format!("`{}` includes itself", found.file));
+    }
+    if load.files == MAX_FILES || load.octets.saturating_add(found.text.len()) > MAX_OCTETS {
+        return Err(format!(
+            "more than {MAX_FILES} files or {} MiB are included; name fewer",
+            MAX_OCTETS >> 20
+        ));
+    }
+    Ok(Some(found))
+}
+
+/// Types of later versions of FreeRADIUS, which are octets here.
+fn is_octets_here(name: &str) -> bool {
+    matches!(name, "bool" | "struct")
 }
 
 fn parse_number(text: &str) -> Option<u64> {

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 fn load(text: &str) -> Result<Dictionary, DictionaryError> {
     let mut d = Dictionary::default();
-    d.load("test", text, &mut |_: &str| None).map(|()| d)
+    d.load("test", text, &mut |_: &str, _: &str| None).map(|()| d)
 }
 fn print(d: &Dictionary, a: &Attributes) -> Vec<String> {
     d.decode(a.as_bytes()).map(|i| i.to_string()).collect()
 }
 
 #[test]
-fn the_built_in_dictionary_loads_and_repeats_nothing() {
+fn the_standard_dictionary_loads_and_repeats_nothing() {
     let mut d = Dictionary::default();
-    for (file, text) in BUILTIN {
-        d.load(file, text, &mut |_: &str| None).unwrap();
+    for (file, text) in STANDARD {
+        d.load(file, text, &mut |_: &str, _: &str| None).unwrap();
     }
     let names: BTreeSet<_> = d.attributes().iter().map(|a| a.name.to_ascii_lowercase()).collect();
     let oids: BTreeSet<_> = d.attributes().iter().map(|a| a.oid).collect();
@@ -28,7 +28,7 @@ fn the_built_in_dictionary_loads_and_repeats_nothing() {
 
 #[test]
 fn attributes_print_by_name_and_type() {
-    let d = Dictionary::builtin();
+    let d = Dictionary::standard();
     let mut a = Attributes::new();
     a.push_text(1, "alice").unwrap().push_u32(61, 19).push_u32(61, 999);
     a.push_tagged_u32(64, 1, 13).push_tagged_bytes(81, 0, b"7").unwrap();
@@ -69,14 +69,99 @@ fn vendors_tlvs_and_formats() {
     assert_eq!(print(&d, &a), ["Wide-Number = Seven", "Wide-Text = \"a\"", "Ext = 10.0.0.1"]);
 }
 
+fn include(file: &str, text: &str) -> Option<Included> {
+    Some(Included { file: file.into(), text: text.into() })
+}
+
 #[test]
 fn files_include_files() {
     let mut d = Dictionary::default();
-    let mut files = |name: &str| (name == "inner").then(|| "ATTRIBUTE A 1 string\n".to_owned());
-    d.load("outer", "$INCLUDE inner\n$INCLUDE- other\nVALUE A b 1\n", &mut files).unwrap();
-    assert!(d.by_name("a").is_some());
-    let e = d.load("loop", "$INCLUDE loop\n", &mut |_: &str| Some("$INCLUDE loop\n".into())).unwrap_err();
-    assert_eq!(e.to_string(), "loop:1: more than 16 files include each other");
+    let mut files = |from: &str, name: &str| match (from, name) {
+        ("outer", "inner") => include("folder/inner", "ATTRIBUTE A 1 string\n$INCLUDE beside\n"),
+        ("folder/inner", "beside") => include("folder/beside", "ATTRIBUTE B 2 string\nVALUE C x 1\n"),
+        _ => None,
+    };
+    let text = "$INCLUDE inner\n$INCLUDE- other\nVALUE A b 1\nATTRIBUTE C 3 integer\n";
+    d.load("outer", text, &mut files).unwrap();
+    assert!(d.by_name("a").is_some() && d.by_name("b").is_some());
+    // A value may come before its attribute.
+    assert_eq!(d.value_number(Oid::standard(3), "X"), Some(1));
+}
+
+#[test]
+fn inclusion_ends() {
+    let fault = |files: &mut Resolver<'_>| {
+        let mut d = Dictionary::default();
+        d.load("f0", "\n$INCLUDE next\n", files).unwrap_err().to_string()
+    };
+    let itself = &mut |_: &str, _: &str| include("f0", "");
+    assert_eq!(fault(itself), "f0:2: `f0` includes itself");
+    let round = &mut |from: &str, _: &str| include(if from == "a" { "b" } else { "a" }, "$INCLUDE next");
+    assert_eq!(fault(round), "b:1: `a` includes itself");
+    let mut depth = 0;
+    let deeper = &mut |_: &str, _: &str| {
+        depth += 1;
+        include(&format!("f{depth}"), "$INCLUDE next")
+    };
+    assert_eq!(fault(deeper), "f15:1: more than 16 files include each other");
+    // Each of a few files includes the next one often.
+    let mut n = 0;
+    let wide = &mut |from: &str, _: &str| {
+        n += 1;
+        let name = if from == "f0" { "outer" } else { "inner" };
+        include(
+            &format!("{name}{n}"),
+            &if name == "outer" { "$INCLUDE x\n".repeat(2000) } else { String::new() },
+        )
+    };
+    assert!(fault(wide).contains("more than 1024 files or 16 MiB"));
+    let large = &mut |_: &str, _: &str| include("large", &" ".repeat(17 << 20));
+    assert!(fault(large).starts_with("f0:2: more than 1024 files or 16 MiB"));
+}
+
+#[test]
+fn what_freeradius_writes_otherwise_is_read_too() {
+    let d = load(
+        "VENDOR Old 100\nATTRIBUTE Old-Way 1 String Old\nATTRIBUTE Its-Own 3000 string\n\
+         BEGIN-VENDOR Old\nATTRIBUTE Old-Mac 2 ether\nATTRIBUTE Old-Small 3 uint8\nEND-VENDOR Old\n",
+    )
+    .unwrap();
+    let is = |name: &str| d.by_name(name).map(|d| (d.oid.to_string(), d.data_type));
+    assert_eq!(is("old-way"), Some(("26.100.1".into(), DataType::Text)));
+    assert_eq!(is("old-mac"), Some(("26.100.2".into(), DataType::Ether)));
+    assert_eq!(is("old-small"), Some(("26.100.3".into(), DataType::Byte)));
+    // One of FreeRADIUS's own is known, and is none of a packet.
+    assert!(d.place(d.by_name("its-own").unwrap().oid).is_none());
+}
+
+#[test]
+fn later_definitions_replace_earlier_ones_and_keep_the_values() {
+    let mut d = Dictionary::builtin();
+    let cause = d.by_name("Cisco-Disconnect-Cause").unwrap().oid;
+    let unknown = d.value_number(cause, "Unknown").unwrap();
+    let all = d.attributes().len();
+    let text = "BEGIN-VENDOR Cisco\nATTRIBUTE Cisco-Why 195 integer\nATTRIBUTE Cisco-AVPair 1 octets\n\
+                END-VENDOR Cisco\nVALUE Cisco-Disconnect-Cause Other 4711\n";
+    d.load("site", text, &mut |_: &str, _: &str| None).unwrap();
+    assert_eq!(d.by_oid(cause).unwrap().name, "Cisco-Why");
+    assert_eq!(d.by_name("Cisco-Disconnect-Cause").unwrap().oid, cause);
+    assert_eq!((d.value_number(cause, "Unknown"), d.value_name(cause, 4711)), (Some(unknown), Some("Other")));
+    assert_eq!(d.by_name("cisco-avpair").unwrap().data_type, DataType::String);
+    assert_eq!(d.attributes().len(), all + 1);
+}
+
+#[test]
+fn unknown_attributes_have_numbers_for_a_name() {
+    let oid = |name: &str| Dictionary::number_in_name(name).map(|oid| oid.to_string());
+    for name in ["Attr-26.9.1", "attr-5", "ATTR-241.26.9.1"] {
+        assert_eq!(oid(name).as_deref(), Some(&name[5..]), "{name}");
+    }
+    let deep = format!("Attr-{}", ["1"; 11].join("."));
+    for name in
+        ["Attr-", "Attr-x", "Attr-26.", "Attr-26.+9.1", "Attr-4294967296", "Attr", "Attribut", "ätt-1", &deep]
+    {
+        assert_eq!(oid(name), None, "{name}");
+    }
 }
 
 #[test]
@@ -84,7 +169,9 @@ fn errors_name_file_line_and_what() {
     for (text, want) in [
         ("\nATTRIBUTE A 1 sting", "test:2: unknown type `sting`"),
         ("ATTRIBUTE A x string", "test:1: `x` is not an attribute number"),
-        ("ATTRIBUTE A 256 string", "test:1: attribute number 256 is not within 1 to 255"),
+        ("ATTRIBUTE A 0 string", "test:1: attribute numbers begin with 1"),
+        ("VALUE A 1", "test:1: VALUE with 2 words"),
+        ("VALUE A b c", "test:1: `c` is not a number"),
         ("ATTRIBUTE A 1 string has_tg", "test:1: unknown flag `has_tg`"),
         ("ATTRIBUTE A 1", "test:1: ATTRIBUTE with 2 words"),
         ("VALUE A b 1", "test:1: no attribute `A`"),

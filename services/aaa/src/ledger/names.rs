@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_names_are_the_dictionarys() {
-        let dictionary = Dictionary::builtin();
+        let dictionary = Dictionary::standard();
         for (attribute, names) in [
             (kind::NAS_PORT_TYPE, PORT_TYPE),
             (kind::SERVICE_TYPE, SERVICE_TYPE),

@@ -11,6 +11,7 @@ use usher_diameter::eap::Dea;
 use usher_diameter::nasreq::AuthRequestType;
 use usher_eap::packet::Type;
 use usher_radius::attribute::{Attributes, kind};
+use usher_radius::dictionary::Dictionary;
 use usher_radius::packet::Code;
 
 /// A request that waits for its answer.
@@ -84,6 +85,7 @@ pub(super) fn diameter(
     verdict: &Verdict<'_>,
     request_type: AuthRequestType,
     round: Option<Duration>,
+    dictionary: Option<&Dictionary>,
 ) -> (ResultCode, AvpBuf) {
     let mut dea = Dea { eap: None, ..Dea::new(request_type, &[]) };
     let seconds = round.map(|round| u32::try_from(round.as_secs()).unwrap_or(u32::MAX));
@@ -109,7 +111,7 @@ pub(super) fn diameter(
     let mut avps = dea.avps();
     avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
     if let Some(reply) = reply {
-        attributes_as_avps(reply, dea.eap.is_some(), &mut avps);
+        attributes_as_avps(reply, dea.eap.is_some(), dictionary, &mut avps);
     }
     (result, avps)
 }
@@ -127,7 +129,7 @@ mod tests {
         let msk = Key::new([7; 64]);
         let (eap, method) = (Some(&[3, 1, 0, 4][..]), Some(Type::TLS));
         let verdict = Verdict::Accept { eap, msk: Some(&msk), method, reply };
-        let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, None);
+        let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, None, None);
         assert_eq!(result, ResultCode::SUCCESS);
         let dea = Dea::parse(avps.view()).unwrap();
         assert_eq!(
@@ -145,7 +147,7 @@ mod tests {
         let round = Some(Duration::from_secs(30));
         for (round, seconds, methods) in [(round, Some(30), vec![13]), (None, None, vec![])] {
             let said = |verdict| {
-                let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, round);
+                let (result, avps) = diameter(&verdict, AuthRequestType::AuthenticateOnly, round, None);
                 let dea = Dea::parse(avps.view()).unwrap();
                 (result.0, dea.eap.is_some(), dea.reissued.is_some(), dea.multi_round_timeout, dea.methods)
             };

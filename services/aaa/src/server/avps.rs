@@ -5,7 +5,8 @@
 
 use usher_diameter::avp::{AvpBuf, AvpId, AvpView, Avps};
 use usher_diameter::codes;
-use usher_radius::attribute::{Attributes, RawAttribute, Vendor, kind, read_vendors, vendor};
+use usher_radius::attribute::{Attributes, Framing, RawAttribute, kind, read_vendor, vendor};
+use usher_radius::dictionary::Dictionary;
 
 /// Microsoft's keys (RFC 2548 §2.4), which RADIUS hides and Diameter says by EAP-Master-Session-Key.
 const HIDDEN_KEYS: [u8; 3] = [12, vendor::MS_MPPE_SEND_KEY, vendor::MS_MPPE_RECV_KEY];
@@ -62,8 +63,14 @@ fn untag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
 /// Appends what a reply says. Hidden values have no counterpart and are left out. The M flag is set where a Diameter
 /// application defines the attribute; of others, and of vendors', a client need not know anything.
 ///
-/// A Reply-Message does not go beside an EAP packet (RFC 4072 §2.8.3): `with_eap`.
-pub(super) fn attributes_as_avps(reply: &Attributes, with_eap: bool, avps: &mut AvpBuf) {
+/// A Reply-Message does not go beside an EAP packet (RFC 4072 §2.8.3): `with_eap`. `dictionary` knows the headers of the
+/// vendors that have others than most.
+pub(super) fn attributes_as_avps(
+    reply: &Attributes,
+    with_eap: bool,
+    dictionary: Option<&Dictionary>,
+    avps: &mut AvpBuf,
+) {
     const HIDDEN: [u8; 2] = [kind::USER_PASSWORD, kind::TUNNEL_PASSWORD];
     let plain = |a: &RawAttribute<'_>| {
         a.kind != kind::VENDOR_SPECIFIC
@@ -82,9 +89,14 @@ pub(super) fn attributes_as_avps(reply: &Attributes, with_eap: bool, avps: &mut 
             push_tunnel(reply, tag, avps);
         }
     }
-    let hidden = |v: &Vendor<'_>| v.vendor == vendor::MICROSOFT && HIDDEN_KEYS.contains(&v.kind);
-    for v in read_vendors(reply.iter()).filter(|v| !hidden(v)) {
-        avps.push(AvpId::of_vendor(v.vendor, v.kind.into(), false), v.value);
+    let hidden =
+        |of, number| of == vendor::MICROSOFT && HIDDEN_KEYS.iter().any(|kind| u32::from(*kind) == number);
+    for a in reply.iter().filter(|a| a.kind == kind::VENDOR_SPECIFIC && !reply.waits(a)) {
+        let Some((of, data)) = read_vendor(a.value) else { continue };
+        let framing = dictionary.map_or(Framing::SUGGESTED, |d| d.framing(of));
+        for (number, range) in framing.split(data).into_iter().flatten().filter(|v| !hidden(of, v.0)) {
+            avps.push(AvpId::of_vendor(of, number, false), &data[range]);
+        }
     }
 }
 
@@ -173,7 +185,7 @@ mod tests {
 
     fn translated(reply: &Attributes, with_eap: bool) -> AvpBuf {
         let mut avps = AvpBuf::new();
-        attributes_as_avps(reply, with_eap, &mut avps);
+        attributes_as_avps(reply, with_eap, None, &mut avps);
         avps
     }
 

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{Duration, WallTime};
 use usher_eap::method::ServerOffer;
+use usher_radius::dictionary::Dictionary;
 
 /// Where users are looked up.
 #[derive(Clone, Debug)]
@@ -123,6 +124,9 @@ pub struct Config {
     /// Indices of the RADIUS clients whose users' devices may speak TLS 1.2 without the Extended Master Secret (RFC 7627);
     /// all others are refused.
     pub without_extended_master_secret: Vec<u32>,
+    /// By which traces name attributes, and by which vendors' attributes are known whose headers are of another form than
+    /// RFC 2865 §5.26 suggests; `None`: the standard ones.
+    pub dictionary: Option<Arc<Dictionary>>,
     /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::Event::CheckCertificate`]).
     pub certificate_status: bool,
 }
@@ -158,6 +162,7 @@ impl Config {
             mab: false,
             full_answers: false,
             without_extended_master_secret: Vec::new(),
+            dictionary: None,
             certificate_status: false,
         }
     }

@@ -8,7 +8,7 @@ use super::proof::{Denial, Proof};
 use super::reason::Reason;
 use super::shard::ShardKey;
 use super::trace::{self, Slots};
-use crate::users::{Method, Password, User};
+use crate::users::{Complaint, Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -202,6 +202,8 @@ pub(super) struct Session {
     pub(super) user: Option<Arc<User>>,
     /// Why the user may not log in, whatever is proven.
     pub(super) refusal: Option<Reason>,
+    /// The row of the user's that cannot be understood, where that is why.
+    pub(super) unread: Option<Arc<Complaint>>,
     /// What a reject says besides.
     pub(super) denial: Option<Denial>,
     /// Its failure was counted.

@@ -84,7 +84,7 @@ impl StandIns {
     /// A user was found in the store.
     pub(super) fn saw(&mut self, name: &[u8], user: &User) {
         // A device without a password is not what a guessed name is.
-        if user.unreadable || mac_address(name).is_some() && user.password.is_none() {
+        if user.unreadable.is_some() || mac_address(name).is_some() && user.password.is_none() {
             return;
         }
         let hash = self.hash.hash_one(name);

@@ -6,15 +6,15 @@
 
 use super::api::{TraceFilter, TraceLine};
 use crate::users::{canonical_name, mac_address};
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::Instant;
 use usher_eap::packet::{Code, Packet};
 use usher_radius::attribute::{Attributes, kind, vendor};
-use usher_radius::dictionary::{Dictionary, Oid};
+use usher_radius::dictionary::{Dictionary, Encryption, Oid};
 
 /// Most traces at one time.
 pub const TRACES: usize = 8;
@@ -34,8 +34,8 @@ pub(super) struct Tracers {
     filters: [Option<TraceFilter>; TRACES],
     /// The numbers that are in use.
     on: Slots,
-    /// Made with the first trace.
-    dictionary: Option<Box<Dictionary>>,
+    /// That of the server, or one made with the first trace.
+    dictionary: Option<Arc<Dictionary>>,
     kept: Kept,
 }
 
@@ -45,13 +45,19 @@ impl Tracers {
         self.on != 0
     }
     /// Begins or ends the trace of a number; false where there is no such number.
-    pub(super) fn set(&mut self, slot: u8, filter: Option<TraceFilter>) -> bool {
+    pub(super) fn set(
+        &mut self,
+        slot: u8,
+        filter: Option<TraceFilter>,
+        dictionary: Option<&Arc<Dictionary>>,
+    ) -> bool {
         let Some(place) = self.filters.get_mut(usize::from(slot)) else { return false };
         self.on &= !(1 << slot);
         self.on |= u8::from(filter.is_some()) << slot;
         *place = filter;
         if self.any() {
-            self.dictionary.get_or_insert_with(|| Box::new(Dictionary::builtin()));
+            let standard = || Arc::new(Dictionary::standard());
+            self.dictionary = Some(dictionary.cloned().unwrap_or_else(standard));
         } else {
             *self = Self::default();
         }
@@ -119,10 +125,12 @@ impl Tracers {
             {
                 continue;
             }
-            lines.push(if shown(attribute.oid) {
+            let hidden = attribute.definition.is_some_and(|d| d.encryption != Encryption::None);
+            lines.push(if shown(attribute.oid) && !hidden {
                 format!("  {attribute}")
             } else {
-                let name = attribute.definition.map_or_else(|| attribute.oid.to_string(), |d| d.name.clone());
+                let name =
+                    attribute.definition.map_or_else(|| attribute.oid.to_string(), |d| d.name.to_string());
                 format!("  {name} = (not shown)")
             });
         }
@@ -224,7 +232,7 @@ mod tests {
     #[test]
     fn what_is_kept_of_logins_that_nobody_looks_for_has_a_bound() {
         let mut tracers = Tracers::default();
-        assert!(tracers.set(3, Some(TraceFilter::User(b"ann".to_vec()))));
+        assert!(tracers.set(3, Some(TraceFilter::User(b"ann".to_vec())), None));
         // Endless lines of one login, and endless logins.
         for n in 0..10_000 {
             tracers.keep(line(1, format!("line {n}")));
@@ -238,14 +246,14 @@ mod tests {
         let last = tracers.found(Instant::ZERO, 199_999, 8);
         assert_eq!((last.len(), last[0].to, &*last[0].text), (1, 8, "one line"));
         assert!(tracers.found(Instant::ZERO, 1, 8).is_empty(), "the oldest went first");
-        assert!(tracers.set(3, None));
+        assert!(tracers.set(3, None, None));
         assert_eq!((tracers.kept.octets, tracers.kept.order.len()), (0, 0));
     }
 
     #[test]
     fn who_finds_a_user_late_is_told_how_much_is_missing() {
         let mut tracers = Tracers::default();
-        tracers.set(0, Some(TraceFilter::User(b"ann".to_vec())));
+        tracers.set(0, Some(TraceFilter::User(b"ann".to_vec())), None);
         for n in 0..10_000 {
             tracers.keep(line(1, format!("line {n}")));
         }
@@ -269,13 +277,13 @@ mod tests {
             (2, TraceFilter::Station(b"00:11:22:AA:BB:CC".to_vec())),
             (7, TraceFilter::User(b"001122aabbcc".to_vec())),
         ] {
-            assert!(tracers.set(slot, Some(filter)));
+            assert!(tracers.set(slot, Some(filter), None));
         }
-        assert!(!tracers.set(8, Some(TraceFilter::All)));
+        assert!(!tracers.set(8, Some(TraceFilter::All), None));
         assert_eq!(tracers.concerned(&request), 0b1000_0110);
         assert_eq!((tracers.of_users(), tracers.of_user(b"ann")), (0b1000_0001, 1));
         for slot in [0, 1, 2, 7] {
-            tracers.set(slot, None);
+            tracers.set(slot, None, None);
         }
         assert!(!tracers.any() && tracers.dictionary.is_none());
     }

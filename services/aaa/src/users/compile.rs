@@ -1,15 +1,18 @@
 //! A store's rows made into a user.
 
+mod value;
+
 use super::{Check, Complaint, Control, Group, Method, Password, Reply, User};
 use crate::store::{Op, Row, UserRows};
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::WallTime;
 use usher_crypto::password::check_argon2;
-use usher_radius::attribute::{Attributes, DataType, Value, kind};
-use usher_radius::dictionary::{Definition, Dictionary, Encryption};
+use usher_radius::attribute::{Attributes, DataType, kind};
+use usher_radius::dictionary::{Definition, Dictionary, Encryption, Place};
+use value::{date, encode, hex};
 
 impl User {
     /// A user as the rows of the tables say, in FreeRADIUS's words and meaning.
@@ -18,8 +21,27 @@ impl User {
     /// The first row that cannot be understood, and what to do: a user of whom a part was left out could be let in
     /// where nobody meant it.
     pub fn compile(rows: &UserRows, dictionary: &Dictionary) -> Result<Self, Complaint> {
+        Self::compiled(rows, dictionary, None)
+    }
+
+    /// The same, but a row of a reply that cannot be understood is left out, and told of in [`Self::left_out`].
+    ///
+    /// # Errors
+    /// The first check that cannot be understood: without it the user could be let in where nobody meant it.
+    pub fn compile_leaving_out(rows: &UserRows, dictionary: &Dictionary) -> Result<Self, Complaint> {
+        let mut left_out = Vec::new();
+        let mut user = Self::compiled(rows, dictionary, Some(&mut left_out))?;
+        user.left_out = left_out.into();
+        Ok(user)
+    }
+
+    fn compiled(
+        rows: &UserRows,
+        dictionary: &Dictionary,
+        mut left_out: Option<&mut Vec<Complaint>>,
+    ) -> Result<Self, Complaint> {
         let own = rows_of(&rows.check, "radcheck", dictionary)?;
-        let (reply, fall_through) = replies(&rows.reply, "radreply", dictionary)?;
+        let (reply, fall_through) = replies(&rows.reply, "radreply", dictionary, left_out.as_deref_mut())?;
         let Control { password, methods, simultaneous, expires, pool, rejected } = own.1;
         let mut user = Self {
             password,
@@ -40,8 +62,8 @@ impl User {
         for group in &rows.groups {
             let (checks, control) =
                 rows_of(&group.check, &format!("radgroupcheck of {}", group.name), dictionary)?;
-            let (reply, fall_through) =
-                replies(&group.reply, &format!("radgroupreply of {}", group.name), dictionary)?;
+            let table = format!("radgroupreply of {}", group.name);
+            let (reply, fall_through) = replies(&group.reply, &table, dictionary, left_out.as_deref_mut())?;
             user.groups.push(Arc::new(Group {
                 name: group.name.clone(),
                 checks,
@@ -54,14 +76,16 @@ impl User {
     }
 }
 
-/// Attributes whose values are never shown.
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.ends_with("password") || name == "password-with-header"
+/// Whether an attribute's values are never shown.
+fn is_secret(name: &str, dictionary: &Dictionary) -> bool {
+    let name = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
+    let hidden = dictionary.by_name(&name).is_some_and(|d| d.encryption != Encryption::None);
+    hidden || name.ends_with("password") || name == "password-with-header"
 }
 
-fn complain(table: &str, row: &Row, what: String) -> Complaint {
-    let value = if is_secret(&row.attribute) { "(hidden)".into() } else { row.value.clone() };
+fn complain(table: &str, row: &Row, dictionary: &Dictionary, what: String) -> Complaint {
+    let hide = is_secret(&row.attribute, dictionary);
+    let value = if hide { "(hidden)".into() } else { row.value.clone() };
     Complaint { table: table.into(), attribute: row.attribute.clone(), op: row.op, value, what }
 }
 
@@ -72,7 +96,7 @@ fn rows_of(rows: &[Row], table: &str, dictionary: &Dictionary) -> Result<(Vec<Ch
             Err(NotControl) => comparison(row, dictionary).map(|check| checks.push(check)),
             Ok(done) => done,
         };
-        done.map_err(|what| complain(table, row, what))?;
+        done.map_err(|what| complain(table, row, dictionary, what))?;
     }
     Ok((checks, control))
 }
@@ -178,14 +202,6 @@ fn restrict(control: &mut Control, row: &Row, methods: &[Method]) -> Result<(), 
     Ok(())
 }
 
-fn hex(text: &str) -> Option<Vec<u8>> {
-    let text = text.strip_prefix("0x").unwrap_or(text);
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect()
-}
-
 /// What is said of the empty password.
 const EMPTY: &str =
     "the password is empty, so that everybody has it; give another, or none where the user needs none";
@@ -220,7 +236,7 @@ fn with_header(value: &str) -> Result<Password, String> {
 
 /// A request's attribute that is compared.
 fn comparison(row: &Row, dictionary: &Dictionary) -> Result<Check, String> {
-    let (definition, _) = find(&row.attribute, dictionary)?;
+    let Named { definition, place, tag } = find(&row.attribute, dictionary)?;
     let op = match row.op {
         // As FreeRADIUS does with an operator that compares nothing.
         Op::Set => Op::Equal,
@@ -237,19 +253,30 @@ fn comparison(row: &Row, dictionary: &Dictionary) -> Result<Check, String> {
     if definition.encryption != Encryption::None {
         return Err("a hidden attribute cannot be compared".into());
     }
+    if definition.data_type == DataType::Signed
+        && !matches!(op, Op::Equal | Op::NotEqual | Op::Present | Op::Absent)
+    {
+        return Err("a number that may be negative is compared by == and != alone".into());
+    }
     let mut bytes = Vec::new();
     if !matches!(op, Op::Present | Op::Absent) {
-        encode(definition, &row.value, dictionary, &mut bytes)?;
+        encode(&definition, &row.value, dictionary, &mut bytes)?;
     }
-    let number = matches!(definition.data_type, DataType::Integer | DataType::Integer64 | DataType::Time);
-    if definition.tagged && number {
-        bytes[0] = 0;
-    }
-    Ok(Check { attribute: definition.oid, op, value: bytes, number })
+    let number = definition.data_type.is_number();
+    let tag = definition.tagged.then_some(tag);
+    Ok(Check { attribute: place, op, value: bytes, number, tag })
 }
 
-/// An attribute by name, and the tag after it (`Tunnel-Type:1`).
-fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<(&'d Definition, u8), String> {
+/// What a row's attribute is.
+struct Named<'d> {
+    definition: Cow<'d, Definition>,
+    place: Place,
+    /// The tag after its name (`Tunnel-Type:1`); 0 where there is none.
+    tag: u8,
+}
+
+/// An attribute by name, or by number as FreeRADIUS writes one that it does not know (`Attr-26.9.1`).
+fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<Named<'d>, String> {
     let (bare, tag) = match name.rsplit_once(':') {
         Some((bare, tag)) => {
             let tag = tag.parse().ok().filter(|t| *t <= 0x1f);
@@ -257,94 +284,48 @@ fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<(&'d Definition, u
         }
         None => (name, 0),
     };
-    let definition = dictionary.by_name(bare);
-    let definition = definition
-        .ok_or("no such attribute in the dictionaries; add the vendor's dictionary, or mend the name")?;
-    let served = match definition.oid.parts() {
-        [number] => u8::try_from(*number).is_ok(),
-        [26, _, number] => u8::try_from(*number).is_ok(),
-        _ => false,
+    let definition = match (dictionary.by_name(bare), Dictionary::number_in_name(bare)) {
+        (Some(definition), _) => Cow::Borrowed(definition),
+        (None, Some(oid)) => Cow::Owned(Definition::unknown(oid)),
+        (None, None) => {
+            return Err(
+                "no such attribute in the dictionaries; mend the name, add the vendor's dictionary by \
+                        dictionary = [\"FILE\"], or write it by number: Attr-26.VENDOR.TYPE = 0x..."
+                    .into(),
+            );
+        }
     };
-    if !served {
-        return Err("attributes within others are not served".into());
+    if definition.data_type.holds_others() {
+        return Err("this attribute holds others; name one of those".into());
     }
-    Ok((definition, tag))
+    let place = dictionary.place(definition.oid).ok_or("no packet has an attribute of this number")?;
+    Ok(Named { definition, place, tag })
 }
 
-/// A value's octets.
-fn encode(
-    definition: &Definition,
-    text: &str,
-    dictionary: &Dictionary,
-    out: &mut Vec<u8>,
-) -> Result<(), String> {
-    let number = || match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    };
-    let small = |n: u64| u32::try_from(n).map_err(|_| "the number is too large".to_string());
-    let octets;
-    let value = match definition.data_type {
-        DataType::Integer => {
-            let n = dictionary.value_number(definition.oid, text).or_else(number);
-            Value::Integer(small(n.ok_or("neither a number nor a name that the dictionary has for it")?)?)
-        }
-        DataType::Integer64 => {
-            let n = dictionary.value_number(definition.oid, text).or_else(number);
-            Value::Integer64(n.ok_or("neither a number nor a name that the dictionary has for it")?)
-        }
-        DataType::Time => {
-            let seconds = number().or_else(|| date(text).map(WallTime::unix_secs));
-            Value::Time(small(seconds.ok_or("write a date as `31 Dec 2026 23:59:59` (UTC)")?)?)
-        }
-        DataType::Text => Value::Text(text),
-        DataType::Ipv4Addr => Value::Ipv4Addr(text.parse().map_err(|_| "not an IPv4 address")?),
-        DataType::Ipv6Addr => Value::Ipv6Addr(text.parse().map_err(|_| "not an IPv6 address")?),
-        DataType::Ipv4Prefix | DataType::Ipv6Prefix => {
-            let (address, length) = text.split_once('/').ok_or("write a prefix as `2001:db8::/64`")?;
-            let length: u8 = length.parse().map_err(|_| "the prefix's length is no number")?;
-            if definition.data_type == DataType::Ipv4Prefix {
-                Value::Ipv4Prefix(address.parse().map_err(|_| "not an IPv4 prefix")?, length)
-            } else {
-                Value::Ipv6Prefix(address.parse().map_err(|_| "not an IPv6 prefix")?, length)
-            }
-        }
-        DataType::String | DataType::Concat | DataType::Ifid => {
-            octets = match text.strip_prefix("0x") {
-                Some(digits) => hex(digits).ok_or("not hexadecimal")?,
-                None => text.as_bytes().to_vec(),
-            };
-            Value::Octets(&octets)
-        }
-        DataType::Tlv | DataType::Vsa | DataType::Extended | DataType::LongExtended | DataType::Evs => {
-            return Err("attributes that hold others are not served".into());
-        }
-    };
-    value.encode(out);
-    if Value::decode(definition.data_type, out).is_err() {
-        return Err("the value has not the form of its type".into());
-    }
-    Ok(())
-}
-
-/// The rows of a reply table, and what they say of Fall-Through.
+/// The rows of a reply table, and what they say of Fall-Through. With `left_out` those that cannot be understood go there.
 fn replies(
     rows: &[Row],
     table: &str,
     dictionary: &Dictionary,
+    mut left_out: Option<&mut Vec<Complaint>>,
 ) -> Result<(Vec<Reply>, Option<bool>), Complaint> {
     let (mut replies, mut fall_through) = (Vec::new(), None);
     for row in rows {
-        let fault = |what| complain(table, row, what);
-        if row.attribute.eq_ignore_ascii_case("fall-through") {
-            fall_through = match row.value.to_ascii_lowercase().as_str() {
+        let done = if row.attribute.eq_ignore_ascii_case("fall-through") {
+            let said = match row.value.to_ascii_lowercase().as_str() {
                 "yes" | "1" => Some(true),
                 "no" | "0" => Some(false),
-                _ => return Err(fault("write Yes or No".into())),
+                _ => None,
             };
-            continue;
+            fall_through = said.or(fall_through);
+            said.map(drop).ok_or_else(|| "write Yes or No".to_string())
+        } else {
+            reply(row, dictionary).map(|reply| replies.push(reply))
+        };
+        match (done.map_err(|what| complain(table, row, dictionary, what)), &mut left_out) {
+            (Err(complaint), Some(left_out)) => left_out.push(complaint),
+            (done, _) => done?,
         }
-        replies.push(reply(row, dictionary).map_err(fault)?);
     }
     Ok((replies, fall_through))
 }
@@ -357,7 +338,7 @@ const NOT_OF_A_REPLY: [u8; 18] = [2, 3, 4, 5, 24, 30, 31, 32, 33, 60, 61, 70, 75
 const SHORTEST_INTERVAL: u32 = 60;
 
 fn reply(row: &Row, dictionary: &Dictionary) -> Result<Reply, String> {
-    let (definition, tag) = find(&row.attribute, dictionary)?;
+    let Named { definition, place, tag } = find(&row.attribute, dictionary)?;
     if matches!(definition.oid.parts(), &[n] if NOT_OF_A_REPLY.iter().any(|&kind| u32::from(kind) == n)) {
         return Err("no Access-Accept has this attribute; remove the row".into());
     }
@@ -365,85 +346,49 @@ fn reply(row: &Row, dictionary: &Dictionary) -> Result<Reply, String> {
         return Err("a reply's operators are =, := and +=".into());
     }
     let mut bytes = Vec::new();
-    encode(definition, &row.value, dictionary, &mut bytes)?;
-    let long = |_| "the value is too long for its attribute".to_string();
+    encode(&definition, &row.value, dictionary, &mut bytes)?;
     let mut value = Attributes::new();
     if bytes.is_empty() {
         // RFC 2865 §5: what has no value is left out. It takes the place of others all the same.
-        return Ok(Reply { attribute: definition.oid, op: row.op, value });
+        return Ok(Reply { attribute: place, op: row.op, value });
     }
     if let (&[n], Some(seconds)) = (definition.oid.parts(), bytes.first_chunk::<4>())
         && n == u32::from(kind::ACCT_INTERIM_INTERVAL)
     {
         bytes = u32::from_be_bytes(*seconds).max(SHORTEST_INTERVAL).to_be_bytes().to_vec();
     }
-    match (definition.oid.parts(), definition.encryption) {
-        (&[number], Encryption::None) if definition.tagged => {
-            if let (DataType::Integer, Some(octets)) = (definition.data_type, bytes.first_chunk::<4>()) {
-                value.push_tagged_u32(number as u8, tag, u32::from_be_bytes(*octets));
-            } else if tag == 0 {
-                value.push_bytes(number as u8, &bytes).map_err(long)?;
-            } else {
-                value.push_tagged_bytes(number as u8, tag, &bytes).map_err(long)?;
-            }
-        }
-        (&[number], Encryption::None) if definition.concat => {
-            value.push_concat(number as u8, &bytes);
-        }
-        (&[number], Encryption::None) => {
-            value.push_bytes(number as u8, &bytes).map_err(long)?;
-        }
-        (&[_], Encryption::Salted) => {
-            value.push_tunnel_password(tag, &bytes).map_err(long)?;
-        }
-        (&[26, vendor, number], Encryption::None) => {
-            value.push_vendor(vendor, number as u8, &bytes).map_err(long)?;
-        }
-        (&[26, vendor, number], Encryption::Salted) => {
-            value.push_vendor_salted(vendor, number as u8, &bytes).map_err(long)?;
-        }
-        _ => return Err("this attribute is hidden in a way that no reply is".into()),
+    if let (true, &[number]) = (definition.concat, definition.oid.parts()) {
+        value.push_concat(number as u8, &bytes);
+        return Ok(Reply { attribute: place, op: row.op, value });
     }
-    Ok(Reply { attribute: definition.oid, op: row.op, value })
+    let (tag, bytes) = tagged(&definition, tag, &bytes)?;
+    let pushed = value.push_at(&place, tag, definition.encryption, bytes);
+    if let Err(long) = pushed {
+        return Err(format!(
+            "the value is too long for its attribute: {} octets, at most {}",
+            long.length, long.max
+        ));
+    }
+    Ok(Reply { attribute: place, op: row.op, value })
 }
 
-/// A date as people and FreeRADIUS's tables write it: `31 Dec 2026`, `Dec 31 2026 23:59:59`, `2026-12-31T23:59:59`,
-/// or seconds since 1970. UTC.
-fn date(text: &str) -> Option<WallTime> {
-    if let Ok(seconds) = text.parse() {
-        return Some(WallTime::from_unix_secs(seconds));
+/// The octet of the tag in front of a value, and what of the value comes behind it (RFC 2868 §3).
+fn tagged<'b>(definition: &Definition, tag: u8, bytes: &'b [u8]) -> Result<(Option<u8>, &'b [u8]), String> {
+    if !definition.tagged {
+        return match tag {
+            0 => Ok((None, bytes)),
+            _ => Err("this attribute has no tag; take it from the name".into()),
+        };
     }
-    const MONTHS: [&str; 12] =
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-    let (mut year, mut month, mut day, mut time) = (None, None, None, [0_u64; 3]);
-    for word in text.split([' ', 'T', ',']).filter(|w| !w.is_empty()) {
-        let lower = word.to_ascii_lowercase();
-        if word.contains(':') {
-            for (place, part) in time.iter_mut().zip(word.trim_end_matches('Z').split(':')) {
-                *place = part.parse().ok()?;
-            }
-        } else if let Some((y, rest)) = word.split_once('-') {
-            let (m, d) = rest.split_once('-')?;
-            (year, month, day) = (y.parse().ok(), m.parse().ok(), d.parse().ok());
-        } else if let Some(m) = MONTHS.iter().position(|m| lower.starts_with(m)) {
-            month = Some(m as u64 + 1);
-        } else {
-            let n: u64 = word.parse().ok()?;
-            if n > 31 { year = Some(n) } else { day = Some(n) }
+    match (definition.data_type, definition.encryption, bytes) {
+        (DataType::Integer, Encryption::None, [0, number @ ..]) => Ok((Some(tag), number)),
+        (DataType::Integer, Encryption::None, _) => {
+            Err("the number of an attribute with a tag is at most 16,777,215".into())
         }
+        // What begins like a tag would be taken for one.
+        (_, Encryption::None, [first, ..]) if tag == 0 && *first > 0x1f => Ok((None, bytes)),
+        _ => Ok((Some(tag), bytes)),
     }
-    let (year, month, day): (u64, u64, u64) = (year?, month?, day?);
-    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
-    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let within = (1970..=9999).contains(&year) && (1..=12).contains(&month) && time[0] < 24 && time[1] < 60;
-    if !within || day == 0 || day > lengths[month as usize - 1] || time[2] > 60 {
-        return None;
-    }
-    let days = (1970..year).map(|y| 365 + u64::from(leap(y))).sum::<u64>()
-        + lengths[..month as usize - 1].iter().sum::<u64>()
-        + day
-        - 1;
-    Some(WallTime::from_unix_secs(((days * 24 + time[0]) * 60 + time[1]) * 60 + time[2]))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use usher_crypto::Key;
 use usher_eap::method::Inner;
 use usher_eap::packet::Type;
 use usher_radius::attribute::Attributes;
-use usher_radius::dictionary::Oid;
+use usher_radius::dictionary::Place;
 
 /// A way to prove who one is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -160,8 +160,10 @@ pub struct User {
     /// Not let in by an address alone, unless [`Self::methods`] says so, though there is no password: one that does not
     /// hold for the request, or groups of which none applies ([`Self::resolve`]).
     pub no_bypass: bool,
-    /// Never let in: the rows that the store has cannot be understood ([`Self::unreadable`]).
-    pub unreadable: bool,
+    /// Never let in: this row that the store has cannot be understood ([`Self::unreadable`]).
+    pub unreadable: Option<Arc<Complaint>>,
+    /// Rows of replies that cannot be understood and were left out ([`Self::compile_leaving_out`]).
+    pub left_out: Arc<[Complaint]>,
 }
 
 impl User {
@@ -170,10 +172,10 @@ impl User {
     pub fn with_password(password: &[u8]) -> Self {
         Self { password: Some(Password::Clear(password.into())), ..Self::default() }
     }
-    /// A user of whom the store has rows that cannot be understood ([`Self::compile`]).
+    /// A user of whom the store has a row that cannot be understood ([`Self::compile`]).
     #[must_use]
-    pub fn unreadable() -> Self {
-        Self { unreadable: true, ..Self::default() }
+    pub fn unreadable(complaint: Complaint) -> Self {
+        Self { unreadable: Some(Arc::new(complaint)), ..Self::default() }
     }
     /// Whether a method may admit this user. MAC authentication bypass asks no password, so a user who has one is
     /// let in by it only where [`Self::methods`] says so.
@@ -211,21 +213,23 @@ impl User {
 /// What a request must say: a comparison with its attributes of one kind, of which one that fits is enough.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Check {
-    /// The attribute: a standard one, or a vendor's (`26.vendor.type`).
-    pub attribute: Oid,
+    /// The attribute.
+    pub attribute: Place,
     /// How it is compared: one of the operators from [`Op::Equal`] on, without expressions.
     pub op: Op,
     /// With what: the value as it would stand in a request.
     pub value: Vec<u8>,
     /// Whether greater and less are those of numbers; otherwise of octets.
     pub number: bool,
+    /// Where the attribute has a tag (RFC 2868): the one that a value must have; 0: any.
+    pub tag: Option<u8>,
 }
 
 /// One attribute that a group adds to an Access-Accept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// Which.
-    pub attribute: Oid,
+    pub attribute: Place,
     /// [`Op::Set`], [`Op::Replace`] or [`Op::Add`].
     pub op: Op,
     /// It alone.

@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use usher_crypto::Key;
 use usher_radius::attribute::{Attributes, kind};
-use usher_radius::dictionary::Oid;
 
 impl User {
     /// What holds of this user for a request: the user's own rows, then those of the groups that apply. `None`: one of
@@ -68,40 +67,35 @@ impl User {
     }
 }
 
-/// The values of an attribute.
-fn values<'a>(list: &'a Attributes, attribute: Oid) -> Vec<Cow<'a, [u8]>> {
-    let octet = |n: u32| u8::try_from(n).ok();
-    match *attribute.parts() {
-        [number] => octet(number).map(|k| list.get_all(k).map(Cow::Borrowed).collect()).unwrap_or_default(),
-        [26, vendor, number] => list
-            .vendors()
-            .filter(|v| v.vendor == vendor && u32::from(v.kind) == number)
-            .map(|v| Cow::Borrowed(v.value))
-            .collect(),
-        [number, extended] => match (octet(number), octet(extended)) {
-            (Some(number), Some(extended)) => list.get_extended(number, extended).into_iter().collect(),
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
-    }
-}
-
 impl Check {
     /// Whether a request is so.
     #[must_use]
     pub fn holds(&self, request: &Attributes) -> bool {
-        let there = values(request, self.attribute);
+        let there = request.values_at(&self.attribute);
         match self.op {
             Op::Absent => there.is_empty(),
             Op::Present => !there.is_empty(),
             _ => there.iter().any(|value| self.fits(value)),
         }
     }
-    fn fits(&self, value: &[u8]) -> bool {
+    fn fits(&self, given: &[u8]) -> bool {
+        let value = match (self.tag, given) {
+            (Some(wanted), [tag, rest @ ..]) if *tag <= 0x1f || self.number => {
+                if wanted != 0 && wanted != *tag {
+                    return false;
+                }
+                match self.number {
+                    true => Cow::Owned([&[0], rest].concat()),
+                    false => Cow::Borrowed(rest),
+                }
+            }
+            (Some(1..), _) => return false,
+            _ => Cow::Borrowed(given),
+        };
         let order = if self.number && value.len() != self.value.len() {
             value.len().cmp(&self.value.len())
         } else {
-            value.cmp(&self.value)
+            value.as_ref().cmp(&self.value)
         };
         match self.op {
             Op::NotEqual => order != Ordering::Equal,
@@ -117,18 +111,9 @@ impl Check {
 impl Reply {
     /// Does to a list what the operator says.
     pub fn apply(&self, list: &mut Attributes) {
-        let there = !values(list, self.attribute).is_empty();
         match self.op {
-            Op::Set if there => return,
-            Op::Replace if there => match *self.attribute.parts() {
-                [26, vendor, number] => {
-                    list.remove_vendor(vendor, number);
-                }
-                [number, ..] => {
-                    list.remove(number as u8);
-                }
-                [] => {}
-            },
+            Op::Set if !list.values_at(&self.attribute).is_empty() => return,
+            Op::Replace => drop(list.remove_at(&self.attribute)),
             _ => {}
         }
         list.extend(&self.value);
@@ -200,13 +185,15 @@ pub(crate) fn bypass(request: &Attributes) -> Option<[u8; 12]> {
 mod tests {
     use super::super::{Group, Method};
     use super::*;
+    use usher_radius::dictionary::{Oid, Place};
 
     fn check(op: Op, value: u32) -> Check {
         Check {
-            attribute: Oid::standard(kind::NAS_PORT),
+            attribute: Place::from(Oid::standard(kind::NAS_PORT)),
             op,
             value: value.to_be_bytes().to_vec(),
             number: true,
+            tag: None,
         }
     }
 
@@ -238,7 +225,7 @@ mod tests {
     fn group(name: &str, port: Option<u32>, timeout: (Op, u32), fall_through: bool) -> Arc<Group> {
         let mut value = Attributes::new();
         value.push_u32(kind::SESSION_TIMEOUT, timeout.1);
-        let attribute = Oid::standard(kind::SESSION_TIMEOUT);
+        let attribute = Place::from(Oid::standard(kind::SESSION_TIMEOUT));
         Arc::new(Group {
             name: name.into(),
             checks: port.map(|p| check(Op::Equal, p)).into_iter().collect(),

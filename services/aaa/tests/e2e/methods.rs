@@ -218,7 +218,7 @@ fn failing_checks_let_nobody_in_by_any_method() {
         groups: vec![group.clone()],
     };
     for password in [Some("x"), None] {
-        let user = User::compile(&rows(password), &Dictionary::builtin()).unwrap();
+        let user = User::compile(&rows(password), &Dictionary::standard()).unwrap();
         let mut config = server(b"001122aabbcc", user);
         config.mab = true;
         let mut p = Pair::new(config);
@@ -258,7 +258,7 @@ fn rows_decide_who_comes_in_and_into_which_vlan() {
         ],
         groups: Vec::new(),
     };
-    let mut p = Pair::new(server(b"ann", User::compile(&rows, &Dictionary::builtin()).unwrap()));
+    let mut p = Pair::new(server(b"ann", User::compile(&rows, &Dictionary::standard()).unwrap()));
     for (token, port_type, code) in [(1, 15, Code::ACCESS_ACCEPT), (2, 19, Code::ACCESS_REJECT)] {
         p.ask(token, Code::ACCESS_REQUEST, |a| {
             a.push_text(kind::USER_NAME, "ann").unwrap().push_user_password(b"x").unwrap();

@@ -71,6 +71,7 @@ impl AaaServer {
             name: name.to_vec(),
             user: None,
             refusal: None,
+            unread: None,
             denial: None,
             failed: false,
             asked: self.cache.generation(),
@@ -341,10 +342,16 @@ impl AaaServer {
     }
 
     /// What holds of a user for the request that a session has before it, or why the user may not log in.
-    fn holds(&self, now: Instant, token: u64, user: Option<Arc<User>>) -> Result<Arc<User>, Reason> {
+    fn holds(&mut self, now: Instant, token: u64, user: Option<Arc<User>>) -> Result<Arc<User>, Reason> {
         let user = user.ok_or(Reason::UnknownUser)?;
-        if user.unreadable {
+        if let Some(row) = &user.unreadable {
+            if let Some(session) = self.sessions.get_mut(token) {
+                session.unread = Some(row.clone());
+            }
             return Err(Reason::BadRows);
+        }
+        for row in &*user.left_out {
+            self.trace(now, token, || format!("left out, since it cannot be understood: {row}"));
         }
         let pending = self.sessions.get(token).and_then(|s| s.pending.as_ref());
         let user = pending.and_then(|pending| user.resolve(&pending.request)).ok_or(Reason::Checks)?;

@@ -16,7 +16,7 @@ use usher_radius::attribute::Attributes;
 impl AaaServer {
     /// Begins or ends a trace. Logins under way are told of from their next request on.
     pub(super) fn set_trace(&mut self, slot: u8, filter: Option<TraceFilter>) -> Result<(), CommandError> {
-        if !self.tracers.set(slot, filter) {
+        if !self.tracers.set(slot, filter, self.config.dictionary.as_ref()) {
             return Err(CommandError::Invalid("there is no trace of this number"));
         }
         let others: Slots = !(1 << slot);

@@ -322,7 +322,7 @@ impl AaaServer {
                 // It came out of a list of attributes: it fits one.
                 let _ = reply.push_bytes(a.kind, a.value);
             }
-            attributes_as_avps(&reply, eap.is_some(), &mut avps);
+            attributes_as_avps(&reply, eap.is_some(), self.config.dictionary.as_deref(), &mut avps);
             self.recycle(reply);
         }
         self.answer_peer(now, token, result, avps);

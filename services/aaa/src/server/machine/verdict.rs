@@ -310,7 +310,8 @@ impl AaaServer {
         let Some(session) = self.sessions.get(token) else { return };
         let given = reason;
         let reason = session.why(given);
-        let detail = detail.filter(|_| reason == given);
+        let unread = session.unread.as_ref().filter(|_| reason == Reason::BadRows);
+        let detail = detail.filter(|_| reason == given).or_else(|| unread.map(|row| row.to_string()));
         self.trace_end(now, token, reason, || {
             let detail = detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
             let name = reason.name();
@@ -453,7 +454,8 @@ impl AaaServer {
             }
             Asker::Diameter(token, request_type) => {
                 let round = self.config.full_answers.then_some(self.config.session_timeout);
-                let (result, avps) = answer::diameter(&verdict, request_type, round);
+                let (result, avps) =
+                    answer::diameter(&verdict, request_type, round, self.config.dictionary.as_deref());
                 self.answer_peer(now, token, result, avps);
             }
         }

@@ -1,6 +1,12 @@
+mod vendors;
+
 use super::*;
 use crate::store::GroupRows;
+use std::sync::LazyLock;
+use usher_core::WallTime;
 use usher_radius::attribute::kind;
+
+static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(Dictionary::builtin);
 
 fn rows(text: &[(&str, &str, &str)]) -> Vec<Row> {
     text.iter()
@@ -14,7 +20,7 @@ fn rows(text: &[(&str, &str, &str)]) -> Vec<Row> {
 
 fn compile(check: &[(&str, &str, &str)], reply: &[(&str, &str, &str)]) -> Result<User, Complaint> {
     let rows = UserRows { check: rows(check), reply: rows(reply), groups: Vec::new() };
-    User::compile(&rows, &Dictionary::builtin())
+    User::compile(&rows, &DICTIONARY)
 }
 
 #[test]
@@ -74,13 +80,31 @@ fn what_is_not_understood_is_named() {
         let complaint = compile(&[], &[reply]).unwrap_err();
         assert!(complaint.table == "radreply" && complaint.attribute == reply.0, "{complaint}");
     }
+    for (reply, what) in [
+        (("Session-Timeout:1", "=", "1"), "has no tag"),
+        (("Tunnel-Type:1", "=", "16777216"), "at most 16,777,215"),
+        (("Ascend-Data-Filter", "=", "ip in forward"), "not compiled here"),
+        (("Attr-26.9.1", "=", "shell"), "the octets are written"),
+        (("Attr-26.9.256", "=", "0x01"), "no packet has"),
+        (("Attr-3000", "=", "0x01"), "no packet has"),
+        (("WiMAX-Capability", "=", "0x01"), "holds others"),
+        (("MS-CHAP2-Response", "=", "0x01"), "must have 50"),
+        (("Ruckus-Sta-RSSI", "=", "-1"), "neither a number"),
+    ] {
+        let complaint = compile(&[], &[reply]).unwrap_err().to_string();
+        assert!(complaint.contains(what), "{complaint}");
+    }
+    // A secret is not shown, whatever its attribute is called.
+    let secret = "hunter2".repeat(40);
+    let complaint = compile(&[], &[("Aruba-MPSK-Passphrase", "=", &secret)]).unwrap_err().to_string();
+    assert!(complaint.contains("at most 239") && !complaint.contains("hunter2"), "{complaint}");
     let long = "x".repeat(254);
     let complaint = compile(&[], &[("Reply-Message", "=", &long)]).unwrap_err();
     assert!(complaint.what.contains("too long"), "{complaint}");
     let group =
         GroupRows { name: "staff".into(), check: rows(&[("Nothing", "==", "1")]), ..Default::default() };
     let rows = UserRows { groups: [group].into(), ..Default::default() };
-    let complaint = User::compile(&rows, &Dictionary::builtin()).unwrap_err();
+    let complaint = User::compile(&rows, &DICTIONARY).unwrap_err();
     assert_eq!(complaint.table, "radgroupcheck of staff");
 }
 
@@ -117,14 +141,14 @@ fn groups_come_with_their_rows_unless_the_user_stops_there() {
         reply: rows(&[("Fall-Through", "=", "Yes"), ("Idle-Timeout", "=", "5")]),
     };
     let mut all = UserRows { groups: [group].into(), ..Default::default() };
-    let user = User::compile(&all, &Dictionary::builtin()).unwrap();
+    let user = User::compile(&all, &DICTIONARY).unwrap();
     let [group] = &user.groups[..] else { panic!("{user:?}") };
     assert!(
         group.fall_through && group.control.rejected && group.checks.len() == 1 && group.reply.len() == 1
     );
     assert_eq!(group.checks[0].value, [0, 0, 0, 15]);
     all.reply = rows(&[("Fall-Through", "=", "No")]);
-    assert!(User::compile(&all, &Dictionary::builtin()).unwrap().groups.is_empty());
+    assert!(User::compile(&all, &DICTIONARY).unwrap().groups.is_empty());
 }
 
 #[test]
@@ -180,4 +204,34 @@ fn replies_are_what_may_be_sent() {
         let said = reply(&[("Acct-Interim-Interval", "=", &given.to_string())]);
         assert_eq!(said.get_u32(kind::ACCT_INTERIM_INTERVAL), Some(sent));
     }
+}
+
+#[test]
+fn a_reply_that_is_not_understood_may_be_left_out_and_a_check_may_not() {
+    let group = GroupRows {
+        name: "staff".into(),
+        reply: rows(&[("Nonsense", "=", "1"), ("Idle-Timeout", "=", "5"), ("Fall-Through", "=", "Perhaps")]),
+        ..GroupRows::default()
+    };
+    let mut all = UserRows {
+        check: rows(&[("Cleartext-Password", ":=", "x")]),
+        reply: rows(&[("Session-Timeout", "=", "soon"), ("Filter-Id", "=", "a")]),
+        groups: [group].into(),
+    };
+    let complaint = User::compile(&all, &DICTIONARY).unwrap_err();
+    assert_eq!((complaint.table.as_str(), complaint.attribute.as_str()), ("radreply", "Session-Timeout"));
+    let user = User::compile_leaving_out(&all, &DICTIONARY).unwrap();
+    let left_out: Vec<_> = user.left_out.iter().map(|c| (c.table.as_str(), c.attribute.as_str())).collect();
+    let staff = "radgroupreply of staff";
+    assert_eq!(left_out, [("radreply", "Session-Timeout"), (staff, "Nonsense"), (staff, "Fall-Through")]);
+    assert!(user.reply.get(11) == Some(b"a") && user.groups[0].reply.len() == 1);
+    for table in ["radcheck", "radgroupcheck of staff"] {
+        let mut all = all.clone();
+        let place = if table == "radcheck" { &mut all.check } else { &mut all.groups[0].check };
+        place.extend(rows(&[("Nonsense", "==", "1")]));
+        assert_eq!(User::compile_leaving_out(&all, &DICTIONARY).unwrap_err().table, table);
+    }
+    all.reply.clear();
+    all.groups.clear();
+    assert!(User::compile_leaving_out(&all, &DICTIONARY).unwrap().left_out.is_empty());
 }

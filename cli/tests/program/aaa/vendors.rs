@@ -1,0 +1,222 @@
+//! Vendors' attributes: those that the server knows, those of an operator's dictionaries, and rows that nobody understands.
+
+use super::daemon::{Daemon, Ports, get, metric, pap, private, radclient};
+use crate::place::Place;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+/// A user in memory with these rows.
+fn user(name: &str, check: &[&str], reply: &[&str]) -> String {
+    format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\ncheck = {check:?}\nreply = {reply:?}\n")
+}
+
+const MEMORY: &str = "[users]\nstore = \"memory\"\n";
+const SQLITE: &str = "[users]\nstore = \"sqlite\"\n";
+
+#[track_caller]
+fn says(said: &str, all: &[&str]) {
+    for line in all {
+        assert!(said.lines().any(|l| l.trim() == *line), "{line} in {said}");
+    }
+}
+
+#[test]
+fn freeradius_reads_vendors_attributes_by_their_names() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let ann = user(
+        "ann",
+        &[],
+        &[
+            "Cisco-AVPair = \"shell:priv-lvl=15\"",
+            "Cisco-AVPair += \"ip:inacl#1=permit ip any any\"",
+            "Aruba-User-Vlan = 20",
+            "Aruba-User-Role := staff",
+            "Mikrotik-Rate-Limit = 10M/20M",
+            "WISPr-Bandwidth-Max-Down = 1000000",
+            "Juniper-Local-User-Name = SU",
+            "Fortinet-Group-Name = vpn",
+            "HP-Privilege-Level = 15",
+            "Attr-26.14988.3 = 0x61646d696e",
+            "SN-VPN-Name = context",
+        ],
+    );
+    let bob = user("bob", &["Cisco-AVPair == wanted"], &["Aruba-User-Vlan = 30"]);
+    let server = Daemon::start(&place, &ports.config(1, &format!("{MEMORY}{ann}{bob}")));
+    says(
+        &pap(ports.auth, "ann", "right").with_code(0).out,
+        &[
+            "Cisco-AVPair = \"shell:priv-lvl=15\"",
+            "Cisco-AVPair = \"ip:inacl#1=permit ip any any\"",
+            "Aruba-User-Vlan = 20",
+            "Aruba-User-Role = \"staff\"",
+            "Mikrotik-Rate-Limit = \"10M/20M\"",
+            "WISPr-Bandwidth-Max-Down = 1000000",
+            "Juniper-Local-User-Name = \"SU\"",
+            "Fortinet-Group-Name = \"vpn\"",
+            "HP-Privilege-Level = 15",
+            "Mikrotik-Group = \"admin\"",
+            "SN-VPN-Name = \"context\"",
+        ],
+    );
+    // A check compares what the request says of a vendor's.
+    let asks = |more: &str| {
+        let text = format!("User-Name=bob,User-Password=right,Message-Authenticator=0x00{more}");
+        radclient(ports.auth, "auth", &text)
+    };
+    says(&asks(",Cisco-AVPair=wanted").with_code(0).out, &["Aruba-User-Vlan = 30"]);
+    asks(",Cisco-AVPair=other").with_code(1);
+    asks("").with_code(1);
+    assert_eq!(server.end(), Some(0));
+}
+
+/// A dictionary of an operator's own, in two files.
+const OWN: &str = "VENDOR\tNorthwind\t64999\tformat=2,1\n$INCLUDE sub/more\n";
+const MORE: &str = "# More.\nBEGIN-VENDOR Northwind\nATTRIBUTE Northwind-Tier 300 integer\n\
+                    VALUE Northwind-Tier Gold 3\nATTRIBUTE Northwind-Note 301 string\nEND-VENDOR Northwind\n";
+
+#[test]
+fn an_operator_adds_dictionaries_and_a_reload_takes_them() {
+    let (place, ports) = (Place::new(), Ports::free());
+    std::fs::create_dir_all(place.path("dictionaries/sub")).unwrap();
+    place.write("dictionaries/own", OWN);
+    place.write("dictionaries/sub/more", MORE);
+    let ann = user("ann", &[], &["Northwind-Tier = Gold", "Northwind-Note = hello"]);
+    let config = ports.config(1, &format!("{MEMORY}{ann}"));
+    private(&place, "aaa.toml", &config);
+    let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
+    assert!(said.contains("Northwind-Tier = Gold`: no such attribute"), "{said}");
+
+    let with = format!("dictionary = [\"dictionaries/own\"]\n{config}");
+    let plain = config.replace(&ann, "");
+    let server = Daemon::start(&place, &plain);
+    private(&place, "aaa.toml", &with);
+    place.usher(&["aaa", "check", "aaa.toml"]).with_code(0);
+    place.usher(&["aaa", "reload", "--config", "aaa.toml"]).with_code(0);
+    // Vendor 64999, two octets of type, one of length.
+    let said = pap(ports.auth, "ann", "right").with_code(0).out;
+    let octets = said.to_ascii_lowercase();
+    assert!(
+        octets.contains("0000fde7012c0700000003") && octets.contains("0000fde7012d0868656c6c6f"),
+        "{said}"
+    );
+
+    // What is wrong has its file and line, here and at a reload, which changes nothing then.
+    place.write("dictionaries/sub/more", &MORE.replace("integer", "intger"));
+    let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
+    assert!(said.contains("aaa.toml:1:") && said.contains("sub/more:3: unknown type `intger`"), "{said}");
+    place.write("dictionaries/sub/more", "$INCLUDE ../own\n");
+    server.signal("HUP");
+    server.wait("not reloaded");
+    let log = server.log();
+    assert!(log.contains("sub/more:1: `") && log.contains("own` includes itself"), "{log}");
+    pap(ports.auth, "ann", "right").with_code(0);
+    std::fs::remove_file(place.path("dictionaries/sub/more")).unwrap();
+    let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
+    assert!(said.contains("own:2: ") && said.contains("No such file"), "{said}");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn the_dictionaries_hold_for_the_store_its_commands_and_its_importer() {
+    let (place, ports) = (Place::new(), Ports::free());
+    place.write("own", &format!("{}{MORE}", OWN.lines().next().unwrap().to_owned() + "\n"));
+    let server = Daemon::start(&place, &format!("dictionary = [\"own\"]\n{}", ports.config(1, SQLITE)));
+    let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
+    usher("user add ann --password-file - --reply 'Northwind-Tier = Gold' --reply 'Cisco-AVPair += a=b'")
+        .with_code(0);
+    says(&pap(ports.auth, "ann", "right").with_code(0).out, &["Cisco-AVPair = \"a=b\""]);
+    let said = usher("user add bob --password-file - --reply 'Northwind-Tier = Silver'").with_code(2).err;
+    assert!(said.contains("neither a number nor a name"), "{said}");
+    place.write(
+        "users",
+        "eve\tCleartext-Password := \"right\"\n\tAruba-User-Vlan = 20,\n\tMikrotik-Rate-Limit := \"1M/2M\",\n\
+         \tCisco-AVPair += \"a=1\",\n\tCisco-AVPair += \"b=2\",\n\tAttr-26.64999.300 = 0x00000003,\n\tNorthwind-Note = \"x\"\n",
+    );
+    assert!(usher("user import users").with_code(0).out.contains("1 users taken over, 0 lines"));
+    let said = pap(ports.auth, "eve", "right").with_code(0).out;
+    says(
+        &said,
+        &[
+            "Aruba-User-Vlan = 20",
+            "Mikrotik-Rate-Limit = \"1M/2M\"",
+            "Cisco-AVPair = \"a=1\"",
+            "Cisco-AVPair = \"b=2\"",
+        ],
+    );
+    assert!(said.to_ascii_lowercase().contains("0000fde7012c0700000003"), "{said}");
+    // What goes hidden is not shown by commands either.
+    usher("user add dan --password-file - --reply 'Aruba-MPSK-Passphrase = hunter22'").with_code(0);
+    assert!(!usher("user show dan").with_code(0).out.contains("hunter22"));
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let config = ports.config(1, &format!("{SQLITE}cache_ttl = \"0 s\"\n"));
+    let server = Daemon::start(&place, &config);
+    let usher = |words: &str| place.shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
+    usher("user add ann --password-file - --reply 'Session-Timeout = 600'").with_code(0);
+    usher("user add bob --password-file -").with_code(0);
+    // As another program writes into the tables.
+    let store = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
+    let row =
+        "insert into radreply (username, attribute, op, value) values ('ann', 'Nortwind-Tier', '=', 'Gold')";
+    store.execute(row, []).unwrap();
+    let row =
+        "insert into radcheck (username, attribute, op, value) values ('bob', 'Nortwind-Tier', '==', 'Gold')";
+    store.execute(row, []).unwrap();
+
+    let mut command = place.command(&["aaa", "trace", "ann", "--config", "aaa.toml"]);
+    let mut traced = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut heads = BufReader::new(traced.stderr.take().unwrap()).lines();
+    assert!(heads.next().unwrap().unwrap().contains("tracing"));
+    let mut lines = BufReader::new(traced.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut trace = |text: &str| {
+        let found = lines.find(|line| line.contains(text));
+        assert!(found.is_some(), "the trace ends without {text}");
+    };
+
+    let why = "radreply, `Nortwind-Tier = Gold`: no such attribute in the dictionaries";
+    pap(ports.auth, "ann", "right").with_code(1);
+    trace(why);
+    server.wait("reject user=\"ann\"");
+    let log = server.log();
+    let line = log.lines().find(|l| l.contains("reject user=\"ann\"")).unwrap();
+    assert!(line.contains("bad-rows") && line.contains(why), "{line}");
+    let rejected = "usher_aaa_logins_total{method=\"pap\",inner=\"\",result=\"reject\",reason=\"bad-rows\"}";
+    assert_eq!(metric(&get(ports.metrics, "/metrics"), rejected), 1.0);
+
+    let lenient = config.replace(SQLITE, &format!("{SQLITE}bad_reply = \"leave-out\"\n"));
+    private(&place, "aaa.toml", &lenient);
+    place.usher(&["aaa", "reload", "--config", "aaa.toml"]).with_code(0);
+    says(&pap(ports.auth, "ann", "right").with_code(0).out, &["Session-Timeout = 600"]);
+    trace("left out, since it cannot be understood: radreply, `Nortwind-Tier = Gold`");
+    server.wait("a row of a reply cannot be understood and is left out");
+    assert!(metric(&get(ports.metrics, "/metrics"), "usher_aaa_reply_rows_left_out_total") >= 1.0);
+    // A check that is not understood lets nobody in, whatever is said of replies.
+    pap(ports.auth, "bob", "right").with_code(1);
+    assert_eq!(metric(&get(ports.metrics, "/metrics"), rejected), 2.0);
+    traced.kill().unwrap();
+    traced.wait().unwrap();
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_trace_names_vendors_attributes_and_hides_their_secrets() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let reply = ["Cisco-AVPair = a=b", "Aruba-MPSK-Passphrase = hunter22", "SN-VPN-Name = context"];
+    let server = Daemon::start(&place, &ports.config(1, &format!("{MEMORY}{}", user("ann", &[], &reply))));
+    let mut command = place.command(&["aaa", "trace", "ann", "--config", "aaa.toml"]);
+    let mut traced = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut heads = BufReader::new(traced.stderr.take().unwrap()).lines();
+    assert!(heads.next().unwrap().unwrap().contains("tracing"));
+    pap(ports.auth, "ann", "right").with_code(0);
+    let lines = BufReader::new(traced.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let said: Vec<String> = lines.take_while(|line| !line.contains("SN-VPN-Name = \"context\"")).collect();
+    assert!(said.iter().any(|l| l.contains("Cisco-AVPair = \"a=b\"")), "{said:?}");
+    assert!(said.iter().any(|l| l.contains("Aruba-MPSK-Passphrase = (not shown)")), "{said:?}");
+    traced.kill().unwrap();
+    traced.wait().unwrap();
+    assert_eq!(server.end(), Some(0));
+}

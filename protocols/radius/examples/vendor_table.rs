@@ -1,0 +1,96 @@
+//! Makes the built-in table of vendors' attributes (`src/dictionary/vendors.table`) of FreeRADIUS's dictionaries: their
+//! names, numbers, types and named values, and nothing else of them.
+//!
+//! `cargo run -p usher-radius --example vendor_table /usr/share/freeradius/dictionary > vendors.table`
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use usher_radius::attribute::Framing;
+use usher_radius::dictionary::{Definition, Dictionary, Encryption, Included, Oid};
+
+/// What is left out: what FreeRADIUS keeps for itself, and what takes standard numbers without right.
+const LEFT_OUT: [&str; 5] = [
+    "dictionary.compat",
+    "dictionary.usr.illegal",
+    "dictionary.ascend.illegal",
+    "dictionary.freeradius.internal",
+    "dictionary.freeradius.evs5",
+];
+
+/// An attribute whose values, two thousand, are the multiples of a rate that their names say.
+const WITHOUT_VALUES: &str = "KarlNet-TurboCell-TxRate";
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let root = std::env::args().nth(1).ok_or("name FreeRADIUS's file `dictionary`")?;
+    let read = |path: &Path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let mut theirs = Dictionary::default();
+    theirs.load(&root, &read(Path::new(&root))?, &mut |from: &str, name: &str| {
+        let path = Path::new(from).with_file_name(name);
+        let text = if LEFT_OUT.contains(&name) { String::new() } else { read(&path).ok()? };
+        Some(Included { file: path.display().to_string(), text })
+    })?;
+    print!("{}", table(&theirs, &Dictionary::standard()));
+    Ok(())
+}
+
+/// What they have and the standards do not, in the order of its numbers.
+fn table(theirs: &Dictionary, standard: &Dictionary) -> String {
+    let mut all: BTreeMap<Oid, Vec<&Definition>> = BTreeMap::new();
+    for d in theirs.attributes().iter().filter(|d| theirs.place(d.oid).is_some()) {
+        if standard.by_oid(d.oid).is_none() && standard.by_name(&d.name).is_none() {
+            all.entry(d.oid).or_default().push(d);
+        }
+    }
+    let (mut out, mut vendor) = (String::new(), None);
+    let is_of_vendor = |oid: &Oid| matches!(oid.parts(), [26, _, ..]);
+    let (of_vendors, plain): (Vec<_>, Vec<_>) = all.into_iter().partition(|(oid, _)| is_of_vendor(oid));
+    for (oid, mut names) in plain.into_iter().chain(of_vendors) {
+        let mut number = oid.to_string();
+        if let [26, of, ..] = *oid.parts() {
+            number = number.splitn(3, '.').last().unwrap_or_default().to_owned();
+            if vendor != Some(of) {
+                vendor = Some(of);
+                vendor_lines(theirs, of, &mut out);
+            }
+        }
+        // The one that is printed comes last.
+        names.sort_by_key(|d| theirs.by_oid(oid) == Some(*d));
+        for d in &names {
+            let _ = writeln!(out, "{number} {} {}{}", d.name, d.data_type.name(), flags(d));
+        }
+        let mut values: Vec<_> = theirs.values(oid).collect();
+        values.sort_by_key(|(number, _)| *number);
+        for (number, name) in values.iter().filter(|_| names.iter().all(|d| d.name != WITHOUT_VALUES)) {
+            let _ = writeln!(out, "={number} {name}");
+        }
+    }
+    out
+}
+
+fn vendor_lines(theirs: &Dictionary, number: u32, out: &mut String) {
+    let last = theirs.vendor(number);
+    let mut names: Vec<_> = theirs.vendors().iter().filter(|v| v.number == number).collect();
+    names.sort_by_key(|v| Some(*v) == last);
+    names.dedup();
+    for v in names {
+        let Framing { type_octets, length_octets, continuation } = v.framing;
+        let format = match v.framing == Framing::SUGGESTED {
+            true => String::new(),
+            false => format!(" {type_octets},{length_octets}{}", if continuation { ",c" } else { "" }),
+        };
+        let _ = writeln!(out, "vendor {number} {}{format}", v.name);
+    }
+}
+
+fn flags(d: &Definition) -> String {
+    let hidden = match d.encryption {
+        Encryption::None => "",
+        Encryption::UserPassword => " password",
+        Encryption::Salted => " salted",
+        Encryption::Ascend => " ascend",
+    };
+    let fixed = d.fixed.map(|n| format!(" {n}")).unwrap_or_default();
+    let word = |set: bool, word: &'static str| if set { word } else { "" };
+    [word(d.tagged, " tag"), word(d.concat, " concat"), word(d.array, " array"), hidden, &fixed].concat()
+}

@@ -1,0 +1,396 @@
+//! Attributes by their place in the number space: found, taken out and put in, wherever they stand on the wire.
+
+use super::list::{Attributes, ValueTooLong};
+use super::{Framing, MAX_VALUE, RawIter, SALT_LEN, kind, read_extended, read_vendor};
+use crate::dictionary::{Encryption, Oid, Place};
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// One attribute of a packet, its fragments joined, and where it stands.
+struct Whole<'a> {
+    kind: u8,
+    /// Extended-Type.
+    extended: Option<u8>,
+    value: Cow<'a, [u8]>,
+    range: Range<usize>,
+}
+
+fn wholes(bytes: &[u8]) -> impl Iterator<Item = Whole<'_>> {
+    let mut rest = RawIter::new(bytes);
+    let at = |rest: &RawIter<'_>| bytes.len() - rest.rest().len();
+    core::iter::from_fn(move || {
+        let begin = at(&rest);
+        if let Some(e) = read_extended(&mut rest) {
+            let range = begin..at(&rest);
+            return Some(Whole { kind: e.kind, extended: Some(e.extended), value: e.value, range });
+        }
+        let a = rest.next()?;
+        let value = Cow::Borrowed(a.value);
+        Some(Whole { kind: a.kind, extended: None, value, range: begin..at(&rest) })
+    })
+}
+
+/// The values below a TLV whose numbers are these.
+fn descend<'v>(bytes: &'v [u8], numbers: &[u32], found: &mut dyn FnMut(&'v [u8])) {
+    let Some((&first, rest)) = numbers.split_first() else { return found(bytes) };
+    for (number, range) in Framing::SUGGESTED.split(bytes).unwrap_or_default() {
+        if number == first {
+            descend(&bytes[range], rest, found);
+        }
+    }
+}
+
+impl Place {
+    /// The values of this place that an attribute holds.
+    fn within<'v>(&self, whole: &Whole<'_>, value: &'v [u8], found: &mut dyn FnMut(&'v [u8])) {
+        match *self.oid.parts() {
+            [26, vendor, number, ref rest @ ..] if whole.kind == kind::VENDOR_SPECIFIC => {
+                let Some((_, data)) = read_vendor(value).filter(|(of, _)| *of == vendor) else { return };
+                for (_, range) in
+                    self.framing.split(data).unwrap_or_default().into_iter().filter(|s| s.0 == number)
+                {
+                    descend(&data[range], rest, found);
+                }
+            }
+            [outer, extended, ref rest @ ..]
+                if u32::from(whole.kind) == outer && whole.extended.map(u32::from) == Some(extended) =>
+            {
+                let [vendor, number, rest @ ..] = rest else { return descend(value, rest, found) };
+                if extended != u32::from(kind::VENDOR_SPECIFIC) {
+                    let below = [&[*vendor, *number], rest].concat();
+                    return descend(value, &below, found);
+                }
+                if let Some((of, [kind, data @ ..])) = read_vendor(value)
+                    && (of, u32::from(*kind)) == (*vendor, *number)
+                {
+                    descend(data, rest, found);
+                }
+            }
+            [outer, ref rest @ ..] if u32::from(whole.kind) == outer && whole.extended.is_none() => {
+                descend(value, rest, found);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Attributes {
+    /// The values of an attribute, wherever it stands: also within others, and joined where it was in pieces.
+    #[must_use]
+    pub fn values_at(&self, place: &Place) -> Vec<Cow<'_, [u8]>> {
+        if let [number] = *place.oid.parts() {
+            let number = u8::try_from(number).unwrap_or_default();
+            return self.get_all(number).map(Cow::Borrowed).collect();
+        }
+        let mut all = Vec::new();
+        for whole in wholes(self.as_bytes()) {
+            match &whole.value {
+                Cow::Borrowed(value) => {
+                    place.within(&whole, value, &mut |found| all.push(Cow::Borrowed(found)));
+                }
+                Cow::Owned(value) => {
+                    place.within(&whole, value, &mut |found| all.push(Cow::Owned(found.to_vec())));
+                }
+            }
+        }
+        all
+    }
+
+    /// Takes every attribute out that holds a value of this place, with whatever else it holds; answers how many.
+    pub fn remove_at(&mut self, place: &Place) -> usize {
+        if let [number] = *place.oid.parts() {
+            return self.remove(u8::try_from(number).unwrap_or_default());
+        }
+        let mut ranges = Vec::new();
+        for whole in wholes(self.as_bytes()) {
+            let mut holds = false;
+            place.within(&whole, &whole.value, &mut |_| holds = true);
+            if holds {
+                ranges.push(whole.range);
+            }
+        }
+        for range in ranges.iter().rev() {
+            self.cut(range.clone());
+        }
+        ranges.len()
+    }
+
+    /// Adds a value where it belongs, with the headers that go around it there. `tag` is an octet in front of the value
+    /// (RFC 2868 §3); what is to be hidden is given in clear.
+    ///
+    /// # Errors
+    /// It does not fit an attribute, or is hidden in a place whose values come in fragments.
+    pub fn push_at(
+        &mut self,
+        place: &Place,
+        tag: Option<u8>,
+        encryption: Encryption,
+        value: &[u8],
+    ) -> Result<&mut Self, ValueTooLong> {
+        let parts = place.oid.parts();
+        let outer = parts.first().map_or(0, |n| *n as u8);
+        let too_long = |max| ValueTooLong { kind: outer, length: value.len(), max };
+        let mut head = Head::default();
+        let rest = match *parts {
+            [n, extended, ref rest @ ..] if (u32::from(kind::LONG_EXTENDED_1)..=246).contains(&n) => {
+                if encryption != Encryption::None {
+                    return Err(too_long(0));
+                }
+                let rest = head.evs(extended, rest);
+                rest.iter().for_each(|n| head.tlv(*n));
+                let octets = head.around(&[tag.as_slice(), value].concat());
+                let octets = octets.ok_or_else(|| too_long(MAX_VALUE - head.octets.len()))?;
+                return Ok(self.push_long_extended(outer, extended as u8, &octets));
+            }
+            [26, vendor, number, ref rest @ ..] => {
+                head.tlv(u32::from(kind::VENDOR_SPECIFIC));
+                head.octets.extend_from_slice(&vendor.to_be_bytes());
+                head.framed(place.framing, number);
+                rest
+            }
+            [n, extended, ref rest @ ..] if (u32::from(kind::EXTENDED_1)..=244).contains(&n) => {
+                head.tlv(n);
+                head.octets.push(extended as u8);
+                head.evs(extended, rest)
+            }
+            ref all => {
+                let (first, rest) = all.split_first().map_or((0, &[][..]), |(f, r)| (*f, r));
+                head.tlv(first);
+                rest
+            }
+        };
+        rest.iter().for_each(|n| head.tlv(*n));
+        let front = head.octets.len() + tag.iter().count();
+        let (body, hidden) = hideable(tag, encryption, value);
+        let max = (MAX_VALUE + 2).saturating_sub(front);
+        let max = match encryption {
+            Encryption::None => max,
+            Encryption::Ascend => 16,
+            Encryption::UserPassword => max / 16 * 16,
+            Encryption::Salted => (max.saturating_sub(SALT_LEN) / 16 * 16).saturating_sub(1),
+        };
+        if value.len() > max {
+            return Err(too_long(max));
+        }
+        let octets = head.around(&body).ok_or_else(|| too_long(max))?;
+        self.append(&octets, hidden.then(|| (octets.len() - body.len() + tag.iter().count(), encryption)));
+        Ok(self)
+    }
+}
+
+/// A value with its tag, and with the room that hiding it takes; whether it is to be hidden.
+fn hideable(tag: Option<u8>, encryption: Encryption, value: &[u8]) -> (Vec<u8>, bool) {
+    let mut body = Vec::from(tag.as_slice());
+    let padded = |body: &mut Vec<u8>, from: usize| {
+        let length = (body.len() - from).next_multiple_of(16).max(16);
+        body.resize(from + length, 0);
+    };
+    let from = body.len();
+    match encryption {
+        Encryption::None => body.extend_from_slice(value),
+        Encryption::UserPassword | Encryption::Ascend => {
+            body.extend_from_slice(value);
+            padded(&mut body, from);
+        }
+        Encryption::Salted => {
+            body.extend_from_slice(&[0; SALT_LEN]);
+            body.push(value.len() as u8);
+            body.extend_from_slice(value);
+            padded(&mut body, from + SALT_LEN);
+        }
+    }
+    (body, encryption != Encryption::None)
+}
+
+/// The headers around a value, whose lengths are known when it is.
+#[derive(Default)]
+struct Head {
+    octets: Vec<u8>,
+    /// Where a header begins that a length counts from, where the length stands, and in how many octets.
+    lengths: Vec<(usize, usize, u8)>,
+}
+
+impl Head {
+    fn tlv(&mut self, number: u32) {
+        self.framed(Framing::SUGGESTED, number);
+    }
+    fn framed(&mut self, framing: Framing, number: u32) {
+        let begin = self.octets.len();
+        let types = usize::from(framing.type_octets).min(4);
+        self.octets.extend_from_slice(&number.to_be_bytes()[4 - types..]);
+        self.lengths.push((begin, self.octets.len(), framing.length_octets));
+        self.octets.resize(begin + framing.header(), 0);
+    }
+    /// The vendor and type of an extended vendor-specific attribute (RFC 6929 §2.4); what is below it.
+    fn evs<'n>(&mut self, extended: u32, rest: &'n [u32]) -> &'n [u32] {
+        match rest {
+            [vendor, number, below @ ..] if extended == u32::from(kind::VENDOR_SPECIFIC) => {
+                self.octets.extend_from_slice(&vendor.to_be_bytes());
+                self.octets.push(*number as u8);
+                below
+            }
+            _ => rest,
+        }
+    }
+    /// The whole; `None` where a length has no room for what it counts.
+    fn around(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let mut whole = [&self.octets, body].concat();
+        for &(begin, at, octets) in &self.lengths {
+            let length = whole.len() - begin;
+            match octets {
+                0 => {}
+                1 => whole[at] = u8::try_from(length).ok()?,
+                _ => whole[at..at + 2].copy_from_slice(&u16::try_from(length).ok()?.to_be_bytes()),
+            }
+        }
+        Some(whole)
+    }
+}
+
+/// Whether numbers name an attribute that a packet can have, with this framing of its vendor.
+pub(crate) fn can_be_sent(oid: Oid, framing: Framing) -> bool {
+    let octets = |numbers: &[u32]| numbers.iter().all(|n| (1..=255).contains(n));
+    match *oid.parts() {
+        [26, _, number, ref rest @ ..] => number > 0 && framing.fits(number) && octets(rest),
+        [26, _] => false,
+        [241..=246, 26, _, number, ref rest @ ..] => octets(&[number]) && octets(rest),
+        [241..=246, 26, ..] | [241..=246] | [] => false,
+        ref all => octets(all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(parts: &[u32], framing: Framing) -> Place {
+        Place { oid: Oid::new(parts).unwrap(), framing }
+    }
+    const USR: Framing = Framing { type_octets: 4, length_octets: 0, continuation: false };
+    const LUCENT: Framing = Framing { type_octets: 2, length_octets: 1, continuation: false };
+    const STARENT: Framing = Framing { type_octets: 2, length_octets: 2, continuation: false };
+    const WIMAX: Framing = Framing { type_octets: 1, length_octets: 1, continuation: true };
+
+    fn places() -> Vec<Place> {
+        Vec::from([
+            place(&[11], Framing::SUGGESTED),
+            place(&[26, 9, 1], Framing::SUGGESTED),
+            place(&[26, 429, 0x9001], USR),
+            place(&[26, 4846, 300], LUCENT),
+            place(&[26, 8164, 300], STARENT),
+            place(&[26, 24757, 1, 2], WIMAX),
+            place(&[26, 25053, 153, 7], Framing::SUGGESTED),
+            place(&[173, 2], Framing::SUGGESTED),
+            place(&[241, 5, 1], Framing::SUGGESTED),
+            place(&[241, 26, 9, 1], Framing::SUGGESTED),
+            place(&[245, 3], Framing::SUGGESTED),
+            place(&[245, 26, 11_344, 1, 2], Framing::SUGGESTED),
+        ])
+    }
+
+    #[test]
+    fn an_attribute_stands_where_its_numbers_say() {
+        let octets = |parts: &[u32], framing| {
+            let mut list = Attributes::new();
+            list.push_at(&place(parts, framing), None, Encryption::None, b"ab").unwrap();
+            list.as_bytes().to_vec()
+        };
+        assert_eq!(octets(&[11], Framing::SUGGESTED), [11, 4, b'a', b'b']);
+        assert_eq!(octets(&[26, 9, 1], Framing::SUGGESTED), [26, 10, 0, 0, 0, 9, 1, 4, b'a', b'b']);
+        assert_eq!(octets(&[26, 429, 0x9001], USR), [26, 12, 0, 0, 1, 173, 0, 0, 0x90, 1, b'a', b'b']);
+        assert_eq!(octets(&[26, 4846, 300], LUCENT), [26, 11, 0, 0, 0x12, 0xee, 1, 44, 5, b'a', b'b']);
+        assert_eq!(octets(&[26, 8164, 3], STARENT), [26, 12, 0, 0, 0x1f, 0xe4, 0, 3, 0, 6, b'a', b'b']);
+        assert_eq!(octets(&[26, 24757, 1, 2], WIMAX), [26, 13, 0, 0, 0x60, 0xb5, 1, 7, 0, 2, 4, b'a', b'b']);
+        assert_eq!(octets(&[241, 26, 9, 1], Framing::SUGGESTED), [241, 10, 26, 0, 0, 0, 9, 1, b'a', b'b']);
+        assert_eq!(octets(&[245, 3], Framing::SUGGESTED), [245, 6, 3, 0, b'a', b'b']);
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_added() {
+        let fits = |place: &Place, encryption, length: usize| {
+            let mut list = Attributes::new();
+            let tag = (encryption == Encryption::Salted).then_some(1);
+            let done = list.push_at(place, tag, encryption, &alloc::vec![7; length]).map(drop);
+            assert_eq!(done.is_err(), list.is_empty());
+            done.map_err(|e| e.max)
+        };
+        let cisco = place(&[26, 9, 1], Framing::SUGGESTED);
+        for (encryption, most) in [
+            (Encryption::None, 247),
+            (Encryption::UserPassword, 240),
+            (Encryption::Salted, 239),
+            (Encryption::Ascend, 16),
+        ] {
+            assert_eq!(fits(&cisco, encryption, most), Ok(()), "{encryption:?}");
+            assert_eq!(fits(&cisco, encryption, most + 1), Err(most), "{encryption:?}");
+        }
+        // What comes in fragments may be longer, but no length within it may.
+        let long = place(&[245, 26, 11_344, 1], Framing::SUGGESTED);
+        assert_eq!(fits(&long, Encryption::None, 4000), Ok(()));
+        assert!(fits(&place(&[245, 26, 11_344, 1, 2], Framing::SUGGESTED), Encryption::None, 254).is_err());
+        assert!(fits(&long, Encryption::Salted, 1).is_err());
+    }
+
+    #[test]
+    fn of_several_in_one_attribute_all_are_found() {
+        let mut list = Attributes::new();
+        list.push_bytes(26, &[0, 0, 0, 9, 1, 3, b'a', 2, 3, b'b', 1, 3, b'c']).unwrap();
+        list.push_bytes(26, &[0, 0, 0, 9, 1, 9]).unwrap().push_text(1, "ann").unwrap();
+        let cisco = place(&[26, 9, 1], Framing::SUGGESTED);
+        assert_eq!(list.values_at(&cisco), [&b"a"[..], b"c"]);
+        assert_eq!((list.remove_at(&cisco), list.iter().count()), (1, 2));
+        assert!(list.values_at(&cisco).is_empty());
+    }
+
+    #[test]
+    fn only_numbers_that_a_packet_can_have_are_sent() {
+        let sent = |parts: &[u32], framing| can_be_sent(Oid::new(parts).unwrap(), framing);
+        for place in places() {
+            assert!(can_be_sent(place.oid, place.framing), "{place:?}");
+        }
+        assert!(sent(&[26], Framing::SUGGESTED));
+        for parts in
+            [&[0][..], &[3000], &[26, 9], &[26, 9, 256], &[26, 9, 1, 0], &[241], &[241, 26, 9], &[245, 300]]
+        {
+            assert!(!sent(parts, Framing::SUGGESTED), "{parts:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_in_is_found_there_and_taken_out_again(
+            picks in proptest::collection::vec((0..12usize, proptest::collection::vec(any::<u8>(), 1..120)), 1..8),
+        ) {
+            let places = places();
+            let mut list = Attributes::new();
+            for (i, value) in &picks {
+                list.push_at(&places[*i], None, Encryption::None, value).unwrap();
+            }
+            prop_assert!(Attributes::from_wire(list.as_bytes()).is_ok());
+            for (i, place) in places.iter().enumerate() {
+                let put: Vec<_> = picks.iter().filter(|p| p.0 == i).map(|p| p.1.clone()).collect();
+                let found: Vec<_> = list.values_at(place).into_iter().map(Cow::into_owned).collect();
+                prop_assert_eq!(&found, &put);
+                let mut without = list.clone();
+                prop_assert_eq!(without.remove_at(place), put.len());
+                prop_assert!(without.values_at(place).is_empty());
+                let others = |l: &Attributes| places.iter().map(|p| l.values_at(p).len()).sum::<usize>();
+                prop_assert_eq!(others(&without) + put.len(), others(&list));
+            }
+        }
+
+        #[test]
+        fn arbitrary_octets_never_panic(bytes: Vec<u8>, numbers in proptest::collection::vec(0..300u32, 1..6)) {
+            if let (Ok(mut list), Some(oid)) = (Attributes::from_wire(&bytes), Oid::new(&numbers)) {
+                for framing in [Framing::SUGGESTED, USR, LUCENT, STARENT, WIMAX] {
+                    let place = Place { oid, framing };
+                    let found = list.values_at(&place).len();
+                    let removed = list.remove_at(&place);
+                    prop_assert!(removed <= found);
+                }
+            }
+        }
+    }
+}

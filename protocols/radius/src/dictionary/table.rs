@@ -1,0 +1,138 @@
+//! The built-in table of vendors' attributes, in a form of its own that is short and quick to read:
+//!
+//! ```text
+//! vendor 9 Cisco
+//! 1 Cisco-AVPair string
+//! 195 Cisco-Disconnect-Cause integer
+//! =2 Unknown
+//! vendor 429 USR 4,0
+//! ```
+//!
+//! After `vendor` come its number, its name, and, where it is another than RFC 2865 §5.26 suggests, its format. An
+//! attribute has its number below its vendor, its name, its type in FreeRADIUS's words, and flags; a value (`=`) is of
+//! the attribute above it. What stands before the first vendor is of none. Of one number the last name is the one that is
+//! printed. `cargo run -p usher-radius --example vendor_table` makes it of FreeRADIUS's dictionaries.
+
+use super::parse::framing;
+use super::{Definition, Dictionary, Encryption, Oid, VendorDefinition};
+use crate::attribute::{DataType, Framing};
+use alloc::borrow::Cow;
+
+/// The lines of a table with where each begins.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.split_inclusive('\n').scan(0, |at, line| {
+        let begin = *at;
+        *at += line.len();
+        Some((begin, line.trim_end()))
+    })
+}
+
+/// The values in a part of a table: `=NUMBER NAME` each.
+pub(super) fn values(part: &str) -> impl Iterator<Item = (u64, &str)> {
+    part.lines().filter_map(|line| {
+        let (number, name) = line.strip_prefix('=')?.split_once(' ')?;
+        Some((number.parse().ok()?, name))
+    })
+}
+
+impl Dictionary {
+    /// Adds what a table says; numbers that are known keep their names. `None` where a line is not understood.
+    pub(super) fn load_table(&mut self, text: &'static str) -> Option<()> {
+        let known = self.attributes.len();
+        let mut vendor = None;
+        // Whose values come next, and where they begin.
+        let mut open: Option<(u32, usize)> = None;
+        for (begin, line) in lines(text) {
+            if line.starts_with('=') {
+                continue;
+            }
+            self.close_values(text, open.take(), begin);
+            let mut words = line.split(' ');
+            let first = words.next()?;
+            if first == "vendor" {
+                let (number, name) = (words.next()?.parse().ok()?, words.next()?);
+                let framing = words.next().map_or(Some(Framing::SUGGESTED), framing)?;
+                self.define_vendor(VendorDefinition { name: Cow::Borrowed(name), number, framing });
+                vendor = Some(number);
+                continue;
+            }
+            let outer = vendor.map_or(Some(Oid::ROOT), |vendor| Oid::new(&[26, vendor]))?;
+            let oid = first.split('.').try_fold(outer, |oid, n| oid.child(n.parse().ok()?))?;
+            let (name, kind) = (words.next()?, words.next()?);
+            let mut definition = Definition::new(Cow::Borrowed(name), oid, DataType::from_name(kind)?);
+            for flag in words {
+                match flag {
+                    "tag" => definition.tagged = true,
+                    "concat" => definition.concat = true,
+                    "array" => definition.array = true,
+                    "password" => definition.encryption = Encryption::UserPassword,
+                    "salted" => definition.encryption = Encryption::Salted,
+                    "ascend" => definition.encryption = Encryption::Ascend,
+                    octets => definition.fixed = Some(octets.parse().ok()?),
+                }
+            }
+            let standard = self.by_oid.get(&oid).is_some_and(|index| (*index as usize) < known);
+            if !standard && !self.by_name.contains_key(&name.to_ascii_lowercase()) {
+                let index = self.define(definition);
+                open = Some((index, begin + line.len() + 1));
+            }
+        }
+        self.close_values(text, open, text.len());
+        Some(())
+    }
+
+    fn close_values(&mut self, text: &'static str, open: Option<(u32, usize)>, end: usize) {
+        if let Some((index, begin)) = open
+            && let Some(part) = text.get(begin..end).filter(|part| !part.is_empty())
+        {
+            self.shipped.insert(index, part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::VENDORS;
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn the_table_is_understood_and_repeats_nothing() {
+        let before = Dictionary::standard();
+        let all = Dictionary::builtin();
+        let entries = VENDORS.lines().filter(|l| !l.starts_with('=') && !l.starts_with("vendor "));
+        assert_eq!(all.attributes().len(), before.attributes().len() + entries.count());
+        assert!(all.attributes().len() > 6000, "{}", all.attributes().len());
+        let names: BTreeSet<_> = all.attributes().iter().map(|d| d.name.to_ascii_lowercase()).collect();
+        assert_eq!(names.len(), all.attributes().len());
+        for line in VENDORS.lines().filter(|l| l.starts_with('=')) {
+            assert_eq!(values(line).count(), 1, "{line}");
+        }
+        // What the standards say is not said anew.
+        for d in before.attributes() {
+            assert_eq!(all.by_oid(d.oid), Some(d));
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_vendors_say() {
+        let all = Dictionary::builtin();
+        let is = |name: &str| {
+            let d = all.by_name(name).unwrap_or_else(|| panic!("{name}"));
+            (alloc::format!("{}", d.oid), d.data_type, d.tagged, d.encryption)
+        };
+        let plain = |oid: &str, data_type| (oid.into(), data_type, false, Encryption::None);
+        assert_eq!(is("cisco-avpair"), plain("26.9.1", DataType::Text));
+        assert_eq!(is("Aruba-User-Vlan"), plain("26.14823.2", DataType::Integer));
+        assert_eq!(is("Mikrotik-Rate-Limit"), plain("26.14988.8", DataType::Text));
+        assert!(is("ERX-Service-Activate").2);
+        assert_eq!(is("Aruba-MPSK-Passphrase").3, Encryption::Salted);
+        assert_eq!(is("Ascend-Send-Secret").3, Encryption::Ascend);
+        let usr = all.vendor_by_name("usr").unwrap();
+        assert_eq!((usr.framing.type_octets, usr.framing.length_octets), (4, 0));
+        let cause = all.by_name("Cisco-Disconnect-Cause").unwrap().oid;
+        let number = all.value_number(cause, "unknown").unwrap();
+        assert_eq!(all.value_name(cause, number), Some("Unknown"));
+        assert_eq!(all.value_name(cause, 1_000_000), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! Vendors' attributes in rows.
+
+use super::*;
+use alloc::vec::Vec;
+use std::borrow::ToOwned;
+use std::{format, vec};
+use usher_core::Seed;
+use usher_radius::attribute::{reveal_password, reveal_salted};
+use usher_radius::dictionary::Oid;
+
+fn reply(of: &[(&str, &str, &str)]) -> Attributes {
+    compile(&[], of).unwrap().reply
+}
+
+fn printed(list: &Attributes) -> Vec<String> {
+    DICTIONARY.decode(list.as_bytes()).map(|item| item.to_string()).collect()
+}
+
+#[test]
+fn vendors_attributes_take_every_operator() {
+    for (name, one, two) in [
+        ("Cisco-AVPair", "shell:priv-lvl=15", "ip:inacl#1=permit"),
+        ("Aruba-User-Vlan", "10", "20"),
+        ("Mikrotik-Rate-Limit", "1M/1M", "2M/2M"),
+        // Headers of other forms: 4,0 and 2,1 and 2,2.
+        ("USR-Channel-Connected-To", "7", "8"),
+        ("Lucent-Dialout-Allowed", "1", "2"),
+        ("SN-VPN-Name", "a", "b"),
+        // Below another.
+        ("WiMAX-Release", "1.0", "2.0"),
+        // In an extended type, and in a long one.
+        ("Original-Packet-Code", "1", "4"),
+        ("Operator-NAS-Identifier", "0x01", "0x02"),
+    ] {
+        let said = |rows: &[(&str, &str, &str)]| {
+            let texts = printed(&reply(rows));
+            texts
+                .iter()
+                .map(|t| t.split(" = ").last().unwrap().trim_matches('"').to_owned())
+                .collect::<Vec<_>>()
+        };
+        let named = |value: &str| {
+            let oid = DICTIONARY.by_name(name).unwrap().oid;
+            let name = value.parse().ok().and_then(|n| DICTIONARY.value_name(oid, n));
+            name.unwrap_or(value).to_owned()
+        };
+        let (first, second) = (named(one), named(two));
+        assert_eq!(said(&[(name, "=", one), (name, "=", two)]), std::slice::from_ref(&first), "{name}");
+        assert_eq!(said(&[(name, "+=", one), (name, "+=", two)]), [first, second.clone()], "{name}");
+        assert_eq!(said(&[(name, "=", one), (name, ":=", two)]), [second], "{name}");
+    }
+}
+
+#[test]
+fn an_attribute_may_be_named_by_its_number() {
+    let said = reply(&[
+        ("Attr-26.9.1", "=", "0x6869"),
+        ("attr-26.4846.9999", "=", "0x01"),
+        ("Attr-241.26.9.7", "=", "0xff"),
+    ]);
+    assert_eq!(
+        printed(&said),
+        ["Cisco-AVPair = \"hi\"", "Attr-26.4846.9999 = 0x01", "Attr-241.26.9.7 = 0xff"]
+    );
+    // It is the same attribute, so that one replaces the other.
+    let said = reply(&[("Cisco-AVPair", "=", "a"), ("Attr-26.9.1", ":=", "0x62")]);
+    assert_eq!(printed(&said), ["Cisco-AVPair = \"b\""]);
+}
+
+#[test]
+fn tags_stand_where_rfc_2868_has_them() {
+    let octets = |name: &str, value: &str| reply(&[(name, "=", value)]).as_bytes()[8..].to_vec();
+    assert_eq!(octets("ERX-Service-Volume:3", "7"), [3, 0, 0, 7]);
+    assert_eq!(octets("ERX-Service-Volume", "7"), [0, 0, 0, 7]);
+    assert_eq!(octets("ERX-Service-Activate:3", "a"), [3, b'a']);
+    assert_eq!(octets("ERX-Service-Activate", "a"), [b'a']);
+    // What begins like a tag gets one in front.
+    assert_eq!(octets("ERX-Service-Activate", "\u{2}a"), [0, 2, b'a']);
+}
+
+#[test]
+fn requests_are_compared_by_vendors_attributes() {
+    let holds = |check: (&str, &str, &str), request: &[(&str, &str, &str)]| {
+        let user = compile(&[check], &[]).unwrap();
+        user.checks.iter().all(|c| c.holds(&reply(request)))
+    };
+    for (check, request, want) in [
+        (("Cisco-AVPair", "==", "a"), &[("Cisco-AVPair", "+=", "b"), ("Cisco-AVPair", "+=", "a")][..], true),
+        (("Cisco-AVPair", "==", "a"), &[("Cisco-AVPair", "=", "b")], false),
+        (("Cisco-AVPair", "!=", "a"), &[("Cisco-AVPair", "=", "b")], true),
+        (("Cisco-AVPair", "=*", ""), &[], false),
+        (("Cisco-AVPair", "!*", ""), &[], true),
+        (("Attr-26.9.1", "==", "0x61"), &[("Cisco-AVPair", "=", "a")], true),
+        (("SN-VPN-Name", "==", "a"), &[("SN-VPN-Name", "=", "a")], true),
+        (("SN-VPN-ID", ">", "300"), &[("SN-VPN-ID", "=", "301")], true),
+        (("SN-VPN-ID", ">", "300"), &[("SN-VPN-ID", "=", "299")], false),
+        (("Ruckus-Sta-RSSI", ">=", "7"), &[("Ruckus-Sta-RSSI", "=", "7")], true),
+        // With a tag it must be that one, without any.
+        (("ERX-Service-Volume:3", "==", "7"), &[("ERX-Service-Volume:3", "=", "7")], true),
+        (("ERX-Service-Volume:4", "==", "7"), &[("ERX-Service-Volume:3", "=", "7")], false),
+        (("ERX-Service-Volume", "<", "8"), &[("ERX-Service-Volume:3", "=", "7")], true),
+        (("Tunnel-Private-Group-Id", "==", "42"), &[("Tunnel-Private-Group-Id:3", "=", "42")], true),
+        (("Tunnel-Private-Group-Id:2", "==", "42"), &[("Tunnel-Private-Group-Id", "=", "42")], false),
+    ] {
+        assert_eq!(holds(check, request), want, "{check:?} {request:?}");
+    }
+}
+
+/// Octets that a value may have.
+fn most(encryption: Encryption) -> u64 {
+    match encryption {
+        Encryption::None | Encryption::Salted => 200,
+        Encryption::UserPassword => 100,
+        Encryption::Ascend => 16,
+    }
+}
+
+/// A value of a type as people write it, and as it is printed.
+fn sample(d: &Definition, random: &mut impl FnMut() -> u64) -> (String, String) {
+    let same = |text: String| (text.clone(), text);
+    let n = random();
+    let (a, b) = (n as u16, (n >> 16) as u16);
+    match d.data_type {
+        DataType::Integer if d.tagged => same((n % (1 << 24)).to_string()),
+        DataType::Integer | DataType::Time => same((n as u32).to_string()),
+        DataType::Integer64 => same(n.to_string()),
+        DataType::Byte => same((n as u8).to_string()),
+        DataType::Short => same(a.to_string()),
+        DataType::Signed => same((n as i32).to_string()),
+        DataType::Ipv4Addr => same(std::net::Ipv4Addr::from_bits(n as u32).to_string()),
+        DataType::Ip if n & 1 == 0 => same(std::net::Ipv4Addr::from_bits(n as u32).to_string()),
+        DataType::Ipv6Addr | DataType::Ip => {
+            same(std::net::Ipv6Addr::from_bits(u128::from(n) << 64 | u128::from(random())).to_string())
+        }
+        DataType::Ipv4Prefix => same(format!("10.{}.0.0/16", a as u8)),
+        DataType::Ipv6Prefix => same(format!("2001:db8:{:x}::/48", a | 1)),
+        DataType::Ifid => same(format!("{a:04x}:{b:04x}:0000:0001")),
+        DataType::Ether => same(format!("00:11:22:33:{:02x}:{:02x}", a as u8, b as u8)),
+        DataType::Text => {
+            let most = most(d.encryption);
+            let text: String = (0..1 + n % most).map(|_| char::from(b'a' + (random() % 26) as u8)).collect();
+            (text.clone(), format!("\"{text}\""))
+        }
+        _ => {
+            let most = most(d.encryption);
+            let length = d.fixed.map_or(1 + n % most, u64::from);
+            // The first one is no tag, and the last one no padding.
+            let octets: Vec<String> = (0..length).map(|_| format!("{:02x}", 32 + random() % 200)).collect();
+            same(format!("0x{}", octets.concat()))
+        }
+    }
+}
+
+#[test]
+fn every_shipped_attribute_is_written_and_read_back() {
+    let mut rng = Seed::new(13).secure("values", 0);
+    let mut random = || rng.next_u64();
+    let mut seen = 0;
+    for round in 0..4_u8 {
+        for d in DICTIONARY.attributes().iter().filter(|d| !d.data_type.holds_others()) {
+            let Some(place) = DICTIONARY.place(d.oid) else { panic!("{}: no packet can have it", d.name) };
+            if matches!(d.oid.parts(), &[n] if NOT_OF_A_REPLY.iter().any(|&kind| u32::from(kind) == n)) {
+                continue;
+            }
+            let (mut text, mut shown) = sample(d, &mut random);
+            let names: Vec<_> = DICTIONARY.values(d.oid).collect();
+            let number = text.parse().ok().filter(|_| d.data_type.is_number());
+            if let Some((number, _)) = names
+                .get(usize::from(round))
+                .filter(|_| round > 0 && d.data_type.is_number() && d.encryption == Encryption::None)
+            {
+                // By name; of one number the first is the one that is shown.
+                text = names[usize::from(round)].1.to_owned();
+                let first = DICTIONARY.value_number(d.oid, &text).unwrap_or(*number);
+                shown = DICTIONARY.value_name(d.oid, first).unwrap().to_owned();
+            } else if let Some(name) = number.and_then(|n| DICTIONARY.value_name(d.oid, n)) {
+                shown = name.to_owned();
+            }
+            if d.oid == Oid::standard(kind::ACCT_INTERIM_INTERVAL) {
+                (text, shown) = ("600".into(), "600".into());
+            }
+            let tag = if d.tagged { 1 + round } else { 0 };
+            let (name, tagged) = if d.tagged {
+                (format!("{}:{tag}", d.name), format!(":{tag}"))
+            } else {
+                (d.name.to_string(), String::new())
+            };
+            let list = match compile(&[], &[(&name, "=", &text)]) {
+                Ok(user) => user.reply,
+                Err(complaint) => panic!("{complaint}"),
+            };
+            assert_eq!(list.values_at(&place).len(), 1, "{name}");
+            let mut wire = Vec::new();
+            list.emit(&mut wire, b"secret", &[7; 16], 1);
+            let items: Vec<_> = DICTIONARY.decode(&wire).collect();
+            assert!(items.len() == 1 && items[0].oid == d.oid, "{name}: {items:?}");
+            seen += 1;
+            let item = &items[0];
+            if item.definition != Some(d) {
+                // Another name of the same number is the one that is printed.
+                continue;
+            }
+            let clear = match d.encryption {
+                Encryption::None => {
+                    assert_eq!(item.to_string(), format!("{}{tagged} = {shown}", d.name), "{text}");
+                    continue;
+                }
+                Encryption::Salted => reveal_salted(b"secret", &[7; 16], &item.bytes).unwrap(),
+                Encryption::UserPassword => reveal_password(b"secret", &[7; 16], &item.bytes).unwrap(),
+                Encryption::Ascend => {
+                    let mut block = item.bytes.to_vec();
+                    usher_radius::attribute::hide_ascend(b"secret", &[7; 16], &mut block);
+                    block.truncate(block.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1));
+                    block
+                }
+            };
+            let mut want = vec![];
+            encode(d, &text, &DICTIONARY, &mut want).unwrap();
+            assert!(clear == want && item.tag == d.tagged.then_some(tag), "{name} = {text}: {clear:?}");
+        }
+    }
+    assert!(seen > 4 * 6000, "{seen}");
+}

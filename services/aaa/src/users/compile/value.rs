@@ -1,0 +1,166 @@
+//! Values as people write them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use usher_core::WallTime;
+use usher_radius::attribute::{DataType, Value};
+use usher_radius::dictionary::{Definition, Dictionary};
+
+/// Octets of hexadecimal digits, with or without `0x` in front.
+pub(super) fn hex(text: &str) -> Option<Vec<u8>> {
+    let text = text.strip_prefix("0x").unwrap_or(text);
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect()
+}
+
+/// A value's octets.
+pub(super) fn encode(
+    definition: &Definition,
+    text: &str,
+    dictionary: &Dictionary,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    const NEITHER: &str = "neither a number nor a name that the dictionary has for it";
+    let number = || {
+        let digits = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        dictionary.value_number(definition.oid, text).or(digits).ok_or_else(|| NEITHER.to_string())
+    };
+    let large = |_| "the number is too large".to_string();
+    let octets;
+    let value = match definition.data_type {
+        DataType::Integer => Value::Integer(u32::try_from(number()?).map_err(large)?),
+        DataType::Integer64 => Value::Integer64(number()?),
+        DataType::Short => Value::Short(u16::try_from(number()?).map_err(large)?),
+        DataType::Byte => Value::Byte(u8::try_from(number()?).map_err(large)?),
+        DataType::Signed => {
+            let named = dictionary.value_number(definition.oid, text).and_then(|n| i32::try_from(n).ok());
+            Value::Signed(named.or_else(|| text.parse().ok()).ok_or(NEITHER)?)
+        }
+        DataType::Time => {
+            let seconds = number().ok().or_else(|| date(text).map(WallTime::unix_secs));
+            let seconds = seconds.ok_or("write a date as `31 Dec 2026 23:59:59` (UTC)")?;
+            Value::Time(u32::try_from(seconds).map_err(large)?)
+        }
+        DataType::Text => Value::Text(text),
+        DataType::Ipv4Addr => Value::Ipv4Addr(text.parse().map_err(|_| "not an IPv4 address")?),
+        DataType::Ipv6Addr => Value::Ipv6Addr(text.parse().map_err(|_| "not an IPv6 address")?),
+        DataType::Ip => match text.parse().map_err(|_| "not an IP address")? {
+            core::net::IpAddr::V4(address) => Value::Ipv4Addr(address),
+            core::net::IpAddr::V6(address) => Value::Ipv6Addr(address),
+        },
+        DataType::Ipv4Prefix | DataType::Ipv6Prefix => prefix(definition.data_type, text)?,
+        DataType::Ifid => Value::Ifid(interface(text).ok_or("write an interface identifier as `1:2:3:4`")?),
+        DataType::Ether => Value::Ether(ether(text).ok_or("write a MAC address as `00:11:22:33:44:55`")?),
+        DataType::Filter => {
+            let said =
+                "Ascend's filters are not compiled here; write the octets, as 0x and hexadecimal digits";
+            octets = text.strip_prefix("0x").and_then(hex).ok_or(said)?;
+            Value::Octets(&octets)
+        }
+        DataType::String | DataType::Concat => {
+            octets = match text.strip_prefix("0x") {
+                Some(digits) => hex(digits).ok_or("not hexadecimal")?,
+                None if Dictionary::number_in_name(&definition.name).is_some() => {
+                    return Err(
+                        "of an attribute that is named by its number the octets are written, as 0x and \
+                                hexadecimal digits"
+                            .into(),
+                    );
+                }
+                None => text.as_bytes().to_vec(),
+            };
+            Value::Octets(&octets)
+        }
+        DataType::Tlv | DataType::Vsa | DataType::Extended | DataType::LongExtended | DataType::Evs => {
+            return Err("this attribute holds others; name one of those".into());
+        }
+    };
+    value.encode(out);
+    if Value::decode(definition.data_type, out).is_err() {
+        return Err("the value has not the form of its type".into());
+    }
+    match definition.fixed.map(usize::from) {
+        Some(fixed) if fixed != out.len() && !out.is_empty() => {
+            Err(format!("the value has {} octets, and must have {fixed}", out.len()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An address with a length; without one it is the address's own.
+fn prefix(data_type: DataType, text: &str) -> Result<Value<'static>, String> {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => {
+            (address, Some(length.parse().map_err(|_| "the prefix's length is no number")?))
+        }
+        None => (text, None),
+    };
+    Ok(if data_type == DataType::Ipv4Prefix {
+        let address = address.parse().map_err(|_| "write an IPv4 prefix as `192.0.2.0/24`")?;
+        Value::Ipv4Prefix(address, length.unwrap_or(32))
+    } else {
+        let address = address.parse().map_err(|_| "write an IPv6 prefix as `2001:db8::/64`")?;
+        Value::Ipv6Prefix(address, length.unwrap_or(128))
+    })
+}
+
+/// Four groups of hexadecimal digits (RFC 8044 §3.7).
+fn interface(text: &str) -> Option<[u8; 8]> {
+    let mut id = [0; 8];
+    let mut groups = text.split(':');
+    for place in id.chunks_exact_mut(2) {
+        let group = groups.next().filter(|g| (1..=4).contains(&g.len()))?;
+        place.copy_from_slice(&u16::from_str_radix(group, 16).ok()?.to_be_bytes());
+    }
+    groups.next().is_none().then_some(id)
+}
+
+fn ether(text: &str) -> Option<[u8; 6]> {
+    let digits = super::super::mac_address(text.as_bytes())?;
+    hex(core::str::from_utf8(&digits).ok()?)?.try_into().ok()
+}
+
+/// A date as people and FreeRADIUS's tables write it: `31 Dec 2026`, `Dec 31 2026 23:59:59`, `2026-12-31T23:59:59`,
+/// or seconds since 1970. UTC.
+pub(super) fn date(text: &str) -> Option<WallTime> {
+    if let Ok(seconds) = text.parse() {
+        return Some(WallTime::from_unix_secs(seconds));
+    }
+    const MONTHS: [&str; 12] =
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    let (mut year, mut month, mut day, mut time) = (None, None, None, [0_u64; 3]);
+    for word in text.split([' ', 'T', ',']).filter(|w| !w.is_empty()) {
+        let lower = word.to_ascii_lowercase();
+        if word.contains(':') {
+            for (place, part) in time.iter_mut().zip(word.trim_end_matches('Z').split(':')) {
+                *place = part.parse().ok()?;
+            }
+        } else if let Some((y, rest)) = word.split_once('-') {
+            let (m, d) = rest.split_once('-')?;
+            (year, month, day) = (y.parse().ok(), m.parse().ok(), d.parse().ok());
+        } else if let Some(m) = MONTHS.iter().position(|m| lower.starts_with(m)) {
+            month = Some(m as u64 + 1);
+        } else {
+            let n: u64 = word.parse().ok()?;
+            if n > 31 { year = Some(n) } else { day = Some(n) }
+        }
+    }
+    let (year, month, day): (u64, u64, u64) = (year?, month?, day?);
+    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let within = (1970..=9999).contains(&year) && (1..=12).contains(&month) && time[0] < 24 && time[1] < 60;
+    if !within || day == 0 || day > lengths[month as usize - 1] || time[2] > 60 {
+        return None;
+    }
+    let days = (1970..year).map(|y| 365 + u64::from(leap(y))).sum::<u64>()
+        + lengths[..month as usize - 1].iter().sum::<u64>()
+        + day
+        - 1;
+    Some(WallTime::from_unix_secs(((days * 24 + time[0]) * 60 + time[1]) * 60 + time[2]))
+}
