@@ -12,6 +12,7 @@ mod namespace;
 mod place;
 mod radius;
 mod radsecproxy;
+mod reasons;
 mod sessions;
 mod tshark;
 mod vendors;

@@ -185,6 +185,8 @@ fn tls_1_2_without_extended_master_secret_needs_an_exception() {
             assert_eq!(right, excepted, "{network}: {said}");
             assert!(excepted || said.contains("handshake failure"), "{said}");
         }
+        let named = server.running.log().matches("cause=\"tls-extended-master-secret\"").count();
+        assert_eq!(named, if excepted { 0 } else { 3 }, "{}", server.running.log());
         // With TLS 1.3 there is nothing to be lacked.
         for network in networks(VERSIONS[1].1) {
             assert!(without(&place, &server, &network).0, "{network}");

@@ -131,10 +131,18 @@ impl Scene {
         let (after, once) = (self.counted(result, cause), counted + 1.0);
         assert!(if result == "reject" { after == once } else { after >= once }, "{after}: {context}");
         let logged = if result == "reject" { "reject" } else { "no verdict" };
-        let log = self.daemon.log();
-        let line = log.lines().rev().find(|line| line.contains(&format!(" {logged} user=")));
-        let line = line.unwrap_or_else(|| panic!("no line: {context}"));
-        assert!(line.contains(&format!("cause=\"{cause}\" reason={text}")), "{line}\n{context}");
+        // The log is written by a thread of its own.
+        let wanted = format!("cause=\"{cause}\" reason={text}");
+        let until = Instant::now() + LONG;
+        loop {
+            let log = self.daemon.log();
+            let last = log.lines().rev().find(|line| line.contains(&format!(" {logged} user=")));
+            if last.is_some_and(|line| line.contains(&wanted)) {
+                break;
+            }
+            assert!(Instant::now() < until, "{last:?}\n{context}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         said
     }
 }

@@ -256,7 +256,7 @@ pub trait ServerMethod: fmt::Debug + Send {
     fn refuses(&self) -> bool {
         false
     }
-    /// Why the run fails; of use only once it has failed.
+    /// Why the run fails; of use only once it has failed, or [`refuses`](Self::refuses).
     fn fault(&self) -> Fault {
         Fault::Proof
     }

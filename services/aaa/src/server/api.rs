@@ -475,7 +475,7 @@ pub enum Event {
     },
     /// Somebody was let in.
     Accepted(Box<Login>),
-    /// Somebody was turned away.
+    /// Somebody was turned away, or is being told so by the method and may not stay to be turned away.
     Rejected(Box<Login>),
     /// A login came to its end without a verdict: nobody could say, or the peer did not go on.
     Undecided(Box<Login>),

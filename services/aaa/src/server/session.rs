@@ -11,6 +11,7 @@ use super::trace::{self, Slots};
 use crate::users::{Complaint, Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -208,6 +209,8 @@ pub(super) struct Session {
     pub(super) denial: Option<Denial>,
     /// Its failure was counted.
     pub(super) failed: bool,
+    /// The host was told that its user is turned away; the peer is being told.
+    pub(super) ended: bool,
     /// When its last look-up began.
     pub(super) asked: Generation,
     /// Calling-Station-Id, once a request that had one was answered and is gone.
@@ -237,6 +240,13 @@ impl Session {
                 None
             }
         }
+    }
+
+    /// Why a login failed, of what its method says, and what is known of that besides.
+    pub(super) fn because(&self, reason: Reason, detail: Option<String>) -> (Reason, Option<String>) {
+        let why = self.why(reason);
+        let unread = self.unread.as_ref().filter(|_| why == Reason::BadRows);
+        (why, detail.filter(|_| why == reason).or_else(|| unread.map(ToString::to_string)))
     }
 
     /// Why a login failed, of what its method says: where the user could not log in at all, that.

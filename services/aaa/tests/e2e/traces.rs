@@ -116,7 +116,7 @@ fn a_device_that_does_not_go_on_is_told_of_with_its_station() {
 }
 
 #[test]
-fn a_device_that_leaves_when_it_is_told_that_its_password_is_wrong_had_a_wrong_password() {
+fn a_device_that_leaves_when_it_is_told_that_its_password_is_wrong_is_told_of_once() {
     let mut config = aaa_config(users(Seed::new(1), 1));
     config.methods = vec![Method::EapMsChapV2];
     let mut p = Pair::new(config);
@@ -125,8 +125,19 @@ fn a_device_that_leaves_when_it_is_told_that_its_password_is_wrong_had_a_wrong_p
     // The identity, and the response to the challenge: what says that it is wrong is not answered.
     let (code, _) = p.eap(&name, Box::new(account), 2);
     assert_eq!(code, Some(Code::ACCESS_CHALLENGE));
+    let rejected = |p: &mut Pair| {
+        let mut all = Vec::new();
+        while let Some(event) = p.server.poll_event() {
+            let (Event::Rejected(login) | Event::Undecided(login)) = event else { continue };
+            all.push((login.method, login.reason));
+        }
+        all
+    };
+    assert_eq!(rejected(&mut p), [(Some(Method::EapMsChapV2), Some(Reason::WrongPassword))]);
+    // When its time is over there is nothing more to be told.
     p.server.handle(Instant::ZERO + Duration::from_secs(31), Input::Timeout);
-    assert_eq!(undecided(&mut p), [(Some(Method::EapMsChapV2), Some(Reason::WrongPassword), Vec::new())]);
+    assert_eq!((rejected(&mut p), p.server.half_open()), (Vec::new(), 0));
+    assert_eq!(p.server.counters().rejected_wrong_password, 1);
 }
 
 #[test]

@@ -233,7 +233,10 @@ impl ServerPhase for Phase {
     }
 
     fn fault(&self) -> Fault {
-        self.fault
+        match &self.state {
+            State::Method(server) if server.refuses() => inner_fault(server, &self.kinds),
+            _ => self.fault,
+        }
     }
 
     fn question(&mut self) -> Option<Question> {

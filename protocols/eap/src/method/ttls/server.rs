@@ -154,8 +154,7 @@ impl Phase {
                 return Step::Say;
             }
             (Proof::Eap(identifier), ..) => {
-                let eap = |i: &Inner| if let Inner::Eap(kind) = i { Some(*kind) } else { None };
-                let kinds: Vec<Type> = self.accepted.iter().filter_map(eap).collect();
+                let kinds = kinds(&self.accepted);
                 let offers = offers(&kinds, secret);
                 self.state = State::Eap(Box::new(Server::new(offers, identifier, tunnel.context())));
                 return self.drain(out);
@@ -185,8 +184,7 @@ impl Phase {
             Some(Event::Success { .. }) if !self.refused => Step::Success,
             Some(Event::Success { .. }) => self.fail(Fault::Host),
             Some(Event::Failure { .. }) => {
-                let eap = |i: &Inner| if let Inner::Eap(kind) = i { Some(*kind) } else { None };
-                let kinds: Vec<Type> = self.accepted.iter().filter_map(eap).collect();
+                let kinds = kinds(&self.accepted);
                 self.fault = inner_fault(server, &kinds);
                 Step::Failure
             }
@@ -280,7 +278,10 @@ impl ServerPhase for Phase {
     }
 
     fn fault(&self) -> Fault {
-        self.fault
+        match &self.state {
+            State::Eap(server) if server.refuses() => inner_fault(server, &kinds(&self.accepted)),
+            _ => self.fault,
+        }
     }
 
     fn question(&mut self) -> Option<Question> {
@@ -309,6 +310,12 @@ impl ServerPhase for Phase {
             _ => None,
         }
     }
+}
+
+/// The EAP methods among these.
+fn kinds(accepted: &[Inner]) -> Vec<Type> {
+    let eap = |inner: &Inner| if let Inner::Eap(kind) = inner { Some(*kind) } else { None };
+    accepted.iter().filter_map(eap).collect()
 }
 
 /// An AVP that is known here, or that does not have to be (RFC 5281 §10.1).

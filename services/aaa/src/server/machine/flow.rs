@@ -74,6 +74,7 @@ impl AaaServer {
             unread: None,
             denial: None,
             failed: false,
+            ended: false,
             asked: self.cache.generation(),
             station: Box::default(),
             traced: 0,
@@ -551,6 +552,7 @@ impl AaaServer {
         match step {
             Step::Request => {
                 self.count_refusal(now, token);
+                self.conclude(now, token);
                 self.challenge(now, token);
             }
             Step::Success(approval) => self.approve(now, token, approval),

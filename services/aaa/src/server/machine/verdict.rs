@@ -308,41 +308,64 @@ impl AaaServer {
     ) {
         let delay = self.config.reject_delay;
         let Some(session) = self.sessions.get(token) else { return };
-        let given = reason;
-        let reason = session.why(given);
-        let unread = session.unread.as_ref().filter(|_| reason == Reason::BadRows);
-        let detail = detail.filter(|_| reason == given).or_else(|| unread.map(|row| row.to_string()));
-        self.trace_end(now, token, reason, || {
-            let detail = detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-            let name = reason.name();
-            format!("rejected, {name}: {reason}{detail}; Access-Reject goes out {delay} after its request")
-        });
-        let Some(session) = self.sessions.remove(token) else { return };
-        self.counters.rejected(reason);
-        let Some(pending) = session.pending else { return };
+        let (reason, detail) = session.because(reason, detail);
+        if session.ended {
+            self.trace(now, token, || format!("Access-Reject goes out {delay} after its request"));
+        } else {
+            self.trace_end(now, token, reason, || {
+                let detail = detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+                let name = reason.name();
+                format!(
+                    "rejected, {name}: {reason}{detail}; Access-Reject goes out {delay} after its request"
+                )
+            });
+        }
+        self.tracers.forget(token);
+        let Some(mut session) = self.sessions.remove(token) else { return };
+        let Some(pending) = session.pending.take() else { return };
         let reply = session.denial.map_or_else(Attributes::new, |denial| denial.reply(&mut self.rng));
         self.send_reject_at(now, pending.arrived + delay, (pending.asker, identifier, reply));
-        let inner = match &session.stage {
-            Stage::Eap(c) => (c.server.identity().map(<[u8]>::to_vec), c.server.inner()),
-            _ => (None, None),
-        };
-        let login = Box::new(Login {
-            name: session.name,
-            inner: inner.0,
-            method,
-            inner_method: inner.1,
-            client: session.owner.client(),
-            begun: session.begun,
-            reason: Some(reason),
-            detail: detail.map(String::into_boxed_str),
-            resumed: false,
-            told: session.failed,
-            request: pending.request,
+        if session.ended {
+            self.recycle(pending.request);
+        } else {
+            self.tell_rejected(now, rejected(&session, method, reason, detail, pending.request));
+        }
+    }
+
+    /// Tells the host at once that somebody is turned away who is being told so, by an alert of TLS or that the password
+    /// is wrong: many a device does not come back to hear the end.
+    pub(super) fn conclude(&mut self, now: Instant, token: u64) {
+        let Some(session) = self.sessions.get(token).filter(|session| !session.ended) else { return };
+        let (Stage::Eap(conversation), Some(pending)) = (&session.stage, &session.pending) else { return };
+        let server = &conversation.server;
+        if !server.refuses() && !matches!(server.fault(), Some(EapFault::Tls(_))) {
+            return;
+        }
+        let (method, request) = (conversation.method(), pending.request.clone());
+        let (reason, detail) = self.why_failed(session, conversation);
+        let (reason, detail) = session.because(reason, detail);
+        self.trace_end(now, token, reason, || {
+            let detail = detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+            format!(
+                "rejected, {}: {reason}{detail}; the device is told, and has still to answer",
+                reason.name()
+            )
         });
+        let Some(session) = self.sessions.get_mut(token) else { return };
+        session.ended = true;
+        let login = rejected(session, method, reason, detail, request);
+        self.tell_rejected(now, login);
+    }
+
+    /// Tells the host that somebody is turned away.
+    fn tell_rejected(&mut self, now: Instant, login: Login) {
+        if let Some(reason) = login.reason {
+            self.counters.rejected(reason);
+        }
         if let Some((name, station)) = login.failed_as() {
             self.held_back.failed(now, name, station);
         }
-        self.events.push_back(Event::Rejected(login));
+        self.events.push_back(Event::Rejected(Box::new(login)));
     }
 
     /// Rejects a request whose login is not there, as late as that of one that is: a login that was refused, and whose
@@ -395,27 +418,14 @@ impl AaaServer {
     pub(super) fn undecided(&mut self, now: Instant, token: u64, reason: Reason) {
         self.counters.rejected(reason);
         let Some(session) = self.sessions.get(token) else { return };
-        let (mut method, mut detail, mut inner) = (None, None, (None, None));
-        // A peer that was told no, or that we ended TLS, need not come back to hear it again.
-        let reason = match &session.stage {
-            Stage::Eap(conversation) => {
-                let server = &conversation.server;
-                method = conversation.method();
-                inner = (server.identity().map(<[u8]>::to_vec), server.inner());
-                let ended = server.refuses() || matches!(server.fault(), Some(EapFault::Tls(_)));
-                if reason == Reason::GaveUp && ended {
-                    let (why, said) = self.why_failed(session, conversation);
-                    detail = said;
-                    session.why(why)
-                } else {
-                    reason
-                }
-            }
-            &Stage::Verifying(by) => {
-                method = Some(by);
-                reason
-            }
-            _ => reason,
+        if session.ended {
+            self.trace(now, token, || "the device did not answer any more".into());
+            return self.abandon(now, token);
+        }
+        let (method, inner) = match &session.stage {
+            Stage::Eap(c) => (c.method(), (c.server.identity().map(<[u8]>::to_vec), c.server.inner())),
+            &Stage::Verifying(by) => (Some(by), (None, None)),
+            _ => (None, (None, None)),
         };
         self.trace_end(now, token, reason, || format!("no verdict, {}: {reason}", reason.name()));
         let Some(session) = self.sessions.remove(token) else { return };
@@ -439,7 +449,6 @@ impl AaaServer {
             method,
             inner_method: inner.1,
             begun: session.begun,
-            detail: detail.map(String::into_boxed_str),
             told: session.failed,
             ..Login::of(session.name, session.owner.client(), Some(reason), request)
         };
@@ -535,6 +544,29 @@ impl AaaServer {
         self.config = config;
         self.stand_ins.reconfigure();
         Ok(())
+    }
+}
+
+/// The login of a session whose user is turned away.
+fn rejected(
+    session: &Session,
+    method: Option<Method>,
+    reason: Reason,
+    detail: Option<String>,
+    request: Attributes,
+) -> Login {
+    let inner = match &session.stage {
+        Stage::Eap(c) => (c.server.identity().map(<[u8]>::to_vec), c.server.inner()),
+        _ => (None, None),
+    };
+    Login {
+        inner: inner.0,
+        method,
+        inner_method: inner.1,
+        begun: session.begun,
+        detail: detail.map(String::into_boxed_str),
+        told: session.failed,
+        ..Login::of(session.name.clone(), session.owner.client(), Some(reason), request)
     }
 }
 
