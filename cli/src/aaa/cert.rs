@@ -6,10 +6,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use usher_core::WallTime;
+use usher_core::{Duration, WallTime};
 use usher_daemon::control::{self, ControlError};
 use usher_pki::{
     Authority, Entry, Information, InitOptions, Issued, KeyKind, Kind, PkiError, Reason, Request,
+    RevocationList,
 };
 
 /// Where the authority is unless something else is said: in the folder of the configuration, which is root's.
@@ -114,8 +115,17 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Write the revocation list anew; it holds for 30 days.
-    Crl,
+    /// Write the revocation list anew, and have the server that runs here read it; it holds for 30 days.
+    #[command(after_help = "Examples:
+  usher aaa cert crl
+  usher aaa cert crl --expiring 10     once a day: only where it is out of date within ten days")]
+    Crl {
+        /// Only where the one that there is is out of date within so many days.
+        #[arg(long, value_name = "DAYS")]
+        expiring: Option<u32>,
+        #[command(flatten)]
+        config: Config,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -215,12 +225,26 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
         }
         CertCommand::List => list(output, &open(dir)?),
         CertCommand::Show { files } => show(output, files),
-        CertCommand::Crl => {
+        CertCommand::Crl { expiring, config } => {
+            let list = dir.join("ca.crl");
+            if let Some(days) = expiring
+                && let Some(end) = end_of(&list)
+                && end > now() + Duration::from_secs(u64::from(*days) * 86_400)
+            {
+                output.note(&format!("{} holds for more than {days} days yet", list.display()));
+                return Ok(());
+            }
             open(dir)?.publish(now())?;
-            output.note(&format!("{} holds for 30 days from now", dir.join("ca.crl").display()));
-            Ok(())
+            output.note(&format!("{} holds for 30 days from now", list.display()));
+            reread(output, config, &list)
+                .map_err(|error| Failure::failed(format!("{} is new, but {error}", list.display())))
         }
     }
+}
+
+/// When a list is out of date; `None` where it is none, or does not say so.
+fn end_of(list: &Path) -> Option<WallTime> {
+    RevocationList::read(&std::fs::read(list).ok()?).ok()?.pop()?.next_update
 }
 
 /// Has the server that runs here, if one does, read a revocation list again.

@@ -31,6 +31,14 @@ pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
         let state = if okay { "connected" } else { "not connected, or owes an answer" };
         rows.push(("Diameter peer", format!("{name}: {state}")));
     }
+    for (from, issuer, days) in &s.lists {
+        let end = if *days < 0.0 {
+            "is out of date".to_owned()
+        } else {
+            format!("is out of date in {days:.1} days")
+        };
+        rows.push(("revocation list", format!("{from} of {issuer} {end}")));
+    }
     let ends: Vec<_> = s
         .certificates
         .iter()

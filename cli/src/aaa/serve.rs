@@ -5,7 +5,7 @@ use crate::output::{Failure, Output};
 use serde_json::json;
 use std::path::Path;
 use usher_daemon::config::{self, DEFAULT_PATH, LoadError};
-use usher_daemon::{PlaceError, ServeError};
+use usher_daemon::{PlaceError, ServeError, lists};
 
 pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
     let served = usher_daemon::serve(config.config.as_deref(), &mut |text| output.note(text));
@@ -18,8 +18,15 @@ pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
 pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure> {
     let path = file.unwrap_or(Path::new(DEFAULT_PATH));
     match config::load(path) {
-        Ok(_) if output.json => output.value(&json!({ "file": path.display().to_string(), "faults": [] })),
-        Ok(_) => output.text(&format!("{}: right\n", path.display())),
+        Ok(loaded) => {
+            let warnings = lists::warnings(&loaded);
+            if output.json {
+                let file = path.display().to_string();
+                return output.value(&json!({ "file": file, "faults": [], "warnings": warnings }));
+            }
+            warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
+            output.text(&format!("{}: right\n", path.display()))
+        }
         Err(LoadError::Faults(faults)) if output.json => {
             let each =
                 |f: &config::Fault| json!({ "line": f.line, "column": f.column, "message": f.message });

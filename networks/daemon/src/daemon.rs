@@ -14,7 +14,8 @@ use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
 use crate::workers::{Inline, Reading, Shared, Workers};
-use crate::{config, control, log, metrics, notify};
+use crate::{config, control, lists, log, metrics, notify};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -76,6 +77,8 @@ pub(crate) struct Running {
     pub(crate) lookups: Arc<Latency>,
     pub(crate) begun: Monotonic,
     pub(crate) reloads: Mutex<(u64, u64)>,
+    /// Attempts to get new revocation lists, by where from and what came of it.
+    pub(crate) lists: Mutex<BTreeMap<(String, &'static str), u64>>,
     pub(crate) shards: usize,
     pub(crate) clock: Clock,
     /// The configuration as it is now.
@@ -89,6 +92,8 @@ pub(crate) struct Running {
     wall: WallClock,
     config_path: Option<std::path::PathBuf>,
     key: ShardKey,
+    /// Held while a configuration is read and taken up.
+    reloading: Mutex<()>,
     /// What the shards were made of, or took at the last reload; held during one.
     built: Mutex<Built>,
 }
@@ -151,9 +156,9 @@ struct Begun {
 }
 
 impl Begun {
-    fn begin(place: Place, config: Option<&Path>) -> Result<Self, ServeError> {
+    fn begin(mut place: Place, config: Option<&Path>) -> Result<Self, ServeError> {
         let system = |what| move |error| ServeError::System { what, error };
-        let file = &place.loaded.file;
+        let file = &place.loaded.file.clone();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = file.shards.map_or(cores, usize::from).clamp(1, 256);
         let clock = Clock::start();
@@ -177,6 +182,7 @@ impl Begun {
                 (Vec::new(), true)
             }
         };
+        place.fetch_missing();
         let tls = tls::make(&place.loaded, &wall).map_err(ServeError::Config)?;
         let generated = if place.first { Some(place.generated_secret()?) } else { None };
         let identity_key = place.identity_key()?;
@@ -265,6 +271,7 @@ impl Begun {
             lookups,
             begun: Monotonic::now(),
             reloads: Mutex::new((0, 0)),
+            lists: Mutex::default(),
             shards: count,
             clock,
             place: RwLock::new(place),
@@ -277,9 +284,11 @@ impl Begun {
             wall,
             config_path: config.map(Path::to_owned),
             key,
+            reloading: Mutex::new(()),
             built: Mutex::new(built),
         };
         let running = Arc::new(running);
+        lists::begin(&running);
         if owed {
             let running = running.clone();
             // Without this thread they come with the next reload.

@@ -19,6 +19,7 @@ mod drops;
 mod homes;
 mod jobs;
 mod ledger;
+pub mod lists;
 mod log;
 mod memory;
 mod metrics;

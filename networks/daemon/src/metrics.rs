@@ -287,7 +287,19 @@ impl Scrape {
             let labels = vec![("certificate", (*whose).to_owned())];
             ConstGauge::new(end - now).encode(family.encode_family(&labels)?)?;
         }
-        Ok(())
+        let help = "When a revocation list is out of date, seconds since 1970";
+        let mut family = e.encode_descriptor("crl_next_update", help, Some(&Unit::Seconds), kind)?;
+        for list in &tls.lists {
+            let Some(end) = list.next_update else { continue };
+            let labels = vec![("list", list.from.clone()), ("issuer", list.issuer.clone())];
+            let end = i64::try_from(end.unix_secs()).unwrap_or(i64::MAX);
+            ConstGauge::new(end).encode(family.encode_family(&labels)?)?;
+        }
+        let attempts = self.0.lists.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let attempts = attempts.into_iter();
+        let attempts =
+            attempts.map(|((from, result), n)| (vec![("from", from), ("result", result.to_owned())], n));
+        counters(e, "crl_updates", "Attempts to get a new revocation list", attempts)
     }
 }
 

@@ -63,7 +63,9 @@ impl Place {
             None => (config::parse("no configuration", "", None).map_err(LoadError::Faults)?, true),
         };
         let state_dir = loaded.file.state_dir.clone().unwrap_or_else(default_state_dir);
-        Ok(Self { loaded, state_dir, first })
+        let mut place = Self { loaded, state_dir, first };
+        place.read_fetched();
+        Ok(place)
     }
 
     /// Makes the state directory, for its owner only, where there is none.

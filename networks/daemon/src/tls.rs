@@ -2,6 +2,7 @@
 
 use crate::config::Loaded;
 use crate::config::model::TlsVersion;
+use crate::lists::{self, Used};
 use std::sync::Arc;
 use usher_core::WallTime;
 use usher_crypto::tls::{
@@ -21,6 +22,8 @@ pub(crate) struct Tls {
     pub(crate) outgoing: Option<ClientConfig>,
     /// When certificates end, seconds since 1970: the server's and the authority's.
     pub(crate) ends: Vec<(&'static str, i64)>,
+    /// Revocation lists in use.
+    pub(crate) lists: Vec<Used>,
 }
 
 /// Makes the configurations.
@@ -36,12 +39,7 @@ pub(crate) fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>
     let versions = VersionRange { min: version(tls.min_version), max: version(tls.max_version) };
     let named = |e| format!("{}: {e}", tls.certificate.display());
     let credentials = Credentials::from_pem(&files.certificate, files.key.0.as_bytes()).map_err(named)?;
-    let mut crls = Vec::new();
-    for (text, path) in files.crls.iter().zip(&tls.crl) {
-        for pem in Pem::iter_from_buffer(text) {
-            crls.push(pem.map_err(|e| format!("{}: {e}", path.display()))?.contents);
-        }
-    }
+    let (lists, crls): (Vec<Used>, Vec<Vec<u8>>) = lists::used(tls, files)?.into_iter().unzip();
     let resumption = (tls.sessions > 0).then_some(Resumption {
         sessions: tls.sessions,
         lifetime: tls.session_lifetime.0,
@@ -81,7 +79,7 @@ pub(crate) fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>
         .transpose()?;
     let mut ends: Vec<_> = end(&files.certificate).map(|t| ("server", t)).into_iter().collect();
     ends.extend(files.ca.as_deref().and_then(end).map(|t| ("ca", t)));
-    Ok(Some(Arc::new(Tls { clients, anonymous, outgoing, ends })))
+    Ok(Some(Arc::new(Tls { clients, anonymous, outgoing, ends, lists })))
 }
 
 /// When the first certificate of a text ends; of authorities, the first that does.

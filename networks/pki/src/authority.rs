@@ -22,7 +22,7 @@ use usher_core::WallTime;
 /// id-kp-eapOverLAN (RFC 4334 §2).
 const EAP_OVER_LAN: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 3, 14];
 /// How long a revocation list holds: a server that is given none for so long has an old one.
-const LIST_DAYS: i64 = 30;
+const LIST: usher_core::Duration = usher_core::Duration::from_secs(30 * 86_400);
 /// Longest validity, days.
 const MOST_DAYS: u32 = 36_500;
 
@@ -200,6 +200,7 @@ impl Authority {
         let key = options.key.make()?;
         let params = authority(&options.name, options.now, options.days)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(|e| format("new authority", e))?;
+        let _alone = self.alone()?;
         self.index.entries.push(entry(request, certificate.der())?);
         self.save_index()?;
         let mut chain = certificate.pem();
@@ -233,7 +234,7 @@ impl Authority {
         let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("new authority", e))?;
         let mut made =
             Self { folder: folder.to_path_buf(), chain, issuer, index: Index::default(), prepare: None };
-        made.publish(now)?;
+        made.write_list(now, LIST)?;
         Ok(made)
     }
 
@@ -252,8 +253,7 @@ impl Authority {
         let key = KeyPair::from_pem(&read(&path)?).map_err(|e| format("ca.key", e))?;
         let chain = read(&folder.join("ca.crt"))?;
         let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format("ca.crt", e))?;
-        let index =
-            serde_json::from_str(&read(&folder.join("index.json"))?).map_err(|e| format("index.json", e))?;
+        let index = index(folder)?;
         Ok(Self { folder: folder.to_path_buf(), chain, issuer, index, prepare: None })
     }
 
@@ -290,6 +290,7 @@ impl Authority {
     /// The name cannot be one or is taken, or a file could not be written.
     pub fn issue(&mut self, request: &Request, now: WallTime) -> Result<Issued, PkiError> {
         check_name(&request.name)?;
+        let _alone = self.alone()?;
         if self.current(&request.name).is_some() {
             return Err(PkiError::Taken(request.name.clone()));
         }
@@ -302,6 +303,7 @@ impl Authority {
     /// # Errors
     /// Nothing of that name is there, or a file could not be written.
     pub fn renew(&mut self, name: &str, days: Option<u32>, now: WallTime) -> Result<Issued, PkiError> {
+        let _alone = self.alone()?;
         let entry = self.current(name).ok_or_else(|| PkiError::Unknown(name.to_owned()))?;
         let mut request = entry.request.clone();
         request.days = days.unwrap_or(request.days);
@@ -313,6 +315,7 @@ impl Authority {
     /// # Errors
     /// Nothing of that name is there, or all was taken back already.
     pub fn revoke(&mut self, name: &str, reason: Reason, now: WallTime) -> Result<(), PkiError> {
+        let _alone = self.alone()?;
         let mut known = false;
         let mut done = false;
         for entry in self.index.entries.iter_mut().filter(|e| e.request.name == name) {
@@ -325,7 +328,7 @@ impl Authority {
         match (known, done) {
             (false, _) => Err(PkiError::Unknown(name.to_owned())),
             (true, false) => Err(PkiError::Revoked(name.to_owned())),
-            (true, true) => self.publish(now),
+            (true, true) => self.write_list(now, LIST),
         }
     }
 
@@ -334,6 +337,34 @@ impl Authority {
     /// # Errors
     /// It could not be written.
     pub fn publish(&mut self, now: WallTime) -> Result<(), PkiError> {
+        self.publish_for(now, LIST)
+    }
+
+    /// The same for another time than 30 days.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn publish_for(&mut self, now: WallTime, lifetime: usher_core::Duration) -> Result<(), PkiError> {
+        let _alone = self.alone()?;
+        self.write_list(now, lifetime)
+    }
+
+    /// Keeps other programs from changing the folder as long as what is returned lives, and takes up what they changed
+    /// before: a certificate that one revokes must not come back with a list that another writes.
+    fn alone(&mut self) -> Result<fs::File, PkiError> {
+        let path = self.folder.join("lock");
+        let open = || -> std::io::Result<fs::File> {
+            let file =
+                fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        let lock = open().map_err(|cause| PkiError::File { path: path.clone(), cause })?;
+        self.index = index(&self.folder)?;
+        Ok(lock)
+    }
+
+    fn write_list(&mut self, now: WallTime, lifetime: usher_core::Duration) -> Result<(), PkiError> {
         let this_update = date(now)?;
         self.index.lists += 1;
         let revoked = self.index.entries.iter().filter_map(|e| e.revoked.map(|(at, why)| (e, at, why)));
@@ -353,7 +384,7 @@ impl Authority {
         }
         let list = CertificateRevocationListParams {
             this_update,
-            next_update: this_update + Duration::days(LIST_DAYS),
+            next_update: date(now + lifetime)?,
             crl_number: SerialNumber::from(self.index.lists),
             issuing_distribution_point: None,
             revoked_certs,
@@ -398,6 +429,10 @@ impl Authority {
         let text = serde_json::to_string_pretty(&self.index).map_err(|e| format("index.json", e))?;
         write(&self.folder.join("index.json"), text.as_bytes(), 0o644)
     }
+}
+
+fn index(folder: &Path) -> Result<Index, PkiError> {
+    serde_json::from_str(&read(&folder.join("index.json"))?).map_err(|e| format("index.json", e))
 }
 
 /// The certificates of a PEM text but the last, and the last; `None` where there is only one.

@@ -3,7 +3,7 @@
 use crate::PkiError;
 use usher_core::WallTime;
 use x509_parser::certificate::X509Certificate;
-use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::extensions::{DistributionPointName, GeneralName, ParsedExtension};
 use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_OCSP;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
@@ -30,6 +30,8 @@ pub struct Information {
     pub authority: bool,
     /// Where its status can be asked (authority information access, RFC 5280 §4.2.2.1).
     pub ocsp: Vec<String>,
+    /// Where its issuer's revocation list can be fetched (distribution points, RFC 5280 §4.2.1.13).
+    pub crl: Vec<String>,
 }
 
 impl Information {
@@ -64,8 +66,19 @@ impl Information {
         if let Ok(Some(alternative)) = certificate.subject_alternative_name() {
             names.extend(alternative.value.general_names.iter().filter_map(name));
         }
-        let mut ocsp = Vec::new();
+        let (mut ocsp, mut crl) = (Vec::new(), Vec::new());
         for extension in certificate.extensions() {
+            if let ParsedExtension::CRLDistributionPoints(points) = extension.parsed_extension() {
+                for point in &points.points {
+                    if let Some(DistributionPointName::FullName(names)) = &point.distribution_point {
+                        let uri = |name: &GeneralName<'_>| match name {
+                            GeneralName::URI(uri) => Some((*uri).to_owned()),
+                            _ => None,
+                        };
+                        crl.extend(names.iter().filter_map(uri));
+                    }
+                }
+            }
             if let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() {
                 for description in &access.accessdescs {
                     if description.access_method == OID_PKIX_ACCESS_DESCRIPTOR_OCSP
@@ -86,6 +99,7 @@ impl Information {
             not_after: seconds(certificate.validity().not_after.timestamp()),
             authority: certificate.is_ca(),
             ocsp,
+            crl,
         }
     }
 

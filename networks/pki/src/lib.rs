@@ -2,15 +2,18 @@
 //!
 //! Without certificates nobody gets to EAP-TLS. [`Authority`] is one in a folder, for those who have none: it issues
 //! certificates for servers and users, renews and revokes them. [`Information`] says what a certificate is, and
-//! [`ocsp::Question`] asks its issuer whether it still holds (RFC 6960).
+//! [`ocsp::Question`] asks its issuer whether it still holds (RFC 6960), [`RevocationList`] is what the issuer publishes.
 
 mod authority;
 mod folder;
 mod information;
+mod list;
 pub mod ocsp;
+mod signature;
 
 pub use authority::{Authority, Entry, InitOptions, Issued, KeyKind, Kind, Reason, Request};
 pub use information::Information;
+pub use list::RevocationList;
 
 use std::path::PathBuf;
 

@@ -8,6 +8,7 @@ mod guesses;
 mod homes;
 mod hostile;
 mod hostile_diameter;
+mod lists;
 mod ocsp;
 mod operate;
 mod others;

@@ -84,6 +84,8 @@ pub struct TlsFiles {
     pub ca: Option<Vec<u8>>,
     /// Revocation lists.
     pub crls: Vec<Vec<u8>>,
+    /// Those that were fetched, by where from: of the state directory, which the file alone does not say.
+    pub fetched: Vec<(String, Vec<u8>)>,
 }
 
 /// Faults with the paths of what they are about.
@@ -511,6 +513,25 @@ impl Check<'_> {
                 *path = self.base.join(&*path);
             }
         }
+        if let Some(folder) = &mut tls.crl_authority {
+            if folder.is_relative() {
+                *folder = self.base.join(&*folder);
+            }
+            let list = folder.join("ca.crl");
+            let base = self.base;
+            if !tls.crl.iter().any(|path| base.join(path) == list) {
+                tls.crl.push(list);
+            }
+        }
+        for (i, url) in tls.crl_url.iter().enumerate().filter(|(_, url)| !url.starts_with("http://")) {
+            let message = format!(
+                "\"{url}\": lists are fetched by http:// alone; they are signed, and TLS would need a list to be checked by"
+            );
+            self.fault(at!("tls", "crl_url", i), message);
+        }
+        if tls.crl_interval.0.as_secs() < 1 {
+            self.fault(at!("tls", "crl_interval"), "lists are looked for at least 1 s apart");
+        }
         for path in &mut tls.crl {
             if path.is_relative() {
                 *path = self.base.join(&*path);
@@ -527,13 +548,14 @@ impl Check<'_> {
         for (i, path) in tls.crl.iter().enumerate() {
             crls.extend(read(path).map_err(|e| self.fault(at!("tls", "crl", i), e)));
         }
-        if ca.is_none() && !(tls.crl.is_empty() && tls.ocsp == super::model::Ocsp::Off) {
+        let fetches = !tls.crl_url.is_empty() || tls.crl_distribution_points;
+        if ca.is_none() && (fetches || !(tls.crl.is_empty() && tls.ocsp == super::model::Ocsp::Off)) {
             self.fault(
                 at!("tls"),
                 "crl and ocsp are about clients' certificates; add ca, the authorities that are trusted",
             );
         }
-        Some(TlsFiles { certificate: certificate?, key: key?, ca, crls })
+        Some(TlsFiles { certificate: certificate?, key: key?, ca, crls, fetched: Vec::new() })
     }
 }
 

@@ -403,10 +403,22 @@ pub struct Tls {
     pub key: PathBuf,
     /// Certificates of the authorities whose clients are trusted, PEM.
     pub ca: Option<PathBuf>,
-    /// Certificate revocation lists, PEM: for users, for RadSec and Diameter, incoming and outgoing. A reload closes
+    /// Certificate revocation lists, PEM or DER: for users, for RadSec and Diameter, incoming and outgoing. A reload closes
     /// connections whose certificates are on them.
     #[serde(default)]
     pub crl: Vec<PathBuf>,
+    /// The folder of an authority of `usher aaa cert` whose key this server's user can read: its list is used, and made anew
+    /// before it ends.
+    pub crl_authority: Option<PathBuf>,
+    /// Where revocation lists of the authorities in `ca` are fetched: `http://` URLs.
+    #[serde(default)]
+    pub crl_url: Vec<String>,
+    /// Whether they are fetched, too, from where the server's certificate and those of `ca` say (CRL distribution points).
+    #[serde(default)]
+    pub crl_distribution_points: bool,
+    /// How often it is looked whether there is a later list; at least 1 s.
+    #[serde(default = "Tls::crl_interval")]
+    pub crl_interval: Period,
     /// Whether the authority is asked if a user's certificate still holds (OCSP).
     #[serde(default)]
     pub ocsp: Ocsp,
@@ -428,6 +440,9 @@ pub struct Tls {
 }
 
 impl Tls {
+    fn crl_interval() -> Period {
+        Period::secs(3600)
+    }
     fn oldest() -> TlsVersion {
         TlsVersion::Tls12
     }

@@ -120,6 +120,9 @@ pub struct Status {
     pub diameter_servers: Vec<(String, bool)>,
     /// Reloads that were done, and that failed.
     pub reloads: (u64, u64),
+    /// Revocation lists: where each is from, whose it is, and days until it is out of date.
+    #[serde(default)]
+    pub lists: Vec<(String, String, f64)>,
     /// Days until certificates end, by whose they are.
     pub certificates: Vec<(String, f64)>,
 }

@@ -178,6 +178,10 @@ fn status(running: &Running) -> Status {
     let now = crate::tls::wall().unix_secs() as f64;
     let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
     let ends = tls.iter().flat_map(|tls| &tls.ends);
+    let lists = tls.iter().flat_map(|tls| &tls.lists).filter_map(|list| {
+        let days = (list.next_update?.unix_secs() as f64 - now) / 86_400.0;
+        Some((list.from.clone(), list.issuer.clone(), days))
+    });
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime: running.begun.elapsed().as_secs(),
@@ -191,6 +195,7 @@ fn status(running: &Running) -> Status {
         home_servers: homes::statuses(&all.homes),
         diameter_servers: all.diameter_servers.into_iter().collect(),
         reloads: *running.reloads.lock().unwrap_or_else(PoisonError::into_inner),
+        lists: lists.collect(),
         certificates: ends
             .map(|(whose, end)| ((*whose).to_owned(), (*end as f64 - now) / 86_400.0))
             .collect(),

@@ -48,8 +48,18 @@ impl Running {
 
     fn try_reload(&self) -> Result<(), String> {
         // One after the other: the file that is read last is the one that all shards have in the end.
-        let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let mut place = Place::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
+        place.fetch_missing();
+        self.take_place(place)
+    }
+
+    /// Takes up another configuration; the caller is alone.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn take_place(&self, mut place: Place) -> Result<(), String> {
+        let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let tls = tls::make(&place.loaded, &self.wall)?;
         let rows = self.clients()?;
         let generated =
@@ -105,6 +115,17 @@ impl Running {
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
         *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
         Ok(())
+    }
+
+    /// Takes up what is new of revocation lists, and nothing else.
+    ///
+    /// # Errors
+    /// What is wrong with them, or who does not take them.
+    pub(crate) fn take_lists(&self) -> Result<(), String> {
+        let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.read_place();
+        place.read_lists()?;
+        self.take_place(place)
     }
 
     fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {

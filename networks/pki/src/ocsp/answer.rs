@@ -3,6 +3,7 @@
 use super::{Answer, Asked, NONCE, Question, Status};
 use crate::PkiError;
 use crate::information::format;
+use crate::signature::holds;
 use der::asn1::ObjectIdentifier;
 use der::{Decode, Encode, Header, Reader, SliceReader};
 use sha1::{Digest, Sha1};
@@ -13,10 +14,8 @@ use x509_ocsp::{
 };
 use x509_parser::certificate::X509Certificate;
 use x509_parser::der_parser::asn1_rs;
-use x509_parser::oid_registry::{OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA};
 use x509_parser::prelude::FromDer;
-use x509_parser::verify::verify_signature;
-use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo};
+use x509_parser::x509::AlgorithmIdentifier;
 
 /// id-pkix-ocsp-basic (RFC 6960 §4.2.1).
 const BASIC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.1");
@@ -149,16 +148,4 @@ fn names(responder: &ResponderId, signer: &X509Certificate<'_>) -> bool {
             hash.as_bytes() == &Sha1::digest(&signer.public_key().subject_public_key.data)[..]
         }
     }
-}
-
-/// Whether a signature holds. One on a SHA-1 digest does not: whoever finds two questions whose answers have one digest
-/// has the answer to one signed for the other (RFC 6960 §5.1, RFC 8954 §1).
-fn holds(
-    key: &SubjectPublicKeyInfo<'_>,
-    algorithm: &AlgorithmIdentifier<'_>,
-    signature: &asn1_rs::BitString<'_>,
-    octets: &[u8],
-) -> bool {
-    let weak = [OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA].contains(&algorithm.algorithm);
-    !weak && verify_signature(key, algorithm, signature, octets).is_ok()
 }

@@ -1,0 +1,169 @@
+//! Revocation lists over their lives, at a server that runs on.
+
+use super::daemon::{Daemon, Ports, eapol_test, get, metric, private};
+use super::others::tls;
+use crate::place::Place;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use usher_core::WallTime;
+use usher_pki::{Authority, Reason};
+
+fn now() -> WallTime {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    WallTime::from_unix_secs(since.as_secs())
+}
+
+/// An authority with certificates of a server and of two users.
+fn authority() -> Place {
+    let place = Place::new();
+    let cert = |arguments: &[&str]| {
+        place.usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
+    };
+    cert(&["init", "--server", "radius.example.net"]);
+    cert(&["issue", "ann"]);
+    cert(&["issue", "bob"]);
+    place
+}
+
+/// Writes the list of an authority for so many seconds.
+fn publish(place: &Place, seconds: u64) {
+    let mut authority = Authority::open(&place.path("pki")).unwrap();
+    authority.publish_for(now(), usher_core::Duration::from_secs(seconds)).unwrap();
+}
+
+const USERS: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n[[user]]\nname = \"bob\"\npassword = \"right\"\n";
+
+fn config(ports: &Ports, pki: &Place, settings: &str) -> String {
+    let tls = tls(&pki.path("pki"), "radius.example.net");
+    ports.config(2, &format!("{tls}{settings}\n{USERS}"))
+}
+
+fn logs_in(place: &Place, pki: &Place, ports: &Ports, name: &str) -> bool {
+    let file = |kind: &str| pki.path(&format!("pki/issued/{name}.{kind}")).display().to_string();
+    let ca = pki.path("pki/ca.crt").display().to_string();
+    let network = format!(
+        "eap=TLS\nidentity=\"{name}\"\nca_cert=\"{ca}\"\nclient_cert=\"{}\"\nprivate_key=\"{}\"",
+        file("crt"),
+        file("key")
+    );
+    eapol_test(place, ports.auth, &network, &[])
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn until(daemon: &Daemon, what: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !what() {
+        assert!(Instant::now() < end, "it did not come to that: {}", daemon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_list_that_ends_is_told_of_refuses_with_its_reason_and_is_read_anew() {
+    let pki = authority();
+    publish(&pki, 12);
+    let (place, ports) = (Place::new(), Ports::free());
+    let list = pki.path("pki/ca.crl").display().to_string();
+    let text = config(&ports, &pki, &format!("crl = [\"{list}\"]"));
+    private(&place, "aaa.toml", &text);
+    assert!(place.usher(&["aaa", "check", "aaa.toml"]).with_code(0).err.is_empty());
+    let daemon = Daemon::start(&place, &text);
+    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    daemon.wait("is out of date in");
+    let said = daemon.log();
+    let line = said.lines().find(|line| line.contains("is out of date in")).unwrap();
+    assert!(line.contains("WARN") && line.contains(&list) && line.contains("Usher AAA"), "{line}");
+    assert!(place.usher(&["aaa", "check", "aaa.toml"]).with_code(0).err.contains("out of date"));
+    daemon.wait("is out of date: nobody");
+    assert!(!logs_in(&place, &pki, &ports, "ann"));
+    daemon.wait("crl-expired");
+    let page = get(ports.metrics, "/metrics");
+    let end = page.lines().find_map(|line| line.strip_prefix("usher_aaa_crl_next_update_seconds{")).unwrap();
+    let end: u64 = end.rsplit_once(' ').unwrap().1.parse().unwrap();
+    assert!(end <= now().unix_secs());
+    let status = place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
+    assert!(status.contains("revocation list") && status.contains("is out of date"), "{status}");
+    let folder = pki.path("pki").display().to_string();
+    let crl = |more: &[&str]| {
+        let all = ["aaa", "cert", "--dir", &folder, "crl", "--config", "aaa.toml"];
+        place.usher(&[&all[..], more].concat()).with_code(0).err
+    };
+    assert!(crl(&["--expiring", "10"]).contains("the running server has read it"));
+    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    assert!(crl(&["--expiring", "10"]).contains("holds for more than 10 days"));
+    assert_eq!(daemon.end(), Some(0));
+}
+
+#[test]
+fn the_list_of_an_authority_at_hand_is_made_anew_before_it_ends() {
+    let pki = authority();
+    publish(&pki, 9);
+    let (place, ports) = (Place::new(), Ports::free());
+    let folder = pki.path("pki").display().to_string();
+    let daemon = Daemon::start(
+        &place,
+        &config(&ports, &pki, &format!("crl_authority = \"{folder}\"\ncrl_interval = \"1 s\"")),
+    );
+    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    until(&daemon, || {
+        let page = get(ports.metrics, "/metrics");
+        let end = page.lines().find_map(|l| l.strip_prefix("usher_aaa_crl_next_update_seconds{")).unwrap();
+        let end: u64 = end.rsplit_once(' ').unwrap().1.parse().unwrap();
+        end > now().unix_secs() + 29 * 86_400
+    });
+    // Long after the first one ended.
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    let made = format!("usher_aaa_crl_updates_total{{from=\"{folder}\",result=\"new\"}}");
+    assert_eq!(metric(&get(ports.metrics, "/metrics"), &made), 1.0);
+    assert_eq!(daemon.end(), Some(0));
+}
+
+#[test]
+fn a_fetched_list_refuses_whom_it_names_and_outlasts_its_publisher() {
+    let pki = authority();
+    publish(&pki, 600);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/users.crl", listener.local_addr().unwrap());
+    let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let body = given.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let (status, body) = match body.lock().unwrap().clone() {
+                Some(body) => ("200 OK", body),
+                None => ("503 Away", Vec::new()),
+            };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+        }
+    });
+    let list = || Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
+    *given.lock().unwrap() = list();
+    let (place, ports) = (Place::new(), Ports::free());
+    let text = config(&ports, &pki, &format!("crl_url = [\"{url}\"]\ncrl_interval = \"1 s\""));
+    let daemon = Daemon::start(&place, &text);
+    assert!(logs_in(&place, &pki, &ports, "ann") && logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
+    Authority::open(&pki.path("pki")).unwrap().revoke("ann", Reason::KeyCompromise, now()).unwrap();
+    *given.lock().unwrap() = list();
+    daemon.wait("a new revocation list");
+    until(&daemon, || !logs_in(&place, &pki, &ports, "ann"));
+    daemon.wait("certificate-revoked");
+    assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
+    // The publisher goes away, and the server starts again.
+    *given.lock().unwrap() = None;
+    daemon.wait("no new revocation list");
+    assert_eq!(daemon.end(), Some(0));
+    let daemon = Daemon::start(&place, &text);
+    assert!(
+        !logs_in(&place, &pki, &ports, "ann") && logs_in(&place, &pki, &ports, "bob"),
+        "{}",
+        daemon.log()
+    );
+    assert_eq!(daemon.end(), Some(0));
+}

@@ -1,0 +1,188 @@
+use super::*;
+use crate::config::parse;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::sync::Mutex;
+use usher_pki::{InitOptions, KeyKind, Kind, Reason, Request};
+
+fn at(seconds: u64) -> WallTime {
+    WallTime::from_unix_secs(1_800_000_000 + seconds)
+}
+
+#[test]
+fn the_end_of_a_list_is_told_in_time() {
+    let of = |lifetime| Used {
+        from: "ca.crl".into(),
+        issuer: "CN=A".into(),
+        this_update: at(0),
+        next_update: Some(at(lifetime)),
+    };
+    let day = 86_400;
+    let month = of(30 * day);
+    for (now, stage) in [
+        (0, Stage::Good),
+        (23 * day - 1, Stage::Good),
+        (23 * day, Stage::Soon),
+        (29 * day, Stage::Urgent),
+        (30 * day, Stage::Over),
+    ] {
+        assert_eq!(month.stage(at(now)), stage, "{now}");
+    }
+    // One that lives for a day is not told of all day.
+    let short = of(day);
+    let stages = [0, 18 * 3600 - 1, 18 * 3600, 21 * 3600, day].map(|now| short.stage(at(now)));
+    assert_eq!(stages, [Stage::Good, Stage::Good, Stage::Soon, Stage::Urgent, Stage::Over]);
+    assert!(short.told(at(0)).is_none() && short.told(at(20 * 3600)).unwrap().contains("4.0 hours"));
+    assert!(short.told(at(day)).unwrap().contains("is out of date"));
+    let endless = Used { next_update: None, ..of(1) };
+    assert_eq!(endless.stage(at(1 << 40)), Stage::Good);
+}
+
+/// An authority, a configuration below it and a publisher of whatever it is given.
+struct Scene {
+    folder: PathBuf,
+    authority: Authority,
+    files: TlsFiles,
+    body: Arc<Mutex<Vec<u8>>>,
+    url: String,
+}
+
+fn authority(folder: &Path, name: &str) -> Authority {
+    let options = InitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 90, now: at(0) };
+    Authority::init(folder, &options).unwrap()
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("usher-lists-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let authority = authority(&folder.join("pki"), "Ours");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/ours.crl", listener.local_addr().unwrap());
+        let body = Arc::new(Mutex::new(Vec::new()));
+        let given = body.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+                let body = given.lock().unwrap().clone();
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+                let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+            }
+        });
+        let ca = fs::read(folder.join("pki/ca.crt")).unwrap();
+        let files = TlsFiles {
+            certificate: ca.clone(),
+            key: crate::config::model::Hidden(String::new().into()),
+            ca: Some(ca),
+            crls: Vec::new(),
+            fetched: Vec::new(),
+        };
+        Self { folder, authority, files, body, url }
+    }
+    fn publish(&mut self, now: WallTime, lifetime: u64) {
+        self.authority.publish_for(now, Duration::from_secs(lifetime)).unwrap();
+        *self.body.lock().unwrap() = fs::read(self.folder.join("pki/ca.crl")).unwrap();
+    }
+    fn fetch(&self, now: WallTime) -> Result<Fetched, String> {
+        fetch(&self.folder, &self.files, &self.url, now)
+    }
+    fn kept(&self) -> Option<RevocationList> {
+        let octets = fs::read(kept(&self.folder, &self.url)).ok()?;
+        RevocationList::read(&octets).unwrap().pop()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn a_fetched_list_takes_the_place_of_an_earlier_one_of_its_authority_alone() {
+    let mut s = Scene::new("fetch");
+    assert!(s.fetch(at(0)).is_err(), "nothing is published");
+    s.publish(at(0), 1000);
+    assert_eq!(s.fetch(at(1)), Ok(Fetched::New));
+    let first = s.kept().unwrap();
+    assert_eq!(s.fetch(at(2)), Ok(Fetched::Same));
+    let earlier = s.body.lock().unwrap().clone();
+    s.authority.issue(&request("ann"), at(10)).unwrap();
+    s.authority.revoke("ann", Reason::KeyCompromise, at(10)).unwrap();
+    s.publish(at(11), 1000);
+    assert_eq!(s.fetch(at(12)), Ok(Fetched::New));
+    let second = s.kept().unwrap();
+    assert_eq!((first.revoked, second.revoked), (0, 1));
+    // Who repeats the list of before brings nobody back.
+    *s.body.lock().unwrap() = earlier;
+    assert_eq!(s.fetch(at(13)), Ok(Fetched::Same));
+    // Another authority's, one cut off, and no list.
+    let other = s.folder.join("other");
+    authority(&other, "Ours");
+    let forged = fs::read(other.join("ca.crl")).unwrap();
+    for (wrong, why) in [
+        (forged, "no authority of ca has signed"),
+        (second.der()[..100].to_vec(), "revocation list"),
+        (b"<html>".to_vec(), "revocation list"),
+    ] {
+        *s.body.lock().unwrap() = wrong;
+        let said = s.fetch(at(14)).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+    // One that is over, and one that is too long.
+    s.publish(at(20), 10);
+    assert!(s.fetch(at(31)).unwrap_err().contains("out of date"));
+    *s.body.lock().unwrap() = vec![0x30; LONGEST as usize + 1];
+    assert!(s.fetch(at(32)).is_err());
+    assert_eq!(s.kept(), Some(second), "the last good one is kept");
+}
+
+fn request(name: &str) -> Request {
+    let key = KeyKind::EcdsaP256;
+    Request { name: name.into(), kind: Kind::Client, names: Vec::new(), key, days: 9, ocsp: None, crl: None }
+}
+
+#[test]
+fn the_list_of_ones_own_authority_is_made_anew_in_its_last_third() {
+    let mut s = Scene::new("renew");
+    s.publish(at(0), 900);
+    let folder = s.folder.join("pki");
+    assert_eq!((renew(&folder, at(599)), renew(&folder, at(600))), (Ok(false), Ok(true)));
+    let list =
+        |s: &Scene| RevocationList::read(&fs::read(s.folder.join("pki/ca.crl")).unwrap()).unwrap().remove(0);
+    assert_eq!(list(&s).next_update, Some(at(600 + 30 * 86_400)));
+    // What another program revoked meanwhile stays revoked.
+    s.authority.issue(&request("ann"), at(610)).unwrap();
+    s.authority.revoke("ann", Reason::Superseded, at(610)).unwrap();
+    s.publish(at(611), 900);
+    assert_eq!((renew(&folder, at(1400)), list(&s).revoked), (Ok(true), 1));
+    assert!(renew(&s.folder, at(0)).unwrap_err().contains("ca.crl"));
+}
+
+#[test]
+fn lists_are_fetched_from_where_the_certificates_say() {
+    let mut s = Scene::new("points");
+    let point = Some("http://crl.example.org/a.crl".to_owned());
+    let issued = s.authority.issue(&Request { crl: point, ..request("radius.example.org") }, at(0)).unwrap();
+    s.files.certificate = fs::read(issued.certificate).unwrap();
+    let settings = |more: &str| -> Settings {
+        toml::from_str(&format!("certificate = \"c\"\nkey = \"k\"\nca = \"a\"\n{more}")).unwrap()
+    };
+    assert!(urls(&settings(""), &s.files).is_empty());
+    let all = urls(&settings("crl_distribution_points = true\ncrl_url = [\"http://b/\"]"), &s.files);
+    assert_eq!(all.into_iter().collect::<Vec<_>>(), ["http://b/", "http://crl.example.org/a.crl"]);
+    assert_ne!(kept(Path::new("s"), "http://b/a"), kept(Path::new("s"), "http://b.a"));
+}
+
+#[test]
+fn settings_that_would_fetch_nothing_are_refused() {
+    let said = |more: &str| {
+        let text = format!("[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\n{more}\n");
+        parse("t", &text, None).unwrap_err().to_string()
+    };
+    assert!(said("crl_url = [\"https://crl.example.org/a.crl\"]").contains("http://"));
+    assert!(said("crl_interval = \"500 ms\"").contains("at least 1 s"));
+    assert!(!said("crl_url = [\"http://crl.example.org/a.crl\"]").contains("http://"));
+}

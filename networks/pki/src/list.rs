@@ -1,0 +1,211 @@
+//! Revocation lists (RFC 5280 §5): what one says of itself, and whether it may take another's place.
+
+use crate::PkiError;
+use crate::information::format;
+use crate::signature::holds;
+use usher_core::WallTime;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+use x509_parser::revocation_list::CertificateRevocationList;
+
+/// A revocation list, as far as a server or its operator asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RevocationList {
+    /// Whose certificates it is about, in the form of RFC 4514.
+    pub issuer: String,
+    /// When it was made.
+    pub this_update: WallTime,
+    /// When the next is there at the latest: from then on this one is out of date. RFC 5280 §5.1.2.5 wants it.
+    pub next_update: Option<WallTime>,
+    /// How many certificates are on it.
+    pub revoked: usize,
+    /// cRLNumber (RFC 5280 §5.2.3), its significant octets.
+    number: Option<Vec<u8>>,
+    der: Vec<u8>,
+}
+
+impl RevocationList {
+    /// Reads the lists of a file: one in DER, or any number in PEM.
+    ///
+    /// # Errors
+    /// There is none, or one is not readable.
+    pub fn read(octets: &[u8]) -> Result<Vec<Self>, PkiError> {
+        // SEQUENCE.
+        if octets.first() == Some(&0x30) {
+            return Ok(vec![Self::of_der(octets)?]);
+        }
+        let mut lists = Vec::new();
+        for pem in Pem::iter_from_buffer(octets) {
+            let pem = pem.map_err(|e| format("revocation list", e))?;
+            lists.push(Self::of_der(&pem.contents)?);
+        }
+        if lists.is_empty() {
+            return Err(format("revocation list", "neither DER nor PEM"));
+        }
+        Ok(lists)
+    }
+
+    /// Fetches the one list that is published at an `http://` URL, without redirects. Blocks for at most `timeout`, and
+    /// reads at most `longest` octets. Nothing says yet that it may be believed.
+    ///
+    /// # Errors
+    /// Nothing came in time, or something else than one list.
+    pub fn fetch(url: &str, timeout: std::time::Duration, longest: u64) -> Result<Self, PkiError> {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .max_redirects(0)
+            .proxy(None)
+            .build()
+            .into();
+        let fault = |e: ureq::Error| format("revocation list", e);
+        let mut answer = agent.get(url).call().map_err(fault)?;
+        if answer.status().as_u16() != 200 {
+            return Err(format("revocation list", std::format!("HTTP status {}", answer.status())));
+        }
+        let octets = answer.body_mut().with_config().limit(longest).read_to_vec().map_err(fault)?;
+        let mut lists = Self::read(&octets)?;
+        match (lists.pop(), lists.len()) {
+            (Some(list), 0) => Ok(list),
+            (_, others) => {
+                Err(format("revocation list", std::format!("{} where one is expected", others + 1)))
+            }
+        }
+    }
+
+    /// Reads a list in DER.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn of_der(der: &[u8]) -> Result<Self, PkiError> {
+        let list = parse(der)?;
+        let seconds = |t: i64| WallTime::from_unix_secs(u64::try_from(t).unwrap_or(0));
+        Ok(Self {
+            issuer: list.issuer().to_string(),
+            this_update: seconds(list.last_update().timestamp()),
+            next_update: list.next_update().map(|t| seconds(t.timestamp())),
+            revoked: list.iter_revoked_certificates().count(),
+            number: list.crl_number().map(|n| n.to_bytes_be()),
+            der: der.to_vec(),
+        })
+    }
+
+    /// The list itself, DER.
+    #[must_use]
+    pub fn der(&self) -> &[u8] {
+        &self.der
+    }
+
+    /// Whether it is out of date, or not of now yet.
+    #[must_use]
+    pub fn is_of_now(&self, now: WallTime) -> bool {
+        // Clocks differ a little.
+        self.this_update <= now + usher_core::Duration::from_secs(300)
+            && self.next_update.is_none_or(|end| now < end)
+    }
+
+    /// Whether one of these certificates, DER, is the issuer's, which may sign lists (RFC 5280 §4.2.1.3) and has signed
+    /// this one.
+    #[must_use]
+    pub fn is_signed_by<'a>(&self, authorities: impl IntoIterator<Item = &'a [u8]>) -> bool {
+        let Ok(list) = parse(&self.der) else { return false };
+        authorities.into_iter().any(|der| {
+            let Ok((_, authority)) = X509Certificate::from_der(der) else { return false };
+            let may = authority.key_usage().ok().flatten().is_none_or(|usage| usage.value.crl_sign());
+            may && authority.subject().as_raw() == list.issuer().as_raw()
+                && holds(
+                    authority.public_key(),
+                    &list.signature_algorithm,
+                    &list.signature_value,
+                    list.tbs_cert_list.as_ref(),
+                )
+        })
+    }
+
+    /// Whether it is a later list of the same issuer than another: neither older nor of a lower number, and not the same.
+    #[must_use]
+    pub fn is_later_than(&self, other: &Self) -> bool {
+        // Of two numbers without leading zeros the longer is the greater.
+        let order = |list: &Self| list.number.as_ref().map(|n| (n.len(), n.clone()));
+        self.issuer == other.issuer
+            && self.der != other.der
+            && self.this_update >= other.this_update
+            && order(self).is_none_or(|mine| order(other).is_none_or(|theirs| mine >= theirs))
+    }
+}
+
+fn parse(der: &[u8]) -> Result<CertificateRevocationList<'_>, PkiError> {
+    match CertificateRevocationList::from_der(der) {
+        Ok(([], list)) => Ok(list),
+        Ok(_) => Err(format("revocation list", "octets stand behind it")),
+        Err(error) => Err(format("revocation list", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Authority, InitOptions, KeyKind};
+    use std::path::PathBuf;
+    use usher_core::Duration;
+
+    fn now() -> WallTime {
+        WallTime::from_unix_secs(1_800_000_000)
+    }
+    fn authority(name: &str) -> (Authority, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("usher-list-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let options = InitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 9, now: now() };
+        (Authority::init(&folder, &options).unwrap(), folder)
+    }
+    fn list(folder: &std::path::Path) -> RevocationList {
+        RevocationList::read(&std::fs::read(folder.join("ca.crl")).unwrap()).unwrap().remove(0)
+    }
+    fn certificate(folder: &std::path::Path) -> Vec<u8> {
+        let text = std::fs::read(folder.join("ca.crt")).unwrap();
+        let pem = Pem::iter_from_buffer(&text).next().unwrap().unwrap();
+        pem.contents
+    }
+
+    #[test]
+    fn a_list_is_believed_of_its_issuer_alone_and_replaced_by_a_later_one() {
+        let (mut ours, folder) = authority("Ours");
+        let (_, other) = authority("Other");
+        // Of the same name, another key.
+        let (_, same) = {
+            std::fs::rename(&folder, folder.with_extension("kept")).unwrap();
+            let made = authority("Ours");
+            std::fs::rename(&folder, folder.with_extension("same")).unwrap();
+            std::fs::rename(folder.with_extension("kept"), &folder).unwrap();
+            (made.0, folder.with_extension("same"))
+        };
+        let first = list(&folder);
+        assert_eq!((first.issuer.as_str(), first.revoked), ("CN=Ours", 0));
+        assert_eq!(first.next_update, Some(now() + Duration::from_secs(30 * 86_400)));
+        let [ours_der, other_der, same_der] = [&folder, &other, &same].map(|f| certificate(f));
+        assert!(first.is_signed_by([&other_der[..], &ours_der[..]]));
+        assert!(!first.is_signed_by([&other_der[..], &same_der[..]]));
+        ours.publish_for(now() + Duration::from_secs(60), Duration::from_secs(600)).unwrap();
+        let second = list(&folder);
+        assert!(
+            second.is_later_than(&first) && !first.is_later_than(&second) && !second.is_later_than(&second)
+        );
+        assert!(!list(&other).is_later_than(&first) && !list(&same).is_later_than(&second));
+        assert!(
+            second.is_of_now(now() + Duration::from_secs(659))
+                && !second.is_of_now(now() + Duration::from_secs(660))
+        );
+        assert_eq!(RevocationList::read(second.der()).unwrap().pop().as_ref(), Some(&second));
+        // A bit of it changed.
+        let mut forged = second.der().to_vec();
+        let at = forged.len() / 2;
+        forged[at] ^= 1;
+        assert!(!RevocationList::of_der(&forged).is_ok_and(|l| l.is_signed_by([&ours_der[..]])));
+        for wrong in [&b""[..], b"no list", &second.der()[..40], &[second.der(), b"x"].concat()] {
+            assert!(RevocationList::read(wrong).is_err());
+        }
+        for folder in [folder, other, same] {
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+    }
+}
