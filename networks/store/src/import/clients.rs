@@ -51,8 +51,13 @@ struct Draft {
     address: Option<String>,
     /// Bits of the network, as FreeRADIUS 2 had them on a line of their own.
     netmask: Option<u8>,
+    /// Comes by RadSec: its secret proves nothing there, so that it must be no client by UDP.
+    radsec: bool,
     row: ClientRow,
 }
+
+/// The secret that RFC 6614 §2.3 gives to all who speak RadSec, so that everybody knows it.
+const RADSEC: &str = "radsec";
 
 /// The beginning of an entry, before `=` or `{`.
 const ENDS: [char; 7] = ['=', '{', '}', '#', '"', '\'', '`'];
@@ -161,6 +166,13 @@ impl Reader {
             Err(why) => return self.complain(line, left_out(&why)),
         };
         let mut row = draft.row;
+        if draft.radsec || row.secret == RADSEC {
+            let why = left_out(
+                "it comes by RadSec, by its certificate and not by a secret; add a [[client]] with its prefix and \
+                 certificate (or fingerprint) to the server's own configuration",
+            );
+            return self.complain(line, why);
+        }
         if row.secret.is_empty() {
             return self.complain(line, left_out("it has no secret that can be taken over"));
         }
@@ -214,11 +226,8 @@ impl Draft {
             "require_message_authenticator" => self.row.require_message_authenticator = demand(&text)?,
             "limit_proxy_state" => self.row.limit_proxy_state = demand(&text)?,
             "proto" if ["*", "udp"].contains(&text.as_str()) => {}
-            "proto" => {
-                return Err(format!(
-                    "{text} is not taken over with the client: RadSec clients are set in the server's own configuration"
-                ));
-            }
+            "proto" if text == "tls" => self.radsec = true,
+            "proto" => return Err(format!("{text} is not served: its client was taken over for udp")),
             "virtual_server" | "coa_server" | "response_window" | "login" | "password"
             | "dynamic_clients" | "max_connections" | "lifetime" | "idle_timeout" | "add_cui"
             | "rate_limit" => {

@@ -314,6 +314,30 @@ client all6 { ipv6addr = ::/0
     assert_eq!(clients, expected);
 }
 
+/// Its secret is public, so that by UDP it would be anybody.
+#[test]
+fn a_client_by_radsec_becomes_none_by_udp() {
+    let text = "\
+clients radsec {
+    client peer { ipaddr = 192.0.2.1
+        proto = tls
+        secret = radsec }
+    client own { ipaddr = 192.0.2.2
+        proto = tls
+        secret = another }
+}
+client public { ipaddr = 192.0.2.3
+    secret = radsec }
+client plain { ipaddr = 192.0.2.4
+    proto = udp
+    secret = x }
+";
+    let (clients, complaints) = clients_conf(text);
+    let why = "it comes by RadSec, by its certificate and not by a secret; add a [[client]]";
+    complained(&complaints, &[(1, "for all sockets"), (2, why), (5, why), (9, why)]);
+    assert_eq!(clients, [client("192.0.2.4", "plain", "x")]);
+}
+
 #[test]
 fn clients_that_cannot_be_taken_over() {
     let text = "\
@@ -332,7 +356,7 @@ client a { ipaddr = 192.0.2.9
  secret = x#y
  virtual_server = v
  novelty = 1
- proto = tls
+ proto = tcp
  limit_proxy_state = perhaps
  ipaddr = 192.0.2.10
  limit { max_connections = 16 inner { a = b } }
@@ -360,7 +384,7 @@ client {
             (13, "up to the #"),
             (14, "no such setting"),
             (15, "not known"),
-            (16, "RadSec"),
+            (16, "tcp is not served"),
             (17, "neither yes, no nor auto"),
             (18, "192.0.2.9, which stood before"),
             (19, "section limit"),
