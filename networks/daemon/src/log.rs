@@ -3,10 +3,13 @@
 use crate::config::model::{Log, LogFormat, LogLevel};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer, Layered, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
 
 /// Octets that may wait to be written; beyond it lines are dropped and counted.
 const MOST: usize = 4 << 20;
@@ -94,24 +97,58 @@ fn write_out(shared: &Shared) {
     }
 }
 
+/// Lines in either format.
+type Written<S> = Box<dyn Layer<S> + Send + Sync>;
+/// What is not important enough is sorted out before it is written.
+type Sorted = Layered<reload::Layer<LevelFilter, Registry>, Registry>;
+
+/// What a reload changes of a program's log.
+struct Handles {
+    lines: Lines,
+    level: reload::Handle<LevelFilter, Registry>,
+    written: reload::Handle<Written<Sorted>, Sorted>,
+}
+
+static HANDLES: OnceLock<Handles> = OnceLock::new();
+
+fn level(log: Log) -> LevelFilter {
+    match log.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    }
+}
+
+fn written(log: Log, lines: &Lines) -> Written<Sorted> {
+    let layer =
+        tracing_subscriber::fmt::layer().with_target(false).with_ansi(false).with_writer(lines.clone());
+    match log.format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    }
+}
+
 /// Begins to log. The first call of a program wins.
 pub(crate) fn begin(log: Log) -> LogThread {
     let shared = Arc::new(Shared::default());
     let writer = shared.clone();
     let thread =
         std::thread::Builder::new().name("usher-log".to_owned()).spawn(move || write_out(&writer)).ok();
-    let level = match log.level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-    };
     let lines = Lines(shared.clone());
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_ansi(false);
+    let (sorting, level) = reload::Layer::new(level(log));
+    let (writing, written) = reload::Layer::new(written(log, &lines));
     // A second call leaves the first one's logging in place.
-    let _ = match log.format {
-        LogFormat::Text => builder.with_writer(lines).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).with_writer(lines).try_init(),
-    };
+    if tracing_subscriber::registry().with(sorting).with(writing).try_init().is_ok() {
+        let _ = HANDLES.set(Handles { lines, level, written });
+    }
     LogThread { shared, thread }
+}
+
+/// Goes on in another format or with another level.
+pub(crate) fn change(log: Log) {
+    let Some(handles) = HANDLES.get() else { return };
+    // They live as long as the program.
+    let _ = handles.level.reload(level(log));
+    let _ = handles.written.reload(written(log, &handles.lines));
 }

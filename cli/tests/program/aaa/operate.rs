@@ -24,6 +24,41 @@ fn a_reload_takes_a_new_configuration_and_keeps_what_is_under_way() {
 }
 
 #[test]
+fn a_reload_changes_level_and_format_of_the_log() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let config = |log: &str| ports.config(1, &format!("[log]\n{log}\n{ANN}"));
+    let server = Daemon::start(&place, &config("level = \"info\""));
+    let said = |server: &Daemon| server.log().lines().filter(|line| line.contains("ann")).count();
+    pap(ports.auth, "ann", "right").with_code(0);
+    server.wait("ann");
+    let before = said(&server);
+    private(&place, "aaa.toml", &config("level = \"warn\""));
+    server.signal("HUP");
+    place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0);
+    let page = || get(ports.metrics, "/metrics");
+    let until = |reloads: f64| {
+        for _ in 0..200 {
+            if metric(&page(), "usher_aaa_reloads_total{result=\"done\"}") >= reloads {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(25));
+        }
+        panic!("not reloaded: {}", server.log());
+    };
+    until(1.0);
+    pap(ports.auth, "ann", "right").with_code(0);
+    private(&place, "aaa.toml", &config("format = \"json\""));
+    server.signal("HUP");
+    until(2.0);
+    pap(ports.auth, "ann", "wrong").with_code(1);
+    server.wait("\"cause\":\"wrong-password\"");
+    assert!(!server.log().contains("takes effect when the server is started again"), "{}", server.log());
+    let plain = |line: &&str| line.contains("ann") && !line.starts_with('{');
+    assert_eq!(server.log().lines().filter(plain).count(), before, "{}", server.log());
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn a_faulty_configuration_is_refused_with_its_line_and_the_old_one_stays() {
     let (place, ports) = (Place::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, ANN));

@@ -571,7 +571,7 @@ pub struct Metrics {
 }
 
 /// Logs, to standard error.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// For people or for programs.

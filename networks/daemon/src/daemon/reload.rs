@@ -113,6 +113,9 @@ impl Running {
             shards::replace_tls(&self.listeners, tls);
         }
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+        if old.loaded.file.log != place.loaded.file.log {
+            crate::log::change(place.loaded.file.log);
+        }
         *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
         Ok(())
     }
@@ -242,7 +245,6 @@ fn fixed(old: &Place, new: &Place) -> Vec<&'static str> {
         ("limits.simultaneous", a.limits.simultaneous != b.limits.simultaneous),
         ("accounting", says(&a.accounting, &b.accounting)),
         ("metrics", says(&a.metrics, &b.metrics)),
-        ("log", says(&a.log, &b.log)),
         ("control", says(&a.control, &b.control)),
     ]
     .into_iter()
