@@ -1,6 +1,7 @@
 //! Manual pages, and the Debian package.
 
 use crate::place::{Place, USHER};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -94,7 +95,11 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
          usher aaa status >/dev/null\n\
          stat -c '%U:%G %a %n' /etc/usher /var/lib/usher /var/lib/usher/usher.db /etc/usher/pki/ca.key \\\n\
            /etc/usher/pki/issued/radius.example.org.key\n\
-         end\n",
+         end\n\
+         dpkg -P usher >/dev/null\n\
+         for left in /etc/usher /var/lib/usher /usr/share/doc/usher /usr/bin/usher; do [ ! -e $left ] || exit 1; done\n\
+         getent passwd usher && exit 1; getent group usher && exit 1\n\
+         echo 'purged: nothing is left'\n",
     );
     let done = Command::new("unshare")
         .args(["--mount", "--net", "--pid", "--fork", "bash", "install.sh", package.trim()])
@@ -107,6 +112,7 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
     for each in ["ann is let in", "server: Access-Accept"] {
         assert_eq!(said.matches(each).count(), 2, "{each}: {said}");
     }
+    assert!(said.contains("purged: nothing is left"), "{said}");
     for line in [
         "root:usher 750 /etc/usher",
         "usher:usher 750 /var/lib/usher",
@@ -145,11 +151,17 @@ fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
         "usr/share/fish/vendor_completions.d/usher.fish",
         "usr/share/usher/aaa-server.schema.json",
         "usr/share/doc/usher/copyright",
+        "usr/share/doc/usher/docs/aaa-server.md",
+        "usr/share/doc/usher/docs/why-refused.md",
     ] {
         assert!(unpacked.join(file).is_file(), "{file}");
     }
     let said = run(unpacked.join("usr/bin/usher").to_str().unwrap(), &["--version"]);
     assert!(said.starts_with("usher "), "{said}");
+    let example = unpacked.join("usr/share/doc/usher/examples/aaa.toml");
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&example, mode).unwrap();
+    place.usher(&["aaa", "check", example.to_str().unwrap()]).with_code(0);
 }
 
 #[test]
