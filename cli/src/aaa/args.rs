@@ -113,6 +113,41 @@ pub(crate) struct UserRows {
     pub(crate) config: Config,
 }
 
+/// What is changed of a user; what is not named stays.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("new"))]
+pub(crate) struct UserChanges {
+    /// The user.
+    pub(crate) name: String,
+    /// Ask for a new password.
+    #[arg(long, group = "new")]
+    pub(crate) password: bool,
+    /// A file that holds a new password; `-` is standard input.
+    #[arg(long, value_name = "FILE", group = "new")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Take the password away: for devices that are let in by their MAC address, or users with certificates.
+    #[arg(long, group = "new")]
+    pub(crate) no_password: bool,
+    /// How a new password is kept: in clear (every method), as its NT hash (PAP, MS-CHAP, MSCHAPv2) or as its argon2
+    /// hash (PAP, GTC) [default: clear].
+    #[arg(long, value_enum, requires = "new", conflicts_with = "no_password")]
+    pub(crate) hash: Option<Kept>,
+    /// What must hold, `ATTRIBUTE OPERATOR VALUE`, in place of the rows of that attribute; may be repeated.
+    #[arg(long, value_name = "ROW")]
+    pub(crate) check: Vec<String>,
+    /// What an accept says besides, `ATTRIBUTE = VALUE`, in place of the rows of that attribute; may be repeated.
+    #[arg(long, value_name = "ROW")]
+    pub(crate) reply: Vec<String>,
+    /// Take the rows of this attribute away, of checks and replies; may be repeated.
+    #[arg(long, value_name = "ATTRIBUTE")]
+    pub(crate) remove: Vec<String>,
+    /// A group, in place of those before; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Vec<String>,
+    #[command(flatten)]
+    pub(crate) config: Config,
+}
+
 /// What becomes of a user's open sessions.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct OpenSessions {
@@ -129,15 +164,16 @@ pub(crate) enum UserCommand {
   usher aaa user add ann --hash argon2 --password-file ./password
   usher aaa user add 00-11-22-33-44-55 --no-password --reply 'Tunnel-Private-Group-Id = 20'")]
     Add(UserRows),
-    /// Put another password and other rows in place of a user's; nobody is let in any more by what held before.
+    /// Change a user: what is named takes the place of what was there, all else stays.
     #[command(after_help = "Examples:
-  usher aaa user set ann --reply 'Session-Timeout = 3600'
-  usher aaa user set ann --disconnect
+  usher aaa user set ann --password
+  usher aaa user set ann --reply 'Session-Timeout = 3600' --remove Idle-Timeout
+  usher aaa user set ann --group staff --disconnect
 
-Sessions that are open stay, unless --disconnect is said.")]
+Nobody is let in any more by what held before. Sessions that are open stay, unless --disconnect is said.")]
     Set {
         #[command(flatten)]
-        rows: UserRows,
+        changes: UserChanges,
         #[command(flatten)]
         open: OpenSessions,
     },

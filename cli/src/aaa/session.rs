@@ -4,6 +4,7 @@ use super::args::{Config, SessionCommand};
 use super::{ask, place};
 use crate::output::{Failure, Output, columns};
 use serde_json::json;
+use usher_core::WallTime;
 use usher_daemon::Place;
 use usher_daemon::control::{self, Answer, ControlError, Request, Session};
 
@@ -30,11 +31,18 @@ fn done(output: &Output, session: &str, what: &str) -> Result<(), Failure> {
 }
 
 /// From the running server, or, where none runs, from the store.
-fn sessions(place: &Place, user: Option<String>) -> Result<Vec<Session>, Failure> {
+fn sessions(output: &Output, place: &Place, user: Option<String>) -> Result<Vec<Session>, Failure> {
     match control::ask(&place.control_socket(), &Request::Sessions { user: user.clone() }) {
         Ok(Answer::Sessions { sessions }) => Ok(sessions),
         Ok(other) => Err(Failure::failed(format!("the server says what was not asked: {other:?}"))),
         Err(ControlError::NotRunning { .. }) => {
+            if !place.has_store() {
+                return Err(Failure::failed(format!(
+                    "no server runs here, and {} keeps no sessions: there is nothing to look at (begin with: usher aaa serve)",
+                    place.state_dir.display()
+                )));
+            }
+            output.note("no server runs here; this is what the store has of its sessions");
             let mut store = place.store().map_err(Failure::failed)?;
             let mut all = Vec::new();
             store.open_sessions(&mut |row| all.push(Session::from(&row))).map_err(Failure::failed)?;
@@ -46,7 +54,7 @@ fn sessions(place: &Place, user: Option<String>) -> Result<Vec<Session>, Failure
 }
 
 fn list(output: &Output, user: Option<String>, config: &Config) -> Result<(), Failure> {
-    let all = sessions(&place(config)?, user)?;
+    let all = sessions(output, &place(config)?, user)?;
     if output.json {
         return output.value(&json!(all));
     }
@@ -57,7 +65,7 @@ fn list(output: &Output, user: Option<String>, config: &Config) -> Result<(), Fa
 }
 
 fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
-    let all = sessions(&place(config)?, None)?;
+    let all = sessions(output, &place(config)?, None)?;
     let found = all.into_iter().find(|s| s.unique == name || s.id == name);
     let s = found.ok_or_else(|| Failure::failed(format!("there is no open session {name}")))?;
     if output.json {
@@ -71,9 +79,14 @@ fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
         ("port", s.port),
         ("MAC", s.mac),
         ("address", s.address),
-        ("started (seconds since 1970)", s.started.to_string()),
+        ("started", date(s.started)),
         ("octets from the user", s.input_octets.to_string()),
         ("octets to the user", s.output_octets.to_string()),
     ];
     output.text(&columns(&rows.map(|(what, value)| vec![what.to_owned(), value])))
+}
+
+/// A moment to the second, in UTC, as RFC 3339 has it.
+fn date(unix_secs: u64) -> String {
+    WallTime::from_unix_secs(unix_secs).to_string().replace(".000000Z", "Z")
 }

@@ -1,9 +1,10 @@
 //! `usher aaa user`.
 
-use super::args::{Config, Kept, OpenSessions, UserCommand, UserRows as Typed};
+use super::args::{Config, Kept, OpenSessions, UserChanges, UserCommand, UserRows as Typed};
 use super::{place, secret};
 use crate::output::{Failure, Output, columns};
 use serde_json::{Value, json};
+use std::path::Path;
 use usher_aaa::store::{GroupRows, Row, Store, UserRows};
 use usher_daemon::control::{self, Answer, ControlError, Request};
 use usher_daemon::{Place, admin, config};
@@ -13,8 +14,8 @@ const PAGE: u32 = 1000;
 
 pub(super) fn user(output: &Output, command: UserCommand) -> Result<(), Failure> {
     match command {
-        UserCommand::Add(typed) => put(output, &typed, None),
-        UserCommand::Set { rows, open } => put(output, &rows, Some(open)),
+        UserCommand::Add(typed) => add(output, &typed),
+        UserCommand::Set { changes, open } => set(output, &changes, open),
         UserCommand::List(config) => list(output, &config),
         UserCommand::Show(named) => show(output, &named.name, &named.config),
         UserCommand::Del { named, open } => del(output, &named.name, &named.config, open),
@@ -41,49 +42,97 @@ pub(super) fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
     texts.iter().map(read).collect()
 }
 
-/// Puts a user into the store; `change` where there is one already.
-fn put(output: &Output, typed: &Typed, change: Option<OpenSessions>) -> Result<(), Failure> {
-    let there = change.is_some();
+/// The name that a user is kept by.
+fn canonical(name: &str) -> String {
+    usher_aaa::spellings(name).into_iter().next().unwrap_or_else(|| name.to_owned())
+}
+
+fn groups(names: &[String]) -> Vec<GroupRows> {
+    names.iter().map(|name| GroupRows { name: name.clone(), ..GroupRows::default() }).collect()
+}
+
+fn password(file: Option<&Path>, hash: Kept) -> Result<Row, Failure> {
+    let password = secret::read(file, "password")?;
+    let kept = match hash {
+        Kept::Clear => admin::Kept::Clear,
+        Kept::Nt => admin::Kept::Nt,
+        Kept::Argon2 => admin::Kept::Argon2,
+    };
+    admin::password_row(&password, kept).map_err(Failure::failed)
+}
+
+fn add(output: &Output, typed: &Typed) -> Result<(), Failure> {
     let (place, mut store) = store(&typed.config)?;
-    let spellings = usher_aaa::spellings(&typed.name);
-    let name = spellings.first().map_or(typed.name.as_str(), String::as_str);
-    let found = admin::user_of(store.as_mut(), name).map_err(Failure::failed)?;
-    match (found.is_some(), there) {
-        (true, false) => {
-            return Err(Failure::usage(format!(
-                "there is a user {name} already; change it with: usher aaa user set"
-            )));
-        }
-        (false, true) => {
-            return Err(Failure::usage(format!("there is no user {name}; add it with: usher aaa user add")));
-        }
-        _ => {}
+    let name = canonical(&typed.name);
+    if admin::user_of(store.as_mut(), &name).map_err(Failure::failed)?.is_some() {
+        return Err(Failure::usage(format!(
+            "there is a user {name} already; change it with: usher aaa user set"
+        )));
     }
     let mut check = rows(&typed.check)?;
     if !typed.password.no_password {
-        let password = secret::read(typed.password.password_file.as_deref(), "password")?;
-        let kept = match typed.password.hash {
-            Kept::Clear => admin::Kept::Clear,
-            Kept::Nt => admin::Kept::Nt,
-            Kept::Argon2 => admin::Kept::Argon2,
-        };
-        check.insert(0, admin::password_row(&password, kept).map_err(Failure::failed)?);
+        check.insert(0, password(typed.password.password_file.as_deref(), typed.password.hash)?);
     }
-    let group = |name: &String| GroupRows { name: name.clone(), ..GroupRows::default() };
-    let groups = typed.group.iter().map(group).collect();
-    let mut user = UserRows { check, reply: rows(&typed.reply)?, groups };
+    let user = UserRows { check, reply: rows(&typed.reply)?, groups: groups(&typed.group) };
+    put(&place, store.as_mut(), &name, user)?;
+    forgotten(output, &place, &name, "added", OpenSessions { disconnect: false })
+}
+
+fn set(output: &Output, changes: &UserChanges, open: OpenSessions) -> Result<(), Failure> {
+    let (place, mut store) = store(&changes.config)?;
+    let name = canonical(&changes.name);
+    let found = admin::user_of(store.as_mut(), &name).map_err(Failure::failed)?;
+    let mut user = found
+        .ok_or_else(|| Failure::usage(format!("there is no user {name}; add it with: usher aaa user add")))?;
+    // The rows of groups are the groups' own.
+    user.groups
+        .iter_mut()
+        .for_each(|group| *group = GroupRows { name: group.name.clone(), ..GroupRows::default() });
+    for attribute in &changes.remove {
+        let rows = user.check.len() + user.reply.len();
+        let stays = |row: &Row| !row.attribute.eq_ignore_ascii_case(attribute);
+        user.check.retain(stays);
+        user.reply.retain(stays);
+        if user.check.len() + user.reply.len() == rows {
+            return Err(Failure::usage(format!(
+                "{name} has no row of {attribute}; see: usher aaa user show {name}"
+            )));
+        }
+    }
+    replace(&mut user.check, rows(&changes.check)?);
+    replace(&mut user.reply, rows(&changes.reply)?);
+    if changes.no_password || changes.password || changes.password_file.is_some() {
+        user.check.retain(|row| !admin::is_secret(&row.attribute, &place.loaded.dictionary));
+    }
+    if changes.password || changes.password_file.is_some() {
+        let hash = changes.hash.unwrap_or(Kept::Clear);
+        user.check.insert(0, password(changes.password_file.as_deref(), hash)?);
+    }
+    if !changes.group.is_empty() {
+        user.groups = groups(&changes.group);
+    }
+    put(&place, store.as_mut(), &name, user)?;
+    forgotten(output, &place, &name, "changed", open)
+}
+
+/// Puts rows in the place of those of the same attributes.
+fn replace(rows: &mut Vec<Row>, new: Vec<Row>) {
+    rows.retain(|row| !new.iter().any(|new| new.attribute.eq_ignore_ascii_case(&row.attribute)));
+    rows.extend(new);
+}
+
+/// Puts a user into the store, in one spelling alone.
+fn put(place: &Place, store: &mut dyn Store, name: &str, mut user: UserRows) -> Result<(), Failure> {
     if user.check.is_empty() && user.reply.is_empty() && user.groups.is_empty() {
         // The tables know only whoever has a row; this one says what holds without it.
         user.reply.extend(config::row("Fall-Through = Yes"));
     }
     admin::understood(&user, &place.loaded.dictionary).map_err(Failure::usage)?;
     store.put_user(name, &user).map_err(Failure::failed)?;
-    for other in spellings.iter().filter(|other| *other != name) {
+    for other in usher_aaa::spellings(name).iter().filter(|other| *other != name) {
         store.delete_user(other).map_err(Failure::failed)?;
     }
-    let done = if there { "changed" } else { "added" };
-    let open = change.unwrap_or(OpenSessions { disconnect: false });
-    forgotten(output, &place, name, done, open)
+    Ok(())
 }
 
 /// Has the running server, where there is one, forget a user, and says what was done.

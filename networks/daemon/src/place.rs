@@ -178,6 +178,16 @@ impl Place {
         self.loaded.url.as_ref().map_or("", |url| url.0.as_str())
     }
 
+    /// Whether there is a store that outlasts the server; opening one that SQLite keeps makes it where there is none.
+    #[must_use]
+    pub fn has_store(&self) -> bool {
+        match self.loaded.file.users.store {
+            StoreKind::Memory => false,
+            StoreKind::Sqlite => self.database().exists(),
+            StoreKind::Postgresql => true,
+        }
+    }
+
     /// A connection to the store.
     ///
     /// # Errors

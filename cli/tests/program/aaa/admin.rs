@@ -27,6 +27,61 @@ fn users_of_the_store_are_added_shown_and_gone_at_once() {
 }
 
 #[test]
+fn what_is_not_named_of_a_user_stays() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let server = Daemon::start(&place, &ports.config(1, SQLITE));
+    // Nothing is typed in: a password that is asked for would be empty, which is refused.
+    let usher = |input: &str, words: &str| {
+        place.shell(&format!("printf '{input}' | usher aaa user {words} --config aaa.toml"))
+    };
+    usher("right", "add ann --password-file - --reply 'Session-Timeout = 60' --reply 'Idle-Timeout = 9'")
+        .with_code(0);
+    usher("", "set ann --reply 'Session-Timeout = 3600' --check 'User-Name == ann' --group staff")
+        .with_code(0);
+    let said = pap(ports.auth, "ann", "right").with_code(0).out;
+    assert!(said.contains("Session-Timeout = 3600") && said.contains("Idle-Timeout = 9"), "{said}");
+    usher("", "set ann --remove idle-timeout").with_code(0);
+    usher("other", "set ann --password-file - --hash nt").with_code(0);
+    pap(ports.auth, "ann", "right").with_code(1);
+    let said = pap(ports.auth, "ann", "other").with_code(0).out;
+    assert!(said.contains("Session-Timeout = 3600") && !said.contains("Idle-Timeout"), "{said}");
+    let shown = usher("", "show ann").with_code(0).out;
+    assert!(
+        shown.contains("staff") && shown.contains("User-Name ") && shown.contains("NT-Password"),
+        "{shown}"
+    );
+    assert!(!shown.contains("Cleartext-Password"), "{shown}");
+    assert!(usher("", "set ann --remove Class").with_code(2).err.contains("has no row of Class"));
+    assert!(usher("", "set ann --hash nt").with_code(2).err.contains("--password"));
+    assert!(usher("", "set bob --no-password").with_code(2).err.contains("usher aaa user add"));
+    usher("", "set ann --no-password").with_code(0);
+    pap(ports.auth, "ann", "other").with_code(1);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn sessions_of_a_server_that_never_ran_are_not_looked_for_in_a_new_store() {
+    let (place, ports) = (Place::new(), Ports::free());
+    private(&place, "aaa.toml", &ports.config(1, SQLITE));
+    for words in ["list", "show 5f2a"] {
+        let words = format!("usher aaa session {words} --config aaa.toml");
+        let said = place.shell(&words).with_code(1).err;
+        assert!(said.contains("no server runs here") && said.contains("usher aaa serve"), "{said}");
+    }
+    assert!(!place.shell("find . -name usher.db").with_code(0).out.contains("usher.db"));
+}
+
+#[test]
+fn a_check_refuses_a_url_that_serving_refuses() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let store =
+        "[users]\nstore = \"postgresql\"\nurl = \"postgresql://u:kiwi@127.0.0.1/db?sslmode=require\"\n";
+    private(&place, "aaa.toml", &ports.config(1, store));
+    let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
+    assert!(said.contains("sslmode=require") && !said.contains("kiwi"), "{said}");
+}
+
+#[test]
 fn a_group_says_what_its_users_get_from_then_on() {
     let (place, ports) = (Place::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, SQLITE));
@@ -125,6 +180,10 @@ fn sessions_outlive_the_server() {
     assert_eq!(server.end(), Some(0));
     // From the store, and by the next server.
     is(list());
+    let shown = place.usher(&["aaa", "session", "show", "5f2a", "--config", "aaa.toml"]).with_code(0);
+    assert!(shown.err.contains("no server runs here"), "{}", shown.err);
+    let started = shown.out.lines().find(|line| line.starts_with("started")).unwrap_or_default();
+    assert!(started.contains("T") && started.trim_end().ends_with('Z'), "{}", shown.out);
     let server = Daemon::start(&place, &config);
     is(list());
     let status = place.usher(&["aaa", "status", "--json", "--config", "aaa.toml"]).with_code(0).json();

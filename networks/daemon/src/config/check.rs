@@ -468,7 +468,14 @@ impl Check<'_> {
         let found =
             secret::one(users.url.as_ref(), users.url_file.as_deref(), users.url_env.as_deref(), "url");
         match (found, users.store) {
-            (Ok(url @ Some(_)), StoreKind::Postgresql) => url,
+            (Ok(Some(url)), StoreKind::Postgresql) => {
+                if let Err(refused) = usher_store::Postgres::new(&url.0) {
+                    let keys = [("url", users.url.is_some()), ("url_file", users.url_file.is_some())];
+                    let key = keys.iter().find(|(_, given)| *given).map_or("url_env", |(key, _)| *key);
+                    self.fault(at!("users", key), refused.to_string());
+                }
+                Some(url)
+            }
             (Ok(None), StoreKind::Postgresql) => {
                 self.fault(
                     at!("users", "store"),
