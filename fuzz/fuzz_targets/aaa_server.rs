@@ -129,9 +129,9 @@ impl Host {
                 Event::Lookup { token, name, .. } => Command::Found { token, user: user(&name) },
                 Event::Verify { token, password, .. } if password.is_empty() => Command::Unable { token },
                 Event::Verify { token, password, .. } => {
-                    Command::Verified { token, right: password == b"right" }
+                    Command::Verified { token, right: password[..] == b"right"[..] }
                 }
-                Event::Admit { token, request } => {
+                Event::Admit { token, request, .. } => {
                     let wall = usher_core::WallTime::from_unix_secs(1_800_000_000);
                     Command::Admitted { token, admission: self.ledger.admit(now, wall, &request) }
                 }

@@ -190,7 +190,7 @@ fn either_side_disconnects() {
         let begun = std::time::Instant::now();
         assert_eq!(peer.terminate(), Some(0));
         assert!(begun.elapsed() < Duration::from_secs(10), "{}", peer.log());
-        usher.wait_for("Diameter peer peer=0 up=false");
+        usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
 
         let mut peer = world.freediameter(&client, 30);
         peer.wait_for("usher_peer: RESULT 2001");
@@ -215,7 +215,7 @@ fn each_watches_the_other() {
         // Who hears nothing any more gives the connection up.
         if asked == "RCV" {
             peer.signal("STOP");
-            usher.wait_for("Diameter peer peer=0 up=false");
+            usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
             peer.signal("CONT");
         } else {
             usher.signal("STOP");

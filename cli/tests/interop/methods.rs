@@ -154,5 +154,5 @@ fn a_certificate_admits_nobody_but_the_one_whose_name_it_bears() {
     };
     accepted(&place, &server, "own", &network(CLIENT), &[]);
     refused(&place, &server, "other", &network("boss"));
-    assert!(server.running.log().contains("the certificate is of another name"), "{}", server.running.log());
+    assert!(server.running.log().contains("cause=\"certificate-other-name\""), "{}", server.running.log());
 }
