@@ -9,6 +9,7 @@
 
 use super::identifier::Slot;
 use super::machine::{Client, Pending, Timer};
+use super::reply::Again;
 use super::{Event, Liveness, Transport};
 use crate::packet::Code;
 use alloc::vec::Vec;
@@ -344,7 +345,7 @@ impl Client {
         let worth = self.health(server);
         let movable = |c: &Self, p: &Pending| p.slot.server == server && c.others(p).any(|h| h < worth);
         for index in self.places(movable) {
-            self.again(now, index, true);
+            self.again(now, index, Again::Left);
         }
     }
 

@@ -8,6 +8,17 @@ use crate::auth::{MessageAuthenticator, check_reply};
 use crate::packet::{Code, HEADER_LEN, Packet};
 use usher_core::{Instant, Path};
 
+/// Why a request is sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Again {
+    /// Its wait is over.
+    Waited,
+    /// Its server is left: it goes to another where that is possible.
+    Left,
+    /// Its server had all its chances: it goes to another, or is given up.
+    Spent,
+}
+
 /// What a reply shows of its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shown {
@@ -123,23 +134,30 @@ impl Client {
         if once || spent && now.since(p.here) >= self.window(p.slot.server) {
             // A server with a long window may have taken all the time: another gets its own.
             let only = once || p.here != p.start || !self.has_other(p);
-            return if only { self.give_up(now, index) } else { self.again(now, index, true) };
+            return if only { self.give_up(now, index) } else { self.again(now, index, Again::Spent) };
         }
-        self.again(now, index, false);
+        self.again(now, index, Again::Waited);
     }
 
-    /// Sends a request again: to the next server of its group where the last had its chances, or is `given_up`.
-    pub(super) fn again(&mut self, now: Instant, index: u32, given_up: bool) {
+    /// Sends a request again: to the next server of its group where the last had its chances, or is left. Gives it up
+    /// where it has no time left, or the last server had all its chances and the next has no identifier free.
+    pub(super) fn again(&mut self, now: Instant, index: u32, why: Again) {
         let Some(mut p) = self.pending.get_mut(index as usize).and_then(Option::take) else { return };
         self.timers.remove(p.deadline, Timer::Request(index));
-        let moved = self.renew(now, &mut p, index, given_up);
+        let moved = self.renew(now, &mut p, index, why != Again::Waited);
+        let tls = self.transport(p.slot.server) == Transport::Tls;
+        let end =
+            (p.start + self.config.retransmission.max_duration()).max(p.here + self.window(p.slot.server));
+        // A wait that is over as it begins would come due again at this same time, without end.
+        if !moved && (why == Again::Spent || !tls && end <= now) {
+            self.pending[index as usize] = Some(p);
+            return self.give_up(now, index);
+        }
         p.tries += 1;
-        if moved || self.transport(p.slot.server) == Transport::Tls {
+        if moved || tls {
             self.wait_anew(now, &mut p);
         } else {
-            let policy = self.config.retransmission;
-            p.wait = policy.next(p.wait, &mut self.rng);
-            let end = (p.start + policy.max_duration()).max(p.here + self.window(p.slot.server));
+            p.wait = self.config.retransmission.next(p.wait, &mut self.rng);
             p.deadline = (now + p.wait).min(end);
         }
         self.counters.retransmissions += 1;
@@ -149,12 +167,12 @@ impl Client {
     }
 
     /// Encodes a retransmission that is not the same octets again; true where it goes to another server.
-    fn renew(&mut self, now: Instant, p: &mut Pending, index: u32, given_up: bool) -> bool {
+    fn renew(&mut self, now: Instant, p: &mut Pending, index: u32, left: bool) -> bool {
         let Some(mut source) = p.source.take() else { return false };
         let current = p.slot.server;
         let next = match (self.config.failover, source.group) {
             (Some(f), Some(g))
-                if given_up || source.tries_here >= f.after && now.since(p.here) >= self.window(current) =>
+                if left || source.tries_here >= f.after && now.since(p.here) >= self.window(current) =>
             {
                 let members = &self.config.groups[usize::from(g)];
                 let at = members.iter().position(|&s| s == current).unwrap_or(0);

@@ -3,7 +3,7 @@
 
 use super::identifier::Slot;
 use super::machine::{Client, Timer};
-use super::reply::Shown;
+use super::reply::{Again, Shown};
 use crate::packet::Packet;
 use crate::radsec::Framer;
 use alloc::vec::Vec;
@@ -209,7 +209,7 @@ impl Client {
         for index in self.of(server, lane) {
             let Some(p) = self.pending.get(index as usize).and_then(Option::as_ref) else { continue };
             if p.source.as_ref().is_some_and(|s| s.group.is_some()) {
-                self.again(now, index, true);
+                self.again(now, index, Again::Left);
             } else {
                 stay = true;
             }

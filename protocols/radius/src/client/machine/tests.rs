@@ -103,6 +103,43 @@ fn failover_moves_to_the_next_server_and_back_after_a_while() {
 }
 
 #[test]
+fn a_request_that_no_other_server_has_room_for_is_given_up_once() {
+    for (retransmission, end) in
+        [(None, 30.0), (Some(Retransmission::Fixed { interval: Duration::from_secs(3), count: 3 }), 9.0)]
+    {
+        let mut c = client_with(|c| {
+            c.servers.push(ServerConfig::radsec(far(1)));
+            c.max_connections = 1;
+            c.groups = vec![vec![0, 1]];
+            c.failover = Some(Failover { after: 2, revive: Duration::from_secs(100) });
+            c.retransmission = retransmission.unwrap_or(c.retransmission);
+        });
+        let request = |token, target| {
+            let (code, attributes) = (Code::ACCESS_REQUEST, user());
+            Command::Request { token, target, code, attributes }
+        };
+        c.command(at(0.0), request(1, Target::Group(0))).unwrap();
+        for token in 2..257 {
+            c.command(at(1.0), request(token, Target::Server(1))).unwrap();
+        }
+        assert!(c.command(at(1.0), request(999, Target::Server(1))).is_err(), "no identifier is left");
+        let (mut ends, mut timeouts) = (Vec::new(), 0);
+        while let Some(next) = c.poll_timeout().filter(|next| *next <= at(60.0)) {
+            timeouts += 1;
+            assert!(timeouts < 20, "a deadline comes again and again");
+            c.handle(next, Input::Timeout);
+            while let Some(event) = c.poll_event() {
+                if let Event::TimedOut { token: 1 } = event {
+                    ends.push(next);
+                }
+            }
+        }
+        assert_eq!(ends, [at(end)]);
+        assert_eq!((c.counters().failovers, c.outstanding()), (0, 0));
+    }
+}
+
+#[test]
 fn the_message_authenticator_stands_first() {
     let mut c = client_with(|_| {});
     ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
