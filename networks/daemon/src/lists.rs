@@ -107,19 +107,45 @@ pub fn warnings(loaded: &Loaded) -> Vec<String> {
     used.iter().filter_map(|(used, _)| Some(format!("{}; {ADVICE}", used.told(now)?))).collect()
 }
 
-/// The lists of a configuration, each with its octets in DER.
+/// The lists of a configuration, each with its octets in DER: of those that are about the same certificates the latest
+/// alone, whether it is of a file or was fetched, since TLS looks at the first that fits; the latest first.
 ///
 /// # Errors
 /// Which file holds none.
 pub(crate) fn used(tls: &Settings, files: &TlsFiles) -> Result<Vec<(Used, Vec<u8>)>, String> {
     let named = files.crls.iter().zip(tls.crl.iter().map(|path| path.display().to_string()));
     let fetched = files.fetched.iter().map(|(url, octets)| (octets, url.clone()));
-    let mut all = Vec::new();
+    let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
+    let signed = |list: &RevocationList| list.is_signed_by(authorities.iter().map(Vec::as_slice));
+    let mut latest: Vec<(String, RevocationList)> = Vec::new();
     for (octets, from) in named.chain(fetched) {
-        let lists = RevocationList::read(octets).map_err(|error| format!("{from}: {error}"))?;
-        all.extend(lists.iter().map(|list| (Used::new(&from, list), list.der().to_vec())));
+        for list in RevocationList::read(octets).map_err(|error| format!("{from}: {error}"))? {
+            match latest.iter_mut().find(|(_, other)| other.is_about_those_of(&list)) {
+                None => latest.push((from.clone(), list)),
+                Some(before) if is_better(&list, &before.1, signed) => *before = (from.clone(), list),
+                Some(_) => {}
+            }
+        }
     }
-    Ok(all)
+    latest.sort_by_key(|(_, list)| std::cmp::Reverse(list.this_update));
+    Ok(latest.into_iter().map(|(from, list)| (Used::new(&from, &list), list.der().to_vec())).collect())
+}
+
+/// Whether a list is to be used in place of another about the same certificates: one that an authority has signed before
+/// one that it has not, as of an earlier authority of the same name, and then the later one.
+fn is_better(
+    list: &RevocationList,
+    other: &RevocationList,
+    signed: impl Fn(&RevocationList) -> bool,
+) -> bool {
+    match (signed(list), signed(other)) {
+        (true, false) => true,
+        (false, true) => false,
+        // Where date and number say different things, the date.
+        _ => {
+            list.is_later_than(other) || (!other.is_later_than(list) && list.this_update > other.this_update)
+        }
+    }
 }
 
 /// Where lists are fetched from.

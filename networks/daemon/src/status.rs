@@ -53,7 +53,7 @@ impl CertificateStatus {
             policy: file.map_or(Ocsp::Off, |tls| tls.ocsp),
             url: file.and_then(|tls| tls.ocsp_url.clone()),
             clients: tls.and_then(|tls| tls.clients.clone()),
-            lists: file.is_some_and(|tls| !tls.crl.is_empty()),
+            lists: tls.is_some_and(|tls| !tls.lists.is_empty()),
             patience: PATIENCE,
             answers: Arc::default(),
             silent: Arc::default(),

@@ -5,6 +5,7 @@ use crate::information::format;
 use crate::signature::holds;
 use usher_core::WallTime;
 use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::OID_X509_EXT_ISSUER_DISTRIBUTION_POINT;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
@@ -22,6 +23,10 @@ pub struct RevocationList {
     pub revoked: usize,
     /// cRLNumber (RFC 5280 §5.2.3), its significant octets.
     number: Option<Vec<u8>>,
+    /// The issuer as it is encoded, which is how a certificate's issuer is compared with it.
+    issuer_der: Vec<u8>,
+    /// issuingDistributionPoint (RFC 5280 §5.2.5): which of the issuer's certificates it is about, where not about all.
+    scope: Option<Vec<u8>>,
     der: Vec<u8>,
 }
 
@@ -80,8 +85,11 @@ impl RevocationList {
     pub fn of_der(der: &[u8]) -> Result<Self, PkiError> {
         let list = parse(der)?;
         let seconds = |t: i64| WallTime::from_unix_secs(u64::try_from(t).unwrap_or(0));
+        let scope = list.extensions().iter().find(|e| e.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT);
         Ok(Self {
             issuer: list.issuer().to_string(),
+            issuer_der: list.issuer().as_raw().to_vec(),
+            scope: scope.map(|extension| extension.value.to_vec()),
             this_update: seconds(list.last_update().timestamp()),
             next_update: list.next_update().map(|t| seconds(t.timestamp())),
             revoked: list.iter_revoked_certificates().count(),
@@ -122,12 +130,20 @@ impl RevocationList {
         })
     }
 
-    /// Whether it is a later list of the same issuer than another: neither older nor of a lower number, and not the same.
+    /// Whether it is about the same certificates as another, so that one of the two takes the place of the other: of the same
+    /// issuer by name, and of the same part of its certificates (RFC 5280 §5.2.5).
+    #[must_use]
+    pub fn is_about_those_of(&self, other: &Self) -> bool {
+        self.issuer_der == other.issuer_der && self.scope == other.scope
+    }
+
+    /// Whether it is a later list of the same certificates than another: neither older nor of a lower number, and not the
+    /// same.
     #[must_use]
     pub fn is_later_than(&self, other: &Self) -> bool {
         // Of two numbers without leading zeros the longer is the greater.
         let order = |list: &Self| list.number.as_ref().map(|n| (n.len(), n.clone()));
-        self.issuer == other.issuer
+        self.is_about_those_of(other)
             && self.der != other.der
             && self.this_update >= other.this_update
             && order(self).is_none_or(|mine| order(other).is_none_or(|theirs| mine >= theirs))

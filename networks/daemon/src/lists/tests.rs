@@ -186,3 +186,41 @@ fn settings_that_would_fetch_nothing_are_refused() {
     assert!(said("crl_interval = \"500 ms\"").contains("at least 1 s"));
     assert!(!said("crl_url = [\"http://crl.example.org/a.crl\"]").contains("http://"));
 }
+
+/// What is used of a file and of what was fetched, in that order: from where, and how many are on it.
+fn in_use(s: &Scene, file: &[u8], fetched: &[(&str, &[u8])]) -> Vec<(String, usize)> {
+    let settings: Settings =
+        toml::from_str("certificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"ca.crl\"]\n").unwrap();
+    let fetched = fetched.iter().map(|(url, octets)| ((*url).to_owned(), octets.to_vec())).collect();
+    let files = TlsFiles { crls: vec![file.to_vec()], fetched, ..s.files.clone() };
+    let all = used(&settings, &files).unwrap();
+    all.iter().map(|(used, der)| (used.from.clone(), RevocationList::of_der(der).unwrap().revoked)).collect()
+}
+
+#[test]
+fn of_several_lists_of_an_authority_the_latest_is_used_from_wherever_it_is() {
+    let mut s = Scene::new("latest");
+    let now = |s: &Scene| s.body.lock().unwrap().clone();
+    s.publish(at(0), 1000);
+    let first = now(&s);
+    s.authority.issue(&request("ann"), at(10)).unwrap();
+    s.authority.revoke("ann", Reason::KeyCompromise, at(10)).unwrap();
+    s.publish(at(11), 1000);
+    let second = now(&s);
+    let one = |from: &str, revoked| vec![(from.to_owned(), revoked)];
+    assert_eq!(in_use(&s, &first, &[("http://a/", &second)]), one("http://a/", 1));
+    assert_eq!(in_use(&s, &second, &[("http://a/", &first)]), one("ca.crl", 1));
+    // Two mirrors, of which the first stood still; and all in one file.
+    let mirrors = [("http://a/", &first[..]), ("http://b/", &second[..])];
+    assert_eq!(in_use(&s, &first, &mirrors), one("http://b/", 1));
+    assert_eq!(in_use(&s, &[&first[..], &second].concat(), &[]), one("ca.crl", 1));
+    // Of an earlier authority of this name, whose numbers were higher; another authority's stays beside.
+    let earlier = s.folder.join("earlier");
+    let mut made = authority(&earlier, "Ours");
+    (0..5).for_each(|n| made.publish_for(at(100 + n), Duration::from_secs(1000)).unwrap());
+    let earlier = fs::read(earlier.join("ca.crl")).unwrap();
+    authority(&s.folder.join("beside"), "Beside");
+    let beside = fs::read(s.folder.join("beside/ca.crl")).unwrap();
+    let all = in_use(&s, &earlier, &[("http://a/", &second), ("http://b/", &beside)]);
+    assert_eq!(all, [("http://a/".to_owned(), 1), ("http://b/".to_owned(), 0)]);
+}

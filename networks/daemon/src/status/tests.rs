@@ -56,12 +56,24 @@ impl Pki {
 
     /// At a time, with further lines of the table.
     fn status_at(&self, now: WallTime, policy: &str, more: &str) -> CertificateStatus {
+        self.status_with(now, policy, more, Vec::new())
+    }
+
+    /// The same with lists that were fetched.
+    fn status_with(
+        &self,
+        now: WallTime,
+        policy: &str,
+        more: &str,
+        fetched: Vec<(String, Vec<u8>)>,
+    ) -> CertificateStatus {
         let folder = self.folder.display();
         let text = format!(
             "[tls]\ncertificate = \"{folder}/issued/server.crt\"\nkey = \"{folder}/issued/server.key\"\n\
              ca = \"{folder}/ca.crt\"\nocsp = \"{policy}\"\n{more}"
         );
-        let loaded = crate::config::parse("t", &text, None).unwrap();
+        let mut loaded = crate::config::parse("t", &text, None).unwrap();
+        loaded.tls.as_mut().unwrap().fetched = fetched;
         let tls = crate::tls::make(&loaded, &WallClock::at(now)).unwrap().unwrap();
         CertificateStatus { patience: Duration::from_secs(1), ..CertificateStatus::of(&loaded, Some(&tls)) }
     }
@@ -377,6 +389,14 @@ fn a_list_that_has_expired_lets_nobody_in_by_an_earlier_session() {
     let list = pki.list("");
     let after =
         |hours: u64| pki.status_at(pki.now + usher_core::Duration::from_secs(3600 * hours), "off", &list);
+    assert_eq!(after(1).trusts(&[pki.ann()]), CertificateVerdict::Good);
+    assert!(matches!(after(25).trusts(&[pki.ann()]), CertificateVerdict::Distrusted(_)));
+    // A list that was fetched, and no file.
+    let fetched = vec![("http://a/".to_owned(), fs::read(pki.folder.join("list.crl")).unwrap())];
+    let after = |hours: u64| {
+        let now = pki.now + usher_core::Duration::from_secs(3600 * hours);
+        pki.status_with(now, "off", "crl_url = [\"http://a/\"]\n", fetched.clone())
+    };
     assert_eq!(after(1).trusts(&[pki.ann()]), CertificateVerdict::Good);
     assert!(matches!(after(25).trusts(&[pki.ann()]), CertificateVerdict::Distrusted(_)));
     // Without lists there is nothing that could expire but the certificate, and its session ends with it.
