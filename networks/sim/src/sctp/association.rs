@@ -144,6 +144,8 @@ pub struct Association {
     /// Something received is not yet acknowledged; and it must be now.
     pub(super) owe_sack: bool,
     pub(super) sack_now: bool,
+    /// Data of the other side was acknowledged before.
+    pub(super) sacked: bool,
     pub(super) in_fast_recovery: bool,
     /// One packet with lost chunks may leave whatever the congestion window.
     pub(super) grant: bool,
@@ -208,6 +210,7 @@ impl Association {
             shutdown_asked: false,
             owe_sack: false,
             sack_now: false,
+            sacked: false,
             in_fast_recovery: false,
             grant: false,
             hold: false,
@@ -277,6 +280,15 @@ impl Association {
         }
         self.occasion();
         Ok(())
+    }
+
+    /// Takes other settings while it runs, as an application may ask for. What is negotiated stays, and timers that
+    /// run go on; what is sent and measured from now on goes by them.
+    pub fn reconfigure(&mut self, config: Arc<Config>) {
+        self.config = config;
+        if self.config.heartbeat_interval.is_none() {
+            self.paths.iter_mut().for_each(|path| path.heartbeat_at = Instant::FAR_FUTURE);
+        }
     }
 
     /// Closes in good order once all that was sent is acknowledged. Does nothing where that was done

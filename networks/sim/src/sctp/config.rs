@@ -37,6 +37,9 @@ pub struct Config {
     pub sack_delay: Option<Duration>,
     /// Packets with data that may come before an acknowledgement no longer waits; 2 (RFC 9260 §6.2).
     pub sack_frequency: u32,
+    /// Acknowledge the first data of an association at once, as FreeBSD and Linux do; off (RFC 9260 §6.2 does not
+    /// ask for it).
+    pub first_sack_at_once: bool,
     /// Initial congestion window of each path; RFC 9260's.
     pub initial_window: InitialWindow,
     /// Hold data that does not fill a packet back while data is unacknowledged; off. RFC 9260 §6.1 allows
@@ -80,6 +83,7 @@ impl Default for Config {
             rto_max: Duration::from_secs(60),
             sack_delay: Some(Duration::from_millis(200)),
             sack_frequency: 2,
+            first_sack_at_once: false,
             initial_window: InitialWindow::default(),
             nagle: false,
             outbound_streams: 10,

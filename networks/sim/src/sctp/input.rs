@@ -197,6 +197,7 @@ impl Association {
         self.sack_path = path;
         self.unsacked = self.unsacked.saturating_add(1);
         let gaps = had_gaps || self.inb.has_gaps();
+        self.sack_now |= self.config.first_sack_at_once && !std::mem::replace(&mut self.sacked, true);
         match self.config.sack_delay {
             Some(delay) if !gaps && self.unsacked < self.config.sack_frequency => {
                 self.sack_at = self.sack_at.min(now + delay);

@@ -76,6 +76,55 @@ impl Default for DelayedAck {
     }
 }
 
+/// When the window that is announced may grow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WindowUpdate {
+    /// Once it would grow by a segment or half the buffer (RFC 9293 §3.8.6.2.2).
+    #[default]
+    Rfc9293,
+    /// At every segment, while a segment or a quarter of the buffer is free, as BSD does. What the buffer holds
+    /// beyond the window field's reach is taken too.
+    Bsd,
+}
+
+/// Where stacks differ from each other, and what each setting is by the RFC's text; the defaults are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Variants {
+    /// When the announced window grows.
+    pub window_update: WindowUpdate,
+    /// Report data that came twice by a first SACK block (RFC 2883); off.
+    pub duplicate_sack: bool,
+    /// A reset must have exactly the expected number (RFC 5961 §3.2); on. Without it any in the window resets
+    /// (RFC 793).
+    pub strict_rst: bool,
+    /// A SYN on an open connection never resets it (RFC 5961 §4.2); on. Without it one in the window does, and
+    /// is answered by a reset (RFC 793).
+    pub strict_syn: bool,
+    /// A reset does not end TIME-WAIT (RFC 1337 §3, F1); off.
+    pub time_wait_ignores_rst: bool,
+    /// The acknowledgement of a FIN that crossed ours carries ours again; off. BSD does it.
+    pub fin_again: bool,
+    /// Send and take options; on.
+    pub options: bool,
+    /// Added to every retransmission timeout but the initial one; zero. BSD's `rexmit_slop`.
+    pub rto_slop: Duration,
+}
+
+impl Default for Variants {
+    fn default() -> Self {
+        Self {
+            window_update: WindowUpdate::default(),
+            duplicate_sack: false,
+            strict_rst: true,
+            strict_syn: true,
+            time_wait_ignores_rst: false,
+            fin_again: false,
+            options: true,
+            rto_slop: Duration::ZERO,
+        }
+    }
+}
+
 /// The settings of a connection; many connections share one by [`Arc`](std::sync::Arc).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -131,6 +180,8 @@ pub struct Config {
     /// At least this much time between two challenge acknowledgements; 500 ms (RFC 5961 §7 suggests ten in
     /// five seconds).
     pub challenge_ack_interval: Duration,
+    /// Where stacks differ; as the RFCs have it.
+    pub variants: Variants,
 }
 
 impl Default for Config {
@@ -159,6 +210,7 @@ impl Default for Config {
             timestamps: false,
             time_wait: Duration::from_secs(1),
             challenge_ack_interval: Duration::from_millis(500),
+            variants: Variants::default(),
         }
     }
 }

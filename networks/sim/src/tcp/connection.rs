@@ -290,11 +290,11 @@ impl Connection {
 
     /// Answers a SYN that came to a listener: the SYN-ACK is then polled.
     ///
-    /// `None` where the segment is not a plain SYN: the host answers that with [`Segment::reset_for`]
-    /// (or not at all). Data on the SYN is not taken; it comes again.
+    /// `None` where the segment is not a SYN: the host answers that with [`Segment::reset_for`] (or not at
+    /// all). Data and FIN on the SYN are not taken; they come again.
     #[must_use]
     pub fn accept(config: Arc<Config>, iss: u32, syn: &Segment, now: Instant) -> Option<Self> {
-        if !syn.flags.contains(Flags::SYN) || syn.flags.intersects(Flags::ACK | Flags::RST | Flags::FIN) {
+        if !syn.flags.contains(Flags::SYN) || syn.flags.intersects(Flags::ACK | Flags::RST) {
             return None;
         }
         let mut c = Self::new(config, State::SynReceived, iss);
@@ -310,7 +310,7 @@ impl Connection {
         self.rcv_nxt = syn.seq.wrapping_add(1);
         self.rcv_edge = self.rcv_nxt.wrapping_add(self.config.receive_buffer.min(0xffff));
         let none = Options::default();
-        let theirs = syn.options.as_deref().unwrap_or(&none);
+        let theirs = syn.options.as_deref().filter(|_| self.config.variants.options).unwrap_or(&none);
         let peer_mss = theirs.mss.unwrap_or(self.config.default_peer_mss).max(64);
         self.mss = u32::from(peer_mss.min(self.config.mss.max(64)));
         if let (Some(ours), Some(theirs)) = (self.config.window_scale, theirs.window_scale) {
@@ -374,16 +374,14 @@ impl Connection {
     /// Resets the connection: no event follows, a RST is then polled unless the other side knows of nothing.
     pub fn abort(&mut self) {
         let reset = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
-        self.reply = reset.then(|| {
-            Box::new(Segment {
-                seq: self.nxt,
-                ack: self.rcv_nxt,
-                flags: Flags::RST | Flags::ACK,
-                ..Default::default()
-            })
-        });
+        self.reply = reset.then(|| Box::new(self.reset()));
         self.enter_closed();
         self.pending = Pending::default();
+    }
+
+    /// The reset that ends this connection for the other side.
+    pub(super) fn reset(&self) -> Segment {
+        Segment { seq: self.nxt, ack: self.rcv_nxt, flags: Flags::RST | Flags::ACK, ..Default::default() }
     }
 
     /// Ends the connection and tells why.
@@ -413,6 +411,12 @@ impl Connection {
     pub fn set_auto_read(&mut self, auto: bool) {
         self.auto_read = auto;
         self.offer_window();
+    }
+
+    /// Takes other settings while it runs, as an application may ask for (the receive buffer, Nagle). What is
+    /// negotiated or announced stays; what is sent and measured from now on goes by them.
+    pub fn reconfigure(&mut self, config: Arc<Config>) {
+        self.config = config;
     }
 
     /// Grants credit for `n` more bytes to a connection that does not read by itself; as much is then
@@ -501,7 +505,7 @@ impl Connection {
     }
     /// The retransmission timeout as it would be armed now.
     pub fn rto(&self) -> Duration {
-        self.rtt.rto()
+        self.rtt.rto(&self.config)
     }
     /// The congestion window in bytes; 0 before the handshake.
     pub fn cwnd(&self) -> u32 {
@@ -526,6 +530,10 @@ impl Connection {
     /// The largest payload of a segment, in bytes.
     pub fn mss(&self) -> u32 {
         self.mss
+    }
+    /// Whether timestamps, SACK and window scaling are in use, in this order.
+    pub fn negotiated(&self) -> (bool, bool, bool) {
+        (self.timestamps.is_some(), self.sack_ok, self.scale_ok)
     }
     /// Bytes that arrived in order and wait to be read.
     pub fn bytes_unread(&self) -> u32 {

@@ -3,7 +3,7 @@
 use super::connection::{Connection, State};
 use super::receive_buffer::{Unread, cut};
 use super::segment::{Flags, Segment};
-use super::{AckEvery, seq};
+use super::{AckEvery, WindowUpdate, seq};
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
 
@@ -151,12 +151,41 @@ impl Connection {
     /// Any part of `[start, start + space)` lies in the announced window (§3.10.7.4, first check).
     #[inline]
     fn in_window(&self, start: u32, space: u32) -> bool {
-        let window = self.rcv_edge.wrapping_sub(self.rcv_nxt);
+        let window = self.takeable().wrapping_sub(self.rcv_nxt);
         let offset = start.wrapping_sub(self.rcv_nxt);
         if offset < window {
             return true;
         }
         seq::lt(start, self.rcv_nxt) && seq::lt(self.rcv_nxt, start.wrapping_add(space))
+    }
+
+    /// Where what is taken ends.
+    #[inline]
+    fn takeable(&self) -> u32 {
+        // BSD keeps what it announced, and no buffer, where a listener's connection is not open or waits to die.
+        let small = self.state == State::TimeWait || (self.state == State::SynReceived && !self.active_open);
+        if small || self.config.variants.window_update == WindowUpdate::Rfc9293 {
+            return self.rcv_edge;
+        }
+        let free = self.config.receive_buffer.saturating_sub(self.unread);
+        seq::max(self.rcv_edge, self.rcv_nxt.wrapping_add(free))
+    }
+
+    /// Keeps what of a segment has come before, for the next acknowledgement (RFC 2883 §4).
+    fn note_duplicate(&mut self, start: u32, len: u32) {
+        if !self.config.variants.duplicate_sack || !self.sack_ok || len == 0 {
+            return;
+        }
+        let end = start.wrapping_add(len);
+        let duplicate = if seq::lt(start, self.rcv_nxt) {
+            Some((start, seq::min(end, self.rcv_nxt)))
+        } else {
+            self.reassembly.as_ref().and_then(|held| held.held(start, end))
+        };
+        if duplicate.is_some() {
+            self.reassembly.get_or_insert_default().duplicate = duplicate;
+            self.ack_now = true;
+        }
     }
 
     fn unacceptable(&mut self, now: Instant, s: &Segment, start: u32, flags: Flags, space: u32) {
@@ -177,6 +206,7 @@ impl Connection {
         }
         // All of it came before: our acknowledgement was lost. Its own one still counts.
         self.stats.duplicate_data += 1;
+        self.note_duplicate(start, s.len);
         if self.state == State::TimeWait && flags.contains(Flags::FIN) {
             self.arm_time_wait(now);
         }
@@ -203,12 +233,19 @@ impl Connection {
 
     /// RFC 5961 §3.2 and §4.2: only the exact number resets; a SYN never does.
     fn reset_or_challenge(&mut self, now: Instant, start: u32, flags: Flags) {
-        if !flags.contains(Flags::RST) || start != self.rcv_nxt {
+        let variants = self.config.variants;
+        if !flags.contains(Flags::RST) && !variants.strict_syn {
+            self.reply = Some(Box::new(self.reset()));
+            self.fail(CloseReason::Reset);
+            return;
+        }
+        if !flags.contains(Flags::RST) || (start != self.rcv_nxt && variants.strict_rst) {
             self.stats.unacceptable += 1;
             self.challenge(now);
             return;
         }
         match self.state {
+            State::TimeWait if variants.time_wait_ignores_rst => self.stats.unacceptable += 1,
             State::TimeWait => {
                 self.state = State::Closed;
                 self.stop_timer();
@@ -242,8 +279,9 @@ impl Connection {
             return;
         }
         let whole_end = start.wrapping_add(s.len);
+        self.note_duplicate(start, s.len);
         let from = seq::max(start, self.rcv_nxt);
-        let to = seq::min(whole_end, seq::max(self.rcv_edge, self.rcv_nxt));
+        let to = seq::min(whole_end, seq::max(self.takeable(), self.rcv_nxt));
         if seq::lt(from, to) {
             let len = to.wrapping_sub(from);
             let data = s.payload.as_ref().map(|p| cut(p, from.wrapping_sub(start), len));
@@ -346,7 +384,15 @@ impl Connection {
         match self.state {
             State::Established => self.state = State::CloseWait,
             // Had our FIN been acknowledged by now, the state were FIN-WAIT-2.
-            State::FinWait1 => self.state = State::Closing,
+            State::FinWait1 => {
+                self.state = State::Closing;
+                if self.config.variants.fin_again {
+                    self.stats.retransmitted += 1;
+                    let answer = self.segment(now, self.end, 0, Flags::ACK | Flags::FIN);
+                    self.reply = Some(Box::new(answer));
+                    self.wake = true;
+                }
+            }
             _ => self.enter_time_wait(now),
         }
     }

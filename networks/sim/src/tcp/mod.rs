@@ -35,6 +35,8 @@ mod timers;
 mod tests;
 
 pub use codec::{ParseError, round_trip};
-pub use config::{AckEvery, Config, CongestionControl, DelayedAck, InitialWindow, Recovery};
+pub use config::{
+    AckEvery, Config, CongestionControl, DelayedAck, InitialWindow, Recovery, Variants, WindowUpdate,
+};
 pub use connection::{Connection, Data, Event, State, Stats};
 pub use segment::{Flags, Options, SackBlocks, Segment};

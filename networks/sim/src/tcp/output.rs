@@ -4,7 +4,7 @@ use super::bbr::Sending;
 use super::connection::{Connection, State, Timer};
 use super::recovery::timestamp;
 use super::segment::{Flags, Options, Segment};
-use super::{Recovery, seq};
+use super::{Recovery, WindowUpdate, seq};
 use usher_core::Instant;
 
 impl Connection {
@@ -63,13 +63,14 @@ impl Connection {
         let answer = self.state == State::SynReceived;
         let config = &self.config;
         let options = Options {
-            mss: Some(config.mss),
+            mss: Some(config.mss).filter(|_| config.variants.options),
             window_scale: config.window_scale.map(|s| s.min(14)).filter(|_| !answer || self.scale_ok),
             sack_permitted: if answer { self.sack_ok } else { config.recovery == Recovery::Sack },
             timestamps: (if answer { self.timestamps.is_some() } else { config.timestamps })
                 .then(|| (timestamp(now), self.timestamps.as_ref().map_or(0, |t| t.recent))),
             ..Default::default()
         };
+        let some = options != Options::default();
         if self.max == self.iss {
             self.timed_seq = self.iss;
             self.timed_at = now;
@@ -89,7 +90,7 @@ impl Connection {
             // The window of a SYN is never scaled (RFC 7323 §2.2).
             window: self.config.receive_buffer.min(0xffff) as u16,
             flags: if answer { Flags::SYN | Flags::ACK } else { Flags::SYN },
-            options: Some(Box::new(options)),
+            options: some.then(|| Box::new(options)),
             ..Default::default()
         })
     }
@@ -139,7 +140,7 @@ impl Connection {
     /// RFC 5681 §4.1.
     fn restart_after_idle(&mut self, now: Instant) {
         // BBR restarts at its pace, and needs no smaller window.
-        if now - self.last_data_at > self.rtt.rto() && self.congestion.bbr().is_none() {
+        if now - self.last_data_at > self.rtt.rto(&self.config) && self.congestion.bbr().is_none() {
             let window = self.config.initial_window.bytes(self.mss);
             self.congestion.set_cwnd(self.congestion.cwnd.min(window));
         }
@@ -332,14 +333,21 @@ impl Connection {
 
     /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
     #[inline]
-    fn segment(&mut self, now: Instant, at: u32, len: u32, flags: Flags) -> Segment {
+    pub(super) fn segment(&mut self, now: Instant, at: u32, len: u32, flags: Flags) -> Segment {
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
         self.unacked_segments = 0;
         self.unacked_bytes = 0;
         let window = self.announce();
         let options = if self.timestamps.is_some() || self.reassembly.is_some() {
-            self.options(now).map(Box::new)
+            let options = self.options(now).map(Box::new);
+            if let Some(held) = &mut self.reassembly
+                && held.duplicate.take().is_some()
+                && held.is_empty()
+            {
+                self.reassembly = None;
+            }
+            options
         } else {
             None
         };
@@ -359,7 +367,9 @@ impl Connection {
             ..Default::default()
         };
         if let (true, Some(held)) = (self.sack_ok, &self.reassembly) {
-            options.sack = held.sack_blocks();
+            for &(left, right) in held.duplicate.iter().chain(held.runs()) {
+                options.sack.push(left, right);
+            }
             let fitting = options.sack_fitting();
             options.sack.truncate(fitting);
         }
@@ -378,6 +388,11 @@ impl Connection {
         if self.auto_read {
             return (self.rcv_nxt.wrapping_add(limit), 0);
         }
+        if self.config.variants.window_update == WindowUpdate::Bsd {
+            let free = self.config.receive_buffer.saturating_sub(self.unread);
+            let silly = free < self.config.receive_buffer / 4 && free < self.mss;
+            return (self.rcv_nxt.wrapping_add(if silly { 0 } else { free.min(limit) }), 0);
+        }
         let free = limit.saturating_sub(self.unread);
         (self.rcv_nxt.wrapping_add(free), (limit / 2).min(self.mss))
     }
@@ -395,6 +410,8 @@ impl Connection {
     pub(super) fn offer_window(&mut self) {
         let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
         let (edge, step) = self.offerable();
+        // BSD tells by itself only of what is worth two segments.
+        let step = if self.config.variants.window_update == WindowUpdate::Bsd { 2 * self.mss } else { step };
         if receiving && seq::ahead(self.rcv_edge, edge) >= step.max(1) && !self.auto_read {
             self.ack_now = true;
             self.wake = true;

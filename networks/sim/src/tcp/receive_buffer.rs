@@ -1,6 +1,5 @@
 //! What arrived: in order and not read yet, or beyond a gap.
 
-use super::segment::SackBlocks;
 use super::seq;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,12 +52,14 @@ pub(super) struct Reassembly {
     pieces: Vec<(u32, Arc<[u8]>)>,
     /// Where a FIN was seen beyond a gap.
     pub(super) fin: Option<u32>,
+    /// What came again, to be reported by the next segment (RFC 2883).
+    pub(super) duplicate: Option<(u32, u32)>,
 }
 
 impl Reassembly {
     /// True when nothing is held.
     pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.fin.is_none()
+        self.runs.is_empty() && self.fin.is_none() && self.duplicate.is_none()
     }
     pub(super) fn has_data(&self) -> bool {
         !self.runs.is_empty()
@@ -110,15 +111,15 @@ impl Reassembly {
         }
         end
     }
-    /// The runs as SACK blocks.
-    pub(super) fn sack_blocks(&self) -> SackBlocks {
-        let mut blocks = SackBlocks::default();
-        for &(left, right) in &self.runs {
-            if !blocks.push(left, right) {
-                break;
-            }
-        }
-        blocks
+    /// The runs, the most recently extended first.
+    pub(super) fn runs(&self) -> &[(u32, u32)] {
+        &self.runs
+    }
+    /// The first part of `[start, end)` that is held already.
+    pub(super) fn held(&self, start: u32, end: u32) -> Option<(u32, u32)> {
+        let common = |&(l, r): &(u32, u32)| (seq::max(l, start), seq::min(r, end));
+        let parts = self.runs.iter().map(common).filter(|&(l, r)| seq::lt(l, r));
+        parts.min_by_key(|&(l, _)| l.wrapping_sub(start))
     }
 }
 
@@ -137,14 +138,14 @@ mod tests {
         r.insert(2, 6, bytes(b"cdef"));
         r.insert(10, 12, None);
         r.insert(20, 21, bytes(b"z"));
-        assert_eq!(r.sack_blocks().as_slice(), [(20, 21), (10, 12), (2, 8)]);
+        assert_eq!(r.runs(), [(20, 21), (10, 12), (2, 8)]);
         let mut got = Vec::new();
         assert_eq!(r.advance(3, |n, d| got.push((n, d))), 8);
         assert_eq!(got, [(3, bytes(b"def")), (2, bytes(b"gh"))]);
         got.clear();
         assert_eq!(r.advance(10, |n, d| got.push((n, d))), 12);
         assert_eq!(got, [(2, None)]);
-        assert_eq!(r.sack_blocks().as_slice(), [(20, 21)]);
+        assert_eq!(r.runs(), [(20, 21)]);
     }
 
     #[test]
@@ -154,7 +155,7 @@ mod tests {
         r.insert(10, 20, None);
         r.insert(50, 60, None);
         r.insert(20, 30, None);
-        assert_eq!(r.sack_blocks().as_slice(), [(10, 40), (50, 60)]);
+        assert_eq!(r.runs(), [(10, 40), (50, 60)]);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Connection {
         if self.una == self.max {
             self.stop_timer();
         } else if restart && self.timer == Timer::Retransmit {
-            self.timer_at = now + self.rtt.rto();
+            self.timer_at = now + self.rtt.rto(&self.config);
         }
         // What waited for this acknowledgement may leave now.
         self.wake |= self.nxt != self.end.wrapping_add(u32::from(self.fin_sent)) || self.resend_now;

@@ -10,17 +10,25 @@ pub(super) struct Rtt {
     var: Duration,
     rto: Duration,
     measured: bool,
+    /// The timeout is no longer the initial one, so that slop is added.
+    changed: bool,
 }
 
 impl Rtt {
     pub(super) fn new(config: &Config) -> Self {
-        Self { srtt: Duration::ZERO, var: Duration::ZERO, rto: config.initial_rto, measured: false }
+        Self {
+            srtt: Duration::ZERO,
+            var: Duration::ZERO,
+            rto: config.initial_rto,
+            measured: false,
+            changed: false,
+        }
     }
     pub(super) fn srtt(&self) -> Option<Duration> {
         self.measured.then_some(self.srtt)
     }
-    pub(super) fn rto(&self) -> Duration {
-        self.rto
+    pub(super) fn rto(&self, config: &Config) -> Duration {
+        if self.changed { self.rto + config.variants.rto_slop } else { self.rto }
     }
     /// Takes a measurement, one of `per_window` that are made in a round trip (RFC 7323 appendix G: with
     /// several, each weighs less).
@@ -40,11 +48,13 @@ impl Rtt {
         }
         self.srtt = Duration::from_nanos(srtt);
         self.var = Duration::from_nanos(var);
+        self.changed = true;
         let rto = self.srtt + (self.var * 4).max(config.granularity);
         self.rto = rto.max(config.min_rto).min(config.max_rto);
     }
     /// The timer expired: doubles the timeout (§5.5). It stays so until the next measurement.
     pub(super) fn back_off(&mut self, config: &Config) {
+        self.changed = true;
         self.rto = (self.rto * 2).min(config.max_rto);
     }
     /// The handshake lost a SYN (§5.7): what was backed off for it does not bind the data.

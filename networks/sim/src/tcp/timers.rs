@@ -68,7 +68,7 @@ impl Connection {
             self.nxt = self.una;
             self.resend_now = true;
         }
-        self.timer_at = now + self.rtt.rto();
+        self.timer_at = now + self.rtt.rto(&self.config);
         self.wake = true;
     }
 
@@ -86,12 +86,12 @@ impl Connection {
 
     pub(super) fn arm_retransmission(&mut self, now: Instant) {
         self.timer = Timer::Retransmit;
-        self.timer_at = now + self.rtt.rto();
+        self.timer_at = now + self.rtt.rto(&self.config);
     }
     /// The first probe leaves a retransmission timeout after the window closed, the next ones after twice
     /// the time each.
     pub(super) fn arm_persist(&mut self, now: Instant) {
-        let interval = self.rtt.rto() * (1 << self.probes.min(16));
+        let interval = self.rtt.rto(&self.config) * (1 << self.probes.min(16));
         self.timer = Timer::Persist;
         self.timer_at = now + interval.min(self.config.max_rto).max(Duration::from_nanos(1));
     }

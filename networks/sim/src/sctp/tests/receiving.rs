@@ -47,6 +47,29 @@ fn the_count_and_the_delay_can_be_others() {
 }
 
 #[test]
+fn the_first_data_can_be_acknowledged_at_once() {
+    let mut w = World::up(config(), Config { first_sack_at_once: true, ..config() }, 1);
+    for at in [200, 500] {
+        w.run_to(at);
+        w.send(A, 0, 100);
+    }
+    w.run_to(2000);
+    w.expect_only("SACK", &["250 B0 SACK 1", "750 B0 SACK 2"]);
+}
+
+#[test]
+fn settings_change_while_it_runs() {
+    let mut w = World::up(Config { heartbeat_interval: Some(millis(500)), ..config() }, config(), 1);
+    w.run_to(1000);
+    w.on(B, |b, _| b.reconfigure(Arc::new(Config { sack_delay: None, ..config() })));
+    w.on(A, |a, _| a.reconfigure(Arc::new(Config { heartbeat_interval: None, ..config() })));
+    w.forget();
+    w.send(A, 0, 100);
+    w.run_to(60_000);
+    w.expect(&["1000 A0 DATA 1 0:0 100", "1050 B0 SACK 1"]);
+}
+
+#[test]
 fn an_answer_carries_the_sack() {
     let mut w = World::up(config(), config(), 1);
     w.send(A, 0, 100);

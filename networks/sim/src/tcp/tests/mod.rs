@@ -14,6 +14,7 @@ mod loss;
 mod sack;
 mod sending;
 mod streams;
+mod variants;
 
 use super::*;
 use std::sync::Arc;

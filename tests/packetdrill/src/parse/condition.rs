@@ -1,0 +1,42 @@
+//! `#ifdef`, `#ifndef`, `#else`, `#endif`: which lines of a script are meant.
+
+use super::Fault;
+
+/// Blanks the lines that are not meant, so that the others keep their numbers.
+pub(super) fn select(text: &str, defined: &[&str]) -> Result<String, Fault> {
+    let mut out = String::with_capacity(text.len());
+    // Of each open condition: whether its lines are meant, and where it began.
+    let mut open: Vec<(bool, u32)> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let mut words = line.split_whitespace();
+        let fault = |what: &str| Fault { line: number, what: what.to_owned() };
+        match words.next() {
+            Some(word @ ("#ifdef" | "#ifndef")) => {
+                let symbol = words.next().ok_or_else(|| fault("a symbol is missing"))?;
+                open.push((defined.contains(&symbol) == (word == "#ifdef"), number));
+            }
+            Some("#else") => {
+                let (meant, _) = open.last_mut().ok_or_else(|| fault("#else without #ifdef"))?;
+                *meant = !*meant;
+            }
+            Some("#endif") => {
+                open.pop().ok_or_else(|| fault("#endif without #ifdef"))?;
+            }
+            _ if open.iter().all(|(meant, _)| *meant) => out.push_str(line),
+            _ => {}
+        }
+        out.push('\n');
+    }
+    match open.last() {
+        None => Ok(out),
+        Some((_, line)) => Err(Fault { line: *line, what: "#endif is missing".to_owned() }),
+    }
+}
+
+/// True where a script has lines that depend on `symbol`.
+pub(crate) fn tests_for(text: &str, symbol: &str) -> bool {
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        matches!(words.next(), Some("#ifdef" | "#ifndef")) && words.next() == Some(symbol)
+    })
+}

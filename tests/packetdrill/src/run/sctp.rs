@@ -1,0 +1,388 @@
+//! SCTP sockets of the one-to-one style over the simulator's associations.
+
+use super::Stop;
+use crate::script::{Item, Sctp, Value};
+use crate::wire::sctp::{self as wire, Class};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use usher_core::{CloseReason, Instant};
+use usher_sim::sctp::{self, Answer, Association, Config, Event, Initial, Message, Packet};
+
+pub(super) const LOCAL_PORT: u16 = 8080;
+pub(super) const REMOTE_PORT: u16 = 40_000;
+/// Our first tag and TSN; so far from zero that a number that was not translated shows.
+const FIRST: u32 = 0x6241_0000;
+
+/// A socket, or an association that no application has accepted yet.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) config: Config,
+    pub(super) association: Option<Association>,
+    pub(super) listening: bool,
+    queue: VecDeque<usize>,
+    pub(super) inbox: VecDeque<Message>,
+    pub(super) error: Option<&'static str>,
+    pub(super) connected: bool,
+    pub(super) over: bool,
+    pub(super) shut: bool,
+    pub(super) abort_on_close: bool,
+}
+
+/// The host's SCTP: sockets, and how numbers of the script translate to ours.
+#[derive(Default, Debug)]
+pub(super) struct Host {
+    pub(super) sockets: Vec<Socket>,
+    current: Option<usize>,
+    opened: u32,
+    /// Ours less the script's TSNs.
+    offset: u32,
+    /// The script's tags of ours.
+    tags: BTreeMap<u64, u32>,
+    /// Our tag, that the other side writes; and theirs.
+    local_tag: u32,
+    peer_tag: u32,
+    /// Theirs before their last INIT, which an association keeps until a cookie comes.
+    former_tag: u32,
+    /// Tag of the last packet that came in.
+    reflected: u32,
+    /// Tag and cookie of the last INIT ACK that was sent.
+    cookie: Option<(u32, Vec<u8>)>,
+    /// What the last HEARTBEAT that was sent carried.
+    heartbeat: Option<Vec<u8>>,
+    pub(super) sent: Vec<Vec<u8>>,
+}
+
+impl Host {
+    pub(super) fn socket(&mut self, mtu: u32, ipv6: bool) -> usize {
+        self.sockets.push(Socket {
+            config: Config {
+                max_packet: mtu.saturating_sub(if ipv6 { 40 } else { 20 }),
+                nagle: true,
+                first_sack_at_once: true,
+                ..Config::default()
+            },
+            association: None,
+            listening: false,
+            queue: VecDeque::new(),
+            inbox: VecDeque::new(),
+            error: None,
+            connected: false,
+            over: false,
+            shut: false,
+            abort_on_close: false,
+        });
+        self.sockets.len() - 1
+    }
+
+    fn initial(&mut self) -> Initial {
+        self.opened += 1;
+        let n = FIRST.wrapping_add(self.opened << 16);
+        Initial { tag: n, tsn: n ^ 0x0f0f_0000, secret: [0x3c; 32] }
+    }
+
+    pub(super) fn connect(&mut self, now: Instant, i: usize) {
+        let initial = self.initial();
+        let config = Arc::new(self.sockets[i].config.clone());
+        self.sockets[i].association = Some(Association::connect(config, now, initial, 1));
+        self.current = Some(i);
+        self.drain(now, i);
+    }
+
+    pub(super) fn accept(&mut self, i: usize) -> Option<usize> {
+        self.sockets[i].queue.pop_front()
+    }
+
+    pub(super) fn shutdown(&mut self, now: Instant, i: usize) {
+        self.sockets[i].shut = true;
+        if let Some(a) = &mut self.sockets[i].association {
+            a.shutdown(now);
+        }
+        self.drain(now, i);
+    }
+    pub(super) fn close(&mut self, now: Instant, i: usize) {
+        self.sockets[i].listening = false;
+        // An application that leaves messages unread has lost them: RFC 9260 leaves it open, kernels abort.
+        if self.sockets[i].abort_on_close || !self.sockets[i].inbox.is_empty() {
+            self.abort(now, i);
+        }
+        self.shutdown(now, i);
+    }
+    pub(super) fn abort(&mut self, now: Instant, i: usize) {
+        if let Some(a) = &mut self.sockets[i].association {
+            a.abort(now);
+        }
+        self.sockets[i].over = true;
+        self.drain(now, i);
+    }
+
+    pub(super) fn send(&mut self, now: Instant, i: usize, message: Message) -> bool {
+        let Some(a) = &mut self.sockets[i].association else { return false };
+        let taken = a.send(now, message).is_ok();
+        self.drain(now, i);
+        taken
+    }
+
+    /// Takes settings that were changed while the association is up.
+    pub(super) fn reconfigure(&mut self, i: usize) {
+        let config = Arc::new(self.sockets[i].config.clone());
+        if let Some(a) = &mut self.sockets[i].association {
+            a.reconfigure(config);
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.sockets.iter().filter_map(|s| s.association.as_ref().and_then(Association::poll_timeout)).min()
+    }
+    pub(super) fn fire(&mut self, now: Instant) {
+        for i in 0..self.sockets.len() {
+            if let Some(a) = &mut self.sockets[i].association
+                && a.poll_timeout().is_some_and(|at| at <= now)
+            {
+                a.handle_timeout(now);
+            }
+            self.drain(now, i);
+        }
+    }
+
+    /// The bytes of a packet that the script injects.
+    fn bytes(&mut self, packet: &Sctp) -> Result<Vec<u8>, Stop> {
+        let mut chunks = Vec::new();
+        let mut tag = self.local_tag;
+        for chunk in &packet.chunks {
+            let Value::Node(name, items) = &chunk.value else { continue };
+            let mut items = items.clone();
+            for item in &mut items {
+                self.to_live(name, item);
+            }
+            let mut bytes = wire::encode(Class::Chunk, name, &items).map_err(Stop::Unsupported)?;
+            let reflected = bytes[1] & 1 == 1;
+            let open = |key| matches!(wire::field(&items, key), None | Some(Value::Any));
+            match name.as_str() {
+                "INIT" | "INIT_ACK" => {
+                    self.former_tag = self.peer_tag;
+                    self.peer_tag = wire::number(&items, "tag").unwrap_or(0) as u32;
+                    if name == "INIT" {
+                        tag = 0;
+                    }
+                }
+                "ABORT" | "SHUTDOWN_COMPLETE" if reflected => tag = self.peer_tag,
+                "COOKIE_ECHO" if open("val") && open("len") => {
+                    if let Some((cookie_tag, cookie)) = &self.cookie {
+                        bytes.extend(cookie);
+                        (tag, self.local_tag) = (*cookie_tag, *cookie_tag);
+                    }
+                }
+                "HEARTBEAT_ACK" if heartbeat_is_open(&items) => {
+                    if let Some(info) = &self.heartbeat {
+                        bytes.truncate(4);
+                        bytes.extend(info);
+                    }
+                }
+                _ => {}
+            }
+            if wire::number(&items, "len").is_none() {
+                let len = (bytes.len() as u16).to_be_bytes();
+                bytes[2..4].copy_from_slice(&len);
+            }
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            chunks.extend(bytes);
+        }
+        if let Some(said) = packet.tag {
+            tag = self.tags.get(&said).copied().unwrap_or(said as u32);
+        }
+        self.reflected = tag;
+        let mut out = Vec::new();
+        out.extend(REMOTE_PORT.to_be_bytes());
+        out.extend(LOCAL_PORT.to_be_bytes());
+        out.extend(tag.to_be_bytes());
+        out.extend([0; 4]);
+        out.extend(chunks);
+        let mut sum = wire::checksum(&out);
+        if packet.bad_checksum {
+            sum ^= 1;
+        }
+        out[8..12].copy_from_slice(&sum.to_le_bytes());
+        Ok(out)
+    }
+
+    /// What the script writes of our TSNs, as they are.
+    fn to_live(&self, chunk: &str, item: &mut Item) {
+        let ours = match chunk {
+            "SACK" | "SHUTDOWN" => item.key == "cum_tsn",
+            "ECNE" => item.key == "tsn",
+            _ => false,
+        };
+        if let (true, Value::Int(n)) = (ours, &mut item.value) {
+            *n = i64::from((*n as u32).wrapping_add(self.offset));
+        }
+    }
+
+    pub(super) fn inject(&mut self, now: Instant, script: &Sctp) -> Result<(), Stop> {
+        let bytes = self.bytes(script)?;
+        let Ok((_, _, packet)) = Packet::parse(&bytes) else { return Ok(()) };
+        if let Some(i) = self.current
+            && let Some(a) = &mut self.sockets[i].association
+            && !a.is_closed()
+        {
+            a.handle_packet(now, 0, packet);
+            self.drain(now, i);
+            return Ok(());
+        }
+        let Some(listener) = self.sockets.iter().position(|s| s.listening) else {
+            self.reply(sctp::out_of_the_blue(&packet));
+            return Ok(());
+        };
+        let initial = self.initial();
+        let config = self.sockets[listener].config.clone();
+        let ports = (LOCAL_PORT, REMOTE_PORT);
+        match sctp::listen(&Arc::new(config.clone()), now, initial, ports, 0, 1, packet) {
+            Answer::Reply(packet) => self.reply(Some(packet)),
+            Answer::Accept(association) => {
+                let mtu = config.max_packet + 20;
+                let child = self.socket(mtu, false);
+                self.sockets[child].config = config;
+                self.sockets[child].association = Some(*association);
+                self.sockets[listener].queue.push_back(child);
+                self.current = Some(child);
+                self.drain(now, child);
+            }
+            Answer::Discard => {}
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, packet: Option<Packet>) {
+        if let Some(packet) = packet {
+            self.emit(&packet);
+        }
+    }
+    fn emit(&mut self, packet: &Packet) {
+        let mut out = Vec::new();
+        packet.emit(LOCAL_PORT, REMOTE_PORT, &mut out);
+        self.sent.push(out);
+    }
+
+    pub(super) fn drain(&mut self, now: Instant, i: usize) {
+        let socket = &mut self.sockets[i];
+        let Some(a) = &mut socket.association else { return };
+        let mut packets = Vec::new();
+        while let Some(event) = a.poll_event() {
+            match event {
+                Event::Up { .. } => socket.connected = true,
+                Event::Message(message) => socket.inbox.push_back(message),
+                Event::PathDown(_) | Event::PathUp(_) => {}
+                Event::Down(reason) => {
+                    socket.over = true;
+                    socket.error = match reason {
+                        CloseReason::Refused => Some("ECONNREFUSED"),
+                        CloseReason::TimedOut => Some("ETIMEDOUT"),
+                        CloseReason::Closed => socket.error,
+                        _ => Some("ECONNRESET"),
+                    };
+                }
+            }
+        }
+        while let Some(transmit) = a.poll_transmit(now) {
+            packets.push(transmit.packet);
+        }
+        for packet in packets {
+            self.emit(&packet);
+        }
+    }
+
+    /// Holds a packet that was sent against what is expected, and learns our tags and TSNs from INIT and
+    /// INIT ACK.
+    pub(super) fn compare(&mut self, expected: &Sctp, bytes: &[u8]) -> Result<(), Stop> {
+        let cut = || Stop::Diverges("what is sent is no SCTP packet".to_owned());
+        let (header, rest) = bytes.split_at_checked(12).ok_or_else(cut)?;
+        let tag = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+        let chunks = wire::parts(rest).ok_or_else(cut)?;
+        let shown: Vec<String> = chunks.iter().map(|c| wire::named(Class::Chunk, u16::from(c[0]))).collect();
+        let shown = shown.join("; ");
+        if chunks.len() != expected.chunks.len() {
+            return Err(Stop::Diverges(format!("expected {}, sent {shown}", names(expected))));
+        }
+        for (wanted, chunk) in expected.chunks.iter().zip(&chunks) {
+            let Value::Node(name, items) = &wanted.value else { continue };
+            let mut items = items.clone();
+            self.learn(name, &items, chunk);
+            for item in &mut items {
+                self.expected_live(name, item);
+            }
+            wire::matches(Class::Chunk, name, &items, chunk).map_err(|why| match why.contains('`') {
+                true => Stop::Unsupported(why),
+                false => Stop::Diverges(format!("{why} (sent {shown})")),
+            })?;
+        }
+        let first = chunks.first().copied().unwrap_or_default();
+        let reflects = matches!(first, [6 | 14, flags, ..] if flags & 1 == 1);
+        let wanted = match first.first() {
+            Some(1) => 0,
+            _ if reflects => self.reflected,
+            _ => self.peer_tag,
+        };
+        if tag != wanted && (wanted != self.peer_tag || tag != self.former_tag || tag == 0) {
+            return Err(Stop::Diverges(format!("{shown} is sent with verification tag {tag}, not {wanted}")));
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, name: &str, items: &[Item], chunk: &[u8]) {
+        let at = |from: usize| {
+            let bytes = chunk.get(from..from + 4).and_then(|b| b.try_into().ok());
+            bytes.map_or(0, u32::from_be_bytes)
+        };
+        match name {
+            "INIT" | "INIT_ACK" => {
+                let (tag, tsn) = (at(4), at(16));
+                if let Some(said) = wire::number(items, "tag") {
+                    self.tags.insert(said, tag);
+                    self.local_tag = tag;
+                }
+                if let Some(said) = wire::number(items, "tsn") {
+                    self.offset = tsn.wrapping_sub(said as u32);
+                }
+                let parameters = chunk.get(20..).and_then(wire::parts).unwrap_or_default();
+                let cookie = parameters.iter().find(|p| p.starts_with(&[0, 7]));
+                if let Some(cookie) = cookie {
+                    self.cookie = Some((tag, cookie[4..].to_vec()));
+                }
+            }
+            "HEARTBEAT" => self.heartbeat = chunk.get(4..).map(<[u8]>::to_vec),
+            _ => {}
+        }
+    }
+
+    /// What the script expects of our numbers, as they are.
+    fn expected_live(&self, chunk: &str, item: &mut Item) {
+        let Value::Int(n) = &mut item.value else { return };
+        match (chunk, item.key.as_str()) {
+            ("DATA" | "INIT" | "INIT_ACK", "tsn") | ("CWR", "tsn") => {
+                *n = i64::from((*n as u32).wrapping_add(self.offset));
+            }
+            ("INIT" | "INIT_ACK", "tag") => {
+                if let Some(live) = u64::try_from(*n).ok().and_then(|said| self.tags.get(&said)) {
+                    *n = i64::from(*live);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The script leaves open what a HEARTBEAT ACK carries: it is what the HEARTBEAT carried.
+fn heartbeat_is_open(items: &[Item]) -> bool {
+    items.iter().all(|item| match &item.value {
+        Value::Node(_, inner) => inner.iter().all(|i| i.value == Value::Any),
+        value => *value == Value::Any || !item.key.is_empty(),
+    })
+}
+
+/// The chunks' names.
+pub(super) fn names(packet: &Sctp) -> String {
+    let name = |item: &Item| match &item.value {
+        Value::Node(name, _) => name.clone(),
+        _ => "...".to_owned(),
+    };
+    packet.chunks.iter().map(name).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,397 @@
+//! TCP sockets over the simulator's connections, as a kernel has them.
+
+use super::Stop;
+use super::settings::Settings;
+use crate::script::{Segment, TcpOption};
+use crate::wire::tcp as wire;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use usher_core::{CloseReason, Duration, Instant};
+use usher_sim::tcp::{self, Connection, Event, Flags, State};
+
+pub(super) const LOCAL_PORT: u16 = 8080;
+pub(super) const REMOTE_PORT: u16 = 40_000;
+/// Our first initial sequence number; so far from zero that a number that was not translated shows.
+const FIRST_ISS: u32 = 0x7351_0000;
+
+/// A socket, or a connection that no application has accepted yet.
+#[derive(Default, Debug)]
+pub(super) struct Socket {
+    pub(super) connection: Option<Connection>,
+    pub(super) listening: bool,
+    /// Connections that wait for `accept`.
+    queue: VecDeque<usize>,
+    /// The listener that it belongs to until it is accepted.
+    parent: Option<usize>,
+    pub(super) error: Option<&'static str>,
+    pub(super) connected: bool,
+    /// It was open, or tried to, and is over.
+    pub(super) over: bool,
+    /// The other side sends no more.
+    pub(super) end: bool,
+    /// The application still has it.
+    pub(super) held: bool,
+    /// The application shut its side.
+    pub(super) shut: bool,
+    /// The buffer that the application asked for.
+    pub(super) receive_buffer: Option<u32>,
+    pub(super) no_options: bool,
+    pub(super) no_delay: bool,
+    pub(super) abort_on_close: bool,
+    /// Seconds that a connection may take to open.
+    pub(super) keep_init: Option<u64>,
+    deadline: Option<Instant>,
+    /// What the connection was made with.
+    config: Option<Arc<tcp::Config>>,
+    /// The buffer was fitted to the segment size.
+    fitted: bool,
+    pub(super) buffer: u32,
+}
+
+/// The host's TCP: sockets, and how numbers of the script translate to ours.
+#[derive(Default, Debug)]
+pub(super) struct Host {
+    pub(super) sockets: Vec<Socket>,
+    /// The connection that packets without ports belong to: the last that was opened.
+    current: Option<usize>,
+    opened: u32,
+    /// Ours less the script's sequence numbers.
+    offset: u32,
+    /// Ours less the script's timestamps, once one was seen; and each that was.
+    stamps: Option<u32>,
+    seen_stamps: BTreeMap<u32, u32>,
+    /// The system is set to offer ECN, which the simulator does not have.
+    pub(super) wants_ecn: bool,
+    pub(super) sent: Vec<Vec<u8>>,
+}
+
+impl Host {
+    pub(super) fn socket(&mut self) -> usize {
+        self.sockets.push(Socket { held: true, ..Socket::default() });
+        self.sockets.len() - 1
+    }
+
+    fn iss(&mut self) -> u32 {
+        self.opened += 1;
+        FIRST_ISS.wrapping_add(self.opened << 20)
+    }
+
+    fn config(settings: &Settings, socket: &Socket) -> Arc<tcp::Config> {
+        let buffer = socket.receive_buffer.unwrap_or(settings.receive_space);
+        Arc::new(settings.tcp(buffer, !socket.no_options, !socket.no_delay))
+    }
+
+    pub(super) fn connect(&mut self, now: Instant, settings: &Settings, i: usize) {
+        let iss = self.iss();
+        let socket = &mut self.sockets[i];
+        let config = Self::config(settings, socket);
+        socket.config = Some(config.clone());
+        let mut connection = Connection::connect(config, iss, now);
+        connection.set_auto_read(false);
+        let open_in = socket.keep_init.map_or(Duration::from_millis(settings.keep_init), Duration::from_secs);
+        socket.deadline = Some(now + open_in);
+        socket.buffer = socket.receive_buffer.unwrap_or(settings.receive_space);
+        socket.connection = Some(connection);
+        self.current = Some(i);
+        self.drain(now, i);
+    }
+
+    /// The next connection that is open, for `accept`.
+    pub(super) fn accept(&mut self, i: usize) -> Option<usize> {
+        let child = self.sockets[i].queue.pop_front()?;
+        self.sockets[child].parent = None;
+        self.sockets[child].held = true;
+        Some(child)
+    }
+
+    pub(super) fn close(&mut self, now: Instant, i: usize) {
+        self.sockets[i].held = false;
+        if std::mem::take(&mut self.sockets[i].listening) {
+            for child in 0..self.sockets.len() {
+                if self.sockets[child].parent != Some(i) {
+                    continue;
+                }
+                // What nobody accepted is reset; what is not open yet is forgotten.
+                if self.sockets[child].connected {
+                    self.abort(now, child);
+                } else {
+                    self.sockets[child].connection = None;
+                }
+            }
+        }
+        if self.sockets[i].abort_on_close {
+            self.abort(now, i);
+        }
+        if let Some(c) = &mut self.sockets[i].connection {
+            c.shutdown();
+            c.set_auto_read(true);
+        }
+        self.drain(now, i);
+    }
+
+    pub(super) fn shutdown(&mut self, now: Instant, i: usize) {
+        self.sockets[i].shut = true;
+        if let Some(c) = &mut self.sockets[i].connection {
+            c.shutdown();
+        }
+        self.drain(now, i);
+    }
+
+    pub(super) fn abort(&mut self, now: Instant, i: usize) {
+        if let Some(c) = &mut self.sockets[i].connection {
+            c.abort();
+        }
+        self.sockets[i].over = true;
+        self.drain(now, i);
+    }
+
+    /// Reads up to `n` bytes; with `peek` they stay.
+    pub(super) fn read(&mut self, now: Instant, i: usize, n: u32, peek: bool) -> u32 {
+        let Some(c) = &mut self.sockets[i].connection else { return 0 };
+        let n = n.min(c.bytes_unread());
+        if !peek && n > 0 {
+            c.read(n);
+            let mut left = n;
+            while left > 0 {
+                match c.poll_event() {
+                    Some(Event::Data { len, .. }) => left = left.saturating_sub(len),
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+            self.drain(now, i);
+        }
+        n
+    }
+
+    pub(super) fn write(&mut self, now: Instant, i: usize, n: u32) -> bool {
+        let Some(c) = &mut self.sockets[i].connection else { return false };
+        // Bytes rather than a count, so that they go through the codec as an application's do.
+        let taken = c.write(tcp::Data::Bytes(&vec![0x55; n as usize])).is_ok();
+        self.drain(now, i);
+        taken
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let of = |s: &Socket| {
+            let timer = s.connection.as_ref().and_then(Connection::poll_timeout);
+            [timer, s.deadline].into_iter().flatten().min()
+        };
+        self.sockets.iter().filter_map(of).min()
+    }
+
+    pub(super) fn fire(&mut self, now: Instant) {
+        for i in 0..self.sockets.len() {
+            let socket = &mut self.sockets[i];
+            if socket.deadline.is_some_and(|at| at <= now) {
+                socket.deadline = None;
+                socket.error = Some("ETIMEDOUT");
+                self.abort(now, i);
+            }
+            if let Some(c) = &mut self.sockets[i].connection
+                && c.poll_timeout().is_some_and(|at| at <= now)
+            {
+                c.handle_timeout(now);
+            }
+            self.drain(now, i);
+        }
+    }
+
+    pub(super) fn inject(&mut self, now: Instant, settings: &Settings, script: &Segment) -> Result<(), Stop> {
+        let mut live = script.clone();
+        if live.flags & Flags::ACK.0 != 0 {
+            live.ack = Some(live.ack.unwrap_or(0).wrapping_add(self.offset));
+        }
+        for option in live.options.iter_mut().flatten() {
+            match option {
+                TcpOption::Sack(blocks) => {
+                    for (left, right) in blocks {
+                        *left = left.wrapping_add(self.offset);
+                        *right = right.wrapping_add(self.offset);
+                    }
+                }
+                TcpOption::Timestamp(_, echo) if *echo != 0 => {
+                    let offset = self.stamps.unwrap_or(0);
+                    let known = self.seen_stamps.get(echo).copied();
+                    *echo = known.unwrap_or_else(|| echo.wrapping_add(offset));
+                }
+                _ => {}
+            }
+        }
+        let bytes = wire::encode(&live, REMOTE_PORT, LOCAL_PORT).map_err(|why| match why.contains('`') {
+            true => Stop::Unsupported(why),
+            false => Stop::Suspect(why),
+        })?;
+        let Ok((_, _, segment)) = tcp::Segment::parse(&bytes) else { return Ok(()) };
+        let both = Flags::SYN | Flags::FIN;
+        if settings.drop_synfin && segment.flags.contains(both) {
+            return Ok(());
+        }
+        if let Some(i) = self.current
+            && let Some(c) = &mut self.sockets[i].connection
+            && !c.is_closed()
+        {
+            let late = !self.sockets[i].held && self.sockets[i].parent.is_none() && segment.len > 0;
+            let socket = &mut self.sockets[i];
+            if let Some(c) = &mut socket.connection {
+                let receiving = matches!(c.state(), State::FinWait1 | State::FinWait2);
+                c.handle_segment(now, &segment);
+                // RFC 9293 §3.6.1: data for an application that has closed is answered by a reset.
+                if late && receiving && c.bytes_unread() > 0 {
+                    c.abort();
+                }
+            }
+            self.drain(now, i);
+            return Ok(());
+        }
+        match self.sockets.iter().position(|s| s.listening) {
+            Some(listener) => self.listen(now, settings, listener, &segment),
+            None if settings.blackhole => {}
+            None => self.reply(segment.reset_for()),
+        }
+        Ok(())
+    }
+
+    /// RFC 9293 §3.10.7.2.
+    fn listen(&mut self, now: Instant, settings: &Settings, listener: usize, segment: &tcp::Segment) {
+        let iss = self.iss();
+        let parent = &self.sockets[listener];
+        let config = Self::config(settings, parent);
+        let child = Socket {
+            parent: Some(listener),
+            receive_buffer: parent.receive_buffer,
+            no_delay: parent.no_delay,
+            no_options: parent.no_options,
+            buffer: config.receive_buffer,
+            config: Some(config.clone()),
+            ..Socket::default()
+        };
+        match Connection::accept(config, iss, segment, now) {
+            Some(mut connection) => {
+                connection.set_auto_read(false);
+                self.sockets.push(Socket { connection: Some(connection), ..child });
+                let i = self.sockets.len() - 1;
+                self.current = Some(i);
+                self.drain(now, i);
+            }
+            None if segment.flags.contains(Flags::ACK) => self.reply(segment.reset_for()),
+            None => {}
+        }
+    }
+
+    fn reply(&mut self, segment: Option<tcp::Segment>) {
+        if let Some(segment) = segment {
+            let mut out = Vec::new();
+            segment.emit(LOCAL_PORT, REMOTE_PORT, &mut out);
+            self.sent.push(out);
+        }
+    }
+
+    /// Hears what a connection has to say and takes what it sends.
+    pub(super) fn drain(&mut self, now: Instant, i: usize) {
+        let socket = &mut self.sockets[i];
+        let Some(c) = &mut socket.connection else { return };
+        let known = !matches!(c.state(), State::SynSent | State::Closed);
+        if known && !socket.fitted && socket.parent.is_none() | (c.state() != State::SynReceived) {
+            // As BSD, a whole number of segments.
+            socket.fitted = true;
+            socket.buffer = socket.buffer.next_multiple_of(c.mss().max(1));
+            if let Some(config) = &socket.config {
+                c.reconfigure(Arc::new(tcp::Config { receive_buffer: socket.buffer, ..(**config).clone() }));
+            }
+        }
+        while let Some(event) = c.poll_event() {
+            match event {
+                Event::Connected => {
+                    socket.connected = true;
+                    socket.deadline = None;
+                }
+                Event::Data { .. } => {}
+                Event::PeerClosed => socket.end = true,
+                Event::Closed(reason) => {
+                    socket.deadline = None;
+                    socket.over = true;
+                    socket.end = true;
+                    socket.error = match reason {
+                        CloseReason::Refused => Some("ECONNREFUSED"),
+                        CloseReason::TimedOut => Some("ETIMEDOUT"),
+                        CloseReason::Closed => socket.error,
+                        _ => Some("ECONNRESET"),
+                    };
+                }
+            }
+        }
+        while let Some(segment) = c.poll_transmit(now) {
+            let mut out = Vec::new();
+            segment.emit(LOCAL_PORT, REMOTE_PORT, &mut out);
+            self.sent.push(out);
+        }
+        let (parent, connected) = (socket.parent, socket.connected);
+        if let Some(parent) = parent.filter(|_| connected)
+            && !self.sockets[parent].queue.contains(&i)
+        {
+            self.sockets[parent].queue.push_back(i);
+        }
+    }
+
+    /// Holds a segment that was sent against what is expected, and learns from SYN and timestamps how numbers
+    /// translate.
+    pub(super) fn compare(&mut self, expected: &Segment, bytes: &[u8]) -> Result<(), Stop> {
+        let Some(mut sent) = wire::decode(bytes) else {
+            return Err(Stop::Diverges("what is sent is no TCP segment".to_owned()));
+        };
+        let live_seq = sent.seq.unwrap_or(0);
+        if sent.flags & Flags::SYN.0 != 0 {
+            self.offset = live_seq.wrapping_sub(expected.seq.unwrap_or(0));
+        }
+        sent.seq = Some(live_seq.wrapping_sub(self.offset));
+        let stamp = |s: &Segment| {
+            s.options.iter().flatten().find_map(|o| match o {
+                TcpOption::Timestamp(val, _) => Some(*val),
+                _ => None,
+            })
+        };
+        if let (Some(script), Some(live)) = (stamp(expected), stamp(&sent)) {
+            self.stamps.get_or_insert(live.wrapping_sub(script));
+            self.seen_stamps.insert(script, live);
+        }
+        for option in sent.options.iter_mut().flatten() {
+            if let TcpOption::Timestamp(val, _) = option {
+                *val = stamp(expected).unwrap_or(val.wrapping_sub(self.stamps.unwrap_or(0)));
+            }
+        }
+        let differs = |what: &str| {
+            let (wanted, is) = (wire::show(expected), wire::show(&sent));
+            Stop::Diverges(format!("{what}: expected {wanted}, sent {is}"))
+        };
+        if self.wants_ecn || (expected.flags & 0xc0 != 0 && sent.flags & 0xc0 == 0) {
+            return Err(Stop::Unsupported("explicit congestion notification".to_owned()));
+        }
+        if expected.flags != sent.flags {
+            return Err(differs("other flags"));
+        }
+        if expected.seq.is_some_and(|seq| Some(seq) != sent.seq) || expected.len != sent.len {
+            return Err(differs("other sequence numbers"));
+        }
+        if expected.ack.is_some() && expected.flags & 16 != 0 && expected.ack != sent.ack {
+            return Err(differs("another acknowledgement"));
+        }
+        if expected.window.is_some() && expected.window != sent.window {
+            return Err(differs("another window"));
+        }
+        match &expected.options {
+            Some(wanted) if said(wanted) != said(sent.options.as_deref().unwrap_or_default()) => {
+                Err(differs("other options"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What options say: their order and padding mean nothing (RFC 9293 §3.1).
+fn said(options: &[TcpOption]) -> Vec<String> {
+    let padding = |o: &&TcpOption| !matches!(o, TcpOption::Nop | TcpOption::End);
+    let mut words: Vec<String> = options.iter().filter(padding).map(|o| format!("{o:?}")).collect();
+    words.sort();
+    words
+}
