@@ -71,24 +71,26 @@ pub(crate) struct Config {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// A password, or none, and how it is kept.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("source"))]
 pub(crate) struct Password {
-    /// A file that holds the password; `-` is standard input. Without it the program asks.
+    /// A file that holds the password; `-` is standard input.
     #[arg(long, value_name = "FILE", group = "source")]
     pub(crate) password_file: Option<PathBuf>,
     /// No password: for devices that are let in by their MAC address, or users with certificates.
     #[arg(long, group = "source")]
     pub(crate) no_password: bool,
     /// How the password is kept: in clear (every method), as its NT hash (PAP, MS-CHAP, MSCHAPv2) or as its argon2
-    /// hash (PAP, GTC).
-    #[arg(long, value_enum, default_value_t = Kept::Clear)]
-    pub(crate) hash: Kept,
+    /// hash (PAP, GTC) [default: clear].
+    #[arg(long, value_enum)]
+    pub(crate) hash: Option<Kept>,
 }
 
 /// How a password is kept.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Kept {
+    #[default]
     Clear,
     Nt,
     Argon2,
@@ -115,23 +117,15 @@ pub(crate) struct UserRows {
 
 /// What is changed of a user; what is not named stays.
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("new"))]
 pub(crate) struct UserChanges {
     /// The user.
     pub(crate) name: String,
+    // Before what joins its group.
+    #[command(flatten)]
+    pub(crate) new: Password,
     /// Ask for a new password.
-    #[arg(long, group = "new")]
+    #[arg(long, group = "source")]
     pub(crate) password: bool,
-    /// A file that holds a new password; `-` is standard input.
-    #[arg(long, value_name = "FILE", group = "new")]
-    pub(crate) password_file: Option<PathBuf>,
-    /// Take the password away: for devices that are let in by their MAC address, or users with certificates.
-    #[arg(long, group = "new")]
-    pub(crate) no_password: bool,
-    /// How a new password is kept: in clear (every method), as its NT hash (PAP, MS-CHAP, MSCHAPv2) or as its argon2
-    /// hash (PAP, GTC) [default: clear].
-    #[arg(long, value_enum, requires = "new", conflicts_with = "no_password")]
-    pub(crate) hash: Option<Kept>,
     /// What must hold, `ATTRIBUTE OPERATOR VALUE`, in place of the rows of that attribute; may be repeated.
     #[arg(long, value_name = "ROW")]
     pub(crate) check: Vec<String>,
@@ -162,7 +156,9 @@ pub(crate) enum UserCommand {
     #[command(after_help = "Examples:
   usher aaa user add ann
   usher aaa user add ann --hash argon2 --password-file ./password
-  usher aaa user add 00-11-22-33-44-55 --no-password --reply 'Tunnel-Private-Group-Id = 20'")]
+  usher aaa user add 00-11-22-33-44-55 --no-password --reply 'Tunnel-Private-Group-Id = 20'
+
+Without --password-file and --no-password the program asks for the password.")]
     Add(UserRows),
     /// Change a user: what is named takes the place of what was there, all else stays.
     #[command(after_help = "Examples:

@@ -1,10 +1,9 @@
 //! `usher aaa user`.
 
-use super::args::{Config, Kept, OpenSessions, UserChanges, UserCommand, UserRows as Typed};
+use super::args::{Config, Kept, OpenSessions, Password, UserChanges, UserCommand, UserRows as Typed};
 use super::{place, secret};
 use crate::output::{Failure, Output, columns};
 use serde_json::{Value, json};
-use std::path::Path;
 use usher_aaa::store::{GroupRows, Row, Store, UserRows};
 use usher_daemon::control::{self, Answer, ControlError, Request};
 use usher_daemon::{Place, admin, config};
@@ -51,9 +50,9 @@ fn groups(names: &[String]) -> Vec<GroupRows> {
     names.iter().map(|name| GroupRows { name: name.clone(), ..GroupRows::default() }).collect()
 }
 
-fn password(file: Option<&Path>, hash: Kept) -> Result<Row, Failure> {
-    let password = secret::read(file, "password")?;
-    let kept = match hash {
+fn password(typed: &Password) -> Result<Row, Failure> {
+    let password = secret::read(typed.password_file.as_deref(), "password")?;
+    let kept = match typed.hash.unwrap_or_default() {
         Kept::Clear => admin::Kept::Clear,
         Kept::Nt => admin::Kept::Nt,
         Kept::Argon2 => admin::Kept::Argon2,
@@ -71,7 +70,7 @@ fn add(output: &Output, typed: &Typed) -> Result<(), Failure> {
     }
     let mut check = rows(&typed.check)?;
     if !typed.password.no_password {
-        check.insert(0, password(typed.password.password_file.as_deref(), typed.password.hash)?);
+        check.insert(0, password(&typed.password)?);
     }
     let user = UserRows { check, reply: rows(&typed.reply)?, groups: groups(&typed.group) };
     put(&place, store.as_mut(), &name, user)?;
@@ -79,6 +78,12 @@ fn add(output: &Output, typed: &Typed) -> Result<(), Failure> {
 }
 
 fn set(output: &Output, changes: &UserChanges, open: OpenSessions) -> Result<(), Failure> {
+    let anew = changes.password || changes.new.password_file.is_some();
+    if changes.new.hash.is_some() && !anew {
+        return Err(Failure::usage(
+            "--hash says how a new password is kept; add --password or --password-file FILE",
+        ));
+    }
     let (place, mut store) = store(&changes.config)?;
     let name = canonical(&changes.name);
     let found = admin::user_of(store.as_mut(), &name).map_err(Failure::failed)?;
@@ -101,12 +106,11 @@ fn set(output: &Output, changes: &UserChanges, open: OpenSessions) -> Result<(),
     }
     replace(&mut user.check, rows(&changes.check)?);
     replace(&mut user.reply, rows(&changes.reply)?);
-    if changes.no_password || changes.password || changes.password_file.is_some() {
+    if anew || changes.new.no_password {
         user.check.retain(|row| !admin::is_secret(&row.attribute, &place.loaded.dictionary));
     }
-    if changes.password || changes.password_file.is_some() {
-        let hash = changes.hash.unwrap_or(Kept::Clear);
-        user.check.insert(0, password(changes.password_file.as_deref(), hash)?);
+    if anew {
+        user.check.insert(0, password(&changes.new)?);
     }
     if !changes.group.is_empty() {
         user.groups = groups(&changes.group);
