@@ -17,5 +17,5 @@ pub use server::{
     StatusFault, TRACES, TraceFilter, TraceLine, UserSource, is_alias, shard_of,
 };
 pub use users::{
-    Check, Complaint, Control, Group, Method, Password, Reply, User, Users, canonical_name, spellings,
+    Check, Complaint, Control, Group, Method, Password, Reply, Unmet, User, Users, canonical_name, spellings,
 };

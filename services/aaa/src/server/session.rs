@@ -8,7 +8,7 @@ use super::proof::{Denial, Proof};
 use super::reason::Reason;
 use super::shard::ShardKey;
 use super::trace::{self, Slots};
-use crate::users::{Complaint, Method, Password, User};
+use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -203,8 +203,8 @@ pub(super) struct Session {
     pub(super) user: Option<Arc<User>>,
     /// Why the user may not log in, whatever is proven.
     pub(super) refusal: Option<Reason>,
-    /// The row of the user's that cannot be understood, where that is why.
-    pub(super) unread: Option<Arc<Complaint>>,
+    /// The row of the user's that cannot be understood or does not hold, where that is why.
+    pub(super) row: Option<Box<str>>,
     /// What a reject says besides.
     pub(super) denial: Option<Denial>,
     /// Its failure was counted.
@@ -245,8 +245,13 @@ impl Session {
     /// Why a login failed, of what its method says, and what is known of that besides.
     pub(super) fn because(&self, reason: Reason, detail: Option<String>) -> (Reason, Option<String>) {
         let why = self.why(reason);
-        let unread = self.unread.as_ref().filter(|_| why == Reason::BadRows);
-        (why, detail.filter(|_| why == reason).or_else(|| unread.map(ToString::to_string)))
+        let detail = detail.filter(|_| why == reason);
+        (why, detail.or_else(|| self.row_of(why).map(ToString::to_string)))
+    }
+
+    /// The row of the user's that is a reason, and what of it.
+    pub(super) fn row_of(&self, reason: Reason) -> Option<&str> {
+        self.row.as_deref().filter(|_| matches!(reason, Reason::BadRows | Reason::Checks))
     }
 
     /// Why a login failed, of what its method says: where the user could not log in at all, that.

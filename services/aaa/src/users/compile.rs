@@ -5,6 +5,7 @@ mod value;
 use super::{Check, Complaint, Control, Group, Method, Password, Reply, User};
 use crate::store::{Op, Row, UserRows};
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -76,6 +77,9 @@ impl User {
     }
 }
 
+/// What is shown in place of a secret's value.
+const HIDDEN: &str = "(hidden)";
+
 /// Whether an attribute's values are never shown.
 fn is_secret(name: &str, dictionary: &Dictionary) -> bool {
     let name = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
@@ -85,8 +89,15 @@ fn is_secret(name: &str, dictionary: &Dictionary) -> bool {
 
 fn complain(table: &str, row: &Row, dictionary: &Dictionary, what: String) -> Complaint {
     let hide = is_secret(&row.attribute, dictionary);
-    let value = if hide { "(hidden)".into() } else { row.value.clone() };
+    let value = if hide { HIDDEN.into() } else { row.value.clone() };
     Complaint { table: table.into(), attribute: row.attribute.clone(), op: row.op, value, what }
+}
+
+/// A row as it is written, of a secret no value.
+fn written(row: &Row, dictionary: &Dictionary) -> Box<str> {
+    let value = if is_secret(&row.attribute, dictionary) { HIDDEN } else { &row.value };
+    let text = format!("{} {} {value}", row.attribute, row.op.as_str());
+    text.trim_end().into()
 }
 
 fn rows_of(rows: &[Row], table: &str, dictionary: &Dictionary) -> Result<(Vec<Check>, Control), Complaint> {
@@ -264,7 +275,7 @@ fn comparison(row: &Row, dictionary: &Dictionary) -> Result<Check, String> {
     }
     let number = definition.data_type.is_number();
     let tag = definition.tagged.then_some(tag);
-    Ok(Check { attribute: place, op, value: bytes, number, tag })
+    Ok(Check { attribute: place, op, value: bytes, number, tag, row: written(row, dictionary) })
 }
 
 /// What a row's attribute is.

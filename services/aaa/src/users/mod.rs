@@ -8,6 +8,7 @@ pub(crate) use policy::{bypass, mac_address};
 pub use policy::{canonical_name, spellings};
 
 use crate::store::Op;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -223,6 +224,28 @@ pub struct Check {
     pub number: bool,
     /// Where the attribute has a tag (RFC 2868): the one that a value must have; 0: any.
     pub tag: Option<u8>,
+    /// The row as it is written, for people; of a secret no value.
+    pub row: Box<str>,
+}
+
+/// A check that does not hold for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unmet<'a> {
+    /// Which.
+    pub check: &'a Check,
+    /// Whether the request has an attribute of its kind.
+    pub there: bool,
+}
+
+impl fmt::Display for Unmet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has = match (self.there, self.check.op) {
+            (false, _) => "no such attribute",
+            (true, Op::Absent) => "one",
+            (true, _) => "none whose value is so",
+        };
+        write!(f, "`{}` does not hold: the request has {has}", self.check.row)
+    }
 }
 
 /// One attribute that a group adds to an Access-Accept.

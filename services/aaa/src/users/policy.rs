@@ -1,7 +1,7 @@
 //! What holds of a user for one request: checks compared, groups applied, as FreeRADIUS's SQL module does, but for the
 //! user's own checks: where one fails, nobody is let in, whatever groups say.
 
-use super::{Check, Control, Password, Reply, User};
+use super::{Check, Control, Password, Reply, Unmet, User};
 use crate::store::Op;
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -12,15 +12,16 @@ use usher_crypto::Key;
 use usher_radius::attribute::{Attributes, kind};
 
 impl User {
-    /// What holds of this user for a request: the user's own rows, then those of the groups that apply. `None`: one of
-    /// the user's own checks fails, so that no method may let the user in.
-    #[must_use]
-    pub fn resolve(self: &Arc<Self>, request: &Attributes) -> Option<Arc<Self>> {
+    /// What holds of this user for a request: the user's own rows, then those of the groups that apply.
+    ///
+    /// # Errors
+    /// The first of the user's own checks that fails, so that no method may let the user in.
+    pub fn resolve<'a>(self: &'a Arc<Self>, request: &Attributes) -> Result<Arc<Self>, Unmet<'a>> {
         if self.checks.is_empty() && self.groups.is_empty() {
-            return Some(self.clone());
+            return Ok(self.clone());
         }
-        if !self.checks.iter().all(|c| c.holds(request)) {
-            return None;
+        if let Some(check) = self.checks.iter().find(|c| !c.holds(request)) {
+            return Err(Unmet { check, there: !request.values_at(&check.attribute).is_empty() });
         }
         let mut user = Self { checks: Vec::new(), groups: Vec::new(), ..Self::clone(self) };
         let (mut applied, mut withheld) = (false, false);
@@ -42,7 +43,7 @@ impl User {
         // something, or is known by groups only, is not let in unproven.
         let groupless = !applied && !self.groups.is_empty();
         user.no_bypass |= user.password.is_none() && (withheld || groupless);
-        Some(Arc::new(user))
+        Ok(Arc::new(user))
     }
 
     fn take(&mut self, control: &Control) {
@@ -185,7 +186,8 @@ pub(crate) fn bypass(request: &Attributes) -> Option<[u8; 12]> {
 mod tests {
     use super::super::{Group, Method};
     use super::*;
-    use usher_radius::dictionary::{Oid, Place};
+    use crate::store::{Row, UserRows};
+    use usher_radius::dictionary::{Dictionary, Oid, Place};
 
     fn check(op: Op, value: u32) -> Check {
         Check {
@@ -194,6 +196,7 @@ mod tests {
             value: value.to_be_bytes().to_vec(),
             number: true,
             tag: None,
+            row: "NAS-Port".into(),
         }
     }
 
@@ -236,7 +239,7 @@ mod tests {
     }
 
     fn timeouts(user: &User, request: &Attributes) -> Option<Vec<u32>> {
-        let user = Arc::new(user.clone()).resolve(request)?;
+        let user = Arc::new(user.clone()).resolve(request).ok()?;
         let number = |v: &[u8]| u32::from_be_bytes(v.try_into().unwrap());
         Some(user.reply.get_all(kind::SESSION_TIMEOUT).map(number).collect())
     }
@@ -304,6 +307,38 @@ mod tests {
             ..User::default()
         };
         assert!(Arc::new(own).resolve(&request).unwrap().may_use(Method::Mab));
+    }
+
+    #[test]
+    fn the_first_check_that_fails_is_told_with_what_the_request_has() {
+        let rows = [("NAS-Port", "=*", ""), ("NAS-Port", ">", "4"), ("NAS-Port-Type", "==", "Ethernet")];
+        let row = |(attribute, op, value): (&str, &str, &str)| Row {
+            attribute: attribute.into(),
+            op: Op::parse(op).unwrap(),
+            value: value.into(),
+        };
+        let mut rows = UserRows { check: rows.map(row).into(), ..UserRows::default() };
+        let dictionary = Dictionary::standard();
+        let said = |rows: &UserRows, request: &Attributes| {
+            let user = Arc::new(User::compile(rows, &dictionary).unwrap());
+            user.resolve(request).err().map(|unmet| unmet.to_string())
+        };
+        let mut request = Attributes::new();
+        assert_eq!(
+            said(&rows, &request).as_deref(),
+            Some("`NAS-Port =*` does not hold: the request has no such attribute")
+        );
+        request.push_u32(kind::NAS_PORT, 4);
+        let lower = "`NAS-Port > 4` does not hold: the request has none whose value is so";
+        assert_eq!(said(&rows, &request).as_deref(), Some(lower));
+        request.push_u32(kind::NAS_PORT, 5);
+        let missing = "`NAS-Port-Type == Ethernet` does not hold: the request has no such attribute";
+        assert_eq!(said(&rows, &request).as_deref(), Some(missing));
+        request.push_u32(kind::NAS_PORT_TYPE, 15);
+        assert_eq!(said(&rows, &request), None);
+        rows.check.push(row(("NAS-Port", "!*", "ANY")));
+        let there = "`NAS-Port !* ANY` does not hold: the request has one";
+        assert_eq!(said(&rows, &request).as_deref(), Some(there));
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl AaaServer {
             name: name.to_vec(),
             user: None,
             refusal: None,
-            unread: None,
+            row: None,
             denial: None,
             failed: false,
             ended: false,
@@ -346,16 +346,21 @@ impl AaaServer {
     fn holds(&mut self, now: Instant, token: u64, user: Option<Arc<User>>) -> Result<Arc<User>, Reason> {
         let user = user.ok_or(Reason::UnknownUser)?;
         if let Some(row) = &user.unreadable {
-            if let Some(session) = self.sessions.get_mut(token) {
-                session.unread = Some(row.clone());
-            }
+            self.keep_row(token, row);
             return Err(Reason::BadRows);
         }
         for row in &*user.left_out {
             self.trace(now, token, || format!("left out, since it cannot be understood: {row}"));
         }
         let pending = self.sessions.get(token).and_then(|s| s.pending.as_ref());
-        let user = pending.and_then(|pending| user.resolve(&pending.request)).ok_or(Reason::Checks)?;
+        let request = pending.map(|pending| &pending.request).ok_or(Reason::Checks)?;
+        let user = match user.resolve(request) {
+            Ok(user) => user,
+            Err(unmet) => {
+                self.keep_row(token, &unmet);
+                return Err(Reason::Checks);
+            }
+        };
         if user.rejected {
             return Err(Reason::Locked);
         }
@@ -363,6 +368,13 @@ impl AaaServer {
             return Err(Reason::Expired);
         }
         Ok(user)
+    }
+
+    /// Keeps which row of a user's is why the user may not log in.
+    fn keep_row(&mut self, token: u64, row: &dyn core::fmt::Display) {
+        if let Some(session) = self.sessions.get_mut(token) {
+            session.row = Some(row.to_string().into());
+        }
     }
 
     /// Who of a session is held back, of its station and the name that its proof is for.
@@ -380,8 +392,10 @@ impl AaaServer {
         let (user, refusal) = match user {
             Ok(user) => (user, None),
             Err(reason) => {
+                let row = self.sessions.get(token).and_then(|session| session.row_of(reason));
+                let row = row.map(|row| format!(" ({row})")).unwrap_or_default();
                 self.trace(now, token, || {
-                    format!("who may not log in: {reason}; what follows is as for a user")
+                    format!("who may not log in: {reason}{row}; what follows is as for a user")
                 });
                 let name = self.sessions.get(token)?.claimed();
                 (self.stand_ins.of(name, &self.config.users, self.config.mab), Some(reason))
