@@ -358,6 +358,10 @@ pub(crate) fn proxying(loaded: &Loaded) -> Result<Option<proxy::Config>, String>
         let mut entry = Realm::new(&realm.name, route);
         entry.strip = realm.strip;
         entry.subrealms = realm.subrealms;
+        entry.unanswered = match realm.unanswered {
+            model::Unanswered::Silence => proxy::Unanswered::Silence,
+            model::Unanswered::Reject => proxy::Unanswered::Reject,
+        };
         let beside = |names: &[String]| beside(names, &loaded.dictionary);
         entry.filter = Arc::new(Filter { answers: beside(&realm.accept)?, requests: beside(&realm.send)? });
         realms.push(entry);

@@ -48,6 +48,20 @@ pub struct Realm {
     /// filters, privileges and vendors' attributes but those that prove a password are left out.
     #[serde(default)]
     pub send: Vec<String>,
+    /// What an access server hears when none of `servers` or `diameter` answers a login.
+    #[serde(default)]
+    pub unanswered: Unanswered,
+}
+
+/// What an access server hears when no home server answers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unanswered {
+    /// Nothing, so that it may turn to another way.
+    #[default]
+    Silence,
+    /// Access-Reject, for access servers that know no other way and would let the user wait.
+    Reject,
 }
 
 /// Who keeps a realm's accounting.

@@ -1,7 +1,7 @@
 //! The configuration file as types. The documentation of these items is the published schema's.
 
 pub use super::elsewhere::{
-    Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Stream, Transport,
+    Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Stream, Transport, Unanswered,
 };
 use super::units::{Fingerprint, Period, Prefix, Size};
 use schemars::JsonSchema;

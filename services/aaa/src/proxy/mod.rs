@@ -12,7 +12,8 @@ pub mod relay;
 pub use filter::{Beside, Filter, Sifted};
 pub use homes::{Asked, Conversation, HomeServers, ProxyError, Report};
 pub use nai::{Nai, is_realm};
-pub use realm::{Accounting, Found, Realm, RealmError, Realms, Route};
+pub(crate) use realm::Terms;
+pub use realm::{Accounting, Found, Realm, RealmError, Realms, Route, Unanswered};
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -105,16 +106,6 @@ pub struct Pool {
     pub balance: Balance,
 }
 
-/// What an access server hears when no home server answers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Unanswered {
-    /// Nothing: it may know another way, and a reject would be wrong about the user.
-    #[default]
-    Silence,
-    /// Access-Reject.
-    Reject,
-}
-
 /// How requests are passed on.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -128,8 +119,6 @@ pub struct Config {
     pub retransmission: Retransmission,
     /// When it moves on to the pool's next server.
     pub failover: Failover,
-    /// What is said where nobody answers.
-    pub unanswered: Unanswered,
     /// How many Proxy-State attributes a request may have when it comes: one with more has gone in a circle and is
     /// dropped.
     pub max_hops: usize,
@@ -171,7 +160,7 @@ impl Config {
             && self.max_conversations == other.max_conversations
             && (self.first_socket, self.max_sockets) == (other.first_socket, other.max_sockets)
     }
-    /// Silence where nobody answers, 16 hops, 65,536 waiting requests.
+    /// 16 hops, 65,536 waiting requests.
     #[must_use]
     pub fn new(realms: Realms, servers: Vec<HomeServer>, pools: Vec<Pool>) -> Self {
         Self {
@@ -180,7 +169,6 @@ impl Config {
             pools,
             retransmission: Retransmission::default(),
             failover: Failover::default(),
-            unanswered: Unanswered::default(),
             max_hops: 16,
             max_pending: 1 << 16,
             max_conversations: 1 << 16,

@@ -56,13 +56,42 @@ pub struct Realm {
     pub strip: bool,
     /// What passes between its home servers and those who ask for its users.
     pub filter: Arc<Filter>,
+    /// What is said where none of its home servers answers.
+    pub unanswered: Unanswered,
+}
+
+/// What an access server hears when no home server answers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Unanswered {
+    /// Nothing: it may know another way, and a reject would be wrong about the user.
+    #[default]
+    Silence,
+    /// Access-Reject. Over Diameter it is DIAMETER_UNABLE_TO_DELIVER all the same (RFC 6733 §7.1.3).
+    Reject,
+}
+
+/// What holds of a request that is passed on, by its user's realm.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Terms {
+    /// [`Realm::filter`].
+    pub(crate) filter: Arc<Filter>,
+    /// [`Realm::unanswered`].
+    pub(crate) unanswered: Unanswered,
 }
 
 impl Realm {
-    /// This realm and none below it, its name left as it is, what passes limited as [`Filter`] says.
+    /// This realm and none below it, its name left as it is, what passes limited as [`Filter`] says, silence where nobody
+    /// answers.
     #[must_use]
     pub fn new(name: &str, route: Route) -> Self {
-        Self { name: name.into(), subrealms: false, route, strip: false, filter: Arc::default() }
+        Self {
+            name: name.into(),
+            subrealms: false,
+            route,
+            strip: false,
+            filter: Arc::default(),
+            unanswered: Unanswered::default(),
+        }
     }
 }
 
@@ -96,8 +125,15 @@ pub struct Found<'r, 'n> {
     pub name: &'n [u8],
     /// The realm as the name has it.
     pub realm: Option<&'n [u8]>,
-    /// What passes to and from home servers; `None`: no entry fits.
-    pub filter: Option<&'r Arc<Filter>>,
+    /// The entry that fits, if any.
+    pub entry: Option<&'r Realm>,
+}
+
+impl Found<'_, '_> {
+    pub(crate) fn terms(&self) -> Terms {
+        let terms = |realm: &Realm| Terms { filter: realm.filter.clone(), unanswered: realm.unanswered };
+        self.entry.map(terms).unwrap_or_default()
+    }
 }
 
 impl Realms {
@@ -135,7 +171,7 @@ impl Realms {
         let realm = index.and_then(|i| self.realms.get(i as usize));
         let route = realm.map_or(&Route::Local, |r| &r.route);
         let name = if realm.is_some_and(|r| r.strip) { nai.user } else { name };
-        Found { route, name, realm: nai.realm, filter: realm.map(|r| &r.filter) }
+        Found { route, name, realm: nai.realm, entry: realm }
     }
     /// Whether two names are of the same realm, letter case of ASCII ignored, or both of none.
     #[must_use]

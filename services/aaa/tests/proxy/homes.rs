@@ -194,7 +194,10 @@ fn requests_move_on_from_a_server_that_dies() {
 #[test]
 fn nobody_answers_and_what_is_said_then_is_a_setting() {
     for unanswered in [Unanswered::Silence, Unanswered::Reject] {
-        let mut w = world(&[home(1)], |p| p.unanswered = unanswered);
+        let mut w = world(&[home(1)], |p| {
+            let of = |r: &Realm| Realm { unanswered, ..r.clone() };
+            p.realms = Realms::new(p.realms.entries().iter().map(of).collect(), None).unwrap();
+        });
         w.off[1] = true;
         w.pap("ann@example.org", PASSWORD);
         w.until(17);

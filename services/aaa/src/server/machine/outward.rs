@@ -4,13 +4,12 @@
 //! own.
 
 use super::AaaServer;
-use crate::proxy::{Filter, HomeServers};
+use crate::proxy::{HomeServers, Terms};
 use crate::server::answer::Asker;
 use crate::server::api::{DynamicResult, Event, HomeServerState};
 use crate::server::config::Config;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_core::table::SessionTable;
@@ -67,8 +66,8 @@ pub(super) struct Passed {
     pub(super) begun: Instant,
     /// What it said.
     pub(super) request: Attributes,
-    /// What passes to and from the servers of its user's realm.
-    pub(super) filter: Arc<Filter>,
+    /// What holds of it by its user's realm.
+    pub(super) terms: Terms,
     /// Its conversation with a Diameter server.
     pub(super) dialog: Option<u64>,
 }

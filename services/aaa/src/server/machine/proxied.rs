@@ -2,7 +2,7 @@
 
 use super::AaaServer;
 use super::outward::Passed;
-use crate::proxy::{Accounting, Asked, Conversation, Filter, Route, Unanswered, relay};
+use crate::proxy::{Accounting, Asked, Conversation, Route, Terms, Unanswered, relay};
 use crate::server::answer::{Asker, Verdict};
 use crate::server::api::{Event, Handed, Login};
 use crate::server::reason::Reason;
@@ -10,7 +10,6 @@ use crate::server::session::failure;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use usher_core::Instant;
 use usher_diameter::{Fault, ResultCode};
 use usher_radius::attribute::{Attributes, kind};
@@ -55,12 +54,12 @@ impl AaaServer {
                 None
             }
             Route::Diameter { realm } if access => {
-                let (realm, filter) = (realm.clone(), found.filter.cloned().unwrap_or_default());
+                let (realm, terms) = (realm.clone(), found.terms());
                 if let Some(shard) = self.config.dialler.filter(|shard| *shard != self.shard.number) {
                     self.hand_over(shard, Handed::Radius(Box::new(request)));
                     return None;
                 }
-                self.ask_diameter(now, request, realm, filter);
+                self.ask_diameter(now, request, realm, terms);
                 None
             }
             Route::Refuse | Route::Diameter { .. } => Some(request),
@@ -69,9 +68,9 @@ impl AaaServer {
                     return Some(request);
                 }
                 let keep = !access && accounting == Accounting::StoreAndForward;
-                let (name, filter) = (name.to_vec(), found.filter.cloned().unwrap_or_default());
+                let (name, terms) = (name.to_vec(), found.terms());
                 let kept = keep.then(|| request.clone());
-                self.pass(now, request, pool, &name, filter, !keep);
+                self.pass(now, request, pool, &name, terms, !keep);
                 kept
             }
         }
@@ -92,15 +91,7 @@ impl AaaServer {
     }
 
     /// Passes a request on to a pool; `answered`: the client waits for the answer.
-    fn pass(
-        &mut self,
-        now: Instant,
-        request: Request,
-        pool: u16,
-        name: &[u8],
-        filter: Arc<Filter>,
-        answered: bool,
-    ) {
+    fn pass(&mut self, now: Instant, request: Request, pool: u16, name: &[u8], terms: Terms, answered: bool) {
         let asker = Asker::Radius(request.token);
         let asker = answered.then_some(asker);
         if let Err(reason) = self.may_pass(&request.attributes) {
@@ -113,7 +104,7 @@ impl AaaServer {
         }
         let mut out = self.attributes();
         let mark = self.rng.next_u64().to_be_bytes();
-        let told = filter.request(&request.attributes);
+        let told = terms.filter.request(&request.attributes);
         let relayed = relay::request(&request, &told.passed, name, &mark, &mut out);
         let passed = Passed {
             asker,
@@ -122,7 +113,7 @@ impl AaaServer {
             eap: eap_identifier(&request.attributes),
             begun: now,
             request: request.attributes,
-            filter,
+            terms,
             dialog: None,
         };
         if relayed.is_err() {
@@ -222,8 +213,10 @@ impl AaaServer {
     ) -> Attributes {
         let name = passed.request.get(kind::USER_NAME).unwrap_or_default();
         let realms = self.config.proxy.as_ref().map(|p| &p.realms);
-        let sifted =
-            passed.filter.answer(code, given, |other| realms.is_some_and(|r| r.same_realm(name, other)));
+        let sifted = passed
+            .terms
+            .filter
+            .answer(code, given, |other| realms.is_some_and(|r| r.same_realm(name, other)));
         self.counters.filtered_answers += sifted.left_out.iter().count() as u64;
         self.trace_elsewhere(now, passed.asker, &passed.request, |tracer| {
             let mut lines = alloc::vec![format!("{code} of a home server")];
@@ -299,13 +292,14 @@ impl AaaServer {
     /// No home server answers a request that was passed on.
     pub(super) fn home_silent(&mut self, now: Instant, passed: Passed) {
         self.counters.proxy_unanswered += 1;
-        let unanswered = self.config.proxy.as_ref().map(|p| p.unanswered).unwrap_or_default();
         match passed.asker {
             None => {}
             Some(Asker::Diameter(token, _)) => {
                 self.refuse(now, token, Fault::new(ResultCode::UNABLE_TO_DELIVER, "no home server answers"));
             }
-            Some(asker) if unanswered == Unanswered::Reject && passed.code == Code::ACCESS_REQUEST => {
+            Some(asker)
+                if passed.terms.unanswered == Unanswered::Reject && passed.code == Code::ACCESS_REQUEST =>
+            {
                 self.turn_away(now, asker, passed.eap);
                 return self.tell(now, passed, Some(Reason::HomeSilent));
             }

@@ -3,13 +3,12 @@
 use super::AaaServer;
 use super::outward::{Dialog, Passed};
 use super::proxied::{Begun, eap_identifier};
-use crate::proxy::{Filter, Route};
+use crate::proxy::{Route, Terms};
 use crate::server::answer::{Asker, INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED};
 use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, untranslatable};
 use crate::server::reason::Reason;
 use crate::server::session::{Ask, failure};
 use alloc::string::{String, ToString};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::{Instant, Machine};
@@ -31,18 +30,12 @@ const FAILURE: u8 = 4;
 /// Termination-Action RADIUS-Request (RFC 2865 §5.29).
 const RADIUS_REQUEST: u32 = 1;
 
-/// A pool of home servers, and what passes to and from them.
-type Elsewhere = (u16, Arc<Filter>);
+/// A pool of home servers, and what holds of what they are asked.
+type Elsewhere = (u16, Terms);
 
 impl AaaServer {
     /// Asks a Diameter server what a RADIUS client asked.
-    pub(super) fn ask_diameter(
-        &mut self,
-        now: Instant,
-        request: Request,
-        realm: String,
-        filter: Arc<Filter>,
-    ) {
+    pub(super) fn ask_diameter(&mut self, now: Instant, request: Request, realm: String, terms: Terms) {
         let asker = Asker::Radius(request.token);
         if let Err(reason) = self.may_pass(&request.attributes) {
             self.discard(now, asker);
@@ -73,7 +66,7 @@ impl AaaServer {
             eap: eap_identifier(a),
             begun: now,
             request: Attributes::new(),
-            filter,
+            terms,
             dialog: Some(dialog),
         };
         let token = self.outward.translated.insert(now, passed);
@@ -198,8 +191,8 @@ impl AaaServer {
         match found.route {
             Route::Local => return Some((ask, None)),
             &Route::Pool { pool, .. } => {
-                let filter = found.filter.cloned().unwrap_or_default();
-                return Some((ask, Some((pool, filter))));
+                let terms = found.terms();
+                return Some((ask, Some((pool, terms))));
             }
             Route::Refuse => {
                 self.turn_away(now, ask.asker, eap);
@@ -237,8 +230,8 @@ impl AaaServer {
     /// is ours to answer.
     pub(super) fn route_der(&mut self, now: Instant, ask: Ask, der: &Der<'_>) -> Option<Ask> {
         let eap = Some(der.eap.get(1).copied().unwrap_or_default());
-        let (ask, pool, filter) = match self.route_ask(now, ask, eap)? {
-            (ask, Some((pool, filter))) => (ask, pool, filter),
+        let (ask, pool, terms) = match self.route_ask(now, ask, eap)? {
+            (ask, Some((pool, terms))) => (ask, pool, terms),
             (ask, None) => return Some(ask),
         };
         if let Err(reason) = self.may_pass(&ask.request) {
@@ -247,7 +240,7 @@ impl AaaServer {
             self.unsaid(now, begun, Some(reason), ask.request);
             return None;
         }
-        let told = filter.request(&ask.request);
+        let told = terms.filter.request(&ask.request);
         self.told(now, Some(ask.asker), &ask.request, &told.left_out);
         let mut out = self.attributes();
         // A client does not name a key: what it says there is passed over (RFC 4072 §4.1.4).
@@ -271,7 +264,7 @@ impl AaaServer {
             eap: der.eap.get(1).copied(),
             begun: now,
             request: ask.request,
-            filter,
+            terms,
             dialog: None,
         };
         self.send_home(now, pool, out, passed);
