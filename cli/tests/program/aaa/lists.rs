@@ -3,7 +3,7 @@
 use super::daemon::{Daemon, Ports, eapol_test, get, metric, private};
 use super::others::tls;
 use crate::place::Place;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -122,18 +122,23 @@ fn the_list_of_an_authority_at_hand_is_made_anew_before_it_ends() {
     assert_eq!(daemon.end(), Some(0));
 }
 
-#[test]
-fn a_fetched_list_refuses_whom_it_names_and_outlasts_its_publisher() {
-    let pki = authority();
-    publish(&pki, 600);
+/// A web server that gives whatever is given to it, or says that it is away; the URL.
+pub(super) fn publisher(given: &Arc<Mutex<Option<Vec<u8>>>>, page: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/users.crl", listener.local_addr().unwrap());
-    let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let url = format!("http://{}/{page}", listener.local_addr().unwrap());
     let body = given.clone();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line).is_ok_and(|_| !line.trim().is_empty()) {
+                if let Some(said) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = said.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            // What is not read would reset the connection.
+            let _ = reader.read_exact(&mut vec![0; length]);
             let (status, body) = match body.lock().unwrap().clone() {
                 Some(body) => ("200 OK", body),
                 None => ("503 Away", Vec::new()),
@@ -143,6 +148,15 @@ fn a_fetched_list_refuses_whom_it_names_and_outlasts_its_publisher() {
             let _ = stream.write_all(&[head.as_bytes(), &body].concat());
         }
     });
+    url
+}
+
+#[test]
+fn a_fetched_list_refuses_whom_it_names_and_outlasts_its_publisher() {
+    let pki = authority();
+    publish(&pki, 600);
+    let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let url = publisher(&given, "users.crl");
     let list = || Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
     *given.lock().unwrap() = list();
     let (place, ports) = (Place::new(), Ports::free());

@@ -1,5 +1,7 @@
 //! Why logins were refused: each cause is named by the log, by `aaa test` and by `aaa trace`, and counted apart.
 
+mod packets;
+
 use super::daemon::{Daemon, Ports, get, metric, private, radclient};
 use super::ocsp::Responder;
 use crate::place::{Place, Said};
@@ -90,10 +92,15 @@ struct Scene {
 
 impl Scene {
     fn start(more: &str) -> Self {
+        Self::start_with("", more)
+    }
+
+    /// The same with lines that stand before all tables.
+    fn start_with(first: &str, more: &str) -> Self {
         let (place, ports) = (Place::new(), Ports::free());
         private(&place, "right", "right\n");
         private(&place, "wrong", "wrong\n");
-        let daemon = Daemon::start(&place, &ports.config(1, more));
+        let daemon = Daemon::start(&place, &(first.to_owned() + &ports.config(1, more)));
         let trace = Trace::begin(&place, &[]);
         Self { trace, daemon, ports, place }
     }
@@ -116,35 +123,63 @@ impl Scene {
         self.ends("reject", cause, text, user, arguments)
     }
 
+    /// A login that a check of the user's refuses: all say which.
+    #[track_caller]
+    fn refused_by_row(&self, user: &str, row: &str) {
+        let text = "the request is not as the user's checks want it";
+        let said = self.refused("checks", text, user, &RIGHT);
+        let told = format!("rejected, checks: {text} {row}");
+        assert!(said.out.contains(&told), "{said:?}");
+        assert_eq!(self.trace.count(&told), 1, "{}", self.trace.said());
+        let log = self.daemon.log();
+        let line = log.lines().find(|line| line.contains(&format!(" reject user=\"{user}\"")));
+        let row = row.trim_matches(['(', ')']).trim_end_matches(" such");
+        assert!(line.is_some_and(|line| line.contains(&format!("detail=\"{row}"))), "{log}");
+    }
+
     #[track_caller]
     fn ends(&self, result: &str, cause: &str, text: &str, user: &str, arguments: &[&str]) -> Said {
-        let verdict = if result == "reject" { "rejected" } else { "no verdict" };
-        let told = format!(" {verdict}, {cause}: {text}");
-        let (counted, traced) = (self.counted(result, cause), self.trace.count(&told));
-        let said = self.test(user, arguments);
+        let said = self.caused(result, cause, text, || self.test(user, arguments));
         let context = format!("{cause}: {said:?}\n{}\n{}", self.daemon.log(), self.trace.said());
         assert_eq!(said.code, Some(1), "{context}");
-        assert!(said.out.contains(&format!("server:{told}")), "{context}");
+        let told = format!("server: {}", told(result, cause, text));
+        assert!(said.out.contains(&told), "{context}");
         assert!(said.out.trim_end().ends_with(&format!("\ncause: {cause}")), "{context}");
+        said
+    }
+
+    /// What is done has a login end for this cause: trace, log and metric say so.
+    #[track_caller]
+    fn caused<T>(&self, result: &str, cause: &str, text: &str, act: impl FnOnce() -> T) -> T {
+        let told = told(result, cause, text);
+        let logged = if result == "reject" { "reject" } else { "no verdict" };
+        let wanted = format!("cause=\"{cause}\" reason={text}");
+        let lines = || {
+            let log = self.daemon.log();
+            let of = |line: &&str| line.contains(&format!(" {logged} user=")) && line.contains(&wanted);
+            log.lines().filter(of).count()
+        };
+        let (counted, traced, before) = (self.counted(result, cause), self.trace.count(&told), lines());
+        let done = act();
         self.trace.wait(&told, traced + 1);
         // What gets no answer is asked again.
         let (after, once) = (self.counted(result, cause), counted + 1.0);
-        assert!(if result == "reject" { after == once } else { after >= once }, "{after}: {context}");
-        let logged = if result == "reject" { "reject" } else { "no verdict" };
+        let context = || format!("{cause}: {after}\n{}\n{}", self.daemon.log(), self.trace.said());
+        assert!(if result == "reject" { after == once } else { after >= once }, "{}", context());
         // The log is written by a thread of its own.
-        let wanted = format!("cause=\"{cause}\" reason={text}");
         let until = Instant::now() + LONG;
-        loop {
-            let log = self.daemon.log();
-            let last = log.lines().rev().find(|line| line.contains(&format!(" {logged} user=")));
-            if last.is_some_and(|line| line.contains(&wanted)) {
-                break;
-            }
-            assert!(Instant::now() < until, "{last:?}\n{context}");
+        while lines() <= before {
+            assert!(Instant::now() < until, "{}", context());
             std::thread::sleep(Duration::from_millis(10));
         }
-        said
+        done
     }
+}
+
+/// As a trace tells it.
+fn told(result: &str, cause: &str, text: &str) -> String {
+    let verdict = if result == "reject" { "rejected" } else { "no verdict" };
+    format!("{verdict}, {cause}: {text}")
 }
 
 const RIGHT: [&str; 2] = ["--password-file", "right"];
@@ -173,6 +208,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     more += &user("locked", "\"Auth-Type := Reject\"");
     more += &user("over", "\"Expiration := 31 Dec 2020 00:00:00\"");
     more += &user("wired", "\"NAS-Port-Type == Ethernet\"");
+    more += &user("private", "\"SN-Tunnel-Password == 0x737769746368\"");
     more += &user("once", "\"Simultaneous-Use := 1\"");
     more += &user("first", "\"Pool-Name := one\"");
     more += &user("second", "\"Pool-Name := one\"");
@@ -190,7 +226,13 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     assert!(said.out.contains("(the device wants GTC)"), "{said:?}");
     s.refused("locked", "the user is locked", "locked", &RIGHT);
     s.refused("expired", "the user's time is over", "over", &RIGHT);
-    s.refused("checks", "the request is not as the user's checks want it", "wired", &RIGHT);
+    s.refused_by_row(
+        "wired",
+        "(`NAS-Port-Type == Ethernet` does not hold: the request has no such attribute)",
+    );
+    // Of a secret the log has no more than its name.
+    s.refused_by_row("private", "(`SN-Tunnel-Password == (hidden)` does not hold: the request has no such");
+    assert!(!s.daemon.log().contains("737769746368"), "{}", s.daemon.log());
     s.refused("no-realm", "the realm is refused", "ann@gone.example", &RIGHT);
     for _ in 0..3 {
         s.refused("wrong-password", "wrong password", "held", &WRONG);
@@ -259,15 +301,17 @@ impl Pki {
         authority.issue(&request, WallTime::from_unix_secs(at)).unwrap();
     }
 
-    /// A certificate of the authority in `pki` that is not for clients.
-    fn issue_for_servers(&self, name: &str) {
+    /// A certificate by OpenSSL in `pki`, of whoever has this certificate and key there.
+    fn issue_by(&self, name: &str, issuer: &str, digest: &str, extensions: &str) {
         let folder = self.folder("pki");
-        let subject = format!("/CN={name}");
-        let extensions = format!("subjectAltName = DNS:{name}\nextendedKeyUsage = serverAuth\n");
+        let extensions = format!("subjectAltName = DNS:{name}\n{extensions}");
         std::fs::write(folder.join("extensions"), extensions).unwrap();
-        let (certificate, key) = (format!("issued/{name}.crt"), format!("issued/{name}.key"));
+        let of = |kind: &str| [issuer, name].map(|of| format!("{of}.{kind}"));
+        let ([ca, certificate], [ca_key, key]) = (of("crt"), of("key"));
+        let (subject, certificate, key) =
+            (format!("/CN={name}"), format!("issued/{certificate}"), format!("issued/{key}"));
         let new = ["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
-        let sign = ["x509", "-req", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "5"];
+        let sign = ["x509", "-req", "-CA", &ca, "-CAkey", &ca_key, "-CAcreateserial", "-days", "5", digest];
         for arguments in [
             [&new[..], &["-subj", &subject, "-keyout", &key, "-out", "request"]].concat(),
             [&sign[..], &["-extfile", "extensions", "-in", "request", "-out", &certificate]].concat(),
@@ -316,7 +360,7 @@ fn causes_of_certificates_are_told_apart() {
     Pki::issue(&mut ours, "old", Kind::Client, now - 20 * DAY, 10);
     Pki::issue(&mut ours, "young", Kind::Client, now + 5 * DAY, 10);
     Pki::issue(&mut ours, "thief", Kind::Client, now - DAY, 30);
-    pki.issue_for_servers("www");
+    pki.issue_by("www", "ca", "-sha256", "extendedKeyUsage = serverAuth\n");
     ours.revoke("thief", usher_pki::Reason::KeyCompromise, WallTime::from_unix_secs(now)).unwrap();
     let mut foreign = pki.authority("foreign", "Foreign");
     Pki::issue(&mut foreign, "ann", Kind::Client, now - DAY, 30);
@@ -429,11 +473,14 @@ fn causes_of_home_servers_are_told_apart() {
         server("dead", Ports::free().auth),
         realm("hotel.example", "home"),
         realm("dead.example", "dead"),
+        realm("told.example", "dead") + "unanswered = \"reject\"\n",
     ];
     let s = Scene::start(&more.concat());
     s.test("ann@hotel.example", &RIGHT).with_code(0);
     s.refused("home-server", "the home server says no", "ann@hotel.example", &WRONG);
     s.ends("none", "home-silent", "no home server answers", "ann@dead.example", &RIGHT);
+    let said = s.refused("home-silent", "no home server answers", "ann@told.example", &RIGHT);
+    assert!(said.out.contains("Access-Reject: ann@told.example is turned away"), "{said:?}");
     assert_eq!((s.daemon.end(), home.end()), (Some(0), Some(0)));
 }
 
@@ -481,6 +528,22 @@ fn the_page_has_every_cause() {
         Vec::<&&str>::new(),
         "the page says nothing of it"
     );
+}
+
+/// Every cause is brought about by a test of these files, or it is said why not.
+#[test]
+fn every_cause_is_brought_about_or_has_a_reason() {
+    let sources = concat!(include_str!("why.rs"), include_str!("why/packets.rs"));
+    // As an argument or the first of a row.
+    let tried = |cause: &str| {
+        ["(\"", ", \"", " \""].iter().any(|before| sources.contains(&format!("{before}{cause}\"")))
+    };
+    let elsewhere: BTreeSet<&str> = packets::ELSEWHERE.iter().map(|(cause, _)| *cause).collect();
+    for cause in Reason::names() {
+        // Alerts are tried by their numbers.
+        let excused = cause.starts_with("alert-") || elsewhere.contains(cause);
+        assert!(excused || tried(cause), "{cause} is neither tried nor excused");
+    }
 }
 
 #[test]

@@ -1,0 +1,380 @@
+//! Causes that no ordinary client brings about: by packets made by hand, by TLS that breaks its rules, by certificates and
+//! lists that are wrong in unusual ways.
+
+use super::super::daemon::eapol_test;
+use super::super::hostile::{Line, Signed, signed};
+use super::super::lists::publisher;
+use super::{DAY, Kind, Pki, Scene, now, refs, users};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use usher_core::WallTime;
+use usher_crypto::fault::{Alert, TlsFault};
+use usher_crypto::legacy::{mschap, nt_hash};
+use usher_crypto::tls::{Client, ClientConfig, ClientOptions, Roots, TlsEngine, VersionRange, WallClock};
+use usher_radius::attribute::{Attributes, kind};
+use usher_radius::packet::{Code, Packet};
+
+const NAK: u8 = 3;
+const MD5: u8 = 4;
+const TLS: u8 = 13;
+const MSCHAPV2: u8 = 26;
+/// Causes that are not brought about here, with the reason and where they are tested.
+pub(super) const ELSEWHERE: [(&str, &str); 6] = [
+    (
+        "stale-session",
+        "it takes a device that remembers TLS sessions: the test of usher_aaa \
+         resumption::a_session_does_not_outlast_the_password",
+    ),
+    (
+        "sessions-full",
+        "it takes a million open sessions: the test of usher_aaa a_full_ledger_admits_nobody_until_a_session_ends",
+    ),
+    (
+        "certificate-name",
+        "whose name is known beforehand is a server, never a device: the tests of usher_crypto::tls",
+    ),
+    ("certificate-other", "the TLS library names all that it refuses today: the tests of usher_crypto::tls"),
+    (
+        "tls-too-much",
+        "EAP bounds what comes by fewer octets than TLS: the test of usher_crypto::tls \
+         much_data_waits_until_it_is_taken_and_a_flood_ends_the_connection",
+    ),
+    ("tls-internal", "no packet has the engine fail"),
+];
+
+/// EAP-TLS: more fragments follow (RFC 5216 §3.1).
+const MORE: u8 = 0x40;
+
+/// A device and its access server, packet by packet.
+struct Device {
+    line: Line,
+    name: &'static str,
+    identifier: u8,
+    state: Option<Vec<u8>>,
+}
+
+impl Device {
+    fn new(scene: &Scene, name: &'static str) -> Self {
+        Self { line: Line::new("127.0.0.1", scene.ports.auth), name, identifier: 0, state: None }
+    }
+
+    fn request(&mut self, fill: impl FnOnce(&mut Attributes)) -> Vec<u8> {
+        let mut attributes = Attributes::new();
+        attributes.push_text(kind::USER_NAME, self.name).unwrap();
+        if let Some(state) = &self.state {
+            attributes.push_bytes(kind::STATE, state).unwrap();
+        }
+        fill(&mut attributes);
+        self.identifier = self.identifier.wrapping_add(1);
+        signed(Code::ACCESS_REQUEST, self.identifier, authenticator(), &attributes, Signed::Right)
+    }
+
+    /// Sends a request; the code of the answer.
+    fn ask(&mut self, fill: impl FnOnce(&mut Attributes)) -> Code {
+        let request = self.request(fill);
+        self.line.send(&request);
+        self.take().0
+    }
+
+    /// An answer and the EAP packet in it.
+    fn take(&mut self) -> (Code, Vec<u8>) {
+        let answer = self.line.receive();
+        let packet = Packet::parse(&answer).unwrap();
+        let all = |wanted| packet.attributes().filter(move |a| a.kind == wanted).map(|a| a.value.to_vec());
+        self.state = all(kind::STATE).next();
+        (packet.code(), all(kind::EAP_MESSAGE).flatten().collect())
+    }
+
+    /// Sends an EAP packet; what comes.
+    fn eap(&mut self, packet: &[u8]) -> (Code, Vec<u8>) {
+        let request = self.request(|a| {
+            a.push_eap(packet);
+        });
+        self.line.send(&request);
+        self.take()
+    }
+
+    /// Says who it is.
+    fn identity(&mut self) -> (Code, Vec<u8>) {
+        let name = self.name;
+        self.eap(&response(1, 1, name.as_bytes()))
+    }
+
+    /// Begins EAP-TLS; the server's Start.
+    fn begin_tls(&mut self) -> Vec<u8> {
+        let (_, mut request) = self.identity();
+        if request[4] != TLS {
+            request = self.eap(&response(request[1], NAK, &[TLS])).1;
+        }
+        assert_eq!(request[4..], [TLS, 0x20], "EAP-TLS begins");
+        request
+    }
+
+    /// Sends octets as one fragment of EAP-TLS in answer to a request; the server's whole flight, or how it ended.
+    fn tls(&mut self, asked: &[u8], octets: &[u8]) -> (Code, Vec<u8>, Vec<u8>) {
+        let (mut code, mut request) = self.eap(&response(asked[1], TLS, &[&[0], octets].concat()));
+        let mut flight = Vec::new();
+        loop {
+            let Some((&flags, rest)) = request.get(5..).and_then(<[u8]>::split_first) else {
+                return (code, request, flight);
+            };
+            flight.extend_from_slice(if flags & 0x80 == 0 { rest } else { &rest[4..] });
+            if flags & MORE == 0 {
+                return (code, request, flight);
+            }
+            (code, request) = self.eap(&response(request[1], TLS, &[0]));
+        }
+    }
+
+    /// What TLS says first, and no more; the peer of many servers answers the alert that comes of it.
+    fn says(&mut self, octets: &[u8]) {
+        let start = self.begin_tls();
+        let (code, request, _) = self.tls(&start, octets);
+        if code == Code::ACCESS_CHALLENGE {
+            self.eap(&response(request[1], TLS, &[0]));
+        }
+    }
+
+    /// A handshake by TLS itself, whose second flight is changed.
+    fn handshake(&mut self, config: &ClientConfig, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut client = Client::new(config).unwrap();
+        let (mut hello, mut flight) = (Vec::new(), Vec::new());
+        client.take(&mut hello);
+        let start = self.begin_tls();
+        let (_, request, said) = self.tls(&start, &hello);
+        client.feed(&said).unwrap();
+        client.take(&mut flight);
+        change(&mut flight);
+        let (code, request, _) = self.tls(&request, &flight);
+        if code == Code::ACCESS_CHALLENGE {
+            self.eap(&response(request[1], TLS, &[0]));
+        }
+    }
+}
+
+/// An authenticator that no other request has.
+fn authenticator() -> [u8; 16] {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut octets = [7; 16];
+    octets[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    octets
+}
+
+/// An EAP response (RFC 3748 §4).
+fn response(identifier: u8, method: u8, data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(5 + data.len()).unwrap().to_be_bytes();
+    [&[2, identifier, length[0], length[1], method], data].concat()
+}
+
+/// A TLS record (RFC 8446 §5.1).
+fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(body.len()).unwrap().to_be_bytes();
+    [&[kind, 3, 3, length[0], length[1]], body].concat()
+}
+
+/// A ClientHello of an old version (RFC 5246 §7.4.1.2): one cipher suite, P-256, ECDSA with SHA-256, no more.
+fn hello(version: [u8; 2], suite: [u8; 2]) -> Vec<u8> {
+    let extensions =
+        [&[0, 13, 0, 4, 0, 2, 4, 3][..], &[0, 10, 0, 4, 0, 2, 0, 23], &[0, 11, 0, 2, 1, 0]].concat();
+    let length = u16::try_from(extensions.len()).unwrap().to_be_bytes();
+    let body = [&version[..], &[7; 32], &[0, 0, 2], &suite, &[1, 0], &length, &extensions].concat();
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    record(22, &[&[1], &length[1..], &body].concat())
+}
+
+#[test]
+fn causes_of_packets_and_of_time_are_told_apart() {
+    let hash = usher_crypto::password::argon2_hash(b"right", &[7; 16]);
+    let more = format!(
+        "[users]\nstore = \"memory\"\nthreads = 1\n{}[[user]]\nname = \"hashed\"\nargon2 = \"{hash}\"\n\
+         [[home_server]]\nname = \"h\"\naddress = \"127.0.0.1:9\"\nsecret = \"0123456789abcdef\"\n\
+         [[realm]]\nname = \"far.example\"\nservers = [\"h\"]\n",
+        users(&["ann"])
+    );
+    let s = Scene::start_with("session_timeout = \"3 s\"\nlogin_timeout = \"1 s\"\n", &more);
+    let reject = |cause: &str, text: &str, fill: &dyn Fn(&mut Attributes)| {
+        s.caused("reject", cause, text, || {
+            assert_eq!(Device::new(&s, "ann").ask(fill), Code::ACCESS_REJECT, "{cause}");
+        });
+    };
+    reject("no-proof", "the request has no proof", &|_| {});
+    reject("bad-proof", "the request's password or response is malformed", &|a| {
+        a.push_user_password(b"right").unwrap();
+        a.push_bytes(kind::CHAP_PASSWORD, &[1; 17]).unwrap();
+    });
+    reject("name-mismatch", "User-Name is not the EAP identity", &|a| {
+        a.push_eap(&response(1, 1, b"bob"));
+    });
+    reject("bad-eap", "the EAP packet begins no conversation", &|a| {
+        // A request of the device's own.
+        a.push_eap(&[1, 1, 0, 6, MD5, 0]);
+    });
+    reject("unknown-session", "State names no login under way", &|a| {
+        a.push_bytes(kind::STATE, &[7; 16]).unwrap();
+        a.push_eap(&response(1, MD5, &[0]));
+    });
+    s.caused("none", "proxy-loop", "the request passed too many proxies", || {
+        let mut device = Device::new(&s, "ann@far.example");
+        let request = device.request(|a| {
+            a.push_user_password(b"right").unwrap();
+            for hop in 0..17 {
+                a.push_bytes(kind::PROXY_STATE, &[hop]).unwrap();
+            }
+        });
+        device.line.send(&request);
+    });
+    s.caused("none", "gave-up", "the device did not go on", || {
+        assert_eq!(Device::new(&s, "ann").identity().0, Code::ACCESS_CHALLENGE);
+    });
+    s.caused("none", "too-slow", "the login took too long in all", || {
+        let mut device = Device::new(&s, "ann");
+        let (_, request) = device.identity();
+        std::thread::sleep(Duration::from_millis(1200));
+        let late = device.request(|a| {
+            a.push_eap(&response(request[1], request[4], &[0]));
+        });
+        device.line.send(&late);
+    });
+    // It is told that it is right, and says that it is not (draft-kamath-pppext-eap-mschapv2 §2).
+    s.caused("reject", "method-rules", "the device breaks the rules of its method", || {
+        let mut device = Device::new(&s, "ann");
+        let (_, request) = device.identity();
+        assert_eq!(request[4..6], [MSCHAPV2, 1], "the server begins MSCHAPv2");
+        let challenge: &[u8; 16] = request[10..26].try_into().unwrap();
+        let proof = mschap::nt_response(challenge, &[5; 16], b"ann", &nt_hash(b"right"));
+        let value = [&[5; 16][..], &[0; 8], &proof, &[0]].concat();
+        let right = [&[2, request[6], 0, 57, 49][..], &value, b"ann"].concat();
+        let (_, success) = device.eap(&response(request[1], MSCHAPV2, &right));
+        assert_eq!(success[4..6], [MSCHAPV2, 3], "it is right");
+        assert_eq!(device.eap(&response(success[1], MSCHAPV2, &[4])).0, Code::ACCESS_REJECT);
+    });
+    // One thread compares with slow hashes, and of one name few may wait.
+    s.caused("none", "busy", "too much else waits", || {
+        let mut device = Device::new(&s, "hashed");
+        for _ in 0..60 {
+            let request = device.request(|a| {
+                a.push_user_password(b"right").unwrap();
+            });
+            device.line.send(&request);
+        }
+    });
+    assert_eq!(s.daemon.end(), Some(0));
+}
+
+fn told(fault: TlsFault) -> String {
+    fault.told("the device").to_string()
+}
+
+/// What people read of a cause of TLS.
+fn text(cause: &str) -> String {
+    told(*TlsFault::KNOWN.iter().find(|fault| fault.name() == cause).unwrap())
+}
+
+/// A client without a certificate.
+fn nameless(pki: &Pki) -> ClientConfig {
+    let roots = Roots::from_pem(&std::fs::read(pki.folder("pki").join("ca.crt")).unwrap()).unwrap();
+    ClientConfig::new(ClientOptions {
+        versions: VersionRange::default(),
+        credentials: None,
+        roots,
+        server_name: None,
+        resumption: None,
+        clock: WallClock::at(WallTime::from_unix_secs(now())),
+        key_log: None,
+    })
+    .unwrap()
+}
+
+#[test]
+fn causes_of_tls_are_told_apart() {
+    let pki = Pki::new();
+    let mut ours = pki.authority("pki", "Ours");
+    Pki::issue(&mut ours, "server", Kind::Server, now() - DAY, 30);
+    let order = "[methods]\npeap_cryptobinding = \"required\"\n";
+    let s = Scene::start(&(pki.tls("server", "") + &users(&["ann"]) + order));
+    // Whatever the device complains of, also what has no name.
+    for alert in Alert::KNOWN.iter().copied().chain([Alert(200)]) {
+        let fault = TlsFault::Alert(alert);
+        s.caused("reject", fault.name(), &told(fault), || {
+            Device::new(&s, "ann").says(&record(21, &[2, alert.0]));
+        });
+    }
+    let unexpected = record(22, &[&[20, 0, 0, 12][..], &[0; 12]].concat());
+    for (cause, octets) in [
+        ("tls-malformed", vec![0x99; 40]),
+        ("tls-misbehaved", unexpected),
+        ("tls-version", hello([3, 1], [0xc0, 0x2b])),
+        ("tls-cipher", hello([3, 3], [0, 0x2f])),
+        ("tls-extended-master-secret", hello([3, 3], [0xc0, 0x2b])),
+    ] {
+        s.caused("reject", cause, &text(cause), || Device::new(&s, "ann").says(&octets));
+    }
+    let client = nameless(&pki);
+    s.caused("reject", "certificate-missing", &text("certificate-missing"), || {
+        Device::new(&s, "ann").handshake(&client, |_| {});
+    });
+    s.caused("reject", "tls-undecipherable", &text("tls-undecipherable"), || {
+        Device::new(&s, "ann").handshake(&client, |flight| *flight.last_mut().unwrap() ^= 1);
+    });
+    let ca = pki.folder("pki").join("ca.crt").display().to_string();
+    let peap = |more: &str| {
+        let network = format!("eap=PEAP\nidentity=\"ann\"\npassword=\"right\"\nca_cert=\"{ca}\"\n{more}");
+        assert!(!eapol_test(&s.place, s.ports.auth, &network, &[]));
+    };
+    s.caused("reject", "no-inner-method", "no method in common inside the tunnel", || {
+        peap("phase2=\"auth=OTP\"");
+    });
+    s.caused("reject", "cryptobinding", "the ends of the tunnel are not bound to the same keys", || {
+        peap("phase1=\"crypto_binding=0\"\nphase2=\"auth=MSCHAPV2\"");
+    });
+    assert_eq!(s.daemon.end(), Some(0));
+}
+
+#[test]
+fn causes_of_unusual_certificates_are_told_apart() {
+    let pki = Pki::new();
+    let now = now();
+    let mut ours = pki.authority("pki", "Ours");
+    Pki::issue(&mut ours, "server", Kind::Server, now - DAY, 30);
+    Pki::issue(&mut ours, "ann", Kind::Client, now - DAY, 30);
+    let client = "extendedKeyUsage = clientAuth\n";
+    let strange = format!("{client}1.2.3.4 = critical,ASN1:UTF8String:what\n");
+    pki.issue_by("sha1", "ca", "-sha1", client);
+    pki.issue_by("strange", "ca", "-sha256", &strange);
+    pki.issue_by("below", "issued/ann", "-sha256", client);
+    let read = |name: &str| std::fs::read_to_string(pki.folder("pki").join(name)).unwrap();
+    let chain = read("issued/below.crt") + &read("issued/ann.crt");
+    std::fs::write(pki.folder("pki").join("issued/below.crt"), chain).unwrap();
+    let everybody = users(&["ann", "sha1", "strange", "below"]);
+    let by = |name: &str| pki.by("pki", name, "pki");
+    let s = Scene::start(&(pki.tls("server", "") + &everybody));
+    s.test("ann", &refs(&by("ann"))).with_code(0);
+    for (name, cause) in [("sha1", "certificate-algorithm"), ("below", "certificate-constraint")] {
+        s.refused(cause, &text(cause), name, &refs(&by(name)));
+    }
+    // Our own client does not take such a certificate in hand.
+    s.caused("reject", "certificate-malformed", &text("certificate-malformed"), || {
+        let of = |end: &str| pki.folder("pki").join(format!("issued/strange.{end}")).display().to_string();
+        let ca = pki.folder("pki").join("ca.crt").display().to_string();
+        let (certificate, key) = (of("crt"), of("key"));
+        let network = format!(
+            "eap=TLS\nidentity=\"strange\"\nca_cert=\"{ca}\"\nclient_cert=\"{certificate}\"\nprivate_key=\"{key}\""
+        );
+        assert!(!eapol_test(&s.place, s.ports.auth, &network, &[]));
+    });
+    drop(s);
+    // A list of an authority of the same name with another key.
+    pki.authority("double", "Ours");
+    let list = pki.folder("double").join("ca.crl").display().to_string();
+    let s = Scene::start(&(pki.tls("server", &format!("crl = [\"{list}\"]")) + &everybody));
+    s.refused("crl-unusable", &text("crl-unusable"), "ann", &refs(&by("ann")));
+    drop(s);
+    // A responder that says what nobody can read.
+    let url = publisher(&Arc::new(Mutex::new(Some(b"yes".to_vec()))), "ocsp");
+    let more = format!("ocsp = \"hard\"\nocsp_url = \"{url}\"");
+    let s = Scene::start(&(pki.tls("server", &more) + &everybody));
+    let unbelievable = "what the OCSP responder says of the device's certificate cannot be believed";
+    s.refused("ocsp-unbelievable", unbelievable, "ann", &refs(&by("ann")));
+    assert_eq!(s.daemon.end(), Some(0));
+}
