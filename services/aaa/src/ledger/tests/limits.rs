@@ -95,6 +95,15 @@ fn stale_sessions_do_not_keep_anybody_out() {
 }
 
 #[test]
+fn a_full_ledger_admits_nobody_until_a_session_ends() {
+    let mut w = World::new(LedgerConfig { max_sessions: 1, ..LedgerConfig::default() });
+    assert!(w.tell(&session("1", 10, A)));
+    assert_eq!(w.admit(20, &ask("bert@example.org", B)), Admission::No(Refusal::Full));
+    assert!(w.tell(&Record { status: Stop, ..session("1", 30, A) }));
+    assert_eq!(w.admit(40, &ask("bert@example.org", B)), FREE);
+}
+
+#[test]
 fn no_session_at_all_may_be_allowed() {
     let mut w = World::default();
     let none = AdmitRequest { simultaneous: Some(0), ..ask("anna@example.org", A) };
