@@ -27,6 +27,7 @@ fn every_form_of_the_language_is_read() {
 * > S ...(0) <...>
 +0...0.5 recv(3, ..., 10, MSG_PEEK) = 10
 +0 < sctp(tag=5, bad_crc32c): INIT[flgs=0, tag=1, a_rwnd=..., os=..., is=0x10, tsn=1, ...]; DATA[flgs=BE, len=20, tsn=1, sid=0, ssn=0, ppid=0];
++0 < sctp: INIT[flgs=0, tag=1, a_rwnd=1500, os=1, is=1, tsn=1, IPV4_ADDRESS[addr=192.0.2.1], IPV6_ADDRESS[addr=2001:db8::1]]
 +0 > sctp: SACK[flgs=0, cum_tsn=1, a_rwnd=..., gaps=[2:3, 5:5], dups=[1, 2]]
 +0 < sctp: ERROR[flgs=0, UNRECOGNIZED_PARAMETERS[params=[PARAMETER[type=0x1, len=6, val=[0x1, 2]]]]]
 +0 %{ assert tcpi_state == TCPI_LISTEN }%
@@ -38,7 +39,7 @@ fn every_form_of_the_language_is_read() {
     assert_eq!(script.option("mtu"), Some("1500"));
     assert_eq!(script.set_up.len(), 1);
     let lines: Vec<u32> = script.events.iter().map(|e| e.line).collect();
-    assert_eq!(lines, [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22]);
+    assert_eq!(lines, [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{Cursor, Fault};
 use crate::script::{Item, Value};
+use std::net::IpAddr;
 
 /// How deep values may stand in each other.
 const MAX_DEPTH: u32 = 16;
@@ -72,6 +73,12 @@ pub(super) fn value(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
 fn single(c: &mut Cursor<'_>, depth: u32) -> Result<Value, Fault> {
     if c.eat("...") {
         return Ok(Value::Any);
+    }
+    let mut ahead = *c;
+    let text = ahead.run(|c| c.is_ascii_hexdigit() || c == ':' || c == '.');
+    if text.parse::<IpAddr>().is_ok() {
+        *c = ahead;
+        return Ok(Value::Text(text.to_owned()));
     }
     match c.peek() {
         Some('"') => {
