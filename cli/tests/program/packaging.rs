@@ -46,24 +46,68 @@ fn the_service_runs_as_a_user_who_can_read_what_root_wrote() {
     assert!(place.path("man1").join(format!("{page}.1")).is_file(), "{page}");
 }
 
-/// On a copy of this system that lasts as long as the test: an overlay in a namespace of its own. Without systemd the
-/// service's user and state folder are set as its unit says.
+/// What runs a script of a test on a copy of this system that lasts as long as the test: an overlay in a namespace of its
+/// own. It has the package as /usher.deb.
+const ON_A_COPY: &str = "set -e\n\
+    mkdir over; mount -t tmpfs tmpfs over; cd over; mkdir upper work root\n\
+    mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root\n\
+    mount --bind /dev root/dev; mount -t proc proc root/proc\n\
+    cp \"$1\" root/usher.deb; cp \"$2\" root/within.sh\n\
+    ip link set lo up\n\
+    exec chroot root bash /within.sh\n";
+
+/// Runs a script there; what it says.
+fn on_a_copy(place: &Place, within: &str) -> String {
+    let package = package(place);
+    place.write("install.sh", ON_A_COPY);
+    place.write("within.sh", within);
+    let done = Command::new("unshare")
+        .args(["--mount", "--net", "--pid", "--fork", "bash", "install.sh", package.trim()])
+        .arg(place.path("within.sh"))
+        .current_dir(place.path("."))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    said
+}
+
+/// systemd does not run there: its program does what files alone do, and tells of the rest. The package calls itself a later
+/// version, since to come from 0.2.0 is a case of its own.
+#[test]
+fn the_timer_of_the_list_is_after_a_removal_as_it_was_before() {
+    let said = on_a_copy(
+        &Place::new(),
+        "set -e; cd /; dpkg-deb -R usher.deb later; sed -i 's/^Version: .*/Version: 9.0.0/' later/DEBIAN/control\n\
+         dpkg-deb -b later usher.deb >/dev/null; mkdir -p /run/systemd/system; mv /usr/bin/systemctl /usr/bin/systemctl.true\n\
+         cat > /usr/bin/systemctl <<'END'\n\
+         #!/bin/sh\n\
+         echo \"asked: $*\" >>/asked\n\
+         [ \"$2\" = --now ] && { verb=$1; shift 2; set -- \"$verb\" \"$@\"; }\n\
+         case $1 in enable|disable|is-enabled) exec systemctl.true --root=/ \"$@\" ;; esac\n\
+         END\n\
+         chmod 755 /usr/bin/systemctl\n\
+         say() { echo \"$1: $(systemctl is-enabled usher-aaa-crl.timer 2>/dev/null || true)\n\
+         $(grep -c 'asked: start usher-aaa-crl.timer' asked || true) starts\"; }\n\
+         dpkg -i usher.deb >/dev/null; say installed\n\
+         dpkg -r usher >/dev/null; grep -q 'asked: stop usher-aaa-crl.timer' asked\n\
+         dpkg -i usher.deb >/dev/null; say again\n\
+         systemctl disable usher-aaa-crl.timer; dpkg -r usher >/dev/null; dpkg -i usher.deb >/dev/null; say off\n\
+         systemctl enable usher-aaa-crl.timer; dpkg -r usher >/dev/null; dpkg -P usher >/dev/null\n\
+         find /etc/systemd -name 'usher*'\n\
+         dpkg -i usher.deb >/dev/null; say new\n",
+    );
+    assert_eq!(
+        said,
+        "installed: enabled\n1 starts\nagain: enabled\n2 starts\noff: disabled\n2 starts\nnew: enabled\n3 starts\n"
+    );
+}
+
+/// Without systemd the service's user and state folder are set as its unit says.
 #[test]
 fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrote() {
-    let place = Place::new();
-    let package = package(&place);
-    place.write(
-        "install.sh",
-        "set -e\n\
-         mkdir over; mount -t tmpfs tmpfs over; cd over; mkdir upper work root\n\
-         mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root\n\
-         mount --bind /dev root/dev; mount -t proc proc root/proc\n\
-         cp \"$1\" root/usher.deb; cp \"$2\" root/within.sh\n\
-         ip link set lo up\n\
-         exec chroot root bash /within.sh\n",
-    );
-    place.write(
-        "within.sh",
+    let said = on_a_copy(
+        &Place::new(),
         "set -e; cd /; dpkg -i usher.deb >/dev/null\n\
          serve() {\n\
            setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
@@ -101,14 +145,6 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
          getent passwd usher && exit 1; getent group usher && exit 1\n\
          echo 'purged: nothing is left'\n",
     );
-    let done = Command::new("unshare")
-        .args(["--mount", "--net", "--pid", "--fork", "bash", "install.sh", package.trim()])
-        .arg(place.path("within.sh"))
-        .current_dir(place.path("."))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{said}\n{}", String::from_utf8_lossy(&done.stderr));
     for each in ["ann is let in", "server: Access-Accept"] {
         assert_eq!(said.matches(each).count(), 2, "{each}: {said}");
     }
