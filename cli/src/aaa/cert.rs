@@ -7,7 +7,8 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use usher_core::{Duration, WallTime};
-use usher_daemon::control::{self, ControlError};
+use usher_daemon::Location;
+use usher_daemon::control::{self, Answer, ControlError, ListStatus};
 use usher_pki::{
     Authority, Entry, Information, InitOptions, Issued, KeyKind, Kind, PkiError, Reason, Request,
     RevocationList,
@@ -220,38 +221,63 @@ pub(crate) fn cert(output: &Output, arguments: &Cert) -> Result<(), Failure> {
             open(dir)?.revoke(name, reason, now())?;
             let list = dir.join("ca.crl");
             output.note(&format!("{name} is in {}", list.display()));
-            reread(output, config, &list)
+            told(output, config, &list, true)
                 .map_err(|error| Failure::failed(format!("{name} is revoked, but {error}")))
         }
         CertCommand::List => list(output, &open(dir)?),
         CertCommand::Show { files } => show(output, files),
         CertCommand::Crl { expiring, config } => {
             let list = dir.join("ca.crl");
-            if let Some(days) = expiring
-                && let Some(end) = end_of(&list)
-                && end > now() + Duration::from_secs(u64::from(*days) * 86_400)
-            {
+            let holds = expiring.filter(|days| {
+                let until = now() + Duration::from_secs(u64::from(*days) * 86_400);
+                end_of(&list).is_some_and(|end| end > until)
+            });
+            let is = if let Some(days) = holds {
                 output.note(&format!("{} holds for more than {days} days yet", list.display()));
-                return Ok(());
-            }
-            open(dir)?.publish(now())?;
-            output.note(&format!("{} holds for 30 days from now", list.display()));
-            reread(output, config, &list)
-                .map_err(|error| Failure::failed(format!("{} is new, but {error}", list.display())))
+                "holds"
+            } else {
+                open(dir)?.publish(now())?;
+                output.note(&format!("{} holds for 30 days from now", list.display()));
+                "is new"
+            };
+            told(output, config, &list, holds.is_none())
+                .map_err(|error| Failure::failed(format!("{} {is}, but {error}", list.display())))
         }
     }
 }
 
 /// When a list is out of date; `None` where it is none, or does not say so.
 fn end_of(list: &Path) -> Option<WallTime> {
-    RevocationList::read(&std::fs::read(list).ok()?).ok()?.pop()?.next_update
+    read(list)?.next_update
 }
 
-/// Has the server that runs here, if one does, read a revocation list again.
-fn reread(output: &Output, config: &Config, list: &Path) -> Result<(), String> {
-    let place = usher_daemon::Place::open(config.config.as_deref())
+fn read(list: &Path) -> Option<RevocationList> {
+    RevocationList::read(&std::fs::read(list).ok()?).ok()?.pop()
+}
+
+/// Has the server that runs here, if one does, read a revocation list, where that is new or the server does not have it yet:
+/// it may have been told in vain when the list was made.
+fn told(output: &Output, config: &Config, list: &Path, new: bool) -> Result<(), String> {
+    // Secrets of the configuration may be there for the server alone.
+    let location = Location::find(config.config.as_deref())
         .map_err(|error| format!("the configuration cannot be read: {error}"))?;
-    match control::ask(&place.control_socket(), &control::Request::Reload) {
+    let Some(ours) = read(list) else { return Err("it is no revocation list".to_owned()) };
+    let same = |path: &PathBuf| path == list || path.canonicalize().ok() == list.canonicalize().ok();
+    let named = location.crl.iter().any(same);
+    let unread = "the running server does not read this list; name it in crl of [tls]";
+    if !new {
+        match has(&location, &ours) {
+            Err(ControlError::NotRunning { .. }) => return Ok(()),
+            Err(error) => return Err(format!("the running server does not say whether it has it: {error}")),
+            Ok(true) => return Ok(()),
+            Ok(false) if !named => {
+                output.note(unread);
+                return Ok(());
+            }
+            Ok(false) => output.note("the running server does not have it yet"),
+        }
+    }
+    match control::ask(&location.control_socket, &control::Request::Reload) {
         Err(ControlError::NotRunning { .. }) => {
             output.note("no server runs here; one reads the list when it starts");
             return Ok(());
@@ -259,13 +285,23 @@ fn reread(output: &Output, config: &Config, list: &Path) -> Result<(), String> {
         Err(error) => return Err(format!("the running server was not reloaded: {error}")),
         Ok(_) => {}
     }
-    let same = |path: &PathBuf| path == list || path.canonicalize().ok() == list.canonicalize().ok();
-    if place.loaded.file.tls.as_ref().is_some_and(|tls| tls.crl.iter().any(same)) {
-        output.note("the running server has read it; no earlier TLS session lets anybody in");
-    } else {
-        output.note("the running server does not read this list; name it in crl of [tls]");
+    match has(&location, &ours) {
+        Ok(true) => output.note("the running server has read it; no earlier TLS session lets anybody in"),
+        Ok(false) if named => return Err("the running server does not use it; see its log".to_owned()),
+        Ok(false) => output.note(unread),
+        Err(error) => return Err(format!("the running server does not say whether it has it: {error}")),
     }
     Ok(())
+}
+
+/// Whether the running server uses this list, or a later one of its authority.
+fn has(location: &Location, ours: &RevocationList) -> Result<bool, ControlError> {
+    let made = ours.this_update.unix_secs();
+    let at_least = |l: &ListStatus| l.made > made || (l.made == made && l.number == ours.number());
+    Ok(match control::ask(&location.control_socket, &control::Request::Status)? {
+        Answer::Status(status) => status.lists.iter().any(|l| l.issuer == ours.issuer && at_least(l)),
+        _ => false,
+    })
 }
 
 fn init(

@@ -4,8 +4,9 @@ use super::args::{Config, Trace};
 use super::{ask, place};
 use crate::output::{Failure, Output, columns};
 use serde_json::json;
+use std::time::{SystemTime, UNIX_EPOCH};
 use usher_core::{Duration, WallTime};
-use usher_daemon::control::{self, Answer, HomeServerStatus, Request};
+use usher_daemon::control::{self, Answer, HomeServerStatus, ListStatus, Request};
 
 pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
     let Answer::Status(s) = ask(&place(config)?, &Request::Status)? else {
@@ -31,14 +32,7 @@ pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
         let state = if okay { "connected" } else { "not connected, or owes an answer" };
         rows.push(("Diameter peer", format!("{name}: {state}")));
     }
-    for (from, issuer, days) in &s.lists {
-        let end = if *days < 0.0 {
-            "is out of date".to_owned()
-        } else {
-            format!("is out of date in {days:.1} days")
-        };
-        rows.push(("revocation list", format!("{from} of {issuer} {end}")));
-    }
+    rows.extend(s.lists.iter().map(|list| ("revocation list", revocation_list(list))));
     let ends: Vec<_> = s
         .certificates
         .iter()
@@ -48,6 +42,18 @@ pub(super) fn status(output: &Output, config: &Config) -> Result<(), Failure> {
     output.text(&columns(
         &rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect::<Vec<_>>(),
     ))
+}
+
+/// How long a revocation list holds, in a line.
+fn revocation_list(list: &ListStatus) -> String {
+    let ListStatus { from, issuer, ends, .. } = list;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let end = match ends.map(|end| (end as f64 - since) / 86_400.0) {
+        Some(days) if days < 0.0 => "is out of date".to_owned(),
+        Some(days) => format!("is out of date in {days:.1} days"),
+        None => "does not say how long it holds".to_owned(),
+    };
+    format!("{from} of {issuer} {end}")
 }
 
 /// How a home server is, in a line.

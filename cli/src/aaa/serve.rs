@@ -5,7 +5,7 @@ use crate::output::{Failure, Output};
 use serde_json::json;
 use std::path::Path;
 use usher_daemon::config::{self, DEFAULT_PATH, LoadError};
-use usher_daemon::{PlaceError, ServeError, lists};
+use usher_daemon::{Place, PlaceError, ServeError, lists};
 
 pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
     let served = usher_daemon::serve(config.config.as_deref(), &mut |text| output.note(text));
@@ -17,9 +17,10 @@ pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
 
 pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure> {
     let path = file.unwrap_or(Path::new(DEFAULT_PATH));
-    match config::load(path) {
-        Ok(loaded) => {
-            let warnings = lists::warnings(&loaded);
+    // With the lists that were fetched for it, as a server would begin.
+    match Place::open(Some(path)) {
+        Ok(place) => {
+            let warnings = lists::warnings(&place.loaded);
             if output.json {
                 let file = path.display().to_string();
                 return output.value(&json!({ "file": file, "faults": [], "warnings": warnings }));
@@ -27,7 +28,7 @@ pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure>
             warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
             output.text(&format!("{}: right\n", path.display()))
         }
-        Err(LoadError::Faults(faults)) if output.json => {
+        Err(PlaceError::Config(LoadError::Faults(faults))) if output.json => {
             let each =
                 |f: &config::Fault| json!({ "line": f.line, "column": f.column, "message": f.message });
             let all: Vec<_> = faults.faults.iter().map(each).collect();

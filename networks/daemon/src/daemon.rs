@@ -18,12 +18,13 @@ use crate::{config, control, lists, log, metrics, notify};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 use tokio::signal::unix::{SignalKind, signal};
 use usher_aaa::ledger::Ledger;
-use usher_aaa::store::{Store, StoreError, UserRows};
+use usher_aaa::store::{ClientRow, Store, StoreError, UserRows};
 use usher_aaa::{AaaServer, Command, ShardConfig, ShardKey, User};
 use usher_core::{SecureRng, WallTime};
 use usher_crypto::tls::WallClock;
@@ -96,6 +97,10 @@ pub(crate) struct Running {
     reloading: Mutex<()>,
     /// What the shards were made of, or took at the last reload; held during one.
     built: Mutex<Built>,
+    /// The store's clients, as they were then.
+    rows: Mutex<Vec<ClientRow>>,
+    /// How many configurations were taken up after the first.
+    pub(crate) generation: AtomicU64,
 }
 
 /// Serves until it is told to end (SIGTERM, SIGINT). `say` gets what a person should read at the start.
@@ -116,6 +121,8 @@ pub fn serve(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), Ser
         say(&first_words(&begun.running.read_place()));
     }
     let ended = runtime.block_on(until_told(&begun.running, &begun.shards));
+    // A reload that waits for something does not keep the server from ending.
+    runtime.shutdown_background();
     begun.end(log, ended)
 }
 
@@ -286,6 +293,8 @@ impl Begun {
             key,
             reloading: Mutex::new(()),
             built: Mutex::new(built),
+            rows: Mutex::new(rows),
+            generation: AtomicU64::new(0),
         };
         let running = Arc::new(running);
         lists::begin(&running);
@@ -358,7 +367,15 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
     let mut drops = Drops::default();
     let mut told = running.clock.wall_epoch();
     let mut tick = tokio::time::interval(Duration::from_secs(1));
+    let mut reload: Option<tokio::task::JoinHandle<()>> = None;
+    let mut again = false;
     loop {
+        // What it says is in the log.
+        let reload_now = || {
+            notify::reloading();
+            let running = running.clone();
+            Some(tokio::task::spawn_blocking(move || drop(running.reload())))
+        };
         tokio::select! {
             _ = tick.tick() => {
                 running.wall.set(tls::wall());
@@ -376,11 +393,17 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
                 }
             }
             _ = hup.recv() => {
-                notify::reloading();
-                let running = running.clone();
-                // What it says is in the log.
-                let _ = tokio::task::spawn_blocking(move || running.reload()).await;
+                if reload.is_some() {
+                    again = true;
+                } else {
+                    reload = reload_now();
+                }
+            }
+            // One that ends in a panic is over, too.
+            _ = async { reload.as_mut()?.await.ok() }, if reload.is_some() => {
                 notify::ready();
+                // Who asked meanwhile may have changed what had been read already.
+                reload = if std::mem::take(&mut again) { reload_now() } else { None };
             }
             _ = term.recv() => break,
             _ = int.recv() => break,

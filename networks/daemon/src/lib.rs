@@ -35,4 +35,4 @@ mod tls;
 mod workers;
 
 pub use daemon::{ServeError, serve};
-pub use place::{Place, PlaceError};
+pub use place::{Location, Place, PlaceError};

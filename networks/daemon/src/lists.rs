@@ -7,9 +7,9 @@ use crate::daemon::Running;
 use crate::place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration as Wait;
 use usher_core::{Duration, WallTime};
@@ -23,7 +23,10 @@ const TICK: Wait = Wait::from_secs(1);
 /// How long a list's publisher may take, and what it may send.
 const PATIENCE: Wait = Wait::from_secs(10);
 const LONGEST: u64 = 32 << 20;
-/// How long after a failure the next attempt is made at the latest.
+/// How long after a first failure the next attempt is made, and after many of them; never later than otherwise.
+const RETRY: Duration = Duration::from_secs(10);
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+/// How often the same failure is told of.
 const AGAIN: Duration = Duration::from_secs(3600);
 
 /// Seconds from one time to a later one.
@@ -39,6 +42,8 @@ pub(crate) struct Used {
     pub(crate) issuer: String,
     pub(crate) this_update: WallTime,
     pub(crate) next_update: Option<WallTime>,
+    /// cRLNumber, hexadecimal; empty where it has none.
+    pub(crate) number: String,
 }
 
 impl Used {
@@ -48,6 +53,7 @@ impl Used {
             issuer: list.issuer.clone(),
             this_update: list.this_update,
             next_update: list.next_update,
+            number: list.number(),
         }
     }
     /// How near its end is. A list that lives for a month is told of a week before; one that lives for a day when a
@@ -131,6 +137,17 @@ pub(crate) fn used(tls: &Settings, files: &TlsFiles) -> Result<Vec<(Used, Vec<u8
     Ok(latest.into_iter().map(|(from, list)| (Used::new(&from, &list), list.der().to_vec())).collect())
 }
 
+/// Whether the lists of a configuration take back nobody but whom those of the one before did.
+pub(crate) fn add_nothing(before: &Loaded, after: &Loaded) -> bool {
+    let lists = |loaded: &Loaded| -> Option<Vec<RevocationList>> {
+        let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Some(Vec::new()) };
+        let used = used(tls, files).ok()?;
+        used.iter().map(|(_, der)| RevocationList::of_der(der).ok()).collect()
+    };
+    let (Some(before), Some(after)) = (lists(before), lists(after)) else { return false };
+    after.iter().all(|list| before.iter().any(|before| list.adds_nothing_to(before)))
+}
+
 /// Whether a list is to be used in place of another about the same certificates: one that an authority has signed before
 /// one that it has not, as of an earlier authority of the same name, and then the later one.
 fn is_better(
@@ -178,15 +195,46 @@ fn kept(state_dir: &Path, url: &str) -> PathBuf {
     state_dir.join("crl").join(format!("{name}-{hash:016x}.crl"))
 }
 
+/// Does something for each at once; what came of it, in their order.
+fn all_at_once<T: Sync, R: Send>(
+    items: &[T],
+    act: impl Fn(&T) -> Result<R, String> + Sync,
+) -> Vec<Result<R, String>> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let begin = |item| {
+            let builder = std::thread::Builder::new().name("usher-list".to_owned());
+            builder.spawn_scoped(scope, move || act(item))
+        };
+        let threads: Vec<_> = items.iter().map(begin).collect();
+        let done = threads.into_iter().map(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(done)) => done,
+            Ok(Err(_)) => Err("the thread that was to do it failed".to_owned()),
+            Err(error) => Err(format!("no thread to do it: {error}")),
+        });
+        done.collect()
+    })
+}
+
 impl Place {
     /// Reads the lists that were fetched before.
     pub(crate) fn read_fetched(&mut self) {
         let (Some(tls), Some(files)) = (&self.loaded.file.tls, &mut self.loaded.tls) else { return };
+        let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
         let all = urls(tls, files).into_iter();
-        // One that is not there, or no list any more, is fetched again.
+        // One that is not there, or no list any more, is fetched again; as is one of an earlier authority, with which
+        // nobody of the one of now would get in.
         let read = |url: String| {
             let octets = fs::read(kept(&self.state_dir, &url)).ok()?;
-            RevocationList::read(&octets).is_ok().then_some((url, octets))
+            let lists = RevocationList::read(&octets).ok()?;
+            let signed = lists.iter().all(|list| list.is_signed_by(authorities.iter().map(Vec::as_slice)));
+            if !signed {
+                tracing::warn!(
+                    url,
+                    "no authority of ca has signed the revocation list that is kept: not used"
+                );
+            }
+            signed.then_some((url, octets))
         };
         files.fetched = all.filter_map(read).collect();
     }
@@ -201,61 +249,73 @@ impl Place {
         Ok(())
     }
 
-    /// Fetches the lists that were never fetched, before anybody is let in.
+    /// Fetches the lists that were never fetched, all at once, before anybody is let in.
     pub(crate) fn fetch_missing(&mut self) {
         let (Some(tls), Some(files)) = (&self.loaded.file.tls, &self.loaded.tls) else { return };
         let mut missing = urls(tls, files);
         missing.retain(|url| !files.fetched.iter().any(|(kept, _)| kept == url));
-        for url in missing {
-            if let Err(error) = fetch(&self.state_dir, files, &url, crate::tls::wall()) {
-                tracing::error!(url, error, "no revocation list: it refuses nobody until it is fetched");
+        let missing: Vec<String> = missing.into_iter().collect();
+        let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
+        let now = crate::tls::wall();
+        let done = all_at_once(&missing, |url| fetch(&self.state_dir, &authorities, url, now));
+        for (url, done) in missing.iter().zip(done) {
+            if let Err(error) = done {
+                tracing::error!(url, error, "no revocation list yet: nobody is refused by it");
             }
         }
         self.read_fetched();
     }
 }
 
-/// What came of fetching a list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fetched {
-    /// It is kept in place of the one before.
-    New,
-    /// It is not later than the one that is kept.
-    Same,
-}
-
-/// Fetches a list, and keeps it where it may be believed and is later than the one that is kept.
-fn fetch(state_dir: &Path, files: &TlsFiles, url: &str, now: WallTime) -> Result<Fetched, String> {
+/// Fetches a list, and keeps it where one of these authorities has signed it and it is later than the one that is kept;
+/// whether it is.
+fn fetch(state_dir: &Path, authorities: &[Vec<u8>], url: &str, now: WallTime) -> Result<bool, String> {
+    let signed = |list: &RevocationList| list.is_signed_by(authorities.iter().map(Vec::as_slice));
     let list = RevocationList::fetch(url, PATIENCE, LONGEST).map_err(|e| e.to_string())?;
-    let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
-    if !list.is_signed_by(authorities.iter().map(Vec::as_slice)) {
+    if !signed(&list) {
         return Err(format!("no authority of ca has signed this list of {}", list.issuer));
     }
     if !list.is_of_now(now) {
         return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
     }
     // What TLS does not understand would be refused at each handshake.
-    Roots::default().with_revocation_lists([list.der()]).map_err(|e| e.to_string())?;
+    understood(&list)?;
     let path = kept(state_dir, url);
     let before = fs::read(&path).ok().and_then(|octets| RevocationList::read(&octets).ok()?.pop());
-    if before.is_some_and(|before| before.issuer == list.issuer && !list.is_later_than(&before)) {
-        return Ok(Fetched::Same);
+    // An authority that was made anew begins with the first number again.
+    if let Some(before) = before.filter(|before| list.is_about_those_of(before) && signed(before)) {
+        if before == list {
+            return Ok(false);
+        }
+        if !list.is_later_than(&before) {
+            return Err(format!(
+                "this list of {} is older than the one that is kept: not taken",
+                list.issuer
+            ));
+        }
     }
     keep(&path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(Fetched::New)
+    Ok(true)
 }
 
-/// Writes a file whole or not at all.
+/// Whether TLS takes a list.
+fn understood(list: &RevocationList) -> Result<(), String> {
+    Roots::default().with_revocation_lists([list.der()]).map(drop).map_err(|e| e.to_string())
+}
+
+/// Why what a file holds is no list that can be used.
+pub(crate) fn fault(octets: &[u8]) -> Option<String> {
+    match RevocationList::read(octets) {
+        Ok(lists) => lists.iter().find_map(|list| understood(list).err()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
 fn keep(path: &Path, octets: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let beside = path.with_extension("new");
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(octets)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
+    usher_pki::write_whole(path, octets, 0o600, |_| Ok(()))
 }
 
 /// Makes the list of an authority anew where a third of its time is left; whether it did.
@@ -278,16 +338,135 @@ fn renew(folder: &Path, now: WallTime) -> Result<bool, String> {
     Ok(due)
 }
 
+/// From where a list comes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Source {
+    /// The folder of an authority that is at hand.
+    Authority(PathBuf),
+    /// A file, and what was read of it.
+    File(PathBuf, Vec<u8>),
+    /// A URL, and whether a list of it is in use.
+    Url(String, bool),
+}
+
+impl Source {
+    /// What people call it.
+    fn name(&self) -> String {
+        match self {
+            Self::Authority(path) | Self::File(path, _) => path.display().to_string(),
+            Self::Url(url, _) => url.clone(),
+        }
+    }
+    /// Whether nothing of it is in use.
+    fn is_without_list(&self) -> bool {
+        matches!(self, Self::Url(_, false))
+    }
+}
+
+/// Where a configuration's lists come from.
+struct Sources {
+    /// Which configuration that is.
+    generation: u64,
+    all: Vec<Source>,
+    interval: Duration,
+    /// Whose fetched lists are believed, DER.
+    authorities: Vec<Vec<u8>>,
+    state_dir: PathBuf,
+}
+
+impl Sources {
+    /// None where there is no TLS.
+    fn of(place: &Place, generation: u64) -> Self {
+        let state_dir = place.state_dir.clone();
+        let (Some(tls), Some(files)) = (&place.loaded.file.tls, &place.loaded.tls) else {
+            return Self {
+                generation,
+                all: Vec::new(),
+                interval: LONGEST_RETRY,
+                authorities: Vec::new(),
+                state_dir,
+            };
+        };
+        let authority = tls.crl_authority.iter().cloned().map(Source::Authority);
+        let read = tls.crl.iter().cloned().zip(files.crls.iter().cloned());
+        let urls = urls(tls, files).into_iter().map(|url| {
+            let used = files.fetched.iter().any(|(of, _)| *of == url);
+            Source::Url(url, used)
+        });
+        Self {
+            generation,
+            all: authority.chain(read.map(|(path, octets)| Source::File(path, octets))).chain(urls).collect(),
+            interval: tls.crl_interval.0,
+            authorities: files.ca.as_deref().map(certificates).unwrap_or_default(),
+            state_dir,
+        }
+    }
+
+    /// Looks whether there is a new list; whether there is.
+    fn attempt(&self, source: &Source, now: WallTime) -> Result<bool, String> {
+        match source {
+            Source::Authority(folder) => renew(folder, now),
+            Source::File(path, before) => {
+                let named = |error: String| format!("{}: {error}", path.display());
+                let octets = fs::read(path).map_err(|e| named(e.to_string()))?;
+                if octets == *before {
+                    return Ok(false);
+                }
+                fault(&octets).map_or(Ok(true), |error| Err(named(error)))
+            }
+            Source::Url(url, _) => fetch(&self.state_dir, &self.authorities, url, now),
+        }
+    }
+}
+
+/// The attempts to get a list from somewhere.
+#[derive(Default)]
+struct Attempts {
+    /// When the next one is due.
+    due: Option<WallTime>,
+    /// How many have failed since the last that did not.
+    failed: u32,
+    said: Complaint,
+}
+
+impl Attempts {
+    fn is_due(&self, interval: Duration, now: WallTime) -> bool {
+        // A clock that was set back must not keep it waiting.
+        self.due.is_none_or(|due| now >= due || due > now + interval)
+    }
+    fn count(&mut self, done: bool, interval: Duration, now: WallTime) {
+        self.failed = if done { 0 } else { self.failed.saturating_add(1) };
+        let retry = Duration::from_secs(RETRY.as_secs() << self.failed.saturating_sub(1).min(8));
+        self.due = Some(now + if done { interval } else { retry.min(LONGEST_RETRY).min(interval) });
+    }
+}
+
+/// What was last complained of, and when.
+#[derive(Default)]
+struct Complaint(Option<(String, WallTime)>);
+
+impl Complaint {
+    /// Whether something is to be told: it is another than before, or that was a while ago.
+    fn is_news(&mut self, error: &str, now: WallTime) -> bool {
+        let news = self.0.as_ref().is_none_or(|(before, at)| before != error || now >= *at + AGAIN);
+        if news {
+            self.0 = Some((error.to_owned(), now));
+        }
+        news
+    }
+}
+
 /// What is remembered between two looks.
 #[derive(Default)]
 struct Watch {
+    sources: Option<Arc<Sources>>,
+    /// By the name of the source.
+    attempts: BTreeMap<String, Attempts>,
     /// What was told of a list, by where it is from and when it was made, and when.
     told: BTreeMap<(String, WallTime), (Stage, WallTime)>,
-    /// When a URL or an authority is next asked, and what failed last.
-    due: BTreeMap<String, WallTime>,
-    failed: BTreeMap<String, (String, WallTime)>,
     /// Something is new, and when it is tried to be taken up.
     new: Option<WallTime>,
+    taking: Complaint,
 }
 
 /// Begins to look after lists, for as long as the server runs.
@@ -308,74 +487,84 @@ pub(crate) fn begin(running: &Arc<Running>) {
 
 impl Watch {
     fn look(&mut self, running: &Running, now: WallTime) {
-        let (settings, files, state_dir) = {
-            let place = running.place.read().unwrap_or_else(PoisonError::into_inner);
-            let (Some(tls), Some(files)) = (&place.loaded.file.tls, &place.loaded.tls) else { return };
-            let wanted =
-                tls.crl_authority.is_some() || !tls.crl_url.is_empty() || tls.crl_distribution_points;
-            (tls.clone(), wanted.then(|| files.clone()), place.state_dir.clone())
-        };
-        if let Some(files) = files {
-            if let Some(folder) = &settings.crl_authority {
-                let what = folder.display().to_string();
-                self.attempt(running, &what, settings.crl_interval.0, now, || renew(folder, now));
-            }
-            for url in urls(&settings, &files) {
-                let fetch = || fetch(&state_dir, &files, &url, now).map(|what| what == Fetched::New);
-                self.attempt(running, &url, settings.crl_interval.0, now, fetch);
-            }
+        let sources = self.follow(running);
+        for (name, result) in self.attempt(&sources, now) {
+            let mut counts = running.lists.lock().unwrap_or_else(PoisonError::into_inner);
+            *counts.entry((name, result)).or_default() += 1;
         }
         if self.new.is_some_and(|at| at <= now) {
-            let taken = running.take_lists();
-            if let Err(error) = &taken {
-                tracing::error!(error, "the new revocation lists are not taken up; tried again");
+            match running.take_lists() {
+                Ok(()) => {
+                    self.new = None;
+                    self.taking = Complaint::default();
+                }
+                Err(error) => {
+                    if self.taking.is_news(&error, now) {
+                        tracing::error!(error, "the new revocation lists are not taken up; tried again");
+                    }
+                    self.new = Some(now + RETRY);
+                }
             }
-            self.new = taken.is_err().then(|| now + Duration::from_secs(10));
         }
         self.tell(running, now);
     }
 
-    /// Does what is due.
-    fn attempt(
-        &mut self,
-        running: &Running,
-        what: &str,
-        interval: Duration,
-        now: WallTime,
-        act: impl FnOnce() -> Result<bool, String>,
-    ) {
-        // A clock that was set back must not keep it waiting.
-        if self.due.get(what).is_some_and(|due| now < *due && *due <= now + interval) {
-            return;
+    /// Where the lists of the configuration of now come from.
+    fn follow(&mut self, running: &Running) -> Arc<Sources> {
+        // Read before the configuration: one that comes between the two is looked at again.
+        let generation = running.generation.load(Ordering::Acquire);
+        match &self.sources {
+            Some(sources) if sources.generation == generation => sources.clone(),
+            _ => {
+                let place = running.place.read().unwrap_or_else(PoisonError::into_inner);
+                let sources = Arc::new(Sources::of(&place, generation));
+                // Without a list there is no time to wait.
+                let waits = |name: &str| {
+                    sources.all.iter().any(|source| source.name() == name && !source.is_without_list())
+                };
+                self.attempts.retain(|name, _| waits(name));
+                self.sources.insert(sources).clone()
+            }
         }
-        self.due.insert(what.to_owned(), now + interval);
-        let done = act();
-        let result = match &done {
-            Ok(true) => "new",
-            Ok(false) => "same",
-            Err(_) => "failed",
+    }
+
+    /// Does what is due; what came of each.
+    fn attempt(&mut self, sources: &Sources, now: WallTime) -> Vec<(String, &'static str)> {
+        let interval = sources.interval;
+        let due = |source: &&Source| {
+            self.attempts.get(&source.name()).is_none_or(|attempts| attempts.is_due(interval, now))
         };
-        *running
-            .lists
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry((what.to_owned(), result))
-            .or_default() += 1;
-        match done {
-            Ok(true) => {
-                tracing::info!(from = what, "a new revocation list");
-                self.new = Some(now);
-                self.failed.remove(what);
-            }
-            Ok(false) => drop(self.failed.remove(what)),
-            Err(error) => {
-                let said = self.failed.get(what);
-                if said.is_none_or(|(before, at)| *before != error || now >= *at + AGAIN) {
-                    tracing::warn!(from = what, error, "no new revocation list; the last one is used");
-                    self.failed.insert(what.to_owned(), (error, now));
+        let due: Vec<&Source> = sources.all.iter().filter(due).collect();
+        let done = all_at_once(&due, |source| sources.attempt(source, now));
+        let mut results = Vec::new();
+        for (source, done) in due.into_iter().zip(done) {
+            let from = source.name();
+            let attempts = self.attempts.entry(from.clone()).or_default();
+            attempts.count(done.is_ok(), interval, now);
+            results.push((
+                from.clone(),
+                match &done {
+                    Ok(true) => "new",
+                    Ok(false) => "same",
+                    Err(_) => "failed",
+                },
+            ));
+            match done {
+                Ok(new) => {
+                    attempts.said = Complaint::default();
+                    if new {
+                        tracing::info!(from, "a new revocation list");
+                        self.new = Some(now);
+                    }
                 }
+                Err(error) if !attempts.said.is_news(&error, now) => {}
+                Err(error) if source.is_without_list() => {
+                    tracing::error!(from, error, "no revocation list yet: nobody is refused by it");
+                }
+                Err(error) => tracing::warn!(from, error, "no new revocation list; the last one is used"),
             }
         }
+        results
     }
 
     /// Tells of lists that end: once at each stage, and once a day.

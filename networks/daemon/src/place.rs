@@ -4,9 +4,9 @@ use crate::config::model::StoreKind;
 use crate::config::units::Prefix;
 use crate::config::{self, DEFAULT_PATH, LoadError, Loaded};
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use usher_aaa::IdentityKey;
 use usher_aaa::store::{Store, StoreError};
@@ -39,6 +39,34 @@ pub enum PlaceError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Where the running server of a configuration is asked, and which lists its file names: what can be known without the
+/// configuration's secrets, some of which may be there for the server alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Location {
+    /// The control socket.
+    pub control_socket: PathBuf,
+    /// Files of revocation lists.
+    pub crl: Vec<PathBuf>,
+}
+
+impl Location {
+    /// Reads a configuration: the file named, or the default one, or, where that is not there, defaults.
+    ///
+    /// # Errors
+    /// A file that was named is not there, or is no configuration.
+    pub fn find(config: Option<&Path>) -> Result<Self, PlaceError> {
+        let there = || Some(Path::new(DEFAULT_PATH)).filter(|path| path.exists());
+        let file = config.or_else(there).map(config::outline).transpose()?;
+        let said = file.as_ref();
+        let state_dir = said.and_then(|f| f.state_dir.clone()).unwrap_or_else(default_state_dir);
+        let socket = said.and_then(|f| f.control.socket.clone());
+        Ok(Self {
+            control_socket: socket.unwrap_or_else(|| state_dir.join("control.sock")),
+            crl: file.and_then(|f| f.tls).map(|tls| tls.crl).unwrap_or_default(),
+        })
+    }
 }
 
 /// Octets that nobody can guess, from the system.
@@ -110,18 +138,10 @@ impl Place {
         Ok(secret)
     }
 
-    /// Writes a secret whole or not at all. Nothing that is there already is opened: where root runs this, the folder's
-    /// owner could have put a link to another file there.
+    /// Writes a secret, for the owner of the state directory only.
     fn write_secret(&self, path: &Path, secret: &str) -> io::Result<()> {
-        let beside = path.with_extension("new");
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(format!("{secret}\n").as_bytes())?;
-        usher_store::give_to_owner_of(&self.state_dir, &file)?;
-        fs::rename(&beside, path)
+        let give = |file: &fs::File| usher_store::give_to_owner_of(&self.state_dir, file);
+        usher_pki::write_whole(path, format!("{secret}\n").as_bytes(), 0o600, give)
     }
 
     /// The secret of the client that a loopback address is, by file or store or generated; `None`: it is none.
@@ -218,6 +238,23 @@ fn default_state_dir() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_found_without_the_secrets_of_its_configuration() {
+        let folder = std::env::temp_dir().join(format!("usher-daemon-found-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("aaa.toml");
+        let text = "state_dir = \"/s\"\n[[client]]\nname = \"a\"\nprefix = \"192.0.2.0/24\"\n\
+                    secret_env = \"USHER_NOT_SET_HERE\"\n\
+                    [tls]\ncertificate = \"none\"\nkey = \"none\"\ncrl = [\"a.crl\"]\ncrl_authority = \"pki\"\n";
+        fs::write(&path, text).unwrap();
+        assert!(Place::open(Some(&path)).is_err(), "the server has them in its environment");
+        let found = Location::find(Some(&path)).unwrap();
+        assert_eq!(found.control_socket, Path::new("/s/control.sock"));
+        assert_eq!(found.crl, [folder.join("a.crl"), folder.join("pki/ca.crl")]);
+        assert!(Location::find(Some(&folder.join("other"))).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_secret_is_written_beside_what_a_link_leads_to() {

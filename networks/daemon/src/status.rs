@@ -60,6 +60,12 @@ impl CertificateStatus {
         }
     }
 
+    /// With what was said to another before: of a configuration that differs from this in its lists alone, which take
+    /// nobody back who was not.
+    pub(crate) fn remembering(self, before: &Self) -> Self {
+        Self { answers: before.answers.clone(), silent: before.silent.clone(), ..self }
+    }
+
     /// Whether issuers are asked at all.
     pub(crate) fn asks(&self) -> bool {
         self.policy != Ocsp::Off

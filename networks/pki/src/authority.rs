@@ -4,7 +4,7 @@
 //! first), `issued/NAME.key`, and `index.json`, which says what was issued. Keys are for their owner's eyes only.
 
 use crate::information::format;
-use crate::{Information, PkiError, folder as folders};
+use crate::{Information, PkiError, folder as folders, whole};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
     CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
@@ -12,7 +12,6 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -559,17 +558,6 @@ fn write_prepared(
     mode: u32,
     prepare: impl FnOnce(&fs::File) -> std::io::Result<()>,
 ) -> Result<(), PkiError> {
-    let beside = path.with_extension("new");
-    let attempt = || -> std::io::Result<()> {
-        // What a crash left behind may have another mode.
-        let _ = fs::remove_file(&beside);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
-        // What nobody but root may read elsewhere (umask) the server has to read here.
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        file.write_all(content)?;
-        prepare(&file)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    attempt().map_err(|cause| PkiError::File { path: path.to_path_buf(), cause })
+    let written = whole::write_whole(path, content, mode, prepare);
+    written.map_err(|cause| PkiError::File { path: path.to_path_buf(), cause })
 }

@@ -10,10 +10,12 @@ mod information;
 mod list;
 pub mod ocsp;
 mod signature;
+mod whole;
 
 pub use authority::{Authority, Entry, InitOptions, Issued, KeyKind, Kind, Reason, Request};
 pub use information::Information;
 pub use list::RevocationList;
+pub use whole::write_whole;
 
 use std::path::PathBuf;
 

@@ -3,6 +3,7 @@
 use crate::PkiError;
 use crate::information::format;
 use crate::signature::holds;
+use std::collections::BTreeSet;
 use usher_core::WallTime;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::OID_X509_EXT_ISSUER_DISTRIBUTION_POINT;
@@ -104,6 +105,12 @@ impl RevocationList {
         &self.der
     }
 
+    /// cRLNumber (RFC 5280 §5.2.3) in hexadecimal, empty where it has none.
+    #[must_use]
+    pub fn number(&self) -> String {
+        self.number.iter().flatten().map(|octet| std::format!("{octet:02x}")).collect()
+    }
+
     /// Whether it is out of date, or not of now yet.
     #[must_use]
     pub fn is_of_now(&self, now: WallTime) -> bool {
@@ -135,6 +142,15 @@ impl RevocationList {
     #[must_use]
     pub fn is_about_those_of(&self, other: &Self) -> bool {
         self.issuer_der == other.issuer_der && self.scope == other.scope
+    }
+
+    /// Whether each certificate that is on it is on another list of the same issuer, too.
+    #[must_use]
+    pub fn adds_nothing_to(&self, other: &Self) -> bool {
+        let (Ok(mine), Ok(theirs)) = (parse(&self.der), parse(&other.der)) else { return false };
+        let known: BTreeSet<&[u8]> = theirs.iter_revoked_certificates().map(|c| c.raw_serial()).collect();
+        self.is_about_those_of(other)
+            && mine.iter_revoked_certificates().all(|c| known.contains(c.raw_serial()))
     }
 
     /// Whether it is a later list of the same certificates than another: neither older nor of a lower number, and not the

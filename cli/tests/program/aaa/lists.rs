@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use usher_core::WallTime;
 use usher_pki::{Authority, Reason};
 
-fn now() -> WallTime {
+pub(super) fn now() -> WallTime {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     WallTime::from_unix_secs(since.as_secs())
 }
 
 /// An authority with certificates of a server and of two users.
-fn authority() -> Place {
+pub(super) fn authority() -> Place {
     let place = Place::new();
     let cert = |arguments: &[&str]| {
         place.usher(&[&["aaa", "cert", "--dir", "pki"], arguments].concat()).with_code(0);
@@ -28,19 +28,19 @@ fn authority() -> Place {
 }
 
 /// Writes the list of an authority for so many seconds.
-fn publish(place: &Place, seconds: u64) {
+pub(super) fn publish(place: &Place, seconds: u64) {
     let mut authority = Authority::open(&place.path("pki")).unwrap();
     authority.publish_for(now(), usher_core::Duration::from_secs(seconds)).unwrap();
 }
 
-const USERS: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n[[user]]\nname = \"bob\"\npassword = \"right\"\n";
+pub(super) const USERS: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n[[user]]\nname = \"bob\"\npassword = \"right\"\n";
 
-fn config(ports: &Ports, pki: &Place, settings: &str) -> String {
+pub(super) fn config(ports: &Ports, pki: &Place, settings: &str) -> String {
     let tls = tls(&pki.path("pki"), "radius.example.net");
     ports.config(2, &format!("{tls}{settings}\n{USERS}"))
 }
 
-fn logs_in(place: &Place, pki: &Place, ports: &Ports, name: &str) -> bool {
+pub(super) fn logs_in(place: &Place, pki: &Place, ports: &Ports, name: &str) -> bool {
     let file = |kind: &str| pki.path(&format!("pki/issued/{name}.{kind}")).display().to_string();
     let ca = pki.path("pki/ca.crt").display().to_string();
     let network = format!(
@@ -53,7 +53,7 @@ fn logs_in(place: &Place, pki: &Place, ports: &Ports, name: &str) -> bool {
 
 /// Waits until something is so.
 #[track_caller]
-fn until(daemon: &Daemon, what: impl Fn() -> bool) {
+pub(super) fn until(daemon: &Daemon, what: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !what() {
         assert!(Instant::now() < end, "it did not come to that: {}", daemon.log());
@@ -160,7 +160,10 @@ fn a_fetched_list_refuses_whom_it_names_and_outlasts_its_publisher() {
     let list = || Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
     *given.lock().unwrap() = list();
     let (place, ports) = (Place::new(), Ports::free());
-    let text = config(&ports, &pki, &format!("crl_url = [\"{url}\"]\ncrl_interval = \"1 s\""));
+    // A file has the list, too, and is not made anew.
+    std::fs::copy(pki.path("pki/ca.crl"), place.path("first.crl")).unwrap();
+    let lists = format!("crl = [\"first.crl\"]\ncrl_url = [\"{url}\"]\ncrl_interval = \"1 s\"");
+    let text = config(&ports, &pki, &lists);
     let daemon = Daemon::start(&place, &text);
     assert!(logs_in(&place, &pki, &ports, "ann") && logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
     Authority::open(&pki.path("pki")).unwrap().revoke("ann", Reason::KeyCompromise, now()).unwrap();

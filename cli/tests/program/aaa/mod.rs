@@ -4,6 +4,7 @@ mod admin;
 mod daemon;
 mod durable;
 mod flood;
+mod fresh_lists;
 mod guesses;
 mod homes;
 mod hostile;

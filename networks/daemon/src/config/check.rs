@@ -520,29 +520,21 @@ impl Check<'_> {
                 *path = self.base.join(&*path);
             }
         }
-        if let Some(folder) = &mut tls.crl_authority {
-            if folder.is_relative() {
-                *folder = self.base.join(&*folder);
-            }
-            let list = folder.join("ca.crl");
-            let base = self.base;
-            if !tls.crl.iter().any(|path| base.join(path) == list) {
-                tls.crl.push(list);
-            }
-        }
+        let named = tls.crl.len();
+        name_lists(tls, self.base);
         for (i, url) in tls.crl_url.iter().enumerate().filter(|(_, url)| !url.starts_with("http://")) {
             let message = format!(
                 "\"{url}\": lists are fetched by http:// alone; they are signed, and TLS would need a list to be checked by"
             );
             self.fault(at!("tls", "crl_url", i), message);
         }
-        if tls.crl_interval.0.as_secs() < 1 {
-            self.fault(at!("tls", "crl_interval"), "lists are looked for at least 1 s apart");
-        }
-        for path in &mut tls.crl {
-            if path.is_relative() {
-                *path = self.base.join(&*path);
-            }
+        // Nobody knows of a list for as long as it is not looked for.
+        let day = usher_core::Duration::from_secs(86_400);
+        if tls.crl_interval.0.as_secs() < 1 || tls.crl_interval.0 > day {
+            self.fault(
+                at!("tls", "crl_interval"),
+                "lists are looked for at least 1 s apart, and at least once a day",
+            );
         }
         let read = |path: &Path| std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
         let certificate = read(&tls.certificate).map_err(|e| self.fault(at!("tls", "certificate"), e)).ok();
@@ -553,7 +545,12 @@ impl Check<'_> {
         };
         let mut crls = Vec::new();
         for (i, path) in tls.crl.iter().enumerate() {
-            crls.extend(read(path).map_err(|e| self.fault(at!("tls", "crl", i), e)));
+            let list = read(path).and_then(|octets| match crate::lists::fault(&octets) {
+                Some(fault) => Err(format!("{}: {fault}", path.display())),
+                None => Ok(octets),
+            });
+            let at = if i < named { at!("tls", "crl", i) } else { at!("tls", "crl_authority") };
+            crls.extend(list.map_err(|e| self.fault(at, e)));
         }
         let fetches = !tls.crl_url.is_empty() || tls.crl_distribution_points;
         if ca.is_none() && (fetches || !(tls.crl.is_empty() && tls.ocsp == super::model::Ocsp::Off)) {
@@ -563,6 +560,21 @@ impl Check<'_> {
             );
         }
         Some(TlsFiles { certificate: certificate?, key: key?, ca, crls, fetched: Vec::new() })
+    }
+}
+
+/// Makes the paths of revocation lists whole, and names that of the authority at hand.
+pub(super) fn name_lists(tls: &mut Tls, base: &Path) {
+    for path in tls.crl.iter_mut().chain(&mut tls.crl_authority) {
+        if path.is_relative() {
+            *path = base.join(&*path);
+        }
+    }
+    if let Some(folder) = &tls.crl_authority {
+        let list = folder.join("ca.crl");
+        if !tls.crl.contains(&list) {
+            tls.crl.push(list);
+        }
     }
 }
 

@@ -45,6 +45,23 @@ pub fn load(path: &Path) -> Result<Loaded, LoadError> {
     Ok(parse(&path.display().to_string(), &text, Some(path))?)
 }
 
+/// Reads a file, unchecked: neither its secrets nor the files that it names are looked at. Paths of revocation lists are
+/// whole.
+///
+/// # Errors
+/// It cannot be read, or is no configuration.
+pub(crate) fn outline(path: &Path) -> Result<model::File, LoadError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
+    let origin = path.display().to_string();
+    let mut faults = fault::Collector::new(&origin, &text);
+    let mut file = read::read(&text, &mut faults).map(|(file, _)| file);
+    if let Some(tls) = file.as_mut().and_then(|file| file.tls.as_mut()) {
+        check::name_lists(tls, path.parent().unwrap_or(Path::new("")));
+    }
+    Ok(faults.finish(file)?)
+}
+
 /// Checks a text. `origin` is what faults call it; `path` is the file whose mode is looked at where the text holds
 /// secrets.
 ///

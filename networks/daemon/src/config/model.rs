@@ -416,7 +416,7 @@ pub struct Tls {
     /// Whether they are fetched, too, from where the server's certificate and those of `ca` say (CRL distribution points).
     #[serde(default)]
     pub crl_distribution_points: bool,
-    /// How often it is looked whether there is a later list; at least 1 s.
+    /// How often it is looked whether there is a later list, and whether a file of `crl` is another: 1 s to a day.
     #[serde(default = "Tls::crl_interval")]
     pub crl_interval: Period,
     /// Whether the authority is asked if a user's certificate still holds (OCSP).

@@ -120,11 +120,26 @@ pub struct Status {
     pub diameter_servers: Vec<(String, bool)>,
     /// Reloads that were done, and that failed.
     pub reloads: (u64, u64),
-    /// Revocation lists: where each is from, whose it is, and days until it is out of date.
+    /// Revocation lists that are in use.
     #[serde(default)]
-    pub lists: Vec<(String, String, f64)>,
+    pub lists: Vec<ListStatus>,
     /// Days until certificates end, by whose they are.
     pub certificates: Vec<(String, f64)>,
+}
+
+/// A revocation list that is in use.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ListStatus {
+    /// The file, or the URL that it was fetched from.
+    pub from: String,
+    /// Whose it is, in the form of RFC 4514.
+    pub issuer: String,
+    /// When it was made, seconds since 1970.
+    pub made: u64,
+    /// When it is out of date, seconds since 1970, where it says so.
+    pub ends: Option<u64>,
+    /// cRLNumber (RFC 5280 §5.2.3) in hexadecimal, empty where it has none.
+    pub number: String,
 }
 
 /// An open session.

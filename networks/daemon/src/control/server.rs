@@ -1,6 +1,6 @@
 //! The answering side: a thread that accepts, and one for each connection.
 
-use super::{Answer, Request, Session, Status};
+use super::{Answer, ListStatus, Request, Session, Status};
 use crate::daemon::Running;
 use crate::homes;
 use crate::node::Message;
@@ -178,9 +178,12 @@ fn status(running: &Running) -> Status {
     let now = crate::tls::wall().unix_secs() as f64;
     let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
     let ends = tls.iter().flat_map(|tls| &tls.ends);
-    let lists = tls.iter().flat_map(|tls| &tls.lists).filter_map(|list| {
-        let days = (list.next_update?.unix_secs() as f64 - now) / 86_400.0;
-        Some((list.from.clone(), list.issuer.clone(), days))
+    let lists = tls.iter().flat_map(|tls| &tls.lists).map(|list| ListStatus {
+        from: list.from.clone(),
+        issuer: list.issuer.clone(),
+        made: list.this_update.unix_secs(),
+        ends: list.next_update.map(|end| end.unix_secs()),
+        number: list.number.clone(),
     });
     Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),

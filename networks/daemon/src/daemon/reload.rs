@@ -3,6 +3,7 @@
 use super::Running;
 use crate::build::{self, Built, With};
 use crate::config::model::{File, Realm};
+use crate::lists;
 use crate::node::Message;
 use crate::place::{self, Place};
 use crate::shards;
@@ -10,6 +11,7 @@ use crate::status::CertificateStatus;
 use crate::tls;
 use crate::workers::Reading;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -49,19 +51,19 @@ impl Running {
     fn try_reload(&self) -> Result<(), String> {
         // One after the other: the file that is read last is the one that all shards have in the end.
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut place = Place::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
-        place.fetch_missing();
-        self.take_place(place)
+        // Lists that were never fetched are fetched by who looks after them: nobody waits for their publishers here.
+        let place = Place::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
+        self.take_place(place, self.clients()?, false)
     }
 
-    /// Takes up another configuration; the caller is alone.
+    /// Takes up another configuration, with clients of the store; the caller is alone. With `remembering`, what issuers
+    /// said of certificates is still true.
     ///
     /// # Errors
     /// What is wrong with it.
-    fn take_place(&self, mut place: Place) -> Result<(), String> {
+    fn take_place(&self, mut place: Place, rows: Vec<ClientRow>, remembering: bool) -> Result<(), String> {
         let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let tls = tls::make(&place.loaded, &self.wall)?;
-        let rows = self.clients()?;
         let generated =
             if place.first { Some(place.generated_secret().map_err(|e| e.to_string())?) } else { None };
         let old = self.read_place();
@@ -108,7 +110,10 @@ impl Running {
         take(shards, &built, &before, TAKING, back, |number, built| self.tell(number, built))?;
         *before = built;
         let status = CertificateStatus::of(&place.loaded, tls.as_deref());
-        *self.status.write().unwrap_or_else(PoisonError::into_inner) = status;
+        {
+            let mut before = self.status.write().unwrap_or_else(PoisonError::into_inner);
+            *before = if remembering { status.remembering(&before) } else { status };
+        }
         if let Some(tls) = &tls {
             shards::replace_tls(&self.listeners, tls);
         }
@@ -116,19 +121,24 @@ impl Running {
         if old.loaded.file.log != place.loaded.file.log {
             crate::log::change(place.loaded.file.log);
         }
+        *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = rows;
         *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
+        self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
-    /// Takes up what is new of revocation lists, and nothing else.
+    /// Takes up what is new of revocation lists, and nothing else: a store that is away does not keep them waiting.
     ///
     /// # Errors
     /// What is wrong with them, or who does not take them.
     pub(crate) fn take_lists(&self) -> Result<(), String> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut place = self.read_place();
+        let before = self.read_place();
+        let mut place = before.clone();
         place.read_lists()?;
-        self.take_place(place)
+        let remembering = lists::add_nothing(&before.loaded, &place.loaded);
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.take_place(place, rows, remembering)
     }
 
     fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::parse;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::Mutex;
 use usher_pki::{InitOptions, KeyKind, Kind, Reason, Request};
@@ -16,6 +16,7 @@ fn the_end_of_a_list_is_told_in_time() {
         issuer: "CN=A".into(),
         this_update: at(0),
         next_update: Some(at(lifetime)),
+        number: String::new(),
     };
     let day = 86_400;
     let month = of(30 * day);
@@ -85,8 +86,8 @@ impl Scene {
         self.authority.publish_for(now, Duration::from_secs(lifetime)).unwrap();
         *self.body.lock().unwrap() = fs::read(self.folder.join("pki/ca.crl")).unwrap();
     }
-    fn fetch(&self, now: WallTime) -> Result<Fetched, String> {
-        fetch(&self.folder, &self.files, &self.url, now)
+    fn fetch(&self, now: WallTime) -> Result<bool, String> {
+        fetch(&self.folder, &certificates(self.files.ca.as_deref().unwrap()), &self.url, now)
     }
     fn kept(&self) -> Option<RevocationList> {
         let octets = fs::read(kept(&self.folder, &self.url)).ok()?;
@@ -105,19 +106,19 @@ fn a_fetched_list_takes_the_place_of_an_earlier_one_of_its_authority_alone() {
     let mut s = Scene::new("fetch");
     assert!(s.fetch(at(0)).is_err(), "nothing is published");
     s.publish(at(0), 1000);
-    assert_eq!(s.fetch(at(1)), Ok(Fetched::New));
+    assert_eq!(s.fetch(at(1)), Ok(true));
     let first = s.kept().unwrap();
-    assert_eq!(s.fetch(at(2)), Ok(Fetched::Same));
+    assert_eq!(s.fetch(at(2)), Ok(false));
     let earlier = s.body.lock().unwrap().clone();
     s.authority.issue(&request("ann"), at(10)).unwrap();
     s.authority.revoke("ann", Reason::KeyCompromise, at(10)).unwrap();
     s.publish(at(11), 1000);
-    assert_eq!(s.fetch(at(12)), Ok(Fetched::New));
+    assert_eq!(s.fetch(at(12)), Ok(true));
     let second = s.kept().unwrap();
     assert_eq!((first.revoked, second.revoked), (0, 1));
     // Who repeats the list of before brings nobody back.
     *s.body.lock().unwrap() = earlier;
-    assert_eq!(s.fetch(at(13)), Ok(Fetched::Same));
+    assert!(s.fetch(at(13)).unwrap_err().contains("is older than the one that is kept"));
     // Another authority's, one cut off, and no list.
     let other = s.folder.join("other");
     authority(&other, "Ours");
@@ -183,7 +184,12 @@ fn settings_that_would_fetch_nothing_are_refused() {
         parse("t", &text, None).unwrap_err().to_string()
     };
     assert!(said("crl_url = [\"https://crl.example.org/a.crl\"]").contains("http://"));
-    assert!(said("crl_interval = \"500 ms\"").contains("at least 1 s"));
+    for interval in ["500 ms", "25 h"] {
+        assert!(
+            said(&format!("crl_interval = \"{interval}\"")).contains("at least once a day"),
+            "{interval}"
+        );
+    }
     assert!(!said("crl_url = [\"http://crl.example.org/a.crl\"]").contains("http://"));
 }
 
@@ -223,4 +229,143 @@ fn of_several_lists_of_an_authority_the_latest_is_used_from_wherever_it_is() {
     let beside = fs::read(s.folder.join("beside/ca.crl")).unwrap();
     let all = in_use(&s, &earlier, &[("http://a/", &second), ("http://b/", &beside)]);
     assert_eq!(all, [("http://a/".to_owned(), 1), ("http://b/".to_owned(), 0)]);
+}
+
+#[test]
+fn the_first_list_of_an_authority_made_anew_is_taken_though_its_number_is_low() {
+    let mut s = Scene::new("anew");
+    (0..5).for_each(|n| s.publish(at(n), 1000));
+    assert_eq!(s.fetch(at(5)), Ok(true));
+    let before = s.kept().unwrap();
+    // Of the same name, with another key, whose lists are counted from one again.
+    fs::remove_dir_all(s.folder.join("pki")).unwrap();
+    s.authority = authority(&s.folder.join("pki"), "Ours");
+    s.files.ca = Some(fs::read(s.folder.join("pki/ca.crt")).unwrap());
+    let text = format!("[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl_url = [\"{}\"]\n", s.url);
+    let place = |s: &Scene| {
+        let mut loaded = parse("none", "", None).unwrap();
+        loaded.file = toml::from_str(&text).unwrap();
+        loaded.tls = Some(s.files.clone());
+        let mut place = Place { loaded, state_dir: s.folder.clone(), first: false };
+        place.read_fetched();
+        place.loaded.tls.unwrap().fetched.len()
+    };
+    assert_eq!(place(&s), 0, "with that of before nobody would get in");
+    s.publish(at(5), 1000);
+    assert_eq!(s.fetch(at(6)), Ok(true));
+    let after = s.kept().unwrap();
+    assert!(after.is_about_those_of(&before) && !after.is_later_than(&before));
+    assert_eq!((place(&s), s.fetch(at(7))), (1, Ok(false)));
+}
+
+#[test]
+fn what_failed_is_tried_again_soon_and_less_and_less_often() {
+    let hour = Duration::from_secs(3600);
+    let waits = |interval: Duration| {
+        let mut attempts = Attempts::default();
+        let mut now = at(0);
+        let mut waits = Vec::new();
+        assert!(attempts.is_due(interval, now));
+        for _ in 0..12 {
+            attempts.count(false, interval, now);
+            let due = attempts.due.unwrap();
+            assert!(!attempts.is_due(interval, now) && attempts.is_due(interval, due));
+            waits.push(seconds(now, due));
+            now = due;
+        }
+        attempts.count(true, interval, now);
+        (waits, seconds(now, attempts.due.unwrap()))
+    };
+    let (long, after) = waits(hour);
+    assert_eq!((&long[..7], after), (&[10, 20, 40, 80, 160, 300, 300][..], 3600));
+    assert_eq!(long[11], 300);
+    assert_eq!(waits(Duration::from_secs(30)).0[..3], [10, 20, 30]);
+    let mut attempts = Attempts::default();
+    attempts.count(true, hour, at(10_000));
+    assert!(attempts.is_due(hour, at(0)), "the clock was set back");
+}
+
+#[test]
+fn sources_are_asked_at_once_and_without_a_list_it_is_said() {
+    // They take a connection and say nothing: each would take all its patience.
+    let silent: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let mut s = Scene::new("at-once");
+    s.publish(at(0), 1000);
+    let file = s.folder.join("pki/ca.crl");
+    let mut all =
+        vec![Source::File(file.clone(), fs::read(&file).unwrap()), Source::Url(s.url.clone(), false)];
+    all.extend(silent.iter().map(|l| Source::Url(format!("http://{}/", l.local_addr().unwrap()), false)));
+    assert!(!all[0].is_without_list() && all[1].is_without_list());
+    let sources = Sources {
+        generation: 0,
+        all,
+        interval: Duration::from_secs(3600),
+        authorities: certificates(s.files.ca.as_deref().unwrap()),
+        state_dir: s.folder.clone(),
+    };
+    let mut watch = Watch::default();
+    let begun = std::time::Instant::now();
+    let done = watch.attempt(&sources, at(1));
+    assert!(begun.elapsed() < 2 * PATIENCE, "{:?}", begun.elapsed());
+    let results: Vec<_> = done.iter().map(|(_, result)| *result).collect();
+    assert_eq!(results, ["same", "new", "failed", "failed", "failed"]);
+    assert_eq!(watch.new, Some(at(1)));
+    // Those that failed are due again, and a file that is another by now when its time has come.
+    drop(silent);
+    s.publish(at(2), 1000);
+    let done = watch.attempt(&sources, at(11));
+    assert_eq!(done.iter().map(|(_, result)| *result).collect::<Vec<_>>(), ["failed"; 3]);
+    let of_file = |watch: &mut Watch, now| {
+        let done = watch.attempt(&sources, now);
+        done.into_iter().find(|(from, _)| *from == file.display().to_string()).map(|(_, result)| result)
+    };
+    assert_eq!(of_file(&mut watch, at(3600)), None);
+    fs::write(&file, "half a li").unwrap();
+    assert_eq!(of_file(&mut watch, at(3601)), Some("failed"), "it is being written");
+    s.publish(at(3), 1000);
+    assert_eq!(of_file(&mut watch, at(3611)), Some("new"));
+}
+
+#[test]
+fn a_file_that_holds_no_list_is_a_fault_where_it_is_named() {
+    let s = Scene::new("fault");
+    let pki = s.folder.join("pki");
+    let wrong = s.folder.join("wrong.crl");
+    fs::write(&wrong, "no list").unwrap();
+    let text = format!(
+        "[tls]\ncertificate = \"{0}/ca.crt\"\nkey = \"{0}/ca.key\"\nca = \"{0}/ca.crt\"\n\
+         crl = [\n\"{0}/ca.crl\",\n\"{1}\",\n]\n",
+        pki.display(),
+        wrong.display()
+    );
+    let faults = parse("t", &text, None).unwrap_err().faults;
+    assert_eq!(faults.iter().map(|f| f.line).collect::<Vec<_>>(), [7], "{faults:?}");
+    assert!(faults[0].message.contains("wrong.crl"), "{faults:?}");
+    fs::copy(pki.join("ca.crl"), &wrong).unwrap();
+    assert!(parse("t", &text, None).is_ok());
+}
+
+#[test]
+fn lists_of_the_same_entries_add_nothing_and_others_do() {
+    let mut s = Scene::new("entries");
+    let loaded = |s: &Scene| {
+        let mut loaded = parse("none", "", None).unwrap();
+        let text = "[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"a.crl\"]\n";
+        loaded.file = toml::from_str(text).unwrap();
+        loaded.tls = Some(TlsFiles { crls: vec![s.body.lock().unwrap().clone()], ..s.files.clone() });
+        loaded
+    };
+    s.publish(at(0), 1000);
+    let none = loaded(&s);
+    for name in ["ann", "bob"] {
+        s.authority.issue(&request(name), at(10)).unwrap();
+        s.authority.revoke(name, Reason::KeyCompromise, at(10)).unwrap();
+    }
+    s.publish(at(11), 1000);
+    let two = loaded(&s);
+    s.publish(at(12), 1000);
+    let same = loaded(&s);
+    let without = parse("none", "", None).unwrap();
+    assert!(add_nothing(&two, &same) && add_nothing(&none, &none) && add_nothing(&two, &none));
+    assert!(!add_nothing(&none, &two) && !add_nothing(&without, &none), "whose list was not there before");
 }

@@ -403,3 +403,23 @@ fn a_list_that_has_expired_lets_nobody_in_by_an_earlier_session() {
     let without = pki.status_at(pki.now, "off", "");
     assert_eq!(without.trusts(&[pki.der("issued/server.crt")]), CertificateVerdict::Good);
 }
+
+#[test]
+fn what_an_issuer_said_is_known_under_a_new_list_that_takes_nobody_back() {
+    let pki = Pki::new("Test");
+    let asked = Arc::new(AtomicU32::new(0));
+    let (folder, entries, count) = (pki.folder.clone(), pki.valid(), asked.clone());
+    let url = responder(move |mut stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let question = body(&mut stream);
+        respond(&mut stream, &signed_by(&folder, &question, &entries));
+    });
+    let before = pki.status("hard", &url);
+    assert!(before.good(&[pki.ann()]) && asked.load(Ordering::SeqCst) == 1);
+    let list = pki.list("");
+    let after = || pki.status_at(pki.now, "hard", &format!("ocsp_url = \"{url}\"\n{list}"));
+    assert!(after().remembering(&before).good(&[pki.ann()]));
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert!(after().good(&[pki.ann()]));
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "it is the same answer, asked for again");
+}

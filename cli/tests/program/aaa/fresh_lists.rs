@@ -1,0 +1,82 @@
+//! New revocation lists that reach a server whatever else is amiss.
+
+use super::daemon::{Daemon, Ports, SECRET, private};
+use super::lists::{USERS, authority, config, logs_in, now, until};
+use super::others::tls;
+use crate::place::Place;
+use std::time::{Duration, Instant};
+use usher_pki::{Authority, Reason};
+
+/// Revokes a certificate, and tells no server.
+fn revoke_quietly(pki: &Place, name: &str) {
+    Authority::open(&pki.path("pki")).unwrap().revoke(name, Reason::KeyCompromise, now()).unwrap();
+}
+
+fn crl(pki: &Place) -> String {
+    format!("crl = [\"{}\"]\n", pki.path("pki/ca.crl").display())
+}
+
+#[test]
+fn a_list_reaches_a_server_whose_secrets_are_its_own() {
+    let pki = authority();
+    let (place, ports) = (Place::new(), Ports::free());
+    let hidden = |text: &str| {
+        text.replace(&format!("secret = \"{SECRET}\""), "secret_env = \"USHER_TESTS_OWN_SECRET\"")
+    };
+    private(&place, "aaa.toml", &hidden(&config(&ports, &pki, &crl(&pki))));
+    let mut serve = place.command(&["aaa", "serve", "--config", "aaa.toml"]);
+    let daemon = Daemon::run(serve.env("USHER_TESTS_OWN_SECRET", SECRET));
+    daemon.wait("started");
+    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    let folder = pki.path("pki").display().to_string();
+    let cert = |arguments: &[&str]| {
+        let all = [&["aaa", "cert", "--dir", &folder], arguments, &["--config", "aaa.toml"]].concat();
+        place.usher(&all).with_code(0).err
+    };
+    // The list was made, and the server was told in vain: the next run of the timer tells it again, once.
+    revoke_quietly(&pki, "ann");
+    let said = cert(&["crl", "--expiring", "10"]);
+    assert!(said.contains("does not have it yet") && said.contains("has read it"), "{said}");
+    assert!(!logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    let said = cert(&["crl", "--expiring", "10"]);
+    assert!(said.contains("holds for more than 10 days") && !said.contains("read it"), "{said}");
+    assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
+    assert!(cert(&["revoke", "bob"]).contains("has read it"));
+    assert!(!logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
+    assert_eq!(daemon.end(), Some(0));
+}
+
+/// The store is away from the beginning: nobody is there at its address.
+#[test]
+fn a_file_that_was_made_anew_is_read_without_being_told_and_while_the_store_is_away() {
+    let pki = authority();
+    let (place, ports) = (Place::new(), Ports::free());
+    let nobody = Ports::free().auth;
+    let url = format!("url = \"postgresql://usher@127.0.0.1:{nobody}/usher\"");
+    let users = USERS.replace("store = \"memory\"", &format!("store = \"postgresql\"\n{url}"));
+    let tls = tls(&pki.path("pki"), "radius.example.net");
+    let lists = format!("{}crl_interval = \"1 s\"\n", crl(&pki));
+    let daemon = Daemon::start(&place, &ports.config(2, &format!("{tls}{lists}{users}")));
+    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    revoke_quietly(&pki, "ann");
+    until(&daemon, || !logs_in(&place, &pki, &ports, "ann"));
+    daemon.wait("certificate-revoked");
+    assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
+    assert_eq!(daemon.end(), Some(0));
+}
+
+#[test]
+fn a_server_ends_while_a_reload_waits() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let text = ports.config(1, USERS);
+    let daemon = Daemon::start(&place, &text);
+    // Nobody ever writes into it.
+    place.shell("mkfifo -m 600 pipe").with_code(0);
+    private(&place, "aaa.toml", &text.replace(&format!("secret = \"{SECRET}\""), "secret_file = \"pipe\""));
+    daemon.signal("HUP");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!daemon.log().contains("reloaded"), "{}", daemon.log());
+    let begun = Instant::now();
+    assert_eq!(daemon.end(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}

@@ -1,0 +1,102 @@
+//! Files that are written whole or not at all.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Names that are tried; one is taken only where somebody wants it to be.
+const TRIES: u32 = 100;
+
+/// Writes a file of this mode whole or not at all, with something done to it before it takes its name. It is written in the
+/// file's folder under a name that nobody else writes, and nothing that is there already is opened: where root runs this,
+/// the folder's owner could have put a link to another file there.
+///
+/// # Errors
+/// It cannot be written, or not be prepared; what was there before is there still.
+pub fn write_whole(
+    path: &Path,
+    content: &[u8],
+    mode: u32,
+    prepare: impl FnOnce(&fs::File) -> io::Result<()>,
+) -> io::Result<()> {
+    let (beside, mut file) = create(path)?;
+    // What nobody but root may read elsewhere (umask) others have to read here.
+    let done = file
+        .set_permissions(fs::Permissions::from_mode(mode))
+        .and_then(|()| file.write_all(content))
+        .and_then(|()| prepare(&file))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&beside, path));
+    if done.is_err() {
+        // The error is told, and not this.
+        let _ = fs::remove_file(&beside);
+    }
+    done
+}
+
+/// A new file beside a path, for its owner alone.
+fn create(path: &Path) -> io::Result<(PathBuf, fs::File)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut tried = 0;
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut own = std::ffi::OsString::from(".");
+        own.push(name);
+        own.push(std::format!(".{}-{number}.new", std::process::id()));
+        let beside = path.with_file_name(own);
+        tried += 1;
+        match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside) {
+            // Of a process that had this number and was killed, or put there.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tried < TRIES => {}
+            file => return Ok((beside, file?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_writes_at_one_time_does_not_mix_what_is_written() {
+        let folder = std::env::temp_dir().join(std::format!("usher-whole-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("list");
+        let contents: Vec<Vec<u8>> = (0..8_u8).map(|n| vec![n; 1 << 16]).collect();
+        std::thread::scope(|scope| {
+            for content in &contents {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        write_whole(&path, content, 0o640, |_| Ok(())).unwrap();
+                        assert!(contents.contains(&fs::read(&path).unwrap()));
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        let before = fs::read(&path).unwrap();
+        assert!(write_whole(&path, b"other", 0o600, |_| Err(io::ErrorKind::Other.into())).is_err());
+        assert_eq!(fs::read(&path).unwrap(), before);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_was_put_there_before_is_not_opened() {
+        let folder = std::env::temp_dir().join(std::format!("usher-whole-link-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let other = folder.join("other");
+        fs::write(&other, "other's").unwrap();
+        for number in 0..50 {
+            let name = std::format!(".key.{}-{number}.new", std::process::id());
+            std::os::unix::fs::symlink(&other, folder.join(name)).unwrap();
+        }
+        write_whole(&folder.join("key"), b"secret", 0o600, |_| Ok(())).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"other's");
+        assert_eq!(fs::read(folder.join("key")).unwrap(), b"secret");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
