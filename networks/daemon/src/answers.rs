@@ -45,8 +45,8 @@ impl Answers {
     /// What is known of a certificate now.
     pub(crate) fn find(&self, now: WallTime, certificate: &[u8]) -> Option<Said> {
         let (until, said) = self.kept.get(certificate)?;
-        // A clock that was set back does not make an answer last.
-        (now < *until && *until <= now + LONGEST).then(|| said.clone())
+        // A clock that was set back does not make an answer last; it shows whole seconds.
+        (now < *until && *until <= now + LONGEST + Duration::from_secs(1)).then(|| said.clone())
     }
 
     /// Keeps an answer until it says, for an hour at most; one that says nothing of that is not kept (RFC 6960 §4.2.2.1:
