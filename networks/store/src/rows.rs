@@ -46,7 +46,7 @@ pub(crate) const SESSION: [(&str, Kind); 25] = [
     ("framedipv6prefix", Kind::Prefix),
     ("class", Kind::Text),
     ("usher_interims", Kind::Number),
-    ("usher_place", Kind::Text),
+    ("usher_diameter_origin", Kind::Text),
 ];
 
 /// The columns' names, with `between` between them.
@@ -135,7 +135,7 @@ pub(crate) fn cells(row: &SessionRow) -> [Cell<'_>; 25] {
         prefix(&row.framedipv6prefix),
         said(&row.class),
         Cell::Number(i64::from(row.interims)),
-        said(&row.place),
+        said(&row.diameter_origin),
     ]
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
         v6prefix,
         class,
         interims,
-        place,
+        diameter_origin,
     ] = cells;
     SessionRow {
         acctsessionid: said(acctsessionid),
@@ -210,7 +210,7 @@ pub(crate) fn session(cells: [Cell<'_>; 25]) -> SessionRow {
         framedipv6prefix: said(v6prefix),
         class: said(class),
         interims: u32::try_from(number(interims)).unwrap_or(u32::MAX),
-        place: said(place),
+        diameter_origin: said(diameter_origin),
     }
 }
 

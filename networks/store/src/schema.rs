@@ -67,7 +67,12 @@ pub(crate) const MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 3,
         // Which sessions are Diameter's, and whose.
-        columns: &[column("radacct", "usher_place", "text NOT NULL default ''", "text NOT NULL DEFAULT ''")],
+        columns: &[column(
+            "radacct",
+            "usher_diameter_origin",
+            "text NOT NULL default ''",
+            "text NOT NULL DEFAULT ''",
+        )],
         sqlite: "",
         postgres: "",
     },

@@ -346,7 +346,7 @@ fn change(connection: &Connection, sql: &Statements, change: &Change) -> rusqlit
             let sql = "UPDATE radacct SET acctstoptime = ?2, acctupdatetime = ?2, acctterminatecause = ?3, \
                        acctsessiontime = coalesce(max(?2 - acctstarttime, coalesce(acctsessiontime, 0)), acctsessiontime) \
                        WHERE acctstoptime IS NULL AND nasipaddress = ?1 AND coalesce(acctstarttime <= ?2, 1) \
-                       AND usher_place = ''";
+                       AND usher_diameter_origin = ''";
             let values = params![nas.to_string(), rows::seconds(*at), rows::text(cause)];
             connection.prepare_cached(sql)?.execute(values)?;
         }

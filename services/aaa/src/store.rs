@@ -233,9 +233,9 @@ pub struct SessionRow {
     pub class: String,
     /// How many Interim-Updates came.
     pub interims: u32,
-    /// Of a session that is reported by Diameter, whose it is ([`Record::place`](crate::Record::place)); empty by RADIUS,
+    /// Of a session that is reported by Diameter, whose it is ([`Record::diameter_origin`](crate::Record::diameter_origin)); empty by RADIUS,
     /// and where that is not known.
-    pub place: String,
+    pub diameter_origin: String,
 }
 
 /// A change to be made durable.
@@ -244,7 +244,7 @@ pub enum Change {
     /// The row as it is now, under its `acctuniqueid`: inserted or put in place of the one there.
     Session(alloc::boxed::Box<SessionRow>),
     /// A NAS has begun anew or ends: all its open sessions that had begun by then (or nobody knows when) ended then
-    /// (Accounting-On, Accounting-Off), but those that are reported by Diameter ([`SessionRow::place`]). Their times become that time, their length what has passed from their
+    /// (Accounting-On, Accounting-Off), but those that are reported by Diameter ([`SessionRow::diameter_origin`]). Their times become that time, their length what has passed from their
     /// beginning, and no less than it was.
     NasRestarted {
         /// The NAS.

@@ -200,7 +200,7 @@ fn goes_on(place: &Place, ports: &Ports, config: &str, sql: impl Fn(&str) -> Str
     record("Start");
     assert_eq!(server.end(), Some(0));
     // Its tables were these, but for one column.
-    sql("ALTER TABLE radacct DROP COLUMN usher_place");
+    sql("ALTER TABLE radacct DROP COLUMN usher_diameter_origin");
     sql("DELETE FROM usher_schema WHERE version > 2");
 
     let server = Daemon::start(place, config);

@@ -71,7 +71,7 @@ pub(super) const RESTARTED: &str = "
         acctterminatecause = $3::text,
         acctsessiontime = greatest($2::bigint - floor(extract(epoch FROM acctstarttime))::bigint, acctsessiontime)
     WHERE acctstoptime IS NULL AND nasipaddress = $1::text::inet
-        AND coalesce(acctstarttime <= to_timestamp($2::bigint), true) AND usher_place = ''";
+        AND coalesce(acctstarttime <= to_timestamp($2::bigint), true) AND usher_diameter_origin = ''";
 
 /// Logins: user name, reply, seconds, calling station.
 pub(super) const LOGINS: &str = "

@@ -80,7 +80,8 @@ fn versions_are_brought_forward_and_newer_ones_refused() {
     let url = cluster.url("usher", &database);
     drop(Postgres::connect(&url).unwrap());
     let older = "DELETE FROM usher_schema WHERE version > 1; DROP INDEX usher_radacct_open;
-         ALTER TABLE radacct DROP COLUMN usher_interims; ALTER TABLE radacct DROP COLUMN usher_place; ALTER TABLE nas DROP COLUMN require_ma;
+         ALTER TABLE radacct DROP COLUMN usher_interims;
+         ALTER TABLE radacct DROP COLUMN usher_diameter_origin; ALTER TABLE nas DROP COLUMN require_ma;
          INSERT INTO radacct (acctsessionid, acctuniqueid, nasipaddress, username) VALUES ('1', 'aa', '192.0.2.1', 'kaya')";
     cluster.sql(&database, older);
     let mut store = Postgres::connect(&url).unwrap();

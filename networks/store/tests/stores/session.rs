@@ -29,6 +29,6 @@ pub(crate) fn session(number: u32) -> SessionRow {
         framedipv6prefix: "2001:db8:1::/64".to_owned(),
         class: "0102ff".to_owned(),
         interims: 3,
-        place: String::new(),
+        diameter_origin: String::new(),
     }
 }

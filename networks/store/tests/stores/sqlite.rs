@@ -91,7 +91,8 @@ fn an_older_version_is_brought_forward_with_its_rows() {
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch(
         "DELETE FROM usher_schema WHERE version > 1; DROP INDEX usher_radacct_open;
-         ALTER TABLE radacct DROP COLUMN usher_interims; ALTER TABLE radacct DROP COLUMN usher_place; ALTER TABLE nas DROP COLUMN require_ma;
+         ALTER TABLE radacct DROP COLUMN usher_interims;
+         ALTER TABLE radacct DROP COLUMN usher_diameter_origin; ALTER TABLE nas DROP COLUMN require_ma;
          INSERT INTO radacct (acctuniqueid, nasipaddress, username) VALUES ('aa', '192.0.2.1', 'kaya');",
     )
     .unwrap();

@@ -194,7 +194,7 @@ fn sessions(store: &mut dyn Store) {
     ] {
         text.clear();
     }
-    bare.place = "nas.example.org/192.0.2.7".to_owned();
+    bare.diameter_origin = "nas.example.org/192.0.2.7".to_owned();
     let mut ended = first.clone();
     ended.acctstoptime = Some(WallTime::from_unix_secs(1_700_000_100));
     ended.acctterminatecause = "User-Request".to_owned();
@@ -224,7 +224,7 @@ fn restarts(store: &mut dyn Store) {
     longer.acctsessiontime = 900;
     // Diameter has no restarts: it is another's, whatever address it has.
     let mut diameter = session(7);
-    diameter.place = "relay.example.org!nas.example.org/192.0.2.7".to_owned();
+    diameter.diameter_origin = "relay.example.org!nas.example.org/192.0.2.7".to_owned();
     let all = [&session(1), &other, &ended, &later, &unknown, &longer, &diameter];
     store.write(&all.map(put)).unwrap();
     let restart =

@@ -131,18 +131,18 @@ impl Ledger {
     }
     /// A digest of a record's NAS-Identifier, by Diameter of whose it is; 0 without one.
     fn identifier_of(&self, record: &Record) -> u32 {
-        self.identifier(&record.nas_identifier, &record.place)
+        self.identifier(&record.nas_identifier, &record.diameter_origin)
     }
-    fn identifier(&self, nas: &str, place: &str) -> u32 {
-        match (nas.is_empty(), place.is_empty()) {
+    fn identifier(&self, nas: &str, diameter_origin: &str) -> u32 {
+        match (nas.is_empty(), diameter_origin.is_empty()) {
             (true, true) => 0,
             (false, true) => (self.hash.hash_one(nas) as u32 & !BY_DIAMETER).max(1),
-            (_, false) => self.hash.hash_one(place) as u32 | BY_DIAMETER,
+            (_, false) => self.hash.hash_one(diameter_origin) as u32 | BY_DIAMETER,
         }
     }
     /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none.
     pub(super) fn session_of(&self, row: &SessionRow) -> Option<Session> {
-        Session::of_row(row, self.identifier("", &row.place))
+        Session::of_row(row, self.identifier("", &row.diameter_origin))
     }
     /// A record of whose name nothing is known: it may end, once more, a session that began and ended without its
     /// User-Name before this ledger began.

@@ -105,7 +105,7 @@ pub struct Record {
     pub nameless: Option<Unique>,
     /// By Diameter: whose the session is, beside its id: `Origin-Host/NAS address`, and where who is authenticated speaks
     /// for another, `authenticated!Origin-Host/NAS address`. At most 1024 octets. Empty by RADIUS.
-    pub place: String,
+    pub diameter_origin: String,
     /// The client that reports it, as its network with the leading bits that count; `None`: not told apart from others.
     pub client: Option<(IpAddr, u8)>,
     /// When it happened: Event-Timestamp, or when the record came less Acct-Delay-Time. The NAS's clock may be ahead of
@@ -177,7 +177,7 @@ impl Record {
             session,
             unique,
             nameless: None,
-            place: String::new(),
+            diameter_origin: String::new(),
             client: None,
             at,
             came: at,
@@ -296,14 +296,14 @@ impl Record {
         let port_id = acr.nas.port_id.unwrap_or_default();
         let said = acr.origin_host.unwrap_or_default();
         // A NAS may name whichever address it likes; what it is called is authenticated, or belongs to who brought it.
-        let place = match said.eq_ignore_ascii_case(origin) {
+        let whose = match said.eq_ignore_ascii_case(origin) {
             true => alloc::format!("{said}/{nas}"),
             false => alloc::format!("{origin}!{said}/{nas}"),
         };
         let unique_of = |user| {
-            let parts = [place.as_bytes(), identifier.as_bytes(), port_id.as_bytes(), port.as_bytes()];
-            let [place, identifier, port_id, port] = parts;
-            Unique::of([user, id, place, identifier, port_id, port])
+            let parts = [whose.as_bytes(), identifier.as_bytes(), port_id.as_bytes(), port.as_bytes()];
+            let [whose, identifier, port_id, port] = parts;
+            Unique::of([user, id, whose, identifier, port_id, port])
         };
         let unique = unique_of(user);
         let began_before = matches!(status, Status::Interim | Status::Stop);
@@ -311,9 +311,9 @@ impl Record {
         let words = |words: Option<&str>| text(words.unwrap_or_default().as_bytes());
         let session = SessionKey { nas, id: text(id), user: text(user) };
         // It is kept in a table, as text.
-        let mut place = text(place.as_bytes());
-        place.truncate(place.floor_char_boundary(MOST_PLACE));
-        let mut record = Self { unique, nameless, place, ..Self::new(status, session, wall) };
+        let mut diameter_origin = text(whose.as_bytes());
+        diameter_origin.truncate(diameter_origin.floor_char_boundary(LONGEST_ORIGIN));
+        let mut record = Self { unique, nameless, diameter_origin, ..Self::new(status, session, wall) };
         record.happened(acr.event_timestamp.map(|t| t.to_wall().unix_secs()), acr.delay, wall);
         record.nas_identifier = text(identifier.as_bytes());
         record.port = if port_id.is_empty() { port } else { text(port_id.as_bytes()) };
@@ -387,8 +387,8 @@ pub(super) fn shifted(at: WallTime, seconds: i32) -> WallTime {
     WallTime::from_unix_secs(at.unix_secs().saturating_add_signed(seconds.into()))
 }
 
-/// How long [`Record::place`] may be: two names of the DNS, an address, and what stands between.
-pub(super) const MOST_PLACE: usize = 1024;
+/// How long [`Record::diameter_origin`] may be: two names of the DNS, an address, and what stands between.
+pub(super) const LONGEST_ORIGIN: usize = 1024;
 
 /// How far a NAS's clock may be ahead of ours for its Event-Timestamps to be believed.
 pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(300);

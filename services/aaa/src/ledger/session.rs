@@ -3,7 +3,7 @@
 use super::admit::one_name;
 use super::limits::same_station;
 use super::names::{self, UNKNOWN};
-use super::record::{MOST_PLACE, Record, Unique};
+use super::record::{LONGEST_ORIGIN, Record, Unique};
 use super::shares::NOBODY;
 use crate::store::SessionRow;
 use alloc::boxed::Box;
@@ -107,12 +107,12 @@ fn cut(text: &str) -> &str {
 }
 
 /// What shares the last place of [`Texts`], a line each. The one that RADIUS's sessions lack is last.
-fn last_text(calling: &str, class: &str, place: &str) -> String {
-    let place = &place[..place.floor_char_boundary(MOST_PLACE)];
-    let between = if place.is_empty() { "" } else { "\n" };
+fn last_text(calling: &str, class: &str, origin: &str) -> String {
+    let origin = &origin[..origin.floor_char_boundary(LONGEST_ORIGIN)];
+    let between = if origin.is_empty() { "" } else { "\n" };
     // What others wrote into a table may be anything.
     let line = |text| cut(text).split('\n').next().unwrap_or_default();
-    format!("{}\n{}{between}{place}", line(calling), line(class))
+    format!("{}\n{}{between}{origin}", line(calling), line(class))
 }
 
 /// Set in the identifier of a session that is reported by Diameter.
@@ -164,7 +164,7 @@ impl Session {
             &record.session.user,
             &record.port,
             &record.called_station_id,
-            &last_text(&record.calling_station_id, &class, &record.place),
+            &last_text(&record.calling_station_id, &class, &record.diameter_origin),
         ];
         let mut session = Self {
             texts: Texts::new(texts),
@@ -208,7 +208,7 @@ impl Session {
     /// NAS-Identifier. Diameter's Session-Id is unique without all that (RFC 6733 §8.8), but anybody may write it: it
     /// counts for nothing without whose it is.
     pub(super) fn may_be_of(&self, record: &Record, identifier: u32) -> bool {
-        if !record.place.is_empty() {
+        if !record.diameter_origin.is_empty() {
             return self.identifier == identifier;
         }
         if self.is_by_diameter() {
@@ -230,7 +230,7 @@ impl Session {
     }
     /// Notes that it is reported by Diameter, where that was not known; `identifier` as in [`Self::may_be_of`].
     pub(super) fn reported_as(&mut self, record: &Record, identifier: u32) {
-        if !record.place.is_empty() {
+        if !record.diameter_origin.is_empty() {
             self.identifier = identifier;
         }
     }
@@ -243,12 +243,16 @@ impl Session {
         let newer = |new: &str, old: &str| -> String { if new.is_empty() { old.into() } else { new.into() } };
         let class = if record.class.is_empty() { self.class().into() } else { hex(&record.class) };
         let calling = newer(&record.calling_station_id, self.calling());
+        let origin = match record.diameter_origin.as_str() {
+            "" => self.diameter_origin(),
+            origin => origin,
+        };
         let texts = [
             self.id(),
             self.user(),
             &newer(&record.port, self.port()),
             &newer(&record.called_station_id, self.called()),
-            &last_text(&calling, &class, if record.place.is_empty() { self.place() } else { &record.place }),
+            &last_text(&calling, &class, origin),
         ];
         let texts = Texts::new(texts);
         if texts != self.texts {
@@ -285,7 +289,7 @@ impl Session {
     fn class(&self) -> &str {
         self.line(1)
     }
-    fn place(&self) -> &str {
+    fn diameter_origin(&self) -> &str {
         self.line(2)
     }
     fn line(&self, n: usize) -> &str {
@@ -320,11 +324,11 @@ impl Session {
                 .map_or_else(String::new, |(prefix, length)| format!("{prefix}/{length}")),
             class: self.class().into(),
             interims: self.interims,
-            place: self.place().into(),
+            diameter_origin: self.diameter_origin().into(),
         }
     }
     /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none. `identifier`: the digest of
-    /// its place, where it has one.
+    /// its Diameter origin, where it has one.
     pub(super) fn of_row(row: &SessionRow, identifier: u32) -> Option<Self> {
         let last = row.acctupdatetime.or(row.acctstarttime).unwrap_or(WallTime::from_unix_secs(0));
         let texts = [
@@ -332,7 +336,7 @@ impl Session {
             &row.username,
             &row.nasportid,
             &row.calledstationid,
-            &last_text(&row.callingstationid, &row.class, &row.place),
+            &last_text(&row.callingstationid, &row.class, &row.diameter_origin),
         ];
         Some(Self {
             texts: Texts::new(texts),

@@ -73,7 +73,7 @@ impl Memory {
                 let mut ended = Vec::new();
                 for (key, row) in &mut self.sessions {
                     let began_before = row.acctstarttime.is_none_or(|start| start <= *at);
-                    let theirs = row.nasipaddress == *nas && row.place.is_empty();
+                    let theirs = row.nasipaddress == *nas && row.diameter_origin.is_empty();
                     if !theirs || row.acctstoptime.is_some() || !began_before {
                         continue;
                     }

@@ -263,11 +263,11 @@ fn sessions_are_found() {
 #[test]
 fn a_record_finds_no_session_of_another_diameter_peer() {
     // Both name the same address and the same Session-Id; the second has no User-Name.
-    let by = |status, place: &str, user: &str| {
+    let by = |status, origin: &str, user: &str| {
         let mut record = counted(status, "nas.example.org;1;2", 50, 40, 7);
         record.session.user = user.into();
-        record.place = place.into();
-        record.unique = Unique::of([user, "nas.example.org;1;2", place, "", "", ""].map(str::as_bytes));
+        record.diameter_origin = origin.into();
+        record.unique = Unique::of([user, "nas.example.org;1;2", origin, "", "", ""].map(str::as_bytes));
         record
     };
     for restarts in [false, true] {
@@ -297,8 +297,9 @@ fn a_radius_client_ends_no_session_of_diameter() {
     // A NAS that speaks Diameter may name any address, that of a RADIUS client or none.
     let by_diameter = |status, secs| {
         let mut record = counted(status, "nas.example.org;1;2", secs, secs - 9, 7);
-        record.place = "nas.example.org/192.0.2.1".into();
-        record.unique = Unique::of([b"anna", b"nas.example.org;1;2", record.place.as_bytes(), b"", b"", b""]);
+        record.diameter_origin = "nas.example.org/192.0.2.1".into();
+        record.unique =
+            Unique::of([b"anna", b"nas.example.org;1;2", record.diameter_origin.as_bytes(), b"", b"", b""]);
         record
     };
     let mut stop = counted(Stop, "nas.example.org;1;2", 50, 40, 7);
@@ -325,7 +326,7 @@ fn a_radius_client_ends_no_session_of_diameter() {
         // Of one that an earlier version wrote it is known as soon as its NAS tells of it, and then for good.
         let mut w = World::default();
         assert!(w.tell(&by_diameter(Start, 10)));
-        let before = SessionRow { place: String::new(), ..w.row() };
+        let before = SessionRow { diameter_origin: String::new(), ..w.row() };
         w.store.write(&[Change::Session(before.into())]).unwrap();
         w.restart(20);
         assert!(w.tell(&by_diameter(Interim, 30)));
