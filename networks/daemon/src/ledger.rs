@@ -7,7 +7,7 @@ use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::workers::{For, troubled_said};
 use queue::Queue;
-pub(crate) use queue::{DIAMETER, Network, Whose};
+pub(crate) use queue::{Client, Whose};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,7 +102,7 @@ impl LedgerHandle {
     }
     /// Puts a record in line.
     pub(crate) fn account(&self, f: For, record: Box<Record>) {
-        self.put(Whose::Sessions(record.client.unwrap_or(DIAMETER)), Entry::Account(f, record));
+        self.put(Whose::Sessions(Client::of(record.client)), Entry::Account(f, record));
     }
     /// Has the thread write what waits, and end.
     pub(crate) fn stop(&self) {

@@ -4,7 +4,7 @@ use crate::build;
 use crate::config::units::Prefix;
 use crate::homes::{self, Known};
 use crate::jobs::Whose;
-use crate::ledger::{self, DIAMETER, Entry, LedgerHandle, Network};
+use crate::ledger::{self, Entry, LedgerHandle};
 use crate::said::{log_login, log_record};
 use crate::stats::{Histogram, Outcome, Snapshot};
 use crate::status::bears;
@@ -177,10 +177,10 @@ impl Clients {
     pub(crate) fn name(&self, index: u32) -> Option<&str> {
         self.0.get(index as usize).map(|(name, ..)| name.as_str())
     }
-    /// The network of a client by its place in the list; `None`: of Diameter peers.
-    pub(crate) fn network(&self, index: Option<u32>) -> Network {
+    /// Whose turn a client's entries wait for, by its place in the list; `None`: Diameter peers'.
+    pub(crate) fn turn(&self, index: Option<u32>) -> ledger::Client {
         let client = index.and_then(|index| self.0.get(index as usize));
-        client.map_or(DIAMETER, |(_, network, bits)| (*network, *bits))
+        ledger::Client::of(client.map(|(_, network, bits)| (*network, *bits)))
     }
     /// The client of an address: the longest prefix that fits.
     pub(crate) fn of(&self, address: IpAddr) -> Option<usize> {
@@ -261,14 +261,14 @@ impl AaaNode {
             && let Some((user, station)) = login.failed_as()
         {
             let entry = Entry::Failed { user: user.to_vec(), station: station.to_vec() };
-            self.ledger.put(ledger::Whose::Failures(self.clients.network(login.client)), entry);
+            self.ledger.put(ledger::Whose::Failures(self.clients.turn(login.client)), entry);
         }
         if self.logins {
             // The name outside a tunnel is whatever the peer likes.
             let who = login.inner.as_ref().unwrap_or(&login.name);
             let accepted = login.reason.is_none();
             let entry = Entry::Login { user: who.clone(), station: station.to_vec(), accepted };
-            self.ledger.put(ledger::Whose::Logins(self.clients.network(login.client)), entry);
+            self.ledger.put(ledger::Whose::Logins(self.clients.turn(login.client)), entry);
         }
     }
 
@@ -367,7 +367,7 @@ impl Node for AaaNode {
                 self.workers.put(whose, Job::Verify(For { shard, token }, hash, password));
             }
             Event::Admit { token, client, request } => {
-                let whose = ledger::Whose::Sessions(self.clients.network(client));
+                let whose = ledger::Whose::Sessions(self.clients.turn(client));
                 self.ledger.put(whose, Entry::Admit(For { shard, token }, request));
             }
             Event::Account { token, record } => {
@@ -400,7 +400,7 @@ impl Node for AaaNode {
             }
             Event::Failed { client, name, station } => {
                 if self.failures {
-                    let whose = ledger::Whose::Failures(self.clients.network(client));
+                    let whose = ledger::Whose::Failures(self.clients.turn(client));
                     self.ledger.put(whose, Entry::Failed { user: name, station });
                 }
             }

@@ -4,27 +4,37 @@
 
 use super::Entry;
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use usher_core::fair::FairQueue;
 
-/// A RADIUS client's network and how many of its leading bits count. All Diameter peers together are one client, as they
-/// are to the ledger.
-pub(crate) type Network = (IpAddr, u8);
-/// The client that Diameter peers are.
-pub(crate) const DIAMETER: Network = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Who has a turn of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Client {
+    /// All Diameter peers together, as they are one to the ledger.
+    Diameter,
+    /// A RADIUS client: its network and how many of its leading bits count, be that none (`0.0.0.0/0`).
+    Radius(IpAddr, u8),
+}
+
+impl Client {
+    /// Of a RADIUS client's network; `None`: of Diameter peers.
+    pub(crate) fn of(network: Option<(IpAddr, u8)>) -> Self {
+        network.map_or(Self::Diameter, |(network, bits)| Self::Radius(network, bits))
+    }
+}
 
 /// Whose turn an entry waits for. What a client may have many of does not push out what counts its wrong guesses, so each
 /// kind has turns of its own; the order of one client's records and admissions is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Whose {
     /// Failed logins by a client.
-    Failures(Network),
+    Failures(Client),
     /// Records and admissions of a client.
-    Sessions(Network),
+    Sessions(Client),
     /// Decided logins of a client.
-    Logins(Network),
+    Logins(Client),
 }
 
 /// For how many entries that came before it a question of the server's own waits.
@@ -106,8 +116,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn client(n: u8) -> Network {
-        ([192, 0, 2, n].into(), 32)
+    fn client(n: u8) -> Client {
+        Client::Radius([192, 0, 2, n].into(), 32)
     }
     fn failed(user: &str) -> Entry {
         Entry::Failed { user: user.into(), station: Vec::new() }
@@ -129,6 +139,19 @@ mod tests {
         assert_eq!(user(queue.put(Whose::Failures(client(1)), failed("again"))).as_deref(), Some("2"));
         let order: Vec<_> = std::iter::from_fn(|| user(queue.take())).collect();
         assert_eq!(order, ["guess", "0", "again", "1"]);
+    }
+
+    #[test]
+    fn a_client_of_every_address_is_not_the_diameter_peers() {
+        let queue = Queue::new(4);
+        let all = Client::of(Some(([0, 0, 0, 0].into(), 0)));
+        for n in 0..4 {
+            assert!(queue.put(Whose::Sessions(all), failed(&n.to_string())).is_none());
+        }
+        let displaced = queue.put(Whose::Sessions(Client::of(None)), failed("diameter"));
+        assert_eq!(user(displaced).as_deref(), Some("3"), "who floods makes room");
+        let order: Vec<_> = std::iter::from_fn(|| user(queue.take())).collect();
+        assert!(order.contains(&"diameter".to_owned()), "{order:?}");
     }
 
     #[test]
