@@ -71,21 +71,36 @@ pub(crate) fn free(path: &Path) -> io::Result<()> {
 
 /// Listens at a path, in place of a socket that nobody listens on. The socket is nobody else's from its first moment: it
 /// is made in a folder that only its owner can enter, and comes to its place when its mode is set. (A umask would be that
-/// of all threads.)
+/// of all threads.) The folder is this socket's and this process's: servers of sockets beside each other begin at a time.
 fn listen(path: &Path) -> io::Result<UnixListener> {
-    let folder = path.with_file_name(".socket");
+    let named = |path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("making the socket {}: {error}", path.display()))
+    };
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    // Of a process that died its number may come again: what it left is in nobody's way.
+    name.push(format!(".{}", std::process::id()));
+    let folder = path.with_file_name(name);
     let new = folder.join("new");
-    for gone in [fs::remove_file(&new), fs::remove_dir(&folder)] {
+    for (gone, path) in [(fs::remove_file(&new), &new), (fs::remove_dir(&folder), &folder)] {
         match gone {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(path, error)),
             _ => {}
         }
     }
-    fs::DirBuilder::new().mode(0o700).create(&folder)?;
-    let listener = UnixListener::bind(&new)?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
-    fs::rename(&new, path)?;
-    fs::remove_dir(&folder)?;
+    fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|error| named(&folder, error))?;
+    let made = UnixListener::bind(&new).and_then(|listener| {
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
+        fs::rename(&new, path)?;
+        Ok(listener)
+    });
+    if made.is_err() {
+        // Nothing is there where it could not be made.
+        let _ = fs::remove_file(&new);
+    }
+    let emptied = fs::remove_dir(&folder).map_err(|error| named(&folder, error));
+    let listener = made.map_err(|error| named(path, error))?;
+    emptied?;
     Ok(listener)
 }
 
@@ -409,12 +424,48 @@ mod tests {
             }
             // What a server that died left behind is in nobody's way.
             drop(listen(&path).unwrap());
-            fs::create_dir(folder.join(".socket")).unwrap();
-            drop(UnixListener::bind(folder.join(".socket/new")).unwrap());
+            let left = folder.join(format!(".control.sock.{}", std::process::id()));
+            fs::create_dir(&left).unwrap();
+            drop(UnixListener::bind(left.join("new")).unwrap());
             drop(listen(&path).unwrap());
             done.store(true, Ordering::Relaxed);
             assert!(watch.join().unwrap() > 0);
         });
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn servers_with_sockets_beside_each_other_begin_at_one_time() {
+        let folder = std::env::temp_dir().join(format!("usher-control-beside-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        thread::scope(|scope| {
+            for name in ["one.sock", "two.sock"] {
+                let path = folder.join(name);
+                scope.spawn(move || {
+                    for _ in 0..500 {
+                        drop(listen(&path).unwrap());
+                    }
+                });
+            }
+        });
+        let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["one.sock", "two.sock"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_made_is_named() {
+        let path = std::env::temp_dir().join(format!("usher-control-none-{}/c.sock", std::process::id()));
+        let error = listen(&path).unwrap_err().to_string();
+        assert!(error.contains(path.parent().unwrap().to_str().unwrap()), "{error}");
+        // Longer than a socket's address may be (unix(7)).
+        let folder = std::env::temp_dir().join(format!("usher-control-long-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("s".repeat(100));
+        let error = listen(&path).unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing is left");
         fs::remove_dir_all(&folder).unwrap();
     }
 
