@@ -90,18 +90,40 @@ impl EncodeMetric for Filled {
 }
 
 /// One metric with a value for each set of labels.
+fn family<'a, M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    values: impl IntoIterator<Item = (Labels<'a>, M)>,
+) -> std::fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+    for (labels, value) in values {
+        value.encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// One counter with a value for each set of labels.
 fn counters<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
     values: impl IntoIterator<Item = (Labels<'a>, u64)>,
 ) -> std::fmt::Result {
-    let kind = ConstCounter::new(0_u64).metric_type();
-    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-    for (labels, n) in values {
-        ConstCounter::new(n).encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
+    let values = values.into_iter().map(|(labels, n)| (labels, ConstCounter::new(n)));
+    family(encoder, name, help, MetricType::Counter, values)
+}
+
+/// One gauge with a value for each set of labels.
+fn gauges<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (Labels<'a>, i64)>,
+) -> std::fmt::Result {
+    let values = values.into_iter().map(|(labels, n)| (labels, ConstGauge::new(n)));
+    family(encoder, name, help, MetricType::Gauge, values)
 }
 
 /// One counter without labels.
@@ -113,21 +135,6 @@ fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> std::fmt::Result {
     let gauge = ConstGauge::new(value);
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-}
-
-/// One gauge with a value for each set of labels.
-fn gauges<'a>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    values: impl IntoIterator<Item = (Labels<'a>, i64)>,
-) -> std::fmt::Result {
-    let kind = ConstGauge::new(0_i64).metric_type();
-    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-    for (labels, n) in values {
-        ConstGauge::new(n).encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
 }
 
 /// Home servers by their names and what they are asked for.

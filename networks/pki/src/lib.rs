@@ -6,6 +6,7 @@
 
 mod authority;
 mod folder;
+mod http;
 mod information;
 mod list;
 pub mod ocsp;

@@ -1,8 +1,8 @@
 //! Revocation lists (RFC 5280 §5): what one says of itself, and whether it may take another's place.
 
-use crate::PkiError;
 use crate::information::format;
 use crate::signature::holds;
+use crate::{PkiError, http};
 use std::collections::BTreeSet;
 use usher_core::WallTime;
 use x509_parser::certificate::X509Certificate;
@@ -58,18 +58,8 @@ impl RevocationList {
     /// # Errors
     /// Nothing came in time, or something else than one list.
     pub fn fetch(url: &str, timeout: std::time::Duration, longest: u64) -> Result<Self, PkiError> {
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .timeout_global(Some(timeout))
-            .max_redirects(0)
-            .proxy(None)
-            .build()
-            .into();
-        let fault = |e: ureq::Error| format("revocation list", e);
-        let mut answer = agent.get(url).call().map_err(fault)?;
-        if answer.status().as_u16() != 200 {
-            return Err(format("revocation list", std::format!("HTTP status {}", answer.status())));
-        }
-        let octets = answer.body_mut().with_config().limit(longest).read_to_vec().map_err(fault)?;
+        let octets = http::octets(http::agent(timeout).get(url).call(), longest);
+        let octets = octets.map_err(|cause| format("revocation list", cause))?;
         let mut lists = Self::read(&octets)?;
         match (lists.pop(), lists.len()) {
             (Some(list), 0) => Ok(list),

@@ -6,6 +6,7 @@ mod tests;
 
 use crate::PkiError;
 use crate::authority::tagged;
+use crate::http;
 use crate::information::format;
 use der::asn1::{Null, ObjectIdentifier, OctetString};
 use der::{Any, Decode, Encode};
@@ -96,27 +97,14 @@ impl Question<'_> {
     /// No answer that can be believed came; whether the certificate is then taken is the caller's policy.
     pub fn ask(&self, url: &str, timeout: Duration) -> Result<Answer, OcspError> {
         let asked = self.asked()?;
-        let silent = |cause: &dyn std::fmt::Display| OcspError::Silent {
-            url: url.to_owned(),
-            cause: cause.to_string(),
-        };
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .timeout_global(Some(timeout))
-            .max_redirects(0)
-            .proxy(None)
-            .build()
-            .into();
-        let mut answer = agent
+        let answer = http::agent(timeout)
             .post(url)
             .header("Content-Type", "application/ocsp-request")
             .header("Accept", "application/ocsp-response")
-            .send(&asked.request[..])
-            .map_err(|e| silent(&e))?;
-        if answer.status().as_u16() != 200 {
-            return Err(silent(&answer.status()));
-        }
-        let answer = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        Ok(answer::read(&answer.map_err(|e| silent(&e))?, self, &asked)?)
+            .send(&asked.request[..]);
+        let answer = http::octets(answer, MAX_ANSWER)
+            .map_err(|cause| OcspError::Silent { url: url.to_owned(), cause })?;
+        Ok(answer::read(&answer, self, &asked)?)
     }
 
     /// What is sent, and what the answer has to repeat of it.

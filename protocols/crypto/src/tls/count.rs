@@ -155,8 +155,8 @@ impl KeyProvider for Keys {
 #[derive(Debug)]
 struct Key(Arc<dyn SigningKey>);
 
-/// What an RSA key signs by where the peer leaves the choice. An RSA key of 2048 or 3072 bits is no stronger with a longer
-/// digest (RFC 8017 §8.1, NIST SP 800-57 part 1), and processors have instructions for this one.
+/// What an RSA key signs by where the peer leaves the choice: SHA-256 resists at 128 bits, as an RSA key of 3072 bits does
+/// (NIST SP 800-57 part 1, tables 2 and 3), and processors have instructions for it, which they mostly lack for SHA-512.
 const FIRST: [SignatureScheme; 2] = [SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256];
 
 impl SigningKey for Key {

@@ -95,8 +95,8 @@ impl<T> HalfOpen<T> {
     pub(super) fn oldest(&self) -> Option<(u64, Instant)> {
         self.table.oldest()
     }
-    /// The session that goes first where there is no room: of the source whose sessions hold the most, the
-    /// one not touched for longest.
+    /// The session that goes first where there is no room: of a source whose sessions hold the
+    /// most, to a [`STEP`], the one not touched for longest.
     pub(super) fn crowded_out(&self) -> Option<u64> {
         match self.crowds.last() {
             Some((_, share)) => self.shares.get(*share as usize)?.oldest,
