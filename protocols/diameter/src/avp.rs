@@ -5,7 +5,7 @@ use crate::error::{Fault, ResultCode};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
-use usher_core::{Reader, Writer};
+use usher_core::Writer;
 
 /// V: a Vendor-Id field follows.
 pub const FLAG_VENDOR: u8 = 0x80;
@@ -61,25 +61,22 @@ pub struct AvpView<'a> {
 }
 
 impl<'a> AvpView<'a> {
-    fn read(r: &mut Reader<'a>) -> Result<Self, Fault> {
-        let whole = r.peek_rest();
-        let short = |_| cut_short(whole);
-        let code = r.u32().map_err(short)?;
-        let flags = r.u8().map_err(short)?;
-        let length = r.u24().map_err(short)? as usize;
-        let vendor_bytes = if flags & FLAG_VENDOR != 0 { 4 } else { 0 };
-        let data_len = length.checked_sub(8 + vendor_bytes);
-        let (Some(data_len), true) = (data_len, length <= whole.len()) else {
-            let vendor = if vendor_bytes == 4 { r.u32().unwrap_or(0) } else { 0 };
-            let avp = Avp::example(code, flags & !FLAG_VENDOR | flag_v(vendor), vendor);
-            return Err(Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP length beyond its bounds", avp));
+    /// The AVP that `bytes` begin with, and what follows it and its padding.
+    // Every message is walked many times, so that the way of a right AVP is short and each fault is worked out elsewhere.
+    #[inline]
+    fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (&[a, b, c, d, flags, l0, l1, l2], _) = bytes.split_first_chunk::<8>()?;
+        let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
+        let avp = bytes.get(8..length)?;
+        let (vendor, data) = if flags & FLAG_VENDOR != 0 {
+            let (vendor, data) = avp.split_first_chunk::<4>()?;
+            (u32::from_be_bytes(*vendor), data)
+        } else {
+            (0, avp)
         };
-        let vendor = if vendor_bytes == 4 { r.u32().map_err(short)? } else { 0 };
-        let data = r.bytes(data_len).map_err(short)?;
         // The last AVP's padding may be missing where the enclosing Grouped AVP is not padded inside.
-        let pad = padding(length).min(r.remaining());
-        r.bytes(pad).map_err(short)?;
-        Ok(Self { code, flags, vendor, data })
+        let rest = bytes.get(length + padding(length)..).unwrap_or_default();
+        Some((Self { code: u32::from_be_bytes([a, b, c, d]), flags, vendor, data }, rest))
     }
 
     /// True when this is the AVP named `id` (its M flag is not compared).
@@ -186,15 +183,23 @@ impl<'a> AvpView<'a> {
     }
 }
 
-/// The fault of what is too short to be an AVP's header: that header, filled up with zeros (RFC 6733 §7.1.5).
+/// The fault of bytes that begin with no whole AVP: its header, filled up with zeros where it is cut short, and an example
+/// of its data (RFC 6733 §7.1.5).
 #[cold]
 fn cut_short(bytes: &[u8]) -> Fault {
-    let mut header = [0; 8];
+    let mut header = [0; 12];
     let there = bytes.len().min(header.len());
     header[..there].copy_from_slice(&bytes[..there]);
-    let [a, b, c, d, flags, ..] = header;
-    let avp = Avp::example(u32::from_be_bytes([a, b, c, d]), flags & !FLAG_VENDOR, 0);
-    Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP header cut short", avp)
+    let [a, b, c, d, flags, _, _, _, v0, v1, v2, v3] = header;
+    let code = u32::from_be_bytes([a, b, c, d]);
+    if bytes.len() < 8 {
+        let avp = Avp::example(code, flags & !FLAG_VENDOR, 0);
+        return Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP header cut short", avp);
+    }
+    let named = flags & FLAG_VENDOR != 0 && there == header.len();
+    let vendor = if named { u32::from_be_bytes([v0, v1, v2, v3]) } else { 0 };
+    let avp = Avp::example(code, flags & !FLAG_VENDOR | flag_v(vendor), vendor);
+    Fault::of(ResultCode::INVALID_AVP_LENGTH, "AVP length beyond its bounds", avp)
 }
 
 const fn flag_v(vendor: u32) -> u8 {
@@ -209,7 +214,7 @@ const fn padding(length: usize) -> usize {
 /// A checked sequence of AVPs; an iterator over them.
 #[derive(Clone, Copy, Debug)]
 pub struct Avps<'a> {
-    rest: Reader<'a>,
+    rest: &'a [u8],
 }
 
 impl<'a> Avps<'a> {
@@ -218,15 +223,15 @@ impl<'a> Avps<'a> {
     /// # Errors
     /// A length leaves the bounds (5014).
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
-        let mut r = Reader::new(bytes);
-        while !r.is_empty() {
-            AvpView::read(&mut r)?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            (_, rest) = AvpView::split(rest).ok_or_else(|| cut_short(rest))?;
         }
-        Ok(Self { rest: Reader::new(bytes) })
+        Ok(Self { rest: bytes })
     }
     /// Wraps bytes that [`AvpBuf`] or an earlier check made sure of.
     pub(crate) const fn checked(bytes: &'a [u8]) -> Self {
-        Self { rest: Reader::new(bytes) }
+        Self { rest: bytes }
     }
     /// The first AVP of this name among those not yet iterated over.
     pub fn get(&self, id: AvpId) -> Option<AvpView<'a>> {
@@ -249,17 +254,16 @@ impl<'a> Avps<'a> {
     }
     /// The encoded bytes not yet iterated over.
     pub const fn bytes(&self) -> &'a [u8] {
-        self.rest.peek_rest()
+        self.rest
     }
 }
 
 impl<'a> Iterator for Avps<'a> {
     type Item = AvpView<'a>;
     fn next(&mut self) -> Option<AvpView<'a>> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        AvpView::read(&mut self.rest).ok()
+        let (avp, rest) = AvpView::split(self.rest)?;
+        self.rest = rest;
+        Some(avp)
     }
 }
 
