@@ -29,10 +29,14 @@ fn chain(secret: &[u8], first: &[&[u8]], data: &mut [u8], encrypt: bool) {
     let mut parts: [&[u8]; 3] = [secret, &[], &[]];
     parts[1..=first.len()].copy_from_slice(first);
     let mut pad = md5(&parts);
-    for block in data.chunks_mut(16) {
+    let mut blocks = data.chunks_mut(16).peekable();
+    while let Some(block) = blocks.next() {
         let mut cipher = [0; 16];
         cipher[..block.len()].copy_from_slice(block);
         block.iter_mut().zip(pad).for_each(|(b, p)| *b ^= p);
+        if blocks.peek().is_none() {
+            return;
+        }
         if encrypt {
             cipher[..block.len()].copy_from_slice(block);
         }
