@@ -11,8 +11,28 @@ use usher_core::{ConnId, Duration, Instant, Path, SocketId};
 /// How many reply buffers are kept for reuse.
 const SPARE: usize = 256;
 
-/// What tells requests apart before their authenticator is compared.
-pub(crate) type Key = (SocketAddr, SocketId, u8);
+/// What tells requests apart before their authenticator is compared: where they come from and their identifier, in numbers,
+/// which are hashed in fewer steps than a [`SocketAddr`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    address: u128,
+    /// Port, identifier, and whether the address is of IPv6.
+    port: u32,
+    scope: u32,
+    flow: u32,
+    socket: SocketId,
+}
+
+impl Key {
+    pub(crate) fn new(path: &Path, identifier: u8) -> Self {
+        let (address, six, scope, flow) = match path.remote {
+            SocketAddr::V4(at) => (u128::from(at.ip().to_bits()), 0, 0, 0),
+            SocketAddr::V6(at) => (at.ip().to_bits(), 1, at.scope_id(), at.flowinfo()),
+        };
+        let port = u32::from(path.remote.port()) << 16 | u32::from(identifier) << 8 | six;
+        Self { address, port, scope, flow, socket: path.socket }
+    }
+}
 
 /// How far a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +65,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn key(&self) -> Key {
-        (self.path.remote, self.path.socket, self.identifier)
+        Key::new(&self.path, self.identifier)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The server's machine.
 
-use super::cache::{Bounds, Cache, Entry, Handle, Purged, State};
+use super::cache::{Bounds, Cache, Entry, Handle, Key, Purged, State};
 use super::clients::Clients;
 use super::stream::Streams;
 use super::{
@@ -189,7 +189,7 @@ impl Server {
             *counter += 1;
             return self.unwanted(origin, packet);
         }
-        let key = (path.remote, path.socket, packet.identifier());
+        let key = Key::new(&path, packet.identifier());
         let earlier = self.cache.find(&key);
         let same = |entry: &&Entry| {
             entry.expires > now

@@ -3,6 +3,7 @@
 //! Identifiers are a connection's own: the cache knows its requests under a socket number that no socket has. What
 //! is cached of a connection goes with it (RFC 6613 §2.6.1).
 
+use super::cache::Key;
 use super::machine::{Origin, Outgoing, Server, Shown};
 use crate::packet::Packet;
 use crate::radsec::Framer;
@@ -109,7 +110,7 @@ impl Server {
     fn forget(&mut self, conn: ConnId) {
         let Some(stream) = self.streams.0.remove(&conn) else { return };
         for identifier in 0..=u8::MAX {
-            if let Some(handle) = self.cache.find(&(stream.path.remote, stream.path.socket, identifier)) {
+            if let Some(handle) = self.cache.find(&Key::new(&stream.path, identifier)) {
                 self.cache.remove(handle);
             }
         }
