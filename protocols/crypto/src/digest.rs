@@ -1,6 +1,7 @@
-//! MD5, HMAC-MD5, HMAC-SHA1 and comparison in constant time: what RADIUS, CHAP, EAP-MD5 and PEAP still ask for.
+//! MD5, HMAC-MD5, HMAC-SHA1 and comparison in constant time: what RADIUS, CHAP, EAP-MD5 and PEAP still ask for. MD5 and
+//! SHA-1 are broken as hashes; these protocols name no other, and nothing new should be built on them.
 //!
-//! MD5 and SHA-1 are broken as hashes; these protocols name no other. Nothing new should be built on them.
+//! SipHash, for tags that only whoever made them checks.
 
 mod block;
 
@@ -66,6 +67,31 @@ impl core::fmt::Debug for HmacMd5Key {
     }
 }
 
+/// SipHash-2-4 (Aumasson and Bernstein, 2012) under one key: the code of a short message, in a fraction of the time that
+/// HMAC-MD5 takes. For tags of a server's own, which no protocol prescribes.
+#[derive(Clone)]
+pub struct SipHashKey(Key<[u8; 16]>);
+
+impl SipHashKey {
+    /// From 16 octets that nobody can guess.
+    #[must_use]
+    pub fn new(key: [u8; 16]) -> Self {
+        Self(key.into())
+    }
+    /// The code of a message.
+    #[inline]
+    #[must_use]
+    pub fn mac(&self, message: &[u8]) -> [u8; 8] {
+        siphasher::sip::SipHasher24::new_with_key(&self.0).hash(message).to_le_bytes()
+    }
+}
+
+impl core::fmt::Debug for SipHashKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("SipHashKey(..)")
+    }
+}
+
 /// HMAC-SHA1 (RFC 2104) of the concatenation of `parts`, under a key of any length.
 #[must_use]
 pub fn hmac_sha1(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
@@ -106,6 +132,17 @@ mod tests {
         assert_eq!((digest[0], digest[19]), (0xef, 0x79));
         let digest = hmac_sha1(&[0xaa; 80], &[b"Test Using Larger Than Block-Size Key - Hash Key First"]);
         assert_eq!((digest[0], digest[19]), (0xaa, 0x12));
+    }
+
+    /// The test vectors that SipHash's authors publish with it: the key 00 to 0f, messages 00, 01, …
+    #[test]
+    fn siphash_vectors() {
+        let key = SipHashKey::new(core::array::from_fn(|i| i as u8));
+        let message: Vec<u8> = (0..63).collect();
+        assert_eq!(key.mac(&[]), [0x31, 0x0e, 0x0e, 0xdd, 0x47, 0xdb, 0x6f, 0x72]);
+        assert_eq!(key.mac(&message[..8]), [0x62, 0x24, 0x93, 0x9a, 0x79, 0xf5, 0xf5, 0x93]);
+        assert_eq!(key.mac(&message[..15]), [0xe5, 0x45, 0xbe, 0x49, 0x61, 0xca, 0x29, 0xa1]);
+        assert_eq!(format!("{key:?}"), "SipHashKey(..)");
     }
 
     fn hex(digest: [u8; 16]) -> String {

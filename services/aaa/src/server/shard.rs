@@ -7,7 +7,7 @@
 //! (RFC 5080 §2.1.1 asks nothing of it), so that a round can come to a server that knows nothing of it. State then says
 //! whose it is.
 
-use usher_crypto::digest::{HmacMd5Key, equal};
+use usher_crypto::digest::{HmacMd5Key, SipHashKey, equal};
 use usher_radius::attribute::kind;
 use usher_radius::packet::Packet;
 
@@ -15,21 +15,37 @@ use usher_radius::packet::Packet;
 pub(super) const STATE_LEN: usize = 16;
 /// Octets before the tag.
 const NAMED: usize = 10;
+/// Octets of the tag.
+const TAG: usize = STATE_LEN - NAMED;
 
 /// A key that the servers which hand each other their requests share; never printed.
 #[derive(Clone, Debug)]
-pub struct ShardKey(HmacMd5Key);
+pub struct ShardKey {
+    root: HmacMd5Key,
+    tags: SipHashKey,
+}
 
 impl ShardKey {
     /// From 16 octets that nobody can guess, drawn anew at each start.
     #[must_use]
     pub fn new(octets: &[u8; 16]) -> Self {
-        Self(HmacMd5Key::new(octets))
+        let root = HmacMd5Key::new(octets);
+        let tags = SipHashKey::new(derive(&root, b"tags of State"));
+        Self { root, tags }
     }
-    /// Octets for another purpose than State, whose tag is made of fewer octets than this.
+    /// Octets for another purpose than State.
     pub(super) fn derive(&self, purpose: &[u8]) -> [u8; 16] {
-        self.0.mac(&[b"derived for: ", purpose])
+        derive(&self.root, purpose)
     }
+    /// The tag behind what a State names.
+    fn tag(&self, named: &[u8]) -> [u8; TAG] {
+        let [tag @ .., _, _] = self.tags.mac(named);
+        tag
+    }
+}
+
+fn derive(root: &HmacMd5Key, purpose: &[u8]) -> [u8; 16] {
+    root.mac(&[b"derived for: ", purpose])
 }
 
 /// One of several servers that share a key.
@@ -47,8 +63,8 @@ impl ShardConfig {
         let mut state = [0; STATE_LEN];
         state[..2].copy_from_slice(&self.number.to_be_bytes());
         state[2..NAMED].copy_from_slice(&token.to_be_bytes());
-        let tag = self.key.0.mac(&[&state[..NAMED]]);
-        state[NAMED..].copy_from_slice(&tag[..STATE_LEN - NAMED]);
+        let tag = self.key.tag(&state[..NAMED]);
+        state[NAMED..].copy_from_slice(&tag);
         state
     }
     /// Which server a State names, where one of this key made it.
@@ -65,7 +81,7 @@ impl ShardConfig {
 impl ShardKey {
     fn open(&self, state: &[u8]) -> Option<(u16, u64)> {
         let (named, tag) = <&[u8; STATE_LEN]>::try_from(state).ok()?.split_at(NAMED);
-        if !equal(&self.0.mac(&[named])[..STATE_LEN - NAMED], tag) {
+        if !equal(&self.tag(named), tag) {
             return None;
         }
         let (number, token) = named.split_first_chunk::<2>()?;
