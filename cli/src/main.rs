@@ -6,6 +6,8 @@ mod claims;
 mod load;
 mod man;
 mod output;
+#[cfg(test)]
+mod pages;
 mod progress;
 mod study;
 mod verify;

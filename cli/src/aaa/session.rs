@@ -87,6 +87,7 @@ fn show(output: &Output, name: &str, config: &Config) -> Result<(), Failure> {
 }
 
 /// A moment to the second, in UTC, as RFC 3339 has it.
-fn date(unix_secs: u64) -> String {
-    WallTime::from_unix_secs(unix_secs).to_string().replace(".000000Z", "Z")
+fn date(unix_secs: Option<u64>) -> String {
+    let written = |secs| WallTime::from_unix_secs(secs).to_string().replace(".000000Z", "Z");
+    unix_secs.map_or_else(|| "not known".to_owned(), written)
 }

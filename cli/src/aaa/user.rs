@@ -25,9 +25,14 @@ pub(super) fn user(output: &Output, command: UserCommand) -> Result<(), Failure>
 /// The store, with its folder made where there is none.
 pub(super) fn store(config: &Config) -> Result<(Place, Box<dyn Store>), Failure> {
     let place = place(config)?;
-    place.prepare().map_err(Failure::failed)?;
-    let store = place.store().map_err(Failure::failed)?;
+    let store = store_of(&place)?;
     Ok((place, store))
+}
+
+/// The store of a place, with its folder made where there is none: what is typed is looked at before.
+pub(super) fn store_of(place: &Place) -> Result<Box<dyn Store>, Failure> {
+    place.prepare().map_err(Failure::failed)?;
+    place.store().map_err(Failure::failed)
 }
 
 pub(super) fn rows(texts: &[String]) -> Result<Vec<Row>, Failure> {
@@ -61,18 +66,21 @@ fn password(typed: &Password) -> Result<Row, Failure> {
 }
 
 fn add(output: &Output, typed: &Typed) -> Result<(), Failure> {
-    let (place, mut store) = store(&typed.config)?;
+    let place = place(&typed.config)?;
+    let (mut check, reply) = (rows(&typed.check)?, rows(&typed.reply)?);
+    let typed_rows = UserRows { check: check.clone(), reply: reply.clone(), groups: Vec::new() };
+    admin::understood(&typed_rows, &place.loaded.dictionary).map_err(Failure::usage)?;
+    let mut store = store_of(&place)?;
     let name = canonical(&typed.name);
     if admin::user_of(store.as_mut(), &name).map_err(Failure::failed)?.is_some() {
         return Err(Failure::usage(format!(
             "there is a user {name} already; change it with: usher aaa user set"
         )));
     }
-    let mut check = rows(&typed.check)?;
     if !typed.password.no_password {
         check.insert(0, password(&typed.password)?);
     }
-    let user = UserRows { check, reply: rows(&typed.reply)?, groups: groups(&typed.group) };
+    let user = UserRows { check, reply, groups: groups(&typed.group) };
     put(&place, store.as_mut(), &name, user)?;
     forgotten(output, &place, &name, "added", OpenSessions { disconnect: false })
 }

@@ -60,6 +60,22 @@ fn what_is_not_named_of_a_user_stays() {
 }
 
 #[test]
+fn a_row_that_is_wrong_makes_no_store() {
+    let (place, ports) = (Place::new(), Ports::free());
+    private(&place, "aaa.toml", &ports.config(1, SQLITE));
+    for words in ["group set staff", "user add ann --no-password"] {
+        for row in ["Nonsense = 1", "nonsense"] {
+            let words = format!("usher aaa {words} --reply '{row}' --config aaa.toml");
+            let said = place.shell(&words).with_code(2).err;
+            assert!(said.to_lowercase().contains("nonsense"), "{said}");
+        }
+    }
+    assert!(!place.path("state").exists());
+    place.shell("usher aaa group set staff --reply 'Session-Timeout = 60' --config aaa.toml").with_code(0);
+    assert!(place.path("state/usher.db").exists());
+}
+
+#[test]
 fn sessions_of_a_server_that_never_ran_are_not_looked_for_in_a_new_store() {
     let (place, ports) = (Place::new(), Ports::free());
     private(&place, "aaa.toml", &ports.config(1, SQLITE));
@@ -184,6 +200,16 @@ fn sessions_outlive_the_server() {
     assert!(shown.err.contains("no server runs here"), "{}", shown.err);
     let started = shown.out.lines().find(|line| line.starts_with("started")).unwrap_or_default();
     assert!(started.contains("T") && started.trim_end().ends_with('Z'), "{}", shown.out);
+    // FreeRADIUS writes sessions whose beginning nobody told, too.
+    let raw = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
+    let set = |value: &str| raw.execute(&format!("UPDATE radacct SET acctstarttime = {value}"), []).unwrap();
+    let began: i64 = raw.query_row("SELECT acctstarttime FROM radacct", [], |row| row.get(0)).unwrap();
+    set("NULL");
+    let shown = place.usher(&["aaa", "session", "show", "5f2a", "--config", "aaa.toml"]).with_code(0);
+    assert!(shown.out.contains("not known") && !shown.out.contains("1970"), "{}", shown.out);
+    assert!(list()[0]["started"].is_null());
+    set(&began.to_string());
+    drop(raw);
     let server = Daemon::start(&place, &config);
     is(list());
     let status = place.usher(&["aaa", "status", "--json", "--config", "aaa.toml"]).with_code(0).json();

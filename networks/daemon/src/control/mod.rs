@@ -159,8 +159,8 @@ pub struct Session {
     pub mac: String,
     /// Framed-IP-Address.
     pub address: String,
-    /// When it began, seconds since 1970.
-    pub started: u64,
+    /// When it began, seconds since 1970; `None`: not known.
+    pub started: Option<u64>,
     /// Octets from the user.
     pub input_octets: u64,
     /// Octets to the user.
@@ -177,7 +177,7 @@ impl From<&SessionRow> for Session {
             port: row.nasportid.clone(),
             mac: row.callingstationid.clone(),
             address: row.framedipaddress.map(|a| a.to_string()).unwrap_or_default(),
-            started: row.acctstarttime.map_or(0, |t| t.unix_secs()),
+            started: row.acctstarttime.map(|t| t.unix_secs()),
             input_octets: row.acctinputoctets,
             output_octets: row.acctoutputoctets,
         }
