@@ -91,10 +91,12 @@ fn sessions_of_a_server_that_never_ran_are_not_looked_for_in_a_new_store() {
 fn a_check_refuses_a_url_that_serving_refuses() {
     let (place, ports) = (Place::new(), Ports::free());
     let store =
-        "[users]\nstore = \"postgresql\"\nurl = \"postgresql://u:kiwi@127.0.0.1/db?sslmode=require\"\n";
+        "[users]\nstore = \"postgresql\"\nurl = \"postgresql://u:kiwi@127.0.0.1/db?sslmode=verify-full\"\n";
     private(&place, "aaa.toml", &ports.config(1, store));
-    let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
-    assert!(said.contains("sslmode=require") && !said.contains("kiwi"), "{said}");
+    for words in [&["aaa", "check", "aaa.toml"][..], &["aaa", "serve", "--config", "aaa.toml"]] {
+        let said = place.usher(words).with_code(2).err;
+        assert!(said.contains("sslrootcert=FILE") && !said.contains("kiwi"), "{words:?}: {said}");
+    }
 }
 
 #[test]

@@ -227,7 +227,8 @@ pub struct Users {
     /// For sqlite: the database's file [default: usher.db in the state directory].
     pub path: Option<PathBuf>,
     /// For postgresql: where it is, such as `"host=db.example user=radius dbname=radius"`. A password belongs into
-    /// `url_file` or `url_env`.
+    /// `url_file` or `url_env`. TLS is by libpq's `sslmode` (`prefer` if not said; across a network `verify-full`), `sslrootcert`,
+    /// `sslcert` and `sslkey`.
     pub url: Option<Hidden>,
     /// A file that holds the url, readable by nobody else.
     pub url_file: Option<PathBuf>,

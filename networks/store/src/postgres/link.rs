@@ -1,13 +1,15 @@
 //! A connection to PostgreSQL, and what its errors mean.
 
+use super::tls::{Connector, Fault, Wanted};
 use crate::schema::{self, MIGRATIONS};
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, Error, NoTls, Statement};
+use tokio_postgres::{Client, Config, Error, Statement};
 use usher_aaa::store::StoreError;
 
 /// How long a connection may take to be made.
@@ -19,25 +21,52 @@ const ANSWER: Duration = Duration::from_secs(6);
 /// How long the tables may take to be brought forward; an index over millions of rows is made then.
 const MIGRATION: Duration = Duration::from_secs(600);
 
+/// What the client library says where the server refuses TLS.
+const NO_TLS: &str = "server does not support TLS";
+
 /// What went wrong, and whether the connection can still be used.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: StoreError,
     pub(super) broken: bool,
+    /// Whether the two ends do not come to terms about TLS.
+    pub(super) tls: bool,
+}
+
+impl Failure {
+    fn tls(text: String) -> Self {
+        Self { error: StoreError::Refused(text), broken: true, tls: true }
+    }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let Some(db) = error.as_db_error() else {
+            match Fault::of(&error) {
+                Some(fault @ Fault::Tls(_)) => return Self::tls(fault.to_string()),
+                Some(fault) => {
+                    let error = StoreError::Unavailable(fault.to_string());
+                    return Self { error, broken: true, tls: false };
+                }
+                None => {}
+            }
             let mut text = error.to_string();
+            // The library has no name for it.
+            if text.contains(NO_TLS) || error.source().is_some_and(|e| e.to_string() == NO_TLS) {
+                return Self::tls(
+                    "the server does not speak TLS, which sslmode demands: set ssl = on in its postgresql.conf, or \
+                     write sslmode=disable where nobody listens on the way to it"
+                        .to_owned(),
+                );
+            }
             let lost = error.is_closed() || error.source().is_some_and(|e| e.is::<io::Error>());
             if let Some(source) = error.source().filter(|s| !text.contains(&s.to_string())) {
                 text = format!("{text}: {source}");
             }
             return if lost {
-                Self { error: StoreError::Unavailable(text), broken: true }
+                Self { error: StoreError::Unavailable(text), broken: true, tls: false }
             } else {
-                Self { error: StoreError::Refused(text), broken: true }
+                Self { error: StoreError::Refused(text), broken: true, tls: false }
             };
         };
         // The detail may hold the row, and with it a password; so only the message is shown.
@@ -48,13 +77,17 @@ impl From<Error> for Failure {
         // A server that only reads is the wrong one of several after a failover: the next connection may find the right one.
         let broken = matches!(class, "08" | "57") && *db.code() != SqlState::QUERY_CANCELED
             || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION;
-        Self { error: if later { StoreError::Unavailable(text) } else { StoreError::Refused(text) }, broken }
+        Self {
+            error: if later { StoreError::Unavailable(text) } else { StoreError::Refused(text) },
+            broken,
+            tls: false,
+        }
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self { error, broken: false }
+        Self { error, broken: false, tls: false }
     }
 }
 
@@ -67,7 +100,7 @@ pub(super) async fn in_time<T>(
         Ok(result) => result,
         Err(_) => {
             let text = format!("the server has not answered for {} s", patience.as_secs());
-            Err(Failure { error: StoreError::Unavailable(text), broken: true })
+            Err(Failure { error: StoreError::Unavailable(text), broken: true, tls: false })
         }
     }
 }
@@ -81,14 +114,17 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects and brings the tables to [`schema::VERSION`]. The connection is driven by the runtime that this runs in.
-    pub(super) async fn open(config: &Config) -> Result<Self, Failure> {
+    pub(super) async fn open(config: &Config, tls: &Wanted) -> Result<Self, Failure> {
+        let connector = tls.connector().map_err(Failure::tls)?;
         let client = in_time(CONNECT, async {
-            let (client, connection) = config.connect(NoTls).await?;
-            tokio::spawn(async move {
-                // What ends the connection is seen by whoever uses it next.
-                let _ended = connection.await;
-            });
-            Ok(client)
+            match connect(config, connector.clone()).await {
+                Err(error) if tls.prefers() && is_of_tls(&error) => {
+                    let mut plain = config.clone();
+                    plain.ssl_mode(SslMode::Disable);
+                    Ok(connect(&plain, connector).await?)
+                }
+                result => Ok(result?),
+            }
         })
         .await?;
         in_time(MIGRATION, migrate(&client)).await?;
@@ -120,6 +156,21 @@ impl Link {
         }
         self.client.is_closed()
     }
+}
+
+async fn connect(config: &Config, tls: Connector) -> Result<Client, Error> {
+    let (client, connection) = config.connect(tls).await?;
+    tokio::spawn(async move {
+        // What ends the connection is seen by whoever uses it next.
+        let _ended = connection.await;
+    });
+    Ok(client)
+}
+
+/// Whether the server may take a connection without TLS that it did not take with it: the handshake failed, or its
+/// `pg_hba.conf` has no line for such a connection. A wrong password is none of these: it is not offered in clear.
+fn is_of_tls(error: &Error) -> bool {
+    Fault::of(error).is_some() || error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
 }
 
 /// The patience for an answer in daily work.

@@ -2,6 +2,8 @@
 
 mod link;
 mod sql;
+mod tls;
+mod url;
 
 use crate::rows::{self, Cell, Kind, SESSION};
 use link::{Failure, Link, daily};
@@ -11,7 +13,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
 use usher_aaa::store::{Change, ClientRow, Demand, GroupRows, Row, SessionRow, Store, StoreError, UserRows};
 
@@ -26,10 +28,13 @@ const USERS_AT_ONCE: usize = 5_000;
 /// be used within an asynchronous runtime: it has one of its own, so that an answer is waited for so long and no longer.
 pub struct Postgres {
     config: Config,
+    tls: tls::Wanted,
     /// Where the server is, for messages.
     place: String,
     runtime: Runtime,
     link: Option<Link>,
+    /// Whether there was a connection ever.
+    proven: bool,
     used: Instant,
     /// When the next attempt may be made, what the last one said, and the pause after the next failure.
     closed: Option<(Instant, StoreError)>,
@@ -52,24 +57,36 @@ impl Postgres {
     /// or `host=… user=… dbname=…`; a host that begins with `/` is the folder of a Unix socket. Several hosts are tried
     /// in their order.
     ///
+    /// `sslmode`, `sslrootcert`, `sslcert` and `sslkey` mean what they mean to libpq (PostgreSQL manual, "SSL Support"), but
+    /// no file in the home folder is looked for, and nothing is offered in clear first (`allow`). Their files are read at
+    /// each connection. A Unix socket has no TLS.
+    ///
     /// # Errors
-    /// The URL cannot be read, or asks for TLS, which this store does not speak.
+    /// The URL cannot be read, asks for TLS in a way that cannot be, or names files that cannot be used.
     pub fn new(url: &str) -> Result<Self, StoreError> {
-        let mut config: Config = url.parse().map_err(|e: tokio_postgres::Error| {
+        let (asked, rest) = url::part(url);
+        let mut config: Config = rest.parse().map_err(|e: tokio_postgres::Error| {
             let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
             StoreError::Refused(format!(
                 "the PostgreSQL URL cannot be read ({why}): write postgresql://user:password@host/database"
             ))
         })?;
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(StoreError::Refused(
-                "the PostgreSQL URL asks for TLS (sslmode=require), which is not spoken: use a Unix socket, or a tunnel"
-                    .to_owned(),
-            ));
-        }
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             config.host_path("/var/run/postgresql");
         }
+        if config.get_hosts().is_empty() {
+            // The name that a certificate must bear, where there is no other.
+            for address in config.get_hostaddrs().to_vec() {
+                config.host(address.to_string());
+            }
+        }
+        let mut tls = tls::Wanted::new(asked).map_err(in_url)?;
+        let unix = |host: &Host| matches!(host, Host::Unix(_));
+        if config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(unix) {
+            tls = tls::Wanted::NONE;
+        }
+        config.ssl_mode(tls.mode());
+        tls.connector().map_err(in_url)?;
         config.connect_timeout(link::CONNECT).tcp_user_timeout(Duration::from_secs(6));
         if config.get_application_name().is_none() {
             config.application_name("usher");
@@ -81,8 +98,10 @@ impl Postgres {
         Ok(Self {
             place: place(&config),
             config,
+            tls,
             runtime,
             link: None,
+            proven: false,
             used: Instant::now(),
             closed: None,
             pause: PAUSES.0,
@@ -117,15 +136,16 @@ impl Postgres {
         {
             return Err(error.clone());
         }
-        match self.runtime.block_on(Link::open(&self.config)) {
+        match self.runtime.block_on(Link::open(&self.config, &self.tls)) {
             Ok(link) => {
                 self.link = Some(link);
+                self.proven = true;
                 self.closed = None;
                 self.pause = PAUSES.0;
                 Ok(())
             }
             Err(failure) => {
-                let error = self.named(failure.error);
+                let error = self.named(failure);
                 self.closed = Some((Instant::now() + self.pause, error.clone()));
                 self.pause = (self.pause * 2).min(PAUSES.1);
                 Err(error)
@@ -133,8 +153,12 @@ impl Postgres {
         }
     }
 
-    fn named(&self, error: StoreError) -> StoreError {
-        match error {
+    fn named(&self, failure: Failure) -> StoreError {
+        match failure.error {
+            // What was right once, a certificate, comes right again: nothing that waits is given up for it.
+            StoreError::Refused(text) if failure.tls && self.proven => {
+                StoreError::Unavailable(format!("PostgreSQL at {}: {text}", self.place))
+            }
             StoreError::Unavailable(text) => {
                 StoreError::Unavailable(format!("PostgreSQL at {}: {text}", self.place))
             }
@@ -157,7 +181,7 @@ impl Postgres {
             if failure.broken {
                 self.link = None;
             }
-            self.named(failure.error)
+            self.named(failure)
         })
     }
 
@@ -198,6 +222,10 @@ impl Postgres {
             Ok(())
         })
     }
+}
+
+fn in_url(text: String) -> StoreError {
+    StoreError::Refused(format!("the PostgreSQL URL: {text}"))
 }
 
 fn place(config: &Config) -> String {
@@ -415,7 +443,7 @@ impl Store for Postgres {
                 break;
             }
             for row in &page {
-                each(session(row).map_err(|failure| self.named(failure.error))?);
+                each(session(row).map_err(|failure| self.named(failure))?);
             }
         }
         self.run(async |link: &mut Link| Ok(link.client.batch_execute("COMMIT").await?))

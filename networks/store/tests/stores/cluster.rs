@@ -1,9 +1,10 @@
-//! A PostgreSQL server of the tests' own, in a folder of its own, at a Unix socket.
+//! A PostgreSQL server of the tests' own, in a folder of its own, at a Unix socket and, where it is asked to, by TCP.
 
 use crate::folder::Folder;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A server; it ends with this value.
 #[derive(Debug)]
@@ -11,6 +12,12 @@ pub(crate) struct Cluster {
     folder: Folder,
     programs: PathBuf,
     databases: AtomicU32,
+    /// The TCP port, which the Unix socket's name has, too.
+    pub(crate) port: u16,
+    /// Where it listens by TCP.
+    listens: &'static str,
+    /// Options that it is started with.
+    pub(crate) settings: Mutex<String>,
 }
 
 /// Debian keeps these programs out of the search path, one folder for each version.
@@ -23,7 +30,19 @@ fn programs() -> PathBuf {
 
 impl Cluster {
     pub(crate) fn new() -> Self {
-        let cluster = Self { folder: Folder::new(), programs: programs(), databases: AtomicU32::new(0) };
+        Self::with(5432, "")
+    }
+
+    /// One with a TCP port, that listens by TCP there, too.
+    pub(crate) fn with(port: u16, listens: &'static str) -> Self {
+        let cluster = Self {
+            folder: Folder::new(),
+            programs: programs(),
+            databases: AtomicU32::new(0),
+            port,
+            listens,
+            settings: Mutex::default(),
+        };
         if is_root() {
             // The server refuses to run as root; Debian's package brings a user for it.
             done(Command::new("chown").arg("postgres").arg(cluster.folder.path()));
@@ -39,12 +58,12 @@ impl Cluster {
         cluster
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     /// One of PostgreSQL's programs, as the user that may run it.
-    fn program(&self, name: &str) -> Command {
+    pub(crate) fn program(&self, name: &str) -> Command {
         let path = self.programs.join(name);
         let mut command = Command::new(if is_root() { "runuser".into() } else { path.clone() });
         if is_root() {
@@ -55,8 +74,12 @@ impl Cluster {
     }
 
     pub(crate) fn start(&self) {
-        let options =
-            format!("-c listen_addresses='' -c unix_socket_directories='{}'", self.folder.path().display());
+        let (port, listens) = (self.port, self.listens);
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let options = format!(
+            "-c listen_addresses='{listens}' -c port={port} -c unix_socket_directories='{}' {settings}",
+            self.folder.path().display()
+        );
         let log = self.folder.path().join("log");
         done(
             self.program("pg_ctl")
@@ -75,7 +98,7 @@ impl Cluster {
 
     /// The URL of a database, for a role.
     pub(crate) fn url(&self, role: &str, database: &str) -> String {
-        format!("host={} user={role} dbname={database}", self.folder.path().display())
+        format!("host={} port={} user={role} dbname={database}", self.folder.path().display(), self.port)
     }
 
     /// A new, empty database; its name.
@@ -101,6 +124,8 @@ impl Cluster {
             database,
             "-c",
             text,
+            "-p",
+            &self.port.to_string(),
             "-h",
         ]);
         let answer = command.arg(self.folder.path()).output().expect("psql runs");
@@ -118,11 +143,11 @@ impl Drop for Cluster {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").expect("this process is there")) == 0
 }
 
-fn done(command: &mut Command) {
+pub(crate) fn done(command: &mut Command) {
     // A server that is started keeps what it is given, so its output goes to its log.
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     match status {

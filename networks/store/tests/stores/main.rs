@@ -8,3 +8,4 @@ mod postgres;
 mod session;
 mod sqlite;
 mod suite;
+mod tls;

@@ -167,6 +167,23 @@ impl Client {
         let connection = ClientConnection::new(config.inner.clone(), name).map_err(|e| faults::error(&e))?;
         Ok(Self(Session::new(connection.into(), count::take(), None)))
     }
+
+    /// As [`new`](Self::new), to a host: tells it by which name it was sought, where that is none of an address
+    /// (RFC 6066 §3), and offers these protocols (RFC 7301). Whom it must prove to be the configuration says.
+    ///
+    /// # Errors
+    /// [`TlsError::Config`] if `host` is neither a DNS name nor an address, [`TlsError::Failed`] if the system gives no
+    /// random numbers.
+    pub fn to_host(config: &ClientConfig, host: &str, protocols: &[&[u8]]) -> Result<Self, TlsError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|e| TlsError::Config(format!("the host's name \"{host}\": {e}")))?;
+        let mut inner = rustls::ClientConfig::clone(&config.inner);
+        inner.enable_sni = true;
+        inner.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        count::take();
+        let connection = ClientConnection::new(Arc::new(inner), name).map_err(|e| faults::error(&e))?;
+        Ok(Self(Session::new(connection.into(), count::take(), None)))
+    }
 }
 
 /// A server that does the cryptography.

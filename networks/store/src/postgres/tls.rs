@@ -1,0 +1,468 @@
+//! TLS to PostgreSQL, as libpq's parameters ask for it (PostgreSQL manual, "SSL Support").
+
+use super::url::Asked;
+use std::fs;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use usher_core::WallTime;
+use usher_crypto::fault::{CertificateFault, TlsFault};
+use usher_crypto::tls::{
+    Client, ClientConfig, ClientOptions, Credentials, Roots, TlsEngine, TlsError, VersionRange, WallClock,
+};
+
+/// Where systems keep the authorities that they trust: Debian, Fedora, and others.
+const SYSTEM: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+/// Octets encrypted or read at once: about a record of TLS.
+const PIECE: usize = 16 << 10;
+
+/// libpq's `sslmode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Disable,
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+/// What a URL asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Wanted {
+    mode: Mode,
+    /// The file of authorities; none where any certificate will do.
+    root: Option<PathBuf>,
+    /// Certificate and key that are shown to the server.
+    client: Option<(PathBuf, PathBuf)>,
+}
+
+impl Wanted {
+    /// Without TLS: a Unix socket has none.
+    pub(super) const NONE: Self = Self { mode: Mode::Disable, root: None, client: None };
+
+    /// What parameters ask for.
+    ///
+    /// # Errors
+    /// A sentence that says what to write.
+    pub(super) fn new(asked: Asked) -> Result<Self, String> {
+        let system = asked.root.as_deref() == Some("system");
+        let mode = match asked.mode.as_deref() {
+            None if system => Mode::VerifyFull,
+            None | Some("prefer") => Mode::Prefer,
+            Some("disable") => return Ok(Self::NONE),
+            Some("require") => Mode::Require,
+            Some("verify-ca") => Mode::VerifyCa,
+            Some("verify-full") => Mode::VerifyFull,
+            Some(other) => {
+                return Err(format!(
+                    "sslmode={other} is none of disable, prefer, require, verify-ca and verify-full: write one of them"
+                ));
+            }
+        };
+        let mode = match (mode, &asked.root) {
+            (Mode::Prefer, Some(_)) => {
+                return Err(
+                    "sslrootcert is of no use with sslmode=prefer, the default, which goes on without TLS where a \
+                     certificate is not trusted: write sslmode=verify-full"
+                        .to_owned(),
+                );
+            }
+            (Mode::Require | Mode::VerifyCa, Some(_)) if system => {
+                return Err(
+                    "sslrootcert=system trusts every public authority, so that the name must be right: write \
+                     sslmode=verify-full"
+                        .to_owned(),
+                );
+            }
+            (Mode::VerifyCa | Mode::VerifyFull, None) => {
+                return Err(
+                    "sslmode=verify-ca and verify-full need the authority that signed the server's certificate: add \
+                     sslrootcert=FILE (PEM), or sslrootcert=system for a public one"
+                        .to_owned(),
+                );
+            }
+            // So libpq has it.
+            (Mode::Require, Some(_)) => Mode::VerifyCa,
+            (mode, _) => mode,
+        };
+        let root = match asked.root {
+            Some(_) if system => Some(system_roots()?),
+            given => given.map(PathBuf::from),
+        };
+        let client = match (asked.certificate, asked.key) {
+            (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+            (None, None) => None,
+            (Some(_), None) => return Err("sslcert needs its key: add sslkey=FILE (PEM)".to_owned()),
+            (None, Some(_)) => return Err("sslkey needs its certificate: add sslcert=FILE (PEM)".to_owned()),
+        };
+        Ok(Self { mode, root, client })
+    }
+
+    /// For the client library.
+    pub(super) const fn mode(&self) -> SslMode {
+        match self.mode {
+            Mode::Disable => SslMode::Disable,
+            Mode::Prefer => SslMode::Prefer,
+            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => SslMode::Require,
+        }
+    }
+
+    /// Whether a connection without TLS will do.
+    pub(super) fn prefers(&self) -> bool {
+        self.mode == Mode::Prefer
+    }
+
+    /// Reads the files as they are now.
+    ///
+    /// # Errors
+    /// A sentence that names the file.
+    pub(super) fn connector(&self) -> Result<Connector, String> {
+        let roots = match &self.root {
+            None => Roots::anybody(),
+            Some(path) => Roots::from_pem(&read(path, "sslrootcert")?)
+                .map_err(|e| format!("{}: {e}", path.display()))?,
+        };
+        let credentials = match &self.client {
+            None => None,
+            Some((certificate, key)) => {
+                private(key)?;
+                let pem = (read(certificate, "sslcert")?, usher_crypto::Key::from(read(key, "sslkey")?));
+                let files = format!("{}, {}", certificate.display(), key.display());
+                Some(Credentials::from_pem(&pem.0, &pem.1).map_err(|e| format!("{files}: {e}"))?)
+            }
+        };
+        let connector = Connector { roots, credentials, named: self.mode == Mode::VerifyFull };
+        // Faults of what was read are found now and not at the first connection.
+        connector.config("localhost").map_err(|e| e.to_string())?;
+        Ok(connector)
+    }
+}
+
+fn system_roots() -> Result<PathBuf, String> {
+    let set = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    set.or_else(|| SYSTEM.iter().map(PathBuf::from).find(|path| path.exists())).ok_or_else(|| {
+        format!(
+            "sslrootcert=system: none of {} is there: install the package ca-certificates, or name a file",
+            SYSTEM.join(", ")
+        )
+    })
+}
+
+fn read(path: &Path, key: &str) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|e| format!("{key}={}: {e}", path.display()))
+}
+
+/// Refuses a key that others can read: all but the owner and, where that is root, the group, as libpq has it.
+fn private(key: &Path) -> Result<(), String> {
+    let shown = key.display();
+    let about = fs::metadata(key).map_err(|e| format!("sslkey={shown}: {e}"))?;
+    let others = if about.uid() == 0 { 0o037 } else { 0o077 };
+    if about.mode() & others == 0 {
+        return Ok(());
+    }
+    Err(format!("sslkey={shown} can be read or changed by others than its owner; say: chmod 0600 {shown}"))
+}
+
+/// Why there is no TLS.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The server closed the connection.
+    Closed,
+    /// The connection broke.
+    Socket(io::Error),
+    /// One end refused the other.
+    Tls(TlsError),
+}
+
+impl Fault {
+    /// The fault in an error of the client library.
+    pub(super) fn of(error: &tokio_postgres::Error) -> Option<&Self> {
+        let source = std::error::Error::source(error)?;
+        let inner = || source.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
+        source.downcast_ref().or_else(inner)
+    }
+}
+
+impl From<TlsError> for Fault {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Socket(error)
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the server closed the connection during the handshake of TLS"),
+            Self::Socket(error) => write!(f, "during the handshake of TLS: {error}"),
+            Self::Tls(error) => write!(f, "TLS: {error}{}", what_to_do(error.fault())),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// What an operator can do about a fault, to stand behind it.
+const fn what_to_do(fault: TlsFault) -> &'static str {
+    use CertificateFault as C;
+    match fault {
+        TlsFault::Certificate(C::UnknownAuthority | C::Signature) => {
+            ": no authority of sslrootcert signed the server's certificate; name the file that holds the one that did"
+        }
+        TlsFault::Certificate(C::Name) => {
+            ": write a name that stands in the certificate's subjectAltName as host, or, where any server of this \
+             authority will do, sslmode=verify-ca"
+        }
+        TlsFault::Certificate(C::Expired) => ": the server's certificate, or this clock, is out of date",
+        TlsFault::Certificate(C::Constraint) => {
+            ": the server shows an authority's own certificate; give it one that an authority signed for it"
+        }
+        TlsFault::Alert(_) => {
+            ": the server says so; where it wants a certificate, give it one that it trusts by sslcert and sslkey"
+        }
+        _ => "",
+    }
+}
+
+/// Makes connections to the servers of a URL.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    roots: Roots,
+    credentials: Option<Credentials>,
+    named: bool,
+}
+
+impl Connector {
+    fn config(&self, host: &str) -> Result<ClientConfig, TlsError> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let config = ClientConfig::new(ClientOptions {
+            versions: VersionRange::default(),
+            credentials: self.credentials.clone(),
+            roots: self.roots.clone(),
+            server_name: self.named.then(|| host.to_owned()),
+            resumption: None,
+            clock: WallClock::at(WallTime::from_unix_secs(since.as_secs())),
+            key_log: None,
+        })?;
+        // Nothing is derived from the session's keys, and poolers lack it.
+        Ok(config.without_extended_master_secret())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Connector {
+    type Stream = Stream<S>;
+    type TlsConnect = Connect;
+    type Error = Fault;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<Connect, Fault> {
+        Ok(Connect { connector: self.clone(), host: host.to_owned() })
+    }
+}
+
+/// Makes one connection.
+#[derive(Debug)]
+pub(super) struct Connect {
+    connector: Connector,
+    host: String,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Connect {
+    type Stream = Stream<S>;
+    type Error = Fault;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream<S>, Fault>> + Send>>;
+
+    fn connect(self, socket: S) -> Self::Future {
+        Box::pin(async move {
+            let config = self.connector.config(&self.host)?;
+            // Which servers of version 17 and later want, and others pass over.
+            let engine = Client::to_host(&config, &self.host, &[b"postgresql"])?;
+            let mut stream = Stream { socket, engine, read: Vec::new(), taken: 0, out: Vec::new(), sent: 0 };
+            poll_fn(|cx| stream.poll_handshake(cx)).await?;
+            Ok(stream)
+        })
+    }
+}
+
+/// A connection with TLS.
+#[derive(Debug)]
+pub(super) struct Stream<S> {
+    socket: S,
+    engine: Client,
+    /// What the server said, and how much of it was taken.
+    read: Vec<u8>,
+    taken: usize,
+    /// Records for the server, and how much of them was sent.
+    out: Vec<u8>,
+    sent: usize,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.engine.take(&mut self.out);
+        while self.sent < self.out.len() {
+            match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.out[self.sent..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.sent += sent,
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once; false at the end.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+        let mut octets = [0; PIECE];
+        let mut buffer = ReadBuf::new(&mut octets);
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer))?;
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Ok(false));
+        }
+        let result = self.engine.feed(buffer.filled());
+        self.engine.take_application(&mut self.read);
+        if let Err(error) = result {
+            // The server is told why, where it still listens.
+            let _told = self.poll_send(cx);
+            return Poll::Ready(Err(error.into()));
+        }
+        Poll::Ready(Ok(true))
+    }
+
+    fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        loop {
+            ready!(self.poll_send(cx))?;
+            if !self.engine.is_handshaking() {
+                return Poll::Ready(Ok(()));
+            }
+            if !ready!(self.poll_fill(cx))? {
+                return Poll::Ready(Err(Fault::Closed));
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        while this.read.is_empty() {
+            // Reading may have to be answered: a change of keys (RFC 8446 §4.6.3). What does not go now goes later.
+            let _sent = this.poll_send(cx)?;
+            match ready!(this.poll_fill(cx)) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Ready(Ok(())),
+                Err(Fault::Socket(error)) => return Poll::Ready(Err(error)),
+                Err(fault) => return Poll::Ready(Err(io::Error::other(fault))),
+            }
+        }
+        let waiting = &this.read[this.taken..];
+        let taken = waiting.len().min(buffer.remaining());
+        buffer.put_slice(&waiting[..taken]);
+        this.taken += taken;
+        if this.taken == this.read.len() {
+            this.read.clear();
+            this.taken = 0;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_send(cx))?;
+        let piece = &octets[..octets.len().min(PIECE)];
+        this.engine.write_application(piece).map_err(|e| io::Error::other(Fault::Tls(e)))?;
+        let _sent = this.poll_send(cx)?;
+        Poll::Ready(Ok(piece.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_send(cx))?;
+        Pin::new(&mut this.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_send(cx))?;
+        Pin::new(&mut this.socket).poll_shutdown(cx)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        let digest = self.engine.peer_certificate().and_then(end_point);
+        digest.map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
+    }
+}
+
+/// The certificate by the hash of its own signature, SHA-256 for older ones (RFC 5929 §4.1). Where that is not a hash by
+/// itself (Ed25519, PSS) the server has no such binding either, or has it in its latest versions only.
+fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    use sha2::Digest;
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    match parsed.signature_algorithm.algorithm.to_id_string().as_str() {
+        // RSA (RFC 8017 appendix A.2.4) with MD5, SHA-1 and SHA-256; ECDSA (RFC 5758 §3.2) with SHA-1 and SHA-256.
+        "1.2.840.113549.1.1.4"
+        | "1.2.840.113549.1.1.5"
+        | "1.2.840.113549.1.1.11"
+        | "1.2.840.10045.4.1"
+        | "1.2.840.10045.4.3.2" => Some(sha2::Sha256::digest(certificate).to_vec()),
+        "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => Some(sha2::Sha384::digest(certificate).to_vec()),
+        "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => Some(sha2::Sha512::digest(certificate).to_vec()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(mode: &str, root: &str) -> Result<Mode, String> {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Wanted::new(Asked { mode: given(mode), root: given(root), ..Asked::default() }).map(|w| w.mode)
+    }
+
+    #[test]
+    fn each_mode_asks_for_what_libpq_does() {
+        for (mode, root, want) in [
+            ("", "", Mode::Prefer),
+            ("disable", "", Mode::Disable),
+            ("disable", "ca.pem", Mode::Disable),
+            ("require", "", Mode::Require),
+            ("require", "ca.pem", Mode::VerifyCa),
+            ("verify-ca", "ca.pem", Mode::VerifyCa),
+            ("verify-full", "ca.pem", Mode::VerifyFull),
+        ] {
+            assert_eq!(wanted(mode, root), Ok(want), "{mode} {root}");
+        }
+        for (mode, root, says) in [
+            ("allow", "", "sslmode=allow"),
+            ("", "ca.pem", "verify-full"),
+            ("prefer", "ca.pem", "verify-full"),
+            ("require", "system", "verify-full"),
+            ("verify-ca", "", "sslrootcert=FILE"),
+            ("verify-full", "", "sslrootcert=FILE"),
+        ] {
+            let said = wanted(mode, root).unwrap_err();
+            assert!(said.contains(says), "{mode} {root}: {said}");
+        }
+    }
+}
