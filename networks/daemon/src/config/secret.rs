@@ -19,7 +19,8 @@ pub fn private(path: &Path) -> Result<(), String> {
     }
     let shown = path.display();
     Err(format!(
-        "{shown} holds a secret and has mode {:04o}, so that others can read or change it; say: chmod 0600 {shown}",
+        "{shown} holds a secret and has mode {:04o}, so that others can read or change it; give it to the group that the \
+         server runs with and say: chmod 0640 {shown}, or to its user and: chmod 0600 {shown}",
         mode & 0o7777
     ))
 }
