@@ -26,8 +26,7 @@ pub fn packet(dictionary: &Dictionary, data: &[u8]) -> bool {
 }
 
 /// Reads octets as a dictionary; parts of it behind lines of `---` are files of the names `1`, `2` and so on, which it may
-/// include. An error must name a line of its file; what is read must be printed
-/// and found again.
+/// include. An error must name a line of its file; what is read must be printed and found again.
 #[must_use]
 pub fn dictionary(data: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(data) else { return true };

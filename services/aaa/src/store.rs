@@ -244,8 +244,8 @@ pub enum Change {
     /// The row as it is now, under its `acctuniqueid`: inserted or put in place of the one there.
     Session(alloc::boxed::Box<SessionRow>),
     /// A NAS has begun anew or ends: all its open sessions that had begun by then (or nobody knows when) ended then
-    /// (Accounting-On, Accounting-Off), but those that are reported by Diameter ([`SessionRow::diameter_origin`]). Their times become that time, their length what has passed from their
-    /// beginning, and no less than it was.
+    /// (Accounting-On, Accounting-Off), but those that are reported by Diameter ([`SessionRow::diameter_origin`]). Their
+    /// times become that time, their length what has passed from their beginning, and no less than it was.
     NasRestarted {
         /// The NAS.
         nas: IpAddr,

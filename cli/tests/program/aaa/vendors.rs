@@ -84,7 +84,7 @@ fn an_operator_adds_dictionaries_and_a_reload_takes_them() {
     let config = ports.config(1, &format!("{MEMORY}{ann}"));
     private(&place, "aaa.toml", &config);
     let said = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
-    assert!(said.contains("Northwind-Tier = Gold`: no such attribute"), "{said}");
+    assert!(said.contains("Northwind-Tier = (hidden)`: no such attribute"), "{said}");
 
     let with = format!("dictionary = [\"dictionaries/own\"]\n{config}");
     let plain = config.replace(&ann, "");
@@ -177,7 +177,7 @@ fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
         assert!(found.is_some(), "the trace ends without {text}");
     };
 
-    let why = "radreply, `Nortwind-Tier = Gold`: no such attribute in the dictionaries";
+    let why = "radreply, `Nortwind-Tier = (hidden)`: no such attribute in the dictionaries";
     pap(ports.auth, "ann", "right").with_code(1);
     trace(why);
     server.wait("reject user=\"ann\"");

@@ -157,7 +157,13 @@ struct Key(Arc<dyn SigningKey>);
 
 /// What an RSA key signs by where the peer leaves the choice: SHA-256 resists at 128 bits, as an RSA key of 3072 bits does
 /// (NIST SP 800-57 part 1, tables 2 and 3), and processors have instructions for it, which they mostly lack for SHA-512.
-const FIRST: [SignatureScheme; 2] = [SignatureScheme::RSA_PSS_SHA256, SignatureScheme::RSA_PKCS1_SHA256];
+/// PKCS #1 v1.5 comes last: new applications are to use PSS (RFC 8017 §8).
+const FIRST: [SignatureScheme; 4] = [
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA256,
+];
 
 impl SigningKey for Key {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
@@ -199,8 +205,9 @@ mod tests {
         let chosen = |offered: &[S]| key.choose_scheme(offered).map(|signer| signer.scheme());
         let pss = [S::RSA_PSS_SHA512, S::RSA_PKCS1_SHA256, S::RSA_PSS_SHA384, S::RSA_PSS_SHA256];
         assert_eq!(chosen(&pss), Some(S::RSA_PSS_SHA256));
-        assert_eq!(chosen(&pss[..2]), Some(S::RSA_PKCS1_SHA256));
-        assert_eq!(chosen(&pss[..1]), Some(S::RSA_PSS_SHA512));
+        assert_eq!(chosen(&pss[..3]), Some(S::RSA_PSS_SHA384));
+        assert_eq!(chosen(&pss[..2]), Some(S::RSA_PSS_SHA512), "before PKCS #1 v1.5, whatever the digest");
+        assert_eq!(chosen(&[S::RSA_PKCS1_SHA512, S::RSA_PKCS1_SHA256]), Some(S::RSA_PKCS1_SHA256));
         assert_eq!(chosen(&[S::ED25519]), None);
     }
 }

@@ -10,8 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{Reader, Work};
+use usher_crypto::Key;
 use usher_crypto::digest::{equal, md5};
-use usher_crypto::key::Zeroize;
 
 /// Octets of our challenge and of every response.
 const VALUE: usize = 16;
@@ -27,21 +27,13 @@ fn value(data: &[u8]) -> Option<&[u8]> {
 
 /// A password, for a peer or for the server that knows this user's. All clones are one; the last of them overwrites it.
 #[derive(Clone)]
-pub struct Password(Arc<[u8]>);
-
-impl Drop for Password {
-    fn drop(&mut self) {
-        if let Some(octets) = Arc::get_mut(&mut self.0) {
-            octets.zeroize();
-        }
-    }
-}
+pub struct Password(Arc<Key>);
 
 impl Password {
     /// In clear, as CHAP needs it.
     #[must_use]
     pub fn new(password: &[u8]) -> Self {
-        Self(password.into())
+        Self(Arc::new(password.into()))
     }
 }
 impl fmt::Debug for Password {

@@ -76,7 +76,9 @@ impl Place {
 }
 
 impl Attributes {
-    /// The values of an attribute, wherever it stands: also within others, and joined where it was in pieces.
+    /// The values of an attribute, wherever it stands: also within others. Fragments of a long extended attribute are
+    /// joined (RFC 6929 §2.2); several attributes that say one thing together, as EAP-Message or WiMAX's continued ones, are
+    /// as many values.
     #[must_use]
     pub fn values_at(&self, place: &Place) -> Vec<Cow<'_, [u8]>> {
         if let [number] = *place.oid.parts() {
@@ -252,6 +254,7 @@ impl Head {
 pub(crate) fn can_be_sent(oid: Oid, framing: Framing) -> bool {
     let octets = |numbers: &[u32]| numbers.iter().all(|n| (1..=255).contains(n));
     match *oid.parts() {
+        [26, 0, ..] | [241..=246, 26, 0, ..] => false,
         [26, _, number, ref rest @ ..] => number > 0 && framing.fits(number) && octets(rest),
         [26, _] => false,
         [241..=246, 26, _, number, ref rest @ ..] => octets(&[number]) && octets(rest),
@@ -351,9 +354,18 @@ mod tests {
             assert!(can_be_sent(place.oid, place.framing), "{place:?}");
         }
         assert!(sent(&[26], Framing::SUGGESTED));
-        for parts in
-            [&[0][..], &[3000], &[26, 9], &[26, 9, 256], &[26, 9, 1, 0], &[241], &[241, 26, 9], &[245, 300]]
-        {
+        for parts in [
+            &[0][..],
+            &[3000],
+            &[26, 9],
+            &[26, 9, 256],
+            &[26, 9, 1, 0],
+            &[26, 0, 1],
+            &[241, 26, 0, 1],
+            &[241],
+            &[241, 26, 9],
+            &[245, 300],
+        ] {
             assert!(!sent(parts, Framing::SUGGESTED), "{parts:?}");
         }
     }

@@ -61,7 +61,8 @@ impl Dictionary {
     /// name or number. `file` names the text in errors.
     ///
     /// # Errors
-    /// The first line that cannot be understood; lines before it are in.
+    /// The first line that cannot be understood; lines before it are in. A VALUE may stand before its ATTRIBUTE: it is put in
+    /// at the end, and where the attribute has not come by then that line is the error, and all the rest is in.
     pub fn load(
         &mut self,
         file: &str,

@@ -92,7 +92,8 @@ pub(super) fn attributes_as_avps(
     let hidden =
         |of, number| of == vendor::MICROSOFT && HIDDEN_KEYS.iter().any(|kind| u32::from(*kind) == number);
     for a in reply.iter().filter(|a| a.kind == kind::VENDOR_SPECIFIC && !reply.waits(a)) {
-        let Some((of, data)) = read_vendor(a.value) else { continue };
+        // A vendor's AVP of vendor 0 would be one of the base protocol's (RFC 6733 §4.1), past all that keeps those apart.
+        let Some((of @ 1.., data)) = read_vendor(a.value) else { continue };
         let framing = dictionary.map_or(Framing::SUGGESTED, |d| d.framing(of));
         for (number, range) in framing.split(data).into_iter().flatten().filter(|v| !hidden(of, v.0)) {
             avps.push(AvpId::of_vendor(of, number, false), &data[range]);
@@ -206,6 +207,14 @@ mod tests {
         (65, &[2, 0, 0, 6]),
         (81, b"\x0242"),
     ];
+
+    #[test]
+    fn vendor_0_is_nobody_and_makes_no_avp_of_the_base_protocol() {
+        let octets = [0, 0, 0, 0, 8, 6, 10, 0, 0, 1];
+        assert_eq!(translated(&list(&[(26, &octets)]), false).view().count(), 0);
+        let ciscos = [0, 0, 0, 9, 8, 6, 10, 0, 0, 1];
+        assert_eq!(translated(&list(&[(26, &ciscos)]), false).view().count(), 1);
+    }
 
     /// RFC 7155 §4.5: a tunnel is a group, without the tag; each has what the grammar asks for, once.
     #[test]

@@ -106,6 +106,8 @@ usher_core::counters! {
         proxy_unwanted,
         /// Turned away: a realm that is known nowhere.
         proxy_refused,
+        /// Diameter requests whose user's realm is not asked for them.
+        proxy_undeliverable,
         /// Attributes of home servers' answers that their realm's filter left out.
         filtered_answers,
         /// Attributes of requests that a realm's filter kept from its home servers.
@@ -185,7 +187,7 @@ impl Counters {
             Reason::Rules => &mut self.rejected_method_rules,
             Reason::Binding => &mut self.rejected_cryptobinding,
             Reason::Tls(TlsFault::Alert(_)) => &mut self.rejected_alert,
-            Reason::Tls(_) => &mut self.rejected_tls,
+            Reason::Tls(_) | Reason::Distrusted(_) => &mut self.rejected_tls,
             Reason::NameMismatch => &mut self.rejected_name_mismatch,
             Reason::Locked => &mut self.rejected_locked,
             Reason::BadRows => &mut self.rejected_bad_rows,
@@ -199,6 +201,7 @@ impl Counters {
             Reason::HomeSilent => &mut self.rejected_home_silent,
             Reason::NoRealm => &mut self.proxy_refused,
             Reason::ProxyLoop => &mut self.proxy_loops,
+            Reason::Undeliverable => &mut self.proxy_undeliverable,
             Reason::NoProof => &mut self.no_proof,
             Reason::BadProof => &mut self.bad_password,
             Reason::BadEap => &mut self.bad_eap,

@@ -3,74 +3,174 @@
 use crate::ledger::Refusal;
 use alloc::collections::BTreeSet;
 use core::fmt;
-use usher_crypto::fault::{Alert, TlsFault};
+use usher_crypto::fault::{Alert, CertificateFault, TlsFault};
 use usher_eap::method::Fault;
 
-/// Why somebody was turned away, or got no verdict. [`name`](Self::name) tells them apart for counters.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Reason {
-    /// Nobody of that name.
-    UnknownUser,
-    /// The password is wrong.
-    WrongPassword,
-    /// The user has no password, and the method takes one.
-    NoPassword,
-    /// The user's password is kept in a form with which the method cannot work.
-    PasswordForm,
-    /// No method that server and peer have in common.
-    NoMethod,
-    /// No method inside the tunnel that server, user and peer have in common.
-    NoInnerMethod,
-    /// The user's rows do not let the user in by this method.
-    MethodForbidden,
-    /// The peer breaks the rules of its method.
-    Rules,
-    /// The ends of a PEAP tunnel are not bound to the same keys.
-    Binding,
-    /// The request's name is not the one that EAP gave (RFC 3579 §2.1).
-    NameMismatch,
-    /// The user may not log in at all.
-    Locked,
-    /// The rows that the store has of the user cannot be understood.
-    BadRows,
-    /// The user's time is over.
-    Expired,
-    /// The request is not as the user's checks want it.
-    Checks,
-    /// TLS came to its end: the peer's certificate, what it lacks, or its alert.
-    Tls(TlsFault),
-    /// What the certificate's issuer says of it, or that nobody says where that is wanted.
-    Status(StatusFault),
-    /// The certificate is another's: it does not bear the name that the peer gave.
-    CertificateName,
-    /// A TLS session was taken up that another password, method or name has let in.
-    StaleSession,
-    /// Its home server says no.
-    HomeServer,
-    /// No home server answers.
-    HomeSilent,
-    /// Its realm is refused, or known nowhere.
-    NoRealm,
-    /// The request passed too many proxies.
-    ProxyLoop,
-    /// A limit that counts more than this login.
-    Limit(Refusal),
-    /// A request without any proof that the server knows.
-    NoProof,
-    /// A password or a response of an impossible length, or two kinds of proof.
-    BadProof,
-    /// Not an EAP packet that begins a conversation.
-    BadEap,
-    /// A State that names no login under way, or one of another client.
-    UnknownSession,
-    /// The store, or what counts sessions, cannot be asked.
-    StoreAway,
-    /// Too much else waits.
-    Busy,
-    /// The peer did not go on.
-    GaveUp,
-    /// The login took longer than one may.
-    TooSlow,
+/// The enumeration of reasons, and all that is said of each: of those without a value in one place.
+macro_rules! reasons {
+    (
+        counted { $($(#[$counted_doc:meta])+ $counted:ident => $counted_name:literal, $counted_text:literal;)+ }
+        uncounted { $($(#[$doc:meta])+ $reason:ident => $name:literal, $text:literal;)+ }
+    ) => {
+        /// Why somebody was turned away, or got no verdict. [`name`](Self::name) tells them apart for counters.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Reason {
+            $($(#[$counted_doc])+ $counted,)+
+            $($(#[$doc])+ $reason,)+
+            /// TLS came to its end: the peer's certificate, what it lacks, or its alert.
+            Tls(TlsFault),
+            /// The certificate proved who has it, and is trusted no more as it was in the handshake: for what happened
+            /// meanwhile, or for a revocation list of ours.
+            Distrusted(TlsFault),
+            /// What the certificate's issuer says of it, or that nobody says where that is wanted.
+            Status(StatusFault),
+            /// A limit that counts more than this login.
+            Limit(Refusal),
+        }
+
+        impl Reason {
+            /// Those without a value.
+            const PLAIN: &[Self] = &[$(Self::$counted,)+ $(Self::$reason,)+];
+
+            /// A short name that stays: for counters and log lines. Small letters and hyphens, of a fixed set.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$counted => $counted_name,)+
+                    $(Self::$reason => $name,)+
+                    Self::Tls(fault) | Self::Distrusted(fault) => fault.name(),
+                    Self::Status(fault) => fault.name(),
+                    Self::Limit(Refusal::TooManySessions { .. }) => "sessions",
+                    Self::Limit(Refusal::TooManyFailures) => "failures",
+                    Self::Limit(Refusal::PoolExhausted) => "pool-empty",
+                    Self::Limit(Refusal::UnknownPool) => "pool-unknown",
+                    Self::Limit(Refusal::Full) => "sessions-full",
+                }
+            }
+
+            /// Whether a login that offered a proof and was turned away for this counts as failed
+            /// ([`Login::failed_as`](super::Login::failed_as)). A peer's alert offers no proof, and a fault of this side is
+            /// none of the user's.
+            pub(super) const fn counts(self) -> bool {
+                match self {
+                    $(Self::$counted)|+ => true,
+                    Self::Tls(fault) => !matches!(
+                        fault,
+                        TlsFault::Alert(_)
+                            | TlsFault::Internal
+                            | TlsFault::Certificate(CertificateFault::ListExpired | CertificateFault::ListUnusable)
+                    ),
+                    $(Self::$reason)|+ | Self::Distrusted(_) | Self::Status(_) | Self::Limit(_) => false,
+                }
+            }
+        }
+
+        impl fmt::Display for Reason {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$counted => $counted_text,)+
+                    $(Self::$reason => $text,)+
+                    Self::Tls(fault) | Self::Distrusted(fault) => return fault.told("the device").fmt(f),
+                    Self::Status(fault) => return fault.fmt(f),
+                    Self::Limit(refusal) => return refusal.fmt(f),
+                })
+            }
+        }
+    };
+}
+
+reasons! {
+    counted {
+        /// Nobody of that name.
+        UnknownUser => "unknown-user",
+            "nobody of that name";
+        /// The password is wrong.
+        WrongPassword => "wrong-password",
+            "wrong password";
+        /// The user has no password, and the method takes one.
+        NoPassword => "no-password",
+            "the user has no password, and the method takes one";
+        /// The user's password is kept in a form with which the method cannot work.
+        PasswordForm => "password-form",
+            "the user's password is kept in a form that this method cannot use";
+        /// No method that server and peer have in common.
+        NoMethod => "no-method",
+            "no method in common";
+        /// No method inside the tunnel that server, user and peer have in common.
+        NoInnerMethod => "no-inner-method",
+            "no method in common inside the tunnel";
+        /// The user's rows do not let the user in by this method.
+        MethodForbidden => "method-forbidden",
+            "the user's rows do not allow this method";
+        /// The peer breaks the rules of its method.
+        Rules => "method-rules",
+            "the device breaks the rules of its method";
+        /// The ends of a PEAP tunnel are not bound to the same keys.
+        Binding => "cryptobinding",
+            "the ends of the tunnel are not bound to the same keys (cryptobinding)";
+        /// The user may not log in at all.
+        Locked => "locked",
+            "the user is locked";
+        /// The rows that the store has of the user cannot be understood.
+        BadRows => "bad-rows",
+            "the user's rows in the store cannot be understood";
+        /// The user's time is over.
+        Expired => "expired",
+            "the user's time is over";
+        /// The request is not as the user's checks want it.
+        Checks => "checks",
+            "the request is not as the user's checks want it";
+    }
+    uncounted {
+        /// The request's name is not the one that EAP gave (RFC 3579 §2.1).
+        NameMismatch => "name-mismatch",
+            "User-Name is not the EAP identity";
+        /// The certificate is another's: it does not bear the name that the peer gave.
+        CertificateName => "certificate-other-name",
+            "the device's certificate is of another name than the device gave";
+        /// A TLS session was taken up that another password, method or name has let in.
+        StaleSession => "stale-session",
+            "the TLS session is of before the user was changed";
+        /// Its home server says no.
+        HomeServer => "home-server",
+            "the home server says no";
+        /// No home server answers.
+        HomeSilent => "home-silent",
+            "no home server answers";
+        /// Its realm is refused, or known nowhere.
+        NoRealm => "no-realm",
+            "the realm is refused, or known nowhere";
+        /// The request passed too many proxies.
+        ProxyLoop => "proxy-loop",
+            "the request passed too many proxies";
+        /// Its realm's servers are not asked for a request of its kind.
+        Undeliverable => "undeliverable",
+            "the realm's servers are not asked for requests of this kind";
+        /// A request without any proof that the server knows.
+        NoProof => "no-proof",
+            "the request has no proof that this server knows";
+        /// A password or a response of an impossible length, or two kinds of proof.
+        BadProof => "bad-proof",
+            "the request's password or response is malformed, or there are two of them";
+        /// Not an EAP packet that begins a conversation.
+        BadEap => "bad-eap",
+            "the EAP packet begins no conversation";
+        /// A State that names no login under way, or one of another client.
+        UnknownSession => "unknown-session",
+            "State names no login under way: it is over, or of another client or start";
+        /// The store, or what counts sessions, cannot be asked.
+        StoreAway => "store-away",
+            "the store cannot be asked";
+        /// Too much else waits.
+        Busy => "busy",
+            "too much else waits";
+        /// The peer did not go on.
+        GaveUp => "gave-up",
+            "the device did not go on";
+        /// The login took longer than one may.
+        TooSlow => "too-slow",
+            "the login took too long in all";
+    }
 }
 
 /// What the issuer of a certificate says of it when asked (OCSP, RFC 6960), where that is not good.
@@ -121,38 +221,6 @@ impl fmt::Display for StatusFault {
 }
 
 impl Reason {
-    /// Those without a value.
-    const PLAIN: [Self; 28] = [
-        Self::UnknownUser,
-        Self::WrongPassword,
-        Self::NoPassword,
-        Self::PasswordForm,
-        Self::NoMethod,
-        Self::NoInnerMethod,
-        Self::MethodForbidden,
-        Self::Rules,
-        Self::Binding,
-        Self::NameMismatch,
-        Self::Locked,
-        Self::BadRows,
-        Self::Expired,
-        Self::Checks,
-        Self::CertificateName,
-        Self::StaleSession,
-        Self::HomeServer,
-        Self::HomeSilent,
-        Self::NoRealm,
-        Self::ProxyLoop,
-        Self::NoProof,
-        Self::BadProof,
-        Self::BadEap,
-        Self::UnknownSession,
-        Self::StoreAway,
-        Self::Busy,
-        Self::GaveUp,
-        Self::TooSlow,
-    ];
-
     /// The names of all reasons: the values that a counter's label can have.
     #[must_use]
     pub fn names() -> BTreeSet<&'static str> {
@@ -165,89 +233,9 @@ impl Reason {
         ];
         let alerts = Alert::KNOWN.iter().copied().chain([Alert(u8::MAX)]).map(TlsFault::Alert);
         let tls = TlsFault::KNOWN.iter().copied().chain(alerts);
-        let all = Self::PLAIN.into_iter().chain(limits.map(Self::Limit));
+        let all = Self::PLAIN.iter().copied().chain(limits.map(Self::Limit));
         let all = all.chain(StatusFault::ALL.map(Self::Status)).chain(tls.map(Self::Tls));
         all.map(Self::name).collect()
-    }
-
-    /// A short name that stays: for counters and log lines. Small letters and hyphens, of a fixed set.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::UnknownUser => "unknown-user",
-            Self::WrongPassword => "wrong-password",
-            Self::NoPassword => "no-password",
-            Self::PasswordForm => "password-form",
-            Self::NoMethod => "no-method",
-            Self::NoInnerMethod => "no-inner-method",
-            Self::MethodForbidden => "method-forbidden",
-            Self::Rules => "method-rules",
-            Self::Binding => "cryptobinding",
-            Self::NameMismatch => "name-mismatch",
-            Self::Locked => "locked",
-            Self::BadRows => "bad-rows",
-            Self::Expired => "expired",
-            Self::Checks => "checks",
-            Self::Tls(fault) => fault.name(),
-            Self::Status(fault) => fault.name(),
-            Self::CertificateName => "certificate-other-name",
-            Self::StaleSession => "stale-session",
-            Self::HomeServer => "home-server",
-            Self::HomeSilent => "home-silent",
-            Self::NoRealm => "no-realm",
-            Self::ProxyLoop => "proxy-loop",
-            Self::Limit(Refusal::TooManySessions { .. }) => "sessions",
-            Self::Limit(Refusal::TooManyFailures) => "failures",
-            Self::Limit(Refusal::PoolExhausted) => "pool-empty",
-            Self::Limit(Refusal::UnknownPool) => "pool-unknown",
-            Self::Limit(Refusal::Full) => "sessions-full",
-            Self::NoProof => "no-proof",
-            Self::BadProof => "bad-proof",
-            Self::BadEap => "bad-eap",
-            Self::UnknownSession => "unknown-session",
-            Self::StoreAway => "store-away",
-            Self::Busy => "busy",
-            Self::GaveUp => "gave-up",
-            Self::TooSlow => "too-slow",
-        }
-    }
-
-    /// Whether a login that offered a proof and was turned away for this counts as failed
-    /// ([`Login::failed_as`](super::Login::failed_as)).
-    pub(super) const fn counts(self) -> bool {
-        match self {
-            Self::UnknownUser
-            | Self::WrongPassword
-            | Self::NoPassword
-            | Self::PasswordForm
-            | Self::NoMethod
-            | Self::NoInnerMethod
-            | Self::MethodForbidden
-            | Self::Rules
-            | Self::Binding
-            | Self::Locked
-            | Self::BadRows
-            | Self::Expired
-            | Self::Checks
-            | Self::Tls(_) => true,
-            Self::NameMismatch
-            | Self::Status(_)
-            | Self::CertificateName
-            | Self::StaleSession
-            | Self::HomeServer
-            | Self::HomeSilent
-            | Self::NoRealm
-            | Self::ProxyLoop
-            | Self::Limit(_)
-            | Self::NoProof
-            | Self::BadProof
-            | Self::BadEap
-            | Self::UnknownSession
-            | Self::StoreAway
-            | Self::Busy
-            | Self::GaveUp
-            | Self::TooSlow => false,
-        }
     }
 
     /// Whether it is about what was proven, or by what: where the user could not log in at all, that is the reason.
@@ -279,49 +267,23 @@ impl From<Fault> for Reason {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::UnknownUser => "nobody of that name",
-            Self::WrongPassword => "wrong password",
-            Self::NoPassword => "the user has no password, and the method takes one",
-            Self::PasswordForm => "the user's password is kept in a form that this method cannot use",
-            Self::NoMethod => "no method in common",
-            Self::NoInnerMethod => "no method in common inside the tunnel",
-            Self::MethodForbidden => "the user's rows do not allow this method",
-            Self::Rules => "the device breaks the rules of its method",
-            Self::Binding => "the ends of the tunnel are not bound to the same keys (cryptobinding)",
-            Self::NameMismatch => "User-Name is not the EAP identity",
-            Self::Locked => "the user is locked",
-            Self::BadRows => "the user's rows in the store cannot be understood",
-            Self::Expired => "the user's time is over",
-            Self::Checks => "the request is not as the user's checks want it",
-            Self::Tls(fault) => return fault.told("the device").fmt(f),
-            Self::Status(fault) => return fault.fmt(f),
-            Self::CertificateName => "the device's certificate is of another name than the device gave",
-            Self::StaleSession => "the TLS session is of before the user was changed",
-            Self::HomeServer => "the home server says no",
-            Self::HomeSilent => "no home server answers",
-            Self::NoRealm => "the realm is refused, or known nowhere",
-            Self::ProxyLoop => "the request passed too many proxies",
-            Self::Limit(refusal) => return refusal.fmt(f),
-            Self::NoProof => "the request has no proof that this server knows",
-            Self::BadProof => "the request's password or response is malformed, or there are two of them",
-            Self::BadEap => "the EAP packet begins no conversation",
-            Self::UnknownSession => {
-                "State names no login under way: it is over, or of another client or start"
-            }
-            Self::StoreAway => "the store cannot be asked",
-            Self::Busy => "too much else waits",
-            Self::GaveUp => "the device did not go on",
-            Self::TooSlow => "the login took too long in all",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_this_side_cannot_judge_counts_against_nobody() {
+        let certificate = |fault| TlsFault::Certificate(fault);
+        for fault in [CertificateFault::ListExpired, CertificateFault::ListUnusable] {
+            assert!(!Reason::Tls(certificate(fault)).counts());
+        }
+        assert!(
+            !Reason::Tls(TlsFault::Internal).counts() && !Reason::Tls(TlsFault::Alert(Alert(48))).counts()
+        );
+        let revoked = certificate(CertificateFault::Revoked);
+        assert!(Reason::Tls(revoked).counts() && !Reason::Distrusted(revoked).counts());
+        assert_eq!(Reason::Distrusted(revoked).name(), Reason::Tls(revoked).name());
+    }
 
     #[test]
     fn every_reason_has_a_name_of_its_own() {

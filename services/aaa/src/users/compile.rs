@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_crypto::password::check_argon2;
 use usher_radius::attribute::{Attributes, DataType, kind};
-use usher_radius::dictionary::{Definition, Dictionary, Encryption, Place};
+use usher_radius::dictionary::{Definition, Dictionary, Encryption, Oid, Place};
 use value::{date, encode, hex};
 
 impl User {
@@ -80,11 +80,47 @@ impl User {
 /// What is shown in place of a secret's value.
 const HIDDEN: &str = "(hidden)";
 
-/// Whether an attribute's values are never shown.
+/// What rows say to the server itself beside passwords: no dictionary need know it.
+const FOR_THE_SERVER: [&str; 18] = [
+    "auth-type",
+    "client-ip-address",
+    "current-time",
+    "eap-type",
+    "expiration",
+    "fall-through",
+    "group",
+    "hint",
+    "huntgroup-name",
+    "ldap-group",
+    "login-time",
+    "max-all-session",
+    "max-daily-session",
+    "max-monthly-session",
+    "pool-name",
+    "realm",
+    "simultaneous-use",
+    "sql-group",
+];
+
+/// The attribute of a name, or of a number written as one.
+fn known<'d>(name: &str, dictionary: &'d Dictionary) -> Option<&'d Definition> {
+    let by_number = || Dictionary::number_in_name(name).and_then(|oid| dictionary.by_oid(oid));
+    dictionary.by_name(name).or_else(by_number)
+}
+
+/// Whether an attribute's values are never shown: those of secrets, and of names that nobody knows, since one may be a
+/// secret's that is misspelt.
 fn is_secret(name: &str, dictionary: &Dictionary) -> bool {
     let name = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
-    let hidden = dictionary.by_name(&name).is_some_and(|d| d.encryption != Encryption::None);
-    hidden || name.ends_with("password") || name == "password-with-header"
+    if name.ends_with("password") || name == "password-with-header" {
+        return true;
+    }
+    match known(&name, dictionary) {
+        Some(definition) => {
+            definition.encryption != Encryption::None || definition.name.ends_with("Password")
+        }
+        None => !FOR_THE_SERVER.contains(&name.as_str()),
+    }
 }
 
 fn complain(table: &str, row: &Row, dictionary: &Dictionary, what: String) -> Complaint {
@@ -297,7 +333,7 @@ fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<Named<'d>, String>
     };
     let definition = match (dictionary.by_name(bare), Dictionary::number_in_name(bare)) {
         (Some(definition), _) => Cow::Borrowed(definition),
-        (None, Some(oid)) => Cow::Owned(Definition::unknown(oid)),
+        (None, Some(oid)) => Cow::Owned(by_number(oid, dictionary)),
         (None, None) => {
             return Err(
                 "no such attribute in the dictionaries; mend the name, add the vendor's dictionary by \
@@ -311,6 +347,15 @@ fn find<'d>(name: &str, dictionary: &'d Dictionary) -> Result<Named<'d>, String>
     }
     let place = dictionary.place(definition.oid).ok_or("no packet has an attribute of this number")?;
     Ok(Named { definition, place, tag })
+}
+
+/// An attribute that is written by its number, its value as octets: what goes hidden goes so by whatever name.
+fn by_number(oid: Oid, dictionary: &Dictionary) -> Definition {
+    let mut definition = Definition::unknown(oid);
+    if let Some(known) = dictionary.by_oid(oid).filter(|known| known.encryption != Encryption::None) {
+        (definition.encryption, definition.tagged) = (known.encryption, known.tagged);
+    }
+    definition
 }
 
 /// The rows of a reply table, and what they say of Fall-Through. With `left_out` those that cannot be understood go there.

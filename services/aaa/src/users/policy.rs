@@ -72,31 +72,32 @@ impl Check {
     /// Whether a request is so.
     #[must_use]
     pub fn holds(&self, request: &Attributes) -> bool {
-        let there = request.values_at(&self.attribute);
+        let all = request.values_at(&self.attribute);
+        let mut there = all.iter().filter_map(|given| self.tagged_so(given));
         match self.op {
-            Op::Absent => there.is_empty(),
-            Op::Present => !there.is_empty(),
-            _ => there.iter().any(|value| self.fits(value)),
+            Op::Absent => there.next().is_none(),
+            Op::Present => there.next().is_some(),
+            _ => there.any(|value| self.fits(&value)),
         }
     }
-    fn fits(&self, given: &[u8]) -> bool {
-        let value = match (self.tag, given) {
+    /// A value without its tag; `None` where it has another tag than the one that is meant.
+    fn tagged_so<'a>(&self, given: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        match (self.tag, given) {
             (Some(wanted), [tag, rest @ ..]) if *tag <= 0x1f || self.number => {
-                if wanted != 0 && wanted != *tag {
-                    return false;
-                }
-                match self.number {
+                (wanted == 0 || wanted == *tag).then(|| match self.number {
                     true => Cow::Owned([&[0], rest].concat()),
                     false => Cow::Borrowed(rest),
-                }
+                })
             }
-            (Some(1..), _) => return false,
-            _ => Cow::Borrowed(given),
-        };
+            (Some(1..), _) => None,
+            _ => Some(Cow::Borrowed(given)),
+        }
+    }
+    fn fits(&self, value: &[u8]) -> bool {
         let order = if self.number && value.len() != self.value.len() {
             value.len().cmp(&self.value.len())
         } else {
-            value.as_ref().cmp(&self.value)
+            value.cmp(&self.value)
         };
         match self.op {
             Op::NotEqual => order != Ordering::Equal,

@@ -5,7 +5,7 @@ use crate::tls::{client as tls_client, server as tls_server};
 use crate::world::{nas_address, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use usher_aaa::{AaaServer, Config, Method};
+use usher_aaa::{AaaServer, Config, Event, Method, Reason};
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
 use usher_crypto::tls::{Client as TlsClient, TlsEngine, Version, fixtures};
 use usher_eap::method::tls::{ServerMethodTls, ServerTls};
@@ -62,6 +62,7 @@ struct House {
     server: AaaServer,
     nas: Vec<Client>,
     replies: Vec<(usize, Response)>,
+    events: Vec<Event>,
 }
 
 impl House {
@@ -72,7 +73,7 @@ impl House {
         asking.max_sockets = 100;
         let client = |i| Client::new(asking.clone(), seed.secure("nas", i)).unwrap();
         let server = AaaServer::new(config, seed.secure("aaa", 0)).unwrap();
-        Self { server, nas: (0..nas as u64).map(client).collect(), replies: Vec::new() }
+        Self { server, nas: (0..nas as u64).map(client).collect(), replies: Vec::new(), events: Vec::new() }
     }
     /// Has a request arrive.
     fn ask(&mut self, now: Instant, nas: usize, token: u64, fill: impl FnOnce(&mut Attributes)) {
@@ -103,7 +104,7 @@ impl House {
                 self.replies.push((nas, response));
             }
         }
-        while self.server.poll_event().is_some() {}
+        self.events.extend(std::iter::from_fn(|| self.server.poll_event()));
         while self.server.poll_work().is_some() {}
     }
     /// The one reply that came.
@@ -160,7 +161,15 @@ fn a_login_ends_by_its_age_however_busy_it_is() {
     }
     h.say(at(300_000), 0, 100, &login, b"c");
     assert_eq!(h.reply().code, Code::ACCESS_REJECT);
-    assert_eq!((h.server.half_open(), h.server.counters().overdue), (0, 1));
+    let c = h.server.counters();
+    assert_eq!((h.server.half_open(), c.overdue, c.unknown_session), (0, 1, 0));
+    let [Event::Undecided(end)] = &h.events[..] else { panic!("{:?}", h.events) };
+    assert_eq!(end.reason, Some(Reason::TooSlow));
+    // Of a login that is not there no end is told as one that was turned away.
+    h.say(at(300_001), 0, 101, &login, b"c");
+    assert_eq!(h.reply().code, Code::ACCESS_REJECT);
+    let [_, Event::Undecided(stray)] = &h.events[..] else { panic!("{:?}", h.events) };
+    assert_eq!((stray.reason, h.server.counters().unknown_session), (Some(Reason::UnknownSession), 1));
 }
 
 #[test]

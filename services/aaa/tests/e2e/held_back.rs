@@ -6,7 +6,7 @@ use crate::tunnels::{self, peap, ttls};
 use std::sync::Arc;
 use usher_aaa::ledger::FailureLimit;
 use usher_aaa::{
-    CacheConfig, Command, Config, Event, Method, Password, Reason, Refusal, User, UserSource, Users,
+    CacheConfig, Command, Config, Event, Login, Method, Password, Reason, Refusal, User, UserSource, Users,
 };
 use usher_core::{Duration, Input, Instant, Machine, Seed};
 use usher_crypto::Key;
@@ -263,7 +263,9 @@ fn a_tunnel_that_ends_before_it_is_said_who_is_inside_counts_against_no_name() {
     // bad_certificate (RFC 8446 §6.2): it bears another name.
     let alert = Some(Reason::Tls(TlsFault::Alert(Alert(42))));
     assert_eq!((login.method, login.reason), (Some(Method::Peap), alert));
-    let (name, station) = login.failed_as().unwrap();
+    assert_eq!(login.failed_as(), None, "an alert offers no proof");
+    let broken = Login { reason: Some(Reason::Rules), ..*login };
+    let (name, station) = broken.failed_as().unwrap();
     assert!(name.is_empty() && !station.is_empty());
 }
 

@@ -330,6 +330,34 @@ fn a_request_that_went_in_a_circle_is_dropped() {
     assert_eq!(w.servers[0].counters().proxy_loops, 1);
 }
 
+#[test]
+fn a_login_that_cannot_be_passed_on_ends_with_a_word() {
+    let mut w = world(&[home(1)], pass_all);
+    let named = || {
+        let mut a = Attributes::new();
+        a.push_text(kind::USER_NAME, "ann@example.org").unwrap();
+        a
+    };
+    // It fills a packet, so that a proxy has no room for its Proxy-State.
+    let mut long = named();
+    long.push_user_password(PASSWORD).unwrap();
+    while 20 + 18 + long.as_bytes().len() + 255 <= 4096 {
+        long.push_bytes(kind::CLASS, &[7; 253]).unwrap();
+    }
+    let rest = 4096 - 20 - 18 - long.as_bytes().len() - 2;
+    long.push_bytes(kind::CLASS, &vec![7; rest]).unwrap();
+    let mut unreadable = named();
+    unreadable.push_bytes(kind::USER_PASSWORD, &[1; 15]).unwrap();
+    for (request, reason) in [(long, Reason::Busy), (unreadable, Reason::BadProof)] {
+        w.events.clear();
+        assert!(w.ask(Code::ACCESS_REQUEST, request).is_none());
+        let [(0, Event::Undecided(login))] = &w.events[..] else { panic!("{reason:?}: {:?}", w.events) };
+        assert_eq!((&login.name[..], login.reason), (&b"ann@example.org"[..], Some(reason)));
+    }
+    let c = w.servers[0].counters();
+    assert_eq!((c.proxy_overload, c.proxy_unreadable, c.proxied), (1, 1, 0));
+}
+
 fn start(name: &str) -> Attributes {
     let mut a = Attributes::new();
     a.push_text(kind::USER_NAME, name).unwrap().push_u32(kind::ACCT_STATUS_TYPE, 1);

@@ -5,7 +5,7 @@ use crate::world::{NAS, World, address, secret};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::proxy::{self, Accounting, Balance, HomeServer, Pool, Realm, Realms, Route};
-use usher_aaa::{Config, Method};
+use usher_aaa::{Config, Event, Method, Reason};
 use usher_core::{Duration, WallTime};
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
@@ -172,7 +172,16 @@ fn a_realm_that_is_not_ours_is_not_decided_here_for_a_diameter_peer() {
         let (reply, ..) = w.eap(station(), |_, _| {});
         assert!(reply.is_none_or(|reply| reply.code == Code::ACCESS_REJECT));
         let c = w.servers[1].counters();
-        assert_eq!((c.sessions, c.proxy_refused), (0, refused));
+        assert_eq!((c.sessions, c.proxy_refused, c.proxy_undeliverable), (0, refused, 1 - refused));
+        let end = |(s, event): &&(usize, Event)| *s == 1 && !matches!(event, Event::DiameterPeer { .. });
+        let ends: Vec<_> = w.events.iter().filter(end).map(|(_, e)| e).collect();
+        match (&ends[..], refused) {
+            ([Event::Rejected(login)], 1) => assert_eq!(login.reason, Some(Reason::NoRealm)),
+            ([Event::Undecided(login)], _) => {
+                assert_eq!((&login.name[..], login.reason), (NAME.as_bytes(), Some(Reason::Undeliverable)));
+            }
+            other => panic!("{other:?}"),
+        }
         assert_eq!(w.servers[1].diameter_counters().unwrap().total(), 0);
     }
 }

@@ -20,7 +20,12 @@ const MD5: u8 = 4;
 const TLS: u8 = 13;
 const MSCHAPV2: u8 = 26;
 /// Causes that are not brought about here, with the reason and where they are tested.
-pub(super) const ELSEWHERE: [(&str, &str); 6] = [
+pub(super) const ELSEWHERE: [(&str, &str); 7] = [
+    (
+        "undeliverable",
+        "it takes a peer by Diameter: the test of usher_aaa \
+         translation::a_realm_that_is_not_ours_is_not_decided_here_for_a_diameter_peer",
+    ),
     (
         "stale-session",
         "it takes a device that remembers TLS sessions: the test of usher_aaa \
@@ -210,9 +215,12 @@ fn causes_of_packets_and_of_time_are_told_apart() {
         // A request of the device's own.
         a.push_eap(&[1, 1, 0, 6, MD5, 0]);
     });
-    reject("unknown-session", "State names no login under way", &|a| {
-        a.push_bytes(kind::STATE, &[7; 16]).unwrap();
-        a.push_eap(&response(1, MD5, &[0]));
+    s.caused("none", "unknown-session", "State names no login under way", || {
+        let code = Device::new(&s, "ann").ask(|a| {
+            a.push_bytes(kind::STATE, &[7; 16]).unwrap();
+            a.push_eap(&response(1, MD5, &[0]));
+        });
+        assert_eq!(code, Code::ACCESS_REJECT);
     });
     s.caused("none", "proxy-loop", "the request passed too many proxies", || {
         let mut device = Device::new(&s, "ann@far.example");

@@ -187,6 +187,7 @@ impl AaaServer {
         let mut token = token.filter(ours);
         if let Some(overdue) = token.take_if(|token| self.is_overdue(now, *token)) {
             self.undecided(now, overdue, Reason::TooSlow);
+            return self.reject_ended(now, ask, packet.get(1).copied());
         }
         match token {
             Some(token) => self.resume(now, ask, token, packet),

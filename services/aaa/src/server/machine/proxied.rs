@@ -118,11 +118,8 @@ impl AaaServer {
         };
         if relayed.is_err() {
             self.counters.proxy_unreadable += 1;
-            if let Some(asker) = asker {
-                self.discard(now, asker);
-            }
             self.recycle(out);
-            return self.recycle(passed.request);
+            return self.cut_short(now, passed, Reason::BadProof);
         }
         self.told(now, passed.asker, &passed.request, &told.left_out);
         self.send_home(now, pool, out, passed);
@@ -152,13 +149,20 @@ impl AaaServer {
             Asked::Impossible => {
                 self.counters.proxy_overload += 1;
                 if let Some(passed) = self.outward.passed.remove(token) {
-                    if let Some(asker) = passed.asker {
-                        self.discard(now, asker);
-                    }
-                    self.recycle(passed.request);
+                    self.cut_short(now, passed, Reason::Busy);
                 }
             }
         }
+    }
+
+    /// Ends a request without a verdict that cannot be passed on.
+    fn cut_short(&mut self, now: Instant, passed: Passed, reason: Reason) {
+        if let Some(asker) = passed.asker {
+            self.discard(now, asker);
+        }
+        let login = passed.code == Code::ACCESS_REQUEST && passed.asker.is_some();
+        let begun = Begun { at: passed.begun, asker: passed.asker, client: passed.client() };
+        self.unsaid(now, begun, login.then_some(reason), passed.request);
     }
 
     /// A home server answered; `current`: one of those of now, which may be asked again.

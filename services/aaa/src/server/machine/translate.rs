@@ -199,9 +199,8 @@ impl AaaServer {
                 self.refused(now, ask.asker, Reason::NoRealm, ask.owner.client(), ask.request);
                 return None;
             }
-            Route::Diameter { .. } => self.undeliverable(now, ask.asker),
+            Route::Diameter { .. } => self.undeliverable(now, ask),
         }
-        self.recycle(ask.request);
         None
     }
 
@@ -210,20 +209,22 @@ impl AaaServer {
         match self.route_ask(now, ask, None)? {
             (ask, None) => Some(ask),
             (ask, Some(_)) => {
-                self.undeliverable(now, ask.asker);
-                self.recycle(ask.request);
+                self.undeliverable(now, ask);
                 None
             }
         }
     }
 
     /// Says of a Diameter request that its user's realm cannot be asked from here (RFC 6733 §7.1.3).
-    fn undeliverable(&mut self, now: Instant, asker: Asker) {
-        if let Asker::Diameter(token, _) = asker {
+    fn undeliverable(&mut self, now: Instant, ask: Ask) {
+        self.counters.rejected(Reason::Undeliverable);
+        if let Asker::Diameter(token, _) = ask.asker {
             let fault =
                 Fault::new(ResultCode::UNABLE_TO_DELIVER, "this realm's servers are not asked for it");
             self.refuse(now, token, fault);
         }
+        let begun = Begun { at: now, asker: Some(ask.asker), client: ask.owner.client() };
+        self.unsaid(now, begun, Some(Reason::Undeliverable), ask.request);
     }
 
     /// Passes a Diameter-EAP-Request on to RADIUS home servers where its user's realm is there; gives it back where it

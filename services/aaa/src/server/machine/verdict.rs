@@ -1,13 +1,14 @@
 //! Verdicts, and how they reach whoever asked.
 
 use super::AaaServer;
+use super::proxied::Begun;
 use crate::ledger::{Admission, AdmitRequest, text};
 use crate::server::answer::{self, Asker, Verdict};
 use crate::server::api::{CertificateVerdict, Event, Login, nas_address};
 use crate::server::config::{Config, UserSource};
 use crate::server::held::HeldReject;
-use crate::server::reason::Reason;
-use crate::server::session::{self, Approval, Ask, Owner, Pending, Session, Stage};
+use crate::server::reason::{Reason, StatusFault};
+use crate::server::session::{self, Approval, Ask, Owner, Pending, Session, Stage, Wait};
 use crate::server::trace;
 use crate::users::{Method, canonical_name};
 use alloc::boxed::Box;
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{CommandError, Instant};
 use usher_diameter::{Fault, ResultCode};
-use usher_eap::method::Fault as EapFault;
+use usher_eap::method::{Fault as EapFault, Inner};
 use usher_eap::packet::{self, Code, Packet, Type};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::server as radius;
@@ -102,20 +103,21 @@ impl AaaServer {
         token: u64,
         verdict: CertificateVerdict,
     ) -> Result<(), CommandError> {
-        let session = self.sessions.get_mut(token).filter(|s| matches!(s.stage, Stage::Certificate(_)));
-        let session = session.ok_or(CommandError::UnknownToken)?;
-        let Some(approval) = take_approval(session) else { return Err(CommandError::UnknownToken) };
+        let session = self.sessions.get_mut(token).ok_or(CommandError::UnknownToken)?;
+        let Stage::Certificate(approval) = &session.stage else { return Err(CommandError::UnknownToken) };
+        let (method, identifier) = (approval.method, approval.eap.map(|e| e[1]));
         let reason = match verdict {
             CertificateVerdict::Good => {
-                self.admit(now, token, approval);
+                if let Some(approval) = take_approval(session) {
+                    self.admit(now, token, approval);
+                }
                 return Ok(());
             }
             CertificateVerdict::Status(fault) => Reason::Status(fault),
-            CertificateVerdict::Distrusted(fault) => Reason::Tls(fault),
+            CertificateVerdict::Distrusted(fault) => Reason::Distrusted(fault),
             CertificateVerdict::OtherName => Reason::CertificateName,
         };
-        let identifier = approval.eap.map(|e| e[1]);
-        self.reject(now, token, Some(approval.method), reason, identifier);
+        self.reject(now, token, Some(method), reason, identifier);
         Ok(())
     }
 
@@ -123,8 +125,9 @@ impl AaaServer {
     fn admit(&mut self, now: Instant, token: u64, mut approval: Box<Approval>) {
         let Some(session) = self.sessions.get_mut(token) else { return };
         if let Some(reason) = session.refusal {
-            let identifier = approval.eap.map(|e| e[1]);
-            return self.reject(now, token, Some(approval.method), reason, identifier);
+            let (method, identifier) = (approval.method, approval.eap.map(|e| e[1]));
+            session.stage = Stage::Admission(approval);
+            return self.reject(now, token, Some(method), reason, identifier);
         }
         let limited = session.user.as_ref().is_some_and(|u| u.simultaneous.is_some() || u.pool.is_some());
         if !limited && !self.config.limits {
@@ -150,14 +153,17 @@ impl AaaServer {
         token: u64,
         admission: Admission,
     ) -> Result<(), CommandError> {
-        let session = self.sessions.get_mut(token).filter(|s| matches!(s.stage, Stage::Admission(_)));
-        let session = session.ok_or(CommandError::UnknownToken)?;
-        let Some(approval) = take_approval(session) else { return Err(CommandError::UnknownToken) };
+        let session = self.sessions.get_mut(token).ok_or(CommandError::UnknownToken)?;
+        let Stage::Admission(approval) = &session.stage else { return Err(CommandError::UnknownToken) };
+        let (method, identifier) = (approval.method, approval.eap.map(|e| e[1]));
         match admission {
-            Admission::Yes { address, prefix } => self.accept(now, token, *approval, address, prefix),
+            Admission::Yes { address, prefix } => {
+                if let Some(approval) = take_approval(session) {
+                    self.accept(now, token, *approval, address, prefix);
+                }
+            }
             Admission::No(refusal) => {
-                let identifier = approval.eap.map(|e| e[1]);
-                self.reject(now, token, Some(approval.method), Reason::Limit(refusal), identifier);
+                self.reject(now, token, Some(method), Reason::Limit(refusal), identifier);
             }
             Admission::Unavailable => self.undecided(now, token, Reason::StoreAway),
         }
@@ -369,11 +375,21 @@ impl AaaServer {
     }
 
     /// Rejects a request whose login is not there, as late as that of one that is: a login that was refused, and whose
-    /// reject waits for its time, is no more there, and is not to be told so by asking again.
+    /// reject waits for its time, is no more there, and is not to be told so by asking again. The host is not told of a
+    /// login that is turned away: there is none, or its end was told.
     pub(super) fn reject_unknown(&mut self, now: Instant, ask: Ask, identifier: Option<u8>) {
+        self.counters.rejected(Reason::UnknownSession);
         let (asker, due) = (ask.asker, ask.arrived + self.config.reject_delay);
-        self.note_refusal(now, ask, Reason::UnknownSession);
+        let begun = Begun { at: ask.arrived, asker: Some(asker), client: ask.owner.client() };
+        self.unsaid(now, begun, Some(Reason::UnknownSession), ask.request);
         self.send_reject_at(now, due, (asker, identifier, Attributes::new()));
+    }
+
+    /// Rejects a request of a login whose end was told, as late as any.
+    pub(super) fn reject_ended(&mut self, now: Instant, ask: Ask, identifier: Option<u8>) {
+        let due = ask.arrived + self.config.reject_delay;
+        self.recycle(ask.request);
+        self.send_reject_at(now, due, (ask.asker, identifier, Attributes::new()));
     }
 
     fn send_reject_at(&mut self, now: Instant, due: Instant, reject: HeldReject) {
@@ -416,17 +432,13 @@ impl AaaServer {
 
     /// Ends a session without a verdict; whoever waits for its answer is told that nobody can say.
     pub(super) fn undecided(&mut self, now: Instant, token: u64, reason: Reason) {
-        self.counters.rejected(reason);
         let Some(session) = self.sessions.get(token) else { return };
         if session.ended {
             self.trace(now, token, || "the device did not answer any more".into());
             return self.abandon(now, token);
         }
-        let (method, inner) = match &session.stage {
-            Stage::Eap(c) => (c.method(), (c.server.identity().map(<[u8]>::to_vec), c.server.inner())),
-            &Stage::Verifying(by) => (Some(by), (None, None)),
-            _ => (None, (None, None)),
-        };
+        self.counters.rejected(reason);
+        let Shown { method, inner, inner_method, resumed } = shown(session);
         self.trace_end(now, token, reason, || format!("no verdict, {}: {reason}", reason.name()));
         let Some(session) = self.sessions.remove(token) else { return };
         let request = match session.pending {
@@ -445,10 +457,11 @@ impl AaaServer {
             }
         };
         let login = Login {
-            inner: inner.0,
+            inner,
             method,
-            inner_method: inner.1,
+            inner_method,
             begun: session.begun,
+            resumed,
             told: session.failed,
             ..Login::of(session.name, session.owner.client(), Some(reason), request)
         };
@@ -495,11 +508,7 @@ impl AaaServer {
             if since + self.config.session_timeout > now {
                 break;
             }
-            // Who waits for an answer has done all that it could.
-            let reason = match self.sessions.get(token) {
-                Some(session) if session.pending.is_some() => Reason::StoreAway,
-                _ => Reason::GaveUp,
-            };
+            let reason = self.sessions.get(token).map_or(Reason::GaveUp, kept_waiting);
             self.undecided(now, token, reason);
         }
         self.expire_accounting(now);
@@ -547,6 +556,53 @@ impl AaaServer {
     }
 }
 
+/// What a session shows of who logs in, and how.
+#[derive(Default)]
+struct Shown {
+    method: Option<Method>,
+    /// The identity within a tunnel.
+    inner: Option<Vec<u8>>,
+    inner_method: Option<Inner>,
+    resumed: bool,
+}
+
+fn shown(session: &Session) -> Shown {
+    match &session.stage {
+        Stage::Eap(c) => Shown {
+            method: c.method(),
+            inner: c.server.identity().map(<[u8]>::to_vec),
+            inner_method: c.server.inner(),
+            resumed: false,
+        },
+        &Stage::Verifying(method) => Shown { method: Some(method), ..Shown::default() },
+        Stage::Certificate(approval) | Stage::Admission(approval) => Shown {
+            method: Some(approval.method),
+            inner: approval.inner.clone(),
+            inner_method: approval.inner_method,
+            resumed: approval.resumed,
+        },
+        Stage::Identity { .. } | Stage::Looking(_) => Shown::default(),
+    }
+}
+
+/// Why a session comes to no verdict in its time: whom it waits for. Who waits for an answer has done all that it could.
+fn kept_waiting(session: &Session) -> Reason {
+    if session.pending.is_none() {
+        return Reason::GaveUp;
+    }
+    match &session.stage {
+        Stage::Verifying(_) => Reason::Busy,
+        Stage::Certificate(_) => Reason::Status(StatusFault::Silent),
+        Stage::Eap(c) => match &c.wait {
+            Some(Wait::Password | Wait::Turn(_)) => Reason::Busy,
+            Some(Wait::User(_)) => Reason::StoreAway,
+            None => Reason::GaveUp,
+        },
+        Stage::Looking(_) | Stage::Admission(_) => Reason::StoreAway,
+        Stage::Identity { .. } => Reason::GaveUp,
+    }
+}
+
 /// The login of a session whose user is turned away.
 fn rejected(
     session: &Session,
@@ -555,16 +611,14 @@ fn rejected(
     detail: Option<String>,
     request: Attributes,
 ) -> Login {
-    let inner = match &session.stage {
-        Stage::Eap(c) => (c.server.identity().map(<[u8]>::to_vec), c.server.inner()),
-        _ => (None, None),
-    };
+    let Shown { inner, inner_method, resumed, .. } = shown(session);
     Login {
-        inner: inner.0,
+        inner,
         method,
-        inner_method: inner.1,
+        inner_method,
         begun: session.begun,
         detail: detail.map(String::into_boxed_str),
+        resumed,
         told: session.failed,
         ..Login::of(session.name.clone(), session.owner.client(), Some(reason), request)
     }

@@ -94,6 +94,19 @@ fn what_is_not_understood_is_named() {
         let complaint = compile(&[], &[reply]).unwrap_err().to_string();
         assert!(complaint.contains(what), "{complaint}");
     }
+    // Nor is what may be one: by its number, or misspelt.
+    for row in
+        [("Attr-69", "=", "hunter2"), ("Attr-69:1", "=", "hunter2"), ("Tunnel-Pasword", "=", "hunter2")]
+    {
+        let complaint = compile(&[], &[row]).unwrap_err().to_string();
+        assert!(complaint.contains("(hidden)") && !complaint.contains("hunter2"), "{complaint}");
+    }
+    for (check, reply) in
+        [(Some(("Auth-Type", ":=", "Kerberos")), None), (None, Some(("NAS-Port", "=", "Kerberos")))]
+    {
+        let complaint = compile(check.as_slice(), reply.as_slice()).unwrap_err().to_string();
+        assert!(complaint.contains("Kerberos"), "{complaint}");
+    }
     // A secret is not shown, whatever its attribute is called.
     let secret = "hunter2".repeat(40);
     let complaint = compile(&[], &[("Aruba-MPSK-Passphrase", "=", &secret)]).unwrap_err().to_string();

@@ -68,6 +68,26 @@ fn an_attribute_may_be_named_by_its_number() {
 }
 
 #[test]
+fn what_goes_hidden_goes_so_by_its_number_too() {
+    let sent = |row: (&str, &str, &str)| {
+        let (list, mut out) = (reply(&[row]), Vec::new());
+        list.emit(&mut out, b"secret", &[9; 16], 1);
+        (list.has_hidden(), out)
+    };
+    for (named, numbered) in [
+        (("Tunnel-Password", "=", "in clear"), ("Attr-69", "=", "0x696e20636c656172")),
+        (("Tunnel-Password:3", "=", "in clear"), ("Attr-69:3", "=", "0x696e20636c656172")),
+        (("Aruba-MPSK-Passphrase", "=", "in clear"), ("Attr-26.14823.44", "=", "0x696e20636c656172")),
+    ] {
+        let oid = Dictionary::number_in_name(numbered.0.split(':').next().unwrap());
+        assert_eq!(DICTIONARY.by_name(named.0.split(':').next().unwrap()).map(|d| d.oid), oid);
+        let (hidden, octets) = sent(numbered);
+        assert!(hidden && !octets.windows(8).any(|w| w == b"in clear"), "{octets:?}");
+        assert_eq!((hidden, octets), sent(named));
+    }
+}
+
+#[test]
 fn tags_stand_where_rfc_2868_has_them() {
     let octets = |name: &str, value: &str| reply(&[(name, "=", value)]).as_bytes()[8..].to_vec();
     assert_eq!(octets("ERX-Service-Volume:3", "7"), [3, 0, 0, 7]);
@@ -99,6 +119,10 @@ fn requests_are_compared_by_vendors_attributes() {
         (("ERX-Service-Volume:3", "==", "7"), &[("ERX-Service-Volume:3", "=", "7")], true),
         (("ERX-Service-Volume:4", "==", "7"), &[("ERX-Service-Volume:3", "=", "7")], false),
         (("ERX-Service-Volume", "<", "8"), &[("ERX-Service-Volume:3", "=", "7")], true),
+        (("ERX-Service-Volume:4", "=*", ""), &[("ERX-Service-Volume:3", "=", "7")], false),
+        (("ERX-Service-Volume:4", "!*", ""), &[("ERX-Service-Volume:3", "=", "7")], true),
+        (("ERX-Service-Volume:3", "=*", ""), &[("ERX-Service-Volume:3", "=", "7")], true),
+        (("ERX-Service-Volume:3", "!*", ""), &[("ERX-Service-Volume:3", "=", "7")], false),
         (("Tunnel-Private-Group-Id", "==", "42"), &[("Tunnel-Private-Group-Id:3", "=", "42")], true),
         (("Tunnel-Private-Group-Id:2", "==", "42"), &[("Tunnel-Private-Group-Id", "=", "42")], false),
     ] {
