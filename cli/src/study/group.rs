@@ -17,6 +17,7 @@ pub(crate) struct Group {
     studies: Vec<Manifest>,
     sections: Vec<Section>,
     notes: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl Group {
@@ -46,6 +47,7 @@ impl Group {
             studies: Vec::new(),
             sections: Vec::new(),
             notes: Vec::new(),
+            warnings: Vec::new(),
         })
     }
 
@@ -67,6 +69,8 @@ impl Group {
             first.text = format!("{}\n\n{}", report.question, first.text);
         }
         self.sections.extend(drawn);
+        let of = |warning: &String| format!("{}: {warning}", manifest.study);
+        self.warnings.extend(report.warnings.iter().map(of));
         let own = path.strip_prefix(&self.path).unwrap_or(path);
         self.notes.push(format!(
             "{}: {}/report.html has its setting, its points and how to run each again.",
@@ -96,6 +100,7 @@ impl Group {
             title: self.title,
             question: format!("What {} gave, and what was published of it.", names.join(", ")),
             partial: (!whole).then(|| "Not every study came to its end.".to_owned()),
+            warnings: self.warnings,
             sections,
             notes: self.notes,
             ..Report::default()

@@ -15,7 +15,7 @@ use usher_core::WallTime;
 use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
 use usher_observe::{Point, stats};
 use usher_runner::SimRunner;
-use usher_runner::sweep::{self, Folder, FolderError, Options, Results, Sweep, Task, key};
+use usher_runner::sweep::{self, Failing, Folder, FolderError, Options, Results, Sweep, Task, key};
 use usher_scenario::{Mode, Overrides, Plan, Study, founding};
 
 /// How long a dry run tries points for.
@@ -260,8 +260,9 @@ impl Job<'_> {
             Some(broken) => Failure::failed(format!("{broken}\n{e}\n{}", self.go_on(&results, &path))),
             None => Failure::failed(format!("{e}\n{}", self.go_on(&results, &path))),
         })?;
+        let failing = Failing::of(&self.plan, &results);
         if !output.json {
-            output.text(&self.summary(&results, begun.elapsed().as_secs_f64(), &report))?;
+            output.text(&self.summary(&results, failing.as_ref(), begun.elapsed().as_secs_f64(), &report))?;
         }
         if !results.complete {
             return Err(Failure::failed(self.why_partial(&results, &path)));
@@ -270,10 +271,13 @@ impl Job<'_> {
             "study": self.plan.study, "folder": path.display().to_string(), "report": report.display().to_string(),
             "points": results.points.len(), "replications": manifest.replications, "complete": results.complete,
             "seconds": manifest.elapsed_s,
+            "failing": failing.map(|f| json!({
+                "points": f.points, "of": f.of, "worst": key::of(&f.worst), "share": f.share,
+            })),
         }))
     }
 
-    fn summary(&self, results: &Results, seconds: f64, report: &Path) -> String {
+    fn summary(&self, results: &Results, failing: Option<&Failing>, seconds: f64, report: &Path) -> String {
         let complete = results.points.iter().filter(|p| p.complete).count();
         let replications: u64 = results.points.iter().map(|p| u64::from(p.replications)).sum();
         let resumed = match results.resumed {
@@ -285,10 +289,11 @@ impl Job<'_> {
             0 => String::new(),
             n => format!("{n} points came to their limit of replications before the precision asked for\n"),
         };
+        let failed = failing.map_or(String::new(), |failing| format!("{failing}\n"));
         let of = if results.complete { String::new() } else { format!(" of {}", results.points.len()) };
         let points = if results.complete { results.points.len() } else { complete };
         format!(
-            "{}: {points}{of} points, {replications} replications{resumed}, {}\n{wide}report: {}\n",
+            "{}: {points}{of} points, {replications} replications{resumed}, {}\n{failed}{wide}report: {}\n",
             self.plan.study,
             duration(seconds),
             report.display()

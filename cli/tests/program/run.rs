@@ -26,6 +26,29 @@ fn the_same_bytes_with_one_job_and_with_two() {
 }
 
 #[test]
+fn a_study_whose_dialogues_fail_says_so_first() {
+    let place = Place::new();
+    // An answer takes 14.6 ms, and longer where it has to wait for others on the line.
+    let hasty = STUDY.replace("transport = \"tcp\"\n", "transport = \"tcp\"\ngive_up = \"16 ms\"\n");
+    place.write("hasty.toml", &hasty);
+    let run = &["study", "run", "hasty.toml", "--set", "loss=0 %", "--out", "h"];
+    let said = place.usher(run).with_code(0);
+    let lines: Vec<&str> = said.out.lines().collect();
+    let line = lines[1];
+    assert!(line.starts_with("Dialogues failed at ") && line.contains(" of 2 points: "), "{}", said.out);
+    assert!(line.ends_with("Delays are of those that ended well."), "{}", said.out);
+    let report = std::fs::read_to_string(place.path("h/report.html")).unwrap();
+    let at = |text: &str| report.find(text).unwrap_or_else(|| panic!("{text}: {report}"));
+    assert!(at("role=\"alert\">Dialogues failed at ") < at("class=\"findings\""));
+    let json = place.usher(&[run, &["--json", "--force"][..]].concat()).with_code(0).json();
+    assert!(json[0]["failing"]["share"].as_f64().unwrap() > 0.01, "{json}");
+    // A study without failures has no such line.
+    place.write("mine.toml", STUDY);
+    let said = place.usher(&["study", "run", "mine.toml", "--set", "loss=0 %", "--out", "m"]).with_code(0);
+    assert!(!said.out.contains("failed"), "{}", said.out);
+}
+
+#[test]
 fn a_row_is_run_again_alone_by_the_line_that_the_report_prints() {
     let place = Place::new();
     place.write("mine.toml", STUDY);

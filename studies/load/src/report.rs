@@ -718,6 +718,7 @@ pub fn report(about: &About, outcome: &Outcome) -> Report {
             settings.join("; ")
         ),
         partial: outcome.interrupted.then(|| "ended by the user before its time".to_owned()),
+        warnings: Vec::new(),
         sections,
         notes: Vec::new(),
         reruns: vec![usher_report::Rerun { point: "all".into(), command: about.line.clone() }],

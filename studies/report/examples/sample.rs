@@ -113,6 +113,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                       the link between them is lost with the same probability. Numbers here are made up."
             .into(),
         partial: Some("Interrupted after 18 of 24 points; run the same command again to go on.".into()),
+        warnings: Vec::new(),
         sections: vec![Section {
             title: "Delay and load".into(),
             text: "Points are means over replications, bars their 95 % confidence intervals; the dashed curve is \

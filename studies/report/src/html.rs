@@ -67,6 +67,9 @@ fn header(out: &mut String, report: &Report) {
             escape(reason)
         );
     }
+    for warning in &report.warnings {
+        let _ = writeln!(out, "<p class=\"partial\" role=\"alert\">{}</p>", escape(warning));
+    }
     if !report.findings.is_empty() {
         out.push_str("<ul class=\"findings\">\n");
         for finding in &report.findings {

@@ -31,6 +31,8 @@ pub struct Report {
     pub description: String,
     /// Why the results are not all there ("interrupted after 12 of 40 points"); shown as a banner.
     pub partial: Option<String>,
+    /// What must be known before any finding is believed, such as dialogues that failed; shown as banners.
+    pub warnings: Vec<String>,
     /// Figures and tables, in reading order.
     pub sections: Vec<Section>,
     /// What the reader should know besides: assumptions, warnings, points that did not converge.

@@ -28,6 +28,7 @@ fn sample(text: &str) -> Report {
         findings: vec![text.into()],
         description: text.into(),
         partial: Some(text.into()),
+        warnings: vec![text.into()],
         sections: vec![Section {
             title: text.into(),
             text: text.into(),
@@ -89,6 +90,10 @@ fn the_question_and_the_answer_come_first() {
     assert!(at("Twice as much.") < at("<figure"));
     assert!(at("<figure") < at("How this was made"));
     assert!(at("Partial results.") < at("Twice as much."));
+    report.warnings = vec!["Dialogues failed.".into()];
+    let page = report.html();
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(at("role=\"alert\">Dialogues failed.") < at("Twice as much."));
     report.partial = None;
     assert!(!report.html().contains("Partial results."));
 }

@@ -10,6 +10,7 @@
 
 mod estimate;
 mod execute;
+mod failing;
 mod folder;
 pub mod key;
 mod plan;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use estimate::{Estimated, estimate};
 pub use execute::{Failure, Options, PointResult, Results, Watch, attempt, execute};
+pub use failing::Failing;
 pub use folder::{CAPTURES, Folder, FolderError, build};
 pub use recommend::{Advice, advise};
 pub use report::report;

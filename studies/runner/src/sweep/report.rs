@@ -1,6 +1,7 @@
 //! From a sweep's rows to its report: the study's figures, a table of all points, and what to know.
 
-use super::{Results, recommend};
+use super::failing::percent;
+use super::{Failing, Results, recommend};
 use std::collections::HashMap;
 use usher_observe::manifest::Manifest;
 use usher_observe::row::number;
@@ -36,7 +37,7 @@ pub fn report(
     let mut findings: Vec<String> = drawn
         .iter()
         .filter(|(said, _)| said.along.is_none())
-        .filter_map(|(_, figure)| finding(figure))
+        .filter_map(|(said, figure)| finding(figure, &failing(said, plan, &estimates)))
         .collect();
     findings.extend(file.recommendations.iter().flat_map(|r| recommend::findings(r, plan, results)));
     let mut sections: Vec<Section> = drawn
@@ -64,6 +65,7 @@ pub fn report(
         findings,
         description: file.description.clone(),
         partial: partial(results),
+        warnings: Failing::of(plan, results).iter().map(ToString::to_string).collect(),
         sections,
         notes: notes(results),
         reruns: results
@@ -145,27 +147,7 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
     let mut series: Vec<Series> = Vec::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
         let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
-        if said.filter.iter().any(|(axis, value)| !held(value, text(axis))) {
-            continue;
-        }
-        let x = match (&said.along, point.setting(&said.x)) {
-            (None, None) => continue,
-            (None, Some(at)) => {
-                let place = values.iter().position(|v| v.text == at.text).unwrap_or_default() as f64;
-                if numeric { at.number.unwrap_or(place) } else { place }
-            }
-            (Some(_), _) => {
-                let Some(across) = estimates.get(&(super::plan::point(point), said.x.clone())) else {
-                    continue;
-                };
-                across.mean
-            }
-        };
-        let mut names: Vec<&str> = said.series.iter().map(|axis| text(axis)).collect();
-        if names.is_empty() || said.y.0.len() > 1 {
-            names.push(metric);
-        }
-        let name = names.join(", ");
+        let Some((name, x)) = place(said, plan, estimates, point, metric) else { continue };
         let Some(estimate) = estimates.get(&(super::plan::point(point), metric.clone())) else { continue };
         if let Some(exact) = said.analytic.as_deref().and_then(|form| analytic::value(form, &point.scenario))
         {
@@ -207,8 +189,58 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
     }
 }
 
+/// Where a point's value is drawn: in the series of this name, at this x. `None` where the figure is not of it.
+fn place(
+    said: &model::Figure,
+    plan: &Plan,
+    estimates: &Estimates,
+    point: &usher_scenario::Point,
+    metric: &str,
+) -> Option<(String, f64)> {
+    let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
+    if said.filter.iter().any(|(axis, value)| !held(value, text(axis))) {
+        return None;
+    }
+    let x = if said.along.is_some() {
+        estimates.get(&(super::plan::point(point), said.x.clone()))?.mean
+    } else {
+        let at = point.setting(&said.x)?;
+        let values = plan.axes.iter().find(|a| a.name == said.x).map_or(&[][..], |a| &a.values);
+        let number = at.number.filter(|_| values.iter().all(|v| v.number.is_some()));
+        number.unwrap_or_else(|| values.iter().position(|v| v.text == at.text).unwrap_or_default() as f64)
+    };
+    let mut names: Vec<&str> = said.series.iter().map(|axis| text(axis)).collect();
+    if names.is_empty() || said.y.0.len() > 1 {
+        names.push(metric);
+    }
+    Some((names.join(", "), x))
+}
+
+/// Shares of dialogues that failed, by series and x (its bits), where they are too large for a value of the others to
+/// stand for all.
+type Missing = HashMap<(String, u64), f64>;
+
+/// From this share on a finding says it beside its value.
+const TOLD: f64 = 0.01;
+
+/// What of a figure's dialogues failed; nothing for a figure of how many end well.
+fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing {
+    let counts =
+        |y: &String| ["failures", "success", "started", "completed", "rejected"].contains(&y.as_str());
+    let mut missing = Missing::new();
+    for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
+        let failures = estimates.get(&(super::plan::point(point), "failures".to_owned()));
+        if let Some(failures) = failures.filter(|f| f.mean >= TOLD && !counts(metric))
+            && let Some((name, x)) = place(said, plan, estimates, point, metric)
+        {
+            missing.insert((name, x.to_bits()), failures.mean);
+        }
+    }
+    missing
+}
+
 /// What a figure says at its right end, in one sentence.
-fn finding(figure: &Figure) -> Option<String> {
+fn finding(figure: &Figure, missing: &Missing) -> Option<String> {
     let last = |s: &Series| s.points.last().map(|p| p.x);
     let x = figure.series.iter().filter_map(last).max_by(f64::total_cmp)?;
     let mut there: Vec<(&str, &usher_report::Point)> = figure
@@ -226,13 +258,23 @@ fn finding(figure: &Figure) -> Option<String> {
     let value =
         |p: &usher_report::Point| format!("{} {}", sure(p.mean, (p.high - p.low) / 2.0), figure.y.unit);
     let title = &figure.y.title;
+    let failed = |name: &str| missing.get(&(name.to_owned(), x.to_bits())).map(|share| percent(*share));
+    let called = |name: &str| match failed(name) {
+        Some(share) => format!("{name}; {share} failed"),
+        None => name.to_owned(),
+    };
     match there[..] {
         [] => None,
-        [(_, only)] => Some(format!("At {at}: {title} {}.", value(only).trim_end())),
+        [(name, only)] => {
+            let failed = failed(name).map_or(String::new(), |share| format!(" ({share} failed)"));
+            Some(format!("At {at}: {title} {}{failed}.", value(only).trim_end()))
+        }
         [(low, least), .., (high, most)] => Some(format!(
-            "At {at}: {title} from {} ({low}) to {} ({high}).",
+            "At {at}: {title} from {} ({}) to {} ({}).",
             value(least).trim_end(),
-            value(most).trim_end()
+            called(low),
+            value(most).trim_end(),
+            called(high)
         )),
     }
 }
@@ -324,6 +366,32 @@ mod tests {
     }
 
     #[test]
+    fn a_report_tells_what_failed_before_what_it_found() {
+        let study = usher_scenario::Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        let said = &plan.figures[0];
+        let mut estimates = Estimates::new();
+        let point = plan.points.last().unwrap();
+        let mut put = |metric: &str, mean| {
+            estimates.insert(
+                (super::super::plan::point(point), metric.to_owned()),
+                Estimate { mean, half_width: 0.0, n: 5 },
+            );
+        };
+        put("delay.mean", 1.0);
+        put("failures", 0.5);
+        let missing = failing(said, &plan, &estimates);
+        assert_eq!(missing.values().copied().collect::<Vec<_>>(), [0.5]);
+        let drawn = figure(said, study.file(), &plan, &estimates);
+        let text = finding(&drawn, &missing).unwrap();
+        assert!(text.ends_with(" (50.0 % failed)."), "{text}");
+        // A figure of the failures themselves says them already.
+        let mut of_failures = said.clone();
+        of_failures.y.0 = vec!["failures".to_owned()];
+        assert!(failing(&of_failures, &plan, &estimates).is_empty());
+    }
+
+    #[test]
     fn a_figure_may_show_several_metrics() {
         let text =
             usher_scenario::template().replace("y = \"delay.mean\"", "y = [\"delay.p50\", \"delay.p95\"]");
@@ -362,11 +430,20 @@ mod tests {
             ..Figure::default()
         };
         let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp).";
-        assert_eq!(finding(&figure).as_deref(), Some(said));
+        let none = Missing::new();
+        assert_eq!(finding(&figure, &none).as_deref(), Some(said));
+        // What failed is no merit of what is left: it is said in the same breath.
+        let missing = Missing::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
+        let said =
+            "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp).";
+        assert_eq!(finding(&figure, &missing).as_deref(), Some(said));
         figure.series.truncate(1);
-        assert_eq!(finding(&figure).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
+        assert_eq!(finding(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
+        let missing = Missing::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
+        let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed).";
+        assert_eq!(finding(&figure, &missing).as_deref(), Some(said));
         figure.series.clear();
-        assert_eq!(finding(&figure), None);
+        assert_eq!(finding(&figure, &none), None);
     }
 
     #[test]

@@ -1,0 +1,163 @@
+//! Dialogues that failed: what a run's reader has to know before any delay.
+
+use super::{Results, key};
+use std::collections::HashMap;
+use std::fmt;
+use usher_observe::Point;
+use usher_scenario::Plan;
+use usher_scenario::model::Workload;
+
+/// The points of a run whose dialogues failed, and the worst of them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Failing {
+    /// How many points have failures.
+    pub points: usize,
+    /// Of so many that have results.
+    pub of: usize,
+    /// The point with the largest share; of equals the first.
+    pub worst: Point,
+    /// That share of its dialogues that failed, the mean over its replications, above 0 and at most 1.
+    pub share: f64,
+    /// What a dialogue is in this study: "dialogues", "authentications", "transactions", "handovers".
+    pub noun: &'static str,
+    /// Delays are of those that ended well.
+    delays_leave_out: bool,
+}
+
+impl Failing {
+    /// Looks the rows of a run through; `None` where nothing failed.
+    pub fn of(plan: &Plan, results: &Results) -> Option<Self> {
+        let mut sums: HashMap<&Point, (f64, u32)> = HashMap::new();
+        for row in results.rows.iter().filter(|r| &*r.metric == "failures") {
+            let (sum, n) = sums.entry(&row.point).or_default();
+            *sum += row.value;
+            *n += 1;
+        }
+        let mut failing: Option<(usize, &Point, f64)> = None;
+        for (point, share) in results.points.iter().filter_map(|p| {
+            let (sum, n) = sums.get(&p.point)?;
+            Some((&p.point, sum / f64::from(*n)))
+        }) {
+            if share > 0.0 {
+                let (points, worst, most) = failing.unwrap_or((0, point, 0.0));
+                failing =
+                    Some(if share > most { (points + 1, point, share) } else { (points + 1, worst, most) });
+            }
+        }
+        let (points, worst, share) = failing?;
+        let workload = plan.points.first().map(|p| &p.scenario.workload);
+        let noun = match workload {
+            Some(Workload::Eap(_)) => "authentications",
+            Some(Workload::Mih(_)) => "transactions",
+            Some(Workload::Handover(_)) => "handovers",
+            Some(Workload::Dialogue(_)) | None => "dialogues",
+        };
+        let delays_leave_out = !matches!(workload, Some(Workload::Handover(_)));
+        Some(Self { points, of: sums.len(), worst: worst.clone(), share, noun, delays_leave_out })
+    }
+}
+
+impl fmt::Display for Failing {
+    /// One or two whole sentences.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = percent(self.share);
+        match (self.of, key::of(&self.worst)) {
+            (_, at) if at.is_empty() => write!(f, "{share} of the {} failed.", self.noun)?,
+            (of, at) => write!(
+                f,
+                "{} failed at {} of {of} points: {share} of them at the worst ({at}).",
+                capitalised(self.noun),
+                self.points
+            )?,
+        }
+        if self.delays_leave_out {
+            f.write_str(" Delays are of those that ended well.")?;
+        }
+        Ok(())
+    }
+}
+
+/// A share with three digits: `37.6 %`, `0.0120 %`, `100 %`.
+pub(super) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let magnitude = if percent > 0.0 { libm::floor(libm::log10(percent) + 1e-9) } else { 0.0 };
+    let places = (2.0 - magnitude).clamp(0.0, 12.0) as usize;
+    format!("{percent:.places$} %")
+}
+
+fn capitalised(noun: &str) -> String {
+    let mut letters = noun.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::{Facts, PointResult};
+    use usher_observe::Row;
+    use usher_scenario::{Mode, Overrides, Study};
+
+    /// Results of the template's points with these shares of failures, two replications each.
+    fn results(plan: &Plan, shares: &[[f64; 2]]) -> Results {
+        let points: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        let row = |point: &Point, replication, value| Row {
+            study: "t".into(),
+            point: point.clone(),
+            replication,
+            metric: "failures".into(),
+            value,
+        };
+        let rows = points.iter().zip(shares).flat_map(|(p, s)| [row(p, 0, s[0]), row(p, 1, s[1])]);
+        Results {
+            rows: rows.collect(),
+            points: points
+                .iter()
+                .map(|p| PointResult { point: p.clone(), replications: 2, complete: true, converged: true })
+                .collect(),
+            facts: Facts::default(),
+            failures: Vec::new(),
+            resumed: 0,
+            broken: None,
+            complete: true,
+        }
+    }
+
+    #[test]
+    fn the_worst_point_is_named_with_its_share() {
+        let study = Study::parse("t", "t.toml", usher_scenario::template()).unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        assert!(plan.points.len() > 2);
+        let mut shares = vec![[0.0, 0.0]; plan.points.len()];
+        assert_eq!(Failing::of(&plan, &results(&plan, &shares)), None);
+        shares[1] = [0.001, 0.0];
+        shares[2] = [0.9, 0.88];
+        let failing = Failing::of(&plan, &results(&plan, &shares)).unwrap();
+        assert_eq!((failing.points, failing.of), (2, plan.points.len()));
+        assert!((failing.share - 0.89).abs() < 1e-12);
+        let worst = crate::sweep::plan::point(&plan.points[2]);
+        let noun = match plan.points[0].scenario.workload {
+            Workload::Eap(_) => "Authentications",
+            _ => "Dialogues",
+        };
+        let text = format!(
+            "{noun} failed at 2 of {} points: 89.0 % of them at the worst ({}). Delays are of those that ended well.",
+            plan.points.len(),
+            key::of(&worst)
+        );
+        assert_eq!(failing.to_string(), text);
+    }
+
+    #[test]
+    fn a_study_of_one_point_says_it_shortly() {
+        let failing = Failing {
+            points: 1,
+            of: 1,
+            worst: Point::default(),
+            share: 0.376,
+            noun: "handovers",
+            delays_leave_out: false,
+        };
+        assert_eq!(failing.to_string(), "37.6 % of the handovers failed.");
+        assert_eq!([1.0, 0.05, 0.000_12].map(percent), ["100 %", "5.00 %", "0.0120 %"]);
+    }
+}
