@@ -92,7 +92,8 @@ impl Run {
     /// Runs the first point of a founding study in this process.
     fn here(study: &str, set: &[String]) -> Result<Self, String> {
         let (scenario, seed) = scenario(study, set)?;
-        let result = World::new(&scenario, seed, &[], None).map_err(|e| e.to_string())?.run();
+        let result =
+            World::new(&scenario, seed, &[], None).and_then(World::run).map_err(|e| e.to_string())?;
         let mean = result.metrics.iter().find(|(name, _)| name == "delay.mean");
         Ok(Self {
             packet_hops: result.packet_hops,

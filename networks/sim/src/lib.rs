@@ -27,4 +27,6 @@ pub use cpu::{CpuConfig, CpuStats, ServiceTime};
 pub use link::{Framing, LinkConfig, LinkId, LinkStats};
 pub use packet::{DISCARD_PORT, Payload, UDP_HEADER};
 pub use queue::EventQueue;
-pub use simulation::{Builder, CellId, HostStats, SctpTotals, SimError, Simulation, TcpTotals, Transports};
+pub use simulation::{
+    Builder, CellId, Fault, HostStats, SctpTotals, SimError, Simulation, TcpTotals, Transports,
+};

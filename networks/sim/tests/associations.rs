@@ -5,7 +5,7 @@ use usher_core::impair::{ChannelConfig, Loss};
 use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed};
 use usher_sim::sctp::Message;
 use usher_sim::{
-    Application, Builder, Context, Delivery, HostId, IpVersion, LinkConfig, MessageDelivery, Observer,
+    Application, Builder, Context, Delivery, Fault, HostId, IpVersion, LinkConfig, MessageDelivery, Observer,
     Payload, Simulation, StreamDelivery, Transports, sctp,
 };
 
@@ -149,6 +149,33 @@ fn a_multihomed_association_outlives_its_first_link() {
     }
     assert_eq!(sim.link_stats(second)[0].lost, 0);
     assert!(sim.link_stats(second)[0].offered > 2000, "{:?}", sim.link_stats(second));
+}
+
+#[test]
+fn a_message_for_a_stream_that_is_not_there_ends_the_run() {
+    let run = |server: sctp::Config| {
+        let mut b = Builder::<App>::new(IpVersion::V4, Seed::new(3));
+        let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
+        b.link(a, s, &link(channel(Loss::None, 0)));
+        let client = b.app(a, talker(s), None);
+        let echo = b.app(s, App::Echo, settings(server));
+        b.listen_sctp(echo, 9).unwrap();
+        let mut sim = b.build(Log::default(), None);
+        sim.run_until(secs(1));
+        sim.run_until(secs(10));
+        (got(&said(&sim, client)), sim.fault(), sim.now(), s)
+    };
+    // The talker asks for four streams, and by default the other side has as many.
+    let (heard, fault, now, _) = run(sctp::Config::default());
+    assert_eq!((heard.len(), fault, now), (99, None, secs(10)));
+    // With three, message 3 has no way back: it leaves with the fourth tick and is there 10 ms later.
+    let (heard, fault, now, s) = run(sctp::Config { accepted_streams: Some(3), ..sctp::Config::default() });
+    let at = Instant::ZERO + Duration::from_millis(410);
+    assert_eq!(fault, Some(Fault::NoStream { at, host: s, streams: 3 }));
+    assert_eq!((heard, now), (vec![0, 1, 2], at));
+    let text =
+        "at 410 ms: host 1 sent by a stream that its SCTP association does not have; it has 3 outbound";
+    assert_eq!(fault.map(|f| f.to_string()).as_deref(), Some(text));
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Runner for SimRunner<'_> {
         };
         let tap = task.capture.map(|_| Box::<Packets>::default() as Box<dyn Tap>);
         let world = World::new(scenario, point.seed(task.replication), &links, tap).map_err(RunError::new)?;
-        let result = world.run();
+        let result = world.run().map_err(RunError::new)?;
         if let (Some(path), Some(captured)) = (task.capture, result.capture) {
             capture::write(captured, path)
                 .map_err(|e| RunError(format!("cannot write the capture {}: {e}", path.display())))?;

@@ -10,7 +10,7 @@ fn run(text: &str) -> BTreeMap<String, f64> {
     let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
     let point = &plan.points[0];
     let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-    world.run().metrics.into_iter().collect()
+    world.run().unwrap().metrics.into_iter().collect()
 }
 
 /// Stations, base stations and a server 10 ms from each; EAP-MD5 over RADIUS.

@@ -12,7 +12,7 @@ fn run(text: &str) -> Metrics {
     let plan = study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"));
     let point = &plan.points[0];
     let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-    world.run().metrics.into_iter().collect()
+    world.run().unwrap().metrics.into_iter().collect()
 }
 
 /// A mobile node, a router and a point of service, 10 ms apart; what is lost is lost once, next to the mobile node.

@@ -11,7 +11,7 @@ fn run(text: &str) -> BTreeMap<String, f64> {
     assert_eq!(plan.points.len(), 1);
     let point = &plan.points[0];
     let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-    world.run().metrics.into_iter().collect()
+    world.run().unwrap().metrics.into_iter().collect()
 }
 
 const DIALOGUE: &str = r#"
@@ -41,6 +41,38 @@ const EVERY_SECOND: &str = r#"arrivals = { kind = "constant", interval = "1 s", 
 
 fn close(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-9, "{value} for {expected}");
+}
+
+#[test]
+fn every_dialogue_over_many_streams_is_answered() {
+    // The accepting side had ten streams to send on, whatever was asked for: a dialogue on another one failed.
+    for streams in [1, 16, 100, 65_535] {
+        let m = dialogue(
+            "",
+            &format!(
+                "transport = \"sctp\"\nstreams = {streams}\n{EVERY_SECOND}\n\
+                 rounds = [{{ request = \"300 B\", answer = \"200 B\" }}]"
+            ),
+        );
+        assert_eq!((m["started"], m["failures"]), (80.0, 0.0), "{streams} streams");
+    }
+}
+
+#[test]
+fn who_must_send_by_a_stream_that_is_not_there_ends_the_run() {
+    let text = format!(
+        "{DIALOGUE}\n[transport.sctp]\naccepted_streams = 3\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\n\
+         server = \"server\"\ntransport = \"sctp\"\nstreams = 5\n{EVERY_SECOND}\n\
+         rounds = [{{ request = \"300 B\", answer = \"200 B\" }}]"
+    );
+    let study = Study::parse("test", "test.toml", &text).unwrap_or_else(|faults| panic!("{faults}"));
+    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+    let point = &plan.points[0];
+    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+    // The fourth dialogue of a client, which begins at 4 s, takes stream 3; its request takes 10 ms to the server.
+    let error = world.run().unwrap_err().to_string();
+    assert!(error.starts_with("4.01 s after the beginning, \"server\" had to send by a stream"), "{error}");
+    assert!(error.contains("it has 3; transport.sctp.accepted_streams"), "{error}");
 }
 
 #[test]
@@ -252,7 +284,7 @@ fn the_delay_over_radius_is_that_of_the_closed_form() {
         let means: Vec<f64> = (0..8)
             .map(|r| {
                 let world = World::new(&point.scenario, point.seed(r), &[], None).unwrap();
-                world.run().metrics.iter().find(|(name, _)| name == "delay.mean").unwrap().1
+                world.run().unwrap().metrics.iter().find(|(name, _)| name == "delay.mean").unwrap().1
             })
             .collect();
         let estimate = usher_observe::stats::Moments::of(means).estimate(0.999);

@@ -280,6 +280,14 @@ impl Check<'_> {
                 format!("{bytes} B is not between 512 B and 65495 B"),
             );
         }
+        if let Some(streams) = sctp.accepted_streams {
+            let streams = streams.get();
+            self.require(
+                streams <= 65_535,
+                at("accepted_streams"),
+                format!("{streams} streams, and an SCTP association has at most 65535"),
+            );
+        }
         let buffer = sctp.receive_buffer.bytes();
         self.require(
             (1500..=1 << 30).contains(&buffer),

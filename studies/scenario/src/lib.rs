@@ -16,6 +16,7 @@ pub mod mih;
 pub mod model;
 mod ordered;
 mod plan;
+pub mod presets;
 mod schema;
 mod study;
 mod template;

@@ -7,6 +7,7 @@ use crate::fault::{Collector, Faults, Span, hint};
 use crate::founding;
 use crate::model::{Axis, Scenario, StudyFile, Value};
 use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
+use crate::presets;
 use crate::tree::{self, Node};
 use crate::units::{Count, Quantity};
 use sha2::{Digest, Sha256};
@@ -101,13 +102,16 @@ impl Study {
     }
 
     fn read(name: &str, origin: &str, text: &str, faults: &mut Collector<'_>) -> Option<Self> {
-        let mut tree = tree::parse(text, faults)?;
-        let read = de::read::<StudyFile>(&mut tree, faults);
+        let tree = tree::parse(text, faults)?;
+        // The study keeps what is written: an axis may choose another preset.
+        let mut whole = tree.clone();
+        presets::fill(&mut whole);
+        let read = de::read::<StudyFile>(&mut whole, faults);
         let file = read.value.filter(|_| read.whole)?;
         for (path, message) in
             axis::check(&file).into_iter().chain(check::scenario(&Scenario::from(file.clone())))
         {
-            report(&tree, path, message, faults);
+            report(&whole, path, message, faults);
         }
         let study =
             Self { name: name.to_owned(), origin: origin.to_owned(), text: text.to_owned(), file, tree };
@@ -125,6 +129,7 @@ impl Study {
                 for choice in self.choices(axis, mode, None, faults) {
                     let mut tree = base.clone();
                     if put_all(&mut tree, &choice.puts, faults) {
+                        presets::fill(&mut tree);
                         de::read::<StudyFile>(&mut tree, faults);
                     }
                 }
@@ -271,6 +276,7 @@ impl Study {
                 return None;
             }
         }
+        presets::fill(&mut tree);
         let read = de::read::<StudyFile>(&mut tree, faults);
         let mut scenario = Scenario::from(read.value.filter(|_| read.whole)?);
         for (path, message) in check::scenario(&scenario) {

@@ -117,7 +117,8 @@ impl Node {
         Self { span: span.clone(), item, dead: false }
     }
 
-    fn value(&self) -> Option<Value> {
+    /// What it holds, without its places; `None` where it holds what no setting takes.
+    pub(crate) fn value(&self) -> Option<Value> {
         Some(match &self.item {
             Item::Bool(b) => Value::Bool(*b),
             Item::Integer(n) => Value::Integer(*n),
@@ -148,7 +149,8 @@ impl Node {
         }
     }
 
-    fn child_mut(&mut self, step: &Step) -> Option<&mut Node> {
+    /// The same, to be changed.
+    pub(crate) fn child_mut(&mut self, step: &Step) -> Option<&mut Node> {
         match (step, &mut self.item) {
             (Step::Key(key), Item::Table(entries)) => {
                 entries.iter_mut().find(|e| e.key == *key).map(|e| &mut e.node)

@@ -15,7 +15,7 @@ pub(crate) fn metric(plan: &Plan, name: &str, replications: u32) -> Result<Vec<f
     let point = plan.points.first().ok_or("the study has no point")?;
     let one = |replication| {
         let world = World::new(&point.scenario, point.seed(replication), &[], None);
-        let result = world.map_err(|e| e.to_string())?.run();
+        let result = world.and_then(World::run).map_err(|e| e.to_string())?;
         let found = result.metrics.iter().find(|(metric, _)| *metric == name);
         found.map(|(_, value)| *value).ok_or(format!("the run has no {name}"))
     };

@@ -222,7 +222,7 @@ fn the_mean_delay_at_a_link_is_that_of_an_m_d_1_queue() {
         let load: f64 = point.settings[0].text.trim_end_matches(" /s").parse::<f64>().unwrap() / 1000.0;
         let delays: Vec<f64> = (0..N)
             .map(|r| {
-                let result = World::new(&point.scenario, point.seed(r), &[], None).unwrap().run();
+                let result = World::new(&point.scenario, point.seed(r), &[], None).unwrap().run().unwrap();
                 result.metrics.iter().find(|(name, _)| name == "delay.mean").unwrap().1
             })
             .collect();

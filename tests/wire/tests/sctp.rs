@@ -160,7 +160,7 @@ fn one_stream_is_close_to_tcp_under_the_same_bounds() {
         let plan = usher_wire_tests::plan(&text);
         let point = &plan.points[0];
         let world = usher_runner::world::World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-        let metrics = world.run().metrics;
+        let metrics = world.run().unwrap().metrics;
         metrics.into_iter().find(|(name, _)| name == "delay.mean").unwrap().1
     };
     for loss in ["1 %", "5 %"] {

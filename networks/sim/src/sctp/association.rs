@@ -94,8 +94,10 @@ counters! {
         fast_retransmits,
         /// DATA chunks received that had come before.
         duplicates,
-        /// DATA chunks received, or queued before the set-up, on a stream that was not negotiated.
+        /// DATA chunks received on a stream that was not negotiated.
         invalid_stream,
+        /// DATA chunks queued before the set-up and dropped at its end, their stream being none of those negotiated.
+        unsendable,
         /// DATA chunks received that found no room in the receive buffer.
         no_room,
         /// Packets dropped for their verification tag.
@@ -408,6 +410,10 @@ impl Association {
     /// Its state.
     pub fn state(&self) -> State {
         self.state
+    }
+    /// Streams that we may send on: as negotiated, before that as asked for.
+    pub fn outbound_streams(&self) -> u16 {
+        self.outbound_streams
     }
     /// What was counted.
     pub fn stats(&self) -> Stats {

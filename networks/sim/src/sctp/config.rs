@@ -40,6 +40,9 @@ pub struct Config {
     /// Acknowledge the first data of an association at once, as FreeBSD and Linux do; off (RFC 9260 §6.2 does not
     /// ask for it).
     pub first_sack_at_once: bool,
+    /// An acknowledgement rides on data that leaves, as RFC 9260 §6.1 asks for; on. Off, it goes alone and when it is
+    /// due, as ns-2 has it.
+    pub bundle_sacks: bool,
     /// Initial congestion window of each path; RFC 9260's.
     pub initial_window: InitialWindow,
     /// Hold data that does not fill a packet back while data is unacknowledged; off. RFC 9260 §6.1 allows
@@ -48,6 +51,9 @@ pub struct Config {
     pub nagle: bool,
     /// Outbound streams asked for; 10. What is negotiated is told by [`Event::Up`](super::Event::Up).
     pub outbound_streams: u16,
+    /// Outbound streams of an association that is accepted, which INIT ACK offers (RFC 9260 §3.3.3); `None` offers
+    /// as many as INIT asked for the other way. Either side's number is bounded by what the other takes (§5.1.1).
+    pub accepted_streams: Option<u16>,
     /// Inbound streams granted at most; 2048.
     pub max_inbound_streams: u16,
     /// The largest SCTP packet in bytes, from the common header on: the path MTU less the IP header. 1480,
@@ -84,9 +90,11 @@ impl Default for Config {
             sack_delay: Some(Duration::from_millis(200)),
             sack_frequency: 2,
             first_sack_at_once: false,
+            bundle_sacks: true,
             initial_window: InitialWindow::default(),
             nagle: false,
             outbound_streams: 10,
+            accepted_streams: None,
             max_inbound_streams: 2048,
             max_packet: 1480,
             max_burst: Some(4),

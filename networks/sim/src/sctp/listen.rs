@@ -5,7 +5,7 @@ use super::association::Association;
 use super::chunk::{Cause, Chunk, Packet};
 use super::config::Config;
 use super::cookie::Cookie;
-use super::setup::{Fault, check, cookie_for, init_ack, refuse};
+use super::setup::{Fault, check, cookie_for, init_ack, offered_streams, refuse};
 use std::sync::Arc;
 use usher_core::Instant;
 
@@ -58,8 +58,10 @@ pub fn listen(
     match packet.chunks.first() {
         Some(Chunk::Init(init)) if packet.vtag == 0 && alone => match check(init) {
             Ok(()) => {
-                let cookie = cookie_for(config, now, ports, (initial.tag.max(1), initial.tsn), init);
-                Answer::Reply(init_ack(config, &cookie, &initial.secret, init))
+                let outbound = offered_streams(config, init);
+                let local = (initial.tag.max(1), initial.tsn);
+                let cookie = cookie_for(config, now, ports, local, outbound, init);
+                Answer::Reply(init_ack(config, &cookie, &initial.secret, outbound, init))
             }
             Err(Fault::Unanswerable) => Answer::Discard,
             Err(Fault::Invalid) => Answer::Reply(refuse(init, Cause::InvalidParameter)),

@@ -105,10 +105,13 @@ impl Association {
         let next = self.next_data(now).filter(|next| filling.goes(next.path));
         if self.owe_sack {
             let len = self.inb.sack_len(self.config.pmdcs());
-            let rides = next.filter(|next| len + next.len <= filling.room);
+            let rides = next.filter(|next| self.config.bundle_sacks && len + next.len <= filling.room);
             if rides.is_some() || (self.sack_now && len <= filling.room) {
                 let path = rides.map_or(self.sack_path, |next| next.path);
                 self.push_sack(path, &mut filling);
+                if !self.config.bundle_sacks {
+                    return self.finish(filling);
+                }
             }
         }
         if let Some(next) = next

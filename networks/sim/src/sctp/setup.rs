@@ -35,12 +35,19 @@ pub(super) fn refuse(init: &Init, cause: Cause) -> Packet {
     Packet::of(init.tag, Chunk::Abort { reflected: false, causes: vec![cause] })
 }
 
-/// The cookie for the sender of `init`, without the tags of an association that there is already.
+/// The streams that the side offers for sending which answers this INIT.
+pub(super) fn offered_streams(config: &Config, init: &Init) -> u16 {
+    config.accepted_streams.unwrap_or(init.outbound).max(1)
+}
+
+/// The cookie for the sender of `init`, without the tags of an association that there is already; `outbound` streams
+/// are offered.
 pub(super) fn cookie_for(
     config: &Config,
     now: Instant,
     ports: (u16, u16),
     local: (u32, u32),
+    outbound: u16,
     init: &Init,
 ) -> Cookie {
     Cookie {
@@ -51,7 +58,7 @@ pub(super) fn cookie_for(
         local_tsn: local.1,
         peer_tsn: init.tsn,
         peer_window: init.window,
-        outbound: config.outbound_streams.max(1).min(init.inbound),
+        outbound: outbound.min(init.inbound),
         inbound: config.max_inbound_streams.max(1).min(init.outbound),
         local_tie: 0,
         peer_tie: 0,
@@ -59,9 +66,17 @@ pub(super) fn cookie_for(
 }
 
 /// INIT ACK with a cookie.
-pub(super) fn init_ack(config: &Config, cookie: &Cookie, secret: &[u8; 32], init: &Init) -> Packet {
-    let mut ack =
-        Init { cookie: Some(cookie.seal(secret)), ..own_init(config, cookie.local_tag, cookie.local_tsn) };
+pub(super) fn init_ack(
+    config: &Config,
+    cookie: &Cookie,
+    secret: &[u8; 32],
+    outbound: u16,
+    init: &Init,
+) -> Packet {
+    let mut ack = Init {
+        cookie: Some(cookie.seal(secret)),
+        ..own_init(config, cookie.local_tag, cookie.local_tsn, outbound)
+    };
     let room = config.pmdcs().saturating_sub(20 + ack.parameters_len());
     ack.unrecognized = fitting(&init.unknown, 4, room);
     Packet::of(init.tag, Chunk::InitAck(Box::new(ack)))
@@ -77,11 +92,11 @@ fn fitting(parameters: &[Parameter], around: u32, room: u32) -> Vec<Parameter> {
     parameters.iter().take_while(fits).cloned().collect()
 }
 
-fn own_init(config: &Config, tag: u32, tsn: u32) -> Init {
+fn own_init(config: &Config, tag: u32, tsn: u32, outbound: u16) -> Init {
     Init {
         tag,
         window: config.buffer(),
-        outbound: config.outbound_streams.max(1),
+        outbound,
         inbound: config.max_inbound_streams.max(1),
         tsn,
         ..Init::default()
@@ -168,7 +183,7 @@ impl Association {
     fn set_streams(&mut self, outbound: u16, inbound: u16) {
         self.outbound_streams = outbound;
         self.inbound_streams = inbound;
-        self.stats.invalid_stream += self.out.keep_streams(outbound);
+        self.stats.unsendable += self.out.keep_streams(outbound);
     }
     fn set_peer_room(&mut self, window: u32) {
         self.peer_room = window.saturating_sub(self.out.flying);
@@ -190,7 +205,8 @@ impl Association {
 
     /// INIT, to be sent again and again.
     pub(super) fn init_packet(&self) -> Packet {
-        let init = own_init(&self.config, self.local_tag, self.initial.tsn);
+        let streams = self.config.outbound_streams.max(1);
+        let init = own_init(&self.config, self.local_tag, self.initial.tsn, streams);
         Packet::of(0, Chunk::Init(Box::new(init)))
     }
 
@@ -301,9 +317,14 @@ impl Association {
             }
         };
         // This side does not know its ports: a cookie for none is of use to this association only.
-        let mut cookie = cookie_for(&self.config, now, (0, 0), local, init);
+        let outbound = match self.state {
+            // §5.2.1: as our own INIT had it.
+            State::CookieWait | State::CookieEchoed => self.config.outbound_streams.max(1),
+            _ => offered_streams(&self.config, init),
+        };
+        let mut cookie = cookie_for(&self.config, now, (0, 0), local, outbound, init);
         (cookie.local_tie, cookie.peer_tie) = ties;
-        let answer = init_ack(&self.config, &cookie, &self.initial.secret, init);
+        let answer = init_ack(&self.config, &cookie, &self.initial.secret, outbound, init);
         self.reply(path, answer);
     }
 

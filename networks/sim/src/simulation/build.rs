@@ -349,6 +349,7 @@ impl<A: Application> Builder<A> {
             outages: self.outages,
             down: 0,
             stats: HostStats::default(),
+            fault: None,
             packet_hops: 0,
             events: 0,
             spare_ops: Vec::new(),

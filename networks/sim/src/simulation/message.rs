@@ -1,6 +1,6 @@
 //! SCTP: associations between applications, packets in and out, timers.
 
-use super::{ASSOC, Assoc, Event, FourTuple, SctpTotals, Simulation};
+use super::{ASSOC, Assoc, Event, Fault, FourTuple, SctpTotals, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, MessageDelivery, Observer};
 use crate::packet::{Body, Packet};
@@ -130,12 +130,23 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.stats.stale_operation += 1;
             return;
         };
-        if self.sctp.all[index as usize].sctp.send(self.now, message).is_err() {
+        let sctp = &mut self.sctp.all[index as usize].sctp;
+        let (stream, streams) = (message.stream, sctp.outbound_streams());
+        if sctp.send(self.now, message).is_err() {
             self.stats.stale_operation += 1;
+            if stream >= streams && !sctp.is_closed() {
+                self.no_stream(app, streams);
+            }
             return;
         }
         self.flush_association(index);
         self.arm_sctp(index);
+    }
+
+    /// An application sent on a stream that its association does not have, and ends the run by that.
+    fn no_stream(&mut self, app: u32, streams: u16) {
+        let host = self.apps[app as usize].host;
+        self.fault.get_or_insert(Fault::NoStream { at: self.now, host, streams });
     }
 
     /// Closes a connection or an association of an application.
@@ -208,6 +219,11 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     fn settle_association(&mut self, index: u32) {
         self.flush_association(index);
         while let Some(event) = self.sctp.all[index as usize].sctp.poll_event() {
+            if let sctp::Event::Up { outbound, .. } = event
+                && self.sctp.all[index as usize].sctp.stats().unsendable > 0
+            {
+                self.no_stream(self.sctp.all[index as usize].app, outbound);
+            }
             let assoc = &mut self.sctp.all[index as usize];
             let (app, id, key) = (assoc.app, assoc.id, assoc.key);
             let event = match event {

@@ -275,6 +275,24 @@ pub struct SctpTotals {
     pub control: u64,
 }
 
+/// Why a simulation ended before its time: an application did what cannot be done, and what would follow means nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// A message for a stream that the association does not have.
+    #[error(
+        "at {}: host {} sent by a stream that its SCTP association does not have; it has {streams} outbound",
+        .at.since(Instant::ZERO), .host.0
+    )]
+    NoStream {
+        /// When.
+        at: Instant,
+        /// The application's host.
+        host: HostId,
+        /// Outbound streams of the association, which are numbered from 0.
+        streams: u16,
+    },
+}
+
 /// A simulation that can run. Made by a [`Builder`].
 #[derive(Debug)]
 pub struct Simulation<A: Application, O> {
@@ -307,6 +325,7 @@ pub struct Simulation<A: Application, O> {
     /// How many hosts are out of order.
     down: u32,
     stats: HostStats,
+    fault: Option<Fault>,
     packet_hops: u64,
     events: u64,
     spare_ops: Vec<Vec<Op<A::Report>>>,
@@ -328,6 +347,10 @@ impl<A: Application, O> Simulation<A, O> {
     /// Events that were handled.
     pub fn events(&self) -> u64 {
         self.events
+    }
+    /// What ended the run before its time, if something did.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
     }
     /// The observer.
     pub fn observer(&self) -> &O {

@@ -7,7 +7,7 @@ use usher_core::Instant;
 
 impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     /// Runs until `until`, until nothing is left to happen, or until the observer is done. May be called
-    /// again with a later time.
+    /// again with a later time. A [`fault`](Self::fault) ends it for good.
     pub fn run_until(&mut self, until: Instant) {
         if !self.started {
             self.started = true;
@@ -17,7 +17,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 self.deliver(app, Delivery::Start);
             }
         }
-        while let Some((now, event)) = self.queue.pop_until(until) {
+        while self.fault.is_none()
+            && let Some((now, event)) = self.queue.pop_until(until)
+        {
             self.now = now;
             self.events += 1;
             match event {
@@ -40,7 +42,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
                 return;
             }
         }
-        self.now = self.now.max(until);
+        if self.fault.is_none() {
+            self.now = self.now.max(until);
+        }
     }
 
     #[inline]

@@ -56,8 +56,42 @@ impl InitialWindow {
 pub enum AckEvery {
     /// This many segments of any size.
     Segments(u8),
-    /// This many times the maximum segment size in bytes (RFC 1122 §4.2.3.2: "every second full-sized").
+    /// This many times the maximum segment size in bytes (RFC 5681 §4.2: "every second full-sized segment").
     FullSized(u8),
+}
+
+/// When a delayed acknowledgement leaves that nothing rode on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AckTimer {
+    /// The timeout after the first segment that it acknowledges (RFC 5681 §4.2).
+    #[default]
+    FromArrival,
+    /// At the next tick of a clock that ticks at every multiple of the timeout, whenever the segment came: BSD's
+    /// fast timer, and ns-2's `interval_`.
+    Tick,
+}
+
+/// What forgets the doubling of the retransmission timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum BackoffReset {
+    /// A new measurement of the round trip, which no segment gives that was sent twice (RFC 6298 §5, Karn).
+    #[default]
+    Measurement,
+    /// Any acknowledgement of new data, once it has restarted the timer (ns-2's FullTcp).
+    Acknowledgement,
+}
+
+/// What Nagle's algorithm lets go although data is unacknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum NagleVariant {
+    /// Full segments only (RFC 896, RFC 9293 §3.7.4).
+    #[default]
+    Rfc896,
+    /// What fits into a segment that leaves anyway: with an acknowledgement that is due, or one that is sent again
+    /// (4.4BSD's `tcp_output`, and ns-2's FullTcp).
+    Bsd,
+    /// A small segment where no earlier small one is unacknowledged (Minshall's, as Linux has it).
+    Minshall,
 }
 
 /// Delayed acknowledgement (RFC 1122 §4.2.3.2, RFC 5681 §4.2).
@@ -151,14 +185,23 @@ pub struct Config {
     pub restart_after_idle: bool,
     /// Hold a small segment back while data is unacknowledged; on (RFC 896, RFC 1122 §4.2.3.4).
     pub nagle: bool,
+    /// What it lets go all the same; nothing.
+    pub nagle_variant: NagleVariant,
     /// Delayed acknowledgement; `None` acknowledges at once.
     pub delayed_ack: Option<DelayedAck>,
+    /// When a delayed acknowledgement leaves at last; its timeout after the first segment.
+    pub ack_timer: AckTimer,
     /// Retransmission timeout before the first measurement; 1 s (RFC 6298 §2.1).
     pub initial_rto: Duration,
     /// Its lower bound; 1 s (RFC 6298 §2.4). Linux uses 200 ms.
     pub min_rto: Duration,
     /// Its upper bound, also of the interval between zero-window probes; 60 s (RFC 6298 §2.5).
     pub max_rto: Duration,
+    /// What ends the back-off of the timeout; a measurement.
+    pub backoff_reset: BackoffReset,
+    /// With [`Recovery::Reno`], too, duplicate acknowledgements of what a timeout sent again begin no fast
+    /// retransmission; off. NewReno (RFC 6582 §3.2 step 2) and SACK (RFC 6675 §5.1) never do.
+    pub reno_recover: bool,
     /// Clock granularity G in RTO = SRTT + max(G, 4·RTTVAR); 1 ms (RFC 6298 §2).
     pub granularity: Duration,
     /// The timeout after a handshake that lost its SYN and measured nothing; 3 s (RFC 6298 §5.7).
@@ -197,10 +240,14 @@ impl Default for Config {
             limited_transmit: true,
             restart_after_idle: true,
             nagle: true,
+            nagle_variant: NagleVariant::default(),
             delayed_ack: Some(DelayedAck::default()),
+            ack_timer: AckTimer::default(),
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_secs(1),
             max_rto: Duration::from_secs(60),
+            backoff_reset: BackoffReset::default(),
+            reno_recover: false,
             granularity: Duration::from_millis(1),
             rto_after_syn_loss: Duration::from_secs(3),
             max_retransmissions: Some(15),

@@ -174,6 +174,8 @@ pub struct Connection {
     pub(super) una: u32,
     pub(super) nxt: u32,
     pub(super) max: u32,
+    /// Where the last segment ended that was sent with less than it could hold.
+    pub(super) small_end: u32,
     /// Where the written data ends; the FIN's number once it is queued.
     pub(super) end: u32,
     pub(super) wnd: u32,
@@ -251,6 +253,7 @@ impl Connection {
             una: iss,
             nxt: iss,
             max: iss,
+            small_end: iss,
             end: iss.wrapping_add(1),
             wnd: 0,
             wl1: 0,

@@ -3,7 +3,7 @@
 use super::connection::{Connection, State};
 use super::receive_buffer::{Unread, cut};
 use super::segment::{Flags, Segment};
-use super::{AckEvery, WindowUpdate, seq};
+use super::{AckEvery, AckTimer, WindowUpdate, seq};
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
 
@@ -107,7 +107,8 @@ impl Connection {
             start = start.wrapping_add(1);
             flags = Flags(flags.0 & !Flags::SYN.0);
         }
-        if self.timestamps.is_some() && !flags.contains(Flags::RST) && !self.timestamp_is_good(now, s) {
+        if self.timestamps.is_some() && !flags.contains(Flags::RST) && !self.timestamp_is_good(now, start, s)
+        {
             return;
         }
         let space = s.len + u32::from(flags.contains(Flags::FIN)) + u32::from(flags.contains(Flags::SYN));
@@ -122,14 +123,6 @@ impl Connection {
         if !flags.contains(Flags::ACK) {
             self.stats.malformed += 1;
             return;
-        }
-        if let Some(ts) = &mut self.timestamps
-            && let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps)
-            && seq::le(start, ts.last_ack_sent)
-            && seq::le(ts.recent, val)
-        {
-            ts.recent = val;
-            ts.recent_at = now;
         }
         if self.state == State::SynReceived {
             if seq::le(s.ack, self.una) || seq::lt(self.max, s.ack) {
@@ -215,18 +208,25 @@ impl Connection {
         }
     }
 
-    /// RFC 7323 §5.3: false drops the segment.
-    fn timestamp_is_good(&mut self, now: Instant, s: &Segment) -> bool {
-        let Some(ts) = &self.timestamps else { return true };
+    /// RFC 7323 §5.3: false drops the segment. What is to be echoed is chosen here, before the segment is held
+    /// against the window (§4.3, appendix D): what was sent again because our acknowledgement was lost lies before the
+    /// window, and an echo of what came first would measure the other side's timeout as well.
+    fn timestamp_is_good(&mut self, now: Instant, start: u32, s: &Segment) -> bool {
+        let Some(ts) = &mut self.timestamps else { return true };
         let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps) else {
             self.stats.malformed += 1;
             return false;
         };
-        if seq::lt(val, ts.recent) && now - ts.recent_at < TIMESTAMP_LIFE {
+        let old = seq::lt(val, ts.recent);
+        if old && now - ts.recent_at < TIMESTAMP_LIFE {
             self.stats.old_timestamps += 1;
             self.ack_now = true;
             self.wake = true;
             return false;
+        }
+        if old || seq::le(start, ts.last_ack_sent) {
+            ts.recent = val;
+            ts.recent_at = now;
         }
         true
     }
@@ -337,7 +337,13 @@ impl Connection {
         if enough || (self.auto_read && gain >= self.receive_limit() / 2) {
             self.ack_now = true;
         } else if self.ack_at == Instant::FAR_FUTURE {
-            self.ack_at = now + delayed.timeout;
+            self.ack_at = match self.config.ack_timer {
+                AckTimer::FromArrival => now + delayed.timeout,
+                AckTimer::Tick => {
+                    let tick = delayed.timeout.as_nanos().max(1);
+                    Instant::from_nanos((now.as_nanos() / tick + 1) * tick)
+                }
+            };
         }
     }
 

@@ -4,7 +4,7 @@ use super::bbr::Sending;
 use super::connection::{Connection, State, Timer};
 use super::recovery::timestamp;
 use super::segment::{Flags, Options, Segment};
-use super::{Recovery, WindowUpdate, seq};
+use super::{NagleVariant, Recovery, WindowUpdate, seq};
 use usher_core::Instant;
 
 impl Connection {
@@ -180,7 +180,8 @@ impl Connection {
             len == room
                 || again
                 || fin
-                || ((last || len >= self.max_wnd / 2) && (quiet || !self.config.nagle))
+                || ((last || len >= self.max_wnd / 2)
+                    && (quiet || !self.config.nagle || self.nagle_lets_go()))
         };
         if may {
             self.probe_now = false;
@@ -188,12 +189,25 @@ impl Connection {
                 self.limited += len;
                 self.stats.limited_transmits += 1;
             }
+            if len < room && self.nxt == self.max {
+                self.small_end = self.nxt.wrapping_add(len);
+            }
             return Some(self.send(now, self.nxt, len, fin));
         }
         if quiet && (self.timer == Timer::Off || self.probe_now) {
             return self.persist(now, waiting.min(window).min(room));
         }
         None
+    }
+
+    /// Whether Nagle's algorithm lets a small segment go although data is unacknowledged.
+    #[cold]
+    fn nagle_lets_go(&self) -> bool {
+        match self.config.nagle_variant {
+            NagleVariant::Rfc896 => false,
+            NagleVariant::Bsd => self.ack_now,
+            NagleVariant::Minshall => seq::le(self.small_end, self.una),
+        }
     }
 
     /// What the congestion window alone allows, without limited transmit's extra.
@@ -225,12 +239,22 @@ impl Connection {
     /// Retransmits from the first unacknowledged byte.
     fn resend(&mut self, now: Instant) -> Segment {
         let mut to = seq::min(self.end, self.max);
+        if self.config.nagle_variant == NagleVariant::Bsd {
+            // What has waited fills the segment up, as far as the other side's window goes.
+            to = seq::max(to, seq::min(self.end, self.una.wrapping_add(self.wnd)));
+        }
         if let Some(start) = self.scoreboard.as_ref().and_then(|b| b.next_start(self.una)) {
             to = seq::min(to, start);
         }
         let len = seq::ahead(self.una, to).min(self.room());
         let fin = self.fin_sent && self.una.wrapping_add(len) == self.end;
-        self.repeat(now, self.una, len, fin)
+        let segment = self.repeat(now, self.una, len, fin);
+        let sent = self.una.wrapping_add(segment.sequence_len());
+        if seq::lt(self.max, sent) {
+            self.max = sent;
+            self.nxt = seq::max(self.nxt, sent);
+        }
+        segment
     }
 
     fn repeat(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> Segment {

@@ -1,7 +1,7 @@
 //! Acknowledgements: window, congestion control and loss recovery.
 
 use super::bbr;
-use super::config::Recovery;
+use super::config::{BackoffReset, Recovery};
 use super::connection::{Connection, State, Timer};
 use super::cubic::Acked;
 use super::scoreboard::LossRule;
@@ -95,7 +95,7 @@ impl Connection {
         self.measure(now, s);
         self.una = ack;
         self.nxt = seq::max(self.nxt, ack);
-        self.retries = 0;
+        let backed_off = std::mem::take(&mut self.retries) > 0;
         if let Some(buffer) = &mut self.send_buffer {
             buffer.release(ack);
             if buffer.is_empty() {
@@ -127,6 +127,9 @@ impl Connection {
             self.stop_timer();
         } else if restart && self.timer == Timer::Retransmit {
             self.timer_at = now + self.rtt.rto(&self.config);
+        }
+        if backed_off && self.config.backoff_reset == BackoffReset::Acknowledgement {
+            self.rtt.forget_back_off(&self.config);
         }
         // What waited for this acknowledgement may leave now.
         self.wake |= self.nxt != self.end.wrapping_add(u32::from(self.fin_sent)) || self.resend_now;
@@ -227,7 +230,8 @@ impl Connection {
         } else {
             // RFC 6582 §3.2 step 2: duplicates of what a timeout sent again mean nothing.
             self.dup_acks == threshold
-                && (self.config.recovery == Recovery::Reno || seq::lt(self.recover, ack))
+                && (seq::lt(self.recover, ack)
+                    || (self.config.recovery == Recovery::Reno && !self.config.reno_recover))
         };
         if lost {
             self.enter_recovery();

@@ -6,29 +6,28 @@ use usher_core::Duration;
 /// Smoothed round-trip time, its variation, and the timeout that follows from them.
 #[derive(Clone, Debug)]
 pub(super) struct Rtt {
+    /// [`UNMEASURED`] before the first measurement.
     srtt: Duration,
     var: Duration,
     rto: Duration,
-    measured: bool,
-    /// The timeout is no longer the initial one, so that slop is added.
-    changed: bool,
 }
+
+/// No round trip: it stands for none, so that a connection stays small.
+const UNMEASURED: Duration = Duration::from_nanos(u64::MAX);
 
 impl Rtt {
     pub(super) fn new(config: &Config) -> Self {
-        Self {
-            srtt: Duration::ZERO,
-            var: Duration::ZERO,
-            rto: config.initial_rto,
-            measured: false,
-            changed: false,
-        }
+        Self { srtt: UNMEASURED, var: Duration::ZERO, rto: config.initial_rto }
     }
     pub(super) fn srtt(&self) -> Option<Duration> {
-        self.measured.then_some(self.srtt)
+        self.is_measured().then_some(self.srtt)
+    }
+    fn is_measured(&self) -> bool {
+        self.srtt != UNMEASURED
     }
     pub(super) fn rto(&self, config: &Config) -> Duration {
-        if self.changed { self.rto + config.variants.rto_slop } else { self.rto }
+        let initial = !self.is_measured() && self.rto == config.initial_rto;
+        if initial { self.rto } else { self.rto + config.variants.rto_slop }
     }
     /// Takes a measurement, one of `per_window` that are made in a round trip (RFC 7323 appendix G: with
     /// several, each weighs less).
@@ -36,8 +35,7 @@ impl Rtt {
     pub(super) fn sample(&mut self, config: &Config, rtt: Duration, per_window: u64) {
         let rtt = rtt.as_nanos();
         let (mut srtt, mut var) = (self.srtt.as_nanos(), self.var.as_nanos());
-        if !self.measured {
-            self.measured = true;
+        if !self.is_measured() {
             (srtt, var) = (rtt, rtt / 2);
         } else if per_window <= 1 {
             var = var - var / 4 + srtt.abs_diff(rtt) / 4;
@@ -48,18 +46,25 @@ impl Rtt {
         }
         self.srtt = Duration::from_nanos(srtt);
         self.var = Duration::from_nanos(var);
-        self.changed = true;
-        let rto = self.srtt + (self.var * 4).max(config.granularity);
-        self.rto = rto.max(config.min_rto).min(config.max_rto);
+        self.rto = self.measured_rto(config);
     }
-    /// The timer expired: doubles the timeout (§5.5). It stays so until the next measurement.
+    /// The timeout that the measurements give (§2.3, §2.4).
+    fn measured_rto(&self, config: &Config) -> Duration {
+        let rto = self.srtt + (self.var * 4).max(config.granularity);
+        rto.max(config.min_rto).min(config.max_rto)
+    }
+    /// Forgets the doubling without a measurement.
+    pub(super) fn forget_back_off(&mut self, config: &Config) {
+        self.rto = if self.is_measured() { self.measured_rto(config) } else { config.initial_rto };
+    }
+    /// The timer expired: doubles the timeout (§5.5). It stays so until the next measurement, unless
+    /// [`forget_back_off`](Self::forget_back_off) is called.
     pub(super) fn back_off(&mut self, config: &Config) {
-        self.changed = true;
         self.rto = (self.rto * 2).min(config.max_rto);
     }
     /// The handshake lost a SYN (§5.7): what was backed off for it does not bind the data.
     pub(super) fn syn_was_lost(&mut self, config: &Config) {
-        if !self.measured {
+        if !self.is_measured() {
             self.rto = config.rto_after_syn_loss;
         }
     }

@@ -19,7 +19,7 @@ use usher_crypto::tls::KeyLog;
 use usher_scenario::model::{Direction, Scenario, Workload};
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
-    Application, Builder, Context, DISCARD_PORT, Delivery, HostId, IpVersion, LinkStats, SimError,
+    Application, Builder, Context, DISCARD_PORT, Delivery, Fault, HostId, IpVersion, LinkStats, SimError,
     Simulation, Tap, Transports,
 };
 
@@ -102,6 +102,20 @@ pub enum WorldError {
     /// The simulator refused.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// A run ended before its time, since a host had to send by a stream that there is not.
+    #[error(
+        "{} after the beginning, \"{host}\" had to send by a stream that its SCTP association does not have: it has \
+         {streams}; transport.sctp.accepted_streams is how many the side has that accepts an association, and the \
+         workload's streams how many the other side asks for", .at.since(Instant::ZERO)
+    )]
+    NoStream {
+        /// The host's name in the study.
+        host: String,
+        /// When.
+        at: Instant,
+        /// Outbound streams of its association.
+        streams: u16,
+    },
     /// A role refused its settings.
     #[error("{0}")]
     Role(String),
@@ -244,7 +258,10 @@ impl World {
     }
 
     /// Runs it to its end.
-    pub fn run(mut self) -> RunResult {
+    ///
+    /// # Errors
+    /// [`WorldError::NoStream`]: the run means nothing from there on.
+    pub fn run(mut self) -> Result<RunResult, WorldError> {
         let run = &self.scenario.run;
         let from = Instant::ZERO + run.warmup.get();
         let end = from + run.duration.get();
@@ -264,6 +281,9 @@ impl World {
         if !usher_sim::Observer::is_done(self.sim.observer()) {
             self.sim.run_until(drained);
         }
+        if let Some(fault) = self.sim.fault() {
+            return Err(self.told(fault));
+        }
         let wall_s = started.elapsed().as_secs_f64();
         let peak_rss_bytes = peak_rss_bytes();
 
@@ -273,7 +293,7 @@ impl World {
         self.link_metrics(&mut metrics, &links_before, &links_at_end);
         self.cell_metrics(&mut metrics, &cells_before);
         self.cpu_metrics(&mut metrics);
-        RunResult {
+        Ok(RunResult {
             metrics,
             packet_hops: self.sim.packet_hops(),
             wall_s,
@@ -284,7 +304,14 @@ impl World {
                 key_log: self.key_log.text(),
                 radius_secret: eap::SECRET.into(),
             }),
-        }
+        })
+    }
+
+    /// A fault of the simulation in the study's terms.
+    fn told(&self, fault: Fault) -> WorldError {
+        let Fault::NoStream { at, host, streams } = fault;
+        let name = self.topology.hosts.iter().find(|(_, members)| members.contains(&host));
+        WorldError::NoStream { host: name.map(|(name, _)| name.clone()).unwrap_or_default(), at, streams }
     }
 
     /// What TCP and SCTP counted, by the metrics' names.

@@ -173,8 +173,10 @@ pub(super) fn ip_version(version: model::IpVersion) -> IpVersion {
 pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::tcp::Config {
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
-        AckEvery, Config, CongestionControl, DelayedAck, InitialWindow as Window, Recovery,
+        AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, InitialWindow as Window,
+        NagleVariant, Recovery,
     };
+    let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
     Config {
         mss: tcp.mss.map_or(room, |s| s.bytes() as u32).min(u32::from(u16::MAX)) as u16,
@@ -195,16 +197,33 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
         },
         limited_transmit: tcp.limited_transmit,
         nagle: tcp.nagle,
+        nagle_variant: match tcp.nagle_variant {
+            model::NagleVariant::Rfc896 => NagleVariant::Rfc896,
+            model::NagleVariant::Bsd => NagleVariant::Bsd,
+            model::NagleVariant::Minshall => NagleVariant::Minshall,
+        },
         delayed_ack: match tcp.delayed_ack {
             Switch::Off => None,
             Switch::On(timeout) => Some(DelayedAck {
                 timeout: timeout.get(),
-                every: AckEvery::Segments(tcp.delayed_ack_segments.get().min(255) as u8),
+                every: match tcp.delayed_ack_counts {
+                    model::AckCounts::FullSegments => AckEvery::FullSized(segments),
+                    model::AckCounts::Segments => AckEvery::Segments(segments),
+                },
             }),
+        },
+        ack_timer: match tcp.delayed_ack_timer {
+            model::AckTimer::FromArrival => AckTimer::FromArrival,
+            model::AckTimer::Tick => AckTimer::Tick,
         },
         initial_rto: tcp.rto_initial.get(),
         min_rto: tcp.rto_min.get(),
         max_rto: tcp.rto_max.get(),
+        backoff_reset: match tcp.backoff_reset {
+            model::BackoffReset::Measurement => BackoffReset::Measurement,
+            model::BackoffReset::Acknowledgement => BackoffReset::Acknowledgement,
+        },
+        reno_recover: tcp.reno_recover,
         max_retransmissions: tcp.retransmissions.get(),
         max_syn_retransmissions: tcp.syn_retransmissions.get(),
         receive_buffer: tcp.receive_buffer.bytes() as u32,
@@ -224,10 +243,12 @@ pub(super) fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> u
         rto_max: sctp.rto_max.get(),
         sack_delay: sctp.sack_delay.get().map(|t| t.get()),
         sack_frequency: sctp.sack_frequency.get(),
+        bundle_sacks: sctp.bundle_sacks,
         initial_window: sctp
             .initial_window
             .map_or(InitialWindow::Rfc9260, |n| InitialWindow::Packets(n.get())),
         nagle: sctp.nagle,
+        accepted_streams: sctp.accepted_streams.map(|n| n.get().min(u32::from(u16::MAX)) as u16),
         max_inbound_streams: u16::MAX,
         max_packet: sctp.packet.map_or(room, |s| s.bytes() as u32),
         max_burst: sctp.max_burst.get(),
@@ -261,6 +282,17 @@ mod tests {
         assert_eq!((config.recovery, config.congestion), (Recovery::Sack, CongestionControl::Cubic));
         let config = tcp_config(&model::Tcp::default(), IpVersion::V4, 1500);
         assert_eq!((config.recovery, config.congestion), (Recovery::NewReno, CongestionControl::Reno));
+    }
+
+    #[test]
+    fn delayed_acknowledgements_count_full_segments_unless_told() {
+        use usher_sim::tcp::AckEvery;
+        let every = |counts| {
+            let tcp = model::Tcp { delayed_ack_counts: counts, ..Default::default() };
+            tcp_config(&tcp, IpVersion::V4, 1500).delayed_ack.map(|d| d.every)
+        };
+        assert_eq!(every(model::AckCounts::default()), Some(AckEvery::FullSized(2)));
+        assert_eq!(every(model::AckCounts::Segments), Some(AckEvery::Segments(2)));
     }
 
     #[test]

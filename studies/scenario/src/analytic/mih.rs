@@ -3,7 +3,8 @@
 use super::both_ways;
 use crate::mih::{Exchange, Expected, Lone, Means, Message, Stream};
 use crate::model::{
-    Arrivals, Direction, IpVersion, LossFrom, Mih, MihMessage, MihTransport, Preamble, Scenario, Workload,
+    AckCounts, Arrivals, Direction, IpVersion, LossFrom, Mih, MihMessage, MihTransport, Preamble, Scenario,
+    Workload,
 };
 use std::collections::VecDeque;
 use usher_core::Duration;
@@ -109,7 +110,8 @@ fn means(scenario: &Scenario) -> Option<Means> {
     let (mih, ways) = over_tcp(scenario)?;
     let tcp = &scenario.transport.tcp;
     let Arrivals::Constant { interval, .. } = &mih.arrivals else { return None };
-    let at_once = tcp.delayed_ack.get().is_none() || tcp.delayed_ack_segments.get() == 1;
+    let at_once = tcp.delayed_ack.get().is_none()
+        || (tcp.delayed_ack_segments.get() == 1 && tcp.delayed_ack_counts == AckCounts::Segments);
     let one_each = scenario.members(&mih.mn) == Some(1);
     if mih.message != MihMessage::Indication || !tcp.nagle || !at_once || tcp.timestamps || !one_each {
         return None;

@@ -25,7 +25,9 @@ pub use mih::{
     message_name,
 };
 pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
-pub use transport::{Congestion, Control, Sctp, Tcp, Transport};
+pub use transport::{
+    AckCounts, AckTimer, BackoffReset, Congestion, Control, NagleVariant, Preset, Sctp, Tcp, Transport,
+};
 pub use workload::{
     Aaa, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap,
     EapMethod, EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round, StreamPolicy, TimeLaw,

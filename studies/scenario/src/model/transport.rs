@@ -18,12 +18,20 @@ pub struct Transport {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tcp {
+    /// What the settings are that are not given: those of the RFCs, of ns-2's FullTcp, or of Linux.
+    pub preset: Preset,
     /// Nagle's algorithm: small segments wait while data is unacknowledged (RFC 9293, 3.7.4).
     pub nagle: bool,
+    /// What Nagle's algorithm lets go all the same.
+    pub nagle_variant: NagleVariant,
     /// How long an acknowledgement may wait for data to ride on; `"off"` acknowledges at once.
     pub delayed_ack: Switch<Time>,
-    /// With delayed acknowledgements, every so many full segments are acknowledged at once.
+    /// With delayed acknowledgements, every so many segments are acknowledged at once.
     pub delayed_ack_segments: Count,
+    /// Which segments these are.
+    pub delayed_ack_counts: AckCounts,
+    /// From when on a delayed acknowledgement waits.
+    pub delayed_ack_timer: AckTimer,
     /// Loss recovery: how losses are found and repaired.
     pub congestion: Congestion,
     /// Congestion control: how the window grows, and how far a loss reduces it.
@@ -34,6 +42,11 @@ pub struct Tcp {
     pub rto_min: Time,
     /// Largest retransmission timeout.
     pub rto_max: Time,
+    /// What ends the doubling of the retransmission timeout.
+    pub backoff_reset: BackoffReset,
+    /// With `congestion = "reno"`, too, duplicate acknowledgements of what a timeout sent again begin no fast
+    /// retransmission; the others never let them (RFC 6582, 6675).
+    pub reno_recover: bool,
     /// Retransmissions of one segment before the connection is given up.
     pub retransmissions: Bound<u32>,
     /// Retransmissions of a SYN before the attempt is given up.
@@ -59,14 +72,20 @@ pub struct Tcp {
 impl Default for Tcp {
     fn default() -> Self {
         Self {
+            preset: Preset::default(),
             nagle: true,
+            nagle_variant: NagleVariant::default(),
             delayed_ack: Switch::On(Time::millis(200)),
             delayed_ack_segments: Count::of(2),
+            delayed_ack_counts: AckCounts::default(),
+            delayed_ack_timer: AckTimer::default(),
             congestion: Congestion::default(),
             control: Control::default(),
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),
             rto_max: Time::secs(60),
+            backoff_reset: BackoffReset::default(),
+            reno_recover: false,
             retransmissions: Bound::At(15),
             syn_retransmissions: Bound::At(6),
             mss: None,
@@ -79,6 +98,67 @@ impl Default for Tcp {
             reconnect: Time::secs(1),
         }
     }
+}
+
+/// Whose settings those are that a study does not give. A setting that it gives is its own, whatever the preset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+pub enum Preset {
+    /// The RFCs'.
+    #[default]
+    #[serde(rename = "rfc")]
+    Rfc,
+    /// Of ns-2.35: Agent/TCP/FullTcp, and Agent/SCTP.
+    #[serde(rename = "ns-2")]
+    Ns2,
+    /// Of Linux, as far as settings have it.
+    #[serde(rename = "linux")]
+    Linux,
+}
+
+/// What Nagle's algorithm lets go although data is unacknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NagleVariant {
+    /// Full segments only (RFC 896).
+    #[default]
+    Rfc896,
+    /// What fits into a segment that leaves anyway: with a due acknowledgement, or one that is sent again.
+    Bsd,
+    /// A small segment where no earlier small one is unacknowledged, as Linux has it.
+    Minshall,
+}
+
+/// Which segments count for an acknowledgement that does not wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AckCounts {
+    /// Full ones, by bytes: so many times the maximum segment size (RFC 5681, 4.2).
+    #[default]
+    FullSegments,
+    /// Segments of any size.
+    Segments,
+}
+
+/// From when on a delayed acknowledgement waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AckTimer {
+    /// From the first segment that it acknowledges (RFC 5681, 4.2).
+    #[default]
+    FromArrival,
+    /// For the next tick of a clock that ticks at every multiple of the delay, as BSD's and ns-2's.
+    Tick,
+}
+
+/// What ends the doubling of the retransmission timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BackoffReset {
+    /// A new measurement of the round trip (RFC 6298, 5).
+    #[default]
+    Measurement,
+    /// Any acknowledgement of new data, as in ns-2's FullTcp.
+    Acknowledgement,
 }
 
 /// TCP's loss recovery.
@@ -111,6 +191,8 @@ pub enum Control {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sctp {
+    /// What the settings are that are not given: those of RFC 9260, of ns-2's Agent/SCTP, or of Linux.
+    pub preset: Preset,
     /// A sender's delay as Nagle's algorithm has it: a packet that is not full waits while data is
     /// unacknowledged. RFC 3539 wants none; many stacks have one unless told otherwise.
     pub nagle: bool,
@@ -118,6 +200,8 @@ pub struct Sctp {
     pub sack_delay: Switch<Time>,
     /// With delayed acknowledgements, every so many packets are acknowledged at once.
     pub sack_frequency: Count,
+    /// An acknowledgement rides on data that leaves; else it goes alone, when it is due.
+    pub bundle_sacks: bool,
     /// Retransmission timeout before the first measurement.
     pub rto_initial: Time,
     /// Smallest retransmission timeout.
@@ -132,6 +216,8 @@ pub struct Sctp {
     pub init_retransmissions: Bound<u32>,
     /// The congestion window at the start, in packets; without it, RFC 9260's 7.2.1.
     pub initial_window: Option<Count>,
+    /// Outbound streams of the side that accepts an association; without it, as many as the other side asks for.
+    pub accepted_streams: Option<Count>,
     /// At most so many packets leave at one event (Max.Burst).
     pub max_burst: Bound<u32>,
     /// How often an idle path is probed.
@@ -147,9 +233,11 @@ pub struct Sctp {
 impl Default for Sctp {
     fn default() -> Self {
         Self {
+            preset: Preset::default(),
             nagle: false,
             sack_delay: Switch::On(Time::millis(200)),
             sack_frequency: Count::of(2),
+            bundle_sacks: true,
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),
             rto_max: Time::secs(60),
@@ -157,6 +245,7 @@ impl Default for Sctp {
             path_retransmissions: 5,
             init_retransmissions: Bound::At(8),
             initial_window: None,
+            accepted_streams: None,
             max_burst: Bound::At(4),
             heartbeat: Switch::On(Time::secs(30)),
             packet: None,

@@ -80,6 +80,34 @@ fn an_answer_carries_the_sack() {
 }
 
 #[test]
+fn a_sack_may_go_alone_and_when_it_is_due() {
+    let alone = Config { bundle_sacks: false, ..config() };
+    let mut w = World::up(config(), alone, 1);
+    w.send(A, 0, 100);
+    w.run_to(300);
+    w.send(B, 0, 100);
+    w.run_to(2000);
+    w.expect(&[
+        "200 A0 DATA 1 0:0 100",
+        "300 B0 DATA 1001 0:0 100",
+        // B's is due 200 ms after 250, A's 200 ms after 350.
+        "450 B0 SACK 1",
+        "550 A0 SACK 1001",
+    ]);
+    // With the second packet it is due at once, and leaves before what waits to be sent.
+    for at in [3000, 3010] {
+        w.run_to(at);
+        w.send(A, 0, 100);
+    }
+    w.run_to(3059);
+    w.expect(&["3000 A0 DATA 2 0:1 100", "3010 A0 DATA 3 0:2 100"]);
+    w.run_to(3060);
+    w.send(B, 0, 100);
+    w.run_to(4000);
+    w.expect(&["3060 B0 SACK 3", "3060 B0 DATA 1002 0:1 100", "3310 A0 SACK 1002"]);
+}
+
+#[test]
 fn the_sender_may_ask_for_a_sack_at_once() {
     let mut w = World::up(config(), config(), 1);
     w.inject(B, 0, to_b(vec![Chunk::Data(Data { immediate: true, ..data(1) })]));

@@ -5,7 +5,7 @@ use crate::sctp::setup::{Action, COOKIE_ECHOES, Tag, Ties, action};
 
 #[test]
 fn four_packets_set_it_up() {
-    let mut w = World::new(config(), Config { outbound_streams: 4, ..config() }, 1);
+    let mut w = World::new(config(), Config { accepted_streams: Some(4), ..config() }, 1);
     w.connect(A);
     w.run_to(1000);
     w.expect(&["0 A0 INIT 10", "50 B0 INIT-ACK 11", "100 A0 COOKIE-ECHO", "150 B0 COOKIE-ACK"]);
@@ -14,6 +14,36 @@ fn four_packets_set_it_up() {
     assert_eq!(w.a().srtt(0), Some(millis(100)));
     assert_eq!(w.a().rto(0), millis(1000));
     w.is_idle();
+}
+
+#[test]
+fn the_accepting_side_offers_as_many_streams_as_are_asked_for_unless_told() {
+    for (asked, offers, takes, up, accepted) in [
+        (100, None, 2048, "200 up 100 100", "150 up 100 100"),
+        (1, None, 2048, "200 up 1 1", "150 up 1 1"),
+        (100, Some(16), 2048, "200 up 100 16", "150 up 16 100"),
+        // What the other side takes bounds what is offered, either way.
+        (100, Some(300), 40, "200 up 100 40", "150 up 40 100"),
+    ] {
+        let opener = Config { outbound_streams: asked, max_inbound_streams: takes, ..config() };
+        let mut w = World::new(opener, Config { accepted_streams: offers, ..config() }, 1);
+        w.connect(A);
+        w.run_to(1000);
+        w.hear(A, &[up]);
+        w.hear(B, &[accepted]);
+    }
+}
+
+#[test]
+fn where_both_sides_ask_at_once_init_ack_says_what_init_said() {
+    let asks = |n| Config { outbound_streams: n, accepted_streams: Some(77), ..config() };
+    let mut w = World::new(asks(5), asks(6), 1);
+    w.connect(A);
+    w.connect(B);
+    w.run_to(1000);
+    for (end, text) in [(A, "up 5 6"), (B, "up 6 5")] {
+        assert!(w.heard[end].last().is_some_and(|h| h.ends_with(text)), "{:?}", w.heard[end]);
+    }
 }
 
 #[test]
@@ -292,7 +322,7 @@ fn messages_on_streams_that_were_not_granted_are_dropped_and_counted() {
     w.run_to(1000);
     w.hear(A, &["200 up 2 10"]);
     w.hear(B, &["150 up 10 2", "150 message 0:10", "150 message 1:10"]);
-    assert_eq!(w.a().stats().invalid_stream, 2);
+    assert_eq!((w.a().stats().unsendable, w.a().outbound_streams()), (2, 2));
     let now = w.now;
     assert!(matches!(w.a().send(now, message(2, 1)), Err(CommandError::Invalid(_))));
 }

@@ -216,6 +216,44 @@ fn timestamps_measure_retransmissions_too() {
 }
 
 #[test]
+fn what_comes_again_for_a_lost_acknowledgement_is_echoed_anew() {
+    let mut s = Script::connect(Config { timestamps: true, delayed_ack: None, ..config() });
+    s.inject("S. 0:0(0) ack 1 <mss 1000,ts 7:0>");
+    s.sent.clear();
+    s.inject("P. 1:201(200) ack 1 <ts 8:0>");
+    // The acknowledgement is lost; after a timeout the other side sends the same again.
+    s.run_to(1000);
+    s.inject("P. 1:201(200) ack 1 <ts 1008:0>");
+    // An older copy that was held up is no measure of anything; nor is what lies beyond the window.
+    s.inject("P. 1:201(200) ack 1 <ts 9:0>");
+    s.inject("P. 70001:70201(200) ack 1 <ts 1009:0>");
+    s.expect(&[
+        "0 . 1:1(0) ack 201 <ts 0:8>",
+        "1000 . 1:1(0) ack 201 <ts 1000:1008>",
+        "1000 . 1:1(0) ack 201 <ts 1000:1008>",
+        "1000 . 1:1(0) ack 201 <ts 1000:1008>",
+    ]);
+    s.hear(&["connected", "data 200"]);
+    assert_eq!((s.c.stats().duplicate_data, s.c.stats().old_timestamps), (1, 1));
+}
+
+#[test]
+fn after_24_days_of_silence_an_old_timestamp_is_taken() {
+    let mut s = Script::connect(Config { timestamps: true, delayed_ack: None, ..config() });
+    s.inject("S. 0:0(0) ack 1 <mss 1000,ts 7:0>");
+    s.sent.clear();
+    // RFC 7323 section 5.5: the other side's clock may have come round meanwhile.
+    let days = 25 * 24 * 3600 * 1000;
+    s.run_to(days);
+    s.inject("P. 1:201(200) ack 1 <ts 5:0>");
+    s.inject("P. 201:401(200) ack 1 <ts 6:0>");
+    s.expect(&[
+        &format!("{days} . 1:1(0) ack 201 <ts {days}:5>"),
+        &format!("{days} . 1:1(0) ack 401 <ts {days}:6>"),
+    ]);
+}
+
+#[test]
 fn old_or_missing_timestamps_are_dropped() {
     let mut s = Script::connect(Config { timestamps: true, ..config() });
     s.inject("S. 0:0(0) ack 1 <mss 1000,ts 7:0>");

@@ -13,6 +13,7 @@ mod handshake;
 mod loss;
 mod sack;
 mod sending;
+mod stacks;
 mod streams;
 mod variants;
 

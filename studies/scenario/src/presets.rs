@@ -1,0 +1,146 @@
+//! `transport.tcp.preset` and `transport.sctp.preset`: lists of settings, each for what a study does not give.
+//!
+//! The lists are TOML of the settings' own names; `docs/transports.md` shows them beside each other, with their sources.
+
+use crate::fault::Collector;
+use crate::tree::{self, Entry, Item, Node, Step};
+
+/// The presets of one protocol: name and settings.
+type Presets = [(&'static str, &'static str); 3];
+
+/// The presets of TCP.
+pub const TCP: Presets = [
+    ("rfc", include_str!("../presets/tcp-rfc.toml")),
+    ("ns-2", include_str!("../presets/tcp-ns-2.toml")),
+    ("linux", include_str!("../presets/tcp-linux.toml")),
+];
+
+/// The presets of SCTP.
+pub const SCTP: Presets = [
+    ("rfc", include_str!("../presets/sctp-rfc.toml")),
+    ("ns-2", include_str!("../presets/sctp-ns-2.toml")),
+    ("linux", include_str!("../presets/sctp-linux.toml")),
+];
+
+/// Gives a study's transports the settings of the presets that they name, where they have none of their own. A preset
+/// that there is not is left for the reader to find.
+pub(crate) fn fill(study: &mut Node) {
+    for (protocol, presets) in [("tcp", TCP), ("sctp", SCTP)] {
+        let path = ["transport", protocol].map(|key| Step::Key(key.to_owned()));
+        let Some(table) = path.iter().try_fold(&mut *study, |node, step| node.child_mut(step)) else {
+            continue;
+        };
+        let Some(preset) = table.child(&Step::Key("preset".to_owned())) else { continue };
+        let (Item::Text(name), span) = (&preset.item, preset.span.clone()) else { continue };
+        let Some((_, text)) = presets.iter().find(|(known, _)| known == name) else { continue };
+        let mut none = Collector::new("preset", text);
+        let Some(settings) = tree::parse(text, &mut none) else { continue };
+        let Item::Table(entries) = &mut table.item else { continue };
+        for setting in settings.entries() {
+            if !entries.iter().any(|e| e.key == setting.key)
+                && let Some(value) = setting.node.value()
+            {
+                let node = Node::of(&value, &span);
+                entries.push(Entry { key: setting.key.clone(), key_span: span.clone(), node });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Sctp, Tcp, Transport};
+    use crate::{Mode, Overrides, Study};
+
+    /// The transports of the template with this in place of its `[transport.tcp]`.
+    fn transport(text: &str) -> Transport {
+        let (head, rest) = crate::template().split_once("[transport.tcp]").unwrap();
+        let (_, tail) = rest.split_once("\n\n").unwrap();
+        let study =
+            Study::parse("t", "t.toml", &format!("{head}{text}\n\n{tail}")).unwrap_or_else(|f| panic!("{f}"));
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        plan.points[0].scenario.transport.clone()
+    }
+
+    #[test]
+    fn the_rfcs_preset_is_what_a_study_without_one_has() {
+        let given = transport("[transport.tcp]\npreset = \"rfc\"\n[transport.sctp]\npreset = \"rfc\"");
+        assert_eq!(given, Transport { tcp: Tcp::default(), sctp: Sctp::default() });
+    }
+
+    #[test]
+    fn each_list_has_the_settings_of_the_rfcs_list_and_none_that_there_is_not() {
+        for (protocol, presets) in [("tcp", TCP), ("sctp", SCTP)] {
+            let keys = |text: &'static str| {
+                let line = |l: &'static str| l.split_once(" = ").map(|(key, _)| key);
+                text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect::<Vec<_>>()
+            };
+            let all = keys(presets[0].1);
+            assert!(all.len() > 10);
+            for (name, text) in presets {
+                let own = keys(text);
+                assert!(all.iter().all(|key| own.contains(key)), "{protocol} {name}: {own:?}");
+                transport(&format!("[transport.{protocol}]\npreset = \"{name}\""));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_study_gives_stands_against_its_preset() {
+        let given = transport("[transport.tcp]\nrto_min = \"7 ms\"\npreset = \"ns-2\"");
+        assert_eq!(
+            (given.tcp.rto_min.get().to_string(), given.tcp.mss.map(|s| s.bytes())),
+            ("7 ms".into(), Some(536))
+        );
+        assert_eq!(given.sctp, Sctp::default());
+    }
+
+    #[test]
+    fn a_preset_may_be_varied() {
+        let text = crate::template().replace("[transport.tcp]", "[transport.tcp]\npreset = \"ns-2\"");
+        let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|f| panic!("{f}"));
+        for (preset, most) in [("rfc", "60 s"), ("ns-2", "60 s"), ("linux", "120 s")] {
+            let mut overrides = Overrides::default();
+            overrides.set(&format!("transport.tcp.preset={preset}")).unwrap();
+            let plan = study.plan(Mode::Quick, &overrides).unwrap_or_else(|f| panic!("{f}"));
+            let tcp = &plan.points[0].scenario.transport.tcp;
+            assert_eq!(tcp.rto_max.get().to_string(), most, "{preset}");
+            // ns-2's list alone has a segment size, and nothing of it is left.
+            assert_eq!(tcp.mss.is_some(), preset == "ns-2", "{preset}");
+        }
+    }
+
+    #[test]
+    fn the_page_shows_the_lists_as_they_are() {
+        let page = include_str!("../../../docs/transports.md");
+        for presets in [TCP, SCTP] {
+            let lists = presets.map(|(_, text)| {
+                let line = |l: &'static str| {
+                    let (key, rest) = l.split_once(" = ")?;
+                    let value = match rest.strip_prefix('"') {
+                        Some(quoted) => quoted.split('"').next()?,
+                        None => rest.split(' ').next()?,
+                    };
+                    Some((key, value))
+                };
+                text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect::<Vec<_>>()
+            });
+            for (key, _) in lists.iter().flatten() {
+                let cell = |list: &Vec<(&str, &str)>| {
+                    list.iter().find(|(k, _)| k == key).map_or(String::new(), |(_, v)| format!("`{v}`"))
+                };
+                let [rfc, ns2, linux] = [cell(&lists[0]), cell(&lists[1]), cell(&lists[2])];
+                let row = format!("| `{key}` | {rfc} | {ns2} | {linux} | ");
+                assert!(page.contains(&row), "docs/transports.md lacks {row}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_preset_that_there_is_not_is_named_with_its_line() {
+        let text = crate::template().replace("[transport.tcp]", "[transport.tcp]\npreset = \"bsd\"");
+        let faults = Study::parse("t", "t.toml", &text).unwrap_err().to_string();
+        assert!(faults.contains("bsd") && faults.contains("linux"), "{faults}");
+    }
+}
