@@ -376,6 +376,7 @@ impl World {
             "SCTP_INITMSG" => {
                 let short = |key: &str| field(key).map(|n| n.min(0xffff) as u16);
                 config.outbound_streams = short("sinit_num_ostreams").unwrap_or(config.outbound_streams);
+                config.accepted_streams = Some(config.outbound_streams);
                 config.max_inbound_streams =
                     short("sinit_max_instreams").unwrap_or(config.max_inbound_streams);
                 if let Some(n) = field("sinit_max_attempts") {

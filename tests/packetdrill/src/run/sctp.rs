@@ -56,6 +56,8 @@ impl Host {
     pub(super) fn socket(&mut self, mtu: u32, ipv6: bool) -> usize {
         self.sockets.push(Socket {
             config: Config {
+                // A socket offers what it would ask for, whatever the other side asks for.
+                accepted_streams: Some(Config::default().outbound_streams),
                 max_packet: mtu.saturating_sub(if ipv6 { 40 } else { 20 }),
                 nagle: true,
                 first_sack_at_once: true,
