@@ -1,9 +1,8 @@
 //! Vendors' attributes: those that the server knows, those of an operator's dictionaries, and rows that nobody understands.
 
 use super::daemon::{Daemon, Ports, get, metric, pap, private, radclient};
+use super::why::Trace;
 use crate::place::Place;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 
 /// A user in memory with these rows.
 fn user(name: &str, check: &[&str], reply: &[&str]) -> String {
@@ -167,19 +166,10 @@ fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
         "insert into radcheck (username, attribute, op, value) values ('bob', 'Nortwind-Tier', '==', 'Gold')";
     store.execute(row, []).unwrap();
 
-    let mut command = place.command(&["aaa", "trace", "ann", "--config", "aaa.toml"]);
-    let mut traced = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut heads = BufReader::new(traced.stderr.take().unwrap()).lines();
-    assert!(heads.next().unwrap().unwrap().contains("tracing"));
-    let mut lines = BufReader::new(traced.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut trace = |text: &str| {
-        let found = lines.find(|line| line.contains(text));
-        assert!(found.is_some(), "the trace ends without {text}");
-    };
-
+    let trace = Trace::begin(&place, &["ann"]);
     let why = "radreply, `Nortwind-Tier = (hidden)`: no such attribute in the dictionaries";
     pap(ports.auth, "ann", "right").with_code(1);
-    trace(why);
+    trace.wait(why, 1);
     server.wait("reject user=\"ann\"");
     let log = server.log();
     let line = log.lines().find(|l| l.contains("reject user=\"ann\"")).unwrap();
@@ -191,14 +181,13 @@ fn a_reply_that_is_not_understood_has_its_own_reason_and_may_be_left_out() {
     private(&place, "aaa.toml", &lenient);
     place.usher(&["aaa", "reload", "--config", "aaa.toml"]).with_code(0);
     says(&pap(ports.auth, "ann", "right").with_code(0).out, &["Session-Timeout = 600"]);
-    trace("left out, since it cannot be understood: radreply, `Nortwind-Tier = (hidden)`");
+    trace.wait("left out, since it cannot be understood: radreply, `Nortwind-Tier = (hidden)`", 1);
     server.wait("a row of a reply cannot be understood and is left out");
     assert!(metric(&get(ports.metrics, "/metrics"), "usher_aaa_reply_rows_left_out_total") >= 1.0);
     // A check that is not understood lets nobody in, whatever is said of replies.
     pap(ports.auth, "bob", "right").with_code(1);
     assert_eq!(metric(&get(ports.metrics, "/metrics"), rejected), 2.0);
-    traced.kill().unwrap();
-    traced.wait().unwrap();
+    drop(trace);
     assert_eq!(server.end(), Some(0));
 }
 
@@ -207,16 +196,12 @@ fn a_trace_names_vendors_attributes_and_hides_their_secrets() {
     let (place, ports) = (Place::new(), Ports::free());
     let reply = ["Cisco-AVPair = a=b", "Aruba-MPSK-Passphrase = hunter22", "SN-VPN-Name = context"];
     let server = Daemon::start(&place, &ports.config(1, &format!("{MEMORY}{}", user("ann", &[], &reply))));
-    let mut command = place.command(&["aaa", "trace", "ann", "--config", "aaa.toml"]);
-    let mut traced = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut heads = BufReader::new(traced.stderr.take().unwrap()).lines();
-    assert!(heads.next().unwrap().unwrap().contains("tracing"));
+    let trace = Trace::begin(&place, &["ann"]);
     pap(ports.auth, "ann", "right").with_code(0);
-    let lines = BufReader::new(traced.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let said: Vec<String> = lines.take_while(|line| !line.contains("SN-VPN-Name = \"context\"")).collect();
-    assert!(said.iter().any(|l| l.contains("Cisco-AVPair = \"a=b\"")), "{said:?}");
-    assert!(said.iter().any(|l| l.contains("Aruba-MPSK-Passphrase = (not shown)")), "{said:?}");
-    traced.kill().unwrap();
-    traced.wait().unwrap();
+    trace.wait("SN-VPN-Name = \"context\"", 1);
+    let said = trace.said();
+    assert!(said.contains("Cisco-AVPair = \"a=b\""), "{said}");
+    assert!(said.contains("Aruba-MPSK-Passphrase = (not shown)"), "{said}");
+    drop(trace);
     assert_eq!(server.end(), Some(0));
 }

@@ -20,7 +20,7 @@ use usher_pki::{Authority, InitOptions, KeyKind, Kind, Request};
 const LONG: Duration = Duration::from_secs(30);
 
 /// `usher aaa trace` as it runs beside everything else.
-struct Trace {
+pub(super) struct Trace {
     child: Child,
     lines: Arc<Mutex<String>>,
 }
@@ -28,7 +28,7 @@ struct Trace {
 impl Trace {
     /// Of everybody, or of one.
     #[track_caller]
-    fn begin(place: &Place, who: &[&str]) -> Self {
+    pub(super) fn begin(place: &Place, who: &[&str]) -> Self {
         let until = Instant::now() + LONG;
         loop {
             // The number of a trace that has ended is free within half a second.
@@ -56,7 +56,7 @@ impl Trace {
         if first.contains("tracing until interrupted") { Ok(trace) } else { Err(first) }
     }
 
-    fn said(&self) -> String {
+    pub(super) fn said(&self) -> String {
         self.lines.lock().unwrap().clone()
     }
 
@@ -66,7 +66,7 @@ impl Trace {
     }
 
     #[track_caller]
-    fn wait(&self, text: &str, times: usize) {
+    pub(super) fn wait(&self, text: &str, times: usize) {
         let until = Instant::now() + LONG;
         while self.count(text) < times {
             assert!(Instant::now() < until, "{times} times {text:?} in: {}", self.said());
