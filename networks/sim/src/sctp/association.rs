@@ -8,6 +8,7 @@ use super::outbound::Outbound;
 use super::path::Path;
 use crate::packet::Payload;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use usher_core::{CloseReason, CommandError, Duration, Instant, counters};
 
@@ -186,6 +187,8 @@ pub struct Association {
     pub(super) inbound_streams: u16,
     /// Room at the other side beyond what is in flight.
     pub(super) peer_room: u32,
+    /// The other side's addresses beside that which its set-up came from.
+    pub(super) peer_addresses: Vec<IpAddr>,
     /// The window that we announced last.
     pub(super) announced: u32,
     /// Where fast recovery ends.
@@ -235,6 +238,7 @@ impl Association {
             outbound_streams: config.outbound_streams.max(1),
             inbound_streams: 0,
             peer_room: 0,
+            peer_addresses: Vec::new(),
             announced: config.buffer(),
             recover: 0,
             out: Outbound::new(initial.tsn),

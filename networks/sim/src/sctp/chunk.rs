@@ -46,6 +46,8 @@ pub struct Init {
     pub cookie: Option<Vec<u8>>,
     /// Wanted prolongation of the cookie's life, in milliseconds (INIT only).
     pub cookie_preservative: Option<u32>,
+    /// The sender's name, which neither INIT nor INIT ACK may have: what has one is refused (RFC 9260 §3.3.2.1.4).
+    pub host_name: Option<Vec<u8>>,
     /// Types of addresses that the sender supports: 5 is IPv4, 6 is IPv6. Empty where it does not say.
     pub address_types: Vec<u16>,
     /// Parameters of the INIT that its receiver did not recognise (INIT ACK only).
@@ -93,6 +95,8 @@ pub enum Cause {
     StaleCookie(u32),
     /// Out of resource.
     OutOfResource,
+    /// An address that cannot be resolved, as it came.
+    UnresolvableAddress(Parameter),
     /// A chunk of unknown type, as it came.
     UnrecognizedChunk(Vec<u8>),
     /// A mandatory parameter has a value that it must not have.
@@ -103,6 +107,8 @@ pub enum Cause {
     NoUserData(u32),
     /// COOKIE ECHO came while shutting down.
     CookieWhileShuttingDown,
+    /// INIT has these addresses, which the association that there is does not have.
+    NewAddresses(Vec<Parameter>),
     /// The application aborted; what it has to say.
     UserAbort(Vec<u8>),
     /// The other side broke the protocol; more information.
@@ -193,6 +199,9 @@ impl Init {
         if self.cookie_preservative.is_some() {
             add(8);
         }
+        if let Some(name) = &self.host_name {
+            add(4 + name.len() as u32);
+        }
         if !self.address_types.is_empty() {
             add(4 + 2 * self.address_types.len() as u32);
         }
@@ -216,7 +225,8 @@ impl Cause {
             Self::InvalidStream(_) | Self::StaleCookie(_) | Self::NoUserData(_) => 4,
             Self::MissingParameters(kinds) => 4 + 2 * kinds.len() as u32,
             Self::OutOfResource | Self::InvalidParameter | Self::CookieWhileShuttingDown => 0,
-            Self::UnrecognizedParameters(parameters) => {
+            Self::UnresolvableAddress(parameter) => parameter.wire_len(),
+            Self::UnrecognizedParameters(parameters) | Self::NewAddresses(parameters) => {
                 parameters.iter().fold(0, |len, p| padded(len) + p.wire_len())
             }
             Self::UnrecognizedChunk(info)

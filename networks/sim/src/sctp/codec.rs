@@ -28,6 +28,8 @@ const IPV6: u16 = 6;
 pub(super) const STATE_COOKIE: u16 = 7;
 const UNRECOGNIZED: u16 = 8;
 const COOKIE_PRESERVATIVE: u16 = 9;
+/// Type of the Host Name Address parameter, which is deprecated.
+pub(super) const HOST_NAME: u16 = 11;
 const ADDRESS_TYPES: u16 = 12;
 
 /// Where the checksum stands in the common header.
@@ -172,6 +174,7 @@ fn parse_init(r: &mut Reader<'_>) -> Option<Init> {
             STATE_COOKIE => init.cookie = Some(v.take_rest().to_vec()),
             UNRECOGNIZED => init.unrecognized.push(parse_quoted(v.take_rest())?),
             COOKIE_PRESERVATIVE => init.cookie_preservative = Some(v.u32().ok()?),
+            HOST_NAME => init.host_name = Some(v.take_rest().to_vec()),
             ADDRESS_TYPES => {
                 init.address_types.clear();
                 while !v.is_empty() {
@@ -218,6 +221,15 @@ fn parse_causes(r: &mut Reader<'_>) -> Option<Vec<Cause>> {
     Some(causes)
 }
 
+fn parse_parameters(r: &mut Reader<'_>) -> Option<Vec<Parameter>> {
+    let mut parameters = Vec::new();
+    while !r.is_empty() {
+        let (kind, value) = parse_parameter(r)?;
+        parameters.push(Parameter { kind, value: value.to_vec() });
+    }
+    Some(parameters)
+}
+
 fn parse_cause(code: u16, info: &[u8]) -> Option<Cause> {
     let mut r = Reader::new(info);
     let cause = match code {
@@ -232,18 +244,13 @@ fn parse_cause(code: u16, info: &[u8]) -> Option<Cause> {
         }
         3 => Cause::StaleCookie(r.u32().ok()?),
         4 => Cause::OutOfResource,
+        5 => Cause::UnresolvableAddress(parse_quoted(r.take_rest())?),
         6 => Cause::UnrecognizedChunk(r.take_rest().to_vec()),
         7 => Cause::InvalidParameter,
-        8 => {
-            let mut parameters = Vec::new();
-            while !r.is_empty() {
-                let (kind, value) = parse_parameter(&mut r)?;
-                parameters.push(Parameter { kind, value: value.to_vec() });
-            }
-            Cause::UnrecognizedParameters(parameters)
-        }
+        8 => Cause::UnrecognizedParameters(parse_parameters(&mut r)?),
         9 => Cause::NoUserData(r.u32().ok()?),
         10 => Cause::CookieWhileShuttingDown,
+        11 => Cause::NewAddresses(parse_parameters(&mut r)?),
         12 => Cause::UserAbort(r.take_rest().to_vec()),
         13 => Cause::ProtocolViolation(r.take_rest().to_vec()),
         _ => Cause::Other { code, info: r.take_rest().to_vec() },
@@ -324,20 +331,31 @@ fn emit_parameter(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     Writer::new(out).u16(kind).u16(4 + value.len() as u16).bytes(value);
 }
 
+/// The parameter that says an address (RFC 9260 §3.3.2.1.1 and §3.3.2.1.2).
+pub(super) fn address_parameter(address: &IpAddr) -> Parameter {
+    match address {
+        IpAddr::V4(a) => Parameter { kind: IPV4, value: a.octets().to_vec() },
+        IpAddr::V6(a) => Parameter { kind: IPV6, value: a.octets().to_vec() },
+    }
+}
+
 fn emit_init(init: &Init, out: &mut Vec<u8>) {
     let mut w = Writer::new(out);
     w.u32(init.tag).u32(init.window).u16(init.outbound).u16(init.inbound).u32(init.tsn);
     let start = out.len();
     for address in &init.addresses {
-        match address {
-            IpAddr::V4(a) => emit_parameter(IPV4, &a.octets(), out),
-            IpAddr::V6(a) => emit_parameter(IPV6, &a.octets(), out),
-        }
+        let parameter = address_parameter(address);
+        emit_parameter(parameter.kind, &parameter.value, out);
     }
     if let Some(more) = init.cookie_preservative {
         emit_parameter(COOKIE_PRESERVATIVE, &more.to_be_bytes(), out);
     }
+    if let Some(name) = &init.host_name {
+        pad(out, start);
+        emit_parameter(HOST_NAME, name, out);
+    }
     if !init.address_types.is_empty() {
+        pad(out, start);
         let types: Vec<u8> = init.address_types.iter().flat_map(|t| t.to_be_bytes()).collect();
         emit_parameter(ADDRESS_TYPES, &types, out);
     }
@@ -363,11 +381,13 @@ fn emit_cause(cause: &Cause, out: &mut Vec<u8>) {
         Cause::MissingParameters(_) => 2,
         Cause::StaleCookie(_) => 3,
         Cause::OutOfResource => 4,
+        Cause::UnresolvableAddress(_) => 5,
         Cause::UnrecognizedChunk(_) => 6,
         Cause::InvalidParameter => 7,
         Cause::UnrecognizedParameters(_) => 8,
         Cause::NoUserData(_) => 9,
         Cause::CookieWhileShuttingDown => 10,
+        Cause::NewAddresses(_) => 11,
         Cause::UserAbort(_) => 12,
         Cause::ProtocolViolation(_) => 13,
         Cause::Other { code, .. } => *code,
@@ -387,7 +407,8 @@ fn emit_cause(cause: &Cause, out: &mut Vec<u8>) {
         Cause::StaleCookie(n) | Cause::NoUserData(n) => {
             w.u32(*n);
         }
-        Cause::UnrecognizedParameters(parameters) => {
+        Cause::UnresolvableAddress(parameter) => emit_parameter(parameter.kind, &parameter.value, out),
+        Cause::UnrecognizedParameters(parameters) | Cause::NewAddresses(parameters) => {
             let start = out.len();
             for parameter in parameters {
                 pad(out, start);

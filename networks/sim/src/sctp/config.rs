@@ -65,6 +65,9 @@ pub struct Config {
     /// Retransmissions in a row, over all paths, before the association is given up; 10
     /// (Association.Max.Retrans). `None` never gives up.
     pub max_association_retransmissions: Option<u32>,
+    /// Send ABORT to a side that is given up for silent, as FreeBSD does; off (RFC 9260 §8.1 and §9.2 ask for the
+    /// end only).
+    pub abort_unreachable: bool,
     /// Retransmissions in a row on one path before it is held for failed; 5 (Path.Max.Retrans).
     pub max_path_retransmissions: u32,
     /// Retransmissions of INIT, and of COOKIE ECHO, before the set-up is given up; 8
@@ -99,6 +102,7 @@ impl Default for Config {
             max_packet: 1480,
             max_burst: Some(4),
             max_association_retransmissions: Some(10),
+            abort_unreachable: false,
             max_path_retransmissions: 5,
             max_init_retransmissions: Some(8),
             heartbeat_interval: Some(Duration::from_secs(30)),

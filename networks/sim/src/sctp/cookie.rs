@@ -3,10 +3,11 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use std::net::IpAddr;
 use usher_core::{Instant, Reader, Truncated, Writer};
 
 /// What a cookie says. "Local" is the side that made it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Cookie {
     /// When it is stale.
     pub(super) expires: Instant,
@@ -24,6 +25,8 @@ pub(super) struct Cookie {
     /// Tags of the association that there was when the INIT came (RFC 9260 §5.2.2); 0 for none.
     pub(super) local_tie: u32,
     pub(super) peer_tie: u32,
+    /// The other side's addresses beside that which the INIT came from.
+    pub(super) peer_addresses: Vec<IpAddr>,
 }
 
 const MAC: usize = 32;
@@ -53,6 +56,12 @@ impl Cookie {
         w.u64(self.expires.as_nanos()).u16(self.ports.0).u16(self.ports.1);
         w.u32(self.local_tag).u32(self.peer_tag).u32(self.local_tsn).u32(self.peer_tsn);
         w.u32(self.peer_window).u16(self.outbound).u16(self.inbound).u32(self.local_tie).u32(self.peer_tie);
+        for address in &self.peer_addresses {
+            match address {
+                IpAddr::V4(a) => w.u8(4).bytes(&a.octets()),
+                IpAddr::V6(a) => w.u8(6).bytes(&a.octets()),
+            };
+        }
         let signature = mac(secret, &[b"cookie", &out]).finalize().into_bytes();
         out.extend_from_slice(&signature);
         out
@@ -78,6 +87,16 @@ impl Cookie {
             inbound: r.u16()?,
             local_tie: r.u32()?,
             peer_tie: r.u32()?,
+            peer_addresses: {
+                let mut addresses = Vec::new();
+                while !r.is_empty() {
+                    addresses.push(match r.u8()? {
+                        4 => r.array::<4>()?.into(),
+                        _ => r.array::<16>()?.into(),
+                    });
+                }
+                addresses
+            },
         })
     }
 

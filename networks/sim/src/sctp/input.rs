@@ -111,6 +111,8 @@ impl Association {
             },
             Chunk::InitAck(init) if alone => self.handle_init_ack(now, path, &init),
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => self.stats.malformed += 1,
+            // §6.10: the other side must not bundle it; what it means in such a packet nobody says.
+            Chunk::ShutdownComplete { .. } if !alone => self.stats.malformed += 1,
             Chunk::CookieAck => self.handle_cookie_ack(now, path),
             Chunk::Heartbeat(info) => match self.state {
                 State::CookieWait | State::CookieEchoed => self.stats.unexpected += 1,

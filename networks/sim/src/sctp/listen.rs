@@ -64,7 +64,7 @@ pub fn listen(
                 Answer::Reply(init_ack(config, &cookie, &initial.secret, outbound, init))
             }
             Err(Fault::Unanswerable) => Answer::Discard,
-            Err(Fault::Invalid) => Answer::Reply(refuse(init, Cause::InvalidParameter)),
+            Err(Fault::Invalid(cause)) => Answer::Reply(refuse(init, cause)),
         },
         Some(Chunk::CookieEcho(bytes)) => {
             let Some(cookie) = Cookie::open(&initial.secret, bytes) else { return Answer::Discard };
@@ -97,7 +97,8 @@ pub fn out_of_the_blue(packet: &Packet) -> Option<Packet> {
         return None;
     }
     if let Some(Chunk::Init(init)) = packet.chunks.first() {
-        let answerable = packet.vtag == 0 && init.tag != 0;
+        // §12.3: with other chunks, or with a tag, it is discarded with all of them.
+        let answerable = packet.vtag == 0 && init.tag != 0 && packet.chunks.len() == 1;
         let abort = Chunk::Abort { reflected: false, causes: Vec::new() };
         return answerable.then(|| Packet::of(init.tag, abort));
     }

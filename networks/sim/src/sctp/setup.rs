@@ -3,7 +3,7 @@
 use super::MIN_WINDOW;
 use super::association::{Association, Event, State};
 use super::chunk::{Cause, Chunk, Init, Packet, Parameter, padded};
-use super::codec::STATE_COOKIE;
+use super::codec::{HOST_NAME, STATE_COOKIE, address_parameter};
 use super::config::Config;
 use super::cookie::{Cookie, derived};
 use super::inbound::Inbound;
@@ -17,17 +17,24 @@ use usher_core::{CloseReason, Instant};
 pub(super) enum Fault {
     /// Its tag is 0: nothing can be answered.
     Unanswerable,
-    /// A field has a value that it must not have: answered with ABORT.
-    Invalid,
+    /// A field has a value that it must not have, or there is a host name: answered with ABORT for this cause.
+    Invalid(Cause),
 }
 
-/// Looks an INIT's fixed fields over.
+/// Of a host name, how much its sender gets back to see: the longest that RFC 1123 §2.1 has, with its end.
+const MAX_HOST_NAME: usize = 256;
+
+/// Looks an INIT's fixed fields over, and whether it has what it must not have.
 pub(super) fn check(init: &Init) -> Result<(), Fault> {
     if init.tag == 0 {
         return Err(Fault::Unanswerable);
     }
+    if let Some(name) = &init.host_name {
+        let name = Parameter { kind: HOST_NAME, value: name[..name.len().min(MAX_HOST_NAME)].to_vec() };
+        return Err(Fault::Invalid(Cause::UnresolvableAddress(name)));
+    }
     let good = init.outbound > 0 && init.inbound > 0 && init.window >= MIN_WINDOW;
-    if good { Ok(()) } else { Err(Fault::Invalid) }
+    if good { Ok(()) } else { Err(Fault::Invalid(Cause::InvalidParameter)) }
 }
 
 /// ABORT for the sender of an INIT or INIT ACK that cannot be taken.
@@ -35,9 +42,10 @@ pub(super) fn refuse(init: &Init, cause: Cause) -> Packet {
     Packet::of(init.tag, Chunk::Abort { reflected: false, causes: vec![cause] })
 }
 
-/// The streams that the side offers for sending which answers this INIT.
+/// The streams that the side offers for sending which answers this INIT: no more than the other side takes, since it
+/// uses no more (§5.1.1).
 pub(super) fn offered_streams(config: &Config, init: &Init) -> u16 {
-    config.accepted_streams.unwrap_or(init.outbound).max(1)
+    config.accepted_streams.unwrap_or(init.outbound).max(1).min(init.inbound)
 }
 
 /// The cookie for the sender of `init`, without the tags of an association that there is already; `outbound` streams
@@ -50,6 +58,8 @@ pub(super) fn cookie_for(
     outbound: u16,
     init: &Init,
 ) -> Cookie {
+    // INIT ACK must fit into one packet: what else is in it takes less than 200 bytes, an address at most 17.
+    let room = config.pmdcs().saturating_sub(200) as usize;
     Cookie {
         expires: now + config.cookie_life,
         ports,
@@ -62,6 +72,7 @@ pub(super) fn cookie_for(
         inbound: config.max_inbound_streams.max(1).min(init.outbound),
         local_tie: 0,
         peer_tie: 0,
+        peer_addresses: init.addresses.iter().take(room / 17).copied().collect(),
     }
 }
 
@@ -176,6 +187,7 @@ impl Association {
     /// What a cookie says of the other side.
     fn adopt(&mut self, cookie: &Cookie) {
         self.peer_tag = cookie.peer_tag;
+        self.peer_addresses = cookie.peer_addresses.clone();
         self.inb = Inbound::new(cookie.peer_tsn);
         self.set_streams(cookie.outbound, cookie.inbound);
         self.set_peer_room(cookie.peer_window);
@@ -220,15 +232,17 @@ impl Association {
                 self.cookie = cookie.clone();
                 None
             }
-            (Ok(()), None) => Some(Some(Cause::MissingParameters(vec![STATE_COOKIE]))),
-            (Err(Fault::Invalid), _) => Some(Some(Cause::InvalidParameter)),
-            (Err(Fault::Unanswerable), _) => Some(None),
-        };
-        if let Some(cause) = refusal {
-            self.stats.malformed += 1;
-            if let Some(cause) = cause {
-                self.reply(path, refuse(init, cause));
+            (Ok(()), None) => Some(refuse(init, Cause::MissingParameters(vec![STATE_COOKIE]))),
+            (Err(Fault::Invalid(cause)), _) => Some(refuse(init, cause)),
+            // §3.3.3: the other side gave no tag to write, so it gets back what it wrote.
+            (Err(Fault::Unanswerable), _) => {
+                let causes = vec![Cause::InvalidParameter];
+                Some(Packet::of(self.local_tag, Chunk::Abort { reflected: true, causes }))
             }
+        };
+        if let Some(answer) = refusal {
+            self.stats.malformed += 1;
+            self.reply(path, answer);
             self.fail(CloseReason::Reset);
             return;
         }
@@ -240,6 +254,7 @@ impl Association {
         self.state = State::CookieEchoed;
         self.stop_timer();
         self.peer_tag = init.tag;
+        self.peer_addresses = init.addresses.clone();
         self.inb = Inbound::new(init.tsn);
         let config = self.config.clone();
         self.set_streams(
@@ -295,11 +310,18 @@ impl Association {
                 self.stats.malformed += 1;
                 return;
             }
-            Err(Fault::Invalid) => {
+            Err(Fault::Invalid(cause)) => {
                 self.stats.malformed += 1;
-                self.reply(path, refuse(init, Cause::InvalidParameter));
+                self.reply(path, refuse(init, cause));
                 return;
             }
+        }
+        let added = init.addresses.iter().filter(|a| !self.peer_addresses.contains(a));
+        let added: Vec<Parameter> = added.map(address_parameter).collect();
+        if !added.is_empty() && !matches!(self.state, State::CookieWait | State::ShutdownAckSent) {
+            self.stats.unexpected += 1;
+            self.reply(path, refuse(init, Cause::NewAddresses(added)));
+            return;
         }
         let (local, ties) = match self.state {
             State::ShutdownAckSent => {

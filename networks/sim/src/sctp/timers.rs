@@ -66,7 +66,7 @@ impl Association {
             Timer::Shutdown => self.config.max_association_retransmissions,
         };
         if limit.is_some_and(|limit| self.retries >= limit) {
-            self.fail(CloseReason::TimedOut);
+            self.give_up();
             return;
         }
         self.retries += 1;
@@ -165,9 +165,16 @@ impl Association {
         self.errors += 1;
         let over = self.config.max_association_retransmissions.is_some_and(|limit| self.errors > limit);
         if over {
-            self.fail(CloseReason::TimedOut);
+            self.give_up();
         }
         over
+    }
+    /// Holds the other side for unreachable.
+    fn give_up(&mut self) {
+        if self.config.abort_unreachable && self.state != State::CookieWait {
+            self.say_abort(Vec::new());
+        }
+        self.fail(CloseReason::TimedOut);
     }
     /// Counts an error of a path (§8.2).
     fn count_path_error(&mut self, path: u8) {

@@ -111,13 +111,14 @@ fn init() -> impl Strategy<Value = Box<Init>> {
     let lists = (
         vec(any::<IpAddr>(), 0..4),
         proptest::option::of(bytes()),
+        proptest::option::of(bytes()),
         any::<Option<u32>>(),
         vec(any::<u16>(), 0..3),
         vec(parameter(0..=u16::MAX), 0..3),
         vec(parameter(0xc000..=u16::MAX), 0..3),
     );
     (fields, lists).prop_map(|((tag, window, outbound, inbound, tsn), lists)| {
-        let (addresses, cookie, cookie_preservative, address_types, unrecognized, unknown) = lists;
+        let (addresses, cookie, host_name, cookie_preservative, address_types, unrecognized, unknown) = lists;
         Box::new(Init {
             tag,
             window,
@@ -127,6 +128,7 @@ fn init() -> impl Strategy<Value = Box<Init>> {
             addresses,
             cookie,
             cookie_preservative,
+            host_name,
             address_types,
             unrecognized,
             unknown,
@@ -135,15 +137,17 @@ fn init() -> impl Strategy<Value = Box<Init>> {
 }
 
 fn cause() -> impl Strategy<Value = Cause> {
-    let parameter = (any::<u16>(), bytes()).prop_map(|(kind, value)| Parameter { kind, value });
+    let parameter = || (any::<u16>(), bytes()).prop_map(|(kind, value)| Parameter { kind, value });
     prop_oneof![
         any::<u16>().prop_map(Cause::InvalidStream),
         vec(any::<u16>(), 0..4).prop_map(Cause::MissingParameters),
         any::<u32>().prop_map(Cause::StaleCookie),
         Just(Cause::OutOfResource),
+        parameter().prop_map(Cause::UnresolvableAddress),
         bytes().prop_map(Cause::UnrecognizedChunk),
         Just(Cause::InvalidParameter),
-        vec(parameter, 0..3).prop_map(Cause::UnrecognizedParameters),
+        vec(parameter(), 0..3).prop_map(Cause::UnrecognizedParameters),
+        vec(parameter(), 0..3).prop_map(Cause::NewAddresses),
         any::<u32>().prop_map(Cause::NoUserData),
         Just(Cause::CookieWhileShuttingDown),
         bytes().prop_map(Cause::UserAbort),

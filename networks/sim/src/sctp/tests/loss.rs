@@ -46,6 +46,13 @@ fn too_many_timeouts_end_the_association() {
     w.expect_only("DATA", &["200 A0 DATA 1 0:0 100", "1200 A0 DATA 1 0:0 100", "3200 A0 DATA 1 0:0 100"]);
     w.hear(A, &["7200 down TimedOut"]);
     assert_eq!(w.a().poll_timeout(), None);
+    w.expect_only("ABORT", &[]);
+    // As FreeBSD, the other side is told.
+    let two = Config { max_association_retransmissions: Some(2), abort_unreachable: true, ..config() };
+    let mut w = all_lost(two);
+    w.send(A, 0, 100);
+    w.run_to(20_000);
+    w.expect_only("ABORT", &["7200 A0 ABORT []"]);
 }
 
 #[test]

@@ -345,3 +345,92 @@ fn what_comes_out_of_the_blue() {
     }
     assert_eq!(out_of_the_blue(&Packet { vtag: 9, chunks: vec![] }), None);
 }
+
+/// §12.3: "The receiver of an INIT chunk MUST silently discard the INIT chunk and all further chunks if the INIT chunk
+/// is bundled with other chunks".
+#[test]
+fn init_with_other_chunks_is_discarded_in_silence() {
+    let init = Init { tag: 3, window: 1500, outbound: 1, inbound: 1, tsn: 0, ..Init::default() };
+    let chunks = vec![Chunk::Init(Box::new(init)), Chunk::Data(Data::default())];
+    let packet = Packet { vtag: 0, chunks };
+    assert_eq!(out_of_the_blue(&packet), None);
+    let answer = listen(&Arc::new(config()), ms(0), initial(5, 5), (1, 2), 0, 1, packet);
+    assert!(matches!(answer, Answer::Discard), "{answer:?}");
+}
+
+/// §3.3.2.1.4: what has a host name MUST be answered by ABORT, also an INIT ACK.
+#[test]
+fn a_host_name_is_refused() {
+    let name = Some(b"a.b\0".to_vec());
+    let init = Init { tag: 3, window: 1500, outbound: 1, inbound: 1, host_name: name, ..Init::default() };
+    let cause = Cause::UnresolvableAddress(Parameter { kind: 11, value: b"a.b\0".to_vec() });
+    let packet = Packet { vtag: 0, chunks: vec![Chunk::Init(Box::new(init.clone()))] };
+    let answer = listen(&Arc::new(config()), ms(0), initial(5, 5), (1, 2), 0, 1, packet);
+    let Answer::Reply(reply) = answer else { panic!("{answer:?}") };
+    let abort = Chunk::Abort { reflected: false, causes: vec![cause] };
+    assert_eq!(reply, Packet { vtag: 3, chunks: vec![abort] });
+
+    let mut w = World::new(config(), config(), 1);
+    w.connect(A);
+    let ack = Init { tag: 11, cookie: Some(vec![0; 8]), ..init };
+    w.inject(A, 0, Packet { vtag: 10, chunks: vec![Chunk::InitAck(Box::new(ack))] });
+    w.hear(A, &["0 down Reset"]);
+    assert!(
+        w.log.last().is_some_and(|line| line.starts_with("0 A0 ABORT [UnresolvableAddress")),
+        "{:?}",
+        w.log
+    );
+}
+
+/// §3.3.3: INIT ACK with tag 0 destroys the TCB, and SHOULD be answered by ABORT with the T bit.
+#[test]
+fn an_init_ack_without_tag_is_answered_by_what_it_was_sent_with() {
+    let mut w = World::new(config(), config(), 1);
+    w.connect(A);
+    let ack = Init { window: 1500, outbound: 1, inbound: 1, cookie: Some(vec![0; 8]), ..Init::default() };
+    w.inject(A, 0, Packet { vtag: 10, chunks: vec![Chunk::InitAck(Box::new(ack))] });
+    w.expect(&["0 A0 INIT 10", "0 A0 ABORT T [InvalidParameter]"]);
+    w.hear(A, &["0 down Reset"]);
+}
+
+/// §5.2.2: an INIT that adds addresses MUST be answered by ABORT and change nothing; one with those that the
+/// association was set up with is a restart.
+#[test]
+fn init_with_new_addresses_does_not_restart() {
+    let init = |tag, addresses: &[[u8; 4]]| {
+        let addresses = addresses.iter().map(|a| (*a).into()).collect();
+        let init = Init { tag, window: 1500, outbound: 1, inbound: 1, addresses, ..Init::default() };
+        Packet { vtag: 0, chunks: vec![Chunk::Init(Box::new(init))] }
+    };
+    let config = Arc::new(config());
+    let hear = |packet| listen(&config, ms(0), initial(5, 5), (1, 2), 0, 1, packet);
+    let Answer::Reply(ack) = hear(init(3, &[[10, 0, 0, 1]])) else { panic!("INIT ACK") };
+    let Chunk::InitAck(ack) = &ack.chunks[0] else { panic!("INIT ACK") };
+    let echo = Chunk::CookieEcho(ack.cookie.clone().unwrap_or_default());
+    let Answer::Accept(mut a) = hear(Packet { vtag: ack.tag, chunks: vec![echo] }) else {
+        panic!("a cookie")
+    };
+    let mut answer = |packet| {
+        while a.poll_transmit(ms(0)).is_some() {}
+        a.handle_packet(ms(0), 0, packet);
+        a.poll_transmit(ms(0)).map(|t| t.packet)
+    };
+    let added = Cause::NewAddresses(vec![Parameter { kind: 5, value: vec![10, 0, 0, 2] }]);
+    let abort = Chunk::Abort { reflected: false, causes: vec![added] };
+    let both = init(4, &[[10, 0, 0, 1], [10, 0, 0, 2]]);
+    assert_eq!(answer(both), Some(Packet { vtag: 4, chunks: vec![abort] }));
+    let known = answer(init(4, &[[10, 0, 0, 1]]));
+    assert!(known.is_some_and(|p| matches!(p.chunks[0], Chunk::InitAck(_))));
+    assert_eq!(a.state(), State::Established);
+}
+
+/// §5.1.1: a side uses no more streams than the other takes, and says so.
+#[test]
+fn init_ack_asks_for_no_more_streams_than_init_takes() {
+    let init = Init { tag: 3, window: 1500, outbound: 100, inbound: 1, ..Init::default() };
+    let packet = Packet { vtag: 0, chunks: vec![Chunk::Init(Box::new(init))] };
+    let offers = Config { accepted_streams: Some(2), ..config() };
+    let answer = listen(&Arc::new(offers), ms(0), initial(5, 5), (1, 2), 0, 1, packet);
+    let Answer::Reply(ack) = answer else { panic!("INIT ACK") };
+    assert!(matches!(&ack.chunks[0], Chunk::InitAck(ack) if ack.outbound == 1), "{ack:?}");
+}

@@ -216,3 +216,17 @@ fn a_shutdown_starts_no_retransmission_timer() {
     assert_eq!(w.a().paths[0].t3_at, Instant::FAR_FUTURE);
     assert_eq!(w.a().paths[0].flight, 0);
 }
+
+/// §6.10: SHUTDOWN COMPLETE is alone in its packet.
+#[test]
+fn shutdown_complete_with_other_chunks_ends_nothing() {
+    let mut w = World::up(config(), config(), 1);
+    w.loss = Box::new(|end, _, _, _| end == A);
+    w.inject(A, 0, Packet { vtag: 10, chunks: vec![Chunk::Shutdown { cumulative: 0 }] });
+    let complete = Chunk::ShutdownComplete { reflected: false };
+    let data = Chunk::Data(Data { tsn: 1001, ..Data::default() });
+    w.inject(A, 0, Packet { vtag: 10, chunks: vec![complete.clone(), data] });
+    assert_eq!(w.a().state(), State::ShutdownAckSent);
+    w.inject(A, 0, Packet { vtag: 10, chunks: vec![complete] });
+    assert_eq!(w.a().state(), State::Closed);
+}
