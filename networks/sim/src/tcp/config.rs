@@ -81,14 +81,57 @@ pub enum BackoffReset {
     Acknowledgement,
 }
 
+/// What makes the congestion window grow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WindowGrowth {
+    /// The bytes that are acknowledged: as many in slow start, a segment for each window of them after it
+    /// (RFC 5681 §3.1).
+    #[default]
+    Bytes,
+    /// Acknowledgements, whatever they acknowledge: a segment each in slow start, and a segment's share of the window
+    /// after it; that which ends fast recovery counts, too. What is sent are whole segments of the window (ns-2).
+    Acknowledgements,
+}
+
+/// What a loss leaves half of as the slow-start threshold.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum LossHalves {
+    /// What is in flight, and not again where a segment that was sent again is lost (RFC 5681 §3.1).
+    #[default]
+    Flight,
+    /// The window, as far as the other side's goes, in whole segments, at every timeout (ns-2).
+    Window,
+}
+
+/// For what timeout an acknowledgement of new data restarts the retransmission timer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum RtoRestart {
+    /// The one that follows from it, where it is a measurement (RFC 6298 §5.3).
+    #[default]
+    NewTimeout,
+    /// The one that held before it came (ns-2's FullTcp).
+    OldTimeout,
+}
+
+/// After how much silence the congestion window shrinks to the initial one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum IdleRestart {
+    /// A retransmission timeout's worth; the window never grows thereby (RFC 5681 §4.1).
+    #[default]
+    Rto,
+    /// What the round trips give as a timeout, be it below the smallest one; the window is the initial one afterwards,
+    /// be that larger (ns-2).
+    MeasuredRto,
+}
+
 /// What Nagle's algorithm lets go although data is unacknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum NagleVariant {
     /// Full segments only (RFC 896, RFC 9293 §3.7.4).
     #[default]
     Rfc896,
-    /// What fits into a segment that leaves anyway: with an acknowledgement that is due, or one that is sent again
-    /// (4.4BSD's `tcp_output`, and ns-2's FullTcp).
+    /// What fits into a segment that leaves anyway: with an acknowledgement that is due, or one that is sent again,
+    /// which is then timed like one that was never sent (4.4BSD's `tcp_output`, and ns-2's FullTcp).
     Bsd,
     /// A small segment where no earlier small one is unacknowledged (Minshall's, as Linux has it).
     Minshall,
@@ -172,6 +215,10 @@ pub struct Config {
     pub recovery: Recovery,
     /// Congestion control; Reno.
     pub congestion: CongestionControl,
+    /// What Reno's window grows by; bytes.
+    pub window_growth: WindowGrowth,
+    /// What a loss halves; what is in flight.
+    pub loss_halves: LossHalves,
     /// Initial congestion window; RFC 3390.
     pub initial_window: InitialWindow,
     /// Initial slow-start threshold in bytes; without bound (RFC 5681 §3.1: "arbitrarily high").
@@ -183,6 +230,10 @@ pub struct Config {
     /// Shrink the congestion window to the initial one after a retransmission timeout's worth of silence;
     /// on (RFC 5681 §4.1).
     pub restart_after_idle: bool,
+    /// How long that silence is; a retransmission timeout.
+    pub idle_restart: IdleRestart,
+    /// After a handshake that lost its SYN or SYN-ACK the window is one segment; on (RFC 5681 §3.1).
+    pub syn_loss_shrinks: bool,
     /// Hold a small segment back while data is unacknowledged; on (RFC 896, RFC 1122 §4.2.3.4).
     pub nagle: bool,
     /// What it lets go all the same; nothing.
@@ -199,6 +250,13 @@ pub struct Config {
     pub max_rto: Duration,
     /// What ends the back-off of the timeout; a measurement.
     pub backoff_reset: BackoffReset,
+    /// What timeout an acknowledgement restarts the timer for; that which follows from it.
+    pub rto_restart: RtoRestart,
+    /// A fast retransmission restarts the timer; off (RFC 6298 §5 does not).
+    pub fast_retransmit_restarts: bool,
+    /// Round trips are counted in ticks of this length of a clock that runs free, and at least one; zero measures
+    /// them exactly. BSD's and ns-2's `tcpTick_`. In whole multiples of 8 ns.
+    pub rtt_tick: Duration,
     /// With [`Recovery::Reno`], too, duplicate acknowledgements of what a timeout sent again begin no fast
     /// retransmission; off. NewReno (RFC 6582 §3.2 step 2) and SACK (RFC 6675 §5.1) never do.
     pub reno_recover: bool,
@@ -234,11 +292,15 @@ impl Default for Config {
             default_peer_mss: 536,
             recovery: Recovery::default(),
             congestion: CongestionControl::default(),
+            window_growth: WindowGrowth::default(),
+            loss_halves: LossHalves::default(),
             initial_window: InitialWindow::default(),
             initial_ssthresh: u32::MAX,
             dup_threshold: 3,
             limited_transmit: true,
             restart_after_idle: true,
+            idle_restart: IdleRestart::default(),
+            syn_loss_shrinks: true,
             nagle: true,
             nagle_variant: NagleVariant::default(),
             delayed_ack: Some(DelayedAck::default()),
@@ -247,6 +309,9 @@ impl Default for Config {
             min_rto: Duration::from_secs(1),
             max_rto: Duration::from_secs(60),
             backoff_reset: BackoffReset::default(),
+            rto_restart: RtoRestart::default(),
+            fast_retransmit_restarts: false,
+            rtt_tick: Duration::ZERO,
             reno_recover: false,
             granularity: Duration::from_millis(1),
             rto_after_syn_loss: Duration::from_secs(3),

@@ -78,6 +78,11 @@ impl Congestion {
             }
         }
     }
+    /// The same where acknowledgements count and not what they acknowledge.
+    pub(super) fn on_counted_ack(&mut self, mss: u32) {
+        let share = if self.cwnd < self.ssthresh { mss } else { (mss * mss / self.cwnd.max(1)).max(1) };
+        self.cwnd = (self.cwnd + share).min(MAX_CWND);
+    }
     /// The same for CUBIC.
     #[cold]
     pub(super) fn on_ack_timed(&mut self, ack: cubic::Acked) {
@@ -101,6 +106,11 @@ impl Congestion {
             }
         };
         self.ssthresh = kept.max(2 * mss);
+        self.acked = 0;
+    }
+    /// The same where the window counts and not what is in flight: `window` is what of it could be used.
+    pub(super) fn on_loss_of_window(&mut self, window: u32, mss: u32) {
+        self.ssthresh = (window / 2 / mss).max(2) * mss;
         self.acked = 0;
     }
     /// The retransmission timer expired: the loss window of one segment.

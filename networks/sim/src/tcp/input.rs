@@ -1,5 +1,6 @@
 //! Arriving segments (RFC 9293 §3.10.7).
 
+use super::config::LossHalves;
 use super::connection::{Connection, State};
 use super::receive_buffer::{Unread, cut};
 use super::segment::{Flags, Segment};
@@ -70,7 +71,7 @@ impl Connection {
     fn establish(&mut self, now: Instant, ack: u32) {
         self.una = ack;
         if self.timed_at != Instant::FAR_FUTURE {
-            self.rtt.sample(&self.config, now - self.timed_at, 1);
+            self.rtt.sample(&self.config, self.timed(now), 1);
             self.timed_at = Instant::FAR_FUTURE;
         }
         self.stop_timer();
@@ -80,6 +81,11 @@ impl Connection {
         // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment.
         if self.syn_retransmitted {
             self.rtt.syn_was_lost(&self.config);
+            if self.config.loss_halves == LossHalves::Window {
+                self.halve(0);
+            }
+        }
+        if self.syn_retransmitted && self.config.syn_loss_shrinks {
             self.congestion.open(self.mss, self.rtt.srtt());
         } else {
             let window = self.config.initial_window.bytes(self.mss);

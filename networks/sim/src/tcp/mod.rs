@@ -36,8 +36,8 @@ mod tests;
 
 pub use codec::{ParseError, round_trip};
 pub use config::{
-    AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, InitialWindow, NagleVariant,
-    Recovery, Variants, WindowUpdate,
+    AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart, InitialWindow,
+    LossHalves, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth, WindowUpdate,
 };
 pub use connection::{Connection, Data, Event, State, Stats};
 pub use segment::{Flags, Options, SackBlocks, Segment};

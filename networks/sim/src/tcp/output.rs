@@ -4,7 +4,7 @@ use super::bbr::Sending;
 use super::connection::{Connection, State, Timer};
 use super::recovery::timestamp;
 use super::segment::{Flags, Options, Segment};
-use super::{NagleVariant, Recovery, WindowUpdate, seq};
+use super::{IdleRestart, NagleVariant, Recovery, WindowGrowth, WindowUpdate, seq};
 use usher_core::Instant;
 
 impl Connection {
@@ -118,6 +118,9 @@ impl Connection {
         }
         let in_flight = self.nxt.wrapping_sub(self.una);
         let mut cwnd = self.congestion.cwnd;
+        if self.config.window_growth == WindowGrowth::Acknowledgements {
+            cwnd -= cwnd % self.mss;
+        }
         if self.config.limited_transmit && self.nxt == self.max && !self.in_recovery {
             cwnd += self.dup_acks.min(2) * self.mss;
         }
@@ -140,9 +143,18 @@ impl Connection {
     /// RFC 5681 §4.1.
     fn restart_after_idle(&mut self, now: Instant) {
         // BBR restarts at its pace, and needs no smaller window.
-        if now - self.last_data_at > self.rtt.rto(&self.config) && self.congestion.bbr().is_none() {
-            let window = self.config.initial_window.bytes(self.mss);
-            self.congestion.set_cwnd(self.congestion.cwnd.min(window));
+        if self.congestion.bbr().is_some() {
+            return;
+        }
+        let (idle, window) = (now - self.last_data_at, self.config.initial_window.bytes(self.mss));
+        match self.config.idle_restart {
+            IdleRestart::Rto if idle > self.rtt.rto(&self.config) => {
+                self.congestion.set_cwnd(self.congestion.cwnd.min(window));
+            }
+            IdleRestart::MeasuredRto if idle > self.rtt.plain_rto(&self.config) => {
+                self.congestion.set_cwnd(window);
+            }
+            _ => {}
         }
     }
 
@@ -319,8 +331,13 @@ impl Connection {
         let segment = self.segment(now, at, len, flags);
         if seq::lt(at, self.max) && self.timer != Timer::Persist {
             self.stats.retransmitted += 1;
-            // Karn: what is sent twice is not timed.
+            // Karn: what is sent twice is not timed, unless by BSD what it carries beside is new.
             self.timed_at = Instant::FAR_FUTURE;
+            let fills = self.config.nagle_variant == NagleVariant::Bsd && self.timestamps.is_none();
+            if fills && seq::lt(self.max, data_end) {
+                self.timed_seq = at;
+                self.timed_at = now;
+            }
         } else if self.timed_at == Instant::FAR_FUTURE && self.timestamps.is_none() {
             self.timed_seq = at;
             self.timed_at = now;

@@ -1,7 +1,7 @@
 //! Acknowledgements: window, congestion control and loss recovery.
 
 use super::bbr;
-use super::config::{BackoffReset, Recovery};
+use super::config::{BackoffReset, LossHalves, Recovery, RtoRestart, WindowGrowth};
 use super::connection::{Connection, State, Timer};
 use super::cubic::Acked;
 use super::scoreboard::LossRule;
@@ -92,6 +92,7 @@ impl Connection {
     fn new_ack(&mut self, now: Instant, s: &Segment) {
         let ack = s.ack;
         let acked = ack.wrapping_sub(self.una);
+        let held = self.rtt.rto(&self.config);
         self.measure(now, s);
         self.una = ack;
         self.nxt = seq::max(self.nxt, ack);
@@ -111,7 +112,7 @@ impl Connection {
         let restart = if self.in_recovery {
             self.recovery_ack(acked)
         } else if self.congestion.is_reno() {
-            self.congestion.on_ack(acked, self.mss);
+            self.grow(acked);
             true
         } else {
             self.on_ack_timed(now, acked);
@@ -126,7 +127,11 @@ impl Connection {
         if self.una == self.max {
             self.stop_timer();
         } else if restart && self.timer == Timer::Retransmit {
-            self.timer_at = now + self.rtt.rto(&self.config);
+            let rto = match self.config.rto_restart {
+                RtoRestart::NewTimeout => self.rtt.rto(&self.config),
+                RtoRestart::OldTimeout => held,
+            };
+            self.timer_at = now + rto;
         }
         if backed_off && self.config.backoff_reset == BackoffReset::Acknowledgement {
             self.rtt.forget_back_off(&self.config);
@@ -135,6 +140,23 @@ impl Connection {
         self.wake |= self.nxt != self.end.wrapping_add(u32::from(self.fin_sent)) || self.resend_now;
         if self.fin_sent && self.una == self.end.wrapping_add(1) {
             self.fin_acknowledged(now);
+        }
+    }
+
+    #[inline]
+    fn grow(&mut self, acked: u32) {
+        match self.config.window_growth {
+            WindowGrowth::Bytes => self.congestion.on_ack(acked, self.mss),
+            WindowGrowth::Acknowledgements => self.congestion.on_counted_ack(self.mss),
+        }
+    }
+
+    /// Sets the slow-start threshold for a loss that was found with so much in flight.
+    pub(super) fn halve(&mut self, flight: u32) {
+        if self.config.loss_halves == LossHalves::Window && self.congestion.is_reno() {
+            self.congestion.on_loss_of_window(self.congestion.cwnd.min(self.wnd), self.mss);
+        } else {
+            self.congestion.on_loss(flight, self.mss);
         }
     }
 
@@ -174,9 +196,21 @@ impl Connection {
                 self.rtt.sample(&self.config, usher_core::Duration::from_millis(ticks.into()), per_window);
             }
         } else if self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, s.ack) {
-            self.rtt.sample(&self.config, now - self.timed_at, 1);
+            self.rtt.sample(&self.config, self.timed(now), 1);
             self.timed_at = Instant::FAR_FUTURE;
         }
+    }
+
+    /// How long what is being timed has been under way, in ticks where the clock has them. Where a tick begins differs
+    /// from connection to connection.
+    pub(super) fn timed(&self, now: Instant) -> usher_core::Duration {
+        let tick = self.config.rtt_tick.as_nanos();
+        if tick == 0 {
+            return now - self.timed_at;
+        }
+        let phase = u64::from(self.iss) % tick;
+        let count = |at: Instant| (at.as_nanos() + phase) / tick;
+        usher_core::Duration::from_nanos((count(now) - count(self.timed_at)).max(1) * tick)
     }
 
     /// New data is acknowledged in fast recovery; answers whether the timer restarts.
@@ -194,6 +228,9 @@ impl Connection {
         if self.config.recovery == Recovery::Reno {
             self.congestion.set_cwnd(self.congestion.ssthresh);
             self.in_recovery = false;
+            if self.config.window_growth == WindowGrowth::Acknowledgements {
+                self.grow(acked);
+            }
             return true;
         }
         if full {
@@ -242,7 +279,11 @@ impl Connection {
         self.stats.fast_retransmits += 1;
         // RFC 5681 §3.2 step 2: what limited transmit sent does not count as in flight.
         let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
-        self.congestion.on_loss(flight, self.mss);
+        self.halve(flight);
+        if self.config.fast_retransmit_restarts {
+            // What is sent again arms it.
+            self.stop_timer();
+        }
         self.recover = self.max;
         self.in_recovery = true;
         self.partial_seen = false;

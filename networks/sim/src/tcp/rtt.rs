@@ -35,8 +35,16 @@ impl Rtt {
     pub(super) fn sample(&mut self, config: &Config, rtt: Duration, per_window: u64) {
         let rtt = rtt.as_nanos();
         let (mut srtt, mut var) = (self.srtt.as_nanos(), self.var.as_nanos());
+        let tick = config.rtt_tick.as_nanos();
         if !self.is_measured() {
             (srtt, var) = (rtt, rtt / 2);
+        } else if tick > 0 {
+            // BSD's integers: an eighth of a tick and a quarter of one are their units.
+            let (eighth, quarter) = (tick / 8, tick / 4);
+            let off = (rtt / tick) as i64 - (srtt / tick) as i64;
+            srtt = (srtt as i64 + off * eighth as i64).max(eighth as i64) as u64;
+            let off = off.abs() - (var / tick) as i64;
+            var = (var as i64 + off * quarter as i64).max(quarter as i64) as u64;
         } else if per_window <= 1 {
             var = var - var / 4 + srtt.abs_diff(rtt) / 4;
             srtt = srtt - srtt / 8 + rtt / 8;
@@ -50,8 +58,16 @@ impl Rtt {
     }
     /// The timeout that the measurements give (§2.3, §2.4).
     fn measured_rto(&self, config: &Config) -> Duration {
-        let rto = self.srtt + (self.var * 4).max(config.granularity);
-        rto.max(config.min_rto).min(config.max_rto)
+        self.unbounded_rto(config).max(config.min_rto).min(config.max_rto)
+    }
+    fn unbounded_rto(&self, config: &Config) -> Duration {
+        let tick = config.rtt_tick.as_nanos();
+        let part = if tick > 0 { self.srtt.as_nanos() % tick } else { 0 };
+        self.srtt - Duration::from_nanos(part) + (self.var * 4).max(config.granularity)
+    }
+    /// The timeout that the round trips give, without its bounds and back-off; the initial one before the first.
+    pub(super) fn plain_rto(&self, config: &Config) -> Duration {
+        if self.is_measured() { self.unbounded_rto(config) } else { config.initial_rto }
     }
     /// Forgets the doubling without a measurement.
     pub(super) fn forget_back_off(&mut self, config: &Config) {

@@ -1,5 +1,6 @@
 //! The two timers: delayed acknowledgement, and one for retransmission, probing or TIME-WAIT.
 
+use super::config::LossHalves;
 use super::connection::{Connection, State, Timer};
 use usher_core::{CloseReason, Duration, Instant};
 
@@ -50,13 +51,15 @@ impl Connection {
             self.syn_now = true;
         } else {
             // A segment that is lost again halves nothing again.
-            if self.retries == 1 {
+            if self.config.loss_halves == LossHalves::Window {
+                self.halve(0);
+            } else if self.retries == 1 {
                 let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
                 if self.in_recovery {
                     // What fast recovery inflated the window by was never in use.
                     self.congestion.set_cwnd(self.congestion.ssthresh);
                 }
-                self.congestion.on_loss(flight, self.mss);
+                self.halve(flight);
             }
             self.congestion.on_timeout(self.mss);
             self.in_recovery = false;

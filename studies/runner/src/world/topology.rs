@@ -173,8 +173,8 @@ pub(super) fn ip_version(version: model::IpVersion) -> IpVersion {
 pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::tcp::Config {
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
-        AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, InitialWindow as Window,
-        NagleVariant, Recovery,
+        AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart,
+        InitialWindow as Window, LossHalves, NagleVariant, Recovery, RtoRestart, WindowGrowth,
     };
     let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
@@ -190,6 +190,19 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
             model::Control::Cubic => CongestionControl::Cubic,
             model::Control::Bbr => CongestionControl::Bbr,
         },
+        window_growth: match tcp.window_growth {
+            model::WindowGrowth::Bytes => WindowGrowth::Bytes,
+            model::WindowGrowth::Acknowledgements => WindowGrowth::Acknowledgements,
+        },
+        loss_halves: match tcp.loss_halves {
+            model::LossHalves::Flight => LossHalves::Flight,
+            model::LossHalves::Window => LossHalves::Window,
+        },
+        idle_restart: match tcp.idle_restart {
+            model::IdleRestart::Rto => IdleRestart::Rto,
+            model::IdleRestart::MeasuredRto => IdleRestart::MeasuredRto,
+        },
+        syn_loss_shrinks: tcp.syn_loss_shrinks,
         initial_window: match tcp.initial_window {
             InitialWindow::Rfc3390 => Window::Rfc3390,
             InitialWindow::Rfc6928 => Window::Rfc6928,
@@ -223,6 +236,12 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
             model::BackoffReset::Measurement => BackoffReset::Measurement,
             model::BackoffReset::Acknowledgement => BackoffReset::Acknowledgement,
         },
+        rto_restart: match tcp.rto_restart {
+            model::RtoRestart::NewTimeout => RtoRestart::NewTimeout,
+            model::RtoRestart::OldTimeout => RtoRestart::OldTimeout,
+        },
+        fast_retransmit_restarts: tcp.fast_retransmit_restarts,
+        rtt_tick: tcp.rtt_tick.get(),
         reno_recover: tcp.reno_recover,
         max_retransmissions: tcp.retransmissions.get(),
         max_syn_retransmissions: tcp.syn_retransmissions.get(),
@@ -243,6 +262,7 @@ pub(super) fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> u
         rto_max: sctp.rto_max.get(),
         sack_delay: sctp.sack_delay.get().map(|t| t.get()),
         sack_frequency: sctp.sack_frequency.get(),
+        first_sack_at_once: sctp.first_sack_at_once,
         bundle_sacks: sctp.bundle_sacks,
         initial_window: sctp
             .initial_window

@@ -36,6 +36,10 @@ pub struct Tcp {
     pub congestion: Congestion,
     /// Congestion control: how the window grows, and how far a loss reduces it.
     pub control: Control,
+    /// What makes Reno's congestion window grow.
+    pub window_growth: WindowGrowth,
+    /// What a loss leaves half of.
+    pub loss_halves: LossHalves,
     /// Retransmission timeout before the first measurement (RFC 6298).
     pub rto_initial: Time,
     /// Smallest retransmission timeout.
@@ -44,6 +48,12 @@ pub struct Tcp {
     pub rto_max: Time,
     /// What ends the doubling of the retransmission timeout.
     pub backoff_reset: BackoffReset,
+    /// What timeout an acknowledgement of new data restarts the retransmission timer for.
+    pub rto_restart: RtoRestart,
+    /// A fast retransmission restarts the timer, too.
+    pub fast_retransmit_restarts: bool,
+    /// Round trips are counted in ticks of so long a clock, and at least one; 0 s measures them exactly.
+    pub rtt_tick: Time,
     /// With `congestion = "reno"`, too, duplicate acknowledgements of what a timeout sent again begin no fast
     /// retransmission; the others never let them (RFC 6582, 6675).
     pub reno_recover: bool,
@@ -55,6 +65,10 @@ pub struct Tcp {
     pub mss: Option<Size>,
     /// The congestion window at the start.
     pub initial_window: InitialWindow,
+    /// After how much silence it is taken again.
+    pub idle_restart: IdleRestart,
+    /// After a lost SYN or SYN-ACK the window at the start is one segment (RFC 5681, 3.1).
+    pub syn_loss_shrinks: bool,
     /// A new segment for each of the first two duplicate acknowledgements (RFC 3042).
     pub limited_transmit: bool,
     /// The timestamps option (RFC 7323).
@@ -81,15 +95,22 @@ impl Default for Tcp {
             delayed_ack_timer: AckTimer::default(),
             congestion: Congestion::default(),
             control: Control::default(),
+            window_growth: WindowGrowth::default(),
+            loss_halves: LossHalves::default(),
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),
             rto_max: Time::secs(60),
             backoff_reset: BackoffReset::default(),
+            rto_restart: RtoRestart::default(),
+            fast_retransmit_restarts: false,
+            rtt_tick: Time::secs(0),
             reno_recover: false,
             retransmissions: Bound::At(15),
             syn_retransmissions: Bound::At(6),
             mss: None,
             initial_window: InitialWindow::Rfc6928,
+            idle_restart: IdleRestart::default(),
+            syn_loss_shrinks: true,
             limited_transmit: true,
             timestamps: false,
             window_scale: false,
@@ -161,6 +182,50 @@ pub enum BackoffReset {
     Acknowledgement,
 }
 
+/// What makes Reno's congestion window grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WindowGrowth {
+    /// The bytes that are acknowledged (RFC 5681, 3.1).
+    #[default]
+    Bytes,
+    /// Acknowledgements, whatever they acknowledge; what is sent are whole segments of the window, as in ns-2.
+    Acknowledgements,
+}
+
+/// What a loss leaves half of as the slow-start threshold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LossHalves {
+    /// What is in flight, once for a segment that is lost again and again (RFC 5681, 3.1).
+    #[default]
+    Flight,
+    /// The window, in whole segments, at every timeout, as in ns-2.
+    Window,
+}
+
+/// What timeout an acknowledgement of new data restarts the retransmission timer for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RtoRestart {
+    /// That which follows from it (RFC 6298, 5.3).
+    #[default]
+    NewTimeout,
+    /// That which held before it came, as in ns-2's FullTcp.
+    OldTimeout,
+}
+
+/// After how much silence the congestion window is the initial one again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IdleRestart {
+    /// A retransmission timeout (RFC 5681, 4.1).
+    #[default]
+    Rto,
+    /// What the round trips give as a timeout without its bounds, as in ns-2.
+    MeasuredRto,
+}
+
 /// TCP's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -200,6 +265,8 @@ pub struct Sctp {
     pub sack_delay: Switch<Time>,
     /// With delayed acknowledgements, every so many packets are acknowledged at once.
     pub sack_frequency: Count,
+    /// The first data of an association is acknowledged at once (RFC 9260, 5.1).
+    pub first_sack_at_once: bool,
     /// An acknowledgement rides on data that leaves; else it goes alone, when it is due.
     pub bundle_sacks: bool,
     /// Retransmission timeout before the first measurement.
@@ -237,6 +304,7 @@ impl Default for Sctp {
             nagle: false,
             sack_delay: Switch::On(Time::millis(200)),
             sack_frequency: Count::of(2),
+            first_sack_at_once: true,
             bundle_sacks: true,
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),

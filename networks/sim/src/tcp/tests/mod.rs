@@ -11,6 +11,7 @@ mod codec;
 mod cubic;
 mod handshake;
 mod loss;
+mod ns2;
 mod sack;
 mod sending;
 mod stacks;
