@@ -278,6 +278,16 @@ pub trait Machine {
     /// Feeds one input. Afterwards drain all `poll_*` until they answer `None`.
     fn handle(&mut self, now: Instant, input: Input<'_>);
 
+    /// Feeds several datagrams that came together, in their order. Afterwards drain all `poll_*` until they answer `None`.
+    ///
+    /// A machine of machines may take all of them through one step before it takes any through the next: what a login runs
+    /// through as a whole does not fit into a processor's first cache of instructions, and each would fetch it anew.
+    fn handle_datagrams(&mut self, now: Instant, datagrams: &[(Path, &[u8])]) {
+        for &(path, data) in datagrams {
+            self.handle(now, Input::Datagram { path, data });
+        }
+    }
+
     /// Gives one command. Afterwards drain all `poll_*` until they answer `None`.
     ///
     /// # Errors

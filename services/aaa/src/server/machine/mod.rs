@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 use handover::Foreign;
 use outward::Outward;
 use usher_core::fair::FairQueue;
-use usher_core::{CommandError, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_core::{CommandError, Input, Instant, Machine, Path, SecureRng, Transmit, Work};
 use usher_diameter::dictionary::Dictionary;
 use usher_diameter::node::{self, Node};
 use usher_radius::attribute::Attributes;
@@ -170,7 +170,7 @@ impl Machine for AaaServer {
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
-            Input::Datagram { path, .. } => self.datagram(now, path.socket, input),
+            Input::Datagram { path, data } => self.datagram(now, path, data),
             Input::Stream { conn, event } => self.stream(now, conn, event),
             Input::Message { .. } => match &mut self.diameter {
                 Some(node) => node.handle(now, input),
@@ -190,9 +190,14 @@ impl Machine for AaaServer {
                 self.take_turn(now);
             }
         }
-        self.drain_radius(now);
-        self.drain_diameter(now);
-        self.drain_outward(now);
+        self.drain_parts(now);
+    }
+
+    fn handle_datagrams(&mut self, now: Instant, datagrams: &[(Path, &[u8])]) {
+        for &(path, data) in datagrams {
+            self.datagram(now, path, data);
+        }
+        self.drain_parts(now);
     }
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {

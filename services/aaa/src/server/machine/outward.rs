@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_core::table::SessionTable;
 use usher_core::{
-    CommandError, ConnId, Input, Instant, Machine, SecureRng, SocketId, StreamEvent, StreamOp, Transmit, Work,
+    CommandError, ConnId, Input, Instant, Machine, Path, SecureRng, SocketId, StreamEvent, StreamOp,
+    Transmit, Work,
 };
 use usher_diameter::node::PeerId;
 use usher_diameter::peer::watchdog;
@@ -256,8 +257,9 @@ impl AaaServer {
         self.outward.homes.as_ref()
     }
 
-    pub(super) fn datagram(&mut self, now: Instant, socket: SocketId, input: Input<'_>) {
-        if let Some(client) = self.outward.asks_by(socket) {
+    pub(super) fn datagram(&mut self, now: Instant, path: Path, data: &[u8]) {
+        let input = Input::Datagram { path, data };
+        if let Some(client) = self.outward.asks_by(path.socket) {
             return client.handle(now, input);
         }
         match &mut self.radius {
@@ -337,6 +339,13 @@ impl AaaServer {
         client.set_clock(self.config.epoch);
         let target = Target::Server(index);
         client.command(now, client::Command::Request { token, target, code, attributes })
+    }
+
+    /// Hears what the machines say that this one is made of.
+    pub(super) fn drain_parts(&mut self, now: Instant) {
+        self.drain_radius(now);
+        self.drain_diameter(now);
+        self.drain_outward(now);
     }
 
     pub(super) fn drain_outward(&mut self, now: Instant) {
