@@ -17,6 +17,11 @@ use clap::{CommandFactory, Parser};
 use output::{Failure, Output};
 use std::process::ExitCode;
 
+/// The server and the simulator alike allocate some tens of small pieces a login: the system's allocator takes a seventh of
+/// what a login by Diameter costs.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

@@ -23,6 +23,7 @@ mod resumption;
 mod rules;
 mod sequences;
 mod tls;
+mod together;
 mod told_apart;
 mod traces;
 mod tunnels;
