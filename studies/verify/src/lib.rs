@@ -13,6 +13,7 @@ mod mih;
 mod queues;
 mod radius;
 mod sctp;
+mod sctp_presets;
 mod statistics;
 mod study;
 mod tcp;
@@ -132,6 +133,7 @@ pub fn oracles() -> Vec<Oracle> {
         channels::ORACLES,
         tcp::ORACLES,
         sctp::ORACLES,
+        sctp_presets::ORACLES,
         hol::ORACLES,
         mih::ORACLES,
         diameter::ORACLES,

@@ -1,0 +1,273 @@
+//! SCTP's presets on traces that are worked out by hand: a client and a server 10 ms apart, without a rate, and a study
+//! that names the preset and nothing else of SCTP. The association is asked for when the run begins, so that INIT's
+//! answer is back after 20 ms and the cookie's after 40. Packets are written as they pass the client: when, `>` for
+//! those that it sends and `<` for those that come, and their chunks; DATA is numbered from 0 either way.
+
+use crate::study::plan;
+use crate::{Finding, Oracle};
+use std::any::Any;
+use usher_core::{Duration, Instant};
+use usher_runner::world::World;
+use usher_sim::Tap;
+
+pub(crate) const ORACLES: &[Oracle] = &[
+    Oracle {
+        group: "sctp",
+        name: "presets-set-up",
+        about: "INIT, lost nine times: the timeout begins with RTO.Initial, doubles up to RTO.Max, and after eight \
+                retransmissions the attempt is given up; a second later another begins",
+        source: "docs/transports.md (rto_initial, rto_max, init_retransmissions); RFC 9260 sections 5.1.6 and 6.3.3, \
+                 by hand",
+        run: set_up,
+    },
+    Oracle {
+        group: "sctp",
+        name: "presets-bundled-sacks",
+        about: "two requests that are answered within 50 ms: the first data is acknowledged at once, the second \
+                request by the answer or, alone, after 200 ms",
+        source: "docs/transports.md (bundle_sacks, sack_delay); RFC 9260 sections 5.1, 6.1 and 6.2, by hand",
+        run: bundled,
+    },
+    Oracle {
+        group: "sctp",
+        name: "presets-second-packet",
+        about: "three requests, one each 100 ms, answered after 290 ms: every second packet is acknowledged at once; \
+                with the sender's delay a message waits for what is unacknowledged before it",
+        source: "docs/transports.md (sack_frequency, nagle); RFC 9260 sections 6.1 and 6.2, by hand",
+        run: second_packet,
+    },
+    Oracle {
+        group: "sctp",
+        name: "presets-windows",
+        about: "two requests of 40,000 B: the packets of the initial window, those that its acknowledgements let go, \
+                and the burst of the second request, whose congestion window has long been wider",
+        source: "docs/transports.md (initial_window, max_burst); RFC 9260 sections 6.1 D and 7.2.1, by hand",
+        run: windows,
+    },
+    Oracle {
+        group: "sctp",
+        name: "presets-timeouts",
+        about: "a request lost three times: its timeout is RTO.Min, far above the round trip, and doubles",
+        source: "docs/transports.md (rto_min); RFC 9260 sections 6.3.1 and 6.3.3, by hand",
+        run: timeouts,
+    },
+    Oracle {
+        group: "sctp",
+        name: "presets-heartbeats",
+        about: "an idle association: each side probes its path after HB.interval and its own timeout, which for the \
+                side that has measured nothing is RTO.Initial",
+        source: "docs/transports.md (heartbeat); RFC 9260 section 8.3, by hand",
+        run: heartbeats,
+    },
+];
+
+/// The packets at the client's end: when, whether it sent them, and the packet from its IPv4 header on.
+#[derive(Debug, Default)]
+struct Packets(Vec<(Instant, bool, Vec<u8>)>);
+
+impl Tap for Packets {
+    fn packet(&mut self, now: Instant, _: u16, outward: bool, bytes: &[u8]) {
+        self.0.push((now, outward, bytes.to_vec()));
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// A packet of the trace: when, and which chunks.
+struct Line {
+    at: Duration,
+    sent: bool,
+    chunks: Vec<String>,
+}
+
+impl Line {
+    fn has(&self, chunk: &str) -> bool {
+        self.chunks.iter().any(|c| c.starts_with(chunk))
+    }
+    fn text(&self) -> String {
+        format!("{} {} {}", self.at, if self.sent { '>' } else { '<' }, self.chunks.join(" + "))
+    }
+}
+
+/// What a study's client sees; `up` are settings of the link to the server, `workload` those of the dialogues.
+fn trace(preset: &str, up: &str, workload: &str) -> Result<Vec<Line>, String> {
+    let plan = plan(&format!(
+        r#"
+[run]
+duration = "400 s"
+[run.replications]
+min = 1
+max = 1
+[hosts.client]
+[hosts.server]
+[links.line]
+between = ["client", "server"]
+delay = "10 ms"
+up = {{ {up} }}
+[transport.sctp]
+preset = "{preset}"
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+transport = "sctp"
+give_up = "unlimited"
+{workload}
+"#
+    ))?;
+    let point = plan.points.first().ok_or("the study has no point")?;
+    let tap = Some(Box::<Packets>::default() as Box<dyn Tap>);
+    let world = World::new(&point.scenario, point.seed(0), &["line".to_owned()], tap);
+    let captured = world.and_then(World::run).map_err(|e| e.to_string())?.capture.ok_or("no capture")?;
+    let packets = captured.tap.into_any().downcast::<Packets>().map_err(|_| "another capture")?;
+    let mut first = [None; 2];
+    let mut lines = Vec::new();
+    for (at, sent, bytes) in packets.0 {
+        let mut rest = bytes.get(32..).ok_or("a packet without SCTP's header")?;
+        let mut chunks = Vec::new();
+        while let Some([kind, _, high, low]) = rest.first_chunk() {
+            let length = usize::from(u16::from_be_bytes([*high, *low])).max(4);
+            chunks.push(match (*kind, rest.get(4..8)) {
+                (0, Some(tsn)) => {
+                    let tsn = u32::from_be_bytes([tsn[0], tsn[1], tsn[2], tsn[3]]);
+                    format!("DATA {}", tsn.wrapping_sub(*first[usize::from(sent)].get_or_insert(tsn)))
+                }
+                (1, _) => "INIT".to_owned(),
+                (3, _) => "SACK".to_owned(),
+                (4, _) => "HEARTBEAT".to_owned(),
+                (other, _) => format!("chunk {other}"),
+            });
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        lines.push(Line { at: at.since(Instant::ZERO), sent, chunks });
+    }
+    Ok(lines)
+}
+
+fn texts(lines: impl Iterator<Item = Line>) -> String {
+    lines.map(|line| line.text()).collect::<Vec<_>>().join(", ")
+}
+
+const PRESETS: [&str; 3] = ["rfc", "ns-2", "linux"];
+
+/// Runs a trace for each preset and compares what `of` makes of it with what is expected of that preset.
+fn each(
+    up: &str,
+    workload: &str,
+    of: fn(Vec<Line>) -> String,
+    expected: [&str; 3],
+) -> Result<Vec<Finding>, String> {
+    let one = |(preset, expected): (&str, &str)| -> Result<Finding, String> {
+        Ok(Finding::equal(preset, expected, of(trace(preset, up, workload)?)))
+    };
+    PRESETS.into_iter().zip(expected).map(one).collect()
+}
+
+fn arrivals(start: &str, interval: &str, count: u32) -> String {
+    format!(
+        "arrivals = {{ kind = \"constant\", interval = \"{interval}\", start = \"{start}\", count = {count} }}"
+    )
+}
+
+fn set_up() -> Result<Vec<Finding>, String> {
+    let workload =
+        format!("rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\n{}", arrivals("399 s", "1 s", 1));
+    // Of a second: 0, and with each doubling 1, 3, 7, 15, 31, 63; then 60 s each: 123, 183, given up at 243. Of three:
+    // 0, 3, 9, 21, 45, 93, then 153, 213, 273, 333.
+    let three = "0 s, 3 s, 9 s, 21 s, 45 s, 93 s, 153 s, 213 s, 273 s, 334 s";
+    let of = |lines: Vec<Line>| {
+        let inits = lines.iter().filter(|line| line.sent && line.has("INIT"));
+        inits.take(10).map(|line| line.at.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    each(
+        "loss = { kind = \"script\", packets = [0, 1, 2, 3, 4, 5, 6, 7, 8] }",
+        &workload,
+        of,
+        ["0 s, 1 s, 3 s, 7 s, 15 s, 31 s, 63 s, 123 s, 183 s, 244 s", three, three],
+    )
+}
+
+/// Data and SACKs, packet by packet.
+fn exchanged(lines: Vec<Line>) -> String {
+    texts(lines.into_iter().filter(|line| line.has("DATA") || line.has("SACK")))
+}
+
+fn bundled() -> Result<Vec<Finding>, String> {
+    let workload = format!(
+        "rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\nturnaround = \"50 ms\"\n{}",
+        arrivals("1 s", "1 s", 2)
+    );
+    // The first data either way is acknowledged at once. The second request is there at 2.01 s and answered at 2.06 s; its
+    // SACK rides, or is due at 2.21 s. The second answer, at 2.07 s, is acknowledged 200 ms later.
+    let first = "1 s > DATA 0, 1.02 s < SACK, 1.07 s < DATA 0, 1.07 s > SACK";
+    let rides = format!("{first}, 2 s > DATA 1, 2.07 s < SACK + DATA 1, 2.27 s > SACK");
+    let alone = format!("{first}, 2 s > DATA 1, 2.07 s < DATA 1, 2.22 s < SACK, 2.27 s > SACK");
+    each("", &workload, exchanged, [&rides, &alone, &rides])
+}
+
+fn second_packet() -> Result<Vec<Finding>, String> {
+    let workload = format!(
+        "rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\nturnaround = \"290 ms\"\n{}",
+        arrivals("1 s", "100 ms", 3)
+    );
+    // Behind the first, whose SACK leaves at once, the second request is there at 1.11 s and the third at 1.21 s, which
+    // is the second packet. The answers leave at 1.3, 1.4 and 1.5 s; of these the third is the second packet.
+    let at_once = "1 s > DATA 0, 1.02 s < SACK, 1.1 s > DATA 1, 1.2 s > DATA 2, 1.22 s < SACK, 1.31 s < DATA 0, \
+                   1.31 s > SACK, 1.41 s < DATA 1, 1.51 s < DATA 2, 1.51 s > SACK";
+    // The third waits for the SACK of the second, which rides on the first answer, and goes with the SACK of that. The
+    // second answer, at 1.4 s, carries the third's. The client's SACK of it is due at 1.61 s, and the third answer, of
+    // 1.32 s and 290 ms, waits for that at the server until 1.62 s. Its own is due at 1.83 s.
+    let waits = "1 s > DATA 0, 1.02 s < SACK, 1.1 s > DATA 1, 1.31 s < SACK + DATA 0, 1.31 s > SACK + DATA 2, \
+                 1.41 s < SACK + DATA 1, 1.61 s > SACK, 1.63 s < DATA 2, 1.83 s > SACK";
+    each("", &workload, exchanged, [at_once, at_once, waits])
+}
+
+fn windows() -> Result<Vec<Finding>, String> {
+    let workload = format!(
+        "rounds = [{{ request = \"40000 B\", answer = \"100 B\" }}]\nturnaround = \"5 s\"\n{}",
+        arrivals("1 s", "900 ms", 2)
+    );
+    // 1468 bytes of chunks a packet. RFC 9260: min(4 · 1468, max(2 · 1468, 4404)) = 4404 bytes, three packets. Their SACKs,
+    // of the first and of the third packet, come together; the first makes room for 1468 + 1468 bytes, the second for
+    // 2 · 1468 + 1468. ns-2: two packets, of which the first alone is acknowledged at once.
+    //
+    // Beyond that ns-2's window, which grows by a packet at each SACK that finds it full, is of 3 packets at 1.02 s, 4 at
+    // 1.04, 6 at 1.06, 9 at 1.08, and of 11 at 1.1 s, when the last of the 28 packets leaves it not full; no bound on bursts
+    // lets all 11 go at 1.9 s. The others' is wider than their bound of 4.
+    let of = |lines: Vec<Line>| {
+        let data: Vec<Duration> = lines.iter().filter(|l| l.sent && l.has("DATA")).map(|l| l.at).collect();
+        let count = |at: u64| {
+            let at = Duration::from_millis(at);
+            format!("{} at {at}", data.iter().filter(|&&sent| sent == at).count())
+        };
+        [1000, 1020, 1900].map(count).join(", ")
+    };
+    let standard = "3 at 1 s, 5 at 1.02 s, 4 at 1.9 s";
+    each("", &workload, of, [standard, "2 at 1 s, 2 at 1.02 s, 11 at 1.9 s", standard])
+}
+
+fn timeouts() -> Result<Vec<Finding>, String> {
+    let workload =
+        format!("rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\n{}", arrivals("1 s", "1 s", 1));
+    let of = |lines: Vec<Line>| texts(lines.into_iter().filter(|line| line.sent && line.has("DATA")));
+    let expected = "1 s > DATA 0, 2 s > DATA 0, 4 s > DATA 0, 8 s > DATA 0";
+    // Behind INIT and COOKIE ECHO.
+    each("loss = { kind = \"script\", packets = [2, 3, 4] }", &workload, of, [expected; 3])
+}
+
+fn heartbeats() -> Result<Vec<Finding>, String> {
+    let workload =
+        format!("rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\n{}", arrivals("399 s", "1 s", 1));
+    let of = |lines: Vec<Line>| {
+        let first = |sent| {
+            let mut own = lines.iter().filter(move |l| l.sent == sent && l.chunks == ["HEARTBEAT"]);
+            own.next().map_or("none".to_owned(), Line::text)
+        };
+        format!("{}, {}", first(true), first(false))
+    };
+    // The client is up at 40 ms and has measured 20 ms: 30 s and RTO.Min. The server is up at 30 ms: 30 s and RTO.Initial,
+    // and 10 ms on the way.
+    let three = "31.04 s > HEARTBEAT, 33.04 s < HEARTBEAT";
+    each("", &workload, of, ["31.04 s > HEARTBEAT, 31.04 s < HEARTBEAT", three, three])
+}
