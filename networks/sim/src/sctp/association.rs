@@ -152,15 +152,16 @@ pub struct Association {
     pub(super) in_fast_recovery: bool,
     /// One packet with lost chunks may leave whatever the congestion window.
     pub(super) grant: bool,
-    /// Further lost chunks wait for a SACK (RFC 9260 §6.3.3 E3).
-    pub(super) hold: bool,
     /// A chunk was sent although the other side had no room for it.
     pub(super) probing: bool,
+    /// A closed window was waited for long enough: a chunk may probe it.
+    pub(super) probe_due: bool,
     /// A SACK has come since the last expiry of T3-rtx.
     pub(super) sack_seen: bool,
     pub(super) timer: Timer,
-    /// The path of the set-up, then of the last DATA that came.
-    pub(super) setup_path: u8,
+    /// The path of what `timer` waits for an answer to.
+    pub(super) timer_path: u8,
+    /// The path of the last DATA that came.
     pub(super) sack_path: u8,
     /// Packets with data since the last SACK.
     pub(super) unsacked: u32,
@@ -173,6 +174,8 @@ pub struct Association {
     /// Errors in a row over all paths.
     pub(super) errors: u32,
     pub(super) timer_at: Instant,
+    /// When a window that is closed is to be probed.
+    pub(super) probe_at: Instant,
     /// When INIT or COOKIE ECHO left, if it left once.
     pub(super) setup_sent_at: Option<Instant>,
     /// T5-shutdown-guard.
@@ -218,11 +221,11 @@ impl Association {
             sacked: false,
             in_fast_recovery: false,
             grant: false,
-            hold: false,
             probing: false,
+            probe_due: false,
             sack_seen: false,
             timer: Timer::Off,
-            setup_path: 0,
+            timer_path: 0,
             sack_path: 0,
             unsacked: 0,
             burst: config.max_burst.unwrap_or(u32::MAX),
@@ -230,6 +233,7 @@ impl Association {
             stale_cookies: 0,
             errors: 0,
             timer_at: Instant::FAR_FUTURE,
+            probe_at: Instant::FAR_FUTURE,
             setup_sent_at: None,
             guard_at: Instant::FAR_FUTURE,
             sack_at: Instant::FAR_FUTURE,
@@ -383,6 +387,7 @@ impl Association {
         self.stop_timer();
         self.guard_at = Instant::FAR_FUTURE;
         self.sack_at = Instant::FAR_FUTURE;
+        self.probe_at = Instant::FAR_FUTURE;
         self.owe_sack = false;
         self.sack_now = false;
         self.control.clear();

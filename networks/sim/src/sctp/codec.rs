@@ -72,10 +72,12 @@ impl Packet {
         out[start..][CHECKSUM].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a packet; answers source port, destination port and the packet, whose payloads are copies.
+    /// Reads a packet; answers source port, destination port and the packet, whose payloads are copies. A chunk that
+    /// is cut short or does not fit its length or its type ends the reading: the chunks before it are taken
+    /// (RFC 9260 §6.10), unless their kind must be alone.
     ///
     /// # Errors
-    /// The checksum is wrong, or a chunk or one of its parameters or causes does not fit its length or has
+    /// The checksum is wrong, or the first chunk or one of its parameters or causes does not fit its length or has
     /// not the content that its type asks for.
     pub fn parse(bytes: &[u8]) -> Result<(u16, u16, Packet), ParseError> {
         let mut r = Reader::new(bytes);
@@ -86,14 +88,26 @@ impl Packet {
         }
         let mut chunks = Vec::new();
         while !r.is_empty() {
-            let (kind, flags, len) = (r.u8()?, r.u8()?, usize::from(r.u16()?));
-            let malformed = ParseError::Chunk { kind };
-            let value = r.bytes(len.checked_sub(4).ok_or(malformed)?)?;
-            skip_padding(&mut r, len);
-            chunks.push(parse_chunk(kind, flags, value).ok_or(malformed)?);
+            match next_chunk(&mut r) {
+                Ok(chunk) => chunks.push(chunk),
+                Err(why) => match chunks.first() {
+                    None | Some(Chunk::Init(_) | Chunk::InitAck(_) | Chunk::ShutdownComplete { .. }) => {
+                        return Err(why);
+                    }
+                    Some(_) => break,
+                },
+            }
         }
         Ok((source, destination, Packet { vtag, chunks }))
     }
+}
+
+fn next_chunk(r: &mut Reader<'_>) -> Result<Chunk, ParseError> {
+    let (kind, flags, len) = (r.u8()?, r.u8()?, usize::from(r.u16()?));
+    let malformed = ParseError::Chunk { kind };
+    let value = r.bytes(len.checked_sub(4).ok_or(malformed)?)?;
+    skip_padding(r, len);
+    parse_chunk(kind, flags, value).ok_or(malformed)
 }
 
 /// Passes over what fills the last word; it may be missing at the very end.

@@ -37,8 +37,7 @@ pub struct Config {
     pub sack_delay: Option<Duration>,
     /// Packets with data that may come before an acknowledgement no longer waits; 2 (RFC 9260 §6.2).
     pub sack_frequency: u32,
-    /// Acknowledge the first data of an association at once, as FreeBSD and Linux do; off (RFC 9260 §6.2 does not
-    /// ask for it).
+    /// Acknowledge the first data of an association at once, which RFC 9260 §5.1 asks for; on.
     pub first_sack_at_once: bool,
     /// An acknowledgement rides on data that leaves, as RFC 9260 §6.1 asks for; on. Off, it goes alone and when it is
     /// due, as ns-2 has it.
@@ -82,6 +81,8 @@ pub struct Config {
     pub receive_buffer: u32,
     /// How long a cookie may be echoed; 60 s (Valid.Cookie.Life).
     pub cookie_life: Duration,
+    /// The first probe of a closed window leaves at once, as FreeBSD has it; off: after one RTO (RFC 9260 §6.1 A).
+    pub probe_at_once: bool,
 }
 
 impl Default for Config {
@@ -92,7 +93,7 @@ impl Default for Config {
             rto_max: Duration::from_secs(60),
             sack_delay: Some(Duration::from_millis(200)),
             sack_frequency: 2,
-            first_sack_at_once: false,
+            first_sack_at_once: true,
             bundle_sacks: true,
             initial_window: InitialWindow::default(),
             nagle: false,
@@ -108,6 +109,7 @@ impl Default for Config {
             heartbeat_interval: Some(Duration::from_secs(30)),
             receive_buffer: 131_072,
             cookie_life: Duration::from_secs(60),
+            probe_at_once: false,
         }
     }
 }

@@ -100,8 +100,9 @@ impl Cookie {
         })
     }
 
-    /// By how many microseconds it is too late; `None` while it is good.
+    /// By how many microseconds, rounded up, it is too late; `None` while it is good (RFC 9260 §3.3.10.3).
     pub(super) fn staleness(&self, now: Instant) -> Option<u32> {
-        (now > self.expires).then(|| (now - self.expires).as_micros().try_into().unwrap_or(u32::MAX))
+        let late = || (now - self.expires).as_nanos().div_ceil(1000);
+        (now > self.expires).then(|| late().try_into().unwrap_or(u32::MAX))
     }
 }

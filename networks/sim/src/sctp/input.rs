@@ -7,9 +7,6 @@ use super::listen::out_of_the_blue;
 use crate::tcp::seq;
 use usher_core::{CloseReason, Instant};
 
-/// Of an unknown chunk, how much its sender gets back to see.
-const QUOTED: usize = 128;
-
 impl Association {
     /// Takes a packet of this association that came in on `path`. Then drain
     /// [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit), in this order.
@@ -17,7 +14,10 @@ impl Association {
         self.stats.packets_received += 1;
         let path = path.min(self.paths.len() as u8 - 1);
         self.occasion();
-        if self.state == State::Closed {
+        // §8.5.1 E: SHUTDOWN ACK is taken as if it came out of the blue.
+        let setting_up = matches!(self.state, State::CookieWait | State::CookieEchoed);
+        let late = setting_up && matches!(packet.chunks.first(), Some(Chunk::ShutdownAck));
+        if self.state == State::Closed || late {
             if let Some(answer) = out_of_the_blue(&packet) {
                 self.reply(path, answer);
             }
@@ -42,12 +42,6 @@ impl Association {
                     return;
                 }
                 chunks.next();
-            }
-            Some(Chunk::ShutdownAck) if matches!(self.state, State::CookieWait | State::CookieEchoed) => {
-                // §8.5.1 E: as if it came out of the blue.
-                let complete = Chunk::ShutdownComplete { reflected: true };
-                self.reply(path, Packet::of(vtag, complete));
-                return;
             }
             first => {
                 if !self.tag_is_good(vtag, first) {
@@ -78,6 +72,8 @@ impl Association {
         chunks: impl Iterator<Item = Chunk>,
     ) {
         let had_gaps = self.inb.has_gaps();
+        let waiting = self.control.len();
+        let closing = self.state == State::ShutdownSent;
         let mut with_data = false;
         for chunk in chunks {
             with_data |= matches!(chunk, Chunk::Data(_)) && self.takes_data();
@@ -88,10 +84,30 @@ impl Association {
         if self.state == State::Closed {
             return;
         }
+        self.answer_by_one_packet(waiting);
+        if closing && self.state == State::ShutdownSent {
+            // §9.2: whatever comes shows that the other side is there.
+            self.retries = 0;
+            self.arm_shutdown(now);
+        }
         if with_data {
             self.schedule_sack(now, path, had_gaps);
         }
         self.progress(now);
+    }
+
+    /// §12.4: what one packet brings about, DATA and its SACK aside, fits into one; `before` waited already.
+    fn answer_by_one_packet(&mut self, before: usize) {
+        let mut room = self.config.pmdcs();
+        let mut kept = before;
+        while let Some((_, chunk)) = self.control.get(kept)
+            && let Some(left) = room.checked_sub(chunk.padded_len())
+        {
+            room = left;
+            kept += 1;
+        }
+        // An answer that is larger than a packet by itself was let through before, and goes alone.
+        self.control.truncate(kept.max(before + 1));
     }
 
     fn takes_data(&self) -> bool {
@@ -115,8 +131,12 @@ impl Association {
             Chunk::ShutdownComplete { .. } if !alone => self.stats.malformed += 1,
             Chunk::CookieAck => self.handle_cookie_ack(now, path),
             Chunk::Heartbeat(info) => match self.state {
-                State::CookieWait | State::CookieEchoed => self.stats.unexpected += 1,
+                State::CookieWait => self.stats.unexpected += 1,
                 _ if info.len() as u32 + 8 > self.config.pmdcs() => self.stats.malformed += 1,
+                // §8.3 asks for it although nothing else may leave (§5.1 C).
+                State::CookieEchoed => {
+                    self.reply(path, Packet::of(self.peer_tag, Chunk::HeartbeatAck(info)));
+                }
                 _ => self.say(path, Chunk::HeartbeatAck(info)),
             },
             Chunk::HeartbeatAck(info) => self.handle_heartbeat_ack(now, &info),
@@ -148,7 +168,9 @@ impl Association {
         if kind & 0x40 != 0 && self.peer_tag != 0 && self.state != State::CookieEchoed {
             let mut quoted = vec![kind, flags];
             quoted.extend_from_slice(&(4 + value.len() as u16).to_be_bytes());
-            quoted.extend_from_slice(&value[..value.len().min(QUOTED)]);
+            // What fits into a packet, of which ERROR and cause take eight bytes.
+            let room = self.config.pmdcs() as usize - 8 - quoted.len();
+            quoted.extend_from_slice(&value[..value.len().min(room)]);
             self.say(path, Chunk::Error(vec![Cause::UnrecognizedChunk(quoted)]));
         }
         kind & 0x80 != 0

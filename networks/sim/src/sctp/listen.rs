@@ -64,6 +64,7 @@ pub fn listen(
                 Answer::Reply(init_ack(config, &cookie, &initial.secret, outbound, init))
             }
             Err(Fault::Unanswerable) => Answer::Discard,
+            Err(Fault::SmallWindow) => Answer::Reply(refuse(init, Cause::InvalidParameter)),
             Err(Fault::Invalid(cause)) => Answer::Reply(refuse(init, cause)),
         },
         Some(Chunk::CookieEcho(bytes)) => {
@@ -88,12 +89,8 @@ pub fn listen(
 /// What answers a packet that belongs to no association where nobody listens (RFC 9260 §8.4); `None` for
 /// silence.
 pub fn out_of_the_blue(packet: &Packet) -> Option<Packet> {
-    let quiet = |chunk: &Chunk| match chunk {
-        Chunk::Abort { .. } | Chunk::ShutdownComplete { .. } | Chunk::CookieAck => true,
-        Chunk::Error(causes) => causes.iter().any(|cause| matches!(cause, Cause::StaleCookie(_))),
-        _ => false,
-    };
-    if packet.chunks.is_empty() || packet.chunks.iter().any(quiet) {
+    let any = |what: fn(&Chunk) -> bool| packet.chunks.iter().any(what);
+    if packet.chunks.is_empty() || any(|chunk| matches!(chunk, Chunk::Abort { .. })) {
         return None;
     }
     if let Some(Chunk::Init(init)) = packet.chunks.first() {
@@ -102,9 +99,18 @@ pub fn out_of_the_blue(packet: &Packet) -> Option<Packet> {
         let abort = Chunk::Abort { reflected: false, causes: Vec::new() };
         return answerable.then(|| Packet::of(init.tag, abort));
     }
-    let chunk = match packet.chunks.contains(&Chunk::ShutdownAck) {
-        true => Chunk::ShutdownComplete { reflected: true },
-        false => Chunk::Abort { reflected: true, causes: Vec::new() },
-    };
-    Some(Packet::of(packet.vtag, chunk))
+    // §8.5.1 A: nothing else has no tag.
+    if packet.vtag == 0 {
+        return None;
+    }
+    if any(|chunk| matches!(chunk, Chunk::ShutdownAck)) {
+        return Some(Packet::of(packet.vtag, Chunk::ShutdownComplete { reflected: true }));
+    }
+    let quiet = any(|chunk| match chunk {
+        Chunk::ShutdownComplete { .. } | Chunk::CookieAck => true,
+        Chunk::Error(causes) => causes.iter().any(|cause| matches!(cause, Cause::StaleCookie(_))),
+        _ => false,
+    });
+    let abort = Chunk::Abort { reflected: true, causes: Vec::new() };
+    (!quiet).then(|| Packet::of(packet.vtag, abort))
 }

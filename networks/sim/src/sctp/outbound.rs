@@ -28,6 +28,8 @@ pub(super) struct Sent {
     pub(super) missing: u8,
     /// It was sent again because of such SACKs, which it is once only (RFC 9260 §7.2.4 rule 5).
     pub(super) fast_retransmitted: bool,
+    /// A gap block had acknowledged it, and the last SACK no longer does.
+    pub(super) taken_back: bool,
 }
 
 impl Sent {
@@ -143,6 +145,7 @@ impl Outbound {
             whereabouts: Whereabouts::Flying,
             missing: 0,
             fast_retransmitted: false,
+            taken_back: false,
         });
         Some(data)
     }

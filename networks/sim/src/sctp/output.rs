@@ -4,7 +4,12 @@ use super::association::{Association, State, Transmit};
 use super::chunk::{Chunk, Data, Packet, padded};
 use super::outbound::Whereabouts;
 use super::{COMMON_HEADER, DATA_HEADER};
-use usher_core::Instant;
+use crate::tcp::seq;
+use usher_core::{Duration, Instant};
+
+/// Chunks that may be sent and not yet acknowledged: as many as gap blocks tell of, and as a stream's sequence numbers
+/// tell apart (§3.3.4, §6.1).
+const MAX_SENT: usize = 65_535;
 
 /// The next DATA that may leave: where to, and what its first chunk takes.
 #[derive(Clone, Copy)]
@@ -58,7 +63,7 @@ impl Association {
                     return None;
                 }
                 self.setup_leaves(now);
-                Some(Transmit { path: self.setup_path, packet: self.init_packet() })
+                Some(Transmit { path: self.timer_path, packet: self.init_packet() })
             }
             State::CookieEchoed => {
                 if !std::mem::take(&mut self.setup_due) {
@@ -66,7 +71,7 @@ impl Association {
                 }
                 self.setup_leaves(now);
                 let mut filling = self.begin();
-                filling.push(self.setup_path, Chunk::CookieEcho(self.cookie.clone()));
+                filling.push(self.timer_path, Chunk::CookieEcho(self.cookie.clone()));
                 self.push_control(&mut filling);
                 self.push_data_behind_cookie(now, &mut filling);
                 self.finish(filling)
@@ -152,7 +157,7 @@ impl Association {
             let path = self.path_again(at);
             let p = &self.paths[usize::from(path)];
             let idle = self.paths.iter().all(|p| p.flight == 0);
-            let allowed = self.grant || idle || (!self.hold && p.flight < p.cwnd);
+            let allowed = self.grant || idle || p.open();
             return allowed.then(|| Next { path, len: self.out.sent[at].size() });
         }
         self.grant = false;
@@ -164,10 +169,17 @@ impl Association {
         p.decay(&self.config, now);
         let full = self.out.queued >= self.config.pmdcs();
         let waits = self.config.nagle && whole && !full && !quiet && self.state == State::Established;
-        // §6.1 A: one chunk may always be in flight, so that a closed window is probed.
-        let fits = len <= self.peer_room || quiet;
-        let allowed = p.flight < p.cwnd && self.burst > 0 && fits && !waits;
+        let (open, rto) = (p.open(), p.rtt.rto);
+        let fits = len <= self.peer_room || (quiet && self.may_probe(now, rto));
+        let allowed = open && self.burst > 0 && fits && !waits && self.out.sent.len() < MAX_SENT;
         allowed.then(|| Next { path, len: padded(DATA_HEADER + len) })
+    }
+    /// Whether a window that is closed, with nothing in flight, may be probed: after one RTO (§6.1 A).
+    fn may_probe(&mut self, now: Instant, rto: Duration) -> bool {
+        if self.probe_at == Instant::FAR_FUTURE && !self.probe_due && !self.config.probe_at_once {
+            self.probe_at = now + rto;
+        }
+        self.probe_due || self.config.probe_at_once
     }
 
     /// The path on which a lost chunk goes again.
@@ -199,6 +211,10 @@ impl Association {
             self.out.lost -= 1;
             self.out.flying += sent.data.payload.len;
             let data = sent.data.clone();
+            for p in &mut self.paths {
+                // §6.3.1 C5: what was sent before and comes behind this measures nothing.
+                p.timed = p.timed.filter(|&(timed, _)| seq::lt(timed, data.tsn));
+            }
             let p = &mut self.paths[usize::from(path)];
             p.sent(now, size);
             // §7.2.4 rule 4.
@@ -213,10 +229,12 @@ impl Association {
     fn push_new(&mut self, now: Instant, path: u8, filling: &mut Filling) {
         while let Some(first) = self.out.queue.front() {
             let (len, wire) = (first.payload.len, padded(DATA_HEADER + first.payload.len));
-            if wire > filling.room || (len > self.peer_room && !self.out.sent.is_empty()) {
+            let closed = len > self.peer_room && !self.out.sent.is_empty();
+            if wire > filling.room || closed || self.out.sent.len() >= MAX_SENT {
                 break;
             }
             self.probing |= len > self.peer_room;
+            (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, false);
             let Some(data) = self.out.send_next(path) else { break };
             let p = &mut self.paths[usize::from(path)];
             p.sent(now, wire);
@@ -241,7 +259,7 @@ impl Association {
 
     /// §5.1: what fits behind the cookie may go with it, and nothing else before it is acknowledged.
     fn push_data_behind_cookie(&mut self, now: Instant, filling: &mut Filling) {
-        let path = self.setup_path;
+        let path = self.timer_path;
         for sent in &mut self.out.sent {
             sent.path = path;
         }

@@ -4,7 +4,7 @@
 use super::config::Config;
 use usher_core::{Duration, Instant};
 
-/// Clock granularity G in RTO = SRTT + max(G, 4·RTTVAR).
+/// Clock granularity G: a variation that is less is none, and counts as G (§6.3.1 G1).
 const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Smoothed round-trip time, its variation, and the timeout that follows from them (RFC 9260 §6.3.1).
@@ -35,7 +35,8 @@ impl Rtt {
             }
         };
         self.srtt = Some(srtt);
-        let rto = srtt + (self.var * 4).max(GRANULARITY);
+        self.var = self.var.max(GRANULARITY);
+        let rto = srtt + self.var * 4;
         self.rto = rto.max(config.rto_min).min(config.rto_max);
     }
     /// Doubles the timeout (§6.3.3 E2); it stays so until the next measurement.
@@ -80,6 +81,8 @@ pub(super) struct Path {
     /// When the one under way was sent, and when it counts for lost.
     pub(super) heartbeat_sent: Option<Instant>,
     pub(super) heartbeat_lost_at: Instant,
+    /// T3-rtx has expired, and nothing sent since was acknowledged: one packet may be in flight (§7.2.3).
+    pub(super) one_packet: bool,
     pub(super) report: Report,
 }
 
@@ -99,6 +102,7 @@ impl Path {
             heartbeat_at: Instant::FAR_FUTURE,
             heartbeat_sent: None,
             heartbeat_lost_at: Instant::FAR_FUTURE,
+            one_packet: false,
             report: Report::default(),
         }
     }
@@ -149,6 +153,10 @@ impl Path {
         self.flight += size;
         self.last_data_at = now;
     }
+    /// Whether the congestion window lets another packet leave.
+    pub(super) fn open(&self) -> bool {
+        self.flight < self.cwnd && !(self.one_packet && self.flight > 0)
+    }
     /// A chunk is no longer in flight.
     pub(super) fn landed(&mut self, size: u32) {
         self.flight = self.flight.saturating_sub(size);
@@ -190,6 +198,7 @@ impl Path {
     pub(super) fn on_timeout(&mut self, config: &Config) {
         self.halve(config);
         self.cwnd = config.pmdcs();
+        self.one_packet = true;
         self.rtt.back_off(config);
         self.timed = None;
         self.t3_at = Instant::FAR_FUTURE;

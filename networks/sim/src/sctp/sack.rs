@@ -36,7 +36,6 @@ impl Association {
             return;
         }
         self.sack_seen = true;
-        self.hold = false;
         for path in &mut self.paths {
             path.report = Report { flight_before: path.flight, ..Report::default() };
         }
@@ -51,21 +50,10 @@ impl Association {
             self.in_fast_recovery = false;
         }
         self.take_reports(now);
-        if !sack.gaps.is_empty() {
-            self.count_missing(sack, highest_new, advanced);
-        }
+        self.count_missing(sack, highest_new, advanced);
         self.peer_room = sack.window.saturating_sub(self.out.flying);
-        let opened = match self.out.sent.front() {
-            Some(first) => tells_gaps && first.data.payload.len <= sack.window,
-            None => true,
-        };
-        if self.probing && opened {
-            // A probe that found the window closed need not wait for its timer.
-            self.probing = false;
-            if !advanced && sack.gaps.is_empty() {
-                self.lose_all();
-            }
-        }
+        let room = if tells_gaps { sack.window } else { 0 };
+        self.probing &= self.out.sent.front().is_some_and(|first| first.data.payload.len > room);
     }
 
     /// A chunk is acknowledged, now first.
@@ -119,6 +107,7 @@ impl Association {
                     // The other side has taken its word back (§6.2.1 D iii), or this SACK is older than
                     // another one.
                     sent.whereabouts = Whereabouts::Flying;
+                    sent.taken_back = true;
                     path.flight += sent.size();
                     self.out.flying += sent.data.payload.len;
                     if path.t3_at == Instant::FAR_FUTURE {
@@ -138,6 +127,7 @@ impl Association {
             let p = &mut self.paths[usize::from(path)];
             let Report { acked, earliest_acked, .. } = p.report;
             if acked > 0 {
+                p.one_packet = false;
                 p.grow(&self.config, self.in_fast_recovery);
             }
             if p.flight == 0 {
@@ -151,14 +141,15 @@ impl Association {
         }
     }
 
-    /// Counts misses by the Highest TSN Newly Acknowledged algorithm, and holds for lost what was missed
-    /// often enough (§7.2.4).
+    /// Counts misses by the Highest TSN Newly Acknowledged algorithm, and what the other side took its word back for
+    /// (§6.2.1 D iii); holds for lost what was missed often enough (§7.2.4).
     fn count_missing(&mut self, sack: &Sack, highest_new: usize, advanced: bool) {
         let reported = sack.gaps.iter().map(|&(_, last)| usize::from(last)).max().unwrap_or(0);
         let until = if self.in_fast_recovery && advanced { reported } else { highest_new };
         let mut halved = false;
-        for sent in self.out.sent.iter_mut().take(until) {
-            if sent.whereabouts != Whereabouts::Flying || sent.fast_retransmitted {
+        for (i, sent) in self.out.sent.iter_mut().enumerate() {
+            let missed = std::mem::take(&mut sent.taken_back) || i < until;
+            if !missed || sent.whereabouts != Whereabouts::Flying || sent.fast_retransmitted {
                 continue;
             }
             sent.missing = sent.missing.saturating_add(1);

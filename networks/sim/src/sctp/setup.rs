@@ -13,10 +13,12 @@ use super::path::Path;
 use std::sync::Arc;
 use usher_core::{CloseReason, Instant};
 
-/// What is wrong with an INIT or INIT ACK (§3.3.2).
+/// What is wrong with an INIT or INIT ACK (§3.3.2, §3.3.3).
 pub(super) enum Fault {
     /// Its tag is 0: nothing can be answered.
     Unanswerable,
+    /// Its window is smaller than it may be: answered with ABORT, and nothing changes.
+    SmallWindow,
     /// A field has a value that it must not have, or there is a host name: answered with ABORT for this cause.
     Invalid(Cause),
 }
@@ -33,8 +35,10 @@ pub(super) fn check(init: &Init) -> Result<(), Fault> {
         let name = Parameter { kind: HOST_NAME, value: name[..name.len().min(MAX_HOST_NAME)].to_vec() };
         return Err(Fault::Invalid(Cause::UnresolvableAddress(name)));
     }
-    let good = init.outbound > 0 && init.inbound > 0 && init.window >= MIN_WINDOW;
-    if good { Ok(()) } else { Err(Fault::Invalid(Cause::InvalidParameter)) }
+    if init.outbound == 0 || init.inbound == 0 {
+        return Err(Fault::Invalid(Cause::InvalidParameter));
+    }
+    if init.window >= MIN_WINDOW { Ok(()) } else { Err(Fault::SmallWindow) }
 }
 
 /// ABORT for the sender of an INIT or INIT ACK that cannot be taken.
@@ -189,6 +193,7 @@ impl Association {
         self.peer_tag = cookie.peer_tag;
         self.peer_addresses = cookie.peer_addresses.clone();
         self.inb = Inbound::new(cookie.peer_tsn);
+        self.sacked = false;
         self.set_streams(cookie.outbound, cookie.inbound);
         self.set_peer_room(cookie.peer_window);
     }
@@ -232,22 +237,25 @@ impl Association {
                 self.cookie = cookie.clone();
                 None
             }
-            (Ok(()), None) => Some(refuse(init, Cause::MissingParameters(vec![STATE_COOKIE]))),
-            (Err(Fault::Invalid(cause)), _) => Some(refuse(init, cause)),
+            (Ok(()), None) => Some((true, refuse(init, Cause::MissingParameters(vec![STATE_COOKIE])))),
+            (Err(Fault::Invalid(cause)), _) => Some((true, refuse(init, cause))),
+            (Err(Fault::SmallWindow), _) => Some((false, refuse(init, Cause::InvalidParameter))),
             // §3.3.3: the other side gave no tag to write, so it gets back what it wrote.
             (Err(Fault::Unanswerable), _) => {
                 let causes = vec![Cause::InvalidParameter];
-                Some(Packet::of(self.local_tag, Chunk::Abort { reflected: true, causes }))
+                Some((true, Packet::of(self.local_tag, Chunk::Abort { reflected: true, causes })))
             }
         };
-        if let Some(answer) = refusal {
+        if let Some((ends, answer)) = refusal {
             self.stats.malformed += 1;
             self.reply(path, answer);
-            self.fail(CloseReason::Reset);
+            if ends {
+                self.fail(CloseReason::Reset);
+            }
             return;
         }
         if let Some(at) = self.setup_sent_at.take()
-            && path == self.setup_path
+            && path == self.timer_path
         {
             self.paths[usize::from(path)].rtt.sample(&self.config, now - at);
         }
@@ -262,7 +270,7 @@ impl Association {
             config.max_inbound_streams.max(1).min(init.outbound),
         );
         self.set_peer_room(init.window);
-        self.setup_path = path;
+        self.timer_path = path;
         self.setup_due = true;
         self.arm_setup(now);
         if !init.unknown.is_empty() {
@@ -278,7 +286,7 @@ impl Association {
             return;
         }
         if let Some(at) = self.setup_sent_at.take()
-            && path == self.setup_path
+            && path == self.timer_path
         {
             self.paths[usize::from(path)].rtt.sample(&self.config, now - at);
         }
@@ -304,17 +312,18 @@ impl Association {
 
     /// INIT where there is an association (§5.2.1, §5.2.2): nothing of it changes yet.
     pub(super) fn handle_init(&mut self, now: Instant, path: u8, init: &Init) {
-        match check(init) {
-            Ok(()) => {}
-            Err(Fault::Unanswerable) => {
-                self.stats.malformed += 1;
-                return;
-            }
-            Err(Fault::Invalid(cause)) => {
-                self.stats.malformed += 1;
+        let refused = match check(init) {
+            Ok(()) => None,
+            Err(Fault::Unanswerable) => Some(None),
+            Err(Fault::SmallWindow) => Some(Some(Cause::InvalidParameter)),
+            Err(Fault::Invalid(cause)) => Some(Some(cause)),
+        };
+        if let Some(cause) = refused {
+            self.stats.malformed += 1;
+            if let Some(cause) = cause {
                 self.reply(path, refuse(init, cause));
-                return;
             }
+            return;
         }
         let added = init.addresses.iter().filter(|a| !self.peer_addresses.contains(a));
         let added: Vec<Parameter> = added.map(address_parameter).collect();
@@ -341,9 +350,11 @@ impl Association {
         // This side does not know its ports: a cookie for none is of use to this association only.
         let outbound = match self.state {
             // §5.2.1: as our own INIT had it.
-            State::CookieWait | State::CookieEchoed => self.config.outbound_streams.max(1),
-            _ => offered_streams(&self.config, init),
+            State::CookieWait | State::CookieEchoed => self.config.outbound_streams,
+            // §5.2.2: as the association has it.
+            _ => self.outbound_streams,
         };
+        let outbound = outbound.clamp(1, init.inbound.max(1));
         let mut cookie = cookie_for(&self.config, now, (0, 0), local, outbound, init);
         (cookie.local_tie, cookie.peer_tie) = ties;
         let answer = init_ack(&self.config, &cookie, &self.initial.secret, outbound, init);
@@ -426,7 +437,8 @@ impl Association {
         self.inb.unread = unread;
         self.acknowledged();
         self.guard_at = Instant::FAR_FUTURE;
-        (self.in_fast_recovery, self.grant, self.hold, self.probing) = (false, false, false, false);
+        (self.in_fast_recovery, self.grant, self.probing) = (false, false, false);
+        (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, false);
         self.errors = 0;
         self.shutdown_asked = false;
         self.establish(now);

@@ -3,13 +3,13 @@
 use super::association::{Association, Event, State, Timer};
 use super::chunk::{Cause, Chunk};
 use super::outbound::Whereabouts;
-use usher_core::{CloseReason, Duration, Instant};
+use usher_core::{CloseReason, Instant};
 
 impl Association {
     /// When to call [`handle_timeout`](Self::handle_timeout); it may move at any call.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let own = self.timer_at.min(self.guard_at).min(self.sack_at);
+        let own = self.timer_at.min(self.guard_at).min(self.sack_at).min(self.probe_at);
         let next = self.paths.iter().fold(own, |at, path| at.min(path.next_timeout()));
         (next != Instant::FAR_FUTURE).then_some(next)
     }
@@ -27,6 +27,10 @@ impl Association {
             self.fail(CloseReason::TimedOut);
             return;
         }
+        if self.probe_at <= now {
+            (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, true);
+            self.occasion();
+        }
         if self.timer_at <= now {
             self.occasion();
             self.timer_expired(now);
@@ -39,19 +43,18 @@ impl Association {
         }
     }
 
-    /// T1-init and T1-cookie begin with RTO.Initial and double it, whatever the path: what they back off
-    /// does not bind the data.
+    /// T1-init or T1-cookie.
     pub(super) fn arm_setup(&mut self, now: Instant) {
         self.timer = if self.state == State::CookieEchoed { Timer::Cookie } else { Timer::Init };
-        self.arm_timer(now, self.config.rto_initial);
+        self.arm_timer(now);
     }
-    fn arm_timer(&mut self, now: Instant, base: Duration) {
-        let wait = Duration::from_nanos(base.as_nanos().saturating_mul(1 << self.retries.min(32)));
-        self.timer_at = now + wait.min(self.config.rto_max);
+    /// T1 and T2 last as T3-rtx does: the path's RTO, which each expiry doubles (§5.1, §9.2).
+    fn arm_timer(&mut self, now: Instant) {
+        self.timer_at = now + self.paths[usize::from(self.timer_path)].rtt.rto.min(self.config.rto_max);
     }
     pub(super) fn arm_shutdown(&mut self, now: Instant) {
         self.timer = Timer::Shutdown;
-        self.arm_timer(now, self.paths[usize::from(self.data_path())].rtt.rto);
+        self.arm_timer(now);
     }
     pub(super) fn stop_timer(&mut self) {
         self.timer = Timer::Off;
@@ -70,25 +73,27 @@ impl Association {
             return;
         }
         self.retries += 1;
+        self.paths[usize::from(self.timer_path)].rtt.back_off(&self.config);
+        // Which of its paths works, a host does not know before the first answer.
+        self.timer_path = self.alternate(self.timer_path);
         match self.timer {
             Timer::Off => {}
             Timer::Init | Timer::Cookie => {
-                // Which of its paths works, a host does not know before the first answer.
-                self.setup_path = ((usize::from(self.setup_path) + 1) % self.paths.len()) as u8;
                 self.setup_due = true;
                 self.setup_sent_at = None;
                 self.lose_all();
                 self.arm_setup(now);
             }
             Timer::Shutdown => {
-                let path = (self.retries as usize % self.paths.len()) as u8;
-                self.say_shutdown(path);
+                self.say_shutdown(self.timer_path);
                 self.arm_shutdown(now);
             }
         }
     }
-    /// SHUTDOWN or SHUTDOWN ACK, as the state asks for.
+    /// SHUTDOWN or SHUTDOWN ACK, as the state asks for. Heartbeats end with it (§8.3).
     pub(super) fn say_shutdown(&mut self, path: u8) {
+        self.timer_path = path;
+        self.paths.iter_mut().for_each(|path| path.heartbeat_at = Instant::FAR_FUTURE);
         let chunk = match self.state {
             State::ShutdownSent => Chunk::Shutdown { cumulative: self.inb.cumulative },
             _ => Chunk::ShutdownAck,
@@ -132,7 +137,6 @@ impl Association {
         self.lose(path);
         self.in_fast_recovery = false;
         self.grant = true;
-        self.hold = true;
         if !probing && !self.count_association_error() {
             self.count_path_error(path);
         }
@@ -176,11 +180,14 @@ impl Association {
         }
         self.fail(CloseReason::TimedOut);
     }
-    /// Counts an error of a path (§8.2).
+    /// Counts an error of a path (§8.2), until it has failed (§8.3).
     fn count_path_error(&mut self, path: u8) {
         let p = &mut self.paths[usize::from(path)];
+        if !p.active {
+            return;
+        }
         p.errors += 1;
-        if p.active && p.errors > self.config.max_path_retransmissions {
+        if p.errors > self.config.max_path_retransmissions {
             p.active = false;
             self.stats.path_failures += 1;
             self.events.push_back(Event::PathDown(path));

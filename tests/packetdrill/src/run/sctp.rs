@@ -60,7 +60,8 @@ impl Host {
                 accepted_streams: Some(Config::default().outbound_streams),
                 max_packet: mtu.saturating_sub(if ipv6 { 40 } else { 20 }),
                 nagle: true,
-                first_sack_at_once: true,
+                probe_at_once: true,
+                abort_unreachable: true,
                 ..Config::default()
             },
             association: None,

@@ -11,6 +11,7 @@ mod receiving;
 mod sending;
 mod setup;
 mod shutdown;
+mod standard;
 
 use super::*;
 use crate::packet::Payload;
@@ -30,9 +31,9 @@ pub(super) fn secs(n: u64) -> u64 {
     n * 1000
 }
 
-/// Packets that take 1000 bytes of chunks, no heartbeats.
+/// Packets that take 1000 bytes of chunks, no heartbeats, and the first data is acknowledged like any other.
 pub(super) fn config() -> Config {
-    Config { max_packet: 1012, heartbeat_interval: None, ..Config::default() }
+    Config { max_packet: 1012, heartbeat_interval: None, first_sack_at_once: false, ..Config::default() }
 }
 pub(super) fn initial(tag: u32, tsn: u32) -> Initial {
     Initial { tag, tsn, secret: [7; 32] }

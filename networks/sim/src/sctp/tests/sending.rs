@@ -181,8 +181,10 @@ fn a_closed_window_is_probed_with_one_chunk_and_that_ends_nothing() {
     w.inject(A, 0, sack(1, 0));
     w.send(A, 0, 200);
     w.send(A, 0, 300);
-    let mut expected = vec!["200 A0 DATA 1 0:0 100".to_owned(), "200 A0 DATA 2 0:1 200".to_owned()];
-    let mut at = 200;
+    w.run_to(1199);
+    // The first probe leaves one RTO after the window was found closed.
+    let mut expected = vec!["200 A0 DATA 1 0:0 100".to_owned(), "1200 A0 DATA 2 0:1 200".to_owned()];
+    let mut at = 1200;
     for wait in [1000, 2000, 4000, 8000] {
         w.run_to(at + 100);
         w.inject(A, 0, sack(1, 0));
@@ -191,11 +193,39 @@ fn a_closed_window_is_probed_with_one_chunk_and_that_ends_nothing() {
     }
     w.run_to(at + 100);
     w.hear(A, &[]);
-    // The window opens: neither the probe nor the rest waits for a timer.
+    // The window opens: the probe waits for its timer, as whatever may be lost does, and after an expiry nothing else
+    // may be in flight.
     w.inject(A, 0, sack(1, 5000));
-    expected.push(format!("{} A0 DATA 2 0:1 200", at + 100));
-    expected.push(format!("{} A0 DATA 3 0:2 300", at + 100));
+    w.run_to(at + 20_000);
+    expected.push(format!("{} A0 DATA 2 0:1 200", at + 16_000));
+    w.inject(A, 0, sack(2, 5000));
+    expected.push(format!("{} A0 DATA 3 0:2 300", at + 20_000));
     w.expect(&expected.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_window_that_opens_ends_the_wait_for_a_probe() {
+    let mut w = alone(config());
+    w.send(A, 0, 100);
+    w.inject(A, 0, sack(1, 0));
+    w.send(A, 0, 200);
+    w.run_to(700);
+    w.inject(A, 0, sack(1, 5000));
+    w.expect(&["200 A0 DATA 1 0:0 100", "700 A0 DATA 2 0:1 200"]);
+    // It closes again, and the wait begins anew.
+    w.inject(A, 0, sack(2, 0));
+    w.send(A, 0, 300);
+    w.run_to(1800);
+    w.expect(&["1700 A0 DATA 3 0:2 300"]);
+}
+
+#[test]
+fn a_closed_window_may_be_probed_at_once() {
+    let mut w = alone(Config { probe_at_once: true, ..config() });
+    w.send(A, 0, 100);
+    w.inject(A, 0, sack(1, 0));
+    w.send(A, 0, 200);
+    w.expect(&["200 A0 DATA 1 0:0 100", "200 A0 DATA 2 0:1 200"]);
 }
 
 #[test]
