@@ -11,7 +11,7 @@ use usher_radius::client::{self, Client, ServerConfig, Target};
 
 /// What ten logins ask: right and wrong passwords, a user that there is not, an EAP identity, a MAC without a password, one
 /// without a proof, and one from nobody's client.
-fn requests() -> Vec<(Path, Vec<u8>)> {
+fn requests() -> Datagrams {
     let seed = Seed::new(5);
     let mut asking =
         client::Config::single(ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret()));
@@ -55,8 +55,10 @@ fn server() -> AaaServer {
     AaaServer::new(config, Seed::new(3).secure("aaa", 0)).unwrap()
 }
 
+type Datagrams = Vec<(Path, Vec<u8>)>;
+
 /// What a server sends and says when datagrams come in groups of so many.
-fn outcome(all: &[(Path, Vec<u8>)], group: usize) -> (Vec<(Path, Vec<u8>)>, Vec<String>, AaaServer) {
+fn outcome(all: &Datagrams, group: usize) -> (Datagrams, Vec<String>, AaaServer) {
     let (mut server, mut sent, mut said) = (server(), Vec::new(), Vec::new());
     let now = Instant::ZERO + Duration::from_millis(1);
     for group in all.chunks(group) {
