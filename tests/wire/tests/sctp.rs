@@ -171,11 +171,13 @@ fn one_stream_is_close_to_tcp_under_the_same_bounds() {
         let metrics = world.run().unwrap().metrics;
         metrics.into_iter().find(|(name, _)| name == "delay.mean").unwrap().1
     };
-    for loss in ["1 %", "5 %"] {
+    // At 5 % a sixth is left between them: what comes after a timeout is one packet in SCTP (RFC 9260, 7.2.1) and a
+    // segment's worth of small ones in TCP.
+    for (loss, most) in [("1 %", 0.15), ("5 %", 0.25)] {
         let (tcp, sctp) = (mean("tcp", loss), mean("sctp", loss));
         // What remains: docs/sctp-and-tcp.md. A packet of one chunk has 8 B more than TCP's: 12 + 16 for 20.
         println!("{loss}: TCP {tcp} s, SCTP {sctp} s, ratio {}", sctp / tcp);
-        assert!((sctp / tcp - 1.0).abs() < 0.15, "{loss}: TCP {tcp} s, SCTP {sctp} s");
+        assert!((sctp / tcp - 1.0).abs() < most, "{loss}: TCP {tcp} s, SCTP {sctp} s");
     }
 }
 
