@@ -173,10 +173,13 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     }
 
     /// Does everything that a connection has become ready for. Acknowledgements that are due leave before
-    /// the application hears of the data, as from a kernel; what is delayed can ride on its answer.
+    /// the application hears of the data, as from a kernel, unless the connection's settings have it otherwise; what is
+    /// delayed can ride on its answer.
     #[inline]
     fn settle(&mut self, index: u32) {
-        self.flush(index);
+        if !self.conns[index as usize].tcp.delivers_first() {
+            self.flush(index);
+        }
         while let Some(event) = self.conns[index as usize].tcp.poll_event() {
             let conn = &mut self.conns[index as usize];
             let (app, id, key) = (conn.app, conn.id, conn.key);

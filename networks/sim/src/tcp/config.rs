@@ -238,6 +238,9 @@ pub struct Config {
     pub nagle: bool,
     /// What it lets go all the same; nothing.
     pub nagle_variant: NagleVariant,
+    /// The application hears of data before anything leaves that it lets go: what was held back leaves together with the
+    /// answer (ns-2); off, as a kernel, which sends first.
+    pub deliver_first: bool,
     /// Delayed acknowledgement; `None` acknowledges at once.
     pub delayed_ack: Option<DelayedAck>,
     /// When a delayed acknowledgement leaves at last; its timeout after the first segment.
@@ -303,6 +306,7 @@ impl Default for Config {
             syn_loss_shrinks: true,
             nagle: true,
             nagle_variant: NagleVariant::default(),
+            deliver_first: false,
             delayed_ack: Some(DelayedAck::default()),
             ack_timer: AckTimer::default(),
             initial_rto: Duration::from_secs(1),

@@ -502,6 +502,11 @@ impl Connection {
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
+    /// Whether the host drains [`poll_event`](Self::poll_event) before the first
+    /// [`poll_transmit`](Self::poll_transmit).
+    pub fn delivers_first(&self) -> bool {
+        self.config.deliver_first
+    }
     /// The smoothed round-trip time; `None` before the first measurement.
     pub fn srtt(&self) -> Option<Duration> {
         self.rtt.srtt()

@@ -215,6 +215,7 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
             model::NagleVariant::Bsd => NagleVariant::Bsd,
             model::NagleVariant::Minshall => NagleVariant::Minshall,
         },
+        deliver_first: tcp.deliver_first,
         delayed_ack: match tcp.delayed_ack {
             Switch::Off => None,
             Switch::On(timeout) => Some(DelayedAck {

@@ -24,6 +24,8 @@ pub struct Tcp {
     pub nagle: bool,
     /// What Nagle's algorithm lets go all the same.
     pub nagle_variant: NagleVariant,
+    /// The application hears of data before what it lets go leaves, as in ns-2; else after, as from a kernel.
+    pub deliver_first: bool,
     /// How long an acknowledgement may wait for data to ride on; `"off"` acknowledges at once.
     pub delayed_ack: Switch<Time>,
     /// With delayed acknowledgements, every so many segments are acknowledged at once.
@@ -89,6 +91,7 @@ impl Default for Tcp {
             preset: Preset::default(),
             nagle: true,
             nagle_variant: NagleVariant::default(),
+            deliver_first: false,
             delayed_ack: Switch::On(Time::millis(200)),
             delayed_ack_segments: Count::of(2),
             delayed_ack_counts: AckCounts::default(),

@@ -1,0 +1,230 @@
+//! The simulator beside ns-2: scenarios that stand in `scenarios/` twice, as a study and as Tcl, and what both give.
+//!
+//! A study has one axis, whose cases are named as the command lines that ns-2's script gets. ns-2 is Debian's package
+//! `ns2`, as it is.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use usher_observe::stats::{Estimate, quantile};
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides, Study};
+
+/// How far apart the means may be, as a share of ns-2's.
+pub const NEAR: f64 = 0.05;
+/// How wide, as half its width, an interval may be that only has to overlap, as a share of its mean.
+pub const NARROW: f64 = 0.1;
+/// The level of the intervals.
+pub const LEVEL: f64 = 0.95;
+/// How long one run of ns-2 may take on the wall's clock.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Every scenario, by the name of its files.
+pub const SCENARIOS: [&str; 7] =
+    ["tcp-reno", "tcp-sack", "tcp-nagle", "tcp-delack", "tcp-background", "udp", "sctp-ftp"];
+
+/// The mean delay of one case in both simulators, in seconds.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The scenario.
+    pub scenario: String,
+    /// The case, as ns-2's command line has it.
+    pub case: String,
+    /// Of ns-2: over the replications the mean of their mean delays, and the median.
+    pub theirs: (Estimate, f64),
+    /// The same of the simulator.
+    pub ours: (Estimate, f64),
+}
+
+impl Line {
+    /// Within [`NEAR`], or intervals that overlap and are [`NARROW`].
+    pub fn agrees(&self) -> bool {
+        let (ours, theirs) = (&self.ours.0, &self.theirs.0);
+        let narrow = |e: &Estimate| e.half_width < NARROW * e.mean;
+        let overlap = ours.low() <= theirs.high() && theirs.low() <= ours.high();
+        (ours.mean - theirs.mean).abs() <= NEAR * theirs.mean || (overlap && narrow(ours) && narrow(theirs))
+    }
+
+    /// A row of the table in `docs/ns-2.md`.
+    pub fn row(&self) -> String {
+        let of = |e: &Estimate| format!("{} ± {} ms", number(e.mean * 1e3), number(e.half_width * 1e3));
+        let off = (self.ours.0.mean / self.theirs.0.mean - 1.0) * 100.0;
+        let verdict = if self.agrees() { "agrees" } else { "differs" };
+        format!(
+            "| `{}` | `{}` | {} | {} | {off:+.1} % | {} | {} | {verdict} |",
+            self.scenario,
+            self.case,
+            of(&self.theirs.0),
+            of(&self.ours.0),
+            number(self.theirs.1 * 1e3),
+            number(self.ours.1 * 1e3),
+        )
+    }
+}
+
+/// Three digits that tell something, without a power of ten.
+fn number(value: f64) -> String {
+    let digits = if value.abs() >= 100.0 {
+        0
+    } else if value.abs() >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$}")
+}
+
+/// The folder of the scenarios.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What one run of ns-2 printed: values by name, of a line `name=value name=value ...`.
+///
+/// # Errors
+/// Where `ns` is missing, takes too long or prints no such line.
+pub fn ns(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
+    let script = folder().join(format!("{scenario}.tcl"));
+    let said = format!("ns {} {}", script.display(), arguments.join(" "));
+    let mut child = Command::new("ns")
+        .arg(&script)
+        .args(arguments)
+        .current_dir(std::env::temp_dir())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{said}: {e}; scripts/setup installs Debian's package ns2"))?;
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(|e| format!("{said}: {e}"))? {
+            Some(status) => break status,
+            None if begun.elapsed() > PATIENCE => {
+                let ended = child.kill().and_then(|()| child.wait());
+                return Err(format!("{said}: still at it after {PATIENCE:?} ({ended:?})"));
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let (mut out, mut err) = (String::new(), String::new());
+    let read = |from: Option<&mut dyn Read>, to: &mut String| {
+        from.map_or(Ok(0), |f| f.read_to_string(to)).map_err(|e| format!("{said}: {e}"))
+    };
+    read(child.stdout.as_mut().map(|s| s as &mut dyn Read), &mut out)?;
+    read(child.stderr.as_mut().map(|s| s as &mut dyn Read), &mut err)?;
+    let line = out.lines().find(|l| l.starts_with("scenario=")).filter(|_| status.success());
+    let line = line.ok_or_else(|| format!("{said}: {status}\n{out}{err}"))?;
+    Ok(line
+        .split(' ')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect())
+}
+
+/// Runs ns-2 with the seeds 1 to `seeds`; for each of `values` a list with a run's value each.
+///
+/// # Errors
+/// As [`ns`], and where a value is no number.
+pub fn theirs(scenario: &str, case: &str, seeds: u32, values: &[&str]) -> Result<Vec<Vec<f64>>, String> {
+    let mut all = vec![Vec::new(); values.len()];
+    for seed in 1..=seeds {
+        let mut arguments = words(case);
+        arguments.extend(["seed".to_owned(), seed.to_string()]);
+        let line = ns(scenario, &arguments)?;
+        for (name, column) in values.iter().zip(&mut all) {
+            let value = line.get(*name).and_then(|v| v.parse::<f64>().ok());
+            column.push(value.ok_or_else(|| format!("{scenario} {case}: no {name} in {line:?}"))?);
+        }
+    }
+    Ok(all)
+}
+
+/// The words of a command line; braces hold some together, as Tcl has it.
+fn words(line: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for (i, part) in line.split(['{', '}']).enumerate() {
+        if i % 2 == 1 {
+            all.push(part.to_owned());
+        } else {
+            all.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    all
+}
+
+/// The mean with its interval, and the median.
+pub fn estimate(mut values: Vec<f64>) -> (Estimate, f64) {
+    let all = Estimate::of(&values, LEVEL);
+    values.sort_by(f64::total_cmp);
+    (all, quantile(&values, 0.5))
+}
+
+/// Both simulators on every case of a scenario.
+///
+/// # Errors
+/// Where the study or a run of either is at fault.
+pub fn compare(scenario: &str) -> Result<Vec<Line>, String> {
+    let path = folder().join(format!("{scenario}.toml"));
+    let study = Study::load(&path).map_err(|e| e.to_string())?;
+    let plan = study.plan(Mode::Default, &Overrides::default()).map_err(|e| e.to_string())?;
+    let mut lines = Vec::new();
+    for point in &plan.points {
+        let case = point.setting("ns").ok_or("the study lacks its axis 'ns'")?.text.clone();
+        let count = point.scenario.run.replications.min.get();
+        let mut ours = Vec::new();
+        for replication in 0..count {
+            let world = World::new(&point.scenario, point.seed(replication), &[], None);
+            let result = world.and_then(World::run).map_err(|e| format!("{scenario} {case}: {e}"))?;
+            let get = |name: &str| result.metrics.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+            let failures = get("failures").unwrap_or(0.0);
+            if failures > 0.0 {
+                return Err(format!("{scenario} {case}: {failures} of the simulator's dialogues failed"));
+            }
+            ours.push(get("delay.mean").ok_or("no mean delay")?);
+        }
+        let mut columns = theirs(scenario, &case, count, &["mean", "failed"])?;
+        if columns[1].iter().any(|failed| *failed > 0.0) {
+            return Err(format!("{scenario} {case}: dialogues of ns-2 did not end"));
+        }
+        let theirs = estimate(std::mem::take(&mut columns[0]));
+        lines.push(Line { scenario: scenario.to_owned(), case, theirs, ours: estimate(ours) });
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(theirs: (f64, f64), ours: (f64, f64)) -> Line {
+        let of = |(mean, half_width)| (Estimate { mean, half_width, n: 9 }, mean);
+        Line { scenario: "s".into(), case: "loss 0".into(), theirs: of(theirs), ours: of(ours) }
+    }
+
+    #[test]
+    fn near_means_agree_whatever_their_intervals() {
+        assert!(line((1.0, 0.5), (1.05, 0.0)).agrees());
+        assert!(line((1.0, 0.0), (0.96, 0.9)).agrees());
+    }
+
+    #[test]
+    fn farther_means_agree_where_narrow_intervals_overlap_and_not_else() {
+        assert!(line((1.0, 0.09), (1.15, 0.09)).agrees());
+        // They overlap, and one says next to nothing.
+        assert!(!line((1.0, 0.09), (1.15, 0.2)).agrees());
+        assert!(!line((1.0, 0.05), (1.15, 0.05)).agrees());
+    }
+
+    #[test]
+    fn a_command_line_is_read_as_tcl_reads_it() {
+        let all = words("loss 0.05 rounds {200 100} seed 1");
+        assert_eq!(all, ["loss", "0.05", "rounds", "200 100", "seed", "1"]);
+    }
+}

@@ -1,0 +1,85 @@
+//! Every scenario in both simulators. Where ns-2 is not installed they fail.
+
+use usher_ns2_tests::{SCENARIOS, compare, folder, root};
+
+/// Set, it writes the table's rows anew.
+const WRITE: &str = "USHER_WRITE_NS2";
+
+/// All cases agree, and the page shows each.
+fn beside(scenario: &str) {
+    let lines = compare(scenario).unwrap_or_else(|e| panic!("{e}"));
+    assert!(lines.len() > 1, "{scenario} has cases");
+    let rows: Vec<String> = lines.iter().map(|l| l.row()).collect();
+    println!("{}", rows.join("\n"));
+    assert!(lines.iter().all(|l| l.agrees()), "{scenario} differs from ns-2:\n{}", rows.join("\n"));
+    let path = root().join("docs/ns-2.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    if std::env::var_os(WRITE).is_some() {
+        // One test at a time writes: run it with --test-threads 1.
+        let own = format!("| `{scenario}` |");
+        let first =
+            page.lines().position(|l| l.starts_with(&own)).expect("the page has a row of the scenario");
+        let mut kept: Vec<&str> = page.lines().filter(|l| !l.starts_with(&own)).collect();
+        for (i, row) in rows.iter().enumerate() {
+            kept.insert(first + i, row);
+        }
+        std::fs::write(&path, kept.join("\n") + "\n").unwrap();
+        return;
+    }
+    for line in lines {
+        let cells = format!("| `{}` | `{}` | ", line.scenario, line.case);
+        assert!(page.contains(&cells), "docs/ns-2.md lacks {cells}...; {WRITE}=1 writes it");
+    }
+}
+
+#[test]
+fn dialogues_over_reno_take_as_long_as_in_ns2() {
+    beside("tcp-reno");
+}
+
+#[test]
+fn dialogues_with_selective_acknowledgements_take_as_long_as_in_ns2() {
+    beside("tcp-sack");
+}
+
+#[test]
+fn dialogues_with_nagles_algorithm_take_as_long_as_in_ns2() {
+    beside("tcp-nagle");
+}
+
+#[test]
+fn dialogues_with_delayed_acknowledgements_take_as_long_as_in_ns2() {
+    beside("tcp-delack");
+}
+
+#[test]
+fn dialogues_beside_background_traffic_take_as_long_as_in_ns2() {
+    beside("tcp-background");
+}
+
+#[test]
+fn datagrams_that_are_sent_again_take_as_long_as_in_ns2() {
+    beside("udp");
+}
+
+#[test]
+fn a_transfer_over_sctp_takes_as_long_as_in_ns2() {
+    beside("sctp-ftp");
+}
+
+#[test]
+fn each_scenario_is_there_twice_and_no_other() {
+    let mut names: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .filter(|n| n.ends_with(".toml"))
+        .map(|n| n.replace(".toml", ""))
+        .collect();
+    names.sort();
+    let mut known = SCENARIOS.to_vec();
+    known.sort_unstable();
+    assert_eq!(names, known);
+    for name in known {
+        assert!(folder().join(format!("{name}.tcl")).exists(), "{name}.tcl");
+    }
+}
