@@ -13,7 +13,7 @@ use crate::shards::{self, Bound, Homes};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use crate::tls::{self, Tls};
-use crate::workers::{Inline, Reading, Shared, Workers};
+use crate::workers::{Inline, KnownUsers, Reading, Shared, Workers};
 use crate::{config, control, lists, log, metrics, notify};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -86,6 +86,8 @@ pub(crate) struct Running {
     pub(crate) place: RwLock<Place>,
     admin: Mutex<Box<dyn Store>>,
     inline: Inline,
+    /// Users as the store told of them.
+    pub(crate) known: Arc<KnownUsers>,
     status: Arc<RwLock<CertificateStatus>>,
     reading: Arc<RwLock<Reading>>,
     listeners: Vec<TlsServer>,
@@ -214,9 +216,11 @@ impl Begun {
         let lookups = Arc::new(Latency::default());
         let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, tls.as_deref())));
         let reading = Arc::new(RwLock::new(Reading::of(&place.loaded)));
+        let known = Arc::new(KnownUsers::new(&file.users, clock, &mut rng));
         let shared = Shared {
             mailboxes: mailboxes.clone(),
             inline: inline.clone(),
+            known: known.clone(),
             reading: reading.clone(),
             left_out: Arc::default(),
             latency: lookups.clone(),
@@ -284,6 +288,7 @@ impl Begun {
             place: RwLock::new(place),
             admin: Mutex::new(admin),
             inline,
+            known,
             status,
             reading,
             listeners,

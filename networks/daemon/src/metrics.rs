@@ -227,8 +227,10 @@ impl Collector for Scrape {
         let found = [
             (vec![("result", "hit".to_owned())], cache("lookups_saved")),
             (vec![("result", "miss".to_owned())], cache("lookups")),
+            (vec![("result", "away".to_owned())], cache("remembered")),
         ];
-        counters(e, "cache", "Users found in memory, and asked of the store", found)?;
+        let help = "Users found in memory, asked of the store, and found in memory since the store was away";
+        counters(e, "cache", help, found)?;
         gauge(e, "half_open", "Unfinished logins", all.half_open as i64)?;
         let help = "About how many octets unfinished logins hold";
         gauge(e, "half_open_octets", help, all.half_open_octets as i64)?;

@@ -3,19 +3,21 @@
 
 use crate::admin;
 use crate::config::Loaded;
-use crate::config::model::BadReply;
+use crate::config::model::{BadReply, Users};
 use crate::jobs::{Bounds, Jobs, Whose};
 use crate::node::{Mailboxes, Message};
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::store::{Store, StoreError, UserRows};
-use usher_aaa::{CertificateVerdict, Command, Found, User, canonical_name};
+use usher_aaa::{CacheConfig, CertificateVerdict, Command, Found, User, UserCache, canonical_name};
+use usher_core::SecureRng;
 use usher_crypto::Key;
+use usher_live::Clock;
 use usher_radius::dictionary::Dictionary;
 
 /// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
@@ -82,11 +84,41 @@ impl Reading {
     }
 }
 
+/// The users that the store has told of, of all shards: who got in on one gets in on each while the store is away.
+pub(crate) struct KnownUsers {
+    users: Mutex<UserCache>,
+    clock: Clock,
+}
+
+impl KnownUsers {
+    pub(crate) fn new(users: &Users, clock: Clock, rng: &mut SecureRng) -> Self {
+        Self { users: Mutex::new(UserCache::new(bounds(users), rng)), clock }
+    }
+    /// Forgets a user, or all: before the shards do, which would be told of what is still known here.
+    pub(crate) fn forget(&self, name: Option<&[u8]>) {
+        self.lock().forget(name);
+    }
+    /// Goes on with other bounds, and knows nobody.
+    pub(crate) fn reconfigure(&self, users: &Users) {
+        self.lock().reconfigure(bounds(users));
+    }
+    fn lock(&self) -> MutexGuard<'_, UserCache> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As of the shards' own memory, but that only users are kept: a name that nobody has is not refused for what was.
+fn bounds(users: &Users) -> CacheConfig {
+    let unknown_ttl = usher_core::Duration::ZERO;
+    CacheConfig { entries: users.cache_entries, ttl: users.cache_ttl.0, unknown_ttl }
+}
+
 /// What the threads share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) mailboxes: Mailboxes,
     pub(crate) inline: Inline,
+    pub(crate) known: Arc<KnownUsers>,
     /// How rows are read; replaced at a reload.
     pub(crate) reading: Arc<RwLock<Reading>>,
     /// Rows of replies that were left out.
@@ -184,16 +216,26 @@ fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, troubl
     }
     // The tables hold text.
     let (Some(store), Ok(name)) = (store, std::str::from_utf8(name)) else { return Found::Nobody };
+    // What is forgotten while the store answers, or before its rows are read as they are to be read now, is not kept.
+    let generation = shared.known.lock().generation();
     let begun = Instant::now();
     let found = admin::user_of(store.as_mut(), name);
     shared.latency.add(begun.elapsed());
     if troubled_said(troubled, found.as_ref().err()) {
         tracing::info!("the store answers again");
     }
+    let octets = name.as_bytes();
+    let now = shared.known.clock.now();
     match found {
-        Ok(None) => Found::Nobody,
-        Ok(Some(rows)) => Found::User(Arc::new(read(name, &rows, shared))),
-        Err(_) => Found::Unavailable,
+        Ok(rows) => {
+            let user = rows.map(|rows| Arc::new(read(name, &rows, shared)));
+            shared.known.lock().keep(now, generation, octets, user.as_ref());
+            user.map_or(Found::Nobody, Found::User)
+        }
+        Err(StoreError::Unavailable(_)) => {
+            shared.known.lock().find(now, octets).flatten().map_or(Found::Unavailable, Found::Remembered)
+        }
+        Err(StoreError::Refused(_)) => Found::Unavailable,
     }
 }
 
@@ -227,5 +269,83 @@ pub(crate) fn troubled_said(troubled: &mut bool, error: Option<&StoreError>) -> 
             false
         }
         None => std::mem::replace(troubled, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use usher_aaa::store::{Memory, Op, Row};
+    use usher_core::Seed;
+
+    /// What a store says of one name, or a store that is away.
+    fn store(password: Option<Option<&str>>) -> Box<dyn Store> {
+        let Some(password) = password else {
+            return Box::new(usher_store::Postgres::new("host=/nowhere user=usher").unwrap());
+        };
+        let mut memory = Memory::new();
+        if let Some(password) = password {
+            let row = Row {
+                attribute: "Cleartext-Password".to_owned(),
+                op: Op::Replace,
+                value: password.to_owned(),
+            };
+            memory.put_user("ann", &UserRows { check: vec![row], ..UserRows::default() }).unwrap();
+        }
+        Box::new(memory)
+    }
+
+    fn shared(users: &str) -> Shared {
+        let text = format!("[users]\nstore = \"sqlite\"\n{users}");
+        let loaded = crate::config::parse("test", &text, None).unwrap();
+        let mut rng = Seed::new(1).secure("known", 0);
+        Shared {
+            mailboxes: Mailboxes::default(),
+            inline: Inline::default(),
+            known: Arc::new(KnownUsers::new(&loaded.file.users, Clock::start(), &mut rng)),
+            reading: Arc::new(RwLock::new(Reading::of(&loaded))),
+            left_out: Arc::default(),
+            latency: Arc::default(),
+            status: Arc::new(RwLock::new(CertificateStatus::of(&loaded, None))),
+        }
+    }
+
+    /// What comes of asking for ann: `f`ound, `r`emembered, `n`obody, `u`navailable.
+    fn ask(shared: &Shared, store: &mut Box<dyn Store>) -> char {
+        match find(b"ann", shared, Some(store), &mut true) {
+            Found::User(_) => 'f',
+            Found::Remembered(_) => 'r',
+            Found::Nobody => 'n',
+            Found::Unavailable => 'u',
+        }
+    }
+
+    #[test]
+    fn who_was_found_is_so_while_the_store_is_away() {
+        let (there, gone, away) = (&mut store(Some(Some("x"))), &mut store(Some(None)), &mut store(None));
+        let shared = shared("cache_ttl = \"10 min\"\n");
+        assert_eq!(ask(&shared, away), 'u');
+        assert_eq!([ask(&shared, there), ask(&shared, away), ask(&shared, away)], ['f', 'r', 'r']);
+        // Who was removed behind the server's back is so as soon as the store has said it once.
+        assert_eq!([ask(&shared, gone), ask(&shared, away)], ['n', 'u']);
+        assert_eq!([ask(&shared, there), ask(&shared, away)], ['f', 'r']);
+        shared.known.forget(Some(b"bob"));
+        assert_eq!(ask(&shared, away), 'r');
+        shared.known.forget(Some(b"ann"));
+        assert_eq!(ask(&shared, away), 'u');
+        assert_eq!(ask(&shared, there), 'f');
+        shared.known.forget(None);
+        assert_eq!(ask(&shared, away), 'u');
+    }
+
+    #[test]
+    fn who_was_found_is_remembered_for_the_time_that_is_set() {
+        let (there, away) = (&mut store(Some(Some("x"))), &mut store(None));
+        let shared = shared("cache_ttl = \"1 s\"\n");
+        assert_eq!([ask(&shared, there), ask(&shared, away)], ['f', 'r']);
+        thread::sleep(std::time::Duration::from_millis(1050));
+        assert_eq!(ask(&shared, away), 'u');
+        let shared = self::shared("cache_entries = 0\n");
+        assert_eq!([ask(&shared, there), ask(&shared, away)], ['f', 'u']);
     }
 }

@@ -13,8 +13,8 @@ mod users;
 pub use ledger::{Admission, AdmitRequest, Record, Refusal};
 pub use server::{
     AaaServer, CacheConfig, CertificateVerdict, Command, Config, ConfigError, Counters, DynamicResult, Event,
-    Found, Front, Handed, HandedBack, HomeServerState, IdentityKey, Login, Reason, ShardConfig, ShardKey,
-    StatusFault, TRACES, TraceFilter, TraceLine, UserSource, is_alias, shard_of,
+    Found, Front, Generation, Handed, HandedBack, HomeServerState, IdentityKey, Login, Reason, ShardConfig,
+    ShardKey, StatusFault, TRACES, TraceFilter, TraceLine, UserCache, UserSource, is_alias, shard_of,
 };
 pub use users::{
     Check, Complaint, Control, Group, Method, Password, Reply, Unmet, User, Users, canonical_name, spellings,

@@ -7,7 +7,7 @@ use crate::place::Place;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use usher_radius::Secret;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::packet::Code;
@@ -99,8 +99,7 @@ impl Setting {
         let database = cluster.database();
         let url = cluster.url("usher", &database);
         let users = format!("[users]\nstore = \"postgresql\"\nurl = \"{url}\"\ncache_ttl = \"10 min\"\n");
-        // Each shard remembers users of its own.
-        let config = ports.config(1, &users);
+        let config = ports.config(2, &users);
         Self { place, ports, cluster, database, config }
     }
 
@@ -115,6 +114,14 @@ impl Setting {
     #[track_caller]
     fn gets_in(&self, name: &str) {
         pap(self.ports.auth, name, "right").with_code(0);
+    }
+
+    /// Gets in from so many ports that the system gives requests to each of the shards.
+    #[track_caller]
+    fn gets_in_everywhere(&self, name: &str) {
+        for _ in 0..16 {
+            self.gets_in(name);
+        }
     }
 
     #[track_caller]
@@ -139,7 +146,7 @@ fn a_database_that_was_away_costs_no_record_and_no_restart() {
         assert!(!nas.report(2 * SESSIONS, Duration::from_secs(3)), "the database is away");
         // What was durable when it went may still have been answered.
         assert!(nas.count() < before + 2048, "{} acknowledged without a database", nas.count() - before);
-        s.gets_in("ann");
+        s.gets_in_everywhere("ann");
         s.gets_no_answer(name);
         s.cluster.start();
         each_once(&nas, postgres(&s.cluster, &s.database));
@@ -156,6 +163,49 @@ fn a_database_that_was_away_costs_no_record_and_no_restart() {
     let rows = postgres(&s.cluster, &s.database);
     assert_eq!(rows.len(), SESSIONS);
     each_once(&nas, rows);
+}
+
+#[test]
+fn who_got_in_gets_in_on_each_shard_while_the_database_is_away() {
+    let s = Setting::new();
+    let tls = super::others::tls(&s.place.path("pki"), "radius.example");
+    let lists = "crl = [\"pki/ca.crl\"]\ncrl_interval = \"1 s\"\n";
+    s.place.shell("usher aaa cert --dir pki init --server radius.example").with_code(0);
+    let server = Daemon::start(&s.place, &format!("{}{tls}{lists}", s.config));
+    s.add_users();
+    for name in ["ann", "bob", "eve"] {
+        s.gets_in(name);
+    }
+    // What was changed and removed before is not served as it was.
+    s.place.shell("echo other | usher aaa user set bob --password-file - --config aaa.toml").with_code(0);
+    s.place.shell("usher aaa user del eve --config aaa.toml").with_code(0);
+    s.cluster.stop("fast");
+    s.gets_in_everywhere("ann");
+    for name in ["bob", "eve", "ivy"] {
+        s.gets_no_answer(name);
+    }
+    // A list that is taken up meanwhile, after which the shards know nobody, changes nothing of users.
+    let end = || {
+        let page = get(s.ports.metrics, "/metrics");
+        page.lines().find(|line| line.starts_with("usher_aaa_crl_next_update_seconds{")).map(str::to_owned)
+    };
+    let (before, until) = (end(), Instant::now() + LONG);
+    s.place.shell("usher aaa cert --dir pki crl").with_code(0);
+    while end() == before {
+        assert!(Instant::now() < until, "{}", server.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    s.gets_in_everywhere("ann");
+    s.gets_no_answer("eve");
+    let page = get(s.ports.metrics, "/metrics");
+    assert!(metric(&page, "usher_aaa_cache_total{result=\"away\"}") >= 2.0, "{page}");
+    s.cluster.start();
+    let until = Instant::now() + LONG;
+    while !pap(s.ports.auth, "bob", "other").out.contains("Received Access-Accept") {
+        assert!(Instant::now() < until, "{}", server.log());
+    }
+    pap(s.ports.auth, "eve", "right").with_code(1);
+    assert_eq!(server.end(), Some(0));
 }
 
 const OTHER: &str = "a secret of the store's client";

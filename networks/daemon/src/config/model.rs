@@ -237,7 +237,7 @@ pub struct Users {
     /// What becomes of a login whose user, or a group of that user, has a row of a reply that cannot be understood. A check
     /// that cannot be understood always refuses.
     pub bad_reply: BadReply,
-    /// How many users of the store each thread remembers.
+    /// How many users of the store each thread remembers, and how many all together for when the store is away.
     pub cache_entries: usize,
     /// How long a user is served from memory before the store is asked again: the longest time for which a user who
     /// was removed from the store by other means than `usher aaa user del` can still log in.

@@ -222,6 +222,7 @@ fn status(running: &Running) -> Status {
 
 /// Has all shards forget a user, or all users, and with `disconnect` NASs end the user's open sessions.
 fn forget(running: &Running, shared: &Shared, user: Option<&str>, disconnect: bool) -> Answer {
+    running.known.forget(user.map(str::as_bytes));
     if !running.mailboxes.forget(user.map(str::as_bytes), FORGETTING) {
         let message = "not every thread has forgotten the user yet; try again".to_owned();
         return Answer::Failed { message };

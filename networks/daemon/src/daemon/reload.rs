@@ -25,6 +25,15 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// How long a shard may take to take another configuration.
 const TAKING: Duration = Duration::from_secs(10);
 
+/// What is taken up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// All of a configuration: what was known of users and of their certificates may be otherwise.
+    All,
+    /// Its revocation lists; `added`: they may take certificates back that they did not.
+    Lists { added: bool },
+}
+
 impl Running {
     /// Reads the configuration again; where something is wrong with it, the old one stays.
     ///
@@ -53,15 +62,14 @@ impl Running {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         // Lists that were never fetched are fetched by who looks after them: nobody waits for their publishers here.
         let place = Place::open(self.config_path.as_deref()).map_err(|e| e.to_string())?;
-        self.take_place(place, self.clients()?, false)
+        self.take_place(place, self.clients()?, Taken::All)
     }
 
-    /// Takes up another configuration, with clients of the store; the caller is alone. With `remembering`, what issuers
-    /// said of certificates is still true.
+    /// Takes up another configuration, with clients of the store; the caller is alone.
     ///
     /// # Errors
     /// What is wrong with it.
-    fn take_place(&self, mut place: Place, rows: Vec<ClientRow>, remembering: bool) -> Result<(), String> {
+    fn take_place(&self, mut place: Place, rows: Vec<ClientRow>, what: Taken) -> Result<(), String> {
         let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let tls = tls::make(&place.loaded, &self.wall)?;
         let generated =
@@ -99,10 +107,18 @@ impl Running {
         self.swap_inline(&mut inline);
         let mut reading = Reading::of(&place.loaded);
         self.swap_reading(&mut reading);
+        let users = &place.loaded.file.users;
+        // The store may be away while a list is taken up: who was let in gets in, as lists say nothing of users.
+        if what == Taken::All {
+            self.known.reconfigure(users);
+        }
         before.config.epoch = self.clock.wall_epoch();
         let back = || {
             self.swap_inline(&mut inline);
             self.swap_reading(&mut reading);
+            if what == Taken::All {
+                self.known.reconfigure(&old.loaded.file.users);
+            }
             homes.replace_tls(tls_before.as_deref());
             *outgoing() = homes;
         };
@@ -112,7 +128,10 @@ impl Running {
         let status = CertificateStatus::of(&place.loaded, tls.as_deref());
         {
             let mut before = self.status.write().unwrap_or_else(PoisonError::into_inner);
-            *before = if remembering { status.remembering(&before) } else { status };
+            *before = match what {
+                Taken::Lists { added: false } => status.remembering(&before),
+                _ => status,
+            };
         }
         if let Some(tls) = &tls {
             shards::replace_tls(&self.listeners, tls);
@@ -136,9 +155,9 @@ impl Running {
         let before = self.read_place();
         let mut place = before.clone();
         place.read_lists()?;
-        let remembering = lists::add_nothing(&before.loaded, &place.loaded);
+        let added = !lists::add_nothing(&before.loaded, &place.loaded);
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.take_place(place, rows, remembering)
+        self.take_place(place, rows, Taken::Lists { added })
     }
 
     fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {

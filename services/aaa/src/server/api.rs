@@ -28,6 +28,9 @@ use usher_radius::server::Request;
 pub enum Found {
     /// The user.
     User(Arc<User>),
+    /// The user as the host found that name a while ago, since nobody can say how it is now: for this login alone, so that
+    /// what is known of a user grows no older by being asked for.
+    Remembered(Arc<User>),
     /// There is none of that name.
     Nobody,
     /// Nobody can say: the store is not there. The request gets no verdict: silence over RADIUS, so that the client

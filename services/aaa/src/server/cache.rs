@@ -77,11 +77,11 @@ impl<T> Bounded<T> {
 
 /// When a look-up began: what was forgotten since then, it may not bring back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Generation(u64);
+pub struct Generation(u64);
 
-/// Users by name, and names that nobody has; see the [module](self).
+/// Users by name, and names that nobody has, as they were found, each for a bounded time and in bounded number.
 #[derive(Debug)]
-pub(super) struct UserCache {
+pub struct UserCache {
     users: Bounded<Arc<User>>,
     nobodies: Bounded<()>,
     generation: Generation,
@@ -92,7 +92,8 @@ impl UserCache {
     pub(super) fn none(rng: &mut SecureRng) -> Self {
         Self::new(CacheConfig { entries: 0, ..CacheConfig::default() }, rng)
     }
-    pub(super) fn new(config: CacheConfig, rng: &mut SecureRng) -> Self {
+    /// An empty cache; `rng` keys its table, so that nobody who chooses names chooses its collisions.
+    pub fn new(config: CacheConfig, rng: &mut SecureRng) -> Self {
         let hash = hash_state(rng);
         Self {
             users: Bounded::new(config.entries, config.ttl, hash.clone()),
@@ -100,20 +101,28 @@ impl UserCache {
             generation: Generation::default(),
         }
     }
-    pub(super) fn len(&self) -> usize {
+    /// How many users it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.users.by_name.len()
     }
+    /// Whether it holds no user.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
     /// Who is known to have a name: a user, or nobody; `None`: it is not known.
-    pub(super) fn find(&mut self, now: Instant, name: &[u8]) -> Option<Option<Arc<User>>> {
+    pub fn find(&mut self, now: Instant, name: &[u8]) -> Option<Option<Arc<User>>> {
         let user = self.users.find(now, name).cloned();
         if user.is_some() { Some(user) } else { self.nobodies.find(now, name).map(|()| None) }
     }
     /// For a look-up that begins now.
-    pub(super) const fn generation(&self) -> Generation {
+    #[must_use]
+    pub const fn generation(&self) -> Generation {
         self.generation
     }
     /// Keeps what a look-up found, unless something was forgotten since it began.
-    pub(super) fn keep(&mut self, now: Instant, begun: Generation, name: &[u8], user: Option<&Arc<User>>) {
+    pub fn keep(&mut self, now: Instant, begun: Generation, name: &[u8], user: Option<&Arc<User>>) {
         if begun != self.generation {
             return;
         }
@@ -129,13 +138,13 @@ impl UserCache {
         }
     }
     /// Forgets what is known of one name or of all.
-    pub(super) fn forget(&mut self, name: Option<&[u8]>) {
+    pub fn forget(&mut self, name: Option<&[u8]>) {
         self.generation.0 += 1;
         self.users.forget(name);
         self.nobodies.forget(name);
     }
-    /// Goes on with other bounds.
-    pub(super) fn reconfigure(&mut self, config: CacheConfig) {
+    /// Goes on with other bounds, empty.
+    pub fn reconfigure(&mut self, config: CacheConfig) {
         (self.users.entries, self.users.ttl) = (config.entries, config.ttl);
         (self.nobodies.entries, self.nobodies.ttl) = (config.unknown_entries(), config.unknown_ttl);
         self.forget(None);

@@ -126,6 +126,8 @@ usher_core::counters! {
         lookups,
         /// Users that were still known.
         lookups_saved,
+        /// Users that the host gave as it had found them earlier, since the store could not be asked.
+        remembered,
         /// Requests that got no verdict: the store could not be asked.
         unavailable,
         /// Accounting requests.

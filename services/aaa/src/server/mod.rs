@@ -34,6 +34,7 @@ pub use api::{
     CertificateVerdict, Command, DynamicResult, Event, Found, Front, Handed, HandedBack, HomeServerState,
     Login, TraceFilter, TraceLine,
 };
+pub use cache::{Generation, UserCache};
 pub use config::{CacheConfig, Config, ConfigError, UserSource};
 pub use counters::Counters;
 pub use machine::AaaServer;

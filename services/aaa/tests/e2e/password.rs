@@ -196,6 +196,23 @@ fn what_was_found_before_the_forgetting_is_asked_again() {
 }
 
 #[test]
+fn who_is_served_while_the_store_is_away_is_asked_about_again() {
+    let mut config = aaa_config(users(Seed::new(1), 0));
+    config.users = UserSource::Host(CacheConfig::default());
+    let mut p = Pair::new(config);
+    for n in 1..3 {
+        p.ask_pap(n, b"ann", PASSWORD);
+        let token = asked(&mut p);
+        let user = Found::Remembered(Arc::new(User::with_password(PASSWORD)));
+        p.server.command(NEVER, Command::Found { token, user }).unwrap();
+        p.settle(NEVER);
+        assert_eq!(p.answer(), Some((n, Code::ACCESS_ACCEPT, None)));
+        assert!(matches!(p.server.poll_event(), Some(Event::Accepted(_))));
+    }
+    assert_eq!((p.server.cached_users(), p.server.counters().remembered), (0, 2));
+}
+
+#[test]
 fn a_name_that_nobody_has_is_not_asked_about_at_each_login() {
     let mut config = aaa_config(users(Seed::new(1), 0));
     config.users = UserSource::Host(CacheConfig::default());

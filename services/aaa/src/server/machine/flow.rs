@@ -324,17 +324,24 @@ impl AaaServer {
             },
             _ => return Err(CommandError::UnknownToken),
         };
-        let user = match user {
-            Found::User(user) => Some(user),
-            Found::Nobody => None,
+        let (user, fresh) = match user {
+            Found::User(user) => (Some(user), true),
+            Found::Remembered(user) => (Some(user), false),
+            Found::Nobody => (None, true),
             Found::Unavailable => {
                 self.undecided(now, token, Reason::StoreAway);
                 return Ok(());
             }
         };
-        self.cache.keep(now, session.asked, name, user.as_ref());
+        if fresh {
+            self.cache.keep(now, session.asked, name, user.as_ref());
+        }
         if let Some(user) = &user {
             self.stand_ins.saw(name, user);
+        }
+        if !fresh {
+            self.counters.remembered += 1;
+            self.trace(now, token, || "the store is away: the user is taken as found a while ago".into());
         }
         match inner {
             Some(who) => self.answer_user(now, token, &who, user),
