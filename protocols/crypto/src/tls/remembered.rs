@@ -4,10 +4,19 @@ use rustls::pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerifica
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{PoisonError, RwLock};
 
-/// Signatures on authorities' certificates and lists that are remembered: those of more authorities than anybody has.
-const AUTHORITIES: usize = 256;
-/// Signatures on peers' certificates that are remembered, of some 1.5 KB each: those who come again soon.
-const PEERS: usize = 4096;
+/// How much is remembered.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    signatures: usize,
+    /// Octets of what is signed, keys and signatures.
+    octets: usize,
+}
+
+/// Signatures on authorities' certificates and lists: those of more authorities than anybody has. A list may be long; one
+/// that has no room is verified each time.
+const AUTHORITIES: Most = Most { signatures: 256, octets: 64 << 20 };
+/// Signatures on peers' certificates, of some 1.5 KB each: those who come again soon.
+const PEERS: Most = Most { signatures: 4096, octets: 16 << 20 };
 
 /// What was found of signatures: that this key made this one on these octets. That never changes, so that nothing has to
 /// be forgotten for being old; whether a certificate may still be used is not a question of its signature. Peers'
@@ -47,18 +56,25 @@ struct Signed {
     message: Vec<u8>,
 }
 
+impl Signed {
+    fn octets(&self, signature: &[u8]) -> usize {
+        self.key.len() + self.message.len() + 2 * signature.len()
+    }
+}
+
 /// Signatures that hold.
 #[derive(Debug)]
 struct Signatures {
-    most: usize,
+    most: Most,
+    octets: usize,
     held: BTreeMap<Vec<u8>, Signed>,
     /// The oldest first.
     order: VecDeque<Vec<u8>>,
 }
 
 impl Signatures {
-    fn new(most: usize) -> Self {
-        Self { most, held: BTreeMap::new(), order: VecDeque::new() }
+    fn new(most: Most) -> Self {
+        Self { most, octets: 0, held: BTreeMap::new(), order: VecDeque::new() }
     }
 
     fn holds(
@@ -73,14 +89,20 @@ impl Signatures {
     }
 
     fn keep(&mut self, signature: &[u8], signed: Signed) {
-        if self.held.insert(signature.to_vec(), signed).is_some() {
+        let octets = signed.octets(signature);
+        if octets > self.most.octets {
             return;
         }
-        self.order.push_back(signature.to_vec());
-        if self.order.len() > self.most
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.held.remove(&oldest);
+        self.octets += octets;
+        match self.held.insert(signature.to_vec(), signed) {
+            Some(before) => self.octets -= before.octets(signature),
+            None => self.order.push_back(signature.to_vec()),
+        }
+        while self.held.len() > self.most.signatures || self.octets > self.most.octets {
+            let Some(oldest) = self.order.pop_front() else { break };
+            if let Some(gone) = self.held.remove(&oldest) {
+                self.octets -= gone.octets(&oldest);
+            }
         }
     }
 }
@@ -131,13 +153,15 @@ mod tests {
 
     const RSA: [AlgorithmIdentifier; 2] = [alg_id::RSA_ENCRYPTION, alg_id::RSA_PKCS1_SHA256];
 
+    const FEW: Most = Most { signatures: 3, octets: 1000 };
+
     fn signed(message: &[u8]) -> Signed {
         Signed { algorithms: RSA, key: b"key".to_vec(), message: message.to_vec() }
     }
 
     #[test]
     fn so_many_are_remembered_and_no_more() {
-        let mut signatures = Signatures::new(3);
+        let mut signatures = Signatures::new(FEW);
         for n in 0..4 {
             signatures.keep(&[n], signed(&[n]));
             signatures.keep(&[n], signed(&[n]));
@@ -148,8 +172,29 @@ mod tests {
     }
 
     #[test]
+    fn so_many_octets_are_remembered_and_no_more() {
+        let mut signatures = Signatures::new(FEW);
+        let holds = |s: &Signatures, n: u8, length| s.holds(RSA, b"key", &vec![n; length], &[n]);
+        for n in 0..3 {
+            // With the key, and the signature twice.
+            signatures.keep(&[n], signed(&vec![n; 400]));
+            assert!(holds(&signatures, n, 400));
+        }
+        assert_eq!((signatures.octets, signatures.held.len(), signatures.order.len()), (810, 2, 2));
+        assert!(!holds(&signatures, 0, 400));
+        signatures.keep(&[9], signed(&[9; 1000]));
+        assert!(!holds(&signatures, 9, 1000), "it would have no room");
+        assert!(holds(&signatures, 1, 400) && holds(&signatures, 2, 400), "and nobody goes for it");
+        // The same signature under another key counts once.
+        signatures.keep(&[2], signed(&[2; 500]));
+        assert_eq!((signatures.octets, signatures.held.len()), (910, 2));
+        signatures.keep(&[3], signed(&[3; 990]));
+        assert_eq!((signatures.octets, signatures.held.len(), signatures.order.len()), (995, 1, 1));
+    }
+
+    #[test]
     fn a_signature_is_of_one_key_algorithm_and_message() {
-        let mut signatures = Signatures::new(3);
+        let mut signatures = Signatures::new(FEW);
         signatures.keep(b"signature", signed(b"message"));
         let other = [alg_id::RSA_ENCRYPTION, alg_id::RSA_PKCS1_SHA384];
         assert!(signatures.holds(RSA, b"key", b"message", b"signature"));
