@@ -370,27 +370,70 @@ mod tests {
         }
     }
 
+    /// One value and where it goes, with a tag or without.
+    fn puts() -> impl Strategy<Value = (usize, Option<u8>, Vec<u8>)> {
+        (0..places().len(), any::<Option<u8>>(), proptest::collection::vec(any::<u8>(), 1..120))
+    }
+
     proptest! {
         #[test]
         fn what_is_put_in_is_found_there_and_taken_out_again(
-            picks in proptest::collection::vec((0..12usize, proptest::collection::vec(any::<u8>(), 1..120)), 1..8),
+            picks in proptest::collection::vec(puts(), 1..8),
         ) {
             let places = places();
             let mut list = Attributes::new();
-            for (i, value) in &picks {
-                list.push_at(&places[*i], None, Encryption::None, value).unwrap();
+            for (i, tag, value) in &picks {
+                list.push_at(&places[*i], *tag, Encryption::None, value).unwrap();
             }
             prop_assert!(Attributes::from_wire(list.as_bytes()).is_ok());
+            let found = |list: &Attributes| -> Vec<Vec<Vec<u8>>> {
+                let at = |place: &Place| list.values_at(place).into_iter().map(Cow::into_owned).collect();
+                places.iter().map(at).collect()
+            };
+            let all = found(&list);
             for (i, place) in places.iter().enumerate() {
-                let put: Vec<_> = picks.iter().filter(|p| p.0 == i).map(|p| p.1.clone()).collect();
-                let found: Vec<_> = list.values_at(place).into_iter().map(Cow::into_owned).collect();
-                prop_assert_eq!(&found, &put);
+                let of = picks.iter().filter(|(at, ..)| *at == i);
+                let put: Vec<Vec<u8>> = of.map(|(_, tag, value)| [tag.as_slice(), value].concat()).collect();
+                prop_assert_eq!(&all[i], &put);
                 let mut without = list.clone();
                 prop_assert_eq!(without.remove_at(place), put.len());
-                prop_assert!(without.values_at(place).is_empty());
-                let others = |l: &Attributes| places.iter().map(|p| l.values_at(p).len()).sum::<usize>();
-                prop_assert_eq!(others(&without) + put.len(), others(&list));
+                // Each stands in an attribute of its own: what others hold is as it was.
+                let mut left = all.clone();
+                left[i].clear();
+                prop_assert_eq!(found(&without), left);
             }
+        }
+
+        /// Lists as a packet may have them: attributes that are whole, of the kinds that hold others, in which an octet is
+        /// another.
+        #[test]
+        fn octets_that_are_wrong_within_an_attribute_never_panic(
+            picks in proptest::collection::vec((puts(), any::<u8>(), any::<u8>()), 1..8),
+        ) {
+            let places = places();
+            let mut octets = Vec::new();
+            for ((i, tag, value), at, flip) in &picks {
+                let mut one = Attributes::new();
+                one.push_at(&places[*i], *tag, Encryption::None, value).unwrap();
+                let mut one = one.as_bytes().to_vec();
+                // Its own type and length stay.
+                let at = 2 + usize::from(*at) % (one.len() - 2);
+                one[at] ^= flip;
+                octets.extend(one);
+            }
+            let list = Attributes::from_wire(&octets).unwrap();
+            let mut met = 0;
+            for place in &places {
+                let mut list = list.clone();
+                let found = list.values_at(place).len();
+                let removed = list.remove_at(place);
+                met += found;
+                prop_assert!(removed <= found && (found == 0) == (removed == 0));
+                prop_assert!(list.values_at(place).is_empty());
+                prop_assert!(Attributes::from_wire(list.as_bytes()).is_ok());
+            }
+            let untouched = picks.iter().any(|(_, _, flip)| *flip == 0);
+            prop_assert!(met > 0 || !untouched, "what was not changed is found");
         }
 
         #[test]
