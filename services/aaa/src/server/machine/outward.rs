@@ -4,6 +4,7 @@
 //! own.
 
 use super::AaaServer;
+use super::proxied::Begun;
 use crate::proxy::{HomeServers, Terms};
 use crate::server::answer::Asker;
 use crate::server::api::{DynamicResult, Event, HomeServerState};
@@ -76,6 +77,11 @@ pub(super) struct Passed {
 impl Passed {
     /// The owner of what came over Diameter: no client has this index.
     pub(super) const DIAMETER: u32 = u32::MAX;
+
+    /// When it began, and whose it is.
+    pub(super) fn whence(&self) -> Begun {
+        Begun { at: self.begun, asker: self.asker, client: self.client() }
+    }
 
     /// The RADIUS client; `None` over Diameter.
     pub(super) fn client(&self) -> Option<u32> {

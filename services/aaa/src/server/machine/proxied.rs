@@ -27,6 +27,16 @@ pub(super) struct Begun {
     pub(super) client: Option<u32>,
 }
 
+/// How a login ended that has no session here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// A home server let it in.
+    Accepted,
+    Rejected(Reason),
+    /// It got no verdict.
+    Undecided(Reason),
+}
+
 impl AaaServer {
     /// Passes a request on where its user's realm is elsewhere; gives it back where it is ours to answer.
     pub(super) fn route(&mut self, now: Instant, mut request: Request) -> Option<Request> {
@@ -50,7 +60,8 @@ impl AaaServer {
             Route::Refuse if access => {
                 let asker = Asker::Radius(request.token);
                 self.turn_away(now, asker, eap_identifier(&request.attributes));
-                self.refused(now, asker, Reason::NoRealm, Some(request.client), request.attributes);
+                let begun = Begun { at: now, asker: Some(asker), client: Some(request.client) };
+                self.ended_elsewhere(now, begun, Some(Ending::Rejected(Reason::NoRealm)), request.attributes);
                 None
             }
             Route::Diameter { realm } if access => {
@@ -100,7 +111,8 @@ impl AaaServer {
             }
             let login = request.code == Code::ACCESS_REQUEST;
             let begun = Begun { at: now, asker, client: Some(request.client) };
-            return self.unsaid(now, begun, login.then_some(reason), request.attributes);
+            let ending = login.then_some(Ending::Undecided(reason));
+            return self.ended_elsewhere(now, begun, ending, request.attributes);
         }
         let mut out = self.attributes();
         let mark = self.rng.next_u64().to_be_bytes();
@@ -161,8 +173,8 @@ impl AaaServer {
             self.discard(now, asker);
         }
         let login = passed.code == Code::ACCESS_REQUEST && passed.asker.is_some();
-        let begun = Begun { at: passed.begun, asker: passed.asker, client: passed.client() };
-        self.unsaid(now, begun, login.then_some(reason), passed.request);
+        let ending = login.then_some(Ending::Undecided(reason));
+        self.ended_elsewhere(now, passed.whence(), ending, passed.request);
     }
 
     /// A home server answered; `current`: one of those of now, which may be asked again.
@@ -201,8 +213,13 @@ impl AaaServer {
             }
         }
         match response.code {
-            Code::ACCESS_ACCEPT => self.tell(now, passed, None),
-            Code::ACCESS_REJECT => self.tell(now, passed, Some(Reason::HomeServer)),
+            Code::ACCESS_ACCEPT => {
+                self.ended_elsewhere(now, passed.whence(), Some(Ending::Accepted), passed.request);
+            }
+            Code::ACCESS_REJECT => {
+                let ending = Some(Ending::Rejected(Reason::HomeServer));
+                self.ended_elsewhere(now, passed.whence(), ending, passed.request);
+            }
             _ => self.recycle(passed.request),
         }
     }
@@ -247,50 +264,38 @@ impl AaaServer {
         });
     }
 
-    /// Tells the host that a request was turned away that went no further.
-    pub(super) fn refused(
+    /// Counts, traces and tells the host how a login ended that has no session here; `None`: the request was no login's. The
+    /// answer to whoever waits is the caller's.
+    pub(super) fn ended_elsewhere(
         &mut self,
         now: Instant,
-        asker: Asker,
-        reason: Reason,
-        client: Option<u32>,
+        begun: Begun,
+        ending: Option<Ending>,
         request: Attributes,
     ) {
-        self.counters.rejected(reason);
-        self.trace_refusal(now, Some(asker), &request, client, reason, "rejected");
-        let name = request.get(kind::USER_NAME).unwrap_or_default().to_vec();
-        let login = Login { begun: now, ..Login::of(name, client, Some(reason), request) };
-        self.events.push_back(Event::Rejected(Box::new(login)));
-    }
-
-    /// Tells the host that a login got no verdict, where that is said of it.
-    pub(super) fn unsaid(&mut self, now: Instant, begun: Begun, reason: Option<Reason>, request: Attributes) {
-        let Some(reason) = reason else { return self.recycle(request) };
-        self.trace_refusal(now, begun.asker, &request, begun.client, reason, "no verdict");
-        let name = request.get(kind::USER_NAME).unwrap_or_default().to_vec();
-        let login = Login { begun: begun.at, ..Login::of(name, begun.client, Some(reason), request) };
-        self.events.push_back(Event::Undecided(Box::new(login)));
-    }
-
-    /// Tells the host how a login ended elsewhere.
-    pub(super) fn tell(&mut self, now: Instant, passed: Passed, reason: Option<Reason>) {
+        let Begun { at, asker, client } = begun;
+        let (reason, verdict) = match ending {
+            None => return self.recycle(request),
+            Some(Ending::Accepted) => (None, "accepted"),
+            Some(Ending::Rejected(reason)) => (Some(reason), "rejected"),
+            Some(Ending::Undecided(reason)) => (Some(reason), "no verdict"),
+        };
         if let Some(reason) = reason {
-            let client = passed.client();
-            self.trace_refusal(now, passed.asker, &passed.request, client, reason, "rejected");
+            self.trace_refusal(now, asker, &request, client, reason, verdict);
         }
-        let name = passed.request.get(kind::USER_NAME).unwrap_or_default().to_vec();
-        let login = Login { begun: passed.begun, ..Login::of(name, passed.client(), reason, passed.request) };
-        let login = Box::new(login);
-        match reason {
-            None => {
-                self.counters.accepted_elsewhere += 1;
-                self.events.push_back(Event::Accepted(login));
-            }
-            Some(reason) => {
+        let name = request.get(kind::USER_NAME).unwrap_or_default().to_vec();
+        let login = Box::new(Login { begun: at, ..Login::of(name, client, reason, request) });
+        self.events.push_back(match ending {
+            Some(Ending::Rejected(reason)) => {
                 self.counters.rejected(reason);
-                self.events.push_back(Event::Rejected(login));
+                Event::Rejected(login)
             }
-        }
+            Some(Ending::Undecided(_)) => Event::Undecided(login),
+            _ => {
+                self.counters.accepted_elsewhere += 1;
+                Event::Accepted(login)
+            }
+        });
     }
 
     /// No home server answers a request that was passed on.
@@ -305,13 +310,14 @@ impl AaaServer {
                 if passed.terms.unanswered == Unanswered::Reject && passed.code == Code::ACCESS_REQUEST =>
             {
                 self.turn_away(now, asker, passed.eap);
-                return self.tell(now, passed, Some(Reason::HomeSilent));
+                let ending = Some(Ending::Rejected(Reason::HomeSilent));
+                return self.ended_elsewhere(now, passed.whence(), ending, passed.request);
             }
             Some(asker) => self.discard(now, asker),
         }
         let login = passed.code == Code::ACCESS_REQUEST && passed.asker.is_some();
-        let begun = Begun { at: passed.begun, asker: passed.asker, client: passed.client() };
-        self.unsaid(now, begun, login.then_some(Reason::HomeSilent), passed.request);
+        let ending = login.then_some(Ending::Undecided(Reason::HomeSilent));
+        self.ended_elsewhere(now, passed.whence(), ending, passed.request);
     }
 
     /// Rejects, with an EAP-Failure where EAP was spoken.

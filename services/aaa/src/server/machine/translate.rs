@@ -2,7 +2,7 @@
 
 use super::AaaServer;
 use super::outward::{Dialog, Passed};
-use super::proxied::{Begun, eap_identifier};
+use super::proxied::{Begun, Ending, eap_identifier};
 use crate::proxy::{Route, Terms};
 use crate::server::answer::{Asker, INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED};
 use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, untranslatable};
@@ -37,27 +37,24 @@ impl AaaServer {
     /// Asks a Diameter server what a RADIUS client asked.
     pub(super) fn ask_diameter(&mut self, now: Instant, request: Request, realm: String, terms: Terms) {
         let asker = Asker::Radius(request.token);
+        let begun = Begun { at: now, asker: Some(asker), client: Some(request.client) };
         if let Err(reason) = self.may_pass(&request.attributes) {
             self.discard(now, asker);
-            let begun = Begun { at: now, asker: Some(asker), client: Some(request.client) };
-            return self.unsaid(now, begun, Some(reason), request.attributes);
+            let ending = Some(Ending::Undecided(reason));
+            return self.ended_elsewhere(now, begun, ending, request.attributes);
         }
         let a = &request.attributes;
         let mut eap = Vec::new();
         let name = a.get(kind::USER_NAME).and_then(|n| core::str::from_utf8(n).ok());
         let (true, Some(name)) = (a.eap(&mut eap), name) else {
             self.turn_away(now, asker, eap_identifier(a));
-            return self.refused(now, asker, Reason::NoProof, Some(request.client), request.attributes);
+            let ending = Some(Ending::Rejected(Reason::NoProof));
+            return self.ended_elsewhere(now, begun, ending, request.attributes);
         };
         let Some(dialog) = self.dialog(now, request.client, a.get(kind::STATE)) else {
             self.turn_away(now, asker, eap_identifier(a));
-            return self.refused(
-                now,
-                asker,
-                Reason::UnknownSession,
-                Some(request.client),
-                request.attributes,
-            );
+            let ending = Some(Ending::Rejected(Reason::UnknownSession));
+            return self.ended_elsewhere(now, begun, ending, request.attributes);
         };
         let passed = Passed {
             asker: Some(asker),
@@ -176,8 +173,13 @@ impl AaaServer {
         }
         self.respond(now, asker, code, attributes);
         match code {
-            Code::ACCESS_ACCEPT => self.tell(now, passed, None),
-            Code::ACCESS_REJECT => self.tell(now, passed, Some(Reason::HomeServer)),
+            Code::ACCESS_ACCEPT => {
+                self.ended_elsewhere(now, passed.whence(), Some(Ending::Accepted), passed.request);
+            }
+            Code::ACCESS_REJECT => {
+                let ending = Some(Ending::Rejected(Reason::HomeServer));
+                self.ended_elsewhere(now, passed.whence(), ending, passed.request);
+            }
             _ => self.recycle(passed.request),
         }
     }
@@ -196,7 +198,8 @@ impl AaaServer {
             }
             Route::Refuse => {
                 self.turn_away(now, ask.asker, eap);
-                self.refused(now, ask.asker, Reason::NoRealm, ask.owner.client(), ask.request);
+                let begun = Begun { at: now, asker: Some(ask.asker), client: ask.owner.client() };
+                self.ended_elsewhere(now, begun, Some(Ending::Rejected(Reason::NoRealm)), ask.request);
                 return None;
             }
             Route::Diameter { .. } => self.undeliverable(now, ask),
@@ -224,7 +227,7 @@ impl AaaServer {
             self.refuse(now, token, fault);
         }
         let begun = Begun { at: now, asker: Some(ask.asker), client: ask.owner.client() };
-        self.unsaid(now, begun, Some(Reason::Undeliverable), ask.request);
+        self.ended_elsewhere(now, begun, Some(Ending::Undecided(Reason::Undeliverable)), ask.request);
     }
 
     /// Passes a Diameter-EAP-Request on to RADIUS home servers where its user's realm is there; gives it back where it
@@ -238,7 +241,7 @@ impl AaaServer {
         if let Err(reason) = self.may_pass(&ask.request) {
             self.discard(now, ask.asker);
             let begun = Begun { at: now, asker: Some(ask.asker), client: ask.owner.client() };
-            self.unsaid(now, begun, Some(reason), ask.request);
+            self.ended_elsewhere(now, begun, Some(Ending::Undecided(reason)), ask.request);
             return None;
         }
         let told = terms.filter.request(&ask.request);

@@ -1,13 +1,13 @@
 //! Verdicts, and how they reach whoever asked.
 
 use super::AaaServer;
-use super::proxied::Begun;
+use super::proxied::{Begun, Ending};
 use crate::ledger::{Admission, AdmitRequest, text};
 use crate::server::answer::{self, Asker, Verdict};
 use crate::server::api::{CertificateVerdict, Event, Login, nas_address};
 use crate::server::config::{Config, UserSource};
 use crate::server::held::HeldReject;
-use crate::server::reason::{Reason, StatusFault};
+use crate::server::reason::Reason;
 use crate::server::session::{self, Approval, Ask, Owner, Pending, Session, Stage, Wait};
 use crate::server::trace;
 use crate::users::{Method, canonical_name};
@@ -381,7 +381,7 @@ impl AaaServer {
         self.counters.rejected(Reason::UnknownSession);
         let (asker, due) = (ask.asker, ask.arrived + self.config.reject_delay);
         let begun = Begun { at: ask.arrived, asker: Some(asker), client: ask.owner.client() };
-        self.unsaid(now, begun, Some(Reason::UnknownSession), ask.request);
+        self.ended_elsewhere(now, begun, Some(Ending::Undecided(Reason::UnknownSession)), ask.request);
         self.send_reject_at(now, due, (asker, identifier, Attributes::new()));
     }
 
@@ -416,18 +416,10 @@ impl AaaServer {
 
     /// Turns somebody away who has no session, with this EAP packet where there is one to answer.
     pub(super) fn reject_at_once(&mut self, now: Instant, ask: Ask, reason: Reason, eap: Option<&[u8]>) {
-        let asker = ask.asker;
-        self.note_refusal(now, ask, reason);
+        let (asker, begun) =
+            (ask.asker, Begun { at: ask.arrived, asker: Some(ask.asker), client: ask.owner.client() });
+        self.ended_elsewhere(now, begun, Some(Ending::Rejected(reason)), ask.request);
         self.answer(now, asker, Verdict::Reject { eap, reply: Attributes::new() });
-    }
-
-    /// Counts, traces and tells that somebody is turned away who has no session; the answer is the caller's.
-    fn note_refusal(&mut self, now: Instant, ask: Ask, reason: Reason) {
-        self.counters.rejected(reason);
-        self.trace_refusal(now, Some(ask.asker), &ask.request, ask.owner.client(), reason, "rejected");
-        let (name, client) = (ask.name().to_vec(), ask.owner.client());
-        let login = Login { begun: ask.arrived, ..Login::of(name, client, Some(reason), ask.request) };
-        self.events.push_back(Event::Rejected(Box::new(login)));
     }
 
     /// Ends a session without a verdict; whoever waits for its answer is told that nobody can say.
@@ -592,7 +584,8 @@ fn kept_waiting(session: &Session) -> Reason {
     }
     match &session.stage {
         Stage::Verifying(_) => Reason::Busy,
-        Stage::Certificate(_) => Reason::Status(StatusFault::Silent),
+        // What the host asks it may say itself; that it said nothing is no word of a responder.
+        Stage::Certificate(_) => Reason::Busy,
         Stage::Eap(c) => match &c.wait {
             Some(Wait::Password | Wait::Turn(_)) => Reason::Busy,
             Some(Wait::User(_)) => Reason::StoreAway,
