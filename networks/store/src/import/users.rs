@@ -162,6 +162,14 @@ impl Reader<'_> {
         while !words.is_at_end() {
             let fate = self.row(&mut words, number, reply);
             match (fate, &mut self.open) {
+                // Each row is told of, so that nobody believes a filter or a VLAN to be there that is not.
+                (Some(Fate::Take(row)), Some(entry)) if !entry.usable => {
+                    let whole = format!(
+                        "{}: this row was left out with its entry, that of {:?} at line {}",
+                        row.attribute, entry.name, entry.line
+                    );
+                    self.complain(number, whole);
+                }
                 (Some(Fate::Take(row)), Some(entry)) => entry.reply.push(row),
                 (Some(Fate::FallThrough(yes)), Some(entry)) => entry.fall_through = yes,
                 (Some(Fate::Leave(why)), _) => self.complain(number, format!("{why}; this row was left out")),
@@ -323,7 +331,23 @@ fn is(name: &str, names: &[&str]) -> bool {
 fn taken(row: Row, of: fn(Row) -> UserRows, dictionary: &Dictionary) -> Fate {
     match User::compile(&of(row.clone()), dictionary) {
         Ok(_) => Fate::Take(row),
-        Err(complaint) => Fate::Leave(format!("{}: {}", row.attribute, complaint.what)),
+        Err(c) => {
+            let instead = instead(&c.attribute).map(|instead| format!("; {instead}")).unwrap_or_default();
+            Fate::Leave(format!("{} {} {}: {}{instead}", c.attribute, c.op.as_str(), c.value, c.what))
+        }
+    }
+}
+
+/// What says here what a check of FreeRADIUS's says there.
+fn instead(attribute: &str) -> Option<&'static str> {
+    match () {
+        () if is(attribute, &["Huntgroup-Name"]) => {
+            Some("a huntgroup of one access server is said by NAS-IP-Address == ITS-ADDRESS")
+        }
+        () if is(attribute, &["Group", "Ldap-Group", "SQL-Group"]) => {
+            Some("a group's members are named here: usher aaa user set NAME --group GROUP")
+        }
+        () => None,
     }
 }
 
