@@ -29,13 +29,11 @@ const NO_TLS: &str = "server does not support TLS";
 pub(super) struct Failure {
     pub(super) error: StoreError,
     pub(super) broken: bool,
-    /// Whether the two ends do not come to terms about TLS.
-    pub(super) tls: bool,
 }
 
 impl Failure {
     fn tls(text: String) -> Self {
-        Self { error: StoreError::Refused(text), broken: true, tls: true }
+        Self { error: StoreError::Refused(text), broken: true }
     }
 }
 
@@ -46,7 +44,7 @@ impl From<Error> for Failure {
                 Some(fault @ Fault::Tls(_)) => return Self::tls(fault.to_string()),
                 Some(fault) => {
                     let error = StoreError::Unavailable(fault.to_string());
-                    return Self { error, broken: true, tls: false };
+                    return Self { error, broken: true };
                 }
                 None => {}
             }
@@ -64,9 +62,9 @@ impl From<Error> for Failure {
                 text = format!("{text}: {source}");
             }
             return if lost {
-                Self { error: StoreError::Unavailable(text), broken: true, tls: false }
+                Self { error: StoreError::Unavailable(text), broken: true }
             } else {
-                Self { error: StoreError::Refused(text), broken: true, tls: false }
+                Self { error: StoreError::Refused(text), broken: true }
             };
         };
         // The detail may hold the row, and with it a password; so only the message is shown.
@@ -77,17 +75,13 @@ impl From<Error> for Failure {
         // A server that only reads is the wrong one of several after a failover: the next connection may find the right one.
         let broken = matches!(class, "08" | "57") && *db.code() != SqlState::QUERY_CANCELED
             || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION;
-        Self {
-            error: if later { StoreError::Unavailable(text) } else { StoreError::Refused(text) },
-            broken,
-            tls: false,
-        }
+        Self { error: if later { StoreError::Unavailable(text) } else { StoreError::Refused(text) }, broken }
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self { error, broken: false, tls: false }
+        Self { error, broken: false }
     }
 }
 
@@ -100,7 +94,7 @@ pub(super) async fn in_time<T>(
         Ok(result) => result,
         Err(_) => {
             let text = format!("the server has not answered for {} s", patience.as_secs());
-            Err(Failure { error: StoreError::Unavailable(text), broken: true, tls: false })
+            Err(Failure { error: StoreError::Unavailable(text), broken: true })
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Postgres {
     place: String,
     runtime: Runtime,
     link: Option<Link>,
-    /// Whether there was a connection ever.
+    /// Whether there was a connection ever, of this store or of another to the same server.
     proven: bool,
     used: Instant,
     /// When the next attempt may be made, what the last one said, and the pause after the next failure.
@@ -110,6 +110,13 @@ impl Postgres {
         })
     }
 
+    /// The same, for who has seen the server take such a connection: whatever refuses one from now on, as a password that is
+    /// another by now, counts as the server being away.
+    #[must_use]
+    pub fn proven(self) -> Self {
+        Self { proven: true, ..self }
+    }
+
     /// [`Postgres::new`], connected, with the tables at [`crate::SCHEMA_VERSION`]: made where they are missing, brought
     /// forward where they are FreeRADIUS's or an older version of ours.
     ///
@@ -145,7 +152,12 @@ impl Postgres {
                 Ok(())
             }
             Err(failure) => {
-                let error = self.named(failure);
+                let error = match self.named(failure) {
+                    // What was right once, a password, a certificate, a role, comes right again: nothing that waits is given
+                    // up for it.
+                    StoreError::Refused(text) if self.proven => StoreError::Unavailable(text),
+                    error => error,
+                };
                 self.closed = Some((Instant::now() + self.pause, error.clone()));
                 self.pause = (self.pause * 2).min(PAUSES.1);
                 Err(error)
@@ -155,10 +167,6 @@ impl Postgres {
 
     fn named(&self, failure: Failure) -> StoreError {
         match failure.error {
-            // What was right once, a certificate, comes right again: nothing that waits is given up for it.
-            StoreError::Refused(text) if failure.tls && self.proven => {
-                StoreError::Unavailable(format!("PostgreSQL at {}: {text}", self.place))
-            }
             StoreError::Unavailable(text) => {
                 StoreError::Unavailable(format!("PostgreSQL at {}: {text}", self.place))
             }

@@ -151,6 +151,39 @@ fn a_role_without_the_right_to_make_tables_uses_those_its_owner_made() {
     assert!(store.session(&session(1).acctuniqueid).unwrap().is_some());
 }
 
+/// Found in operation: the ledger gave up what it had to write when the database's password was changed.
+#[test]
+fn who_was_let_in_once_is_refused_for_now_alone() {
+    let cluster = shared();
+    let database = cluster.database();
+    let role = format!("radius_{database}");
+    let sql = |text: &str| drop(cluster.sql(&database, text));
+    sql(&format!("CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA public TO {role}"));
+    let url = cluster.url(&role, &database);
+    let mut store = Postgres::connect(&url).unwrap();
+    store.write(&[put(1)]).unwrap();
+    sql(&format!(
+        "ALTER ROLE {role} NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+    ));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !unavailable(store.write(&[put(2)])).contains("not permitted to log in") {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Who never was let in is told so for good, unless another was.
+    assert!(refused(&url).contains("not permitted to log in"));
+    unavailable(Postgres::new(&url).unwrap().proven().user("kaya"));
+    sql(&format!("ALTER ROLE {role} LOGIN"));
+    while let Err(error) = store.write(&[put(2)]) {
+        assert!(Instant::now() < deadline, "{error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(store.session(&session(2).acctuniqueid).unwrap().is_some());
+    // What a statement is refused for is refused for good.
+    sql(&format!("ALTER TABLE radacct OWNER TO usher; REVOKE ALL ON radacct FROM {role}"));
+    assert!(matches!(store.write(&[put(3)]), Err(StoreError::Refused(_))));
+}
+
 #[test]
 fn many_connect_to_an_empty_database_at_once() {
     let cluster = shared();
