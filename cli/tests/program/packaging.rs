@@ -160,6 +160,52 @@ fn an_installed_package_starts_without_configuration_and_with_one_that_root_wrot
     }
 }
 
+/// The relative links of the pages in a folder that lead nowhere.
+fn dead_links(folder: &Path) -> Vec<String> {
+    let mut dead = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "md") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                for link in text.split("](").skip(1) {
+                    let to = link.split([')', '#', ' ']).next().unwrap_or_default();
+                    let elsewhere = to.contains(':') || to.is_empty();
+                    if !elsewhere && !folder.join(to).exists() {
+                        dead.push(format!("{}: {to}", path.display()));
+                    }
+                }
+            }
+        }
+    }
+    dead
+}
+
+#[test]
+fn a_purge_ends_a_server_that_runs_outside_of_systemd() {
+    let said = on_a_copy(
+        &Place::new(),
+        "set -e; cd /; dpkg -i usher.deb >/dev/null\n\
+         setpriv --reuid usher --regid usher --clear-groups env -i PATH=$PATH STATE_DIRECTORY=/var/lib/usher \\\n\
+           usher aaa serve 2>log & server=$!\n\
+         for i in $(seq 300); do grep -q started log && break; sleep 0.05; done\n\
+         dpkg -r usher >/dev/null; kill -0 $server; echo 'removed: it runs on'\n\
+         dpkg -P usher 2>&1 | grep 'ending what still runs'\n\
+         wait $server && echo 'it ended in good order'\n\
+         grep -q stopped log\n\
+         getent passwd usher && exit 1; getent group usher && exit 1\n\
+         [ ! -e /var/lib/usher ] && [ ! -e /etc/usher ]; echo 'nothing is left'\n",
+    );
+    assert!(
+        said.starts_with("removed: it runs on\nusher: ending what still runs as user usher (TERM): "),
+        "{said}"
+    );
+    assert!(said.ends_with("it ended in good order\nnothing is left\n"), "{said}");
+}
+
 #[test]
 fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
     let place = Place::new();
@@ -192,6 +238,7 @@ fn the_package_has_the_program_its_pages_its_completions_and_its_service() {
     ] {
         assert!(unpacked.join(file).is_file(), "{file}");
     }
+    assert_eq!(dead_links(&unpacked.join("usr/share/doc/usher")), [""; 0]);
     let said = run(unpacked.join("usr/bin/usher").to_str().unwrap(), &["--version"]);
     assert!(said.starts_with("usher "), "{said}");
     let example = unpacked.join("usr/share/doc/usher/examples/aaa.toml");
