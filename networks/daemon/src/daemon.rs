@@ -216,6 +216,7 @@ impl Begun {
         let lookups = Arc::new(Latency::default());
         let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, tls.as_deref())));
         let reading = Arc::new(RwLock::new(Reading::of(&place.loaded)));
+        let (chains, shown) = std::sync::mpsc::sync_channel(lists::CHAINS);
         let known = Arc::new(KnownUsers::new(&file.users, clock, &mut rng));
         let shared = Shared {
             mailboxes: mailboxes.clone(),
@@ -225,6 +226,7 @@ impl Begun {
             left_out: Arc::default(),
             latency: lookups.clone(),
             status: status.clone(),
+            chains,
         };
         let (workers, _) = Workers::begin(shared, stores.map_err(PlaceError::from)?);
 
@@ -302,7 +304,7 @@ impl Begun {
             generation: AtomicU64::new(0),
         };
         let running = Arc::new(running);
-        lists::begin(&running);
+        lists::begin(&running, shown);
         if owed {
             let running = running.clone();
             // Without this thread they come with the next reload.

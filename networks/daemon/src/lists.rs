@@ -1,15 +1,20 @@
 //! Revocation lists over their lives: told of before they are out of date, made anew where the authority is at hand,
 //! fetched where somebody publishes them. What is new is taken up while the server runs.
 
+mod learnt;
+
 use crate::config::model::Tls as Settings;
-use crate::config::{Loaded, TlsFiles};
+use crate::config::{LearntList, Loaded, TlsFiles};
 use crate::daemon::Running;
 use crate::place::Place;
+pub(crate) use learnt::host_fault;
+use learnt::{Learnt, Point};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration as Wait;
 use usher_core::{Duration, WallTime};
@@ -23,6 +28,12 @@ const TICK: Wait = Wait::from_secs(1);
 /// How long a list's publisher may take, and what it may send.
 const PATIENCE: Wait = Wait::from_secs(10);
 const LONGEST: u64 = 32 << 20;
+/// What a publisher whom users' certificates name may send, and all of them together; how many are asked at one time.
+const LONGEST_LEARNT: u64 = 8 << 20;
+const ALL_LEARNT: usize = 64 << 20;
+const LEARNT_AT_ONCE: usize = 4;
+/// Chains of users that wait to be looked at; those of others are looked at when they come again.
+pub(crate) const CHAINS: usize = 64;
 /// How long after a first failure the next attempt is made, and after many of them; never later than otherwise.
 const RETRY: Duration = Duration::from_secs(10);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
@@ -124,14 +135,23 @@ pub(crate) fn used(tls: &Settings, files: &TlsFiles) -> Result<Vec<(Used, Vec<u8
     let authorities = files.ca.as_deref().map(certificates).unwrap_or_default();
     let signed = |list: &RevocationList| list.is_signed_by(authorities.iter().map(Vec::as_slice));
     let mut latest: Vec<(String, RevocationList)> = Vec::new();
-    for (octets, from) in named.chain(fetched) {
+    let mut add = |octets: &[u8], from: String, better: &dyn Fn(&RevocationList, &RevocationList) -> bool| {
         for list in RevocationList::read(octets).map_err(|error| format!("{from}: {error}"))? {
             match latest.iter_mut().find(|(_, other)| other.is_about_those_of(&list)) {
                 None => latest.push((from.clone(), list)),
-                Some(before) if is_better(&list, &before.1, signed) => *before = (from.clone(), list),
+                Some(before) if better(&list, &before.1) => *before = (from.clone(), list),
                 Some(_) => {}
             }
         }
+        Ok::<_, String>(())
+    };
+    for (octets, from) in named.chain(fetched) {
+        add(octets, from, &|list, other| is_better(list, other, signed))?;
+    }
+    for LearntList { url, issuer, octets } in &files.learnt {
+        // Below `ca` somebody may call an authority as another is called: no list of one takes the place of the other's.
+        let by_issuer = |list: &RevocationList| list.is_signed_by([&issuer[..]]);
+        add(octets, url.clone(), &|list, other| by_issuer(other) && is_better(list, other, by_issuer))?;
     }
     latest.sort_by_key(|(_, list)| std::cmp::Reverse(list.this_update));
     Ok(latest.into_iter().map(|(from, list)| (Used::new(&from, &list), list.der().to_vec())).collect())
@@ -237,6 +257,25 @@ impl Place {
             signed.then_some((url, octets))
         };
         files.fetched = all.filter_map(read).collect();
+        let mut left = ALL_LEARNT;
+        let read = |point: Point| {
+            let octets = fs::read(point.kept(&self.state_dir)).ok()?;
+            let lists = RevocationList::read(&octets).ok()?;
+            if !lists.iter().all(|list| list.is_signed_by([&point.issuer[..]])) {
+                return None;
+            }
+            let Some(rest) = left.checked_sub(octets.len()) else {
+                tracing::error!(
+                    url = point.url,
+                    "the revocation lists that users' certificates name are too long together: this one is not used"
+                );
+                return None;
+            };
+            left = rest;
+            Some(LearntList { url: point.url, issuer: point.issuer, octets })
+        };
+        let points = Learnt::read(&self.state_dir, tls, &authorities).points;
+        files.learnt = points.into_iter().filter_map(read).collect();
     }
 
     /// Reads the files of lists again, and nothing else of the configuration.
@@ -271,17 +310,34 @@ impl Place {
 /// whether it is.
 fn fetch(state_dir: &Path, authorities: &[Vec<u8>], url: &str, now: WallTime) -> Result<bool, String> {
     let signed = |list: &RevocationList| list.is_signed_by(authorities.iter().map(Vec::as_slice));
-    let list = RevocationList::fetch(url, PATIENCE, LONGEST).map_err(|e| e.to_string())?;
+    let wrong = "no authority of ca has signed";
+    fetch_signed(&kept(state_dir, url), url, LONGEST, (&signed, wrong), now)
+}
+
+/// The same, of a list that users' certificates name: their issuer must have signed it.
+fn fetch_learnt(state_dir: &Path, point: &Point, now: WallTime) -> Result<bool, String> {
+    let signed = |list: &RevocationList| list.is_signed_by([&point.issuer[..]]);
+    let wrong = "the issuer of the certificates that name it has not signed";
+    fetch_signed(&point.kept(state_dir), &point.url, LONGEST_LEARNT, (&signed, wrong), now)
+}
+
+fn fetch_signed(
+    path: &Path,
+    url: &str,
+    longest: u64,
+    (signed, wrong): (&dyn Fn(&RevocationList) -> bool, &str),
+    now: WallTime,
+) -> Result<bool, String> {
+    let list = RevocationList::fetch(url, PATIENCE, longest).map_err(|e| e.to_string())?;
     if !signed(&list) {
-        return Err(format!("no authority of ca has signed this list of {}", list.issuer));
+        return Err(format!("{wrong} this list of {}", list.issuer));
     }
     if !list.is_of_now(now) {
         return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
     }
     // What TLS does not understand would be refused at each handshake.
     understood(&list)?;
-    let path = kept(state_dir, url);
-    let before = fs::read(&path).ok().and_then(|octets| RevocationList::read(&octets).ok()?.pop());
+    let before = fs::read(path).ok().and_then(|octets| RevocationList::read(&octets).ok()?.pop());
     // An authority that was made anew begins with the first number again.
     if let Some(before) = before.filter(|before| list.is_about_those_of(before) && signed(before)) {
         if before == list {
@@ -294,7 +350,7 @@ fn fetch(state_dir: &Path, authorities: &[Vec<u8>], url: &str, now: WallTime) ->
             ));
         }
     }
-    keep(&path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
+    keep(path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(true)
 }
 
@@ -347,6 +403,8 @@ enum Source {
     File(PathBuf, Vec<u8>),
     /// A URL, and whether a list of it is in use.
     Url(String, bool),
+    /// A place that users' certificates name, and whether a list of it is in use.
+    Learnt(Point, bool),
 }
 
 impl Source {
@@ -355,11 +413,19 @@ impl Source {
         match self {
             Self::Authority(path) | Self::File(path, _) => path.display().to_string(),
             Self::Url(url, _) => url.clone(),
+            Self::Learnt(point, _) => point.url.clone(),
+        }
+    }
+    /// What tells it from others.
+    fn key(&self) -> (String, &[u8]) {
+        match self {
+            Self::Learnt(point, _) => (point.url.clone(), &point.issuer),
+            other => (other.name(), &[]),
         }
     }
     /// Whether nothing of it is in use.
     fn is_without_list(&self) -> bool {
-        matches!(self, Self::Url(_, false))
+        matches!(self, Self::Url(_, false) | Self::Learnt(_, false))
     }
 }
 
@@ -376,7 +442,7 @@ struct Sources {
 
 impl Sources {
     /// None where there is no TLS.
-    fn of(place: &Place, generation: u64) -> Self {
+    fn of(place: &Place, learnt: &Learnt, generation: u64) -> Self {
         let state_dir = place.state_dir.clone();
         let (Some(tls), Some(files)) = (&place.loaded.file.tls, &place.loaded.tls) else {
             return Self {
@@ -393,9 +459,14 @@ impl Sources {
             let used = files.fetched.iter().any(|(of, _)| *of == url);
             Source::Url(url, used)
         });
+        let learnt = learnt.points.iter().map(|point| {
+            let of = |list: &LearntList| list.url == point.url && list.issuer == point.issuer;
+            Source::Learnt(point.clone(), files.learnt.iter().any(of))
+        });
+        let read = read.map(|(path, octets)| Source::File(path, octets));
         Self {
             generation,
-            all: authority.chain(read.map(|(path, octets)| Source::File(path, octets))).chain(urls).collect(),
+            all: authority.chain(read).chain(urls).chain(learnt).collect(),
             interval: tls.crl_interval.0,
             authorities: files.ca.as_deref().map(certificates).unwrap_or_default(),
             state_dir,
@@ -415,6 +486,7 @@ impl Sources {
                 fault(&octets).map_or(Ok(true), |error| Err(named(error)))
             }
             Source::Url(url, _) => fetch(&self.state_dir, &self.authorities, url, now),
+            Source::Learnt(point, _) => fetch_learnt(&self.state_dir, point, now),
         }
     }
 }
@@ -460,8 +532,11 @@ impl Complaint {
 #[derive(Default)]
 struct Watch {
     sources: Option<Arc<Sources>>,
-    /// By the name of the source.
-    attempts: BTreeMap<String, Attempts>,
+    /// By what tells the source from others.
+    attempts: BTreeMap<(String, Vec<u8>), Attempts>,
+    learnt: Learnt,
+    /// URLs for which there was no room, and when that was last told.
+    crowded: Complaint,
     /// What was told of a list, by where it is from and when it was made, and when.
     told: BTreeMap<(String, WallTime), (Stage, WallTime)>,
     /// Something is new, and when it is tried to be taken up.
@@ -469,13 +544,16 @@ struct Watch {
     taking: Complaint,
 }
 
-/// Begins to look after lists, for as long as the server runs.
-pub(crate) fn begin(running: &Arc<Running>) {
+/// Begins to look after lists, for as long as the server runs. `chains` are those that users show, own certificate first, as
+/// they were verified.
+pub(crate) fn begin(running: &Arc<Running>, chains: Receiver<Vec<Vec<u8>>>) {
     let running = running.clone();
     let watch = move || {
         let mut watch = Watch::default();
         loop {
             watch.look(&running, crate::tls::wall());
+            let chains: Vec<_> = chains.try_iter().take(CHAINS).collect();
+            watch.learn(&running, &chains, crate::tls::wall());
             std::thread::sleep(TICK);
         }
     };
@@ -509,6 +587,54 @@ impl Watch {
         self.tell(running, now);
     }
 
+    /// Learns where the certificates of users say that lists are.
+    fn learn(&mut self, running: &Running, chains: &[Vec<Vec<u8>>], now: WallTime) {
+        if chains.is_empty() {
+            return;
+        }
+        let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(clients) = tls.as_ref().and_then(|tls| tls.clients.as_ref()) else { return };
+        let place = running.read_place();
+        let (Some(settings), Some(files)) = (&place.loaded.file.tls, &place.loaded.tls) else { return };
+        let configured = urls(settings, files);
+        let roots = files.ca.as_deref().map(certificates).unwrap_or_default();
+        for chain in chains {
+            // The issuers are those of the path to a root, whatever else the user has shown.
+            let Ok(path) = clients.client_path(chain) else { continue };
+            let known = |url: &str| configured.contains(url);
+            let learning = self.learnt.learn(&path, &roots, &settings.crl_from_users, known, now);
+            for point in &learning.new {
+                let issuer = Information::of_der(&point.issuer).map(|said| said.subject).unwrap_or_default();
+                tracing::info!(
+                    url = point.url,
+                    issuer,
+                    "a user's certificate says where its issuer's revocation list is: fetched from now on"
+                );
+            }
+            for url in &learning.refused {
+                if self.crowded.is_news(url, now) {
+                    tracing::warn!(
+                        url,
+                        "users' certificates of one authority name too many revocation lists: this one is not fetched"
+                    );
+                }
+            }
+            if !learning.changed {
+                continue;
+            }
+            if let Err(error) = self.learnt.write(&place.state_dir) {
+                tracing::error!(%error, folder = %place.state_dir.display(), "where users' revocation lists are cannot be kept");
+            }
+            let mut counts = running.lists.lock().unwrap_or_else(PoisonError::into_inner);
+            for point in &learning.gone {
+                // It may never have been there.
+                let _ = fs::remove_file(point.kept(&place.state_dir));
+                counts.retain(|(from, _), _| *from != point.url);
+            }
+            self.sources = None;
+        }
+    }
+
     /// Where the lists of the configuration of now come from.
     fn follow(&mut self, running: &Running) -> Arc<Sources> {
         // Read before the configuration: one that comes between the two is looked at again.
@@ -517,12 +643,20 @@ impl Watch {
             Some(sources) if sources.generation == generation => sources.clone(),
             _ => {
                 let place = running.place.read().unwrap_or_else(PoisonError::into_inner);
-                let sources = Arc::new(Sources::of(&place, generation));
-                // Without a list there is no time to wait.
-                let waits = |name: &str| {
-                    sources.all.iter().any(|source| source.name() == name && !source.is_without_list())
+                self.learnt = match (&place.loaded.file.tls, &place.loaded.tls) {
+                    (Some(tls), Some(files)) => {
+                        let roots = files.ca.as_deref().map(certificates).unwrap_or_default();
+                        Learnt::read(&place.state_dir, tls, &roots)
+                    }
+                    _ => Learnt::default(),
                 };
-                self.attempts.retain(|name, _| waits(name));
+                let sources = Arc::new(Sources::of(&place, &self.learnt, generation));
+                // Without a list there is no time to wait.
+                let waits = |(name, issuer): &(String, Vec<u8>)| {
+                    let is = |source: &Source| source.key() == (name.clone(), &issuer[..]);
+                    sources.all.iter().any(|source| is(source) && !source.is_without_list())
+                };
+                self.attempts.retain(|key, _| waits(key));
                 self.sources.insert(sources).clone()
             }
         }
@@ -531,15 +665,21 @@ impl Watch {
     /// Does what is due; what came of each.
     fn attempt(&mut self, sources: &Sources, now: WallTime) -> Vec<(String, &'static str)> {
         let interval = sources.interval;
-        let due = |source: &&Source| {
-            self.attempts.get(&source.name()).is_none_or(|attempts| attempts.is_due(interval, now))
+        let key = |source: &Source| {
+            let (name, issuer) = source.key();
+            (name, issuer.to_vec())
         };
-        let due: Vec<&Source> = sources.all.iter().filter(due).collect();
+        let due = |source: &&Source| {
+            self.attempts.get(&key(source)).is_none_or(|attempts| attempts.is_due(interval, now))
+        };
+        let (mut due, learnt): (Vec<&Source>, Vec<&Source>) =
+            sources.all.iter().filter(due).partition(|source| !matches!(source, Source::Learnt(..)));
+        due.extend(learnt.into_iter().take(LEARNT_AT_ONCE));
         let done = all_at_once(&due, |source| sources.attempt(source, now));
         let mut results = Vec::new();
         for (source, done) in due.into_iter().zip(done) {
             let from = source.name();
-            let attempts = self.attempts.entry(from.clone()).or_default();
+            let attempts = self.attempts.entry(key(source)).or_default();
             attempts.count(done.is_ok(), interval, now);
             results.push((
                 from.clone(),

@@ -375,6 +375,9 @@ impl Node for AaaNode {
                 self.ledger.account(For { shard, token }, record);
             }
             Event::CheckCertificate { token, client, name, chain, resumed } => {
+                if !resumed {
+                    self.workers.show(&chain);
+                }
                 if !name.is_none_or(|name| bears(&chain, &name)) {
                     let verdict = CertificateVerdict::OtherName;
                     self.command(now, Command::Certificate { token, verdict });

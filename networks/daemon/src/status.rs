@@ -34,6 +34,8 @@ pub(crate) struct CertificateStatus {
     clients: Option<ServerConfig>,
     /// Whether there are revocation lists.
     lists: bool,
+    /// Whether users' certificates are asked where their issuers' lists are.
+    learns: bool,
     patience: Duration,
     /// What was said before.
     answers: Arc<Mutex<Answers>>,
@@ -54,6 +56,7 @@ impl CertificateStatus {
             url: file.and_then(|tls| tls.ocsp_url.clone()),
             clients: tls.and_then(|tls| tls.clients.clone()),
             lists: tls.is_some_and(|tls| !tls.lists.is_empty()),
+            learns: file.is_some_and(|tls| !tls.crl_from_users.is_empty()),
             patience: PATIENCE,
             answers: Arc::default(),
             silent: Arc::default(),
@@ -69,6 +72,11 @@ impl CertificateStatus {
     /// Whether issuers are asked at all.
     pub(crate) fn asks(&self) -> bool {
         self.policy != Ocsp::Off
+    }
+
+    /// Whether users' certificates are asked where their issuers' lists are.
+    pub(crate) fn learns(&self) -> bool {
+        self.learns
     }
 
     /// Whether a chain that was verified when its TLS session began is to be taken now, without asking its issuer: a

@@ -10,6 +10,7 @@ use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -69,6 +70,7 @@ pub(crate) struct Workers {
     mailboxes: Mailboxes,
     status: Arc<RwLock<CertificateStatus>>,
     left_out: Arc<AtomicU64>,
+    chains: SyncSender<Vec<Vec<u8>>>,
 }
 
 /// How rows of the store are read.
@@ -126,6 +128,8 @@ pub(crate) struct Shared {
     pub(crate) latency: Arc<Latency>,
     /// How certificates are checked; replaced at a reload.
     pub(crate) status: Arc<RwLock<CertificateStatus>>,
+    /// Chains of users, for who looks after lists.
+    pub(crate) chains: SyncSender<Vec<Vec<u8>>>,
 }
 
 impl Workers {
@@ -146,7 +150,13 @@ impl Workers {
             jobs
         });
         (
-            Self { queues, mailboxes: shared.mailboxes, status: shared.status, left_out: shared.left_out },
+            Self {
+                queues,
+                mailboxes: shared.mailboxes,
+                status: shared.status,
+                left_out: shared.left_out,
+                chains: shared.chains,
+            },
             threads,
         )
     }
@@ -154,6 +164,14 @@ impl Workers {
     /// Whether issuers are asked if their certificates still hold.
     pub(crate) fn asks_issuers(&self) -> bool {
         self.status.read().unwrap_or_else(PoisonError::into_inner).asks()
+    }
+
+    /// Has who looks after lists see a chain that was verified, where it may say where its issuers' lists are.
+    pub(crate) fn show(&self, chain: &[Vec<u8>]) {
+        if self.status.read().unwrap_or_else(PoisonError::into_inner).learns() {
+            // One that finds no room is seen when it comes again.
+            let _ = self.chains.try_send(chain.to_vec());
+        }
     }
 
     /// Whether certificates that were verified a while ago are to be taken now.
@@ -307,6 +325,7 @@ mod tests {
             left_out: Arc::default(),
             latency: Arc::default(),
             status: Arc::new(RwLock::new(CertificateStatus::of(&loaded, None))),
+            chains: std::sync::mpsc::sync_channel(1).0,
         }
     }
 

@@ -69,7 +69,8 @@ impl Information {
         let (mut ocsp, mut crl) = (Vec::new(), Vec::new());
         for extension in certificate.extensions() {
             if let ParsedExtension::CRLDistributionPoints(points) = extension.parsed_extension() {
-                for point in &points.points {
+                // A list that another than the issuer signs is named with who that is.
+                for point in points.points.iter().filter(|point| point.crl_issuer.is_none()) {
                     if let Some(DistributionPointName::FullName(names)) = &point.distribution_point {
                         let uri = |name: &GeneralName<'_>| match name {
                             GeneralName::URI(uri) => Some((*uri).to_owned()),

@@ -9,6 +9,7 @@ mod guesses;
 mod homes;
 mod hostile;
 mod hostile_diameter;
+mod learnt_lists;
 mod lists;
 mod ocsp;
 mod operate;

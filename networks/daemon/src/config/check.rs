@@ -86,6 +86,19 @@ pub struct TlsFiles {
     pub crls: Vec<Vec<u8>>,
     /// Those that were fetched, by where from: of the state directory, which the file alone does not say.
     pub fetched: Vec<(String, Vec<u8>)>,
+    /// Those that users' certificates name and that were fetched, in the order in which their places were learnt.
+    pub learnt: Vec<LearntList>,
+}
+
+/// A revocation list from a place that users' certificates name.
+#[derive(Clone, Debug)]
+pub struct LearntList {
+    /// Where it was fetched from.
+    pub url: String,
+    /// The issuer of those certificates, DER, which has signed it.
+    pub issuer: Vec<u8>,
+    /// The list.
+    pub octets: Vec<u8>,
 }
 
 /// Faults with the paths of what they are about.
@@ -528,6 +541,10 @@ impl Check<'_> {
             );
             self.fault(at!("tls", "crl_url", i), message);
         }
+        let hosts = tls.crl_from_users.iter().enumerate();
+        for (i, fault) in hosts.filter_map(|(i, host)| Some((i, crate::lists::host_fault(host)?))) {
+            self.fault(at!("tls", "crl_from_users", i), fault);
+        }
         // Nobody knows of a list for as long as it is not looked for.
         let day = usher_core::Duration::from_secs(86_400);
         if tls.crl_interval.0.as_secs() < 1 || tls.crl_interval.0 > day {
@@ -552,14 +569,22 @@ impl Check<'_> {
             let at = if i < named { at!("tls", "crl", i) } else { at!("tls", "crl_authority") };
             crls.extend(list.map_err(|e| self.fault(at, e)));
         }
-        let fetches = !tls.crl_url.is_empty() || tls.crl_distribution_points;
+        let fetches =
+            !tls.crl_url.is_empty() || tls.crl_distribution_points || !tls.crl_from_users.is_empty();
         if ca.is_none() && (fetches || !(tls.crl.is_empty() && tls.ocsp == super::model::Ocsp::Off)) {
             self.fault(
                 at!("tls"),
                 "crl and ocsp are about clients' certificates; add ca, the authorities that are trusted",
             );
         }
-        Some(TlsFiles { certificate: certificate?, key: key?, ca, crls, fetched: Vec::new() })
+        Some(TlsFiles {
+            certificate: certificate?,
+            key: key?,
+            ca,
+            crls,
+            fetched: Vec::new(),
+            learnt: Vec::new(),
+        })
     }
 }
 

@@ -11,7 +11,7 @@ pub mod secret;
 pub mod units;
 
 pub(crate) use check::certificates;
-pub use check::{ClientEntry, HomeEntry, Loaded, Rows, TlsFiles, row};
+pub use check::{ClientEntry, HomeEntry, LearntList, Loaded, Rows, TlsFiles, row};
 pub use fault::{Fault, Faults};
 
 use std::path::{Path, PathBuf};

@@ -417,6 +417,10 @@ pub struct Tls {
     /// Whether they are fetched, too, from where the server's certificate and those of `ca` say (CRL distribution points).
     #[serde(default)]
     pub crl_distribution_points: bool,
+    /// Hosts from which they are fetched, too, where the certificates of users, and those between them and `ca`, say so: names
+    /// (`crl.example.org`, `*.example.org`), with a port where it is not 80. None: those certificates are not asked.
+    #[serde(default)]
+    pub crl_from_users: Vec<String>,
     /// How often it is looked whether there is a later list, and whether a file of `crl` is another: 1 s to a day.
     #[serde(default = "Tls::crl_interval")]
     pub crl_interval: Period,

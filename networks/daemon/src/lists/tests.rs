@@ -79,6 +79,7 @@ impl Scene {
             ca: Some(ca),
             crls: Vec::new(),
             fetched: Vec::new(),
+            learnt: Vec::new(),
         };
         Self { folder, authority, files, body, url }
     }
@@ -368,4 +369,40 @@ fn lists_of_the_same_entries_add_nothing_and_others_do() {
     let without = parse("none", "", None).unwrap();
     assert!(add_nothing(&two, &same) && add_nothing(&none, &none) && add_nothing(&two, &none));
     assert!(!add_nothing(&none, &two) && !add_nothing(&without, &none), "whose list was not there before");
+}
+
+#[test]
+fn a_list_that_users_certificates_name_takes_the_place_of_its_issuers_alone() {
+    let mut s = Scene::new("learnt");
+    s.publish(at(0), 1000);
+    let first = s.body.lock().unwrap().clone();
+    s.publish(at(5), 1000);
+    let later = s.body.lock().unwrap().clone();
+    let certificate = |folder: PathBuf| certificates(&fs::read(folder.join("ca.crt")).unwrap()).remove(0);
+    let ours = certificate(s.folder.join("pki"));
+    // Somebody below `ca` calls an authority as ours is called.
+    let folder = s.folder.join("namesake");
+    authority(&folder, "Ours").publish_for(at(50), Duration::from_secs(1000)).unwrap();
+    let (theirs, namesake) = (fs::read(folder.join("ca.crl")).unwrap(), certificate(folder));
+    let roots = certificates(s.files.ca.as_deref().unwrap());
+    assert!(learnt::is_namesake(&namesake, &roots) && !learnt::is_namesake(&ours, &roots));
+    let learnt = |url: &str, issuer: &[u8], octets: &[u8]| LearntList {
+        url: url.to_owned(),
+        issuer: issuer.to_vec(),
+        octets: octets.to_vec(),
+    };
+    let (n, o) = (learnt("http://n/", &namesake, &theirs), learnt("http://o/", &ours, &later));
+    let of = |crls: Vec<Vec<u8>>, learnt: &[&LearntList]| -> Vec<String> {
+        let text = "certificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"ca.crl\"]\n";
+        let learnt = learnt.iter().map(|list| (*list).clone()).collect();
+        let files = TlsFiles { crls, learnt, ..s.files.clone() };
+        let used = used(&toml::from_str(text).unwrap(), &files).unwrap();
+        used.into_iter().map(|(used, _)| used.from).collect()
+    };
+    assert_eq!(of(vec![first.clone()], &[&n]), ["ca.crl"]);
+    assert_eq!(of(vec![first.clone()], &[&n, &o]), ["http://o/"]);
+    assert_eq!(of(vec![later], &[&learnt("http://o/", &ours, &first)]), ["ca.crl"]);
+    // Where nothing is configured, the one that was learnt first.
+    assert_eq!(of(Vec::new(), &[&n, &o]), ["http://n/"]);
+    assert_eq!(of(Vec::new(), &[&o, &n]), ["http://o/"]);
 }

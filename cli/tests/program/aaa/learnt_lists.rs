@@ -1,0 +1,99 @@
+//! Revocation lists from where users' certificates say that they are.
+
+use super::daemon::{Daemon, Ports, get, metric};
+use super::lists::{authority, config, logs_in, publisher, until};
+use crate::place::Place;
+use std::sync::{Arc, Mutex};
+
+/// An authority below that of the server, made by `usher`, and users of it whose certificates OpenSSL made: they name a place
+/// of its list.
+fn below(pki: &Place, folder: &str, called: &str, users: &[(&str, &str)], url: &str) {
+    pki.usher(&["aaa", "cert", "--dir", folder, "init", "--name", called, "--under", "pki"]).with_code(0);
+    pki.write(
+        "ext.cnf",
+        &format!(
+            "basicConstraints=CA:FALSE\nkeyUsage=digitalSignature\nextendedKeyUsage=clientAuth\n\
+             crlDistributionPoints=URI:ldap://127.0.0.1/cn=users,URI:{url}\n"
+        ),
+    );
+    for (name, serial) in users {
+        let script = format!(
+            "set -e\n\
+             openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} \
+               -keyout pki/issued/{name}.key -out {name}.csr\n\
+             openssl x509 -req -in {name}.csr -CA {folder}/ca.crt -CAkey {folder}/ca.key -set_serial {serial} \
+               -days 30 -extfile ext.cnf -out {name}.pem\n\
+             cat {name}.pem {folder}/ca.crt > pki/issued/{name}.crt"
+        );
+        pki.shell(&script).with_code(0);
+    }
+}
+
+/// The list of that authority, with bob on it.
+fn list(pki: &Place) -> Vec<u8> {
+    pki.write("index.txt", "R\t361231235959Z\t260101000000Z\t1002\tunknown\t/CN=bob\n");
+    pki.write("number", "01\n");
+    pki.write(
+        "ca.cnf",
+        "[ca]\ndefault_ca = d\n[d]\ndatabase = index.txt\ncrlnumber = number\ndefault_md = sha256\n\
+         crl_extensions = e\n[e]\nauthorityKeyIdentifier = keyid\n",
+    );
+    let make = "openssl ca -gencrl -config ca.cnf -cert users/ca.crt -keyfile users/ca.key -crldays 1 -out users.crl";
+    pki.shell(make).with_code(0);
+    std::fs::read(pki.path("users.crl")).unwrap()
+}
+
+#[test]
+fn the_list_that_users_certificates_name_is_fetched_believed_of_their_issuer_and_kept() {
+    let pki = authority();
+    let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let url = publisher(&given, "users.crl");
+    below(&pki, "users", "Users", &[("ann", "0x1001"), ("bob", "0x1002")], &url);
+    // Called as the root is, whose certificates nobody could verify by its list.
+    below(&pki, "namesake", "Usher AAA", &[("eve", "0x1003")], &url);
+    // Of an authority that is trusted, and yet not of the one whose certificates name it.
+    *given.lock().unwrap() = Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
+    let host = url.strip_prefix("http://").unwrap().strip_suffix("/users.crl").unwrap();
+    let (place, ports) = (Place::new(), Ports::free());
+    let text = |hosts: &str| {
+        let eve = "[[user]]\nname = \"eve\"\npassword = \"right\"\n";
+        config(&ports, &pki, &format!("crl_from_users = [{hosts}]\ncrl_interval = \"1 s\"")) + eve
+    };
+    let learnt = "a user's certificate says where its issuer's revocation list is";
+
+    // A certificate has nothing asked of hosts that the configuration does not name.
+    let daemon = Daemon::start(&place, &text("\"crl.example.org\", \"127.0.0.1\""));
+    assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(!daemon.log().contains(learnt), "{}", daemon.log());
+    assert_eq!(daemon.end(), Some(0));
+
+    let text = text(&format!("\"{host}\""));
+    let daemon = Daemon::start(&place, &text);
+    assert!(logs_in(&place, &pki, &ports, "eve"), "{}", daemon.log());
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(!daemon.log().contains(learnt), "{}", daemon.log());
+    assert!(logs_in(&place, &pki, &ports, "bob"), "nobody knows of a list yet: {}", daemon.log());
+    daemon.wait(learnt);
+    daemon.wait("the issuer of the certificates that name it has not signed this list");
+    assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
+    *given.lock().unwrap() = Some(list(&pki));
+    until(&daemon, || !logs_in(&place, &pki, &ports, "bob"));
+    daemon.wait("certificate-revoked");
+    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    let page = get(ports.metrics, "/metrics");
+    let new = format!("usher_aaa_crl_updates_total{{from=\"{url}\",result=\"new\"}}");
+    assert_eq!(metric(&page, &new), 1.0, "{page}");
+    assert!(page.contains(&format!("usher_aaa_crl_next_update_seconds{{list=\"{url}\"")), "{page}");
+    let status = place.usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
+    assert!(status.contains(&url), "{status}");
+
+    // The publisher goes away, and the server starts again: place and list are known.
+    *given.lock().unwrap() = None;
+    daemon.wait("no new revocation list");
+    assert_eq!(daemon.end(), Some(0));
+    let daemon = Daemon::start(&place, &text);
+    assert!(!logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
+    assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
+    assert_eq!(daemon.end(), Some(0));
+}

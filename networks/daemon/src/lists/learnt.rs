@@ -1,0 +1,372 @@
+//! Distribution points that users' certificates name (RFC 5280 §4.2.1.13): learnt from logins, kept over a restart. A
+//! certificate says of itself where it is to be looked up, and whoever issues it below `ca` may write there what they like:
+//! so its URL is asked of hosts alone that the configuration names, each authority below `ca` has a share of the room, and a
+//! list is believed of the issuer alone that was verified when its place was learnt.
+
+use crate::config::model::Tls as Settings;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use usher_core::{Duration, WallTime};
+use usher_crypto::fingerprint::sha256;
+use usher_pki::Information;
+
+/// Points that are known, and those of one authority right below a root.
+const MOST: usize = 32;
+const OF_ONE: usize = 8;
+/// Points of one certificate that are looked at.
+const OF_ONE_CERTIFICATE: usize = 4;
+/// Octets of a URL.
+const LONGEST_URL: usize = 512;
+/// Octets of the file that they are kept in.
+const LONGEST_FILE: u64 = 1 << 20;
+/// How exactly it is known when a point was last named: it is written down no more often. As long is one kept in its place.
+const DAY: Duration = Duration::from_secs(86_400);
+/// One that no login named for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(90 * 86_400);
+
+/// Where a list is that users' certificates name, and who must have signed it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Point {
+    pub(super) url: String,
+    /// The issuer of the certificates that name it, DER, verified up to a root.
+    pub(super) issuer: Vec<u8>,
+    /// Digest of that root.
+    root: [u8; 32],
+    /// Of whose share it is: digest of the authority right below the root that the issuer stands below, or of the root.
+    share: [u8; 32],
+    /// When a login last named it, to a day.
+    seen: WallTime,
+}
+
+impl Point {
+    /// What tells it from others: issuers may name the same URL, and not each of them has signed what is there.
+    fn digest(&self) -> [u8; 32] {
+        sha256(&[self.url.as_bytes(), &[0], &self.issuer].concat())
+    }
+    /// Where its list is kept.
+    pub(super) fn kept(&self, state_dir: &Path) -> PathBuf {
+        state_dir.join("crl").join(format!("user-{}.crl", hexadecimal(&self.digest())))
+    }
+    fn line(&self) -> String {
+        let [issuer, root, share] = [&self.issuer[..], &self.root, &self.share].map(hexadecimal);
+        format!("{} {} {issuer} {root} {share}\n", self.seen.unix_secs(), self.url)
+    }
+    fn of_line(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let mut word = || words.next();
+        let (seen, url) = (word()?.parse().ok()?, word()?.to_owned());
+        let mut octets = || octets(word()?);
+        let (issuer, root, share) = (octets()?, octets()?, octets()?);
+        let seen = WallTime::from_unix_secs(seen);
+        Some(Self { url, issuer, root: root.try_into().ok()?, share: share.try_into().ok()?, seen })
+    }
+}
+
+fn hexadecimal(octets: &[u8]) -> String {
+    octets.iter().fold(String::with_capacity(2 * octets.len()), |mut text, octet| {
+        // Writing into a text does not fail.
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
+}
+
+fn octets(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+    pairs.map(|pair| u8::from_str_radix(pair.filter(|pair| pair.len() == 2)?, 16).ok()).collect()
+}
+
+/// The host of a URL and its port, of one that is asked in clear by HTTP and has nothing in it that two readers could take
+/// for different hosts.
+fn host(url: &str) -> Option<(String, u16)> {
+    let scheme = url.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
+    let plain = url.len() <= LONGEST_URL && url.bytes().all(|c| c.is_ascii_graphic());
+    let authority = url[scheme.len()..].split(['/', '?', '#']).next().filter(|_| plain)?;
+    let (name, port) = match authority.rsplit_once(':') {
+        // An IPv6 address has colons of its own, within brackets.
+        Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()?),
+        _ => (authority, 80),
+    };
+    let inside = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
+    let known = |c: u8| c.is_ascii_alphanumeric() || b".-_:".contains(&c);
+    let sound = !inside.is_empty() && inside.bytes().all(known) && (name != inside || !name.contains(':'));
+    sound.then(|| (name.to_ascii_lowercase(), port))
+}
+
+/// Why an entry of `crl_from_users` names no host.
+pub(crate) fn host_fault(entry: &str) -> Option<String> {
+    let name = entry.strip_prefix("*.").unwrap_or(entry);
+    if entry == "*" {
+        return Some("\"*\": whoever issues a certificate below ca could have this server ask anything that it reaches; name the hosts that publish lists".to_owned());
+    }
+    let url = format!("http://{name}");
+    (name.contains(['/', '?', '#', '*']) || host(&url).is_none())
+        .then(|| format!("\"{entry}\": a host, or *. and a domain, with a port where it is not 80"))
+}
+
+/// Whether a URL is of one of these hosts, at its port.
+fn is_of(url: &str, hosts: &[String]) -> bool {
+    let Some((name, port)) = host(url) else { return false };
+    hosts.iter().any(|entry| {
+        let (below, entry) =
+            entry.strip_prefix("*.").map_or((false, entry.as_str()), |domain| (true, domain));
+        let Some((wanted, at)) = host(&format!("http://{entry}")) else { return false };
+        let fits = if below {
+            name.strip_suffix(&wanted).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+        } else {
+            name == wanted
+        };
+        fits && port == at
+    })
+}
+
+/// The points that are known, in the order in which they were learnt: of two issuers of one name the first is believed.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Learnt {
+    pub(super) points: Vec<Point>,
+}
+
+/// What became of what a login named.
+#[derive(Default, Debug)]
+pub(super) struct Learning {
+    /// There is something to be written down.
+    pub(super) changed: bool,
+    pub(super) new: Vec<Point>,
+    pub(super) gone: Vec<Point>,
+    /// URLs for which there is no room.
+    pub(super) refused: Vec<String>,
+}
+
+/// Whether an issuer is called as a root is and is none: with its list, which TLS would look at for the root's certificates,
+/// nobody of those would get in.
+pub(super) fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
+    let subject = |der: &[u8]| Information::of_der(der).map(|said| said.subject).ok();
+    let is = |root: &Vec<u8>| subject(root).is_some_and(|name| Some(name) == subject(issuer));
+    !roots.iter().any(|root| root == issuer) && roots.iter().any(is)
+}
+
+fn file(state_dir: &Path) -> PathBuf {
+    state_dir.join("crl").join("users")
+}
+
+impl Learnt {
+    /// Those that are kept in the state directory, as far as the configuration still has their hosts and their roots.
+    pub(super) fn read(state_dir: &Path, tls: &Settings, roots: &[Vec<u8>]) -> Self {
+        let mut text = String::new();
+        let read =
+            fs::File::open(file(state_dir)).and_then(|f| f.take(LONGEST_FILE).read_to_string(&mut text));
+        if read.is_err() {
+            return Self::default();
+        }
+        let roots: Vec<_> = roots.iter().map(|root| sha256(root)).collect();
+        let here = |point: &Point| is_of(&point.url, &tls.crl_from_users) && roots.contains(&point.root);
+        Self { points: text.lines().filter_map(Point::of_line).filter(here).take(MOST).collect() }
+    }
+
+    /// Writes them down in the state directory.
+    ///
+    /// # Errors
+    /// They could not be.
+    pub(super) fn write(&self, state_dir: &Path) -> io::Result<()> {
+        let text: String = self.points.iter().map(Point::line).collect();
+        super::keep(&file(state_dir), text.as_bytes())
+    }
+
+    /// Learns what the certificates of a verified path name, but for its root: what that names is the configuration's to
+    /// say. `known` are URLs that are asked anyway.
+    pub(super) fn learn(
+        &mut self,
+        path: &[Vec<u8>],
+        roots: &[Vec<u8>],
+        hosts: &[String],
+        known: impl Fn(&str) -> bool,
+        now: WallTime,
+    ) -> Learning {
+        let mut learning = Learning::default();
+        let (Some(root), below) = (path.last(), path.len().saturating_sub(2)) else { return learning };
+        for (n, pair) in path.windows(2).enumerate() {
+            let [certificate, issuer] = pair else { continue };
+            if is_namesake(issuer, roots) {
+                continue;
+            }
+            let Ok(said) = Information::of_der(certificate) else { continue };
+            let asked = said.crl.into_iter().filter(|url| is_of(url, hosts) && !known(url));
+            for url in asked.take(OF_ONE_CERTIFICATE) {
+                // Whoever has an authority right below the root can make any number of others below it.
+                let share = sha256(if n < below { &path[below] } else { root });
+                let (root, issuer) = (sha256(root), issuer.clone());
+                self.add(Point { url, issuer, root, share, seen: now }, now, &mut learning);
+            }
+        }
+        learning
+    }
+
+    fn add(&mut self, point: Point, now: WallTime, learning: &mut Learning) {
+        let known = self.points.iter_mut().find(|p| p.url == point.url && p.issuer == point.issuer);
+        if let Some(known) = known {
+            // A clock that was set back, too.
+            if now >= known.seen + DAY || now < known.seen {
+                known.seen = now;
+                learning.changed = true;
+            }
+            return;
+        }
+        let (gone, left) = self.points.drain(..).partition(|p: &Point| p.seen + FORGOTTEN <= now);
+        self.points = left;
+        learning.changed |= !gone.is_empty();
+        learning.gone.extend(gone);
+        if let Some(share) = self.crowded(&point.share) {
+            let theirs = self.points.iter().enumerate().filter(|(_, p)| p.share == share);
+            let oldest = theirs.min_by_key(|(_, p)| p.seen).map(|(n, p)| (n, p.seen));
+            match oldest {
+                // Otherwise each login could bring a new one, which would be fetched.
+                Some((n, seen)) if share != point.share || now >= seen + DAY => {
+                    learning.gone.push(self.points.remove(n));
+                }
+                _ => return learning.refused.push(point.url),
+            }
+        }
+        learning.changed = true;
+        learning.new.push(point.clone());
+        self.points.push(point);
+    }
+
+    /// Whose share has to make room for one more of this share; `None`: there is room.
+    fn crowded(&self, share: &[u8; 32]) -> Option<[u8; 32]> {
+        let mut counts: BTreeMap<[u8; 32], usize> = BTreeMap::new();
+        for point in &self.points {
+            *counts.entry(point.share).or_default() += 1;
+        }
+        let own = counts.get(share).copied().unwrap_or(0);
+        if own >= OF_ONE {
+            return Some(*share);
+        }
+        if self.points.len() < MOST {
+            return None;
+        }
+        let most = counts.iter().max_by_key(|(_, count)| **count).filter(|(_, count)| **count > own + 1);
+        Some(most.map_or(*share, |(most, _)| *most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> WallTime {
+        WallTime::from_unix_secs(1_800_000_000 + seconds)
+    }
+
+    fn point(url: &str, share: u8) -> Point {
+        Point { url: url.to_owned(), issuer: vec![share, 1], root: [7; 32], share: [share; 32], seen: at(0) }
+    }
+
+    #[test]
+    fn what_is_asked_is_of_the_hosts_that_are_named_and_no_other() {
+        let hosts =
+            ["crl.example.org", "*.pki.example:8080", "[2001:db8::1]", "192.0.2.1:81"].map(str::to_owned);
+        for url in [
+            "http://crl.example.org/a.crl",
+            "HTTP://CRL.example.org",
+            "http://crl.example.org:80/a?b#c",
+            "http://x.pki.example:8080/",
+            "http://x.y.pki.example:8080/",
+            "http://[2001:db8::1]/a",
+            "http://192.0.2.1:81/a",
+        ] {
+            assert!(is_of(url, &hosts), "{url}");
+        }
+        for url in [
+            "https://crl.example.org/a.crl",
+            "ldap://crl.example.org/a",
+            "file:///etc/passwd",
+            "http://crl.example.org:8080/",
+            "http://crl.example.org.evil.example/",
+            "http://evil.example/crl.example.org",
+            "http://crl.example.org@evil.example/",
+            "http://evil.example#@crl.example.org/",
+            "http://evil.example\\@crl.example.org/",
+            "http://crl.example.org%2fevil.example/",
+            "http://xcrl.example.org/",
+            "http://pki.example:8080/",
+            "http://.pki.example:8080/",
+            "http://xpki.example:8080/",
+            "http://x.pki.example/",
+            "http://2001:db8::1/",
+            "http://192.0.2.1/",
+            "http://127.0.0.1/",
+            "http://",
+            "http:///a",
+            "http://crl.example.org/\r\nHost: evil",
+            "http://crl.example.org:/",
+            "http://crl.example.org:99999/",
+        ] {
+            assert!(!is_of(url, &hosts), "{url}");
+        }
+        assert!(!is_of(&format!("http://crl.example.org/{}", "a".repeat(LONGEST_URL)), &hosts));
+        for entry in &hosts {
+            assert_eq!(host_fault(entry), None, "{entry}");
+        }
+        for wrong in ["", "*", "*.", "http://a", "a/b", "a b", "a@b", "*.*.a", "a:x"] {
+            assert!(host_fault(wrong).is_some(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn points_are_few_and_each_authority_has_a_share() {
+        let mut learnt = Learnt::default();
+        let mut add = |point: Point, now: WallTime| {
+            let mut learning = Learning::default();
+            learnt.add(Point { seen: now, ..point }, now, &mut learning);
+            assert!(learnt.points.len() <= MOST);
+            (learning.new.len(), learning.gone.len(), learning.refused.len())
+        };
+        for n in 0..OF_ONE {
+            assert_eq!(add(point(&format!("http://a/{n}"), 1), at(0)), (1, 0, 0));
+        }
+        assert_eq!(add(point("http://a/0", 1), at(5)), (0, 0, 0), "it is known");
+        assert_eq!(add(point("http://a/new", 1), at(5)), (0, 0, 1), "a share of its own, and no more");
+        assert_eq!(
+            add(point("http://a/new", 1), at(86_400)),
+            (1, 1, 0),
+            "in place of one not named for a day"
+        );
+        for share in 2..5 {
+            for n in 0..OF_ONE {
+                assert_eq!(add(point(&format!("http://b/{n}"), share), at(86_400)).0, 1);
+            }
+        }
+        // All room is taken: who has less than others takes of theirs.
+        for share in 5..10 {
+            assert_eq!(add(point("http://c", share), at(86_401)), (1, 1, 0), "{share}");
+        }
+        assert_eq!(add(point("http://d", 20), at(91 * 86_400 + 1)), (1, MOST, 0), "none was named for long");
+    }
+
+    #[test]
+    fn what_is_learnt_is_kept_while_its_host_and_root_are() {
+        let folder = std::env::temp_dir().join(format!("usher-learnt-{}", std::process::id()));
+        let root = b"root".to_vec();
+        let mut learnt = Learnt::default();
+        for n in 0..3 {
+            let point = Point { root: sha256(&root), ..point(&format!("http://crl.example/{n}"), n) };
+            learnt.points.push(point);
+        }
+        learnt.write(&folder).unwrap();
+        let settings = |hosts: &str| -> Settings {
+            toml::from_str(&format!("certificate = \"c\"\nkey = \"k\"\ncrl_from_users = [{hosts}]")).unwrap()
+        };
+        let known = settings("\"crl.example\"");
+        assert_eq!(Learnt::read(&folder, &known, &[b"x".to_vec(), root.clone()]), learnt);
+        assert_eq!(Learnt::read(&folder, &known, &[b"x".to_vec()]).points, []);
+        assert_eq!(Learnt::read(&folder, &settings(""), &[root.clone()]).points, []);
+        // What is no line of it is passed over.
+        let text = fs::read_to_string(file(&folder)).unwrap();
+        let (first, rest) = text.split_once('\n').unwrap();
+        fs::write(file(&folder), format!("{}\n\n1 2 3\n{rest}", &first[..first.len() - 1])).unwrap();
+        assert_eq!(Learnt::read(&folder, &known, &[root]).points, learnt.points[1..]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
