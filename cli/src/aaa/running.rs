@@ -66,8 +66,20 @@ fn home_server(home: &HomeServerStatus) -> String {
 }
 
 pub(super) fn reload(output: &Output, config: &Config) -> Result<(), Failure> {
-    ask(&place(config)?, &Request::Reload)?;
-    if output.json { output.value(&json!({ "done": "reloaded" })) } else { output.text("reloaded\n") }
+    let restart = match ask(&place(config)?, &Request::Reload)? {
+        Answer::Reloaded { restart } => restart,
+        _ => Vec::new(),
+    };
+    if output.json {
+        return output.value(&json!({ "done": "reloaded", "restart": restart }));
+    }
+    match restart.as_slice() {
+        [] => output.text("reloaded\n"),
+        parts => output.text(&format!(
+            "reloaded, but for what has changed of {}: that takes effect when the server is started again\n",
+            parts.join(", ")
+        )),
+    }
 }
 
 /// Twelve hexadecimal digits, whatever stands between them.

@@ -5,7 +5,7 @@ use crate::output::{Failure, Output};
 use serde_json::json;
 use std::path::Path;
 use usher_daemon::config::{self, DEFAULT_PATH, LoadError};
-use usher_daemon::{Place, PlaceError, ServeError, lists};
+use usher_daemon::{Place, PlaceError, ServeError, advice};
 
 pub(crate) fn serve(output: &Output, config: &Config) -> Result<(), Failure> {
     let served = usher_daemon::serve(config.config.as_deref(), &mut |text| output.note(text));
@@ -20,7 +20,7 @@ pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure>
     // With the lists that were fetched for it, as a server would begin.
     match Place::open(Some(path)) {
         Ok(place) => {
-            let warnings = lists::warnings(&place.loaded);
+            let warnings = advice::warnings(&place);
             if output.json {
                 let file = path.display().to_string();
                 return output.value(&json!({ "file": file, "faults": [], "warnings": warnings }));

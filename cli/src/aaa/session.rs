@@ -14,20 +14,25 @@ pub(super) fn session(output: &Output, command: SessionCommand) -> Result<(), Fa
         SessionCommand::Show(named) => show(output, &named.name, &named.config),
         SessionCommand::Disconnect(named) => {
             ask(&place(&named.config)?, &Request::Disconnect { session: named.name.clone() })?;
-            done(output, &named.name, "ended")
+            done(
+                output,
+                &named.name,
+                "disconnect-acknowledged",
+                "has ended, as its NAS says; it is listed until the NAS's Accounting-Stop comes",
+            )
         }
         SessionCommand::Change { name, attributes, config } => {
             ask(&place(&config)?, &Request::Change { session: name.clone(), attributes })?;
-            done(output, &name, "changed")
+            done(output, &name, "changed", "is changed, as its NAS says")
         }
     }
 }
 
-fn done(output: &Output, session: &str, what: &str) -> Result<(), Failure> {
+fn done(output: &Output, session: &str, what: &str, text: &str) -> Result<(), Failure> {
     if output.json {
         return output.value(&json!({ "session": session, "done": what }));
     }
-    output.text(&format!("{session} {what}\n"))
+    output.text(&format!("{session} {text}\n"))
 }
 
 /// From the running server, or, where none runs, from the store.

@@ -163,15 +163,18 @@ fn forgotten(
         }
         Err(ControlError::NotRunning { .. }) | Ok(Answer::Done) => Ok(None),
         Ok(Answer::Disconnected { ended, failures }) if failures.is_empty() => Ok(Some(ended)),
-        Ok(Answer::Disconnected { ended, failures }) => {
-            Err(format!("sessions ended: {ended}; not ended: {}", failures.join("; ")))
-        }
+        Ok(Answer::Disconnected { ended, failures }) => Err(format!(
+            "sessions that have ended, as their NASs say: {ended}; not ended: {}",
+            failures.join("; ")
+        )),
         Ok(other) => Err(format!("the server says what was not asked: {other:?}")),
         Err(error) => Err(format!("the running server was not told: {error}")),
     };
     let ended = told.map_err(|what| Failure::failed(format!("{name} {done}, but {what}")))?;
-    let text =
-        ended.map_or_else(|| format!("{name} {done}\n"), |n| format!("{name} {done}; sessions ended: {n}\n"));
+    let text = ended.map_or_else(
+        || format!("{name} {done}\n"),
+        |n| format!("{name} {done}; sessions that have ended, as their NASs say: {n}\n"),
+    );
     said(output, &json!({ "user": name, "done": done, "disconnected": ended }), &text)
 }
 

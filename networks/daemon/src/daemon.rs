@@ -94,6 +94,10 @@ pub(crate) struct Running {
     outgoing: Arc<RwLock<Homes>>,
     wall: WallClock,
     config_path: Option<std::path::PathBuf>,
+    /// What the server was started with: some of it stays until it is started again.
+    start: Place,
+    /// The control socket, which is where it was at the start whatever is configured by now.
+    control: std::path::PathBuf,
     key: ShardKey,
     /// Held while a configuration is read and taken up.
     reloading: Mutex<()>,
@@ -174,13 +178,14 @@ impl Begun {
         let wall = WallClock::at(tls::wall());
         let mut rng = SecureRng::from_seed(place::random().map_err(system("random numbers"))?);
         let key = ShardKey::new(&rng.array());
-        control::free(&place.control_socket()).map_err(system("the control socket"))?;
+        let control = place.control_socket();
+        control::free(&control).map_err(system("the control socket"))?;
         // The shards share their addresses, so that another server could share them, too, and answer half of the
         // requests: nobody may have them now.
         drop(shards::bind(&file.listen, false)?);
         let bound: Vec<Bound> =
             (0..count).map(|_| shards::bind(&file.listen, true)).collect::<Result<_, _>>()?;
-        let mut admin = place.lasting_store().map_err(PlaceError::from)?;
+        let mut admin = place.lasting_store(false).map_err(PlaceError::from)?;
         let (rows, owed) = match admin.clients() {
             Ok(rows) => (rows, false),
             Err(StoreError::Refused(error)) => {
@@ -207,11 +212,13 @@ impl Begun {
 
         let mailboxes = Mailboxes::default();
         let ledger = Ledger::new(build::ledger(&place.loaded, rng.next_u64()));
-        let store = place.lasting_store().map_err(PlaceError::from)?;
+        let store = place.lasting_store(!owed).map_err(PlaceError::from)?;
         let (ledger, ledger_thread) =
             ledger::begin(ledger, store, clock, mailboxes.clone(), file.limits.simultaneous)
                 .map_err(PlaceError::from)?;
-        let stores = (0..file.users.threads).map(|_| place.lasting_store()).collect::<Result<Vec<_>, _>>();
+        // Who asks for users never gives up: what is known of them stands in while the database refuses.
+        let stores =
+            (0..file.users.threads).map(|_| place.lasting_store(true)).collect::<Result<Vec<_>, _>>();
         let inline: Inline = Arc::new(RwLock::new(built.inline.clone()));
         let lookups = Arc::new(Latency::default());
         let status = Arc::new(RwLock::new(CertificateStatus::of(&place.loaded, tls.as_deref())));
@@ -287,6 +294,7 @@ impl Begun {
             lists: Mutex::default(),
             shards: count,
             clock,
+            start: place.clone(),
             place: RwLock::new(place),
             admin: Mutex::new(admin),
             inline,
@@ -297,6 +305,7 @@ impl Begun {
             outgoing,
             wall,
             config_path: config.map(Path::to_owned),
+            control,
             key,
             reloading: Mutex::new(()),
             built: Mutex::new(built),
@@ -341,7 +350,7 @@ impl Begun {
         }
         if ended.is_ok() {
             // It may be gone.
-            let _ = std::fs::remove_file(self.running.read_place().control_socket());
+            let _ = std::fs::remove_file(&self.running.control);
         }
         tracing::info!("stopped");
         drop(log);
@@ -360,7 +369,7 @@ async fn until_told(running: &Arc<Running>, shards: &[Threads]) -> Result<(), Se
     let (mut hup, mut term, mut int) =
         (listen(SignalKind::hangup())?, listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let place = running.read_place();
-    control::begin(running, &place.control_socket()).map_err(system("the control socket"))?;
+    control::begin(running, &running.control).map_err(system("the control socket"))?;
     if let Some(address) = place.loaded.file.metrics.listen {
         metrics::begin(running, address).await.map_err(|error| ServeError::Listen {
             address,

@@ -66,6 +66,13 @@ impl Known {
                 why,
                 "a home server is dead: nothing is sent to it until it is back"
             ),
+            Health::Alive if matches!(state.cause, HealthCause::Revived(_)) => tracing::info!(
+                home_server,
+                service,
+                realms,
+                why,
+                "a home server is asked again: nobody knows yet whether it is back"
+            ),
             Health::Alive => {
                 tracing::info!(home_server, service, realms, why, "a home server is back");
             }

@@ -9,6 +9,7 @@
 //! ```
 
 pub mod admin;
+pub mod advice;
 mod answers;
 mod build;
 pub mod config;

@@ -183,13 +183,16 @@ impl Place {
     }
 
     /// A connection to the store for a server: one to PostgreSQL is made when it is first needed, so that a server
-    /// begins also while its database is away.
+    /// begins also while its database is away. `proven`: the database has taken a connection of this server.
     ///
     /// # Errors
     /// It can never be opened.
-    pub(crate) fn lasting_store(&self) -> Result<Box<dyn Store>, StoreError> {
+    pub(crate) fn lasting_store(&self, proven: bool) -> Result<Box<dyn Store>, StoreError> {
         match self.loaded.file.users.store {
-            StoreKind::Postgresql => Ok(Box::new(usher_store::Postgres::new(self.url())?)),
+            StoreKind::Postgresql => {
+                let store = usher_store::Postgres::new(self.url())?;
+                Ok(Box::new(if proven { store.proven() } else { store }))
+            }
             _ => self.store(),
         }
     }

@@ -261,8 +261,20 @@ fn who_is_changed_stays_connected_unless_that_is_said() {
     assert_eq!(said, "ann changed\n");
     let asked = nas("127.0.0.17", true);
     let said = usher("set ann --password-file - --disconnect").with_code(0).out;
-    assert_eq!(said, "ann changed; sessions ended: 2\n");
+    assert_eq!(said, "ann changed; sessions that have ended, as their NASs say: 2\n");
     assert_eq!(asked.join().unwrap(), 2);
+    // Until their NAS accounts for it they are listed, which is what a command for one of them says.
+    let session =
+        |words: &str| place.shell(&format!("usher aaa session {words} --config aaa.toml")).with_code(0).out;
+    assert_eq!(session("list").matches("127.0.0.17").count(), 3);
+    let asked = nas("127.0.0.17", true);
+    let said = session("disconnect 1");
+    assert_eq!(said, "1 has ended, as its NAS says; it is listed until the NAS's Accounting-Stop comes\n");
+    assert_eq!(asked.join().unwrap(), 1);
+    let asked = nas("127.0.0.17", true);
+    assert!(session("disconnect 2 --json").contains("disconnect-acknowledged"));
+    assert_eq!(asked.join().unwrap(), 1);
+    assert_eq!(session("list").matches("127.0.0.17").count(), 3);
     // One that does not: the user is removed all the same, and the command says what was not done.
     let asked = nas("127.0.0.17", false);
     let said = usher("del ann --disconnect").with_code(1).err;

@@ -59,6 +59,56 @@ fn a_reload_changes_level_and_format_of_the_log() {
 }
 
 #[test]
+fn what_a_reload_leaves_for_the_next_start_is_named_each_time() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let config = ports.config(1, ANN);
+    let server = Daemon::start(&place, &config);
+    let reload = |more: &[&str]| {
+        place.usher(&[&["aaa", "reload", "--config", "aaa.toml"], more].concat()).with_code(0).out
+    };
+    assert_eq!(reload(&[]), "reloaded\n");
+    let pool = "[[pool]]\nname = \"guests\"\nranges = [\"192.0.2.1-192.0.2.9\"]\n";
+    let more = config.replace("shards = 1", "shards = 2") + pool;
+    private(&place, "aaa.toml", &more);
+    for _ in 0..2 {
+        let said = "reloaded, but for what has changed of shards, pool: that takes effect when the server is started again\n";
+        assert_eq!(reload(&[]), said);
+    }
+    let json: serde_json::Value = serde_json::from_str(&reload(&["--json"])).unwrap();
+    assert_eq!(json["restart"], serde_json::json!(["shards", "pool"]));
+    // The socket of the start goes when the server does, and no file where the next one will have its own.
+    place.write("other.sock", "of somebody else");
+    private(&place, "aaa.toml", &format!("{more}[control]\nsocket = \"other.sock\"\n"));
+    server.signal("HUP");
+    server.wait("parts=\"shards, pool, control\"");
+    assert!(place.path("state/control.sock").exists());
+    assert_eq!(server.end(), Some(0));
+    assert!(!place.path("state/control.sock").exists());
+    assert_eq!(std::fs::read_to_string(place.path("other.sock")).unwrap(), "of somebody else");
+}
+
+#[test]
+fn a_check_says_what_is_right_and_yet_not_what_was_meant() {
+    let (place, ports) = (Place::new(), Ports::free());
+    let check = || place.usher(&["aaa", "check", "aaa.toml"]).with_code(0).err;
+    private(&place, "aaa.toml", &ports.config(1, ANN));
+    assert_eq!(check(), "");
+    private(
+        &place,
+        "aaa.toml",
+        &ports.config(1, &format!("{ANN}[[realm]]\nname = \"DEFAULT\"\nrefuse = true\n")),
+    );
+    assert!(check().contains("every realm that is not named, is \"*\" here"), "{}", check());
+    private(&place, "aaa.toml", &ports.config(1, ANN));
+    // Whose the state directory is that runs the service: root reads what that user cannot.
+    place.shell("mkdir state; chown 1:1 state; chmod 755 .").with_code(0);
+    let said = check();
+    assert!(said.contains("cannot read") && said.contains("aaa.toml (mode 0600)"), "{said}");
+    place.shell("chgrp 1 aaa.toml; chmod 0640 aaa.toml").with_code(0);
+    assert_eq!(check(), "");
+}
+
+#[test]
 fn a_faulty_configuration_is_refused_with_its_line_and_the_old_one_stays() {
     let (place, ports) = (Place::new(), Ports::free());
     let server = Daemon::start(&place, &ports.config(1, ANN));

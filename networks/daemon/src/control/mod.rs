@@ -59,12 +59,17 @@ pub enum Request {
 pub enum Answer {
     /// Done.
     Done,
+    /// The configuration was read again; of these parts what has changed takes effect when the server is started again.
+    Reloaded {
+        /// As the configuration calls them; none: all of it is taken up.
+        restart: Vec<String>,
+    },
     /// Not done.
     Failed {
         /// Why, and what to do.
         message: String,
     },
-    /// Done; of the user's open sessions so many are ended.
+    /// Done; of the user's open sessions so many have ended, as their NASs say (Disconnect-ACK).
     Disconnected {
         /// How many.
         ended: usize,

@@ -171,7 +171,9 @@ fn serve(running: &Running, shared: &Shared, stream: &UnixStream) -> io::Result<
             Answer::Sessions { sessions: rows.iter().map(Session::from).collect() }
         }
         Request::Forget { user, disconnect } => forget(running, shared, user.as_deref(), disconnect),
-        Request::Reload => running.reload().map_or_else(failed, |()| Answer::Done),
+        Request::Reload => running.reload().map_or_else(failed, |parts| Answer::Reloaded {
+            restart: parts.into_iter().map(str::to_owned).collect(),
+        }),
         Request::Disconnect { session } => {
             let done = dynamic(running, shared, &session, Code::DISCONNECT_REQUEST, &[]);
             done.map_or_else(failed, |()| Answer::Done)

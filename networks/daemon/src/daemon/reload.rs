@@ -35,17 +35,24 @@ enum Taken {
 }
 
 impl Running {
-    /// Reads the configuration again; where something is wrong with it, the old one stays.
+    /// Reads the configuration again; where something is wrong with it, the old one stays. Says what of it takes effect only
+    /// when the server is started again.
     ///
     /// # Errors
     /// What is wrong.
-    pub(crate) fn reload(&self) -> Result<(), String> {
+    pub(crate) fn reload(&self) -> Result<Vec<&'static str>, String> {
         let done = self.try_reload();
         let mut reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
         match &done {
-            Ok(()) => {
+            Ok(later) => {
                 reloads.0 += 1;
-                tracing::info!("reloaded");
+                match later.as_slice() {
+                    [] => tracing::info!("reloaded"),
+                    parts => tracing::warn!(
+                        parts = parts.join(", "),
+                        "reloaded, but for what has changed of these parts: it takes effect when the server is started again"
+                    ),
+                }
             }
             Err(error) => {
                 reloads.1 += 1;
@@ -57,7 +64,7 @@ impl Running {
         done
     }
 
-    fn try_reload(&self) -> Result<(), String> {
+    fn try_reload(&self) -> Result<Vec<&'static str>, String> {
         // One after the other: the file that is read last is the one that all shards have in the end.
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         // Lists that were never fetched are fetched by who looks after them: nobody waits for their publishers here.
@@ -65,17 +72,23 @@ impl Running {
         self.take_place(place, self.clients()?, Taken::All)
     }
 
-    /// Takes up another configuration, with clients of the store; the caller is alone.
+    /// Takes up another configuration, with clients of the store; the caller is alone. Says what of it a running server does
+    /// not take up.
     ///
     /// # Errors
     /// What is wrong with it.
-    fn take_place(&self, mut place: Place, rows: Vec<ClientRow>, what: Taken) -> Result<(), String> {
+    fn take_place(
+        &self,
+        mut place: Place,
+        rows: Vec<ClientRow>,
+        what: Taken,
+    ) -> Result<Vec<&'static str>, String> {
         let mut before = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let tls = tls::make(&place.loaded, &self.wall)?;
         let generated =
             if place.first { Some(place.generated_secret().map_err(|e| e.to_string())?) } else { None };
         let old = self.read_place();
-        let later = fixed(&old, &place);
+        let later = fixed(&self.start, &place);
         keep_diameter(&mut place.loaded.file, &old.loaded.file);
         let identity_key = place.identity_key().map_err(|e| e.to_string())?;
         let with = With {
@@ -88,12 +101,6 @@ impl Running {
         };
         let seed = place::random().map_err(|e| e.to_string())?;
         let built = build::build(&place.loaded, with, &mut SecureRng::from_seed(seed))?;
-        for what in later {
-            tracing::warn!(
-                what,
-                "changed in the configuration; takes effect when the server is started again"
-            );
-        }
         // Before the shards are told: they connect at once.
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
         let tls_before = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -143,7 +150,7 @@ impl Running {
         *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = rows;
         *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
         self.generation.fetch_add(1, Ordering::Release);
-        Ok(())
+        Ok(later)
     }
 
     /// Takes up what is new of revocation lists, and nothing else: a store that is away does not keep them waiting.
@@ -157,7 +164,7 @@ impl Running {
         place.read_lists()?;
         let added = !lists::add_nothing(&before.loaded, &place.loaded);
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.take_place(place, rows, Taken::Lists { added })
+        self.take_place(place, rows, Taken::Lists { added }).map(drop)
     }
 
     fn swap_inline(&self, other: &mut Arc<BTreeMap<Vec<u8>, Arc<User>>>) {
@@ -186,7 +193,7 @@ impl Running {
                 continue;
             }
             match self.reload() {
-                Ok(()) => return tracing::info!("the store's clients are served"),
+                Ok(_) => return tracing::info!("the store's clients are served"),
                 // A file that has become faulty meanwhile: its clients come with the next reload.
                 Err(_) if self.clients().is_ok() => return,
                 Err(_) => {}

@@ -1,0 +1,170 @@
+//! What an operator should know of a configuration that is right in itself.
+
+use crate::config::Loaded;
+use crate::lists;
+use crate::place::Place;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What is to be said of a configuration before it serves: lists that end, names that mean something else elsewhere, and
+/// files that the service's user cannot read, where root looks for a service of another user.
+#[must_use]
+pub fn warnings(place: &Place) -> Vec<String> {
+    let mut all = lists::warnings(&place.loaded);
+    let default = |realm: &&crate::config::model::Realm| realm.name.eq_ignore_ascii_case("default");
+    all.extend(place.loaded.file.realm.iter().find(default).map(|realm| {
+        format!(
+            "[[realm]] {:?} is the realm of that name alone; FreeRADIUS's DEFAULT, every realm that is not named, is \"*\" here",
+            realm.name
+        )
+    }));
+    if rustix::process::geteuid().is_root()
+        && let Some(account) = Account::of(&place.state_dir)
+    {
+        let mut files = files(&place.loaded);
+        files.sort();
+        files.dedup();
+        all.extend(files.iter().filter_map(|path| account.cannot_read(path)));
+    }
+    all
+}
+
+/// Files that the server reads.
+fn files(loaded: &Loaded) -> Vec<PathBuf> {
+    let file = &loaded.file;
+    let tls = file
+        .tls
+        .iter()
+        .flat_map(|tls| [&tls.certificate, &tls.key].into_iter().chain(&tls.ca).chain(&tls.crl));
+    let all = loaded.path.iter().chain(&file.dictionary).chain(tls);
+    let all = all.chain(file.client.iter().filter_map(|client| client.secret_file.as_ref()));
+    let all = all.chain(file.home_server.iter().filter_map(|home| home.secret_file.as_ref()));
+    let all = all.chain(&file.users.url_file).chain(&file.accounting.identity_key_file);
+    all.cloned().collect()
+}
+
+/// Whom the service runs as.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Account {
+    name: String,
+    uid: u32,
+    groups: Vec<u32>,
+}
+
+impl Account {
+    /// The owner of the state directory; `None` where that is root, or there is none yet.
+    fn of(state_dir: &Path) -> Option<Self> {
+        let folder = fs::metadata(state_dir).ok().filter(|folder| folder.uid() != 0)?;
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Some(Self::known(folder.uid(), folder.gid(), &read("/etc/passwd"), &read("/etc/group")))
+    }
+
+    /// By the tables of users and groups (passwd(5), group(5)); `gid` stands in where they do not have the user.
+    fn known(uid: u32, gid: u32, users: &str, groups: &str) -> Self {
+        let number = |text: Option<&&str>| text.and_then(|text| text.parse::<u32>().ok());
+        let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let user = users.find(|fields| number(fields.get(2)) == Some(uid));
+        let name = user.as_ref().and_then(|user| user.first()).map(|name| (*name).to_owned());
+        let own = number(user.as_ref().and_then(|user| user.get(3))).unwrap_or(gid);
+        let others = groups.lines().map(|line| line.split(':').collect::<Vec<_>>()).filter_map(|fields| {
+            let member = |name: &String| fields.get(3).is_some_and(|all| all.split(',').any(|m| m == name));
+            name.as_ref().filter(|name| member(name))?;
+            number(fields.get(2))
+        });
+        let groups = std::iter::once(own).chain(others).collect();
+        Self { name: name.unwrap_or_else(|| uid.to_string()), uid, groups }
+    }
+
+    /// Whether the file's mode lets this user do that: 4 read, 1 enter a folder.
+    fn may(&self, file: &Metadata, what: u32) -> bool {
+        let shift = match () {
+            () if file.uid() == self.uid => 6,
+            () if self.groups.contains(&file.gid()) => 3,
+            () => 0,
+        };
+        file.mode() >> shift & what != 0
+    }
+
+    /// Why this user cannot read a file, and what to do.
+    fn cannot_read(&self, path: &Path) -> Option<String> {
+        // What is not there is somebody else's to say.
+        let path = fs::canonicalize(path).ok()?;
+        let Self { name, .. } = self;
+        let way: Vec<&Path> = path.ancestors().skip(1).collect();
+        for folder in way.into_iter().rev() {
+            let said = fs::metadata(folder).ok()?;
+            if !self.may(&said, 1) {
+                let (shown, mode) = (folder.display(), said.mode() & 0o7777);
+                return Some(format!(
+                    "the service runs as user {name}, who cannot enter {shown} (mode {mode:04o}) and so cannot read {}; say: chgrp {name} {shown}; chmod g+x {shown}",
+                    path.display()
+                ));
+            }
+        }
+        let said = fs::metadata(&path).ok()?;
+        if self.may(&said, 4) {
+            return None;
+        }
+        let (shown, mode) = (path.display(), said.mode() & 0o7777);
+        Some(format!(
+            "the service runs as user {name}, who cannot read {shown} (mode {mode:04o}); say: chgrp {name} {shown}; chmod 0640 {shown}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    fn the_services_user_is_of_the_groups_that_the_tables_say() {
+        let users = "root:x:0:0::/root:/bin/sh\nusher:x:995:994::/var/lib/usher:/bin/false\n";
+        let groups = "root:x:0:\nusher:x:994:\nssl-cert:x:110:postgres,usher\nother:x:7:ushers\n";
+        let known = Account::known(995, 5, users, groups);
+        assert_eq!(known, Account { name: "usher".to_owned(), uid: 995, groups: vec![994, 110] });
+        let unknown = Account::known(4242, 5, users, groups);
+        assert_eq!(unknown, Account { name: "4242".to_owned(), uid: 4242, groups: vec![5] });
+    }
+
+    #[test]
+    fn what_the_services_user_cannot_read_is_told_with_what_to_do() {
+        let folder = std::env::temp_dir().join(format!("usher-advice-{}", std::process::id()));
+        fs::create_dir_all(folder.join("pki")).unwrap();
+        let file = folder.join("pki/key");
+        fs::write(&file, "x").unwrap();
+        let mode =
+            |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let own = fs::metadata(&file).unwrap();
+        // Nobody of this system; of the file's group, or of none that it has.
+        let of = |gid: u32| Account { name: "usher".to_owned(), uid: 64_321, groups: vec![gid] };
+        let (member, stranger) = (of(own.gid()), of(64_321));
+        let said = |account: &Account| account.cannot_read(&file).unwrap_or_default();
+        mode(&folder, 0o755);
+        for (of_folder, of_file, by_member, by_stranger) in [
+            (0o755, 0o644, "", ""),
+            (0o755, 0o640, "", "cannot read"),
+            (0o750, 0o644, "", "cannot enter"),
+            (0o700, 0o640, "cannot enter", "cannot enter"),
+            (0o755, 0o600, "cannot read", "cannot read"),
+            (0o755, 0o604, "cannot read", ""),
+        ] {
+            mode(&folder.join("pki"), of_folder);
+            mode(&file, of_file);
+            for (account, expected) in [(&member, by_member), (&stranger, by_stranger)] {
+                let said = said(account);
+                assert_eq!(said.is_empty(), expected.is_empty(), "{of_folder:o} {of_file:o}: {said}");
+                assert!(said.contains(expected), "{of_folder:o} {of_file:o}: {said}");
+            }
+        }
+        assert_eq!(said(&Account { uid: own.uid(), ..stranger.clone() }), "", "its owner");
+        assert_eq!(stranger.cannot_read(&folder.join("none")), None);
+        if own.uid() == 0 {
+            chown(&folder, Some(64_321), Some(64_321)).unwrap();
+            let of = Account::of(&folder).unwrap();
+            assert_eq!((of.uid, of.groups), (64_321, vec![64_321]));
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
