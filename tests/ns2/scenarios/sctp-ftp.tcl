@@ -5,11 +5,7 @@
 
 source [file join [file dirname [info script]] common.tcl]
 
-<<<<<<< HEAD
-options {size 1000 chunks 600 streams 1 unordered 0 drain 40}
-=======
 options {size 1000 chunks 1500 streams 1 unordered 0 drain 40}
->>>>>>> 313e760 (The simulator is held beside ns-2 itself)
 
 # Of the trace's lines: from when on, and when each TSN has come; its packets of both kinds are counted.
 rename results print

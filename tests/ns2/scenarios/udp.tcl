@@ -3,11 +3,7 @@
 
 source [file join [file dirname [info script]] common.tcl]
 
-<<<<<<< HEAD
-options {rounds {200 200} think 0 again 1.0 tries 10}
-=======
 options {rounds {200 200} think 0 again 1.0 tries 30}
->>>>>>> 313e760 (The simulator is held beside ns-2 itself)
 
 Class Asker -superclass Agent/MessagePassing
 Class Answerer -superclass Agent/MessagePassing
