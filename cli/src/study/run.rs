@@ -15,7 +15,9 @@ use usher_core::WallTime;
 use usher_observe::manifest::{Fact, Host, Manifest, rfc3339};
 use usher_observe::{Point, stats};
 use usher_runner::SimRunner;
-use usher_runner::sweep::{self, Failing, Folder, FolderError, Options, Results, Sweep, Task, key};
+use usher_runner::sweep::{
+    self, Failing, Folder, FolderError, Options, Results, Sweep, Task, Untrusted, key,
+};
 use usher_scenario::{Mode, Overrides, Plan, Study, founding};
 
 /// How long a dry run tries points for.
@@ -249,8 +251,10 @@ impl Job<'_> {
         let mut judged = usher_claims::Results::new(&results.rows);
         claims::about(&mut judged, &manifest);
         let list = claims::report(&mut report, &self.plan, &judged);
+        let first = self.plan.points.first();
+        let level = first.map_or(0.95, |p| p.scenario.run.replications.confidence.get());
         let written = folder
-            .write(&results, &manifest)
+            .write(&results, level, &manifest)
             .and_then(|()| claims::write(folder.path(), &list))
             .and_then(|()| report.write(folder.path()));
         if let Some(group) = group {
@@ -261,8 +265,12 @@ impl Job<'_> {
             None => Failure::failed(format!("{e}\n{}", self.go_on(&results, &path))),
         })?;
         let failing = Failing::of(&self.plan, &results);
+        let untrusted = Untrusted::of(&self.plan, &results);
         if !output.json {
-            output.text(&self.summary(&results, failing.as_ref(), begun.elapsed().as_secs_f64(), &report))?;
+            let warnings =
+                [failing.as_ref().map(ToString::to_string), untrusted.as_ref().map(ToString::to_string)];
+            let warnings = warnings.into_iter().flatten();
+            output.text(&self.summary(&results, warnings, begun.elapsed().as_secs_f64(), &report))?;
         }
         if !results.complete {
             return Err(Failure::failed(self.why_partial(&results, &path)));
@@ -274,10 +282,20 @@ impl Job<'_> {
             "failing": failing.map(|f| json!({
                 "points": f.points, "of": f.of, "worst": key::of(&f.worst), "share": f.share,
             })),
+            "moved": untrusted.map(|u| json!({
+                "points": u.points, "of": u.of, "worst": key::of(&u.worst), "metric": u.metric, "mean": u.mean,
+                "without": u.moved.without, "replication": u.moved.replication, "median": u.median.median,
+            })),
         }))
     }
 
-    fn summary(&self, results: &Results, failing: Option<&Failing>, seconds: f64, report: &Path) -> String {
+    fn summary(
+        &self,
+        results: &Results,
+        warnings: impl Iterator<Item = String>,
+        seconds: f64,
+        report: &Path,
+    ) -> String {
         let complete = results.points.iter().filter(|p| p.complete).count();
         let replications: u64 = results.points.iter().map(|p| u64::from(p.replications)).sum();
         let resumed = match results.resumed {
@@ -289,11 +307,11 @@ impl Job<'_> {
             0 => String::new(),
             n => format!("{n} points came to their limit of replications before the precision asked for\n"),
         };
-        let failed = failing.map_or(String::new(), |failing| format!("{failing}\n"));
+        let warnings: String = warnings.map(|warning| format!("{warning}\n")).collect();
         let of = if results.complete { String::new() } else { format!(" of {}", results.points.len()) };
         let points = if results.complete { results.points.len() } else { complete };
         format!(
-            "{}: {points}{of} points, {replications} replications{resumed}, {}\n{failed}{wide}report: {}\n",
+            "{}: {points}{of} points, {replications} replications{resumed}, {}\n{warnings}{wide}report: {}\n",
             self.plan.study,
             duration(seconds),
             report.display()

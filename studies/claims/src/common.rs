@@ -2,9 +2,10 @@
 
 use crate::data::Claim;
 use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, part_by_part, with_interval};
-use crate::measure::{Curve, Side, Values, mean, minus, side};
+use crate::measure::{Curve, LEVEL, Side, Values, mean, minus, side};
 use crate::results::{Choice, View};
 use usher_observe::Estimate;
+use usher_observe::stats::robust::{Median, moved};
 
 pub(crate) type Found = Result<Finding, Gone>;
 pub(crate) type Function = fn(&Claim, &View<'_>) -> Found;
@@ -55,6 +56,24 @@ pub(crate) fn finite(estimate: Estimate, what: &str) -> Result<Estimate, Gone> {
 /// The paired difference `a - b` with its interval.
 pub(crate) fn difference(a: &Values, b: &Values, what: &str) -> Result<Estimate, Gone> {
     finite(mean(&minus(a, b)), what)
+}
+
+/// A sentence where one replication moves the mean of these values, `what` being their name: what the mean is without
+/// it, and their median. Empty where none does.
+pub(crate) fn heavy(values: &Values, what: &str, unit: &str) -> String {
+    let pairs: Vec<(u32, f64)> = values.iter().map(|(r, v)| (*r, *v)).collect();
+    let Some(moved) = moved(&pairs) else { return String::new() };
+    let median = Median::of(&values.values().copied().collect::<Vec<_>>(), LEVEL);
+    let ends = median
+        .interval()
+        .map_or_else(String::new, |(low, high)| format!(" ({} to {} {unit})", digits(low), digits(high)));
+    format!(
+        " One replication moves this mean, which is not to be trusted: {what} is {} {unit} without replication {}, and \
+         the median {} {unit}{ends}.",
+        digits(moved.without),
+        moved.replication,
+        digits(median.median)
+    )
 }
 
 /// A number of things with its noun.

@@ -47,6 +47,19 @@ fn encode(out: &mut dyn Write, axes: &[&str], rows: &[Row]) -> io::Result<()> {
     Ok(())
 }
 
+/// One line of these fields, quoted where they need it, with its line feed.
+pub(crate) fn line<'a>(fields: impl IntoIterator<Item = &'a str>) -> String {
+    let mut out = Vec::new();
+    for (i, text) in fields.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        field(&mut out, text).expect("writing to memory cannot fail");
+    }
+    out.push(b'\n');
+    String::from_utf8(out).expect("only text was written")
+}
+
 fn field(out: &mut dyn Write, text: &str) -> io::Result<()> {
     if !text.contains([',', '"', '\n', '\r']) {
         return out.write_all(text.as_bytes());

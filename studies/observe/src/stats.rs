@@ -4,6 +4,7 @@
 //! core finished first; logarithms and powers go through `libm`, so that it does not depend on the
 //! machine either.
 
+pub mod robust;
 pub mod student;
 
 /// Running mean and variance of values pushed in replication order (Welford's recurrence: no

@@ -3,6 +3,7 @@
 use crate::svg;
 use usher_observe::Estimate;
 use usher_observe::row::number;
+use usher_observe::stats::robust::{Median, Moved};
 
 /// A figure: series of points over a common horizontal axis.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -67,8 +68,24 @@ pub enum Kind {
     /// From runs: markers with intervals, joined by a line.
     #[default]
     Measured,
+    /// From runs: medians with the intervals of their order statistics, drawn like means.
+    Median,
+    /// What others measured: hollow markers with intervals, not joined.
+    Reference,
     /// From a closed form: a dashed curve without markers.
     Analytic,
+}
+
+impl Kind {
+    /// Everything but a closed form has markers and is what the vertical axis spans.
+    pub(crate) const fn marked(self) -> bool {
+        !matches!(self, Self::Analytic)
+    }
+
+    /// From runs of one's own.
+    pub const fn measured(self) -> bool {
+        matches!(self, Self::Measured | Self::Median)
+    }
 }
 
 /// One series of a figure.
@@ -89,25 +106,42 @@ pub struct Series {
 pub struct Point {
     /// The place on the horizontal axis.
     pub x: f64,
-    /// The mean, or the closed form's value.
+    /// The mean, the median of a series of those, or the closed form's value.
     pub mean: f64,
     /// The interval's lower end; not finite where unknown.
     pub low: f64,
     /// The interval's upper end; not finite where unknown.
     pub high: f64,
-    /// How many replications it rests on; 0 for a closed form.
+    /// How many replications it rests on; 0 for a closed form, or where it is not known.
     pub n: u32,
+    /// Beside a mean, the median of the same replications.
+    pub median: Option<Median>,
+    /// Beside a mean, the replication that moves it: such a mean is not to be trusted.
+    pub moved: Option<Moved>,
 }
 
 impl Point {
     /// A measured point.
     pub fn measured(x: f64, estimate: &Estimate) -> Self {
-        Self { x, mean: estimate.mean, low: estimate.low(), high: estimate.high(), n: estimate.n }
+        Self {
+            x,
+            mean: estimate.mean,
+            low: estimate.low(),
+            high: estimate.high(),
+            n: estimate.n,
+            median: None,
+            moved: None,
+        }
+    }
+
+    /// A point of a series of medians.
+    pub fn median(x: f64, of: &Median) -> Self {
+        Self { x, mean: of.median, low: of.low, high: of.high, n: of.n, median: None, moved: None }
     }
 
     /// A point of a closed form.
     pub fn exact(x: f64, value: f64) -> Self {
-        Self { x, mean: value, low: value, high: value, n: 0 }
+        Self { x, mean: value, low: value, high: value, n: 0, median: None, moved: None }
     }
 
     /// The ends of the interval, where it is known and has a width.
@@ -130,10 +164,16 @@ impl Figure {
         if stem.is_empty() { "figure".to_owned() } else { stem }
     }
 
-    /// The points as CSV: series, x, mean, low, high, n, and their names where they have any.
+    /// The points as CSV: series, x, mean, low, high, n, their names where they have any, and where there are
+    /// medians beside means those with their intervals and, where one replication moves a mean, that of the others.
     pub fn csv(&self) -> String {
         let named = self.series.iter().any(|s| !s.names.is_empty());
-        let mut out = format!("series,x,mean,low,high,n{}\n", if named { ",name" } else { "" });
+        let medians = self.series.iter().flat_map(|s| &s.points).any(|p| p.median.is_some());
+        let mut out = format!(
+            "series,x,mean,low,high,n{}{}\n",
+            if named { ",name" } else { "" },
+            if medians { ",median,median_low,median_high,mean_without" } else { "" }
+        );
         for series in &self.series {
             for (i, p) in series.points.iter().enumerate() {
                 let x = self.x_text(p.x);
@@ -141,6 +181,14 @@ impl Figure {
                 out.push_str(&format!("{},{},{numbers},{}", quoted(&series.name), quoted(&x), p.n));
                 if named {
                     out.push_str(&format!(",{}", quoted(series.names.get(i).map_or("", String::as_str))));
+                }
+                if medians {
+                    let of = |get: fn(&Median) -> f64| p.median.as_ref().map(get);
+                    let without = p.moved.map(|m| m.without);
+                    for value in [of(|m| m.median), of(|m| m.low), of(|m| m.high), without] {
+                        out.push(',');
+                        out.push_str(&value.filter(|v| v.is_finite()).map_or_else(String::new, number));
+                    }
                 }
                 out.push('\n');
             }
@@ -194,6 +242,24 @@ mod tests {
             ..Figure::default()
         };
         let expected = "series,x,mean,low,high,n\n\"a \"\"b\"\"\",\"EAP-TLS, 1.3\",2,1.5,2.5,9\n";
+        assert_eq!(figure.csv(), expected);
+    }
+
+    #[test]
+    fn medians_stand_beside_means_and_say_what_moves_them() {
+        let values = [1.0, 1.0, 2.0, 1.0, 2.0, 29.0];
+        let mut moved = Point::measured(5.0, &Estimate::of(&values, 0.95));
+        (moved.low, moved.high) = (0.0, 18.0);
+        moved.median = Some(Median::of(&values, 0.95));
+        moved.moved = Some(Moved { replication: 5, without: 1.25, share: 0.8 });
+        let series = vec![Series {
+            name: "a".into(),
+            points: vec![moved, Point::exact(9.0, 7.0)],
+            ..Series::default()
+        }];
+        let figure = Figure { series, ..Figure::default() };
+        let expected = "series,x,mean,low,high,n,median,median_low,median_high,mean_without\n\
+                        a,5,6,0,18,6,1.5,1,29,1.25\na,9,7,7,7,0,,,,\n";
         assert_eq!(figure.csv(), expected);
     }
 

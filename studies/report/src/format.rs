@@ -58,6 +58,17 @@ pub(crate) fn with_half_width(mean: f64, half_width: f64) -> String {
     format!("{} ± {}", decimals(mean, places), decimals(half_width, places))
 }
 
+/// A value with the ends of its interval, to two digits of the interval's half-width; the value alone where it has
+/// none.
+pub(crate) fn with_ends(value: f64, ends: Option<(f64, f64)>) -> String {
+    let Some((low, high)) = ends.filter(|(low, high)| low < high && value.is_finite()) else {
+        return significant(value, 5);
+    };
+    let places = (1 - exponent((high - low) / 2.0)).clamp(-12, 12);
+    let text = |v| decimals(v, places);
+    format!("{} ({} to {})", text(value), text(low), text(high))
+}
+
 /// The power of ten of a value's first digit; 0 of zero.
 pub(crate) fn exponent(value: f64) -> i32 {
     if value == 0.0 || !value.is_finite() {
@@ -117,6 +128,13 @@ mod tests {
         ] {
             assert_eq!(significant(value, digits), text);
         }
+    }
+
+    #[test]
+    fn ends_have_the_digits_of_their_half_width() {
+        assert_eq!(with_ends(2.1234, Some((1.8765, 2.6543))), "2.12 (1.88 to 2.65)");
+        assert_eq!(with_ends(2.1234, None), "2.1234");
+        assert_eq!(with_ends(2.0, Some((2.0, 2.0))), "2");
     }
 
     #[test]

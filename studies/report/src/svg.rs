@@ -4,7 +4,7 @@ mod label;
 mod mark;
 
 use crate::figure::{Figure, Kind, Point, Series};
-use crate::format::{escape, with_half_width};
+use crate::format::{escape, with_ends, with_half_width};
 use crate::scale::Scale;
 use label::{Label, text_width};
 use std::fmt::Write as _;
@@ -88,7 +88,7 @@ pub(crate) fn drawing(figure: &Figure, variant: Variant, alone: bool) -> String 
         px(h + 16.0)
     );
     // Closed forms lie under what was measured.
-    for kind in [Kind::Analytic, Kind::Measured] {
+    for kind in [Kind::Analytic, Kind::Reference, Kind::Median, Kind::Measured] {
         for (i, series) in figure.series.iter().enumerate().filter(|(_, s)| s.kind == kind) {
             plot.series(&mut out, figure, i, series, &id);
         }
@@ -118,9 +118,20 @@ fn tip(figure: &Figure, series: &Series, p: &Point) -> String {
         Some(point) => format!("{}\n{point}", series.name),
         None => series.name.clone(),
     };
-    match series.kind {
-        Kind::Measured => format!("{name}\n{x}\n{mean}\nn = {}", p.n),
-        Kind::Analytic => format!("{name}\n{x}\n{mean}\nclosed form"),
+    let ends = || format!("{}{}", with_ends(p.mean, p.interval()), unit(&figure.y.unit));
+    let n = if p.n > 0 { format!("\nn = {}", p.n) } else { String::new() };
+    match (series.kind, p.moved) {
+        (Kind::Measured, Some(moved)) => {
+            let median = p.median.map_or_else(String::new, |m| {
+                format!("; median {}{}", with_ends(m.median, m.interval()), unit(&figure.y.unit))
+            });
+            let without = with_half_width(moved.without, 0.0);
+            format!("{name}\n{x}\n{mean}{n}\none replication moves the mean: {without} without it{median}")
+        }
+        (Kind::Measured, None) => format!("{name}\n{x}\n{mean}\nn = {}", p.n),
+        (Kind::Median, _) => format!("{name}\n{x}\nmedian {}{n}", ends()),
+        (Kind::Reference, _) => format!("{name}\n{x}\n{}{n}", ends()),
+        (Kind::Analytic, _) => format!("{name}\n{x}\n{mean}\nclosed form"),
     }
 }
 
@@ -227,13 +238,17 @@ impl Plot {
         let finite: Vec<&Point> =
             series.points.iter().filter(|p| p.x.is_finite() && p.mean.is_finite()).collect();
         let at = |p: &Point| self.x.at(p.x) + dodge(figure, i);
-        let kind = if series.kind == Kind::Analytic { "analytic" } else { "measured" };
+        let kind = match series.kind {
+            Kind::Analytic => "analytic",
+            Kind::Reference => "reference",
+            Kind::Measured | Kind::Median => "measured",
+        };
         let _ = writeln!(
             out,
             "<g class=\"series {kind} c{}\" data-series=\"{i}\" clip-path=\"url(#{id}-clip)\">",
             i % COLOURS
         );
-        if figure.x.categories.is_empty() && finite.len() > 1 {
+        if figure.x.categories.is_empty() && finite.len() > 1 && series.kind != Kind::Reference {
             let mut d = String::new();
             for (n, p) in finite.iter().enumerate() {
                 let _ = write!(
@@ -257,12 +272,14 @@ impl Plot {
             );
         }
         for p in &finite {
-            let shape = match series.kind {
-                Kind::Measured => mark::path(i),
-                // Something for the pointer to find on a curve without markers.
-                Kind::Analytic => mark::HIT,
+            // Something for the pointer to find on a curve without markers.
+            let shape = if series.kind.marked() { mark::path(i) } else { mark::HIT };
+            let class = match series.kind {
+                Kind::Analytic => "hit",
+                Kind::Reference => "mark hollow",
+                Kind::Measured if p.moved.is_some() => "mark hollow",
+                Kind::Measured | Kind::Median => "mark",
             };
-            let class = if series.kind == Kind::Measured { "mark" } else { "hit" };
             let (x, y) = (px(at(p)), px(self.y.at(p.mean)));
             let tip = escape(&tip(figure, series, p)).replace('\n', "&#10;");
             let _ = writeln!(
@@ -287,13 +304,17 @@ impl Plot {
                 Kind::Analytic => {
                     let _ = writeln!(out, "<path class=\"line dashed\" d=\"M{start} {y}h18\"/>");
                 }
-                Kind::Measured => {
-                    let _ = writeln!(out, "<path class=\"line\" d=\"M{start} {y}h18\"/>");
+                kind => {
+                    let hollow = kind == Kind::Reference;
+                    if !hollow {
+                        let _ = writeln!(out, "<path class=\"line\" d=\"M{start} {y}h18\"/>");
+                    }
                     let centre = px(self.right + 19.0);
                     let shape = mark::path(i);
+                    let class = if hollow { "mark hollow" } else { "mark" };
                     let _ = writeln!(
                         out,
-                        "<path class=\"mark\" transform=\"translate({centre} {y})\" d=\"{shape}\"/>"
+                        "<path class=\"{class}\" transform=\"translate({centre} {y})\" d=\"{shape}\"/>"
                     );
                 }
             }
@@ -333,7 +354,7 @@ fn y_range(figure: &Figure, log: bool) -> (f64, f64) {
             high = high.max(v);
         }
     };
-    let measured = || figure.finite().filter(|(s, _)| s.kind == Kind::Measured);
+    let measured = || figure.finite().filter(|(s, _)| s.kind.marked());
     for (_, p) in measured() {
         let (from, to) = p.interval().unwrap_or((p.mean, p.mean));
         // On a logarithmic axis an interval that comes near zero would push all else together.

@@ -1,6 +1,7 @@
 //! What a table shows.
 
 use usher_observe::Estimate;
+use usher_observe::stats::robust::Median;
 
 /// A table.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -38,6 +39,9 @@ pub enum Cell {
     Number(f64),
     /// A mean with its interval and count: "12.34 ± 0.05 (10)".
     Estimate(Estimate),
+    /// A mean that one replication moves, with its interval and count, and the median beside it:
+    /// "12 ± 11 (10), median 2.1 (1.8 to 2.6)".
+    Moved(Estimate, Median),
     /// Nothing measured.
     Empty,
 }

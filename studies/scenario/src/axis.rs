@@ -5,6 +5,7 @@ use crate::check::{Finding, keys, repeated};
 use crate::fault::hint;
 use crate::metrics;
 use crate::model::{Axis, StudyFile, Value};
+use crate::reference;
 use crate::units::Quantity;
 
 /// A value's text in keys, rows and `--set`: quantities with one space before the unit.
@@ -189,6 +190,7 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
         if let Some(message) = figure.analytic.as_deref().and_then(analytic::unknown) {
             findings.push((keys!["figures", i, "analytic"], message));
         }
+        findings.extend(reference::check(file, i, figure));
         for (j, series) in figure.series.iter().enumerate() {
             if axis(series).is_none() {
                 findings.push((keys!["figures", i, "series", j], missing(series)));

@@ -17,6 +17,7 @@ pub mod model;
 mod ordered;
 mod plan;
 pub mod presets;
+pub mod reference;
 mod schema;
 mod study;
 mod template;

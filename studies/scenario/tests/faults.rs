@@ -273,6 +273,32 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             r#"y = "packets.cor""#,
             "t.toml:28:5: figures[0].y: there is no metric \"packets.cor\"; did you mean \"packets.core\"?",
         ),
+        // What others measured.
+        (
+            r#"x = "loss""#,
+            "x = \"loss\"\nreference = [{ name = \"ns-2\", points = [{ x = \"5 ms\", y = \"0.3 s\" }] }]",
+            "t.toml:28:47: figures[0].reference[0].points[0].x: axis \"loss\" has no value \"5 ms\"",
+        ),
+        (
+            r#"x = "loss""#,
+            "x = \"loss\"\nreference = [{ name = \"ns-2\", points = [{ x = \"5 %\", y = 0.3 }] }]",
+            "t.toml:28:58: figures[0].reference[0].points[0].y: 0.3 lacks its unit: the metric's is \"s\"",
+        ),
+        (
+            r#"x = "loss""#,
+            "x = \"loss\"\nreference = [{ name = \"ns-2\", points = [{ x = \"5 %\", y = \"0.3 s\", low = \"0.4 s\", high = \"0.5 s\" }] }]",
+            "t.toml:28:58: figures[0].reference[0].points[0].y: low and high stand on either side of y, both or neither",
+        ),
+        (
+            r#"x = "loss""#,
+            "x = \"loss\"\nreference = [{ name = \"ns-2\", points = [] }]",
+            "t.toml:28:40: figures[0].reference[0].points: \"ns-2\" has no points",
+        ),
+        (
+            r#"x = "loss""#,
+            "x = \"loss\"\nstatistic = \"mode\"",
+            "t.toml:28:13: figures[0].statistic: \"mode\" is not known here; known are \"mean\", \"median\"",
+        ),
         // Not TOML at all.
         (
             r#"delay = "10 ms""#,

@@ -1,6 +1,6 @@
 //! Figure 2: head-of-line blocking, and RADIUS beside it. Read from `aaa-hol`.
 
-use crate::common::{Found, count, curve, difference, finite, on, others, tested};
+use crate::common::{Found, count, curve, difference, finite, heavy, on, others, tested};
 use crate::data::Claim;
 use crate::judge::{
     Finding, Gone, ROUNDING, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
@@ -81,11 +81,12 @@ pub(super) fn gap_5(claim: &Claim, view: &View<'_>) -> Found {
     let (verdict, off) = deviation(&gap, claim.number(), &claim.unit);
     let (verdict, populations) = survivors(view, 5.0, verdict);
     let reason = format!(
-        "At 5 % loss TCP takes {} than SCTP with many streams, {off} ({} s and {} s; {} replications).{}{populations}",
+        "At 5 % loss TCP takes {} than SCTP with many streams, {off} ({} s and {} s; {} replications).{}{}{populations}",
         with_word(&gap, "s", "longer", "less"),
         digits(mean(&tcp).mean),
         digits(mean(&sctp).mean),
         gap.n,
+        heavy(&minus(&tcp, &sctp), "the difference", "s"),
         failing(view, &[TCP, SCTP], 5.0)
     );
     Ok(Finding::number(&gap, verdict, reason))
@@ -113,6 +114,7 @@ pub(super) fn gap_19(claim: &Claim, view: &View<'_>) -> Found {
             other.name()
         ));
     }
+    reason.push_str(&heavy(&minus(&tcp, &sctp), "the difference", "s"));
     reason.push_str(&failing(view, &[TCP, SCTP], 19.0));
     reason.push_str(&populations);
     Ok(Finding::number(&gap, verdict, reason))

@@ -1,7 +1,7 @@
 //! Figures and tables of the page.
 
 use crate::figure::{Figure, Kind};
-use crate::format::{escape, significant, with_half_width};
+use crate::format::{escape, significant, with_ends, with_half_width};
 use crate::svg::{self, Variant};
 use crate::table::{Cell, Table};
 use std::collections::HashSet;
@@ -74,10 +74,9 @@ pub(super) fn figure(out: &mut String, figure: &Figure, ids: &mut Ids) {
     out.push_str("</figure>\n");
 }
 
-/// What a figure shows, as a table: a row for each x, a column for each measured series.
+/// What a figure shows, as a table: a row for each x that has a marker, a column for each series.
 fn data(out: &mut String, figure: &Figure) {
-    let mut xs: Vec<f64> =
-        figure.finite().filter(|(s, _)| s.kind == Kind::Measured).map(|(_, p)| p.x).collect();
+    let mut xs: Vec<f64> = figure.finite().filter(|(s, _)| s.kind.marked()).map(|(_, p)| p.x).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     if xs.is_empty() {
@@ -101,9 +100,17 @@ fn data(out: &mut String, figure: &Figure) {
             let found = series.points.iter().find(|p| p.x == x && p.mean.is_finite());
             let value = found.map_or(Cell::Empty, |p| match series.kind {
                 Kind::Analytic => Cell::Number(p.mean),
+                Kind::Median | Kind::Reference if p.interval().is_some() => {
+                    Cell::Text(with_ends(p.mean, p.interval()))
+                }
+                Kind::Median | Kind::Reference => Cell::Number(p.mean),
                 Kind::Measured => {
                     let half_width = p.interval().map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0);
-                    Cell::Estimate(Estimate { mean: p.mean, half_width, n: p.n })
+                    let estimate = Estimate { mean: p.mean, half_width, n: p.n };
+                    match p.median.filter(|_| p.moved.is_some()) {
+                        Some(median) => Cell::Moved(estimate, median),
+                        None => Cell::Estimate(estimate),
+                    }
                 }
             });
             cell(out, &value);
@@ -138,7 +145,7 @@ pub(super) fn table(out: &mut String, table: &Table) {
 fn is_number(cell: &Cell) -> bool {
     match cell {
         Cell::Text(text) => text.parse::<f64>().is_ok(),
-        Cell::Number(_) | Cell::Estimate(_) | Cell::Empty => true,
+        Cell::Number(_) | Cell::Estimate(_) | Cell::Moved(..) | Cell::Empty => true,
     }
 }
 
@@ -172,6 +179,15 @@ fn cell(out: &mut String, cell: &Cell) {
             number(e.mean),
             estimate(e),
             e.n
+        ),
+        Cell::Moved(e, median) => write!(
+            out,
+            "<td class=\"number moved\" data-key=\"{}\" title=\"one replication moves the mean\">{} \
+             <small title=\"replications\">({})</small><br><small>median {}</small></td>",
+            number(e.mean),
+            estimate(e),
+            e.n,
+            with_ends(median.median, median.interval())
         ),
         Cell::Empty => write!(out, "<td class=\"number empty\">–</td>"),
     };

@@ -135,3 +135,14 @@ fn all_files_are_written() {
     assert!(std::fs::read_to_string(folder.join("figures/delay.svg")).unwrap().starts_with("<?xml"));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_mean_that_one_replication_moves_has_its_median_below_it() {
+    let values = [1.0, 1.0, 2.0, 1.0, 2.0, 29.0];
+    let median = usher_observe::stats::robust::Median::of(&values, 0.95);
+    let mut report = sample("plain");
+    report.sections[0].tables[0].rows[0][1] = Cell::Moved(Estimate::of(&values, 0.95), median);
+    let html = report.html();
+    assert!(html.contains("class=\"number moved\" data-key=\"6\""), "sorts by its mean");
+    assert!(html.contains("<small>median 2 (1 to 29)</small>"), "{html}");
+}

@@ -77,6 +77,39 @@ fn an_unknown_interval_has_no_bar_and_a_known_one_has() {
 }
 
 #[test]
+fn what_others_measured_has_hollow_markers_that_nothing_joins() {
+    let mut figure = small();
+    let theirs = |x, mean| Point { low: mean - 0.02, high: mean + 0.03, n: 7, ..Point::exact(x, mean) };
+    figure.series[1] = Series {
+        name: "ns-2".into(),
+        kind: Kind::Reference,
+        points: vec![theirs(0.0, 0.4), theirs(10.0, 0.9)],
+        names: vec![],
+    };
+    let svg = file(&figure);
+    nests(&svg);
+    // Two points and the legend.
+    assert_eq!(svg.matches("class=\"mark hollow\"").count(), 3);
+    assert_eq!(svg.matches("class=\"line\" d=\"M").count(), 2, "the other curve, and its legend");
+    assert!(svg.contains("0.900 (0.880 to 0.930) s&#10;n = 7"), "{svg}");
+    assert!(y_range(&figure, false).1 > 0.92, "the axis spans them");
+}
+
+#[test]
+fn a_mean_that_one_replication_moves_is_hollow_and_says_so() {
+    let mut figure = small();
+    let values = [1.0, 1.0, 2.0, 1.0, 2.0, 29.0];
+    let p = &mut figure.series[0].points[0];
+    p.median = Some(usher_observe::stats::robust::Median::of(&values, 0.95));
+    assert!(!file(&figure).contains("hollow\" transform"), "a median beside it is no reproach");
+    figure.series[0].points[0].moved =
+        usher_observe::stats::robust::moved(&[(0, 1.0), (1, 1.0), (2, 2.0), (3, 1.0), (4, 2.0), (5, 29.0)]);
+    let svg = file(&figure);
+    assert_eq!(svg.matches("class=\"mark hollow\"").count(), 1);
+    assert!(svg.contains("one replication moves the mean: 1.4 without it; median 2 (1 to 29) s"), "{svg}");
+}
+
+#[test]
 fn odd_data_draw_something() {
     let mut figure = small();
     for points in [

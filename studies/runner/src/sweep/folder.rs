@@ -6,13 +6,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use usher_observe::journal::Journal;
 use usher_observe::manifest::Manifest;
-use usher_observe::{Error, csv, parquet};
+use usher_observe::{Error, csv, parquet, summary};
 
 const JOURNAL: &str = "journal";
 /// The folder of captures within a run's folder.
 pub const CAPTURES: &str = "captures";
 /// What a run writes beside its journal.
-const FILES: [&str; 5] = ["results.csv", "results.parquet", "manifest.json", "claims.json", "report.html"];
+const FILES: [&str; 6] =
+    ["results.csv", "results.parquet", "summary.csv", "manifest.json", "claims.json", "report.html"];
 const FOLDERS: [&str; 2] = ["figures", CAPTURES];
 
 /// Why a folder cannot take a run.
@@ -113,16 +114,18 @@ impl Folder {
         &mut self.journal
     }
 
-    /// Writes `results.csv`, `results.parquet` and `manifest.json`, each whole or not at all.
+    /// Writes `results.csv`, `results.parquet`, `summary.csv` with intervals at this level (0.95), and
+    /// `manifest.json`, each whole or not at all.
     ///
     /// # Errors
     /// The first file that cannot be written; the others are tried all the same.
-    pub fn write(&self, results: &Results, manifest: &Manifest) -> Result<(), Error> {
+    pub fn write(&self, results: &Results, level: f64, manifest: &Manifest) -> Result<(), Error> {
         let rows = &results.rows;
         let csv = csv::write(&self.path.join("results.csv"), rows);
         let parquet = parquet::write(&self.path.join("results.parquet"), rows);
+        let summary = summary::write(&self.path.join("summary.csv"), rows, level);
         let manifest = manifest.write(&self.path.join("manifest.json"));
-        csv.and(parquet).and(manifest)
+        csv.and(parquet).and(summary).and(manifest)
     }
 }
 

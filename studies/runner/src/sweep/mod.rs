@@ -13,6 +13,7 @@ mod execute;
 mod failing;
 mod folder;
 pub mod key;
+mod moved;
 mod plan;
 mod recommend;
 mod report;
@@ -24,6 +25,7 @@ pub use estimate::{Estimated, estimate};
 pub use execute::{Failure, Options, PointResult, Results, Watch, attempt, execute};
 pub use failing::Failing;
 pub use folder::{CAPTURES, Folder, FolderError, build};
+pub use moved::Untrusted;
 pub use recommend::{Advice, advise};
 pub use report::report;
 

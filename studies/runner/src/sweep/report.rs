@@ -1,16 +1,17 @@
 //! From a sweep's rows to its report: the study's figures, a table of all points, and what to know.
 
 use super::failing::percent;
-use super::{Failing, Results, recommend};
+use super::moved::{Tails, tails, with_ends};
+use super::{Failing, Results, Untrusted, recommend};
 use std::collections::HashMap;
 use usher_observe::manifest::Manifest;
 use usher_observe::row::number;
 use usher_observe::summary::summarise;
 use usher_observe::{Estimate, Point};
 use usher_report::{Axis, Cell, Column, Figure, Kind, Report, Rerun, Section, Series, Table};
-use usher_scenario::model::{self, StudyFile, Value};
+use usher_scenario::model::{self, Statistic, StudyFile, Value};
 use usher_scenario::units::Quantity;
-use usher_scenario::{Plan, analytic, metrics};
+use usher_scenario::{Plan, analytic, metrics, reference};
 
 /// Estimates by point and metric.
 type Estimates = HashMap<(Point, String), Estimate>;
@@ -24,15 +25,15 @@ pub fn report(
     rerun: impl Fn(&Point) -> String,
 ) -> Report {
     let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
-    let estimates: Estimates = summarise(&results.rows, level)
-        .into_iter()
-        .map(|s| ((s.point, s.metric.as_ref().to_owned()), s.estimate))
-        .collect();
+    let summaries = summarise(&results.rows, level);
+    let tails = tails(plan, &summaries, level);
+    let estimates: Estimates =
+        summaries.into_iter().map(|s| ((s.point, s.metric.as_ref().to_owned()), s.estimate)).collect();
     let drawn: Vec<(&model::Figure, Figure)> = plan
         .figures
         .iter()
         .filter(|f| is_of(f, plan))
-        .map(|f| (f, figure(f, file, plan, &estimates)))
+        .map(|f| (f, figure(f, file, plan, &estimates, &tails)))
         .collect();
     let mut findings: Vec<String> = drawn
         .iter()
@@ -44,7 +45,7 @@ pub fn report(
         .into_iter()
         .map(|(said, figure)| Section {
             title: String::new(),
-            text: said.caption.clone(),
+            text: beneath(said, &figure),
             figures: vec![figure],
             tables: Vec::new(),
         })
@@ -53,11 +54,12 @@ pub fn report(
     sections.push(Section {
         title: "All points".to_owned(),
         text: format!(
-            "Means with their {} % confidence intervals; in parentheses, replications.",
+            "Means with their {} % confidence intervals; in parentheses, replications. Where one replication moves a \
+             mean, the median stands below it, with the interval of its order statistics: that is the one to look at.",
             number(level * 100.0)
         ),
         figures: Vec::new(),
-        tables: vec![table(file, plan, &estimates)],
+        tables: vec![table(file, plan, &estimates, &tails)],
     });
     Report {
         title: file.title.clone(),
@@ -65,7 +67,11 @@ pub fn report(
         findings,
         description: file.description.clone(),
         partial: partial(results),
-        warnings: Failing::of(plan, results).iter().map(ToString::to_string).collect(),
+        warnings: Failing::of(plan, results)
+            .iter()
+            .map(ToString::to_string)
+            .chain(Untrusted::of(plan, results).iter().map(ToString::to_string))
+            .collect(),
         sections,
         notes: notes(results),
         reruns: results
@@ -126,7 +132,47 @@ fn is_of(said: &model::Figure, plan: &Plan) -> bool {
     })
 }
 
-fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Figure {
+/// What stands with a figure: its caption, where one replication moves a mean, and whose points are in it.
+fn beneath(said: &model::Figure, figure: &Figure) -> String {
+    let mut text = vec![said.caption.clone()];
+    let points = || figure.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
+    let moved: Vec<_> = points().filter(|(_, p)| p.moved.is_some()).collect();
+    if !moved.is_empty() {
+        let of = points().filter(|(s, _)| s.kind == Kind::Measured).count();
+        let named = moved.iter().take(SHOWN).map(|(s, p)| {
+            let at = match figure.x.categories.get(p.x as usize) {
+                Some(name) => name.clone(),
+                None => format!("{} {}", number(p.x), figure.x.unit).trim_end().to_owned(),
+            };
+            let median = p.median.as_ref().map_or_else(String::new, |m| format!(": median {}", with_ends(m)));
+            format!("{} at {at}{median}", s.name)
+        });
+        let named = named.collect::<Vec<_>>().join("; ");
+        let more =
+            if moved.len() > SHOWN { format!("; and {} more", moved.len() - SHOWN) } else { String::new() };
+        text.push(format!(
+            "One replication moves the mean at {} of {of} points, whose markers are hollow. Means are not to be trusted \
+             there, medians are: {named}{more}.",
+            moved.len()
+        ));
+    }
+    text.extend(
+        said.reference.iter().filter(|r| !r.source.is_empty()).map(|r| format!("{}: {}", r.name, r.source)),
+    );
+    text.retain(|paragraph| !paragraph.is_empty());
+    text.join("\n\n")
+}
+
+/// Points that a figure's text names.
+const SHOWN: usize = 8;
+
+fn figure(
+    said: &model::Figure,
+    file: &StudyFile,
+    plan: &Plan,
+    estimates: &Estimates,
+    tails: &Tails,
+) -> Figure {
     let axis = plan.axes.iter().find(|a| a.name == said.x);
     let values = axis.map_or(&[][..], |a| &a.values);
     let label = axis.map_or(said.x.as_str(), |a| a.label.as_str());
@@ -141,14 +187,18 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
     let first = said.y.0.first().map_or("", String::as_str);
     let y = metrics::find(first, file);
     let about = y.map_or(first, |m| m.about);
-    let y = Axis::new(said.y_title.as_deref().unwrap_or(about), y.map_or("", |m| m.unit));
+    let medians = said.statistic == Statistic::Median;
+    let title = said.y_title.as_deref().unwrap_or(about);
+    let title = if medians { format!("{title}, median of the replications") } else { title.to_owned() };
+    let y = Axis::new(title, y.map_or("", |m| m.unit));
     let log = |axis: Axis, on: bool| if on { axis.logarithmic() } else { axis };
 
     let mut series: Vec<Series> = Vec::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
         let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
         let Some((name, x)) = place(said, plan, estimates, point, metric) else { continue };
-        let Some(estimate) = estimates.get(&(super::plan::point(point), metric.clone())) else { continue };
+        let at = (super::plan::point(point), metric.clone());
+        let Some(estimate) = estimates.get(&at) else { continue };
         if let Some(exact) = said.analytic.as_deref().and_then(|form| analytic::value(form, &point.scenario))
         {
             let name = format!("{name} (closed form)");
@@ -160,7 +210,15 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
                 }
             }
         }
-        let mut drawn = usher_report::Point::measured(x, estimate);
+        let mut drawn = match tails.get(&at) {
+            Some(tail) if medians => usher_report::Point::median(x, &tail.median),
+            Some(tail) => usher_report::Point {
+                median: Some(tail.median),
+                moved: tail.moved,
+                ..usher_report::Point::measured(x, estimate)
+            },
+            None => usher_report::Point::measured(x, estimate),
+        };
         // No metric is negative: an interval is drawn only as far as its metric can go.
         drawn.low = drawn.low.max(0.0);
         let called = said.along.as_deref().map(|axis| text(axis).to_owned());
@@ -171,7 +229,8 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
             }
             None => {
                 let names = called.into_iter().collect();
-                series.push(Series { name, points: vec![drawn], names, ..Series::default() });
+                let kind = if medians { Kind::Median } else { Kind::Measured };
+                series.push(Series { name, kind, points: vec![drawn], names });
             }
         }
     }
@@ -180,6 +239,8 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
             s.points.sort_by(|a, b| a.x.total_cmp(&b.x));
         }
     }
+    series.extend(said.reference.iter().map(|known| referred(said, known, file, axis)));
+    series.retain(|s| !s.points.is_empty());
     Figure {
         name: said.name.clone(),
         title: said.title.clone(),
@@ -187,6 +248,31 @@ fn figure(said: &model::Figure, file: &StudyFile, plan: &Plan, estimates: &Estim
         y: log(y, said.log_y),
         series,
     }
+}
+
+/// What others measured, at the places that the plan's axis spans.
+fn referred(
+    said: &model::Figure,
+    known: &model::Reference,
+    file: &StudyFile,
+    axis: Option<&usher_scenario::PlannedAxis>,
+) -> Series {
+    let values = axis.map_or(&[][..], |a| &a.values);
+    let numbers: Option<Vec<f64>> = values.iter().map(|v| v.number).collect();
+    let place = |p: &reference::Known| match &numbers {
+        Some(numbers) => {
+            let least = numbers.iter().copied().reduce(f64::min)?;
+            let most = numbers.iter().copied().reduce(f64::max)?;
+            p.x.filter(|x| (least..=most).contains(x))
+        }
+        None => values.iter().position(|v| v.text == p.text).map(|at| at as f64),
+    };
+    let points = reference::points(file, said, known);
+    let drawn = points.iter().filter_map(|p| {
+        let (low, high) = p.ends.unwrap_or((f64::NAN, f64::NAN));
+        Some(usher_report::Point { low, high, n: p.n, ..usher_report::Point::exact(place(p)?, p.y) })
+    });
+    Series { name: known.name.clone(), kind: Kind::Reference, points: drawn.collect(), names: Vec::new() }
 }
 
 /// Where a point's value is drawn: in the series of this name, at this x. `None` where the figure is not of it.
@@ -242,11 +328,11 @@ fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing 
 /// What a figure says at its right end, in one sentence.
 fn finding(figure: &Figure, missing: &Missing) -> Option<String> {
     let last = |s: &Series| s.points.last().map(|p| p.x);
-    let x = figure.series.iter().filter_map(last).max_by(f64::total_cmp)?;
+    let x = figure.series.iter().filter(|s| s.kind.measured()).filter_map(last).max_by(f64::total_cmp)?;
     let mut there: Vec<(&str, &usher_report::Point)> = figure
         .series
         .iter()
-        .filter(|s| s.kind == Kind::Measured)
+        .filter(|s| s.kind.measured())
         .filter_map(|s| Some((s.name.as_str(), s.points.iter().find(|p| p.x == x)?)))
         .filter(|(_, p)| p.mean.is_finite())
         .collect();
@@ -255,8 +341,26 @@ fn finding(figure: &Figure, missing: &Missing) -> Option<String> {
         Some(name) => format!("{} {name}", figure.x.title),
         None => format!("{} {} {}", figure.x.title, number(x), figure.x.unit).trim_end().to_owned(),
     };
-    let value =
-        |p: &usher_report::Point| format!("{} {}", sure(p.mean, (p.high - p.low) / 2.0), figure.y.unit);
+    let medians = figure.series.iter().any(|s| s.kind == Kind::Median);
+    let value = |p: &usher_report::Point| {
+        let half_width = (p.high - p.low) / 2.0;
+        let unit = &figure.y.unit;
+        match (medians, p.moved, p.median) {
+            (true, ..) if half_width.is_finite() && half_width > 0.0 => {
+                let [value, low, high] = [p.mean, p.low, p.high].map(|v| to_digits_of(v, half_width));
+                format!("{value} ({low} to {high}) {unit}")
+            }
+            (false, Some(_), Some(median)) => {
+                let half = if half_width.is_finite() { half_width } else { p.mean };
+                let median = to_digits_of(median.median, half);
+                format!(
+                    "{} {unit}, which one replication moves (median {median} {unit})",
+                    sure(p.mean, half_width)
+                )
+            }
+            _ => format!("{} {unit}", sure(p.mean, half_width)),
+        }
+    };
     let title = &figure.y.title;
     let failed = |name: &str| missing.get(&(name.to_owned(), x.to_bits())).map(|share| percent(*share));
     let called = |name: &str| match failed(name) {
@@ -279,6 +383,12 @@ fn finding(figure: &Figure, missing: &Missing) -> Option<String> {
     }
 }
 
+/// A value with the two digits of this half-width.
+fn to_digits_of(value: f64, half_width: f64) -> String {
+    let magnitude = if half_width > 0.0 { libm::floor(libm::log10(half_width) + 1e-9) } else { 0.0 };
+    format!("{value:.*}", (1.0 - magnitude).clamp(0.0, 12.0) as usize)
+}
+
 /// A value with as many digits as it is sure of: two of the interval's half-width, or three of its own.
 fn sure(value: f64, half_width: f64) -> String {
     let known = half_width.is_finite() && half_width > 0.0;
@@ -289,7 +399,7 @@ fn sure(value: f64, half_width: f64) -> String {
     if known { format!("{value:.places$} ± {half_width:.places$}") } else { format!("{value:.places$}") }
 }
 
-fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Table {
+fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates, tails: &Tails) -> Table {
     let mut shown: Vec<&str> = plan.figures.iter().flat_map(|f| f.y.0.iter().map(String::as_str)).collect();
     shown.extend(plan.points.first().map(|p| p.scenario.run.replications.metric.as_str()));
     shown.extend(["delay.p95", "failures"]);
@@ -306,7 +416,12 @@ fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates) -> Table {
         let point = super::plan::point(p);
         let settings = p.settings.iter().map(|s| Cell::from(s.text.as_str()));
         let values = names.iter().map(|name| {
-            estimates.get(&(point.clone(), (*name).to_owned())).map_or(Cell::Empty, |e| Cell::from(*e))
+            let at = (point.clone(), (*name).to_owned());
+            let Some(estimate) = estimates.get(&at) else { return Cell::Empty };
+            match tails.get(&at) {
+                Some(tail) if tail.moved.is_some() => Cell::Moved(*estimate, tail.median),
+                _ => Cell::from(*estimate),
+            }
         });
         settings.chain(values).collect()
     });
@@ -355,7 +470,7 @@ mod tests {
             estimates.insert((point.clone(), "failures".to_owned()), estimate(0.5 - 0.01 * i as f64));
             estimates.insert((point, said.y.0[0].clone()), estimate(1.0 + i as f64));
         }
-        let drawn = figure(said, study.file(), &plan, &estimates);
+        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
         assert_eq!(drawn.x.title, metrics::find("failures", study.file()).unwrap().about);
         let losses = &plan.axes.iter().find(|a| a.name == "loss").unwrap().values;
         assert!(losses.len() > 1);
@@ -382,13 +497,93 @@ mod tests {
         put("failures", 0.5);
         let missing = failing(said, &plan, &estimates);
         assert_eq!(missing.values().copied().collect::<Vec<_>>(), [0.5]);
-        let drawn = figure(said, study.file(), &plan, &estimates);
+        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
         let text = finding(&drawn, &missing).unwrap();
         assert!(text.ends_with(" (50.0 % failed)."), "{text}");
         // A figure of the failures themselves says them already.
         let mut of_failures = said.clone();
         of_failures.y.0 = vec!["failures".to_owned()];
         assert!(failing(&of_failures, &plan, &estimates).is_empty());
+    }
+
+    /// The template's quick plan with this in its first figure, and one point's tail.
+    fn with(line: &str) -> (usher_scenario::Study, Plan) {
+        let text =
+            usher_scenario::template().replacen("x = \"loss\"\n", &format!("x = \"loss\"\n{line}\n"), 1);
+        let study = usher_scenario::Study::parse("t", "t.toml", &text).unwrap();
+        let plan = study.plan(usher_scenario::Mode::Quick, &usher_scenario::Overrides::default()).unwrap();
+        (study, plan)
+    }
+
+    /// Rows of a delay at each point: calm ones, and at the last one that one replication moves.
+    fn heavy(plan: &Plan) -> (Estimates, Tails) {
+        let mut rows = Vec::new();
+        for (i, point) in plan.points.iter().enumerate() {
+            let last = if i + 1 == plan.points.len() { 29.0 } else { 2.0 };
+            for (replication, value) in (0..).zip([1.0, 1.0, 2.0, 1.0, 2.0, last]) {
+                rows.push(usher_observe::Row {
+                    study: "t".into(),
+                    point: super::super::plan::point(point),
+                    replication,
+                    metric: "delay.mean".into(),
+                    value,
+                });
+            }
+        }
+        let summaries = summarise(&rows, 0.95);
+        let tails = tails(plan, &summaries, 0.95);
+        (summaries.into_iter().map(|s| ((s.point, s.metric.to_string()), s.estimate)).collect(), tails)
+    }
+
+    #[test]
+    fn a_mean_that_one_replication_moves_is_said_at_its_figure_its_row_and_its_finding() {
+        let (study, plan) = with("");
+        let (estimates, tails) = heavy(&plan);
+        let said = &plan.figures[0];
+        let drawn = figure(said, study.file(), &plan, &estimates, &tails);
+        let points: Vec<_> = drawn.series.iter().flat_map(|s| &s.points).collect();
+        assert_eq!(points.iter().filter(|p| p.moved.is_some()).count(), 1);
+        let text = beneath(said, &drawn);
+        let expected = format!("One replication moves the mean at 1 of {} points", points.len());
+        assert!(text.contains(&expected) && text.contains("median 1.5 s (1 to 29 s)"), "{text}");
+        let found = finding(&drawn, &Missing::new()).unwrap();
+        assert!(found.contains("which one replication moves (median"), "{found}");
+        let table = table(study.file(), &plan, &estimates, &tails);
+        let moved = table.rows.iter().flatten().filter(|c| matches!(c, Cell::Moved(..))).count();
+        assert_eq!(moved, 1);
+    }
+
+    #[test]
+    fn a_figure_may_show_medians() {
+        let (study, plan) = with("statistic = \"median\"");
+        let (estimates, tails) = heavy(&plan);
+        let drawn = figure(&plan.figures[0], study.file(), &plan, &estimates, &tails);
+        assert!(drawn.y.title.ends_with(", median of the replications"));
+        for point in drawn.series.iter().flat_map(|s| &s.points) {
+            assert_eq!((point.mean, point.moved), (1.5, None));
+        }
+        assert!(drawn.series.iter().all(|s| s.kind == Kind::Median));
+        assert!(!beneath(&plan.figures[0], &drawn).contains("One replication"));
+        let found = finding(&drawn, &Missing::new()).unwrap();
+        assert!(found.contains(" to 29"), "{found}");
+    }
+
+    #[test]
+    fn what_others_measured_is_drawn_where_the_axis_reaches() {
+        let reference = "reference = [{ name = \"ns-2\", source = \"Measured.\", points = [\
+                         { x = \"0 %\", y = \"20 ms\", low = \"0.01 s\", high = \"0.03 s\", n = 7 }, \
+                         { x = \"99 %\", y = \"1 s\" }] }]";
+        let (study, plan) = with(reference);
+        let (estimates, tails) = heavy(&plan);
+        let said = &plan.figures[0];
+        let drawn = figure(said, study.file(), &plan, &estimates, &tails);
+        let theirs = drawn.series.iter().find(|s| s.kind == Kind::Reference).unwrap();
+        assert_eq!(theirs.points.len(), 1, "99 % is beyond the axis");
+        let p = &theirs.points[0];
+        assert_eq!((p.x, p.mean, p.low, p.high, p.n), (0.0, 0.02, 0.01, 0.03, 7));
+        assert!(beneath(said, &drawn).ends_with("ns-2: Measured."));
+        // A finding is of one's own results.
+        assert!(!finding(&drawn, &Missing::new()).unwrap().contains("ns-2"));
     }
 
     #[test]
@@ -406,7 +601,7 @@ mod tests {
                 estimates.insert((point.clone(), metric.to_owned()), estimate);
             }
         }
-        let drawn = figure(said, study.file(), &plan, &estimates);
+        let drawn = figure(said, study.file(), &plan, &estimates, &Tails::new());
         assert!(drawn.series.len().is_multiple_of(2) && !drawn.series.is_empty());
         for series in &drawn.series {
             let mean = if series.name.ends_with("delay.p50") { 1.0 } else { 2.0 };
@@ -417,7 +612,7 @@ mod tests {
 
     #[test]
     fn a_finding_names_the_extremes_at_the_right_end() {
-        let point = |x, mean| usher_report::Point { x, mean, low: mean - 0.01, high: mean + 0.01, n: 5 };
+        let point = |x, mean| usher_report::Point::measured(x, &Estimate { mean, half_width: 0.01, n: 5 });
         let series = |name: &str, means: [f64; 2]| Series {
             name: name.to_owned(),
             points: vec![point(0.0, means[0]), point(20.0, means[1])],

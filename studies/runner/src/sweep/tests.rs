@@ -104,7 +104,7 @@ fn run(path: &Path, runner: &Fake, jobs: usize, interrupt: &AtomicBool) -> Resul
     let mut folder = Folder::open(path, &sweep.plan, "build", false).unwrap();
     let options = Options { jobs, interrupt, watch: &(), captures: None };
     let results = execute(&sweep, runner, folder.journal(), options);
-    folder.write(&results, &manifest(&results)).unwrap();
+    folder.write(&results, 0.95, &manifest(&results)).unwrap();
     results
 }
 

@@ -1,7 +1,7 @@
 //! What is varied and what is drawn: `[[axes]]` and `[[figures]]`.
 
 use crate::ordered::Ordered;
-use crate::units::Share;
+use crate::units::{Count, Share};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -261,6 +261,12 @@ pub struct Figure {
     /// `series` or here, unless it has one value.
     #[serde(default, rename = "where")]
     pub filter: Ordered<Value>,
+    /// What stands for a point's replications.
+    #[serde(default)]
+    pub statistic: Statistic,
+    /// What others measured of the same, drawn beside the results.
+    #[serde(default)]
+    pub reference: Vec<Reference>,
     /// A logarithmic scale to the right.
     #[serde(default)]
     pub log_x: bool,
@@ -272,4 +278,45 @@ pub struct Figure {
     /// Identifiers of the published statements that the figure is held against.
     #[serde(default)]
     pub claims: Vec<String>,
+}
+
+/// What stands for the replications of a point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Statistic {
+    /// Their mean, with Student's interval.
+    #[default]
+    Mean,
+    /// Their median, with the interval of its order statistics, which asks nothing of their distribution. At 95 % it takes
+    /// six replications.
+    Median,
+}
+
+/// A series that others measured.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// What the legend calls it, such as `"ns-2, Diameter/TCP"`.
+    pub name: String,
+    /// Where it comes from, in a sentence that stands under the figure.
+    #[serde(default)]
+    pub source: String,
+    /// Its points.
+    pub points: Vec<ReferencePoint>,
+}
+
+/// One point that others measured.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReferencePoint {
+    /// Its value of the figure's axis, such as `"5 %"`.
+    pub x: Value,
+    /// What was measured there, such as `"0.31 s"`; a plain number where the metric has no unit.
+    pub y: Value,
+    /// The interval's lower end, written like `y`.
+    pub low: Option<Value>,
+    /// The interval's upper end.
+    pub high: Option<Value>,
+    /// How many replications it rests on.
+    pub n: Option<Count>,
 }

@@ -13,7 +13,10 @@ mod run;
 mod transport;
 mod workload;
 
-pub use axes::{Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Relax, Value};
+pub use axes::{
+    Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Reference, ReferencePoint, Relax,
+    Statistic, Value,
+};
 pub use bss::{Bss, LossFrom, Preamble, Scan, WifiRate};
 pub use cell::{Cell, CellScan, Entry, Frame, Modulation, Requests};
 pub use handover::{CommitAnswer, Flow, GoingDown, Handover, Initiator, OnFailure};

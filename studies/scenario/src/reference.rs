@@ -1,0 +1,84 @@
+//! What others measured, as numbers that a figure can draw.
+
+use crate::axis::{number, text, unit};
+use crate::check::{Finding, keys};
+use crate::metrics;
+use crate::model::{Figure, Reference, ReferencePoint, StudyFile, Value};
+use crate::units::Quantity;
+
+/// One point of a [`Reference`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct Known {
+    /// Its value of the axis, as keys and rows have it.
+    pub text: String,
+    /// The same as a number in the axis's unit, where it is one.
+    pub x: Option<f64>,
+    /// What was measured, in the metric's unit.
+    pub y: f64,
+    /// The ends of its interval, where both are given.
+    pub ends: Option<(f64, f64)>,
+    /// How many replications it rests on; 0 where that is not given.
+    pub n: u32,
+}
+
+/// The points of a figure's reference. The figure is of a study that was checked: what could not be read is left out.
+pub fn points(file: &StudyFile, figure: &Figure, reference: &Reference) -> Vec<Known> {
+    reference.points.iter().filter_map(|p| read(file, figure, p).ok()).collect()
+}
+
+/// Reads a point, or says which of its keys is wrong, and why.
+fn read(file: &StudyFile, figure: &Figure, point: &ReferencePoint) -> Result<Known, (&'static str, String)> {
+    let Some(axis) = file.axes.iter().find(|a| a.name == figure.x) else {
+        return Err(("x", "a figure of one metric over another has no place for it".to_owned()));
+    };
+    let x = number(&point.x, unit(axis).as_deref());
+    let called = text(&point.x);
+    let known = axis.values.iter().map(text).chain(axis.cases.names().map(str::to_owned));
+    if x.is_none() && !known.into_iter().any(|k| k == called) {
+        return Err(("x", format!("axis \"{}\" has no value \"{called}\"", axis.name)));
+    }
+    let metric = figure.y.0.first().and_then(|y| metrics::find(y, file)).map_or("", |m| m.unit);
+    let of = |key, value: &Value| measured(value, metric).map_err(|message| (key, message));
+    let y = of("y", &point.y)?;
+    let low = point.low.as_ref().map(|v| of("low", v)).transpose()?;
+    let high = point.high.as_ref().map(|v| of("high", v)).transpose()?;
+    let ends = low.zip(high);
+    if low.is_some() != high.is_some() || ends.is_some_and(|(low, high)| low > y || y > high) {
+        return Err(("y", "low and high stand on either side of y, both or neither".to_owned()));
+    }
+    Ok(Known { text: called, x, y, ends, n: point.n.map_or(0, |n| n.get()) })
+}
+
+/// A measured value in its metric's unit.
+fn measured(value: &Value, unit: &str) -> Result<f64, String> {
+    match (value, unit) {
+        (Value::Integer(n), "") => Ok(*n as f64),
+        (Value::Float(x), "") if x.is_finite() => Ok(*x),
+        (Value::Text(text), unit) if !unit.is_empty() => Quantity::parse(text)
+            .and_then(|q| q.to(unit))
+            .ok_or_else(|| format!("\"{text}\" is no number in \"{unit}\", the metric's unit")),
+        (other, "") => Err(format!("{other} is no plain number, and the metric has no unit")),
+        (other, unit) => Err(format!("{other} lacks its unit: the metric's is \"{unit}\"")),
+    }
+}
+
+/// What is wrong with a figure's references.
+pub(crate) fn check(file: &StudyFile, i: usize, figure: &Figure) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if figure.along.is_none() && !file.axes.iter().any(|a| a.name == figure.x) {
+        // What is wrong is the axis.
+        return findings;
+    }
+    for (j, reference) in figure.reference.iter().enumerate() {
+        if reference.points.is_empty() {
+            let message = format!("\"{}\" has no points", reference.name);
+            findings.push((keys!["figures", i, "reference", j, "points"], message));
+        }
+        for (k, point) in reference.points.iter().enumerate() {
+            if let Err((key, message)) = read(file, figure, point) {
+                findings.push((keys!["figures", i, "reference", j, "points", k, key], message));
+            }
+        }
+    }
+    findings
+}
