@@ -176,6 +176,12 @@ pub(crate) fn about(results: &mut Results, manifest: &Manifest) {
     }
 }
 
+/// True where a run has a founding study's own text and settings.
+pub(crate) fn is_own(manifest: &Manifest) -> bool {
+    let founding = usher_scenario::founding::find(&manifest.study).map(|f| Fact::from(f.digest()));
+    changed(manifest).is_empty() && founding.is_some() && manifest.facts.get(STUDY_HASH) == founding.as_ref()
+}
+
 /// The settings that a run changed. The names of axes have no dot: their values choose points and change no setting.
 fn changed(manifest: &Manifest) -> Vec<String> {
     let changed = manifest.parameters.iter().filter(|(name, _)| name.contains('.'));
@@ -184,7 +190,11 @@ fn changed(manifest: &Manifest) -> Vec<String> {
 
 /// Puts the claims into a study's report: each beside its figure, and all of them in a part of their own. Gives
 /// their list.
-pub(crate) fn report(report: &mut Report, plan: &Plan, results: &Results) -> Vec<Judgement> {
+/// ns-2's points are drawn where `own` says that the study was run at its own settings.
+pub(crate) fn report(report: &mut Report, plan: &Plan, results: &Results, own: bool) -> Vec<Judgement> {
+    if own {
+        usher_claims::beside_ns2(&mut report.sections, plan);
+    }
     let judged = usher_claims::evaluate(results, DEFAULT_VARIANT);
     let figures = plan.figures.iter().map(|f| (f.name.as_str(), f.claims.as_slice()));
     usher_claims::beside(&mut report.sections, figures, &judged);

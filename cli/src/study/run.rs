@@ -250,7 +250,7 @@ impl Job<'_> {
         });
         let mut judged = usher_claims::Results::new(&results.rows);
         claims::about(&mut judged, &manifest);
-        let list = claims::report(&mut report, &self.plan, &judged);
+        let list = claims::report(&mut report, &self.plan, &judged, claims::is_own(&manifest));
         let first = self.plan.points.first();
         let level = first.map_or(0.95, |p| p.scenario.run.replications.confidence.get());
         let written = folder

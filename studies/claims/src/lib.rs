@@ -15,6 +15,7 @@ mod setup;
 mod shown;
 #[cfg(test)]
 mod tests;
+mod witness;
 
 pub mod data;
 
@@ -22,6 +23,7 @@ pub use judge::{Judgement, Value, Verdict};
 pub use results::{DEFAULT_VARIANT, Results};
 pub use setup::{Access, Setup};
 pub use shown::{beside, json, map, section, table};
+pub use witness::beside_ns2;
 
 use data::{Claim, Kind};
 use results::View;

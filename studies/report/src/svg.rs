@@ -93,7 +93,7 @@ pub(crate) fn drawing(figure: &Figure, variant: Variant, alone: bool) -> String 
             plot.series(&mut out, figure, i, series, &id);
         }
     }
-    plot.labels(&mut out);
+    plot.labels(&mut out, figure);
     out.push_str("</svg>\n");
     out
 }
@@ -246,7 +246,7 @@ impl Plot {
         let _ = writeln!(
             out,
             "<g class=\"series {kind} c{}\" data-series=\"{i}\" clip-path=\"url(#{id}-clip)\">",
-            i % COLOURS
+            like(figure, i) % COLOURS
         );
         if figure.x.categories.is_empty() && finite.len() > 1 && series.kind != Kind::Reference {
             let mut d = String::new();
@@ -273,7 +273,7 @@ impl Plot {
         }
         for p in &finite {
             // Something for the pointer to find on a curve without markers.
-            let shape = if series.kind.marked() { mark::path(i) } else { mark::HIT };
+            let shape = if series.kind.marked() { mark::path(like(figure, i)) } else { mark::HIT };
             let class = match series.kind {
                 Kind::Analytic => "hit",
                 Kind::Reference => "mark hollow",
@@ -290,9 +290,10 @@ impl Plot {
         out.push_str("</g>\n");
     }
 
-    fn labels(&self, out: &mut String) {
+    fn labels(&self, out: &mut String, figure: &Figure) {
         for (i, label) in self.labels.iter().enumerate() {
-            let _ = writeln!(out, "<g class=\"label c{}\" data-series=\"{i}\">", i % COLOURS);
+            let colour = like(figure, i) % COLOURS;
+            let _ = writeln!(out, "<g class=\"label c{colour}\" data-series=\"{i}\">");
             let x = self.right + 34.0;
             let middle = label.y + label.height() / 2.0;
             if let Some((from, y)) = label.anchor {
@@ -310,7 +311,7 @@ impl Plot {
                         let _ = writeln!(out, "<path class=\"line\" d=\"M{start} {y}h18\"/>");
                     }
                     let centre = px(self.right + 19.0);
-                    let shape = mark::path(i);
+                    let shape = mark::path(like(figure, i));
                     let class = if hollow { "mark hollow" } else { "mark" };
                     let _ = writeln!(
                         out,
@@ -324,6 +325,18 @@ impl Plot {
             }
             out.push_str("</g>\n");
         }
+    }
+}
+
+/// The series whose colour and marker this one has: its own, but of what others measured that of the curve whose name its own
+/// begins with, before a parenthesis.
+fn like(figure: &Figure, i: usize) -> usize {
+    let same = |s: &Series| {
+        figure.series[i].name.strip_prefix(s.name.as_str()).is_some_and(|rest| rest.starts_with(" ("))
+    };
+    match figure.series[i].kind {
+        Kind::Reference => figure.series.iter().position(|s| s.kind.measured() && same(s)).unwrap_or(i),
+        _ => i,
     }
 }
 

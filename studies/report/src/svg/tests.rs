@@ -93,6 +93,9 @@ fn what_others_measured_has_hollow_markers_that_nothing_joins() {
     assert_eq!(svg.matches("class=\"line\" d=\"M").count(), 2, "the other curve, and its legend");
     assert!(svg.contains("0.900 (0.880 to 0.930) s&#10;n = 7"), "{svg}");
     assert!(y_range(&figure, false).1 > 0.92, "the axis spans them");
+    assert!(svg.contains("series reference c1"), "a colour of its own");
+    figure.series[1].name = "RADIUS/UDP (ns-2)".into();
+    assert!(file(&figure).contains("series reference c0"), "the colour of what it stands beside");
 }
 
 #[test]
