@@ -1,5 +1,7 @@
 //! What a script says, as data. Numbers stand as written: nothing here knows sockets or time.
 
+use std::net::IpAddr;
+
 /// A whole script.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Script {
@@ -74,8 +76,34 @@ pub struct Packet {
     pub outbound: bool,
     /// What stands in brackets before it, word by word: `ect0`, `noecn`, `tos`, ...
     pub ip: Vec<String>,
+    /// Source and destination address, if they are said.
+    pub addresses: Option<(IpAddr, IpAddr)>,
+    /// UDP's ports, where it goes in UDP.
+    pub udp: Option<Udp>,
     /// What it carries.
     pub body: Body,
+}
+
+/// The ports of UDP around a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Udp {
+    /// The sender's.
+    pub source: u16,
+    /// The receiver's.
+    pub destination: u16,
+}
+
+/// An ICMP error about a segment that the tested side sent.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Icmp {
+    /// Its type, `unreachable`, and code, `port_unreachable`, in packetdrill's words.
+    pub kind: String,
+    /// See `kind`; empty where there is none.
+    pub code: String,
+    /// First sequence number of the segment that it is about.
+    pub seq: u32,
+    /// UDP's ports around that segment.
+    pub udp: Option<Udp>,
 }
 
 /// What a packet carries.
@@ -85,6 +113,8 @@ pub enum Body {
     Tcp(Segment),
     /// An SCTP packet.
     Sctp(Sctp),
+    /// An ICMP error.
+    Icmp(Icmp),
     /// Another protocol, which is read over to the end of its line; its name.
     Other(String),
 }
@@ -96,6 +126,8 @@ pub struct Segment {
     pub flags: u8,
     /// Sequence number; `None` where any will do.
     pub seq: Option<u32>,
+    /// It stands as it is on the wire, not counted from the connection's first.
+    pub absolute: bool,
     /// Bytes of payload.
     pub len: u32,
     /// Acknowledgement number, if it is said.
@@ -125,6 +157,8 @@ pub enum TcpOption {
     Sack(Vec<(u32, u32)>),
     /// Timestamp value and echo.
     Timestamp(u32, u32),
+    /// Fast Open: a cookie, or none.
+    FastOpen(Vec<u8>),
     /// One that is not known here, as it stands.
     Other(String),
 }
@@ -138,6 +172,8 @@ pub struct Sctp {
     pub bad_checksum: bool,
     /// Its chunks.
     pub chunks: Vec<Item>,
+    /// Instead of chunks, bytes.
+    pub raw: Option<Vec<u8>>,
 }
 
 /// A chunk, parameter, cause or field: `NAME[...]`, `key=value` or `...`.

@@ -33,13 +33,15 @@ fn every_form_of_the_language_is_read() {
 +0 %{ assert tcpi_state == TCPI_LISTEN }%
 +0 `sockstat | grep 1`
 +0 setsockopt(3, SOL_SOCKET, SO_LINGER, {onoff=1, linger=0}, 8) = 0
-+0 < icmp unreachable frag_needed mtu 1300 [1:2(3)]
++0 < icmp unreachable frag_needed mtu 1300 [1:4(3)/udp(9 > 7)]
++0 > (ttl 4, tos 0x20) R. 0:0(0)! ack 1 win 0/udp(9 > 7)
++0 < 224.0.0.0 > 192.0.2.1 sctp: [0x01, 2, 0x60]
 +0 close(3) = 0"#;
     let script = parse(text, &[]).unwrap();
     assert_eq!(script.option("mtu"), Some("1500"));
     assert_eq!(script.set_up.len(), 1);
     let lines: Vec<u32> = script.events.iter().map(|e| e.line).collect();
-    assert_eq!(lines, [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]);
+    assert_eq!(lines, [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25]);
 }
 
 #[test]

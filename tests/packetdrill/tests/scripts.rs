@@ -21,26 +21,99 @@ fn own_scripts_pass() {
     }
 }
 
-/// Every expected packet matters: with another number or time in it, the script does not pass, and the line
-/// that is blamed is that one or one after it.
+/// A line with another number behind `key`, for each place where one does.
+fn bumped(line: &str, key: &str) -> Vec<String> {
+    let places = line.match_indices(key).map(|(at, _)| at + key.len());
+    let bump = |at: usize| {
+        let digits = line[at..].find(|c: char| !c.is_ascii_digit()).unwrap_or(line.len() - at);
+        let n: u64 = line[at..at + digits].parse().ok()?;
+        // No field holds more than 65535 where that stands.
+        let other = if n == 65_535 { n - 1 } else { n + 1 };
+        Some(format!("{}{other}{}", &line[..at], &line[at + digits..]))
+    };
+    places.filter_map(bump).collect()
+}
+
+/// `1:11(10)` with another beginning, and with another length.
+fn other_sequence(packet: &str) -> Vec<String> {
+    let Some(word) = packet.split_whitespace().find(|w| w.contains('(') && w.contains(':')) else {
+        return Vec::new();
+    };
+    let numbers: Vec<u32> = word.split([':', '(', ')']).take(3).filter_map(|n| n.parse().ok()).collect();
+    let [from, to, len] = numbers[..] else { return Vec::new() };
+    let whole = format!("{from}:{to}({len})");
+    let longer = format!("{from}:{}({})", to + 1, len + 1);
+    let later = format!("{}:{}({len})", from + 1, to + 1);
+    // The first number of a connection is what the script says it is.
+    let syn = packet.split_whitespace().any(|w| w.starts_with('S'));
+    let others = if syn { vec![longer] } else { vec![longer, later] };
+    others.iter().map(|other| packet.replacen(&whole, other, 1)).collect()
+}
+
+/// What is wrong with an expected packet, one thing at a time.
+fn wrong_packets(packet: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if let Some((before, after)) = packet.split_once("flgs=") {
+        let rest = after.find([',', ']']).map_or("", |end| &after[end..]);
+        wrong.push(format!("{before}flgs=0x40{rest}"));
+        wrong.push(format!("{packet}; COOKIE_ACK[flgs=0]"));
+        for (name, other) in
+            [(" DATA[", " PAD["), (" SACK[", " SHUTDOWN["), (" ABORT[", " ERROR["), (" INIT[", " INIT_ACK[")]
+        {
+            wrong.extend(packet.contains(name).then(|| packet.replacen(name, other, 1)));
+        }
+        wrong.extend(packet.contains("gaps=[]").then(|| packet.replacen("gaps=[]", "gaps=[2:2]", 1)));
+        wrong.extend(packet.contains("dups=[]").then(|| packet.replacen("dups=[]", "dups=[1]", 1)));
+        for key in ["cum_tsn=", "len=", "sid=", "ssn=", "ppid=", "gaps=[", "dups=["] {
+            wrong.extend(bumped(packet, key));
+        }
+        if !packet.contains("INIT") {
+            wrong.extend(bumped(packet, " tsn="));
+        }
+        return wrong;
+    }
+    if packet.contains("(ttl") {
+        wrong.extend(bumped(packet, "ttl "));
+    } else {
+        wrong.push(format!("U{}", packet.trim_start()));
+    }
+    wrong.extend(other_sequence(packet));
+    for key in [" ack ", " win ", "mss ", "wscale ", "ecr ", "sack ", "FO ", "udp(", "> "] {
+        wrong.extend(bumped(packet, key));
+    }
+    wrong.extend(packet.contains("sackOK").then(|| packet.replacen("sackOK", "nop,nop", 1)));
+    if !packet.contains('<') && !packet.contains("/udp") {
+        wrong.push(format!("{packet} <mss 1460>"));
+    }
+    wrong
+}
+
+/// Every expectation matters: with another number, time, flag, option or result in it, the script does not pass, and
+/// the line that is blamed is that one.
 #[test]
 fn a_script_with_a_wrong_expectation_does_not_pass() {
     let mut changed = 0;
     for path in scripts() {
         let text = fs::read_to_string(&path).expect("a script");
         for (at, line) in text.lines().enumerate() {
-            let Some((time, packet)) = line.split_once(" > ").filter(|(t, _)| t.starts_with('+')) else {
-                continue;
-            };
-            let late: f64 = time.trim()[1..].parse::<f64>().expect("a relative time") + 0.05;
-            let other_flags = match packet.split_once("flgs=") {
-                Some((before, after)) => {
-                    let rest = after.find([',', ']']).map_or("", |end| &after[end..]);
-                    format!("{before}flgs=0x40{rest}")
+            let mut wrong = Vec::new();
+            if let Some((time, packet)) = line.split_once(" > ").filter(|(t, _)| t.starts_with('+')) {
+                if time.contains('<') {
+                    continue;
                 }
-                None => format!("U{}", packet.trim_start()),
-            };
-            for wrong in [format!("+{late} > {packet}"), format!("{time} > {other_flags}")] {
+                let late: f64 = time.trim()[1..].parse::<f64>().expect("a relative time") + 0.05;
+                wrong.push(format!("+{late} > {packet}"));
+                wrong.extend(wrong_packets(packet).into_iter().map(|packet| format!("{time} > {packet}")));
+            } else if let Some((call, result)) = line.split_once(") = ").filter(|_| line.starts_with('+')) {
+                match result.strip_prefix("-1 ") {
+                    Some(_) => wrong.push(format!("{call}) = -1 EXDEV")),
+                    None => wrong.extend(bumped(&format!("{call}) = {result}"), ") = ")),
+                }
+                let error = call.contains("SO_ERROR").then(|| call.replacen(", [", ", [ENOSPC, ", 1));
+                wrong.extend(error.map(|call| format!("{call}) = {result}")));
+            }
+            for wrong in wrong {
+                assert_ne!(wrong, line);
                 let lines: Vec<&str> =
                     text.lines().enumerate().map(|(i, l)| if i == at { &wrong } else { l }).collect();
                 let outcome = judge(&lines.join("\n"));
@@ -50,7 +123,65 @@ fn a_script_with_a_wrong_expectation_does_not_pass() {
             }
         }
     }
-    assert!(changed > 100, "only {changed} expectations were changed");
+    assert!(changed > 500, "only {changed} expectations were changed");
+}
+
+/// What is sent again has the numbers that it had: a script that says others for the second SYN or INIT does not pass.
+#[test]
+fn a_repeated_opening_has_the_numbers_of_the_first() {
+    let tcp = |seq: &str| {
+        format!(
+            "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n+0 fcntl(3, F_SETFL, O_RDWR | O_NONBLOCK) = 0\n\
+             +0 connect(3, ..., ...) = -1 EINPROGRESS\n+0 > S 0:0(0) <...>\n+1 > S {seq} <...>\n"
+        )
+    };
+    assert_eq!(verdict(&tcp("0:0(0)")).0, Verdict::Pass);
+    assert_eq!(verdict(&tcp("1:1(0)")), (Verdict::Diverges, Some(5)));
+    let sctp = |numbers: &str| {
+        format!(
+            "0 socket(..., SOCK_STREAM, IPPROTO_SCTP) = 3\n+0 fcntl(3, F_SETFL, O_RDWR | O_NONBLOCK) = 0\n\
+             +0 connect(3, ..., ...) = -1 EINPROGRESS\n+0 > sctp: INIT[flgs=0, tag=1, tsn=1, ...]\n\
+             +1 > sctp: INIT[flgs=0, {numbers}, ...]\n"
+        )
+    };
+    assert_eq!(verdict(&sctp("tag=1, tsn=1")).0, Verdict::Pass);
+    assert_eq!(verdict(&sctp("tag=1, tsn=2")), (Verdict::Diverges, Some(5)));
+    assert_eq!(verdict(&sctp("tag=2, tsn=1")), (Verdict::Diverges, Some(5)));
+}
+
+/// The program takes files and folders, prints in the order of names whatever runs first, and says what is wrong.
+#[test]
+fn the_program_tells_of_each_script_in_order() {
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_usher-packetdrill"));
+        let out = command.args(args).output().expect("the program");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts");
+    let (status, lines, count) = run(&["--jobs", "4", "--strict", folder, folder]);
+    let names: Vec<String> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["file"].to_string())
+        .collect();
+    assert!(names.is_sorted() && names.len() == scripts().len(), "{names:?}");
+    assert_eq!(status, Some(0));
+    assert!(count.contains(&format!("{0} of {0} pass", names.len())), "{count}");
+    assert_eq!(run(&["--jobs", "1", folder]).1, lines);
+    let (status, help, _) = run(&["--help"]);
+    assert!(status == Some(0) && help.starts_with("Usage:"), "{help}");
+    for (args, code, says) in [
+        (&[][..], 2, "no file or folder"),
+        (&["--fast", "x"], 2, "--fast: no such option"),
+        (&["--jobs", "0", "x"], 2, "--jobs: 0"),
+        (&["/nowhere.pkt"], 1, "/nowhere.pkt: cannot be read"),
+        (&[concat!(env!("CARGO_MANIFEST_DIR"), "/src")], 1, "no file *.pkt is below it"),
+        (&["--strict", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], 1, "0 of 1 pass"),
+    ] {
+        let (status, _, error) = run(args);
+        assert_eq!(status, Some(code), "{args:?}: {error}");
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
 }
 
 fn verdict(text: &str) -> (Verdict, Option<u32>) {
@@ -70,7 +201,8 @@ fn what_is_not_had_is_unsupported_and_what_shows_nothing_is_suspect() {
     unsupported("+0 setsockopt(3, SOL_SOCKET, SO_TIMESTAMPING, [1], 4) = 0");
     unsupported("+0 < udp (100)");
     unsupported("+0 %{ print(1) }%");
-    unsupported("+0 < S 0:0(0) win 1 <FO 1234>");
+    unsupported("+0 < S 0:0(0) win 1 <md5 valid>");
+    unsupported("+0 < 10.0.0.1 > 10.0.0.2 S 0:0(0) win 1");
     unsupported("+0 < sctp: ASCONF[flgs=0]");
     unsupported("+0 this is no event");
     assert_eq!(verdict(""), (Verdict::Suspect, None));

@@ -424,6 +424,10 @@ impl Association {
     pub fn outbound_streams(&self) -> u16 {
         self.outbound_streams
     }
+    /// Streams that the other side may send on, as negotiated; 0 before.
+    pub fn inbound_streams(&self) -> u16 {
+        self.inbound_streams
+    }
     /// What was counted.
     pub fn stats(&self) -> Stats {
         self.stats

@@ -1,5 +1,6 @@
 //! Segments as bytes (RFC 9293 §3.1, RFC 2018, RFC 7323).
 
+use super::fast_open::FastOpenCookie;
 use super::segment::{Flags, Options, Segment};
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const FAST_OPEN: u8 = 34;
 
 /// Why bytes are not a TCP segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +105,13 @@ fn emit_options(o: &Options, w: &mut Writer<'_>) {
     if let Some(shift) = o.window_scale {
         w.u8(NOP).u8(WINDOW_SCALE).u8(3).u8(shift);
     }
+    if let Some(cookie) = o.fast_open {
+        let bytes = cookie.as_slice();
+        w.u8(FAST_OPEN).u8(2 + bytes.len() as u8).bytes(bytes);
+        if !(2 + bytes.len()).is_multiple_of(4) {
+            w.u8(NOP).u8(NOP);
+        }
+    }
     let blocks = o.sack_fitting();
     if blocks > 0 {
         w.u8(NOP).u8(NOP).u8(SACK).u8(2 + 8 * blocks as u8);
@@ -137,6 +146,8 @@ fn parse_options(mut r: Reader<'_>) -> Result<Options, ParseError> {
                     }
                 }
             }
+            // RFC 7413 §4.1.1: one of another length is ignored.
+            (FAST_OPEN, _) => o.fast_open = FastOpenCookie::new(body.take_rest()).or(o.fast_open),
             (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS | SACK, _) => return Err(wrong),
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use super::config::{Config, Recovery};
 use super::congestion::Congestion;
+use super::fast_open::Opening;
 use super::receive_buffer::{Reassembly, Unread};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
@@ -207,6 +208,8 @@ pub struct Connection {
     pub(super) reassembly: Option<Box<Reassembly>>,
     pub(super) scoreboard: Option<Box<Scoreboard>>,
     pub(super) timestamps: Option<Box<Timestamps>>,
+    /// Only of a connection that opens by Fast Open.
+    pub(super) opening: Option<Box<Opening>>,
     /// A reset or acknowledgement that answers a stray segment.
     pub(super) reply: Option<Box<Segment>>,
     pub(super) stats: Stats,
@@ -276,6 +279,7 @@ impl Connection {
             reassembly: None,
             scoreboard: None,
             timestamps: None,
+            opening: None,
             reply: None,
             stats: Stats::default(),
             config,

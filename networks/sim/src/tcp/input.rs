@@ -60,6 +60,8 @@ impl Connection {
             return;
         }
         self.establish(now, s.ack);
+        let theirs = s.options.as_deref();
+        self.take_syn_ack(s.ack, theirs.and_then(|o| o.mss), theirs.and_then(|o| o.fast_open));
         self.ack_now = true;
         self.wl2 = s.ack;
         if s.len > 0 || s.flags.contains(Flags::FIN) {

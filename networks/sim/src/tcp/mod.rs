@@ -20,6 +20,7 @@ mod config;
 mod congestion;
 mod connection;
 mod cubic;
+mod fast_open;
 mod input;
 mod output;
 mod receive_buffer;
@@ -40,4 +41,5 @@ pub use config::{
     LossHalves, NagleVariant, Recovery, RtoRestart, Variants, WindowGrowth, WindowUpdate,
 };
 pub use connection::{Connection, Data, Event, State, Stats};
+pub use fast_open::{FastOpenCache, FastOpenCookie};
 pub use segment::{Flags, Options, SackBlocks, Segment};

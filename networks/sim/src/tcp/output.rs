@@ -62,13 +62,21 @@ impl Connection {
         }
         let answer = self.state == State::SynReceived;
         let config = &self.config;
-        let options = Options {
+        let mut options = Options {
             mss: Some(config.mss).filter(|_| config.variants.options),
             window_scale: config.window_scale.map(|s| s.min(14)).filter(|_| !answer || self.scale_ok),
             sack_permitted: if answer { self.sack_ok } else { config.recovery == Recovery::Sack },
             timestamps: (if answer { self.timestamps.is_some() } else { config.timestamps })
                 .then(|| (timestamp(now), self.timestamps.as_ref().map_or(0, |t| t.recent))),
             ..Default::default()
+        };
+        let with_data = self.data_on_syn(options.wire_len());
+        options.fast_open = with_data.map(|(cookie, _)| cookie);
+        let len = with_data.map_or(0, |(_, len)| len);
+        let first = self.iss.wrapping_add(1);
+        let payload = match &self.send_buffer {
+            Some(buffer) if len > 0 => buffer.payload(first, len),
+            _ => None,
         };
         let some = options != Options::default();
         if self.max == self.iss {
@@ -78,8 +86,8 @@ impl Connection {
             self.stats.retransmitted += 1;
             self.timed_at = Instant::FAR_FUTURE;
         }
-        self.nxt = self.iss.wrapping_add(1);
-        self.max = self.nxt;
+        self.nxt = first.wrapping_add(len);
+        self.max = seq::max(self.max, self.nxt);
         if self.timer == Timer::Off {
             self.arm_retransmission(now);
         }
@@ -90,8 +98,9 @@ impl Connection {
             // The window of a SYN is never scaled (RFC 7323 §2.2).
             window: self.config.receive_buffer.min(0xffff) as u16,
             flags: if answer { Flags::SYN | Flags::ACK } else { Flags::SYN },
+            len,
+            payload,
             options: some.then(|| Box::new(options)),
-            ..Default::default()
         })
     }
 

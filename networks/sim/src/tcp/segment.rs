@@ -1,5 +1,6 @@
 //! The TCP segment as the simulator carries it.
 
+use super::fast_open::FastOpenCookie;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::Arc;
@@ -114,15 +115,22 @@ pub struct Options {
     pub timestamps: Option<(u32, u32)>,
     /// SACK blocks.
     pub sack: SackBlocks,
+    /// A cookie for Fast Open, or the wish for one (RFC 7413).
+    pub fast_open: Option<FastOpenCookie>,
 }
 
 /// Room for options in a TCP header, in bytes.
-const MAX_OPTIONS: u32 = 40;
+pub(super) const MAX_OPTIONS: u32 = 40;
+
+/// Bytes of a Fast Open option, padded.
+pub(super) fn fast_open_len(cookie: FastOpenCookie) -> u32 {
+    (2 + cookie.as_slice().len() as u32).next_multiple_of(4)
+}
 
 impl Options {
     /// How many of the SACK blocks fit beside the other options.
     pub(super) fn sack_fitting(&self) -> usize {
-        let room = (MAX_OPTIONS - self.len_without_sack()).saturating_sub(4) / 8;
+        let room = MAX_OPTIONS.saturating_sub(self.len_without_sack()).saturating_sub(4) / 8;
         self.sack.as_slice().len().min(room as usize)
     }
     fn len_without_sack(&self) -> u32 {
@@ -131,6 +139,7 @@ impl Options {
             + 12 * u32::from(self.timestamps.is_some())
             // Timestamps leave two bytes of padding, which SACK-permitted fills.
             + 4 * u32::from(self.sack_permitted && self.timestamps.is_none())
+            + self.fast_open.map_or(0, fast_open_len)
     }
     /// Bytes on the wire, padded to a multiple of four; at most 40.
     pub fn wire_len(&self) -> u32 {
@@ -215,6 +224,9 @@ impl fmt::Display for Segment {
         }
         if let Some((val, ecr)) = options.timestamps {
             parts.push(format!("ts {val}:{ecr}"));
+        }
+        if let Some(cookie) = &options.fast_open {
+            parts.push(format!("FO {cookie:?}").trim_end().into());
         }
         for (left, right) in options.sack.as_slice() {
             parts.push(format!("sack {left}:{right}"));

@@ -2,7 +2,8 @@
 
 use super::value::{item, items};
 use super::{Cursor, Fault};
-use crate::script::{Body, Item, Packet, Sctp, Segment, TcpOption, Value};
+use crate::script::{Body, Icmp, Item, Packet, Sctp, Segment, TcpOption, Udp, Value};
+use std::net::IpAddr;
 
 pub(super) fn packet(c: &mut Cursor<'_>) -> Result<Packet, Fault> {
     let outbound = if c.eat("<") {
@@ -22,20 +23,85 @@ pub(super) fn packet(c: &mut Cursor<'_>) -> Result<Packet, Fault> {
         };
         ip.extend(c.until(close)?.split([' ', ',']).filter(|w| !w.is_empty()).map(str::to_owned));
     }
+    let addresses = addresses(c)?;
     let mut ahead = *c;
     let body = match ahead.word() {
         "sctp" => {
             *c = ahead;
             Body::Sctp(sctp(c)?)
         }
-        name @ ("udp" | "icmp" | "udplite" | "ipv4" | "ipv6" | "gre" | "mpls") => {
+        "icmp" => {
+            *c = ahead;
+            Body::Icmp(icmp(c)?)
+        }
+        name @ ("udp" | "udplite" | "ipv4" | "ipv6" | "gre" | "mpls") => {
             let name = name.to_owned();
             c.run(|c| c != '\n');
             Body::Other(name)
         }
         _ => Body::Tcp(segment(c)?),
     };
-    Ok(Packet { outbound, ip, body })
+    let udp = if matches!(body, Body::Tcp(_)) { udp(c)? } else { None };
+    Ok(Packet { outbound, ip, addresses, udp, body })
+}
+
+/// `10.0.0.1 > 10.0.0.2`, if it stands here.
+fn addresses(c: &mut Cursor<'_>) -> Result<Option<(IpAddr, IpAddr)>, Fault> {
+    let address = |c: &mut Cursor<'_>| {
+        c.skip();
+        let text = c.run(|l| l.is_ascii_hexdigit() || l == ':' || l == '.');
+        text.parse::<IpAddr>().ok()
+    };
+    let mut ahead = *c;
+    let Some(source) = address(&mut ahead) else { return Ok(None) };
+    ahead.expect(">")?;
+    let at = ahead;
+    let destination = address(&mut ahead).ok_or_else(|| at.wanted("an address"))?;
+    *c = ahead;
+    Ok(Some((source, destination)))
+}
+
+/// `/udp(1 > 9811)`, if it stands here.
+fn udp(c: &mut Cursor<'_>) -> Result<Option<Udp>, Fault> {
+    if !c.eat("/") {
+        return Ok(None);
+    }
+    if !c.eat_word("udp") {
+        return Err(c.wanted("`udp`"));
+    }
+    c.expect("(")?;
+    let source = c.fitting()?;
+    c.expect(">")?;
+    let destination = c.fitting()?;
+    c.expect(")")?;
+    Ok(Some(Udp { source, destination }))
+}
+
+/// `unreachable frag_needed mtu 1300 [1453:2905(1452)/udp(9811 > 1)]`.
+fn icmp(c: &mut Cursor<'_>) -> Result<Icmp, Fault> {
+    c.skip();
+    let mut found = Icmp { kind: c.word().to_owned(), ..Icmp::default() };
+    let mut word = c.word();
+    if !["", "mtu", "id"].contains(&word) {
+        found.code = word.to_owned();
+        word = c.word();
+    }
+    if word == "mtu" || word == "id" {
+        c.fitting::<u32>()?;
+    } else if !word.is_empty() {
+        return Err(c.wanted("`mtu` or `[`"));
+    }
+    if c.eat("[") {
+        found.seq = c.fitting()?;
+        c.expect(":")?;
+        c.fitting::<u32>()?;
+        c.expect("(")?;
+        c.fitting::<u32>()?;
+        c.expect(")")?;
+        found.udp = udp(c)?;
+        c.expect("]")?;
+    }
+    Ok(found)
 }
 
 /// The control bits that a letter stands for, in their wire positions.
@@ -79,6 +145,7 @@ fn segment(c: &mut Cursor<'_>) -> Result<Segment, Fault> {
             return Err(at.fault(format!("{seq}:{end} is not {} bytes", s.len)));
         }
         s.seq = Some(seq);
+        s.absolute = c.eat("!");
     }
     if s.len > 65_535 {
         return Err(start.fault("no segment carries more than 65535 bytes"));
@@ -129,6 +196,16 @@ fn option(c: &mut Cursor<'_>) -> Result<TcpOption, Fault> {
             let ecr = if c.eat_word("ecr") { c.fitting()? } else { 0 };
             TcpOption::Timestamp(val, ecr)
         }
+        "FO" => {
+            c.skip();
+            let at = *c;
+            let digits = c.run(|d| d.is_ascii_hexdigit()).as_bytes();
+            if digits.len() % 2 == 1 {
+                return Err(at.fault("a cookie has two digits for each byte"));
+            }
+            let digit = |d: u8| (d as char).to_digit(16).unwrap_or(0) as u8;
+            TcpOption::FastOpen(digits.chunks(2).map(|d| digit(d[0]) << 4 | digit(d[1])).collect())
+        }
         "sack" => {
             let mut blocks = Vec::new();
             loop {
@@ -151,6 +228,20 @@ fn option(c: &mut Cursor<'_>) -> Result<TcpOption, Fault> {
     })
 }
 
+/// Bytes up to `]`.
+fn bytes(c: &mut Cursor<'_>) -> Result<Vec<u8>, Fault> {
+    let mut found = Vec::new();
+    loop {
+        if c.eat("]") {
+            return Ok(found);
+        }
+        if !found.is_empty() {
+            c.expect(",")?;
+        }
+        found.push(c.fitting()?);
+    }
+}
+
 fn sctp(c: &mut Cursor<'_>) -> Result<Sctp, Fault> {
     let mut packet = Sctp::default();
     if c.eat("(") {
@@ -166,6 +257,10 @@ fn sctp(c: &mut Cursor<'_>) -> Result<Sctp, Fault> {
         return Err(c.fault("SCTP in UDP is not read"));
     }
     c.expect(":")?;
+    if c.eat("[") {
+        packet.raw = Some(bytes(c)?);
+        return Ok(packet);
+    }
     loop {
         let start = *c;
         let chunk = item(c, 0)?;

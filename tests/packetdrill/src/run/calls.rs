@@ -1,12 +1,13 @@
 //! System calls, and what they give back.
 
 use super::Stop;
+use super::settings::Settings;
 use super::tcp::Socket as TcpSocket;
 use super::world::{File, Returned, Socket, World};
 use crate::script::{Call, Item, Value};
 use usher_core::Duration;
 use usher_sim::Payload;
-use usher_sim::sctp::Message;
+use usher_sim::sctp::{self, Message};
 
 const O_NONBLOCK: i64 = 0x800;
 const O_RDWR: i64 = 2;
@@ -47,6 +48,15 @@ fn word(name: &str) -> Option<i64> {
         "MSG_PEEK" => 2,
         "MSG_DONTWAIT" => 0x40,
         "MSG_NOSIGNAL" => 0x4000,
+        // RFC 2474, 4.2.2: class selectors.
+        "IPTOS_DSCP_CS0" => 0,
+        "IPTOS_DSCP_CS1" => 0x20,
+        "IPTOS_DSCP_CS2" => 0x40,
+        "IPTOS_DSCP_CS3" => 0x60,
+        "IPTOS_DSCP_CS4" => 0x80,
+        "IPTOS_DSCP_CS5" => 0xa0,
+        "IPTOS_DSCP_CS6" => 0xc0,
+        "IPTOS_DSCP_CS7" => 0xe0,
         _ => return None,
     })
 }
@@ -75,6 +85,20 @@ fn count(value: Option<&Value>) -> Result<u32, Stop> {
     number(value)?.try_into().map_err(|_| Stop::Suspect("a length is negative or beyond 4 GiB".to_owned()))
 }
 
+/// A state's name in the sockets' API.
+fn sctp_state(state: sctp::State) -> &'static str {
+    match state {
+        sctp::State::Closed => "CLOSED",
+        sctp::State::CookieWait => "COOKIE_WAIT",
+        sctp::State::CookieEchoed => "COOKIE_ECHOED",
+        sctp::State::Established => "ESTABLISHED",
+        sctp::State::ShutdownPending => "SHUTDOWN_PENDING",
+        sctp::State::ShutdownSent => "SHUTDOWN_SENT",
+        sctp::State::ShutdownReceived => "SHUTDOWN_RECEIVED",
+        sctp::State::ShutdownAckSent => "SHUTDOWN_ACK_SENT",
+    }
+}
+
 impl World {
     /// Makes a call; `again` where it is one that blocked before.
     pub(super) fn call(&mut self, call: &Call, again: bool) -> Result<Returned, Stop> {
@@ -99,7 +123,7 @@ impl World {
                 }
                 Returned::Value(0)
             }
-            "connect" => self.connect(file, again),
+            "connect" | "sctp_connectx" => self.connect(file, again, call.name == "sctp_connectx"),
             "accept" | "accept4" => self.accept(file),
             "close" => {
                 self.files.remove(&fd);
@@ -126,7 +150,8 @@ impl World {
             }
             "write" | "send" | "sendto" => {
                 let flags = if call.name == "write" { 0 } else { number(args.get(3))? };
-                self.write(file, count(args.get(2))?, flags, Message::default())
+                let implied = call.name == "sendto";
+                self.write(file, count(args.get(2))?, flags, Message::default(), implied)
             }
             "sctp_sendmsg" => {
                 let field = |i: usize| number(args.get(i));
@@ -136,7 +161,7 @@ impl World {
                     stream: field(7)? as u16,
                     ..Message::default()
                 };
-                self.write(file, count(args.get(2))?, 0, message)
+                self.write(file, count(args.get(2))?, 0, message, false)
             }
             "setsockopt" => self.setsockopt(file, args)?,
             "getsockopt" => self.getsockopt(file, args)?,
@@ -169,7 +194,8 @@ impl World {
         if file.flags & O_NONBLOCK != 0 { Returned::Error("EAGAIN") } else { Returned::Blocks }
     }
 
-    fn connect(&mut self, file: File, again: bool) -> Returned {
+    /// With `several`, the other side has a second address.
+    fn connect(&mut self, file: File, again: bool, several: bool) -> Returned {
         let (connected, over) = match file.socket {
             Socket::Tcp(i) => (self.tcp.sockets[i].connected, self.tcp.sockets[i].over),
             Socket::Sctp(i) => (self.sctp.sockets[i].connected, self.sctp.sockets[i].over),
@@ -194,7 +220,7 @@ impl World {
                 }
                 self.tcp.connect(self.now, &self.settings, i);
             }
-            Socket::Sctp(i) => self.sctp.connect(self.now, i),
+            Socket::Sctp(i) => self.sctp.connect(self.now, i, if several { 2 } else { 1 }),
         }
         if file.flags & O_NONBLOCK != 0 { Returned::Error("EINPROGRESS") } else { Returned::Blocks }
     }
@@ -273,7 +299,8 @@ impl World {
         if flags & 0x40 != 0 { Returned::Error("EAGAIN") } else { Self::wait(file) }
     }
 
-    fn write(&mut self, file: File, n: u32, flags: i64, message: Message) -> Returned {
+    /// `implied` where the call names the other side, so that it opens a connection too.
+    fn write(&mut self, file: File, n: u32, flags: i64, message: Message, implied: bool) -> Returned {
         if let Some(error) = self.error(file).take() {
             return Returned::Error(error);
         }
@@ -281,6 +308,10 @@ impl World {
             Socket::Tcp(i) => {
                 let space = self.settings.send_space;
                 let s = &self.tcp.sockets[i];
+                if s.fast_open && s.connection.is_none() && !s.over && implied {
+                    self.tcp.connect_with(self.now, &self.settings, i, n);
+                    return Returned::Value(n.into());
+                }
                 let Some(c) = s.connection.as_ref().filter(|_| !s.over) else {
                     return Returned::Error(if s.over { "EPIPE" } else { "ENOTCONN" });
                 };
@@ -337,9 +368,24 @@ impl World {
         match file.socket {
             Socket::Tcp(i) => {
                 let n = number(args.get(3))?;
+                let Settings { tunneling_port, .. } = self.settings;
                 let s = &mut self.tcp.sockets[i];
+                let fresh = s.connection.is_none() && !s.listening;
+                let byte = u8::try_from(n);
                 match option {
+                    "TCP_REMOTE_UDP_ENCAPS_PORT" => match u16::try_from(n) {
+                        Ok(port) if fresh && (port == 0 || tunneling_port != 0) => s.around.udp = port,
+                        _ => return Ok(Returned::Error("EINVAL")),
+                    },
+                    "IP_TTL" | "IPV6_UNICAST_HOPS" | "IP_TOS" | "IPV6_TCLASS" => {
+                        let Ok(byte) = byte else { return Ok(Returned::Error("EINVAL")) };
+                        let hops = matches!(option, "IP_TTL" | "IPV6_UNICAST_HOPS");
+                        *(if hops { &mut s.around.hops } else { &mut s.around.class }) = byte;
+                    }
+                    "IPV6_USE_MIN_MTU" if fresh => s.min_mtu = n == 1,
+                    "TCP_MAXSEG" if fresh => s.mss = Some(n.clamp(64, 65_535) as u16),
                     "SO_RCVBUF" => s.receive_buffer = Some(n.clamp(1, 1 << 30) as u32),
+                    "TCP_FASTOPEN" => s.fast_open = n != 0,
                     "TCP_NODELAY" => s.no_delay = n != 0,
                     "TCP_NOOPT" => s.no_options = n != 0,
                     "TCP_KEEPINIT" => s.keep_init = Some(n.max(0) as u64),
@@ -439,6 +485,16 @@ impl World {
                 Some(error) => Value::Word(error.to_owned()),
             },
             ("SO_RCVBUF", Socket::Tcp(i)) => Value::Int(self.receive_buffer(&self.tcp.sockets[i]).into()),
+            ("TCP_REMOTE_UDP_ENCAPS_PORT", Socket::Tcp(i)) => {
+                Value::Int(self.tcp.sockets[i].around.udp.into())
+            }
+            ("TCP_KEEPINIT", Socket::Tcp(i)) if self.tcp.sockets[i].keep_init.is_some() => {
+                Value::Int(self.tcp.sockets[i].keep_init.unwrap_or(0) as i64)
+            }
+            ("TCP_KEEPINIT" | "TCP_KEEPIDLE" | "TCP_KEEPINTVL" | "TCP_KEEPCNT", Socket::Tcp(_)) => {
+                Value::Int(self.settings.preset(option).unwrap_or(0) as i64)
+            }
+            ("SCTP_STATUS", Socket::Sctp(i)) => return self.sctp_status(i, &wanted),
             ("TCP_NODELAY", Socket::Tcp(i)) => Value::Int(self.tcp.sockets[i].no_delay.into()),
             ("TCP_NOOPT", Socket::Tcp(i)) => Value::Int(self.tcp.sockets[i].no_options.into()),
             ("TCP_MAXSEG", Socket::Tcp(i)) => {
@@ -449,6 +505,24 @@ impl World {
         };
         if wanted != Value::Any && wanted != is {
             return Err(Stop::Diverges(format!("getsockopt() says {option} is {is:?}, not {wanted:?}")));
+        }
+        Ok(Returned::Value(0))
+    }
+
+    /// Holds what `SCTP_STATUS` says (RFC 6458, 8.2.1) against the script.
+    fn sctp_status(&self, i: usize, wanted: &Value) -> Result<Returned, Stop> {
+        let Some(a) = &self.sctp.sockets[i].association else { return Ok(Returned::Error("EINVAL")) };
+        let Value::Struct(items) = wanted else { return Ok(Returned::Value(0)) };
+        for Item { key, value } in items.iter().filter(|item| item.value != Value::Any) {
+            let is = match key.as_str() {
+                "sstat_state" => Value::Word(format!("SCTP_{}", sctp_state(a.state()))),
+                "sstat_outstrms" => Value::Int(a.outbound_streams().into()),
+                "sstat_instrms" => Value::Int(a.inbound_streams().into()),
+                other => return Err(Stop::Unsupported(format!("{other} of SCTP_STATUS"))),
+            };
+            if is != *value {
+                return Err(Stop::Diverges(format!("SCTP_STATUS has {key} {is:?}, not {value:?}")));
+            }
         }
         Ok(Returned::Value(0))
     }

@@ -191,20 +191,30 @@ impl Runner {
         if let Some(word) = packet.ip.iter().find(|w| *w == "ce") {
             return Err(Stop::Unsupported(format!("a packet marked [{word}]")));
         }
+        if let Some((source, destination)) = packet.addresses {
+            if source.is_multicast() || destination.is_multicast() {
+                // RFC 1122, 3.2.1.3, and RFC 9260, 8.4: a host drops it.
+                return Ok(());
+            }
+            return Err(Stop::Unsupported("packets between addresses that are named".to_owned()));
+        }
         match &packet.body {
-            Body::Tcp(segment) => self.world.inject_tcp(segment),
+            Body::Tcp(segment) => self.world.inject_tcp(segment, packet.udp),
+            Body::Icmp(error) => {
+                self.world.inject_icmp(error);
+                Ok(())
+            }
             Body::Sctp(packet) => self.world.inject_sctp(packet),
             Body::Other(name) => Err(Stop::Unsupported(format!("packets of {name}"))),
         }
     }
 
     fn expect(&mut self, time: Time, packet: &Packet) -> Result<(), Stop> {
-        let plain = |w: &String| ["noecn", "tos", "0x00", "0x0"].contains(&w.as_str());
-        if let Some(word) = packet.ip.iter().find(|w| !plain(w)) {
-            return Err(Stop::Unsupported(format!("[{word}] in a packet that is sent")));
-        }
         if let Body::Other(name) = &packet.body {
             return Err(Stop::Unsupported(format!("packets of {name}")));
+        }
+        if packet.addresses.is_some() || matches!(packet.body, Body::Icmp(_)) {
+            return Err(Stop::Unsupported(format!("{} that is to be sent", world::show(packet))));
         }
         self.expected = true;
         let (earliest, latest) = self.window(time)?;

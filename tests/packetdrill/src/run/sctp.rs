@@ -83,10 +83,10 @@ impl Host {
         Initial { tag: n, tsn: n ^ 0x0f0f_0000, secret: [0x3c; 32] }
     }
 
-    pub(super) fn connect(&mut self, now: Instant, i: usize) {
+    pub(super) fn connect(&mut self, now: Instant, i: usize, paths: u8) {
         let initial = self.initial();
         let config = Arc::new(self.sockets[i].config.clone());
-        self.sockets[i].association = Some(Association::connect(config, now, initial, 1));
+        self.sockets[i].association = Some(Association::connect(config, now, initial, paths));
         self.current = Some(i);
         self.drain(now, i);
     }
@@ -194,6 +194,9 @@ impl Host {
             tag = self.tags.get(&said).copied().unwrap_or(said as u32);
         }
         self.reflected = tag;
+        if let Some(raw) = &packet.raw {
+            chunks.clone_from(raw);
+        }
         let mut out = Vec::new();
         out.extend(REMOTE_PORT.to_be_bytes());
         out.extend(LOCAL_PORT.to_be_bytes());
@@ -338,11 +341,15 @@ impl Host {
         match name {
             "INIT" | "INIT_ACK" => {
                 let (tag, tsn) = (at(4), at(16));
+                // What goes again, or answers an INIT that crossed ours, has the numbers that were said before.
+                let known = self.tags.values().any(|live| *live == tag);
                 if let Some(said) = wire::number(items, "tag") {
-                    self.tags.insert(said, tag);
+                    if !known {
+                        self.tags.insert(said, tag);
+                    }
                     self.local_tag = tag;
                 }
-                if let Some(said) = wire::number(items, "tsn") {
+                if let Some(said) = wire::number(items, "tsn").filter(|_| !known) {
                     self.offset = tsn.wrapping_sub(said as u32);
                 }
                 let parameters = chunk.get(20..).and_then(wire::parts).unwrap_or_default();

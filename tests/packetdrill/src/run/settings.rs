@@ -32,6 +32,17 @@ pub(super) struct Settings {
     default_mss: Option<u16>,
     initial_window: u32,
     limited_transmit: bool,
+    /// UDP's port that TCP is taken out of; 0 for none.
+    pub(super) tunneling_port: u16,
+    /// What UDP around a segment takes of it.
+    pub(super) tunneling_overhead: u16,
+    /// ICMP errors may end a connection that is not open.
+    pub(super) icmp_may_rst: bool,
+    /// Sockets that ask for it open by Fast Open.
+    pub(super) fast_open_client: bool,
+    keep_idle: u64,
+    keep_interval: u64,
+    keep_count: u64,
 }
 
 impl Settings {
@@ -60,7 +71,25 @@ impl Settings {
             default_mss: None,
             initial_window: 10,
             limited_transmit: true,
+            tunneling_port: 0,
+            tunneling_overhead: 8,
+            icmp_may_rst: true,
+            fast_open_client: true,
+            keep_idle: 7_200_000,
+            keep_interval: 75_000,
+            keep_count: 8,
         }
+    }
+
+    /// What a new socket has of an option that the system presets, in the option's unit.
+    pub(super) fn preset(&self, option: &str) -> Option<u64> {
+        Some(match option {
+            "TCP_KEEPINIT" => self.keep_init / 1000,
+            "TCP_KEEPIDLE" => self.keep_idle / 1000,
+            "TCP_KEEPINTVL" => self.keep_interval / 1000,
+            "TCP_KEEPCNT" => self.keep_count,
+            _ => return None,
+        })
     }
 
     /// Takes `name=value` of a `sysctl`.
@@ -94,6 +123,15 @@ impl Settings {
                 self.default_mss = Some(n.try_into().map_err(|_| unknown())?);
             }
             "net.inet.tcp.initcwnd_segments" => self.initial_window = n.clamp(1, 1000) as u32,
+            "net.inet.tcp.udp_tunneling_port" => self.tunneling_port = n.try_into().map_err(|_| unknown())?,
+            "net.inet.tcp.udp_tunneling_overhead" => {
+                self.tunneling_overhead = n.try_into().map_err(|_| unknown())?;
+            }
+            "net.inet.tcp.fastopen.client_enable" => self.fast_open_client = on,
+            "net.inet.tcp.icmp_may_rst" => self.icmp_may_rst = on,
+            "net.inet.tcp.keepidle" => self.keep_idle = n,
+            "net.inet.tcp.keepintvl" => self.keep_interval = n,
+            "net.inet.tcp.keepcnt" => self.keep_count = n,
             "net.inet.tcp.rfc3042" => self.limited_transmit = on,
             // The simulator has no cache of hosts, and its listeners keep state for every SYN. How often a SYN
             // with ECN is tried says nothing where none is sent.
@@ -116,8 +154,12 @@ impl Settings {
 
     /// The largest payload without options.
     pub(super) fn mss(&self) -> u16 {
+        self.mss_of(self.mtu)
+    }
+    /// The same where packets take at most `mtu` bytes.
+    pub(super) fn mss_of(&self, mtu: u32) -> u16 {
         let headers = if self.ipv6 { 60 } else { 40 };
-        self.mtu.saturating_sub(headers).clamp(1, 65_535) as u16
+        mtu.saturating_sub(headers).clamp(1, 65_535) as u16
     }
 
     /// The simulator's settings of a connection.

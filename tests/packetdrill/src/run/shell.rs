@@ -4,7 +4,7 @@ use super::Stop;
 use super::tcp::{LOCAL_PORT, REMOTE_PORT, Socket};
 use super::world::Socket as Held;
 use super::world::World;
-use usher_sim::tcp::State;
+use usher_sim::tcp::{FastOpenCache, State};
 
 /// A state's name as `sockstat` and `tcpdrop` have it.
 pub(super) fn state_name(socket: &Socket) -> &'static str {
@@ -54,6 +54,10 @@ impl World {
                 for setting in args.iter().filter(|a| !a.starts_with('-')) {
                     let (name, value) = setting.split_once('=').ok_or_else(unknown)?;
                     self.settings.set(name, value)?;
+                    if !self.settings.fast_open_client {
+                        // FreeBSD forgets its cookies then.
+                        self.tcp.fast_open = FastOpenCache::default();
+                    }
                 }
                 Ok((Vec::new(), true))
             }

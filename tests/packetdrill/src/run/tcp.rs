@@ -2,17 +2,43 @@
 
 use super::Stop;
 use super::settings::Settings;
-use crate::script::{Segment, TcpOption};
+use crate::script::{Icmp, Segment, TcpOption, Udp};
 use crate::wire::tcp as wire;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
-use usher_sim::tcp::{self, Connection, Event, Flags, State};
+use usher_sim::tcp::{self, Connection, Event, FastOpenCache, Flags, State};
 
 pub(super) const LOCAL_PORT: u16 = 8080;
 pub(super) const REMOTE_PORT: u16 = 40_000;
 /// Our first initial sequence number; so far from zero that a number that was not translated shows.
 const FIRST_ISS: u32 = 0x7351_0000;
+/// IPv6's least MTU (RFC 8200, 5).
+const MIN_MTU: u32 = 1280;
+
+/// What the application sets of the packets around a socket's segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Around {
+    /// The other side's UDP port, where segments go in UDP; 0 where they do not.
+    pub(super) udp: u16,
+    /// Time to live, or hop limit.
+    pub(super) hops: u8,
+    /// Type of service, or traffic class.
+    pub(super) class: u8,
+}
+
+impl Default for Around {
+    fn default() -> Self {
+        Self { udp: 0, hops: 64, class: 0 }
+    }
+}
+
+/// A segment that was sent, and what it is in.
+#[derive(Clone, Debug)]
+pub(super) struct Out {
+    pub(super) bytes: Vec<u8>,
+    pub(super) around: Around,
+}
 
 /// A socket, or a connection that no application has accepted yet.
 #[derive(Default, Debug)]
@@ -35,8 +61,15 @@ pub(super) struct Socket {
     pub(super) shut: bool,
     /// The buffer that the application asked for.
     pub(super) receive_buffer: Option<u32>,
+    pub(super) around: Around,
+    /// The largest segment that the application allows.
+    pub(super) mss: Option<u16>,
+    /// The application wants packets of the least size that every path takes.
+    pub(super) min_mtu: bool,
     pub(super) no_options: bool,
     pub(super) no_delay: bool,
+    /// The application asks for Fast Open.
+    pub(super) fast_open: bool,
     pub(super) abort_on_close: bool,
     /// Seconds that a connection may take to open.
     pub(super) keep_init: Option<u64>,
@@ -55,14 +88,17 @@ pub(super) struct Host {
     /// The connection that packets without ports belong to: the last that was opened.
     current: Option<usize>,
     opened: u32,
-    /// Ours less the script's sequence numbers.
+    /// Ours less the script's sequence numbers, and the first sequence number of ours that said so.
     offset: u32,
+    learned: Option<u32>,
     /// Ours less the script's timestamps, once one was seen; and each that was.
     stamps: Option<u32>,
     seen_stamps: BTreeMap<u32, u32>,
     /// The system is set to offer ECN, which the simulator does not have.
     pub(super) wants_ecn: bool,
-    pub(super) sent: Vec<Vec<u8>>,
+    /// What is known of the other side's Fast Open.
+    pub(super) fast_open: FastOpenCache,
+    pub(super) sent: Vec<Out>,
 }
 
 impl Host {
@@ -78,16 +114,37 @@ impl Host {
 
     fn config(settings: &Settings, socket: &Socket) -> Arc<tcp::Config> {
         let buffer = socket.receive_buffer.unwrap_or(settings.receive_space);
-        Arc::new(settings.tcp(buffer, !socket.no_options, !socket.no_delay))
+        let mut config = settings.tcp(buffer, !socket.no_options, !socket.no_delay);
+        if socket.min_mtu {
+            config.mss = settings.mss_of(MIN_MTU);
+        }
+        if socket.around.udp != 0 {
+            config.mss -= settings.tunneling_overhead.min(config.mss - 64);
+        }
+        config.mss = config.mss.min(socket.mss.unwrap_or(u16::MAX));
+        Arc::new(config)
     }
 
     pub(super) fn connect(&mut self, now: Instant, settings: &Settings, i: usize) {
+        self.connect_with(now, settings, i, 0);
+    }
+
+    /// Opens a connection; `len` bytes are written at once, for Fast Open.
+    pub(super) fn connect_with(&mut self, now: Instant, settings: &Settings, i: usize, len: u32) {
         let iss = self.iss();
         let socket = &mut self.sockets[i];
         let config = Self::config(settings, socket);
         socket.config = Some(config.clone());
-        let mut connection = Connection::connect(config, iss, now);
+        let fast = socket.fast_open && settings.fast_open_client;
+        let mut connection = match fast {
+            true => self.fast_open.connect(config, iss, now),
+            false => Connection::connect(config, iss, now),
+        };
         connection.set_auto_read(false);
+        if len > 0 {
+            // A connection that has sent nothing takes anything.
+            let _ = connection.write(tcp::Data::Bytes(&vec![0x55; len as usize]));
+        }
         let open_in = socket.keep_init.map_or(Duration::from_millis(settings.keep_init), Duration::from_secs);
         socket.deadline = Some(now + open_in);
         socket.buffer = socket.receive_buffer.unwrap_or(settings.receive_space);
@@ -197,7 +254,17 @@ impl Host {
         }
     }
 
-    pub(super) fn inject(&mut self, now: Instant, settings: &Settings, script: &Segment) -> Result<(), Stop> {
+    pub(super) fn inject(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        script: &Segment,
+        udp: Option<Udp>,
+    ) -> Result<(), Stop> {
+        if udp.is_some_and(|udp| udp.destination != settings.tunneling_port) {
+            // Nothing takes TCP out of UDP at that port.
+            return Ok(());
+        }
         let mut live = script.clone();
         if live.flags & Flags::ACK.0 != 0 {
             live.ack = Some(live.ack.unwrap_or(0).wrapping_add(self.offset));
@@ -223,6 +290,7 @@ impl Host {
             false => Stop::Suspect(why),
         })?;
         let Ok((_, _, segment)) = tcp::Segment::parse(&bytes) else { return Ok(()) };
+        let around = Around { udp: udp.map_or(0, |udp| udp.source), ..Around::default() };
         let both = Flags::SYN | Flags::FIN;
         if settings.drop_synfin && segment.flags.contains(both) {
             return Ok(());
@@ -231,6 +299,14 @@ impl Host {
             && let Some(c) = &mut self.sockets[i].connection
             && !c.is_closed()
         {
+            if self.sockets[i].around.udp != around.udp {
+                // By another way than the connection's: it is of none.
+                if !settings.blackhole {
+                    let around = Around { udp: around.udp, ..self.sockets[i].around };
+                    self.reply(segment.reset_for(), around);
+                }
+                return Ok(());
+            }
             let late = !self.sockets[i].held && self.sockets[i].parent.is_none() && segment.len > 0;
             let socket = &mut self.sockets[i];
             if let Some(c) = &mut socket.connection {
@@ -245,20 +321,62 @@ impl Host {
             return Ok(());
         }
         match self.sockets.iter().position(|s| s.listening) {
-            Some(listener) => self.listen(now, settings, listener, &segment),
+            Some(listener) => self.listen(now, settings, listener, &segment, around.udp),
             None if settings.blackhole => {}
-            None => self.reply(segment.reset_for()),
+            None => {
+                // As the socket is set that has the port.
+                let own = self.sockets.iter().rev().find(|s| s.held).map(|s| s.around).unwrap_or_default();
+                self.reply(segment.reset_for(), Around { udp: around.udp, ..own });
+            }
         }
         Ok(())
     }
 
+    /// Hears an ICMP error. What is one for TCP, a host decides: here as FreeBSD does, where a path that is closed
+    /// on purpose is as bad as a port that nobody has.
+    pub(super) fn inject_icmp(&mut self, now: Instant, settings: &Settings, error: &Icmp) {
+        let Some(i) = self.current.filter(|_| settings.icmp_may_rst) else { return };
+        let ours = error.udp.map_or(0, |udp| udp.destination);
+        let port = error.udp.map_or(settings.tunneling_port, |udp| udp.source);
+        if ours != self.sockets[i].around.udp || port != settings.tunneling_port {
+            return;
+        }
+        let hard = [
+            "protocol_unreachable",
+            "port_unreachable",
+            "net_prohibited",
+            "host_prohibited",
+            "packet_filtered",
+            "admin_prohibited",
+            "unknown_next_header",
+        ];
+        let hard = hard.contains(&error.code.as_str());
+        if let Some(c) = &mut self.sockets[i].connection {
+            c.handle_icmp_error(error.seq.wrapping_add(self.offset), hard);
+        }
+        self.drain(now, i);
+    }
+
     /// RFC 9293 §3.10.7.2.
-    fn listen(&mut self, now: Instant, settings: &Settings, listener: usize, segment: &tcp::Segment) {
+    fn listen(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        listener: usize,
+        segment: &tcp::Segment,
+        udp: u16,
+    ) {
         let iss = self.iss();
-        let parent = &self.sockets[listener];
+        let parent = &mut self.sockets[listener];
+        let around = Around { udp, ..parent.around };
+        let own = std::mem::replace(&mut parent.around, around);
         let config = Self::config(settings, parent);
+        parent.around = own;
         let child = Socket {
             parent: Some(listener),
+            around,
+            mss: parent.mss,
+            min_mtu: parent.min_mtu,
             receive_buffer: parent.receive_buffer,
             no_delay: parent.no_delay,
             no_options: parent.no_options,
@@ -274,16 +392,16 @@ impl Host {
                 self.current = Some(i);
                 self.drain(now, i);
             }
-            None if segment.flags.contains(Flags::ACK) => self.reply(segment.reset_for()),
+            None if segment.flags.contains(Flags::ACK) => self.reply(segment.reset_for(), around),
             None => {}
         }
     }
 
-    fn reply(&mut self, segment: Option<tcp::Segment>) {
+    fn reply(&mut self, segment: Option<tcp::Segment>, around: Around) {
         if let Some(segment) = segment {
-            let mut out = Vec::new();
-            segment.emit(LOCAL_PORT, REMOTE_PORT, &mut out);
-            self.sent.push(out);
+            let mut bytes = Vec::new();
+            segment.emit(LOCAL_PORT, REMOTE_PORT, &mut bytes);
+            self.sent.push(Out { bytes, around });
         }
     }
 
@@ -305,10 +423,14 @@ impl Host {
                 Event::Connected => {
                     socket.connected = true;
                     socket.deadline = None;
+                    self.fast_open.learn(c);
                 }
                 Event::Data { .. } => {}
                 Event::PeerClosed => socket.end = true,
                 Event::Closed(reason) => {
+                    if !socket.connected {
+                        self.fast_open.learn(c);
+                    }
                     socket.deadline = None;
                     socket.over = true;
                     socket.end = true;
@@ -322,9 +444,9 @@ impl Host {
             }
         }
         while let Some(segment) = c.poll_transmit(now) {
-            let mut out = Vec::new();
-            segment.emit(LOCAL_PORT, REMOTE_PORT, &mut out);
-            self.sent.push(out);
+            let mut bytes = Vec::new();
+            segment.emit(LOCAL_PORT, REMOTE_PORT, &mut bytes);
+            self.sent.push(Out { bytes, around: socket.around });
         }
         let (parent, connected) = (socket.parent, socket.connected);
         if let Some(parent) = parent.filter(|_| connected)
@@ -341,10 +463,14 @@ impl Host {
             return Err(Stop::Diverges("what is sent is no TCP segment".to_owned()));
         };
         let live_seq = sent.seq.unwrap_or(0);
-        if sent.flags & Flags::SYN.0 != 0 {
+        // A SYN that goes again has the number that it had.
+        if sent.flags & Flags::SYN.0 != 0 && self.learned != Some(live_seq) {
+            self.learned = Some(live_seq);
             self.offset = live_seq.wrapping_sub(expected.seq.unwrap_or(0));
         }
-        sent.seq = Some(live_seq.wrapping_sub(self.offset));
+        if !expected.absolute {
+            sent.seq = Some(live_seq.wrapping_sub(self.offset));
+        }
         let stamp = |s: &Segment| {
             s.options.iter().flatten().find_map(|o| match o {
                 TcpOption::Timestamp(val, _) => Some(*val),

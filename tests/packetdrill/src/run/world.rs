@@ -2,7 +2,7 @@
 
 use super::settings::Settings;
 use super::{Stop, sctp, tcp};
-use crate::script::{Body, Packet, Sctp, Segment};
+use crate::script::{Body, Icmp, Packet, Sctp, Segment, Udp};
 use crate::wire;
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::Instant;
@@ -16,7 +16,7 @@ pub(super) struct Sent {
 
 #[derive(Clone, Debug)]
 pub(super) enum Bytes {
-    Tcp(Vec<u8>),
+    Tcp(tcp::Out),
     Sctp(Vec<u8>),
 }
 
@@ -73,14 +73,18 @@ impl World {
     /// Takes what the hosts have sent.
     pub(super) fn collect(&mut self) {
         let at = self.now;
-        self.wire.extend(self.tcp.sent.drain(..).map(|bytes| Sent { at, body: Bytes::Tcp(bytes) }));
+        self.wire.extend(self.tcp.sent.drain(..).map(|out| Sent { at, body: Bytes::Tcp(out) }));
         self.wire.extend(self.sctp.sent.drain(..).map(|bytes| Sent { at, body: Bytes::Sctp(bytes) }));
     }
 
-    pub(super) fn inject_tcp(&mut self, segment: &Segment) -> Result<(), Stop> {
-        self.tcp.inject(self.now, &self.settings, segment)?;
+    pub(super) fn inject_tcp(&mut self, segment: &Segment, udp: Option<Udp>) -> Result<(), Stop> {
+        self.tcp.inject(self.now, &self.settings, segment, udp)?;
         self.collect();
         Ok(())
+    }
+    pub(super) fn inject_icmp(&mut self, error: &Icmp) {
+        self.tcp.inject_icmp(self.now, &self.settings, error);
+        self.collect();
     }
     pub(super) fn inject_sctp(&mut self, packet: &Sctp) -> Result<(), Stop> {
         self.sctp.inject(self.now, packet)?;
@@ -91,7 +95,16 @@ impl World {
     /// Holds what was sent against what is expected.
     pub(super) fn compare(&mut self, expected: &Packet, sent: &Sent) -> Result<(), Stop> {
         match (&expected.body, &sent.body) {
-            (Body::Tcp(segment), Bytes::Tcp(bytes)) => self.tcp.compare(segment, bytes),
+            (Body::Tcp(segment), Bytes::Tcp(out)) => {
+                self.tcp.compare(segment, &out.bytes)?;
+                let port = self.settings.tunneling_port;
+                let udp = (out.around.udp != 0).then_some(Udp { source: port, destination: out.around.udp });
+                if udp != expected.udp {
+                    let wanted = expected.udp;
+                    return Err(Stop::Diverges(format!("it is sent in {udp:?}, not in {wanted:?}")));
+                }
+                around(&expected.ip, out.around)
+            }
             (Body::Sctp(packet), Bytes::Sctp(bytes)) => self.sctp.compare(packet, bytes),
             (_, Bytes::Tcp(_)) => Err(Stop::Diverges("a TCP segment is sent".to_owned())),
             (_, Bytes::Sctp(_)) => Err(Stop::Diverges("an SCTP packet is sent".to_owned())),
@@ -99,11 +112,36 @@ impl World {
     }
 }
 
+/// Holds what stands in brackets before a packet against what it was sent with.
+fn around(words: &[String], sent: tcp::Around) -> Result<(), Stop> {
+    let mut rest = words.iter().map(String::as_str);
+    while let Some(word) = rest.next() {
+        let is = match word {
+            "noecn" => continue,
+            "ttl" | "hlim" => sent.hops,
+            "tos" | "class" => sent.class,
+            _ => return Err(Stop::Unsupported(format!("[{word}] in a packet that is sent"))),
+        };
+        let text = rest.next().unwrap_or_default();
+        let parsed = match text.strip_prefix("0x") {
+            Some(digits) => u8::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        let wanted =
+            parsed.map_err(|_| Stop::Unsupported(format!("[{word} {text}] in a packet that is sent")))?;
+        if is != wanted {
+            return Err(Stop::Diverges(format!("it is sent with {word} {is}, not {wanted}")));
+        }
+    }
+    Ok(())
+}
+
 /// A packet in a script's words.
 pub(super) fn show(packet: &Packet) -> String {
     match &packet.body {
         Body::Tcp(segment) => wire::tcp::show(segment),
         Body::Sctp(packet) => sctp::names(packet),
+        Body::Icmp(error) => format!("icmp {} {}", error.kind, error.code),
         Body::Other(name) => name.clone(),
     }
 }

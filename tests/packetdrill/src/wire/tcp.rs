@@ -31,6 +31,10 @@ pub(crate) fn encode(s: &Segment, source: u16, destination: u16) -> Result<Vec<u
                 options.extend(val.to_be_bytes());
                 options.extend(ecr.to_be_bytes());
             }
+            TcpOption::FastOpen(cookie) => {
+                options.extend([34, (2 + cookie.len()).min(255) as u8]);
+                options.extend(cookie);
+            }
             TcpOption::Other(text) => return Err(format!("TCP option `{text}`")),
         }
     }
@@ -63,6 +67,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Segment> {
     Some(Segment {
         flags,
         seq: Some(seq),
+        absolute: false,
         len: b.0.len() as u32,
         ack: (flags & 16 != 0).then_some(ack),
         window: Some(window),
@@ -94,6 +99,7 @@ fn options(bytes: &[u8]) -> Option<Vec<TcpOption>> {
                 TcpOption::Sack(blocks)
             }
             (8, 10) => TcpOption::Timestamp(body.number(4)? as u32, body.number(4)? as u32),
+            (34, _) => TcpOption::FastOpen(body.0.to_vec()),
             _ => TcpOption::Other(format!("{kind}")),
         });
     }
@@ -137,6 +143,9 @@ fn show_option(option: &TcpOption) -> String {
             format!("sack {}", words.join(" "))
         }
         TcpOption::Timestamp(val, ecr) => format!("TS val {val} ecr {ecr}"),
+        TcpOption::FastOpen(cookie) => {
+            cookie.iter().fold("FO ".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+        }
         TcpOption::Other(text) => text.clone(),
     }
 }

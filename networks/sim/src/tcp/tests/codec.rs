@@ -7,8 +7,12 @@ pub(super) fn options() -> impl Strategy<Value = Option<Box<Options>>> {
     let sack = proptest::collection::vec((any::<u32>(), any::<u32>()), 0..=4);
     let fields =
         (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>(), any::<Option<(u32, u32)>>(), sack);
-    proptest::option::of(fields.prop_map(|(mss, window_scale, sack_permitted, timestamps, blocks)| {
-        let mut o = Options { mss, window_scale, sack_permitted, timestamps, ..Default::default() };
+    let cookie = proptest::option::of((0..=16_usize, any::<u8>()));
+    proptest::option::of((fields, cookie).prop_map(|(fields, cookie)| {
+        let (mss, window_scale, sack_permitted, timestamps, blocks) = fields;
+        let fast_open = cookie.and_then(|(len, byte)| FastOpenCookie::new(&vec![byte; len]));
+        let mut o =
+            Options { mss, window_scale, sack_permitted, timestamps, fast_open, ..Default::default() };
         for (left, right) in blocks {
             o.sack.push(left, right);
         }

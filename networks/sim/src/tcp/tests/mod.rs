@@ -9,6 +9,7 @@ mod bbr;
 mod closing;
 mod codec;
 mod cubic;
+mod fast_open;
 mod handshake;
 mod loss;
 mod ns2;
@@ -66,6 +67,11 @@ pub(super) fn segment(text: &str) -> Segment {
             "wscale" => o.window_scale = Some(value.parse().unwrap()),
             "sackOK" => o.sack_permitted = true,
             "ts" => o.timestamps = Some(pair()),
+            "FO" => {
+                let byte = |at| u8::from_str_radix(&value[at..at + 2], 16).unwrap();
+                let bytes: Vec<u8> = (0..value.len()).step_by(2).map(byte).collect();
+                o.fast_open = Some(FastOpenCookie::new(&bytes).unwrap());
+            }
             "sack" => assert!(o.sack.push(pair().0, pair().1)),
             _ => panic!("{name}"),
         }

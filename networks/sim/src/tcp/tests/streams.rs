@@ -315,7 +315,7 @@ proptest! {
 #[test]
 fn an_idle_connection_is_small() {
     let size = std::mem::size_of::<Connection>();
-    assert!(size <= 320, "{size} bytes");
+    assert!(size <= 328, "{size} bytes");
     assert!(std::mem::size_of::<Segment>() <= 40);
     let mut s = Script::open(config());
     s.inject("P. 1:201(200) ack 1");
