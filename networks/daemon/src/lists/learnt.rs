@@ -361,7 +361,7 @@ mod tests {
         let known = settings("\"crl.example\"");
         assert_eq!(Learnt::read(&folder, &known, &[b"x".to_vec(), root.clone()]), learnt);
         assert_eq!(Learnt::read(&folder, &known, &[b"x".to_vec()]).points, []);
-        assert_eq!(Learnt::read(&folder, &settings(""), &[root.clone()]).points, []);
+        assert_eq!(Learnt::read(&folder, &settings(""), std::slice::from_ref(&root)).points, []);
         // What is no line of it is passed over.
         let text = fs::read_to_string(file(&folder)).unwrap();
         let (first, rest) = text.split_once('\n').unwrap();
