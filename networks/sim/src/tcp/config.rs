@@ -232,7 +232,8 @@ pub struct Config {
     pub restart_after_idle: bool,
     /// How long that silence is; a retransmission timeout.
     pub idle_restart: IdleRestart,
-    /// After a handshake that lost its SYN or SYN-ACK the window is one segment; on (RFC 5681 §3.1).
+    /// After a handshake that lost its SYN or SYN-ACK the window is one segment; on (RFC 5681 §3.1). With
+    /// [`InitialWindow::Rfc6928`] it must have lost more than one (RFC 6928 §2).
     pub syn_loss_shrinks: bool,
     /// Hold a small segment back while data is unacknowledged; on (RFC 896, RFC 1122 §4.2.3.4).
     pub nagle: bool,
@@ -265,12 +266,14 @@ pub struct Config {
     pub reno_recover: bool,
     /// Clock granularity G in RTO = SRTT + max(G, 4·RTTVAR); 1 ms (RFC 6298 §2).
     pub granularity: Duration,
-    /// The timeout after a handshake that lost its SYN and measured nothing; 3 s (RFC 6298 §5.7).
+    /// The timeout after a handshake that lost its SYN and measured nothing, where the initial one is less; 3 s (RFC
+    /// 6298 §5.7).
     pub rto_after_syn_loss: Duration,
     /// Retransmissions of one segment before the connection is given up; `None` never gives up. 15, as
     /// Linux; RFC 9293 §3.8.3 asks for at least 100 s.
     pub max_retransmissions: Option<u32>,
-    /// The same for SYN and SYN-ACK; 6, as Linux (RFC 9293 §3.8.3 asks for at least 3 minutes).
+    /// The same for SYN and SYN-ACK; 7, which last 183 s from an initial timeout of 1 s with 60 s at most (RFC 9293
+    /// §3.8.3 asks for at least 3 minutes).
     pub max_syn_retransmissions: Option<u32>,
     /// Receive buffer in bytes, which the window announces; 65535. Larger ones need `window_scale`.
     pub receive_buffer: u32,
@@ -320,7 +323,7 @@ impl Default for Config {
             granularity: Duration::from_millis(1),
             rto_after_syn_loss: Duration::from_secs(3),
             max_retransmissions: Some(15),
-            max_syn_retransmissions: Some(6),
+            max_syn_retransmissions: Some(7),
             receive_buffer: 65_535,
             window_scale: None,
             timestamps: false,

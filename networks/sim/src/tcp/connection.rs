@@ -3,7 +3,7 @@
 use super::config::{Config, Recovery};
 use super::congestion::Congestion;
 use super::fast_open::Opening;
-use super::receive_buffer::{Reassembly, Unread};
+use super::receive_buffer::{Reassembly, Unread, cut};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::segment::{Flags, Options, Segment};
@@ -144,7 +144,8 @@ pub struct Connection {
     /// The persist timer asks for a segment that the window or Nagle would not let go.
     pub(super) probe_now: bool,
     pub(super) active_open: bool,
-    pub(super) syn_retransmitted: bool,
+    /// Expiries of the timer that awaited the acknowledgement of our SYN.
+    pub(super) syn_timeouts: u8,
     pub(super) fin_queued: bool,
     pub(super) fin_sent: bool,
     pub(super) peer_fin: bool,
@@ -231,7 +232,7 @@ impl Connection {
             resend_now: false,
             probe_now: false,
             active_open: state == State::SynSent,
-            syn_retransmitted: false,
+            syn_timeouts: 0,
             fin_queued: false,
             fin_sent: false,
             peer_fin: false,
@@ -298,7 +299,8 @@ impl Connection {
     /// Answers a SYN that came to a listener: the SYN-ACK is then polled.
     ///
     /// `None` where the segment is not a SYN: the host answers that with [`Segment::reset_for`] (or not at
-    /// all). Data and FIN on the SYN are not taken; they come again.
+    /// all). Data on the SYN waits until the connection is established; a FIN on it is not taken, and comes again
+    /// (RFC 9293 §3.10.7.2 and §3.10.7.4, eighth check).
     #[must_use]
     pub fn accept(config: Arc<Config>, iss: u32, syn: &Segment, now: Instant) -> Option<Self> {
         if !syn.flags.contains(Flags::SYN) || syn.flags.intersects(Flags::ACK | Flags::RST) {
@@ -308,6 +310,7 @@ impl Connection {
         c.last_data_at = now;
         c.stats.segments_received = 1;
         c.take_syn(now, syn);
+        c.hold_text(syn);
         Some(c)
     }
 
@@ -335,6 +338,23 @@ impl Connection {
         self.max_wnd = self.wnd;
         self.wl1 = syn.seq;
         self.wl2 = syn.ack;
+    }
+
+    /// Keeps what a SYN that does not establish carries until we are ESTABLISHED (RFC 9293 §3.10.7.2 and §3.10.7.3).
+    pub(super) fn hold_text(&mut self, syn: &Segment) {
+        if syn.is_malformed() {
+            self.stats.malformed += 1;
+            return;
+        }
+        let len = syn.len.min(self.rcv_edge.wrapping_sub(self.rcv_nxt));
+        if len > 0 {
+            let data = syn.payload.as_ref().map(|p| cut(p, 0, len));
+            self.reassembly.get_or_insert_default().insert(
+                self.rcv_nxt,
+                self.rcv_nxt.wrapping_add(len),
+                data,
+            );
+        }
     }
 
     /// Queues data for sending and attempts output (the segments are then polled). Before the handshake is
@@ -378,9 +398,11 @@ impl Connection {
         self.wake = true;
     }
 
-    /// Resets the connection: no event follows, a RST is then polled unless the other side knows of nothing.
+    /// Resets the connection: no event follows, a RST is then polled unless the other side knows of nothing, or has
+    /// closed as we have (RFC 9293 §3.10.5).
     pub fn abort(&mut self) {
-        let reset = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
+        let open = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
+        let reset = open && !matches!(self.state, State::Closing | State::LastAck);
         self.reply = reset.then(|| Box::new(self.reset()));
         self.enter_closed();
         self.pending = Pending::default();
@@ -388,7 +410,14 @@ impl Connection {
 
     /// The reset that ends this connection for the other side.
     pub(super) fn reset(&self) -> Segment {
-        Segment { seq: self.nxt, ack: self.rcv_nxt, flags: Flags::RST | Flags::ACK, ..Default::default() }
+        let flags = Flags::RST | Flags::ACK;
+        Segment { seq: self.snd_nxt(), ack: self.rcv_nxt, flags, ..Default::default() }
+    }
+
+    /// SND.NXT: beyond what was sent, also while a timeout sends it again. The byte of a probe does not count: a closed
+    /// window may have refused it, and then takes nothing beyond it.
+    pub(super) fn snd_nxt(&self) -> u32 {
+        if self.timer == Timer::Persist { self.nxt } else { self.max }
     }
 
     /// Ends the connection and tells why.
@@ -397,7 +426,7 @@ impl Connection {
         self.pending = Pending { closed: Some(reason), ..Pending::default() };
     }
 
-    fn enter_closed(&mut self) {
+    pub(super) fn enter_closed(&mut self) {
         self.state = State::Closed;
         self.stop_timer();
         if let Some(bbr) = self.congestion.bbr() {

@@ -4,12 +4,10 @@ use super::config::LossHalves;
 use super::connection::{Connection, State};
 use super::receive_buffer::{Unread, cut};
 use super::segment::{Flags, Segment};
-use super::{AckEvery, AckTimer, WindowUpdate, seq};
+use super::{AckEvery, AckTimer, InitialWindow, WindowUpdate, seq};
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
 
-/// No IP packet carries more.
-const MAX_PAYLOAD: u32 = 65_535;
 /// TS.Recent is not to be trusted after so long a silence (RFC 7323 §5.5).
 const TIMESTAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
 
@@ -18,8 +16,7 @@ impl Connection {
     /// [`poll_transmit`](Self::poll_transmit), in this order.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) {
         self.stats.segments_received += 1;
-        let mismatch = segment.payload.as_ref().is_some_and(|p| p.len() != segment.len as usize);
-        if mismatch || segment.len > MAX_PAYLOAD {
+        if segment.is_malformed() {
             self.stats.malformed += 1;
             return;
         }
@@ -54,6 +51,7 @@ impl Connection {
         }
         self.take_syn(now, s);
         if !acks {
+            self.hold_text(s);
             self.state = State::SynReceived;
             self.syn_now = true;
             self.wake = true;
@@ -63,7 +61,6 @@ impl Connection {
         let theirs = s.options.as_deref();
         self.take_syn_ack(s.ack, theirs.and_then(|o| o.mss), theirs.and_then(|o| o.fast_open));
         self.ack_now = true;
-        self.wl2 = s.ack;
         if s.len > 0 || s.flags.contains(Flags::FIN) {
             self.take_text(now, s.seq.wrapping_add(1), s, s.flags.contains(Flags::FIN));
         }
@@ -80,20 +77,24 @@ impl Connection {
         self.retries = 0;
         self.state = State::Established;
         self.pending.connected = true;
-        // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment.
-        if self.syn_retransmitted {
+        if self.syn_timeouts > 0 {
             self.rtt.syn_was_lost(&self.config);
             if self.config.loss_halves == LossHalves::Window {
                 self.halve(0);
             }
         }
-        if self.syn_retransmitted && self.config.syn_loss_shrinks {
-            self.congestion.open(self.mss, self.rtt.srtt());
-        } else {
-            let window = self.config.initial_window.bytes(self.mss);
-            self.congestion.open(window, self.rtt.srtt());
-        }
+        // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment. RFC 6928 §2: a timeout of a second
+        // may have been too early, so that its window is kept after one.
+        let spared = u8::from(self.config.initial_window == InitialWindow::Rfc6928);
+        let one = self.config.syn_loss_shrinks && self.syn_timeouts > spared;
+        let window = if one { self.mss } else { self.config.initial_window.bytes(self.mss) };
+        self.congestion.open(window, self.rtt.srtt());
         self.wake = true;
+        if let Some(mut held) = self.reassembly.take() {
+            let start = self.rcv_nxt;
+            self.rcv_nxt = held.advance(start, |len, data| self.deliver(len, data));
+            self.acknowledge_later(now, self.rcv_nxt.wrapping_sub(start));
+        }
     }
 
     /// §3.10.7.4: every state in which the other side's numbers are known.
@@ -140,6 +141,7 @@ impl Connection {
                 return;
             }
             self.establish(now, s.ack);
+            self.take_window(s);
         }
         if !self.handle_ack(now, s) {
             return;
@@ -242,6 +244,12 @@ impl Connection {
     /// RFC 5961 §3.2 and §4.2: only the exact number resets; a SYN never does.
     fn reset_or_challenge(&mut self, now: Instant, start: u32, flags: Flags) {
         let variants = self.config.variants;
+        if !flags.contains(Flags::RST) && self.state == State::SynReceived && !self.active_open {
+            // A listener listens again (RFC 9293 §3.10.7.4, fourth check).
+            self.stats.unacceptable += 1;
+            self.enter_closed();
+            return;
+        }
         if !flags.contains(Flags::RST) && !variants.strict_syn {
             self.reply = Some(Box::new(self.reset()));
             self.fail(CloseReason::Reset);
@@ -331,6 +339,12 @@ impl Connection {
             }
             return;
         }
+        self.acknowledge_later(now, len);
+    }
+
+    /// `len` more bytes came in order: acknowledges them at once, or when they have waited.
+    #[inline]
+    fn acknowledge_later(&mut self, now: Instant, len: u32) {
         let Some(delayed) = self.config.delayed_ack else {
             self.ack_now = true;
             return;

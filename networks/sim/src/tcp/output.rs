@@ -271,6 +271,9 @@ impl Connection {
         let fin = self.fin_sent && self.una.wrapping_add(len) == self.end;
         let segment = self.repeat(now, self.una, len, fin);
         let sent = self.una.wrapping_add(segment.sequence_len());
+        if let Some(board) = self.scoreboard.as_mut().filter(|b| b.rescue_rxt == self.una) {
+            board.rescue_rxt = sent;
+        }
         if seq::lt(self.max, sent) {
             self.max = sent;
             self.nxt = seq::max(self.nxt, sent);
@@ -303,15 +306,15 @@ impl Connection {
         {
             return Some(segment);
         }
-        let board = self.scoreboard.as_mut()?;
+        let (recover, board) = (self.recover, self.scoreboard.as_mut()?);
         if let Some((at, end)) = board.next_gap(self.una, rule, false) {
             return Some(self.repeat(now, at, end.wrapping_sub(at).min(room), false));
         }
-        if board.rescued {
+        if !seq::lt(board.rescue_rxt, self.una) {
             return None;
         }
         let (at, end) = board.rescue(self.una, self.max, room)?;
-        board.rescued = true;
+        board.rescue_rxt = recover;
         let len = seq::min(end, self.end).wrapping_sub(at);
         let fin = self.fin_sent && at.wrapping_add(len) == self.end;
         Some(self.send(now, at, len, fin))
@@ -357,6 +360,10 @@ impl Connection {
         }
         self.last_data_at = now;
         self.probes = 0;
+        if self.timer == Timer::Persist {
+            // Probes that went unanswered are no transmissions of this.
+            self.retries = 0;
+        }
         // RFC 6298 §5.1.
         if self.timer != Timer::Retransmit {
             self.arm_retransmission(now);
@@ -378,7 +385,7 @@ impl Connection {
             return None;
         }
         self.stats.pure_acks_sent += 1;
-        Some(self.segment(now, self.max, 0, Flags::ACK))
+        Some(self.segment(now, self.snd_nxt(), 0, Flags::ACK))
     }
 
     /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
@@ -416,7 +423,9 @@ impl Connection {
             timestamps: self.timestamps.as_ref().map(|t| (timestamp(now), t.recent)),
             ..Default::default()
         };
-        if let (true, Some(held)) = (self.sack_ok, &self.reassembly) {
+        // What came with a SYN waits at the acknowledgement itself, and is no block beyond it.
+        let beyond = self.sack_ok && self.state != State::SynReceived;
+        if let (true, Some(held)) = (beyond, &self.reassembly) {
             for &(left, right) in held.duplicate.iter().chain(held.runs()) {
                 options.sack.push(left, right);
             }

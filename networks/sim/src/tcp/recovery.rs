@@ -25,7 +25,7 @@ impl Connection {
             self.challenge(now);
             return false;
         }
-        let old_wnd = self.wnd;
+        let (old_wnd, news) = (self.wnd, seq::lt(self.una, ack));
         self.update_window(s);
         let mut sacked = 0;
         if let Some(options) = &s.options
@@ -35,14 +35,18 @@ impl Connection {
             let board = self.scoreboard.get_or_insert_default();
             sacked = board.update(seq::max(self.una, ack), self.max, options.sack.as_slice());
         }
-        if seq::lt(self.una, ack) {
+        if news {
             self.new_ack(now, s);
-        } else if ack == self.una && self.una != self.max && self.timer != Timer::Persist {
+        }
+        let duplicate = if self.sack_ok {
+            // RFC 6675 §2: by what it reports, whether it acknowledges new data or old.
+            sacked > 0
+        } else {
             let empty = s.len == 0 && !s.flags.intersects(Flags::FIN | Flags::SYN);
-            let duplicate = if self.sack_ok { sacked > 0 } else { empty && self.wnd == old_wnd };
-            if duplicate {
-                self.duplicate_ack(ack);
-            }
+            empty && !news && ack == self.una && self.wnd == old_wnd
+        };
+        if duplicate && self.una != self.max && self.timer != Timer::Persist {
+            self.duplicate_ack();
         }
         if self.wnd == 0 {
             // The other side lives: a closed window is no reason to give up (RFC 9293 §3.8.6.1).
@@ -78,7 +82,14 @@ impl Connection {
         if !newer || seq::lt(s.ack, self.una) {
             return;
         }
-        let wnd = u32::from(s.window) << self.snd_scale;
+        self.take_window(s);
+    }
+
+    /// SND.WND, SND.WL1 and SND.WL2 from a segment; the window of one with SYN is not scaled (RFC 7323 §2.2).
+    #[inline]
+    pub(super) fn take_window(&mut self, s: &Segment) {
+        let scale = if s.flags.contains(Flags::SYN) { 0 } else { self.snd_scale };
+        let wnd = u32::from(s.window) << scale;
         self.wl1 = s.seq;
         self.wl2 = s.ack;
         if wnd != self.wnd {
@@ -250,7 +261,7 @@ impl Connection {
         LossRule { threshold: self.config.dup_threshold, mss: self.mss }
     }
 
-    fn duplicate_ack(&mut self, ack: u32) {
+    fn duplicate_ack(&mut self) {
         self.stats.duplicate_acks += 1;
         self.dup_acks += 1;
         self.wake = true;
@@ -263,11 +274,11 @@ impl Connection {
         let threshold = u32::from(self.config.dup_threshold);
         let lost = if self.sack_ok {
             let sure = self.scoreboard.as_ref().is_some_and(|b| b.first_is_lost(self.una, self.loss_rule()));
-            (self.dup_acks >= threshold || sure) && seq::le(self.recover, ack)
+            (self.dup_acks >= threshold || sure) && seq::le(self.recover, self.una)
         } else {
             // RFC 6582 §3.2 step 2: duplicates of what a timeout sent again mean nothing.
             self.dup_acks == threshold
-                && (seq::lt(self.recover, ack)
+                && (seq::lt(self.recover, self.una)
                     || (self.config.recovery == Recovery::Reno && !self.config.reno_recover))
         };
         if lost {

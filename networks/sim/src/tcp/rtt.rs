@@ -1,6 +1,6 @@
 //! The retransmission timeout of RFC 6298.
 
-use super::config::Config;
+use super::config::{BackoffReset, Config};
 use usher_core::Duration;
 
 /// Smoothed round-trip time, its variation, and the timeout that follows from them.
@@ -78,10 +78,16 @@ impl Rtt {
     pub(super) fn back_off(&mut self, config: &Config) {
         self.rto = (self.rto * 2).min(config.max_rto);
     }
-    /// The handshake lost a SYN (§5.7): what was backed off for it does not bind the data.
+    /// The handshake lost a SYN (§5.7): what was backed off for it does not bind the data, where it began with less than
+    /// the 3 s that then hold.
     pub(super) fn syn_was_lost(&mut self, config: &Config) {
-        if !self.is_measured() {
+        if self.is_measured() {
+            return;
+        }
+        if config.initial_rto < config.rto_after_syn_loss {
             self.rto = config.rto_after_syn_loss;
+        } else if config.backoff_reset == BackoffReset::Acknowledgement {
+            self.forget_back_off(config);
         }
     }
 }

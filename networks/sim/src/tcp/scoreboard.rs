@@ -9,8 +9,9 @@ pub(super) struct Scoreboard {
     sacked: Vec<(u32, u32)>,
     /// End of what was retransmitted in this recovery (HighRxt, exclusive).
     pub(super) high_rxt: u32,
-    /// The one rescue retransmission of this recovery was made (RescueRxt).
-    pub(super) rescued: bool,
+    /// What must be acknowledged, and more, before the last segment is sent again (RescueRxt, exclusive): the first
+    /// segment of this recovery, or all of it once the one rescue was made.
+    pub(super) rescue_rxt: u32,
 }
 
 /// What makes a sequence number count as lost.
@@ -75,7 +76,7 @@ impl Scoreboard {
     /// A recovery begins: nothing of it is retransmitted yet.
     pub(super) fn begin(&mut self, una: u32) {
         self.high_rxt = una;
-        self.rescued = false;
+        self.rescue_rxt = una;
     }
     /// Where the SACKed range that holds `at` ends.
     pub(super) fn sacked_end(&self, at: u32) -> Option<u32> {

@@ -185,6 +185,10 @@ impl Segment {
             .wrapping_add(u32::from(self.flags.contains(Flags::SYN)))
             .wrapping_add(u32::from(self.flags.contains(Flags::FIN)))
     }
+    /// Its payload contradicts its length, or no IP packet carries so much.
+    pub(super) fn is_malformed(&self) -> bool {
+        self.len > 65_535 || self.payload.as_ref().is_some_and(|p| p.len() != self.len as usize)
+    }
     /// The reset that answers a segment for which there is no connection (RFC 9293 §3.10.7.1); `None`
     /// for a reset, which is never answered.
     pub fn reset_for(&self) -> Option<Segment> {

@@ -47,7 +47,7 @@ impl Connection {
         self.rtt.back_off(&self.config);
         self.timed_at = Instant::FAR_FUTURE;
         if handshake {
-            self.syn_retransmitted = true;
+            self.syn_timeouts = self.syn_timeouts.saturating_add(1);
             self.syn_now = true;
         } else {
             // A segment that is lost again halves nothing again.

@@ -203,6 +203,11 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
             model::IdleRestart::MeasuredRto => IdleRestart::MeasuredRto,
         },
         syn_loss_shrinks: tcp.syn_loss_shrinks,
+        // RFC 9293 §3.7.1.
+        default_peer_mss: match version {
+            IpVersion::V4 => 536,
+            IpVersion::V6 => 1220,
+        },
         initial_window: match tcp.initial_window {
             InitialWindow::Rfc3390 => Window::Rfc3390,
             InitialWindow::Rfc6928 => Window::Rfc6928,
@@ -314,6 +319,12 @@ mod tests {
         };
         assert_eq!(every(model::AckCounts::default()), Some(AckEvery::FullSized(2)));
         assert_eq!(every(model::AckCounts::Segments), Some(AckEvery::Segments(2)));
+    }
+
+    #[test]
+    fn the_segment_of_a_peer_that_names_none_is_that_of_its_ip_version() {
+        let size = |version| tcp_config(&model::Tcp::default(), version, 1500).default_peer_mss;
+        assert_eq!([IpVersion::V4, IpVersion::V6].map(size), [536, 1220], "RFC 9293 section 3.7.1");
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Default for Tcp {
             rtt_tick: Time::secs(0),
             reno_recover: false,
             retransmissions: Bound::At(15),
-            syn_retransmissions: Bound::At(6),
+            syn_retransmissions: Bound::At(7),
             mss: None,
             initial_window: InitialWindow::Rfc6928,
             idle_restart: IdleRestart::default(),

@@ -130,7 +130,7 @@ fn only_a_plain_syn_is_accepted() {
         assert!(Connection::accept(Arc::new(config()), 0, &segment(text), ms(0)).is_none(), "{text}");
     }
     let c = Connection::accept(Arc::new(config()), 0, &segment("S 0:0(9)"), ms(0)).unwrap();
-    assert_eq!(c.bytes_unread(), 0, "data on a SYN comes again");
+    assert_eq!(c.bytes_unread(), 0, "data on a SYN waits for the handshake");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod fast_open;
 mod handshake;
 mod loss;
 mod ns2;
+mod requirements;
 mod sack;
 mod sending;
 mod stacks;
