@@ -10,6 +10,7 @@ mod eap;
 mod hol;
 mod independent;
 mod mih;
+mod presets;
 mod queues;
 mod radius;
 mod sctp;
@@ -132,6 +133,7 @@ pub fn oracles() -> Vec<Oracle> {
         queues::ORACLES,
         channels::ORACLES,
         tcp::ORACLES,
+        presets::ORACLES,
         sctp::ORACLES,
         sctp_presets::ORACLES,
         hol::ORACLES,

@@ -35,6 +35,8 @@ pub(crate) type Sent = (Instant, Vec<u8>);
 pub(crate) struct Outcome {
     /// Packets of the sending host, before any loss; kept only if asked for.
     pub(crate) sent: Vec<Sent>,
+    /// Packets that came to the sending host, and when; kept only if asked for.
+    pub(crate) came: Vec<Sent>,
     /// When each message was delivered, in the order of the plan; `None` if it was not.
     pub(crate) delivered: Vec<Option<Instant>>,
 }
@@ -143,13 +145,15 @@ impl Observer<Came> for Lanes {
 }
 
 #[derive(Debug, Default)]
-struct Packets(Vec<Sent>);
+struct Packets {
+    sent: Vec<Sent>,
+    came: Vec<Sent>,
+}
 
 impl Tap for Packets {
     fn packet(&mut self, now: Instant, _: u16, outward: bool, bytes: &[u8]) {
-        if outward {
-            self.0.push((now, bytes.to_vec()));
-        }
+        let way = if outward { &mut self.sent } else { &mut self.came };
+        way.push((now, bytes.to_vec()));
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
@@ -194,6 +198,6 @@ pub(crate) fn run(
     let mut sim = builder.build(observer, way.keep.then(|| Box::<Packets>::default() as Box<dyn Tap>));
     sim.run_until(until);
     let packets = sim.take_tap().and_then(|tap| tap.into_any().downcast::<Packets>().ok());
-    let sent = packets.map(|p| p.0).unwrap_or_default();
-    Ok(Outcome { sent, delivered: std::mem::take(&mut sim.observer_mut().delivered) })
+    let Packets { sent, came } = packets.map(|p| *p).unwrap_or_default();
+    Ok(Outcome { sent, came, delivered: std::mem::take(&mut sim.observer_mut().delivered) })
 }

@@ -58,6 +58,9 @@ pub enum AckEvery {
     Segments(u8),
     /// This many times the maximum segment size in bytes (RFC 5681 §4.2: "every second full-sized segment").
     FullSized(u8),
+    /// More bytes than so many segments less one, of the largest that has come; before, and at least, of 536 bytes or half
+    /// the window (Linux's `rcv_mss`, which also falls again, and here does not).
+    LargestSeen(u8),
 }
 
 /// When a delayed acknowledgement leaves that nothing rode on.

@@ -159,6 +159,8 @@ pub struct Connection {
     pub(super) snd_scale: u8,
     pub(super) rcv_scale: u8,
     pub(super) unacked_segments: u8,
+    /// Bytes of the largest data segment that came.
+    pub(super) largest: u16,
     /// Zero-window probes since the window closed: the exponent of their interval.
     pub(super) probes: u8,
 
@@ -245,6 +247,7 @@ impl Connection {
             snd_scale: 0,
             rcv_scale: 0,
             unacked_segments: 0,
+            largest: 0,
             probes: 0,
             timer_at: Instant::FAR_FUTURE,
             ack_at: Instant::FAR_FUTURE,

@@ -354,6 +354,7 @@ impl Connection {
         let enough = match delayed.every {
             AckEvery::Segments(n) => self.unacked_segments >= n,
             AckEvery::FullSized(n) => self.unacked_bytes >= u32::from(n) * self.mss,
+            AckEvery::LargestSeen(n) => self.more_than_largest(n, len),
         };
         let gain = self.rcv_nxt.wrapping_add(self.receive_limit()).wrapping_sub(self.rcv_edge);
         if enough || (self.auto_read && gain >= self.receive_limit() / 2) {
@@ -367,6 +368,14 @@ impl Connection {
                 }
             };
         }
+    }
+
+    /// [`AckEvery::LargestSeen`], with a segment of `len` bytes.
+    #[cold]
+    fn more_than_largest(&mut self, n: u8, len: u32) -> bool {
+        self.largest = self.largest.max(len.min(self.mss) as u16);
+        let small = 536.min(self.mss).min(self.receive_limit() / 2);
+        self.unacked_bytes > u32::from(n.saturating_sub(1)) * small.max(u32::from(self.largest))
     }
 
     /// Puts in-order data where the application reads it.

@@ -14,6 +14,7 @@ mod topology;
 use measure::Measure;
 use std::sync::Arc;
 use topology::Topology;
+pub use topology::tcp_config;
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::model::{Direction, Scenario, Workload};

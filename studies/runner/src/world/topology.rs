@@ -169,8 +169,8 @@ pub(super) fn ip_version(version: model::IpVersion) -> IpVersion {
     }
 }
 
-/// The simulator's TCP settings for the study's.
-pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::tcp::Config {
+/// The simulator's TCP settings for the study's, where the smallest MTU is of so many bytes.
+pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::tcp::Config {
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
         AckEvery, AckTimer, BackoffReset, Config, CongestionControl, DelayedAck, IdleRestart,
@@ -228,6 +228,7 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
                 every: match tcp.delayed_ack_counts {
                     model::AckCounts::FullSegments => AckEvery::FullSized(segments),
                     model::AckCounts::Segments => AckEvery::Segments(segments),
+                    model::AckCounts::LargestSegment => AckEvery::LargestSeen(segments),
                 },
             }),
         },
@@ -237,6 +238,10 @@ pub(super) fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> ushe
         },
         initial_rto: tcp.rto_initial.get(),
         min_rto: tcp.rto_min.get(),
+        granularity: match tcp.rto_min_bounds {
+            model::RtoMinBounds::Timeout => Config::default().granularity,
+            model::RtoMinBounds::Variance => tcp.rto_min.get(),
+        },
         max_rto: tcp.rto_max.get(),
         backoff_reset: match tcp.backoff_reset {
             model::BackoffReset::Measurement => BackoffReset::Measurement,
@@ -319,6 +324,7 @@ mod tests {
         };
         assert_eq!(every(model::AckCounts::default()), Some(AckEvery::FullSized(2)));
         assert_eq!(every(model::AckCounts::Segments), Some(AckEvery::Segments(2)));
+        assert_eq!(every(model::AckCounts::LargestSegment), Some(AckEvery::LargestSeen(2)));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::both_ways;
 use crate::mih::{Exchange, Expected, Lone, Means, Message, Stream};
 use crate::model::{
-    AckCounts, Arrivals, Direction, IpVersion, LossFrom, Mih, MihMessage, MihTransport, Preamble, Scenario,
-    Workload,
+    AckCounts, Arrivals, Direction, IpVersion, LossFrom, Mih, MihMessage, MihTransport, Preamble,
+    RtoMinBounds, Scenario, Workload,
 };
 use std::collections::VecDeque;
 use usher_core::Duration;
@@ -113,7 +113,14 @@ fn means(scenario: &Scenario) -> Option<Means> {
     let at_once = tcp.delayed_ack.get().is_none()
         || (tcp.delayed_ack_segments.get() == 1 && tcp.delayed_ack_counts == AckCounts::Segments);
     let one_each = scenario.members(&mih.mn) == Some(1);
-    if mih.message != MihMessage::Indication || !tcp.nagle || !at_once || tcp.timestamps || !one_each {
+    let bounded = tcp.rto_min_bounds == RtoMinBounds::Timeout;
+    if mih.message != MihMessage::Indication
+        || !bounded
+        || !tcp.nagle
+        || !at_once
+        || tcp.timestamps
+        || !one_each
+    {
         return None;
     }
     let room = tcp.mss?.bytes() as f64 / mih.size.bytes() as f64;

@@ -30,7 +30,7 @@ pub use mih::{
 pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{
     AckCounts, AckTimer, BackoffReset, Congestion, Control, IdleRestart, LossHalves, NagleVariant, Preset,
-    RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
+    RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
 };
 pub use workload::{
     Aaa, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap,

@@ -46,6 +46,8 @@ pub struct Tcp {
     pub rto_initial: Time,
     /// Smallest retransmission timeout.
     pub rto_min: Time,
+    /// What it is a bound of.
+    pub rto_min_bounds: RtoMinBounds,
     /// Largest retransmission timeout.
     pub rto_max: Time,
     /// What ends the doubling of the retransmission timeout.
@@ -102,6 +104,7 @@ impl Default for Tcp {
             loss_halves: LossHalves::default(),
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),
+            rto_min_bounds: RtoMinBounds::default(),
             rto_max: Time::secs(60),
             backoff_reset: BackoffReset::default(),
             rto_restart: RtoRestart::default(),
@@ -161,6 +164,19 @@ pub enum AckCounts {
     FullSegments,
     /// Segments of any size.
     Segments,
+    /// More bytes than so many segments less one have, of the largest that came so far and at least 536 B, as Linux has it.
+    LargestSegment,
+}
+
+/// What the smallest retransmission timeout bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RtoMinBounds {
+    /// The whole timeout (RFC 6298, 2.4).
+    #[default]
+    Timeout,
+    /// The part of the round trips' variation, to which the smoothed round trip is added, as Linux has it.
+    Variance,
 }
 
 /// From when on a delayed acknowledgement waits.

@@ -46,6 +46,29 @@ fn the_count_can_be_another_or_that_of_full_segments() {
 }
 
 #[test]
+fn more_than_the_largest_segment_that_came_is_acknowledged_as_linux_has_it() {
+    let delayed_ack = Some(DelayedAck { every: AckEvery::LargestSeen(2), ..Default::default() });
+    let mut s = Script::open(Config { delayed_ack, ..config() });
+    // Before a larger one it is 536 bytes: 400 are not more, 600 are.
+    for seq in [1, 201, 401] {
+        s.inject(&format!("P. {seq}:0(200) ack 1"));
+    }
+    s.expect(&["0 . 1:1(0) ack 601"]);
+    // A full segment is not more than itself; what follows it is.
+    s.inject(". 601:0(1000) ack 1");
+    s.expect(&[]);
+    s.inject("P. 1601:0(1) ack 1");
+    s.expect(&["0 . 1:1(0) ack 1602"]);
+    // From then on small ones have to be more than that.
+    for i in 0..5 {
+        s.inject(&format!("P. {}:0(200) ack 1", 1602 + 200 * i));
+    }
+    s.expect(&[]);
+    s.inject("P. 2602:0(1) ack 1");
+    s.expect(&["0 . 1:1(0) ack 2603"]);
+}
+
+#[test]
 fn without_delay_every_segment_is_acknowledged() {
     let mut s = Script::open(Config { delayed_ack: None, ..config() });
     s.inject("P. 1:201(200) ack 1");

@@ -1,0 +1,348 @@
+//! TCP's presets, each as a whole, on traces that are worked out by hand, to the nanosecond.
+//!
+//! The link takes 10 ms each way and no time a byte. Without more said, the handshake takes the first 20 ms: a smoothed
+//! round trip of 20 ms and a variation of 10. Segments hold 1000 bytes by `rfc`, 988 by `linux`, whose timestamps take
+//! twelve, and 536 by `ns-2`. What is expected is when the sender gives which bytes to the link, before loss, and when
+//! which acknowledgement reaches it.
+
+use crate::wire::{Carrier, Outcome, Planned, Way, run};
+use crate::{Finding, Oracle, study};
+use usher_core::impair::Loss;
+use usher_core::{Duration, Instant, Seed};
+use usher_sim::IpVersion;
+use usher_sim::tcp::Config;
+
+pub(crate) const ORACLES: &[Oracle] = &[
+    Oracle {
+        group: "presets",
+        name: "back-off",
+        about: "a message that is lost once, and 4 s later another: what of the first one's doubled timeout is left",
+        source: "RFC 6298 sections 2.3 and 5; tcp-full.cc newack(); tcp_input.c tcp_ack_update_rtt(), \
+                 tcp_rtt_estimator(); by hand",
+        run: back_off,
+    },
+    Oracle {
+        group: "presets",
+        name: "nagle-rest",
+        about: "a message of 1200 bytes: when its last, small segment leaves",
+        source: "RFC 896; tcp-full.cc need_send(); tcp_output.c tcp_minshall_check(); by hand",
+        run: nagle_rest,
+    },
+    Oracle {
+        group: "presets",
+        name: "nagle-lost",
+        about: "200 bytes that are lost while 100 wait behind them: what the retransmission carries",
+        source: "RFC 896; tcp-full.cc foutput(); tcp_output.c; by hand",
+        run: nagle_lost,
+    },
+    Oracle {
+        group: "presets",
+        name: "acknowledgements",
+        about: "four messages of 200 bytes, 10 ms apart, without Nagle: which are acknowledged when",
+        source: "RFC 5681 section 4.2; tcp-full.cc need_send(); tcp_input.c __tcp_ack_snd_check(); by hand",
+        run: acknowledgements,
+    },
+    Oracle {
+        group: "presets",
+        name: "recover",
+        about: "six of twenty segments are lost, and one again after the timeout: duplicates of what was sent before it",
+        source: "RFC 5681 section 3.2; tcp-full.cc dupack_action(); by hand",
+        run: recover,
+    },
+    Oracle {
+        group: "presets",
+        name: "initial-window",
+        about: "the first flight of 20000 bytes, also after two lost SYNs",
+        source: "RFC 6928 section 2, RFC 5681 section 3.1; ns-default.tcl windowInit_; tcp_input.c tcp_init_transfer(); \
+                 by hand",
+        run: initial_window,
+    },
+    Oracle {
+        group: "presets",
+        name: "limited-transmit",
+        about: "the first of ten segments is lost, two more wait: what the duplicates let go before the repair",
+        source: "RFC 3042 section 2; tcp-full.cc, which does not read singledup_; by hand",
+        run: limited_transmit,
+    },
+    Oracle {
+        group: "presets",
+        name: "lost-syn",
+        about: "the SYN is lost, and the first message, too: the timeout before a measurement",
+        source: "RFC 6298 sections 2.1 and 5.7; ns-default.tcl rtxcur_init_; by hand",
+        run: lost_syn,
+    },
+];
+
+/// The settings of a preset, with a study's own lines beside it.
+fn preset(name: &str, own: &str) -> Result<Config, String> {
+    let plan = study::plan(&format!(
+        r#"
+[run]
+duration = "1 s"
+[run.replications]
+min = 2
+max = 2
+[hosts.client]
+[hosts.server]
+[links.l]
+between = ["client", "server"]
+delay = "10 ms"
+[transport.tcp]
+preset = "{name}"
+{own}
+[workload]
+kind = "dialogue"
+clients = "client"
+server = "server"
+transport = "tcp"
+rounds = [{{ request = "20 B", answer = "20 B" }}]
+give_up = "5 s"
+arrivals = {{ kind = "constant", interval = "1 s", count = 1 }}
+"#
+    ))?;
+    let point = plan.points.first().ok_or("the study has no point")?;
+    Ok(usher_runner::world::tcp_config(&point.scenario.transport.tcp, IpVersion::V4, 1040))
+}
+
+/// So many bytes, so many milliseconds after the beginning.
+type Write = (u64, u32);
+
+/// Plays writes of a connection by these settings; the packets with these numbers, of the sender's, are lost.
+fn play(config: Config, writes: &[Write], lost: &[u64]) -> Result<Outcome, String> {
+    let loss = Loss::Script(lost.to_vec());
+    let delay = Duration::from_millis(10);
+    let way = Way { rate: None, delay, loss, lossy_from: Instant::ZERO, keep: true };
+    let plan: Vec<Planned> = writes
+        .iter()
+        .map(|&(at, bytes)| Planned { at: Instant::ZERO + Duration::from_millis(at), lane: 0, bytes })
+        .collect();
+    let until = Instant::ZERO + Duration::from_secs(60);
+    run(Seed::new(1), Carrier::Tcp(1, config), &way, &plan, until).map_err(|e| e.to_string())
+}
+
+/// A TCP header's sequence number, acknowledgement, flags, and bytes of payload.
+fn header(packet: &[u8]) -> Option<(u32, u32, u8, u32)> {
+    let h = packet.get(20..40)?;
+    let number = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+    let headers = 20 + usize::from(h[12] >> 4) * 4;
+    Some((number(4), number(8), h[13], packet.len().checked_sub(headers)? as u32))
+}
+
+const SYN: u8 = 2;
+
+/// What left: `0+200 at 20 ms` is the first 200 bytes.
+fn left(outcome: &Outcome) -> Result<Vec<String>, String> {
+    let mut first = None;
+    let mut lines = Vec::new();
+    for (at, packet) in &outcome.sent {
+        let (sequence, _, flags, len) = header(packet).ok_or("a packet without a TCP header")?;
+        if flags & SYN != 0 {
+            first = Some(sequence.wrapping_add(1));
+        } else if len > 0 {
+            let offset = sequence.wrapping_sub(first.ok_or("data before a SYN")?);
+            lines.push(format!("{offset}+{len} at {}", at.since(Instant::ZERO)));
+        }
+    }
+    Ok(lines)
+}
+
+/// What was acknowledged: `200 at 80 ms` are the first 200 bytes.
+fn acknowledged(outcome: &Outcome) -> Result<Vec<String>, String> {
+    let (_, packet) = outcome.sent.first().ok_or("nothing was sent")?;
+    let first = header(packet).ok_or("a packet without a TCP header")?.0.wrapping_add(1);
+    let mut lines = Vec::new();
+    for (at, packet) in &outcome.came {
+        let (_, acknowledgement, flags, _) = header(packet).ok_or("a packet without a TCP header")?;
+        if flags & SYN == 0 {
+            lines.push(format!("{} at {}", acknowledgement.wrapping_sub(first), at.since(Instant::ZERO)));
+        }
+    }
+    Ok(lines)
+}
+
+/// The segments that a trace must have: offset, length and time in microseconds.
+fn segments(expected: &[(u32, u32, u64)]) -> String {
+    let line =
+        |(offset, len, at): &(u32, u32, u64)| format!("{offset}+{len} at {}", Duration::from_micros(*at));
+    expected.iter().map(line).collect::<Vec<_>>().join(", ")
+}
+
+/// One preset's case: its name, lines of its own, writes, losses, and what must leave.
+type Case<'a> = (&'a str, &'a str, &'a [Write], &'a [u64], &'a [(u32, u32, u64)]);
+
+fn traces(cases: &[Case<'_>]) -> Result<Vec<Finding>, String> {
+    let one = |(name, own, writes, lost, expected): &Case<'_>| {
+        let outcome = play(preset(name, own)?, writes, lost)?;
+        let case = if own.is_empty() { (*name).to_owned() } else { format!("{name}, {own}") };
+        Ok(Finding::equal(case, segments(expected), left(&outcome)?.join(", ")))
+    };
+    cases.iter().map(one).collect()
+}
+
+fn back_off() -> Result<Vec<Finding>, String> {
+    let writes: &[Write] = &[(0, 200), (1000, 200), (5000, 200)];
+    // Packets: SYN 0, the messages 1, 2 and, sent again, 3; then 4.
+    traces(&[
+        // Timeouts of 1 s, the lower bound; the first message was acknowledged after 220 ms, and nothing measures the
+        // second: 2 s for the third.
+        (
+            "rfc",
+            "",
+            writes,
+            &[2, 4],
+            &[
+                (0, 200, 20_000),
+                (200, 200, 1_000_000),
+                (200, 200, 2_000_000),
+                (400, 200, 5_000_000),
+                (400, 200, 7_000_000),
+            ],
+        ),
+        // The first acknowledgement waits for the tick at 100 ms: nine ticks of 10 ms. SRTT 2 + 7/8 ticks, RTTVAR 25 ms:
+        // below 200 ms. The second message's acknowledgement forgets the doubling.
+        (
+            "ns-2",
+            "",
+            writes,
+            &[2, 4],
+            &[
+                (0, 200, 20_000),
+                (200, 200, 1_000_000),
+                (200, 200, 1_200_000),
+                (400, 200, 5_000_000),
+                (400, 200, 5_200_000),
+            ],
+        ),
+        // Acknowledgements wait for 40 ms, so that 60 are measured: SRTT 20 + 40/8 = 25 ms, RTTVAR 7.5 + 40/4 = 17.5 ms,
+        // four of which are less than 200: 225 ms. By timestamps the second message measures 60 ms, too, from when it
+        // was sent again: SRTT 25 + 35/8 = 29.375 ms.
+        (
+            "linux",
+            "",
+            writes,
+            &[2, 4],
+            &[
+                (0, 200, 20_000),
+                (200, 200, 1_000_000),
+                (200, 200, 1_225_000),
+                (400, 200, 5_000_000),
+                (400, 200, 5_229_375),
+            ],
+        ),
+    ])
+}
+
+fn nagle_rest() -> Result<Vec<Finding>, String> {
+    let writes: &[Write] = &[(1000, 1200)];
+    traces(&[
+        // A full segment is not two: its acknowledgement leaves 200 ms after it has come, at 1210 ms.
+        ("rfc", "", writes, &[], &[(0, 1000, 1_000_000), (1000, 200, 1_220_000)]),
+        // Two segments fill the window and are acknowledged at once.
+        ("ns-2", "", writes, &[], &[(0, 536, 1_000_000), (536, 536, 1_000_000), (1072, 128, 1_020_000)]),
+        // No earlier small segment is unacknowledged.
+        ("linux", "", writes, &[], &[(0, 988, 1_000_000), (988, 212, 1_000_000)]),
+    ])
+}
+
+fn nagle_lost() -> Result<Vec<Finding>, String> {
+    let writes: &[Write] = &[(1000, 200), (1005, 100)];
+    // Packets: SYN 0, the handshake's end 1, the first message 2.
+    traces(&[
+        // Timeout 1 s; the acknowledgement leaves 200 ms after 2010 ms.
+        ("rfc", "", writes, &[2], &[(0, 200, 1_000_000), (0, 200, 2_000_000), (200, 100, 2_220_000)]),
+        // Timeout 200 ms, the lower bound of 20 + 40 ms.
+        ("ns-2", "", writes, &[2], &[(0, 200, 1_000_000), (0, 300, 1_200_000)]),
+        // Timeout 20 + 200 ms; the acknowledgement leaves 40 ms after 1230 ms.
+        ("linux", "", writes, &[2], &[(0, 200, 1_000_000), (0, 200, 1_220_000), (200, 100, 1_280_000)]),
+    ])
+}
+
+fn acknowledgements() -> Result<Vec<Finding>, String> {
+    // They come at 1010 to 1040 ms; what is acknowledged is heard of 10 ms later. A run ends with what comes last, so that
+    // a fifth message follows.
+    let writes: &[Write] = &[(1000, 200), (1010, 200), (1020, 200), (1030, 200), (2000, 200)];
+    let cases = [
+        // 800 bytes are not two segments of 1000: 200 ms after the first.
+        ("rfc", &[(800, 1220)][..]),
+        // 600 bytes are a segment of 536; the rest waits for the tick at 1100 ms.
+        ("ns-2", &[(600, 1040), (800, 1110)]),
+        // 600 bytes are more than 536, the least that counts as the largest segment; the rest waits for 40 ms.
+        ("linux", &[(600, 1040), (800, 1090)]),
+    ];
+    let one = |(name, expected): &(&str, &[(u32, u64)])| {
+        let outcome = play(preset(name, "nagle = false")?, writes, &[])?;
+        let lines = expected.iter().map(|(bytes, ms)| format!("{bytes} at {}", Duration::from_millis(*ms)));
+        let expected: Vec<String> = lines.collect();
+        Ok(Finding::equal(*name, expected.join(", "), acknowledged(&outcome)?.join(", ")))
+    };
+    cases.iter().map(one).collect()
+}
+
+fn recover() -> Result<Vec<Finding>, String> {
+    const S: u32 = 536;
+    let at = |segment: u32, ms: u64| (segment * S, S, ms * 1000);
+    let writes: &[Write] = &[(0, 20 * S)];
+    // Packets: SYN 0, segments 1 to 20, of which the first six are lost; repairs from 21 on.
+    let lost = &[1, 2, 3, 4, 5, 6, 25];
+    // 40 ms: fourteen duplicates, the third of which sends segment 0 again; the threshold is ten segments. 60 ms: its
+    // acknowledgement ends recovery, and the timer starts anew for 200 ms. 260 ms: timeout, threshold five, window one.
+    // 280 ms: segment 1 is acknowledged, window two. 300 ms: segments 2 and 3, window four; segment 4 is lost again.
+    let mut begun: Vec<_> = (0..20).map(|segment| at(segment, 20)).collect();
+    begun.extend(
+        [(0, 40), (1, 260), (2, 280), (3, 280), (4, 300), (5, 300), (6, 300), (7, 300)]
+            .map(|(s, t)| at(s, t)),
+    );
+    // 320 ms: three duplicates of segment 4. They lie before what was sent by the timeout, so that ns-2 waits for the
+    // timer, which started anew at 300 ms.
+    let waits = [begun.clone(), vec![at(4, 500)]].concat();
+    // By RFC 5681 alone they begin fast recovery, with a window of 2 + 3 segments for four in flight.
+    let repairs = [begun, vec![at(4, 320), at(8, 320)]].concat();
+    let window = "initial_window = \"20 segments\"";
+    let plain = "initial_window = \"20 segments\"\nreno_recover = false";
+    traces(&[("ns-2", window, writes, lost, &waits), ("ns-2", plain, writes, lost, &repairs)])
+}
+
+fn initial_window() -> Result<Vec<Finding>, String> {
+    // Bytes in the first flight; after lost SYNs at 0 and 1 s, or 0 and 3 s.
+    let cases: [(&str, &[u64], u64, u32); 6] = [
+        ("rfc", &[], 20, 10 * 1000),
+        ("ns-2", &[], 20, 2 * 536),
+        ("linux", &[], 20, 10 * 988),
+        ("rfc", &[0, 1], 3020, 1000),
+        ("ns-2", &[0, 1], 9020, 2 * 536),
+        ("linux", &[0, 1], 3020, 988),
+    ];
+    let one = |(name, lost, at, bytes): &(&str, &[u64], u64, u32)| {
+        let outcome = play(preset(name, "")?, &[(0, 20_000)], lost)?;
+        let flight = |t: Instant| t.since(Instant::ZERO) < Duration::from_millis(at + 20);
+        let sent = outcome.sent.iter().filter(|(t, _)| flight(*t));
+        let obtained: u32 = sent.filter_map(|(_, packet)| header(packet)).map(|(.., len)| len).sum();
+        let case = if lost.is_empty() { (*name).to_owned() } else { format!("{name}, two SYNs lost") };
+        Ok(Finding::equal(case, bytes, obtained))
+    };
+    cases.iter().map(one).collect()
+}
+
+fn limited_transmit() -> Result<Vec<Finding>, String> {
+    let trace = |size: u32, then: [u32; 3]| {
+        let first = (0..10).map(move |segment| (segment, 20_000));
+        let all = first.chain(then.map(|segment| (segment, 40_000)));
+        all.map(|(segment, at)| (segment * size, size, at)).collect::<Vec<_>>()
+    };
+    // Nine duplicates at 40 ms. The first two let a new segment go each; ns-2's window of 5 + 3 segments lets the first
+    // one go at the sixth.
+    let (early, late) = ([10, 11, 0], [0, 10, 11]);
+    traces(&[
+        ("rfc", "", &[(0, 12_000)], &[1], &trace(1000, early)),
+        ("ns-2", "initial_window = \"10 segments\"", &[(0, 12 * 536)], &[1], &trace(536, late)),
+        ("linux", "", &[(0, 12 * 988)], &[1], &trace(988, early)),
+    ])
+}
+
+fn lost_syn() -> Result<Vec<Finding>, String> {
+    // Packets: SYN 0, again 1, the message 2. Nothing was measured: 3 s.
+    traces(&[
+        ("rfc", "", &[(0, 200)], &[0, 2], &[(0, 200, 1_020_000), (0, 200, 4_020_000)]),
+        ("ns-2", "", &[(0, 200)], &[0, 2], &[(0, 200, 3_020_000), (0, 200, 6_020_000)]),
+    ])
+}
