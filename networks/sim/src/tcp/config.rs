@@ -259,6 +259,9 @@ pub struct Config {
     pub backoff_reset: BackoffReset,
     /// What timeout an acknowledgement restarts the timer for; that which follows from it.
     pub rto_restart: RtoRestart,
+    /// With SACK, an acknowledgement that reports more counts as a duplicate although it acknowledges new data or carries
+    /// some, too; on (RFC 6675 §2). Off, only one that does neither counts.
+    pub advancing_duplicates: bool,
     /// A fast retransmission restarts the timer; off (RFC 6298 §5 does not).
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of this length of a clock that runs free, and at least one; zero measures
@@ -320,6 +323,7 @@ impl Default for Config {
             max_rto: Duration::from_secs(60),
             backoff_reset: BackoffReset::default(),
             rto_restart: RtoRestart::default(),
+            advancing_duplicates: true,
             fast_retransmit_restarts: false,
             rtt_tick: Duration::ZERO,
             reno_recover: false,

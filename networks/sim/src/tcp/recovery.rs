@@ -38,12 +38,13 @@ impl Connection {
         if news {
             self.new_ack(now, s);
         }
+        let empty = s.len == 0 && !s.flags.intersects(Flags::FIN | Flags::SYN);
+        let alone = empty && !news && ack == self.una;
         let duplicate = if self.sack_ok {
             // RFC 6675 §2: by what it reports, whether it acknowledges new data or old.
-            sacked > 0
+            sacked > 0 && (alone || self.config.advancing_duplicates)
         } else {
-            let empty = s.len == 0 && !s.flags.intersects(Flags::FIN | Flags::SYN);
-            empty && !news && ack == self.una && self.wnd == old_wnd
+            alone && self.wnd == old_wnd
         };
         if duplicate && self.una != self.max && self.timer != Timer::Persist {
             self.duplicate_ack();

@@ -251,6 +251,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::RtoRestart::NewTimeout => RtoRestart::NewTimeout,
             model::RtoRestart::OldTimeout => RtoRestart::OldTimeout,
         },
+        advancing_duplicates: tcp.advancing_duplicates,
         fast_retransmit_restarts: tcp.fast_retransmit_restarts,
         rtt_tick: tcp.rtt_tick.get(),
         reno_recover: tcp.reno_recover,

@@ -54,6 +54,9 @@ pub struct Tcp {
     pub backoff_reset: BackoffReset,
     /// What timeout an acknowledgement of new data restarts the retransmission timer for.
     pub rto_restart: RtoRestart,
+    /// With `congestion = "sack"`, an acknowledgement that reports more counts as a duplicate although it acknowledges new data
+    /// or carries some, too; else only one that does neither.
+    pub advancing_duplicates: bool,
     /// A fast retransmission restarts the timer, too.
     pub fast_retransmit_restarts: bool,
     /// Round trips are counted in ticks of so long a clock, and at least one; 0 s measures them exactly.
@@ -108,6 +111,7 @@ impl Default for Tcp {
             rto_max: Time::secs(60),
             backoff_reset: BackoffReset::default(),
             rto_restart: RtoRestart::default(),
+            advancing_duplicates: true,
             fast_retransmit_restarts: false,
             rtt_tick: Time::secs(0),
             reno_recover: false,

@@ -65,6 +65,18 @@ fn the_timer_restarts_for_the_timeout_after_or_before_the_measurement() {
 }
 
 #[test]
+fn an_acknowledgement_of_new_data_may_begin_the_count_of_duplicates_anew() {
+    for (advancing_duplicates, again) in [(true, 1), (false, 0)] {
+        let initial_window = InitialWindow::Segments(8);
+        let config = Config { advancing_duplicates, recovery: Recovery::Sack, initial_window, ..config() };
+        let mut s = Script::open_to(config, "S. 0:0(0) ack 1 <mss 1000,sackOK>");
+        s.write(8000);
+        s.inject(". 1:1(0) ack 1001 <sack 2001:5001>");
+        assert_eq!(s.c.stats().fast_retransmits, again);
+    }
+}
+
+#[test]
 fn a_fast_retransmission_may_restart_the_timer() {
     for (fast_retransmit_restarts, at) in [(false, 1000), (true, 1500)] {
         let initial_window = InitialWindow::Segments(8);
