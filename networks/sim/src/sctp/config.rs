@@ -39,6 +39,8 @@ pub struct Config {
     pub sack_frequency: u32,
     /// Acknowledge the first data of an association at once, which RFC 9260 §5.1 asks for; on.
     pub first_sack_at_once: bool,
+    /// What was sent before a retransmission and comes behind it measures round trips; off (RFC 9260 §6.3.1 C5).
+    pub measure_behind_retransmission: bool,
     /// An acknowledgement rides on data that leaves, as RFC 9260 §6.1 asks for; on. Off, it goes alone and when it is
     /// due, as ns-2 has it.
     pub bundle_sacks: bool,
@@ -94,6 +96,7 @@ impl Default for Config {
             sack_delay: Some(Duration::from_millis(200)),
             sack_frequency: 2,
             first_sack_at_once: true,
+            measure_behind_retransmission: false,
             bundle_sacks: true,
             initial_window: InitialWindow::default(),
             nagle: false,

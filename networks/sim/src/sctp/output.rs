@@ -211,9 +211,11 @@ impl Association {
             self.out.lost -= 1;
             self.out.flying += sent.data.payload.len;
             let data = sent.data.clone();
+            let keeps = self.config.measure_behind_retransmission;
             for p in &mut self.paths {
                 // §6.3.1 C5: what was sent before and comes behind this measures nothing.
-                p.timed = p.timed.filter(|&(timed, _)| seq::lt(timed, data.tsn));
+                p.timed =
+                    p.timed.filter(|&(timed, _)| keeps && timed != data.tsn || seq::lt(timed, data.tsn));
             }
             let p = &mut self.paths[usize::from(path)];
             p.sent(now, size);

@@ -290,6 +290,8 @@ pub struct Sctp {
     pub sack_frequency: Count,
     /// The first data of an association is acknowledged at once (RFC 9260, 5.1).
     pub first_sack_at_once: bool,
+    /// What was sent before a retransmission and comes behind it measures round trips, too.
+    pub measure_behind_retransmission: bool,
     /// An acknowledgement rides on data that leaves; else it goes alone, when it is due.
     pub bundle_sacks: bool,
     /// Retransmission timeout before the first measurement.
@@ -328,6 +330,7 @@ impl Default for Sctp {
             sack_delay: Switch::On(Time::millis(200)),
             sack_frequency: Count::of(2),
             first_sack_at_once: true,
+            measure_behind_retransmission: false,
             bundle_sacks: true,
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),

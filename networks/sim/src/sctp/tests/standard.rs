@@ -237,7 +237,13 @@ fn whatever_comes_restarts_the_timer_of_shutdown() {
 
 #[test]
 fn nothing_behind_a_retransmission_is_measured() {
-    let prompt = Config { sack_delay: None, ..config() };
+    for (measured, timed) in [(false, None), (true, Some((6, ms(301))))] {
+        behind_a_retransmission(measured, timed);
+    }
+}
+
+fn behind_a_retransmission(measure_behind_retransmission: bool, timed: Option<(u32, Instant)>) {
+    let prompt = Config { sack_delay: None, measure_behind_retransmission, ..config() };
     let mut w = World::up(prompt.clone(), prompt, 1);
     w.loss = Box::new(|from, _, n, _| from == A && n == 1);
     for at in [200, 201, 202, 203, 210, 301] {
@@ -249,7 +255,7 @@ fn nothing_behind_a_retransmission_is_measured() {
     assert_eq!(w.a().paths[0].timed, Some((6, ms(301))));
     w.run_to(310);
     assert_eq!(w.a().stats().fast_retransmits, 1);
-    assert_eq!(w.a().paths[0].timed, None);
+    assert_eq!(w.a().paths[0].timed, timed);
 }
 
 #[test]
