@@ -41,6 +41,9 @@ pub struct Config {
     pub first_sack_at_once: bool,
     /// What was sent before a retransmission and comes behind it measures round trips; off (RFC 9260 §6.3.1 C5).
     pub measure_behind_retransmission: bool,
+    /// After T3-rtx one packet is in flight until data is acknowledged; on (RFC 9260 §7.2.1). Off, what the window of one
+    /// packet takes.
+    pub one_packet_after_timeout: bool,
     /// An acknowledgement rides on data that leaves, as RFC 9260 §6.1 asks for; on. Off, it goes alone and when it is
     /// due, as ns-2 has it.
     pub bundle_sacks: bool,
@@ -97,6 +100,7 @@ impl Default for Config {
             sack_frequency: 2,
             first_sack_at_once: true,
             measure_behind_retransmission: false,
+            one_packet_after_timeout: true,
             bundle_sacks: true,
             initial_window: InitialWindow::default(),
             nagle: false,

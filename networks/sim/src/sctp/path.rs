@@ -198,7 +198,7 @@ impl Path {
     pub(super) fn on_timeout(&mut self, config: &Config) {
         self.halve(config);
         self.cwnd = config.pmdcs();
-        self.one_packet = true;
+        self.one_packet = config.one_packet_after_timeout;
         self.rtt.back_off(config);
         self.timed = None;
         self.t3_at = Instant::FAR_FUTURE;

@@ -276,6 +276,7 @@ pub(super) fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> u
         sack_frequency: sctp.sack_frequency.get(),
         first_sack_at_once: sctp.first_sack_at_once,
         measure_behind_retransmission: sctp.measure_behind_retransmission,
+        one_packet_after_timeout: sctp.one_packet_after_timeout,
         bundle_sacks: sctp.bundle_sacks,
         initial_window: sctp
             .initial_window

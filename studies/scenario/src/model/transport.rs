@@ -292,6 +292,8 @@ pub struct Sctp {
     pub first_sack_at_once: bool,
     /// What was sent before a retransmission and comes behind it measures round trips, too.
     pub measure_behind_retransmission: bool,
+    /// After a timeout one packet is in flight until data is acknowledged; else what a window of one packet takes.
+    pub one_packet_after_timeout: bool,
     /// An acknowledgement rides on data that leaves; else it goes alone, when it is due.
     pub bundle_sacks: bool,
     /// Retransmission timeout before the first measurement.
@@ -331,6 +333,7 @@ impl Default for Sctp {
             sack_frequency: Count::of(2),
             first_sack_at_once: true,
             measure_behind_retransmission: false,
+            one_packet_after_timeout: true,
             bundle_sacks: true,
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),

@@ -291,18 +291,22 @@ fn a_word_taken_back_counts_one_miss() {
 
 #[test]
 fn after_a_timeout_one_packet_is_in_flight_until_data_is_acknowledged() {
-    let mut w = World::up(config(), config(), 1);
-    w.loss = Box::new(|_, _, _, _| true);
-    w.send(A, 0, 100);
-    w.run_to(1199);
-    w.loss = Box::new(|_, _, _, _| false);
-    w.run_to(1210);
-    // 116 of a window of 1000 bytes are in flight, and this waits all the same.
-    w.send(A, 0, 100);
-    w.inject(A, 0, sack(0, &[]));
-    w.run_to(3000);
-    w.expect_only("DATA", &["200 A0 DATA 1 0:0 100", "1200 A0 DATA 1 0:0 100", "1500 A0 DATA 2 0:1 100"]);
-    w.is_idle();
+    for (one_packet_after_timeout, second) in
+        [(true, "1500 A0 DATA 2 0:1 100"), (false, "1210 A0 DATA 2 0:1 100")]
+    {
+        let mut w = World::up(Config { one_packet_after_timeout, ..config() }, config(), 1);
+        w.loss = Box::new(|_, _, _, _| true);
+        w.send(A, 0, 100);
+        w.run_to(1199);
+        w.loss = Box::new(|_, _, _, _| false);
+        w.run_to(1210);
+        // 116 of a window of 1000 bytes are in flight.
+        w.send(A, 0, 100);
+        w.inject(A, 0, sack(0, &[]));
+        w.run_to(3000);
+        w.expect_only("DATA", &["200 A0 DATA 1 0:0 100", "1200 A0 DATA 1 0:0 100", second]);
+        w.is_idle();
+    }
 }
 
 #[test]
