@@ -2,7 +2,7 @@
 //!
 //! A host (the simulator, a live driver, a test) owns a [`Machine`] and
 //!
-//! 1. feeds it one [`Input`] or one command, with the time;
+//! 1. feeds it one [`Input`], one command, or datagrams that came together ([`Machine::handle_datagrams`]), with the time;
 //! 2. then drains, until each answers `None`: [`Machine::poll_transmit`] (what it wants sent),
 //!    [`Machine::poll_event`] (what it has to say) and [`Machine::poll_work`] (what that cost);
 //! 3. then arms one timer for [`Machine::poll_timeout`] and feeds [`Input::Timeout`] when it comes.
@@ -281,7 +281,8 @@ pub trait Machine {
     /// Feeds several datagrams that came together, in their order. Afterwards drain all `poll_*` until they answer `None`.
     ///
     /// A machine of machines may take all of them through one step before it takes any through the next: what a login runs
-    /// through as a whole does not fit into a processor's first cache of instructions, and each would fetch it anew.
+    /// through as a whole does not fit into a processor's first cache of instructions, and each would fetch it anew. What is
+    /// answered in an early step is then sent before what is answered in a later one, whichever came first.
     fn handle_datagrams(&mut self, now: Instant, datagrams: &[(Path, &[u8])]) {
         for &(path, data) in datagrams {
             self.handle(now, Input::Datagram { path, data });

@@ -269,3 +269,26 @@ fn a_database_that_refuses_keeps_a_server_from_starting() {
     let said = s.place.usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);
     assert!(said.err.contains("database \"nowhere\" does not exist"), "{said:?}");
 }
+
+#[test]
+fn a_database_that_refuses_later_on_costs_no_record_and_no_restart() {
+    const SESSIONS: usize = 4_000;
+    let s = Setting::new();
+    s.cluster.sql("postgres", "CREATE ROLE service LOGIN SUPERUSER");
+    let server = Daemon::start(&s.place, &s.config.replace("user=usher ", "user=service "));
+    let mut nas = Nas::new(s.ports.acct, SESSIONS);
+    assert!(nas.report(2_000, LONG), "{} records: {}", nas.count(), server.log());
+    let close = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'service'";
+    s.cluster.sql("postgres", &format!("ALTER ROLE service NOLOGIN; {close}"));
+    let before = nas.count();
+    assert!(!nas.report(2 * SESSIONS, Duration::from_secs(3)), "the database refuses");
+    assert!(nas.count() < before + 2048, "{} acknowledged without a database", nas.count() - before);
+    server.wait("is not permitted to log in");
+    s.cluster.sql("postgres", "ALTER ROLE service LOGIN");
+    assert!(nas.report(2 * SESSIONS, LONG), "{} records: {}", nas.count(), server.log());
+    assert_eq!(metric(&get(s.ports.metrics, "/metrics"), "usher_aaa_store_refused_total"), 0.0);
+    assert_eq!(server.end(), Some(0));
+    let rows = postgres(&s.cluster, &s.database);
+    assert_eq!(rows.len(), SESSIONS);
+    each_once(&nas, rows);
+}

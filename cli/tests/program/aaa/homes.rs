@@ -102,6 +102,26 @@ fn a_home_server_that_stops_costs_one_login_its_window_and_comes_back() {
 }
 
 #[test]
+fn a_home_server_that_cannot_be_asked_for_its_status_is_tried_again() {
+    let scene = Scene::start(
+        "response_window = \"1 s\"\nzombie_period = \"1 s\"\nstatus_check = false\nrevive_interval = \"3 s\"",
+    );
+    scene.homes[0].daemon.signal("STOP");
+    scene.logs_in();
+    assert!(scene.line("a home server is dead", 0).contains("WARN"));
+    let line = scene.line("a home server is asked again", 0);
+    for part in ["INFO", "hotel.example", "authentication", "tried again after 3.0 s"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(scene.state(0, "alive"), "until it is silent again");
+    let asked = scene.count("home_server_requests_total", 0);
+    scene.homes[0].daemon.signal("CONT");
+    scene.logs_in();
+    assert_eq!(scene.count("home_server_requests_total", 0), asked + 1.0);
+    assert!(!scene.front.daemon.log().contains("a home server is back"), "nothing had said that it was away");
+}
+
+#[test]
 fn settings_of_home_servers_that_make_no_sense_are_refused() {
     let place = crate::place::Place::new();
     for (setting, why) in [

@@ -44,18 +44,23 @@ impl Line {
         buf[..n].to_vec()
     }
 
-    /// Sends a packet and a Status-Server behind it, which is always answered, and in its turn: what comes before that
-    /// answer is the packet's.
+    /// Sends a packet and a Status-Server behind it, which is always answered. The server takes datagrams that come together
+    /// step by step, so that this answer may overtake the packet's; that to a second one, sent when it is there, may not.
     fn ask(&self, packet: &[u8]) -> Option<Vec<u8>> {
         const MARK: u8 = 255;
+        let mark = signed(Code::STATUS_SERVER, MARK, [77; 16], &Attributes::new(), Signed::Right);
         self.send(packet);
-        self.send(&signed(Code::STATUS_SERVER, MARK, [77; 16], &Attributes::new(), Signed::Right));
-        let first = self.receive();
-        if first[1] == MARK {
-            return None;
+        self.send(&mark);
+        let mut answer = self.receive();
+        if answer[1] == MARK {
+            self.send(&mark);
+            answer = self.receive();
+            if answer[1] == MARK {
+                return None;
+            }
         }
         assert_eq!(self.receive()[1], MARK, "one answer at most");
-        Some(first)
+        Some(answer)
     }
 
     /// Whether an answer is the server's to this request.
