@@ -5,6 +5,7 @@ use crate::check::{Finding, keys, repeated};
 use crate::fault::hint;
 use crate::metrics;
 use crate::model::{Axis, StudyFile, Value};
+use crate::ordered::Ordered;
 use crate::reference;
 use crate::units::Quantity;
 
@@ -122,10 +123,37 @@ fn recommendations(file: &StudyFile, findings: &mut Vec<Finding>) {
         if let Some(message) = metrics::unknown(&said.metric, file) {
             findings.push((keys!["recommendations", i, "metric"], message));
         }
+        held(file, &keys!["recommendations", i, "where"], &said.filter, findings);
         if let Some(limit) = &said.limit
             && let Some(message) = metrics::unknown(&limit.metric, file)
         {
             findings.push((keys!["recommendations", i, "limit", "metric"], message));
+        }
+    }
+}
+
+/// Axes that a `where` at this path holds must be there, and have the values that it names.
+fn held(file: &StudyFile, path: &[String], filter: &Ordered<Value>, findings: &mut Vec<Finding>) {
+    let mut fault = |held: &str, message: String| {
+        findings.push((path.iter().cloned().chain([held.to_owned()]).collect(), message));
+    };
+    for (held, value) in filter.iter() {
+        let Some(axis) = file.axes.iter().find(|a| a.name == held) else {
+            let near = hint(held, file.axes.iter().map(|a| a.name.as_str()));
+            fault(held, format!("there is no axis \"{held}\"{near}"));
+            continue;
+        };
+        let known: Vec<String> = match axis.cases.is_empty() {
+            true => axis.values.iter().map(text).collect(),
+            false => axis.cases.names().map(str::to_owned).collect(),
+        };
+        let wanted = match value {
+            Value::Array(values) => values.iter().map(text).collect(),
+            value => vec![text(value)],
+        };
+        for wanted in wanted.iter().filter(|w| !known.contains(w)) {
+            let near = hint(wanted, known.iter().map(String::as_str));
+            fault(held, format!("axis \"{held}\" has no value \"{wanted}\"{near}"));
         }
     }
 }
@@ -196,27 +224,7 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                 findings.push((keys!["figures", i, "series", j], missing(series)));
             }
         }
-        for (held, value) in figure.filter.iter() {
-            let Some(axis) = axis(held) else {
-                findings.push((keys!["figures", i, "where", held], missing(held)));
-                continue;
-            };
-            let known: Vec<String> = match axis.cases.is_empty() {
-                true => axis.values.iter().map(text).collect(),
-                false => axis.cases.names().map(str::to_owned).collect(),
-            };
-            let wanted = match value {
-                Value::Array(values) => values.iter().map(text).collect(),
-                value => vec![text(value)],
-            };
-            for wanted in wanted.iter().filter(|w| !known.contains(w)) {
-                let near = hint(wanted, known.iter().map(String::as_str));
-                findings.push((
-                    keys!["figures", i, "where", held],
-                    format!("axis \"{held}\" has no value \"{wanted}\"{near}"),
-                ));
-            }
-        }
+        held(file, &keys!["figures", i, "where"], &figure.filter, findings);
         for axis in &file.axes {
             let many = axis.values.len().max(axis.cases.len()) > 1;
             let used = figure.x == axis.name

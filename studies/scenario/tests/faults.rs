@@ -273,6 +273,12 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             r#"y = "packets.cor""#,
             "t.toml:28:5: figures[0].y: there is no metric \"packets.cor\"; did you mean \"packets.core\"?",
         ),
+        // Recommendations.
+        (
+            r#"y = "delay.mean""#,
+            "y = \"delay.mean\"\n[[recommendations]]\ntitle = \"R\"\nchoose = \"loss\"\nmetric = \"delay.mean\"\nwhere = { loss = \"7 %\", los = 3 }",
+            "t.toml:33:18: recommendations[0].where.loss: axis \"loss\" has no value \"7 %\"; did you mean \"0 %\"?\nt.toml:33:31: recommendations[0].where.los: there is no axis \"los\"; did you mean \"loss\"?",
+        ),
         // What others measured.
         (
             r#"x = "loss""#,

@@ -1,6 +1,7 @@
 //! Recommendations: for each combination of the other axes' values, which value of one axis does best.
 
 use super::Results;
+use super::report::held;
 use std::collections::{BTreeMap, HashMap};
 use usher_observe::row::number;
 use usher_observe::stats::paired;
@@ -50,7 +51,11 @@ pub fn advise(said: &Recommendation, plan: &Plan, results: &Results) -> Vec<Advi
     let of = |point: &Point, metric: &str| values.get(&(point, metric)).cloned().unwrap_or_default();
     let estimate = |v: &Values| Estimate::of(&v.values().copied().collect::<Vec<_>>(), level);
     let mut places: Vec<(Point, Vec<(String, Point)>)> = Vec::new();
-    for point in &plan.points {
+    let compared = |point: &&usher_scenario::Point| {
+        let text = |axis: &str| point.setting(axis).map_or("", |s| s.text.as_str());
+        said.filter.iter().all(|(axis, value)| held(value, text(axis)))
+    };
+    for point in plan.points.iter().filter(compared) {
         let whole = super::plan::point(point);
         let Some((at, choice)) = split(said, &whole) else { continue };
         match places.iter_mut().find(|(p, _)| *p == at) {
@@ -175,6 +180,7 @@ mod tests {
     use super::*;
     use crate::sweep::Facts;
     use usher_observe::Row;
+    use usher_scenario::model::Value;
     use usher_scenario::{Mode, Overrides, Study};
 
     /// What all share by replication.
@@ -248,6 +254,31 @@ mod tests {
         let none = of(&second);
         assert_eq!((&none.best, &none.worst, none.as_good.len()), (&None, &None, 0));
         assert_eq!(none.excluded.len(), choices.len());
+    }
+
+    #[test]
+    fn what_is_held_elsewhere_is_not_compared() {
+        let study = Study::open("aaa-advice").unwrap();
+        let plan = study.plan(Mode::Quick, &Overrides::default()).unwrap();
+        let mut said = study.file().recommendations[0].clone();
+        let whole: Vec<Point> = plan.points.iter().map(crate::sweep::plan::point).collect();
+        let radius = ["RADIUS, RFC 5080", "RADIUS, every 1 s"];
+        let quick =
+            |p: &Point| if p.get("transport").is_some_and(|t| radius.contains(&t)) { 2.0 } else { 1.0 };
+        let all: Vec<Row> =
+            whole.iter().flat_map(|p| rows(p, &said.metric, [(0, quick(p)), (1, quick(p))])).collect();
+        let best = |said: &Recommendation| advise(said, &plan, &results(all.clone()))[0].clone();
+        assert_eq!(best(&said).best.unwrap().0, "Diameter/TCP");
+        assert!(best(&said).worst.is_some_and(|(name, _)| radius.contains(&name.as_str())));
+        said.filter =
+            [("transport".to_owned(), Value::Array(radius.map(|r| Value::Text(r.into())).to_vec()))]
+                .into_iter()
+                .collect();
+        let held = best(&said);
+        assert_eq!(
+            (held.best.unwrap().0.as_str(), held.as_good.as_slice()),
+            (radius[0], &[radius[1].to_owned()][..])
+        );
     }
 
     #[test]

@@ -111,8 +111,8 @@ fn notes(results: &Results) -> Vec<String> {
     notes
 }
 
-/// True where a point's setting is one of the values that the figure holds the axis at.
-fn held(value: &Value, text: &str) -> bool {
+/// True where a point's setting is one of the values that a `where` holds the axis at.
+pub(super) fn held(value: &Value, text: &str) -> bool {
     let same = |written: &str| {
         let base = |t: &str| Quantity::parse(t).map(|q| (q.dimension, q.base()));
         written == text || base(written).is_some_and(|b| base(text) == Some(b))

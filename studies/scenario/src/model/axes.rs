@@ -219,6 +219,9 @@ pub struct Recommendation {
     pub caption: String,
     /// The axis whose values are compared, or several: then every combination of their values is.
     pub choose: OneOrMore,
+    /// Axes held at one value or at several: what has another value is not compared.
+    #[serde(default, rename = "where")]
+    pub filter: Ordered<Value>,
     /// The metric that should be small.
     pub metric: String,
     /// What a value must keep to be recommended at all.
