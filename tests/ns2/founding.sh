@@ -62,6 +62,8 @@ for nodes in 1 9 17 25 37 75; do
     point aaa-nagle "$nodes" "without Nagle" tcp-nagle "$diameter $common nagle 0 interval 0.001"
     point aaa-delack "$nodes" "delayed ACK" tcp-nagle "$diameter $common nagle 0 interval 0.1"
     point aaa-delack "$nodes" "immediate ACK" tcp-nagle "$diameter $common nagle 0 interval 0.001"
+    point aaa-congestion "$nodes" "both" tcp-nagle "$diameter $common nagle 1 interval 0.1 background 1275kb"
     point aaa-congestion "$nodes" "delayed ACK" tcp-nagle "$diameter $common nagle 0 interval 0.1 background 1275kb"
-    point aaa-congestion "$nodes" "immediate ACK" tcp-nagle "$diameter $common nagle 0 interval 0.001 background 1275kb"
+    point aaa-congestion "$nodes" "Nagle" tcp-nagle "$diameter $common nagle 1 interval 0.001 background 1275kb"
+    point aaa-congestion "$nodes" "none" tcp-nagle "$diameter $common nagle 0 interval 0.001 background 1275kb"
 done

@@ -408,10 +408,12 @@ fn nagle_and_the_packets() {
 
 fn acks(study: &str, metric: &str, nodes: &[&str], immediate: &[f64], delayed: &[f64]) -> Vec<Row> {
     let points = |means: &[f64]| nodes.iter().copied().zip(means.iter().copied()).collect::<Vec<_>>();
-    let immediate = line(study, "nodes", ("delack", "immediate ACK"), metric, &points(immediate));
+    let (axis, at_once) =
+        if study == "aaa-congestion" { ("avoidance", "none") } else { ("delack", "immediate ACK") };
+    let immediate = line(study, "nodes", (axis, at_once), metric, &points(immediate));
     let delayed = points(delayed)
         .into_iter()
-        .flat_map(|(n, mean)| point(study, &[("nodes", n), ("delack", "delayed ACK")], metric, mean, 0.002));
+        .flat_map(|(n, mean)| point(study, &[("nodes", n), (axis, "delayed ACK")], metric, mean, 0.002));
     [immediate, delayed.collect()].concat()
 }
 
@@ -457,10 +459,10 @@ fn delayed_acknowledgement_under_congestion() {
         verdict(&rows([0.99, 0.97, 0.96, 0.8, 0.7]), "aaa.congestion.crossover", Reproduced, &said[..1]);
     assert!(small.reason.contains("3.98 %") || small.reason.contains("4 % ("), "{}", small.reason);
     let wide = |n: &str, mean, own| {
-        point("aaa-congestion", &[("nodes", n), ("delack", "delayed ACK")], "delay.mean", mean, own)
+        point("aaa-congestion", &[("nodes", n), ("avoidance", "delayed ACK")], "delay.mean", mean, own)
     };
     let mut unsure = rows([1.0, 1.0, 1.0, 0.9, 0.7]);
-    unsure.retain(|r| r.point.get("nodes") != Some("25") || r.point.get("delack") != Some("delayed ACK"));
+    unsure.retain(|r| r.point.get("nodes") != Some("25") || r.point.get("avoidance") != Some("delayed ACK"));
     unsure.extend(wide("25", 0.9, 0.1));
     verdict(&unsure, "aaa.congestion.crossover", NotComparable, &["at 25 nodes -10 %", "more replications"]);
     let near = acks("aaa-congestion", "delay.mean", &["1", "14", "20"], &[1.0; 3], &[1.0, 1.0, 0.5]);

@@ -90,6 +90,49 @@ fn head_of_line_crosses_loss_protocol_and_method() {
 }
 
 #[test]
+fn both_causes_of_congestion_have_every_avoidance_in_both_networks() {
+    let studies = [
+        ("aaa-many-nas", "protocol", "Diameter/TCP"),
+        ("aaa-recovery", "policy", "Diameter/TCP, reconnect after 1 s"),
+    ];
+    let networks = [("wired, today's stacks", 200, 0), ("802.16, ns-2's stacks", 100, 1)];
+    let avoidances =
+        [("none", false, false), ("Nagle", true, false), ("delayed ACK", false, true), ("both", true, true)];
+    for (study, axis, protocol) in studies {
+        for mode in [Mode::Quick, Mode::Default, Mode::Full] {
+            let plan = plan(study, mode);
+            for (network, delay, cells) in networks {
+                for (avoidance, nagle, delayed) in avoidances {
+                    let value = format!("{protocol}, {avoidance}");
+                    let is = |p: &usher_scenario::Point, axis: &str, text: &str| {
+                        p.setting(axis).is_some_and(|s| s.text == text)
+                    };
+                    let here = |p: &&usher_scenario::Point| is(p, axis, &value) && is(p, "network", network);
+                    let all: Vec<_> = plan.points.iter().filter(here).collect();
+                    assert!(all.len() >= 3, "{study} {network} {value}");
+                    for point in all {
+                        let tcp = &point.scenario.transport.tcp;
+                        let waits = tcp.delayed_ack.get().map(|time| time.get().as_millis());
+                        assert_eq!((tcp.nagle, waits), (nagle, delayed.then_some(delay)), "{}", point.key);
+                        assert_eq!(point.scenario.cells_in_use().count(), cells, "{}", point.key);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn under_congestion_and_without_it_the_same_four_avoidances_are_compared() {
+    let of = |study| {
+        let axis = plan(study, Mode::Quick).axes.into_iter().find(|a| a.name == "avoidance");
+        axis.map(|a| a.values.into_iter().map(|v| v.text).collect::<Vec<_>>())
+    };
+    assert_eq!(of("aaa-congestion"), of("aaa-packets"));
+    assert_eq!(of("aaa-congestion").unwrap(), ["none", "Nagle", "delayed ACK", "both"]);
+}
+
+#[test]
 fn the_yardsticks_make_as_many_transactions_as_they_say() {
     for (name, each) in [("bench-tcp-100", 10_000), ("bench-radius-100", 5_000)] {
         let plan = plan(name, Mode::Default);

@@ -24,10 +24,13 @@ fn nagle(view: &View<'_>, metric: &str, value: &str) -> Result<Curve, Gone> {
     curve(view, NAGLE, metric, NODES, "nagle", value)
 }
 
-/// The curves with delayed acknowledgement and with immediate acknowledgement, at common points.
+/// The curves with delayed acknowledgement and with immediate acknowledgement, at common points. Where a study has
+/// Nagle's algorithm beside them, as under congestion, they are those without it.
 fn acks(view: &View<'_>, study: &str, metric: &str) -> Result<(Curve, Curve), Gone> {
-    let delayed = curve(view, study, metric, NODES, "delack", "delayed ACK")?;
-    let immediate = curve(view, study, metric, NODES, "delack", "immediate ACK")?;
+    let (axis, at_once) =
+        if study == CONGESTION { ("avoidance", "none") } else { ("delack", "immediate ACK") };
+    let delayed = curve(view, study, metric, NODES, axis, "delayed ACK")?;
+    let immediate = curve(view, study, metric, NODES, axis, at_once)?;
     Ok((delayed.common(&immediate), immediate.common(&delayed)))
 }
 
