@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod aes;
 pub mod certificate;
 pub mod digest;
 pub mod fault;

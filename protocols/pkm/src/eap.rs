@@ -64,6 +64,16 @@ impl StationSide {
     pub const fn new() -> Self {
         Self { identifier: UNSOLICITED, before: UNSOLICITED, last: Vec::new() }
     }
+    /// Identifier of the latest PKM-REQ.
+    #[must_use]
+    pub const fn identifier(&self) -> u8 {
+        self.identifier
+    }
+    /// Goes on after a PKM-REQ of another exchange, with this identifier.
+    pub fn resume(&mut self, identifier: u8) {
+        (self.identifier, self.before) = (identifier, UNSOLICITED);
+        self.last.clear();
+    }
     fn advance(&mut self) {
         self.before = self.identifier;
         self.identifier = self.identifier.checked_add(1).unwrap_or(1);
@@ -201,6 +211,18 @@ mod tests {
         let proof = made(|out| BaseSide { identifier: 3 }.wrap(out, b"prove it"));
         assert_eq!(station.unwrap(&proof), Err(Unheard::Stale(3, 4)), "another conversation");
         assert_eq!(station.unwrap(&unasked), Ok(&b"who?"[..]));
+    }
+
+    #[test]
+    fn identifiers_go_on_where_another_exchange_ended() {
+        let mut station = StationSide::new();
+        station.start(&mut Vec::new());
+        station.wrap(&mut Vec::new(), b"me");
+        assert_eq!(station.identifier(), 2);
+        station.resume(4);
+        let old = made(|out| BaseSide { identifier: 2 }.wrap(out, b"who?"));
+        assert_eq!(station.unwrap(&old), Err(Unheard::Stale(2, 4)));
+        assert_eq!(made(|out| station.wrap(out, b"me"))[2], 5, "no repetition of what was said before");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! IEEE 802.16 privacy key management, version 2 (PKMv2): the MAC management messages PKM-REQ and PKM-RSP, and
-//! the pair of adapters that carry EAP in them.
+//! the pair of adapters that carry EAP in them, and what follows EAP: the keys derived from its own, and the pair of automata
+//! that agree on traffic keys.
 //!
 //! ```text
 //! EAP peer ◀─▶ eap::StationSide ◀─ PKM-REQ, PKM-RSP on the basic connection ─▶ eap::BaseSide ◀─▶ authenticator
+//!    MSK ─▶ keys::AuthKey                                                           keys::AuthKey ◀─ MSK
+//!     keying::Station ◀─ SA-TEK handshake, traffic keys, under protect's digests ─▶ keying::Base
 //! ```
 //! A message is `management message type (9 or 10), code, PKM identifier, attributes`; an attribute is a type, a
 //! length and a value, as everywhere in 802.16 (§11.1): a length of up to 127 in one octet, a longer one as `0x80 + n`
@@ -22,8 +25,7 @@
 //! - A value has at most [`MAX_VALUE`] octets and a message at most [`MAX_ATTRIBUTES`] attributes: limits of this
 //!   implementation. An attribute without value is refused, as in the dissector.
 //!
-//! The digests are carried, neither made nor checked: that takes the keys of the SA-TEK exchange, which this crate does
-//! not run.
+//! What of keys, digests and the exchange of keys is known from where is said in [`keys`], [`protect`] and [`keying`].
 
 #![cfg_attr(not(test), no_std)]
 
@@ -35,6 +37,9 @@ mod message;
 
 pub mod eap;
 pub mod fuzz;
+pub mod keying;
+pub mod keys;
+pub mod protect;
 
 pub use attribute::{Attribute, AttributeType, Attributes, MAX_ATTRIBUTES, MAX_VALUE};
 pub use code::{Code, Direction};

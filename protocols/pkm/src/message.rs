@@ -183,5 +183,13 @@ pub(crate) fn emit(
     }
 }
 
+/// Appends attributes: a compound one's value.
+pub(crate) fn emit_attributes(out: &mut Vec<u8>, attributes: &[(AttributeType, &[u8])]) {
+    let mut w = Writer::new(out);
+    for (kind, value) in attributes {
+        attribute::emit(&mut w, *kind, value);
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,283 @@
+use super::*;
+use crate::fuzz;
+use proptest::prelude::*;
+use usher_core::{Instant, Seed};
+
+fn key(msk: u8) -> AuthKey {
+    AuthKey::new(&[msk; 64], [2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 1], 0)
+}
+
+/// Both sides, each with its key, and what is under way between them.
+struct Pair {
+    base: Base,
+    station: Station,
+    /// Times and codes of all that was said.
+    said: Vec<(u64, Code)>,
+    events: [Vec<(u64, Event)>; 2],
+}
+
+impl Pair {
+    fn new(keys: [AuthKey; 2]) -> Self {
+        let [ours, theirs] = keys;
+        let seed = Seed::new(4);
+        let config = Config::default();
+        Self {
+            base: Base::new(config, ours, &mut seed.secure("base", 0), Instant::ZERO),
+            station: Station::new(config, theirs, 5, &mut seed.secure("station", 0), Instant::ZERO),
+            said: Vec::new(),
+            events: [Vec::new(), Vec::new()],
+        }
+    }
+    /// Runs until nothing is due any more; `channel` gets each message by its number and may alter it, or lose it by
+    /// emptying it. Messages take no time.
+    fn run(&mut self, mut channel: impl FnMut(usize, Code, &mut Vec<u8>)) {
+        let mut now = Instant::ZERO;
+        loop {
+            let mut buf = Vec::new();
+            loop {
+                let up = self.station.poll_transmit(&mut buf);
+                if !up && !self.base.poll_transmit(&mut buf) {
+                    break;
+                }
+                let code = announced(&buf).expect("a keying message");
+                channel(self.said.len(), code, &mut buf);
+                self.said.push((now.since(Instant::ZERO).as_millis(), code));
+                match (buf.is_empty(), up) {
+                    (true, _) => {}
+                    (false, true) => self.base.handle(&buf),
+                    (false, false) => self.station.handle(now, &buf),
+                }
+            }
+            let millis = now.since(Instant::ZERO).as_millis();
+            while let Some(event) = self.base.poll_event() {
+                self.events[0].push((millis, event));
+            }
+            while let Some(event) = self.station.poll_event() {
+                self.events[1].push((millis, event));
+            }
+            let due = [self.base.poll_timeout(), self.station.poll_timeout()];
+            let Some(next) = due.into_iter().flatten().min() else { return };
+            now = next;
+            self.base.handle_timeout(now);
+            self.station.handle_timeout(now);
+        }
+    }
+    fn keyed(&self) -> bool {
+        match (&self.events[0][..], &self.events[1][..]) {
+            ([(_, Event::Keyed(a))], [(_, Event::Keyed(b))]) => a == b,
+            _ => false,
+        }
+    }
+    fn codes(&self) -> Vec<Code> {
+        self.said.iter().map(|(_, code)| *code).collect()
+    }
+}
+
+#[test]
+fn five_messages_give_both_the_same_two_keys() {
+    use Code::{Pkm2KeyReply, Pkm2KeyRequest, SaTekChallenge, SaTekRequest, SaTekResponse};
+    let mut pair = Pair::new([key(1), key(1)]);
+    let mut sizes = Vec::new();
+    let mut identifiers = Vec::new();
+    pair.run(|_, _, message| {
+        sizes.push(message.len());
+        identifiers.push(message[2]);
+    });
+    assert!(pair.keyed(), "{:?}", pair.events);
+    assert_eq!(pair.codes(), [SaTekChallenge, SaTekRequest, SaTekResponse, Pkm2KeyRequest, Pkm2KeyReply]);
+    // Header 3, sequence number 3, AKID and random 10 each, digest 14; then what each has of its own.
+    assert_eq!(sizes, [40 + 6, 40 + 10 + 7 + 11, 40 + 10 + 14 + 11, 20 + 4 + 10, 20 + 4 + 2 * 37 + 10]);
+    let sent = |counters: &Counters| (counters.sent, counters.octets);
+    assert_eq!(sent(pair.base.counters()), (3, (sizes[0] + sizes[2] + sizes[4]) as u64));
+    assert_eq!(sent(pair.station.counters()), (2, (sizes[1] + sizes[3]) as u64));
+    assert_eq!(identifiers, [0, 6, 6, 7, 7]);
+    assert_eq!(pair.station.identifier(), 7);
+    let Event::Keyed([older, newer]) = &pair.events[1][0].1 else { panic!("no keys") };
+    assert_eq!((older.lifetime.as_secs(), newer.lifetime.as_secs()), (6 * 3600, 12 * 3600));
+    assert_eq!((older.sequence, newer.sequence), (0, 1));
+    assert_ne!(older.key, newer.key);
+    // Each digest is made once and checked once; two keys are wrapped and unwrapped.
+    let work = |mut poll: Box<dyn FnMut() -> Option<Work>>| -> Vec<(&str, u32)> {
+        core::iter::from_fn(|| poll()).map(|w| (w.label, w.units)).collect()
+    };
+    let Pair { mut base, mut station, .. } = pair;
+    assert_eq!(work(Box::new(move || base.poll_work())), [("pkm.digest", 5), ("pkm.key", 2)]);
+    assert_eq!(work(Box::new(move || station.poll_work())), [("pkm.digest", 5), ("pkm.key", 2)]);
+}
+
+#[test]
+fn each_message_may_be_lost_once() {
+    for (lost, delay) in [(0, 1000), (1, 300), (2, 300), (3, 1000), (4, 1000)] {
+        let mut pair = Pair::new([key(1), key(1)]);
+        pair.run(|number, _, message| {
+            if number == lost {
+                message.clear();
+            }
+        });
+        assert!(pair.keyed(), "message {lost}: {:?}", pair.events);
+        assert_eq!(pair.events[1][0].0, delay, "message {lost}");
+        assert!(pair.said.len() <= 7);
+        let Counters { replayed, wrong_digest, foreign, .. } = *pair.base.counters();
+        assert_eq!((replayed, wrong_digest, foreign), (0, 0, 0), "a repetition has a number of its own");
+    }
+}
+
+#[test]
+fn silence_ends_after_as_many_times_as_set() {
+    for (silent, base, station, times) in [
+        (Code::SaTekChallenge, Some((4000, Code::SaTekRequest)), (4000, Code::SaTekChallenge), 4),
+        (Code::SaTekRequest, Some((4000, Code::SaTekRequest)), (0, Code::SaTekResponse), 0),
+        (Code::SaTekResponse, None, (1200, Code::SaTekResponse), 4),
+        (Code::Pkm2KeyRequest, None, (4000, Code::Pkm2KeyReply), 4),
+        (Code::Pkm2KeyReply, Some((0, Code::Pkm2KeyReply)), (4000, Code::Pkm2KeyReply), 4),
+    ] {
+        let mut pair = Pair::new([key(1), key(1)]);
+        pair.run(|_, code, message| {
+            if code == silent {
+                message.clear();
+            }
+        });
+        let said = pair.codes().iter().filter(|code| **code == silent).count();
+        assert!(times == 0 || said == times, "{silent}: {:?}", pair.said);
+        let ends = pair.events.map(|events| events.into_iter().last());
+        match (silent, &ends[0]) {
+            // It has sent the keys and cannot know that they did not arrive.
+            (Code::Pkm2KeyReply, Some((_, Event::Keyed(_)))) => {}
+            _ => {
+                let fail = |(at, code)| (at, Event::Failed(Failure::Silence(code)));
+                assert_eq!(ends[0], base.map(fail), "{silent}");
+            }
+        }
+        let Some((time, Event::Failed(Failure::Silence(waited)))) = ends[1] else {
+            panic!("{silent}: {:?}", ends[1])
+        };
+        assert_eq!(waited, station.1);
+        // While the base station goes on asking, the station goes on answering.
+        assert!(silent == Code::SaTekRequest || time == station.0, "{silent}: {time}");
+    }
+}
+
+#[test]
+fn another_key_is_another_language() {
+    let mut pair = Pair::new([key(1), key(2)]);
+    pair.run(|_, _, _| {});
+    assert_eq!(pair.codes(), [Code::SaTekChallenge; 4]);
+    assert_eq!(pair.station.counters().wrong_digest, 4);
+    assert_eq!(pair.events[0], [(4000, Event::Failed(Failure::Silence(Code::SaTekRequest)))]);
+    assert_eq!(pair.events[1], [(4000, Event::Failed(Failure::Silence(Code::SaTekChallenge)))]);
+}
+
+#[test]
+fn a_spoiled_message_is_as_good_as_lost() {
+    for spoiled in 0..5 {
+        let mut pair = Pair::new([key(1), key(1)]);
+        pair.run(|number, _, message| {
+            if number == spoiled {
+                let last = message.len() - 1;
+                message[last] ^= 1;
+            }
+        });
+        assert!(pair.keyed(), "message {spoiled}: {:?}", pair.events);
+        let dropped = pair.base.counters().wrong_digest + pair.station.counters().wrong_digest;
+        assert_eq!(dropped, 1);
+    }
+}
+
+#[test]
+fn what_was_heard_once_is_not_heard_again() {
+    let mut pair = Pair::new([key(1), key(1)]);
+    let mut heard = Vec::new();
+    pair.run(|_, _, message| heard.push(message.clone()));
+    let seed = Seed::new(4);
+    // The same base station again, in the middle of another handshake under the same key.
+    let mut base = Base::new(Config::default(), key(1), &mut seed.secure("base", 0), Instant::ZERO);
+    base.handle(&heard[1]);
+    base.handle(&heard[1]);
+    base.handle(&heard[3]);
+    base.handle(&heard[3]);
+    let Counters { heard: sound, replayed, .. } = *base.counters();
+    assert_eq!((sound, replayed), (2, 2));
+    // With other random numbers the old request is foreign.
+    let mut other = Base::new(Config::default(), key(1), &mut seed.secure("base", 1), Instant::ZERO);
+    other.handle(&heard[1]);
+    other.handle(&heard[3]);
+    let Counters { foreign, out_of_place, .. } = *other.counters();
+    assert_eq!((foreign, out_of_place), (1, 1));
+    // Its own words, thrown back at it, are no station's.
+    other.handle(&heard[0]);
+    assert_eq!(other.counters().out_of_place, 2);
+}
+
+#[test]
+fn an_association_that_is_not_the_stations_is_refused() {
+    let mut pair = Pair::new([key(1), key(1)]);
+    pair.run(|_, code, message| {
+        if code == Code::Pkm2KeyRequest {
+            let mut asked = Owned::from(Message::parse(message).unwrap());
+            asked.attributes.retain(|(kind, _)| *kind != AttributeType::CMAC_DIGEST);
+            for (kind, value) in &mut asked.attributes {
+                if *kind == AttributeType::SAID {
+                    *value = vec![0, 2];
+                }
+            }
+            message.clear();
+            protect::seal(&asked, &key(1), 9, message);
+        }
+    });
+    // The reject names the association that was asked for, which this station did not: it asks until it gives up.
+    assert_eq!(pair.codes()[3..6], [Code::Pkm2KeyRequest, Code::Pkm2KeyReject, Code::Pkm2KeyRequest]);
+    assert_eq!((pair.base.counters().heard, pair.station.counters().foreign), (2, 1));
+    let mut pair = Pair::new([key(1), key(1)]);
+    pair.run(|_, code, message| {
+        if code == Code::Pkm2KeyReply {
+            let reply = Message::parse(message).unwrap();
+            let refusal = Owned::new(Direction::Response, Code::Pkm2KeyReject, reply.identifier())
+                .with(AttributeType::KEY_SEQUENCE_NUMBER, &[0])
+                .with(AttributeType::SAID, &PRIMARY.to_be_bytes())
+                .with(AttributeType::ERROR_CODE, &[2])
+                .with(AttributeType::NONCE, reply.get(AttributeType::NONCE).unwrap());
+            message.clear();
+            protect::seal(&refusal, &key(1), 9, message);
+        }
+    });
+    assert_eq!(pair.events[1], [(0, Event::Failed(Failure::Rejected(2)))]);
+}
+
+#[test]
+fn a_key_under_another_is_not_taken() {
+    let mut pair = Pair::new([key(1), key(1)]);
+    pair.run(|number, code, message| {
+        if code == Code::Pkm2KeyReply && number < 5 {
+            let mut reply = Owned::from(Message::parse(message).unwrap());
+            reply.attributes.retain(|(kind, _)| *kind != AttributeType::CMAC_DIGEST);
+            for (kind, value) in &mut reply.attributes {
+                if *kind == AttributeType::TEK_PARAMETERS {
+                    value[5] ^= 1;
+                }
+            }
+            message.clear();
+            protect::seal(&reply, &key(1), 3, message);
+        }
+    });
+    assert_eq!(pair.station.counters().unusable, 1);
+    assert!(pair.keyed(), "the second reply is whole");
+    assert_eq!(pair.events[1][0].0, 1000);
+}
+
+#[test]
+fn only_keying_messages_are_announced() {
+    assert_eq!(announced(&[10, 20]), Some(Code::SaTekChallenge));
+    assert_eq!(announced(&[9, 20]), None);
+    assert_eq!(announced(&[9, 18, 1, 28, 1, 1]), None);
+    assert_eq!(announced(&[9]), None);
+    for (direction, octet) in [(9, 21), (10, 22), (9, 23), (10, 24), (10, 25)] {
+        assert_eq!(announced(&[direction, octet]).map(Code::octet), Some(octet));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_channel_makes_keys_differ(bytes: Vec<u8>) {
+        prop_assert!(fuzz::keying(&bytes));
+    }
+}
