@@ -2,9 +2,8 @@
 
 use crate::data::Claim;
 use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, part_by_part, with_interval};
-use crate::measure::{Curve, LEVEL, Side, Values, mean, minus, side};
+use crate::measure::{Curve, Estimate, LEVEL, Side, Values, mean, minus, side};
 use crate::results::{Choice, View};
-use usher_observe::Estimate;
 use usher_observe::stats::robust::{Median, moved};
 
 pub(crate) type Found = Result<Finding, Gone>;
@@ -46,7 +45,7 @@ pub(crate) fn finite(estimate: Estimate, what: &str) -> Result<Estimate, Gone> {
         let text = format!("{what} cannot be formed: the replications have nothing in common.");
         return Err(Gone::NotComparable(text));
     }
-    if !estimate.half_width.is_finite() {
+    if !estimate.is_known() {
         let text = format!("{what} is of one replication, which gives no interval.");
         return Err(Gone::NotComparable(text));
     }
@@ -183,9 +182,4 @@ impl<'a> Figures<'a> {
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-/// The same in another unit.
-pub(crate) fn scaled(estimate: Estimate, by: f64) -> Estimate {
-    Estimate { mean: estimate.mean * by, half_width: estimate.half_width * by, ..estimate }
 }

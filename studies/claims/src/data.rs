@@ -18,6 +18,10 @@ pub struct Document {
     /// Other versions of it and what they add.
     #[serde(default)]
     pub also: String,
+    /// Replications are summed up by their median with the interval of its order statistics, not by their mean with
+    /// Student's: for results with heavy tails.
+    #[serde(default)]
+    pub robust: bool,
 }
 
 /// How a result is held against a statement.
@@ -32,6 +36,8 @@ pub enum Kind {
     Order,
     /// A curve's form: a named test per claim.
     Shape,
+    /// Limits that are not to be crossed.
+    Bound,
     /// Equality.
     Exact,
     /// What was configured.
@@ -87,7 +93,8 @@ pub struct Claim {
     pub place: String,
     /// How a result is held against it.
     pub kind: Kind,
-    /// The studies that the judgement reads.
+    /// The studies that the judgement reads; none where there is no such study yet.
+    #[serde(default)]
     pub studies: Vec<String>,
     /// What it says.
     pub published: Published,
@@ -156,6 +163,11 @@ impl Claim {
     /// The further number of this name; NaN where there is none.
     pub fn part(&self, name: &str) -> f64 {
         self.parts.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value)
+    }
+
+    /// True where its document's replications are summed up by their median.
+    pub fn is_robust(&self) -> bool {
+        documents().iter().any(|d| d.id == self.document && d.robust)
     }
 
     /// True where the statement's number is a time, for which 0.05 s are allowed whatever its size.

@@ -1,9 +1,9 @@
 //! Verdicts, and the rules by which numbers become one.
 
 use crate::data::{Claim, Published};
+use crate::measure::Estimate;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
-use usher_observe::Estimate;
 use usher_observe::row::number;
 
 /// How far a figure may be off to be reproduced, and to be partly so.
@@ -32,6 +32,9 @@ pub enum Verdict {
     /// The results that it needs are not there; the reason says what to run.
     #[serde(rename = "not run")]
     NotRun,
+    /// No study of it is there yet.
+    #[serde(rename = "not yet done")]
+    NotYet,
 }
 
 impl Verdict {
@@ -43,6 +46,7 @@ impl Verdict {
             Self::Differs => "differs",
             Self::NotComparable => "not comparable",
             Self::NotRun => "not run",
+            Self::NotYet => "not yet done",
         }
     }
 
@@ -55,6 +59,19 @@ impl Verdict {
         if within(REPRODUCED) {
             Self::Reproduced
         } else if within(PARTLY) {
+            Self::Partly
+        } else {
+            Self::Differs
+        }
+    }
+
+    /// The verdict on a limit that a figure must not be above: reproduced where all of its interval is within, partly
+    /// where that reaches across.
+    pub(crate) fn on_bound(ours: &Estimate, limit: f64) -> Self {
+        let limit = limit + ROUNDING * limit.abs();
+        if ours.high() <= limit {
+            Self::Reproduced
+        } else if ours.low() <= limit {
             Self::Partly
         } else {
             Self::Differs
@@ -183,7 +200,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    pub(crate) fn new(claim: &Claim, found: Result<Finding, Gone>, cautions: &[&str]) -> Self {
+    pub(crate) fn new(claim: &Claim, found: Result<Finding, Gone>, cautions: &[String]) -> Self {
         let published = Value::from(&claim.published);
         let id = claim.id.clone();
         let finding = match found {
@@ -192,6 +209,7 @@ impl Judgement {
                 let (verdict, reason) = match gone {
                     Gone::NotRun(reason) => (Verdict::NotRun, reason),
                     Gone::NotComparable(reason) => (Verdict::NotComparable, reason),
+                    Gone::NotYet(reason) => (Verdict::NotYet, reason),
                 };
                 return Self { id, published, ours: None, low: None, high: None, verdict, reason };
             }
@@ -248,6 +266,8 @@ pub(crate) enum Gone {
     NotRun(String),
     /// They are there, and say nothing; the text says why.
     NotComparable(String),
+    /// There is no study that would give them; the text says which it would be.
+    NotYet(String),
 }
 
 /// A number to three digits, or whole.
@@ -265,7 +285,7 @@ pub(crate) fn percent(share: f64) -> String {
 pub(crate) fn with_interval(e: &Estimate, unit: &str) -> String {
     let text = |v: f64| if unit.is_empty() { digits(v * 100.0) } else { digits(v) };
     let unit = if unit.is_empty() { "%" } else { unit };
-    if e.half_width.is_finite() {
+    if e.is_known() {
         format!("{} {unit} ({} to {} {unit})", text(e.mean), text(e.low()), text(e.high()))
     } else {
         format!("{} {unit} (no interval: {} replication)", text(e.mean), e.n)
@@ -280,7 +300,7 @@ pub(crate) fn bare(e: &Estimate) -> String {
 /// The same with a word for its sign: `0.48 s (0.44 to 0.52 s) more`, and `less` instead of a minus.
 pub(crate) fn with_word(e: &Estimate, unit: &str, more: &str, less: &str) -> String {
     if e.mean < 0.0 {
-        format!("{} {less}", with_interval(&Estimate { mean: -e.mean, ..*e }, unit))
+        format!("{} {less}", with_interval(&e.scaled(-1.0), unit))
     } else {
         format!("{} {more}", with_interval(e, unit))
     }
@@ -311,7 +331,7 @@ pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict
     let reaches = || {
         [ours.low(), published.clamp(ours.low(), ours.high()), ours.high()].iter().any(|v| at(*v) != verdict)
     };
-    if ours.half_width.is_finite() && reaches() {
+    if ours.is_known() && reaches() {
         text.push_str("; the interval reaches beyond this verdict's limits");
     }
     (verdict, text)
@@ -320,6 +340,10 @@ pub(crate) fn deviation(ours: &Estimate, published: f64, unit: &str) -> (Verdict
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn around(mean: f64, half_width: f64, n: u32) -> Estimate {
+        usher_observe::Estimate { mean, half_width, n }.into()
+    }
 
     #[test]
     fn figures_have_their_limits() {
@@ -343,6 +367,21 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_not_to_be_crossed() {
+        use Verdict::{Differs, Partly, Reproduced};
+        for (ours, verdict) in [
+            (around(5.58, 0.1, 5), Reproduced),
+            (around(6.0, 0.0, 5), Reproduced),
+            (around(3.0, 0.1, 5), Reproduced),
+            (around(5.98, 0.1, 5), Partly),
+            (around(6.05, 0.1, 5), Partly),
+            (around(6.2, 0.1, 5), Differs),
+        ] {
+            assert_eq!(Verdict::on_bound(&ours, 6.0), verdict, "{ours:?}");
+        }
+    }
+
+    #[test]
     fn counts_and_parts_have_theirs() {
         use Verdict::{Differs, NotComparable, Partly, Reproduced};
         assert_eq!(
@@ -362,19 +401,19 @@ mod tests {
     #[test]
     fn numbers_for_people() {
         assert_eq!([0.123_45, 12_345.6, 0.0, -0.0, 100.0].map(digits), ["0.123", "12346", "0", "0", "100"]);
-        let e = Estimate { mean: 0.48, half_width: 0.04, n: 5 };
+        let e = around(0.48, 0.04, 5);
         assert_eq!(with_interval(&e, "s"), "0.48 s (0.44 to 0.52 s)");
         assert_eq!(with_interval(&e, ""), "48 % (44 to 52 %)");
-        let less = Estimate { mean: -0.48, half_width: 0.04, n: 5 };
+        let less = around(-0.48, 0.04, 5);
         assert_eq!(with_word(&less, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) less");
         assert_eq!(with_word(&e, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) more");
-        let one = Estimate { mean: 0.48, half_width: f64::INFINITY, n: 1 };
+        let one = around(0.48, f64::INFINITY, 1);
         assert_eq!(with_interval(&one, "s"), "0.48 s (no interval: 1 replication)");
     }
 
     #[test]
     fn a_deviation_says_how_far_and_which_way() {
-        let e = |mean, half_width| Estimate { mean, half_width, n: 5 };
+        let e = |mean, half_width| around(mean, half_width, 5);
         assert_eq!(
             deviation(&e(0.6, 0.01), 0.5, "s"),
             (Verdict::Partly, "20 % above the published 0.5 s".into())

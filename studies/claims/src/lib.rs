@@ -44,12 +44,17 @@ pub fn evaluate_all(results: &Results, variant: &str) -> Vec<Judgement> {
 }
 
 fn judge(claim: &Claim, results: &Results, variant: &str) -> Judgement {
-    let view = View::new(results, variant);
+    let view = View::new(results, variant, claim.is_robust());
     let found = match functions().find(|(id, _)| *id == claim.id).map(|(_, function)| function) {
         Some(function) => function(claim, &view),
-        None => Err(judge::Gone::NotComparable("Nothing is measured for it yet.".to_owned())),
+        None => Err(judge::Gone::NotYet(match claim.studies.join(" and ") {
+            studies if studies.is_empty() => "Nothing is measured for it yet.".to_owned(),
+            studies => format!("It is to be read from {studies}, which nothing is measured of yet."),
+        })),
     };
-    judge::Judgement::new(claim, found, &results.cautions(claim))
+    let few = found.is_ok().then(|| view.few(claim)).flatten();
+    let cautions: Vec<String> = results.cautions(claim).into_iter().map(str::to_owned).chain(few).collect();
+    judge::Judgement::new(claim, found, &cautions)
 }
 
 /// The function that judges each claim, by the claim's name.

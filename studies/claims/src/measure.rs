@@ -1,31 +1,113 @@
 //! What claims are judged by: paired differences, ratios, the forms of curves.
 //!
 //! Replications of the same index share their chance at every point of a study, so everything is computed for
-//! each replication first and the interval is Student's over the replications that all points have.
+//! each replication first and the interval is over the replications that all points have: Student's, or for a document whose
+//! verdicts are robust that of order statistics.
 
 use crate::judge::{ROUNDING, Verdict};
 use std::collections::BTreeMap;
-use usher_observe::Estimate;
+use std::ops::Deref;
 use usher_observe::stats;
+use usher_observe::stats::robust::Median;
 
 /// The level of every interval.
 pub(crate) const LEVEL: f64 = 0.95;
 /// How far from their mean values may be that are called constant, or from each other to be called alike.
 pub(crate) const ALIKE: f64 = 0.05;
+/// Of fewer values order statistics give no interval at [`LEVEL`].
+pub(crate) const FEWEST: usize = 6;
 
 /// A metric's values by replication.
-pub(crate) type Values = BTreeMap<u32, f64>;
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Values {
+    by: BTreeMap<u32, f64>,
+    /// They are summed up by their median. What is computed of them is so, too.
+    robust: bool,
+}
 
-/// The mean with its interval.
+impl Values {
+    /// The same, to be summed up by their median where that is asked for.
+    pub(crate) fn robust(self, robust: bool) -> Self {
+        Self { robust, ..self }
+    }
+}
+
+impl FromIterator<(u32, f64)> for Values {
+    fn from_iter<I: IntoIterator<Item = (u32, f64)>>(values: I) -> Self {
+        Self { by: values.into_iter().collect(), robust: false }
+    }
+}
+
+impl Deref for Values {
+    type Target = BTreeMap<u32, f64>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by
+    }
+}
+
+/// What values come to, and how far off it may be at [`LEVEL`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Estimate {
+    /// Their mean; of robust ones their median.
+    pub(crate) mean: f64,
+    /// How far below it the interval begins; infinite, for unknown, with fewer than two values.
+    pub(crate) below: f64,
+    /// How far above it the interval ends; likewise.
+    pub(crate) above: f64,
+    /// How many values it rests on.
+    pub(crate) n: u32,
+}
+
+impl Estimate {
+    pub(crate) fn low(&self) -> f64 {
+        self.mean - self.below
+    }
+    pub(crate) fn high(&self) -> f64 {
+        self.mean + self.above
+    }
+    /// True where it has an interval.
+    pub(crate) fn is_known(&self) -> bool {
+        self.below.is_finite() && self.above.is_finite()
+    }
+    /// The same in another unit.
+    pub(crate) fn scaled(self, by: f64) -> Self {
+        let (below, above) = if by < 0.0 { (self.above, self.below) } else { (self.below, self.above) };
+        Self { mean: self.mean * by, below: below * by.abs(), above: above * by.abs(), ..self }
+    }
+    /// The median of these values with the interval of its order statistics. Of fewer than [`FEWEST`] it is from the
+    /// smallest to the largest: [`crate::results::View::few`] says with which confidence.
+    fn robust(values: &[f64]) -> Self {
+        let median = Median::of(values, LEVEL);
+        let (low, high) = median.interval().unwrap_or_else(|| match values.len() {
+            0 | 1 => (f64::NEG_INFINITY, f64::INFINITY),
+            _ => values
+                .iter()
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v))),
+        });
+        let mean = median.median;
+        Self { mean, below: mean - low, above: high - mean, n: median.n }
+    }
+}
+
+impl From<usher_observe::Estimate> for Estimate {
+    fn from(e: usher_observe::Estimate) -> Self {
+        Self { mean: e.mean, below: e.half_width, above: e.half_width, n: e.n }
+    }
+}
+
+/// The mean with its interval, or the median where the values are robust.
 pub(crate) fn mean(values: &Values) -> Estimate {
-    Estimate::of(&values.values().copied().collect::<Vec<_>>(), LEVEL)
+    let list: Vec<f64> = values.values().copied().collect();
+    if values.robust { Estimate::robust(&list) } else { usher_observe::Estimate::of(&list, LEVEL).into() }
 }
 
 /// The sum of these values with these weights, by the replications that all have.
 pub(crate) fn contrast(terms: &[(f64, &Values)]) -> Values {
-    let Some(((_, first), rest)) = terms.split_first() else { return Values::new() };
+    let Some(((_, first), rest)) = terms.split_first() else { return Values::default() };
     let common = first.keys().filter(|r| rest.iter().all(|(_, v)| v.contains_key(r)));
-    common.map(|&r| (r, terms.iter().map(|(w, v)| w * v[&r]).sum())).collect()
+    let sums: Values = common.map(|&r| (r, terms.iter().map(|(w, v)| w * v[&r]).sum())).collect();
+    sums.robust(terms.iter().any(|(_, v)| v.robust))
 }
 
 /// `a - b`, by replication.
@@ -35,26 +117,27 @@ pub(crate) fn minus(a: &Values, b: &Values) -> Values {
 
 /// What a metric gains from one place of an axis to another. Places of unlike difficulty have unlike numbers of
 /// replications, and the common ones would be those of the easier place only: then all of each count, and the
-/// interval is Welch's, which is too wide, if anything, for places that share their chance.
+/// interval is Welch's, which is too wide, if anything, for places that share their chance. Robust values are paired:
+/// their replications do not stop early.
 pub(crate) fn gain(from: &Values, to: &Values) -> Estimate {
-    if from.keys().eq(to.keys()) {
+    if from.robust || from.keys().eq(to.keys()) {
         return mean(&minus(to, from));
     }
     let moments = |values: &Values| stats::Moments::of(values.values().copied());
-    stats::welch(&moments(from), &moments(to), LEVEL)
+    stats::welch(&moments(from), &moments(to), LEVEL).into()
 }
 
 /// The ratio of means `a / b` over common replications, with its interval by the delta method.
 pub(crate) fn ratio(a: &Values, b: &Values) -> Estimate {
     let pairs = a.iter().filter_map(|(r, va)| b.get(r).map(|vb| (*va, *vb)));
     let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
-    stats::ratio(&b, &a, LEVEL)
+    stats::ratio(&b, &a, LEVEL).into()
 }
 
 /// `1 - a / b`: what `a` saves of `b`.
 pub(crate) fn saving(a: &Values, b: &Values) -> Estimate {
-    let ratio = ratio(a, b);
-    Estimate { mean: 1.0 - ratio.mean, ..ratio }
+    let left = ratio(a, b).scaled(-1.0);
+    Estimate { mean: 1.0 + left.mean, ..left }
 }
 
 /// Which side of zero an interval lies on.
@@ -387,10 +470,10 @@ mod tests {
     #[test]
     fn a_difference_is_of_common_replications() {
         let mut a = values(&[1.4, 5.6, 9.5]);
-        a.insert(7, 100.0);
+        a.by.insert(7, 100.0);
         let d = mean(&minus(&a, &values(&[1.0, 5.0, 9.0, 20.0])));
         close(d.mean, 0.5);
-        assert!((d.half_width - 0.248_414).abs() < 1e-5, "{}", d.half_width);
+        assert!((d.above - 0.248_414).abs() < 1e-5, "{}", d.above);
         assert_eq!((d.n, side(&d)), (3, Side::Above));
     }
 
@@ -400,7 +483,7 @@ mod tests {
     fn a_saving_is_of_means_with_the_delta_methods_interval() {
         let s = saving(&values(&[5.2, 6.0, 6.8]), &values(&[8.0, 10.0, 12.0]));
         close(s.mean, 0.4);
-        assert!((s.half_width - 0.099_365_5).abs() < 1e-6, "{}", s.half_width);
+        assert!((s.below - 0.099_365_5).abs() < 1e-6, "{}", s.below);
     }
 
     /// 1 and 3 against 4, 6, 8 and 10: variances 2 and 20/3, a standard error of the root of 1 + 5/3, and
@@ -410,9 +493,9 @@ mod tests {
         let few = values(&[1.0, 3.0]);
         let gained = gain(&few, &values(&[4.0, 6.0, 8.0, 10.0]));
         close(gained.mean, 5.0);
-        assert!((gained.half_width - 2.872 * 1.632_993).abs() < 0.01, "{}", gained.half_width);
+        assert!((gained.below - 2.872 * 1.632_993).abs() < 0.01, "{}", gained.below);
         // Like numbers are pairs: 3 and 3, without any spread.
-        close(gain(&few, &values(&[4.0, 6.0])).half_width, 0.0);
+        close(gain(&few, &values(&[4.0, 6.0])).above, 0.0);
         // The first three of many happen to lie far apart: by themselves they tell nothing.
         let many: Vec<f64> = [1.0, 2.9, 1.2].into_iter().chain([2.0, 2.1, 1.9].repeat(6)).collect();
         let rising = curve(&[(0.0, &[1.0, 1.0, 1.1]), (1.0, &many)]);
@@ -473,7 +556,7 @@ mod tests {
     #[test]
     fn a_crossover_does_not_move_with_the_number_of_replications() {
         let with = |half_width: f64, means: &[f64]| -> Vec<(f64, Estimate)> {
-            let e = |mean: &f64| Estimate { mean: *mean, half_width, n: 5 };
+            let e = |mean: &f64| Estimate { mean: *mean, below: half_width, above: half_width, n: 5 };
             [1.0, 9.0, 17.0, 25.0].into_iter().zip(means.iter().map(e)).collect()
         };
         let means = [0.01, -0.03, -0.05, -0.2];

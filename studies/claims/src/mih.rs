@@ -11,7 +11,7 @@ use crate::measure::{Curve, Values};
 use crate::results::{Choice, View};
 
 /// Each claim's function.
-pub(crate) const FUNCTIONS: [(&str, Function); 15] = [
+pub(crate) const FUNCTIONS: [(&str, Function); 16] = [
     ("mih.setup", setup),
     ("mih.udp.delay", udp::delay),
     ("mih.udp.delay-ack", udp::delay_ack),
@@ -21,6 +21,7 @@ pub(crate) const FUNCTIONS: [(&str, Function); 15] = [
     ("mih.tcp.delay-loss", tcp::delay_loss),
     ("mih.tcp.delay-maxrto", tcp::delay_maxrto),
     ("mih.tcp.ack-hurts", tcp::ack_hurts),
+    ("mih.tcp.shared-segment", tcp::shared_segment),
     ("mih.tcp.late-dip", tcp::late_dip),
     ("mih.tcp.success", tcp::success),
     ("mih.tcp.mih-overhead", tcp::mih_overhead),

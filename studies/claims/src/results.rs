@@ -2,7 +2,7 @@
 
 use crate::data::Claim;
 use crate::judge::Gone;
-use crate::measure::{Curve, LEVEL, Values};
+use crate::measure::{Curve, FEWEST, LEVEL, Values};
 use crate::setup::Setup;
 use std::collections::BTreeMap;
 use usher_observe::summary::{Summary, summarise};
@@ -70,6 +70,8 @@ impl Results {
 pub(crate) struct View<'a> {
     results: &'a Results,
     variant: &'a str,
+    /// Values are summed up by their median.
+    robust: bool,
 }
 
 /// Which points belong to a curve.
@@ -97,8 +99,27 @@ pub(crate) type Measured = BTreeMap<String, Values>;
 const HELD: [(&str, &str); 1] = [("method", "eap-md5")];
 
 impl<'a> View<'a> {
-    pub(crate) fn new(results: &'a Results, variant: &'a str) -> Self {
-        Self { results, variant }
+    pub(crate) fn new(results: &'a Results, variant: &'a str, robust: bool) -> Self {
+        Self { results, variant, robust }
+    }
+
+    fn taken(&self, summary: &Summary) -> Values {
+        summary.values.iter().copied().collect::<Values>().robust(self.robust)
+    }
+
+    /// A sentence where the intervals of order statistics are of fewer replications than they take: that from the
+    /// smallest of n values to the largest holds the median unless all lie on one side of it.
+    pub(crate) fn few(&self, claim: &Claim) -> Option<String> {
+        let own =
+            |s: &&Summary| claim.studies.iter().any(|name| **name == *s.study) && self.at_variant(&s.point);
+        let most = self.results.summaries.iter().filter(own).map(|s| s.values.len()).max()?;
+        (self.robust && (2..FEWEST).contains(&most)).then(|| {
+            let confidence = 100.0 * (1.0 - 0.5_f64.powi(most as i32 - 1));
+            format!(
+                "Of {most} replications all must agree, which holds a median with {} % confidence; 95 % takes {FEWEST}.",
+                crate::judge::digits(confidence)
+            )
+        })
     }
 
     fn at_variant(&self, point: &Point) -> bool {
@@ -146,7 +167,7 @@ impl<'a> View<'a> {
                 choices.push((name, Measured::new()));
                 choices.len() - 1
             });
-            choices[choice].1.insert(summary.metric.to_string(), summary.values.iter().copied().collect());
+            choices[choice].1.insert(summary.metric.to_string(), self.taken(summary));
         }
         places
     }
@@ -183,7 +204,7 @@ impl<'a> View<'a> {
         let mut points: Vec<(f64, Values)> = Vec::new();
         for (place, summary) in self.places(choice).filter(|(_, s)| &*s.metric == metric) {
             if points.iter().all(|(known, _)| *known != place) {
-                points.push((place, summary.values.iter().copied().collect()));
+                points.push((place, self.taken(summary)));
             }
         }
         if points.is_empty() {

@@ -64,7 +64,7 @@ fn marked(verdict: Verdict) -> String {
         Verdict::Reproduced => "●",
         Verdict::Partly => "◐",
         Verdict::Differs => "○",
-        Verdict::NotComparable | Verdict::NotRun => return verdict.name().to_owned(),
+        Verdict::NotComparable | Verdict::NotRun | Verdict::NotYet => return verdict.name().to_owned(),
     };
     format!("{mark}\u{a0}{}", verdict.name())
 }
@@ -112,15 +112,22 @@ pub fn beside<'a>(
 /// All judgements, as a part of a report.
 pub fn section(judgements: &[Judgement]) -> Section {
     let count = |verdict: Verdict| judgements.iter().filter(|j| j.verdict == verdict).count();
-    let all =
-        [Verdict::Reproduced, Verdict::Partly, Verdict::Differs, Verdict::NotComparable, Verdict::NotRun];
+    let all = [
+        Verdict::Reproduced,
+        Verdict::Partly,
+        Verdict::Differs,
+        Verdict::NotComparable,
+        Verdict::NotRun,
+        Verdict::NotYet,
+    ];
     let counts: Vec<String> =
         all.into_iter().filter(|v| count(*v) > 0).map(|v| format!("{} {}", count(v), v.name())).collect();
     Section {
         title: "Published statements".to_owned(),
         text: format!(
             "Of {} statements: {}. A figure is reproduced within 10 % (a delay within 0.05 s in any case) and partly so \
-             within 30 %. An order or a form must hold at every point, and partly at two thirds.",
+             within 30 %. An order or a form must hold at every point, and partly at two thirds. A limit must have all of our \
+             interval within it, and partly some.",
             judgements.len(),
             counts.join(", ")
         ),
@@ -150,7 +157,7 @@ pub fn map(results: &Results) -> Option<Section> {
     columns.extend([Verdict::Reproduced, Verdict::Partly].map(|v| Column::new(v.name(), "claims")));
     columns.extend(shown.iter().map(|i| Column::new(short(&judged[0][*i].id), "")));
     let cell = |j: &Judgement| match j.verdict {
-        Verdict::NotRun => Cell::Empty,
+        Verdict::NotRun | Verdict::NotYet => Cell::Empty,
         // Words of an order or a form would make the map too wide to be read; the table of claims has them.
         verdict if !matches!(j.ours, Some(Value::Number(_) | Value::Named(_))) => Cell::from(marked(verdict)),
         verdict => {

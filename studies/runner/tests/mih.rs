@@ -212,3 +212,37 @@ fn over_an_802_11_cell_the_access_delay_comes_in_addition() {
     assert!(lost["success"] > 0.55 && lost["success"] < 0.85, "{lost:?}");
     assert!((lost["received.air"] / lost["sent.air"] - 0.7).abs() < 0.15, "{lost:?}");
 }
+
+#[test]
+fn what_reaches_the_remote_user_counts_whatever_becomes_of_its_transaction() {
+    let m = run(&study("request", "udp", "0 %", 100, ""));
+    assert!((m["mih.delivery"] - way(200)).abs() < 1e-9, "{m:?}");
+    let m = run(&study("indication", "udp", "30 %", 1000, "ack = true"));
+    assert!((m["mih.delivery"] - m["delay.mean"]).abs() < 1e-9, "{m:?}");
+    // Given up after 0.9 s, and in TCP's queue for much longer.
+    let text =
+        study("request", "tcp", "50 %", 300, "ack = true\n[workload.timing]\nretransmission = \"300 ms\"\n");
+    let m = run(&text);
+    assert!(m["success"] < 0.5 && m["mih.delivery"] > m["delay.mean"], "{m:?}");
+}
+
+/// Four segments for a request and its response, three where the response carries the acknowledgement of the request, two where the
+/// next request carries that of the response, too.
+#[test]
+fn a_delayed_acknowledgement_travels_with_the_response() {
+    let plan = Study::open("mih-shared-segment").unwrap().plan(Mode::Quick, &Overrides::default()).unwrap();
+    let expected = |message: &str, delay: &str| match (message, delay) {
+        ("request", "0.25 s") => 1.5,
+        ("request", "0.4 s") => 1.0,
+        _ => 2.0,
+    };
+    assert_eq!(plan.points.len(), 6);
+    for point in &plan.points {
+        let [message, delay] = ["message", "delack"].map(|axis| point.setting(axis).unwrap().text.clone());
+        let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+        let m: Metrics = world.run().unwrap().metrics.into_iter().collect();
+        let (segments, expected) = (m["tcp.per-mih-packet"], expected(&message, &delay));
+        assert!((segments - expected).abs() < 0.015, "{message} {delay}: {segments}");
+        assert!((m["mih.delivery"] - 0.0205).abs() < 0.001, "{message} {delay}: {m:?}");
+    }
+}

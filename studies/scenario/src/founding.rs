@@ -39,6 +39,7 @@ const ALL: &[Founding] = founding![
     "mih-udp",
     "mih-tcp",
     "mih-sctp",
+    "mih-shared-segment",
     "handover-mn",
     "handover-net",
     "mih-timers",

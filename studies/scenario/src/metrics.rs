@@ -139,6 +139,12 @@ pub const METRICS: &[Metric] = &[
     ),
     metric(Of::Run, "app.lost", "", "packets of the flow sent during a handover that did not arrive"),
     metric(Of::Run, "mih.memory", "", "most transactions that an MIH function held at once"),
+    metric(
+        Of::Run,
+        "mih.delivery",
+        "s",
+        "mean time until the remote user has an indication or a request, whatever becomes of its transaction",
+    ),
     metric(Of::Link, "packets", "", "packets on the link, both ways, per completed dialogue"),
     metric(Of::Link, "bytes", "B", "bytes on the link, both ways, per completed dialogue"),
     metric(Of::Link, "load", "", "share of the link's rate in use, in its busier direction"),

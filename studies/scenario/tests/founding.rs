@@ -51,7 +51,7 @@ fn groups_name_their_studies() {
             "aaa-recovery"
         ]
     );
-    assert_eq!(founding::group("mih"), ["mih-udp", "mih-tcp", "mih-sctp"]);
+    assert_eq!(founding::group("mih"), ["mih-udp", "mih-tcp", "mih-sctp", "mih-shared-segment"]);
     assert_eq!(founding::group("beyond"), ["aaa-beyond", "aaa-advice", "aaa-sctp-delay"]);
     // A name means one thing.
     assert!(founding::all().iter().all(|s| founding::group(s.name).is_empty()));

@@ -5,9 +5,9 @@ use crate::data::Claim;
 use crate::judge::{
     Finding, Gone, ROUNDING, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
 };
+use crate::measure::Estimate;
 use crate::measure::{Curve, Side, Values, bend, crossing, gain, mean, minus, rise, saving, side};
 use crate::results::{Choice, View};
-use usher_observe::Estimate;
 
 const STUDY: &str = "aaa-hol";
 const LOSS: &str = "loss";
@@ -22,6 +22,41 @@ const TELLING_FAILURES: f64 = 0.01;
 /// From this difference of the shares on, the delays of two curves are of different populations: those that fail
 /// would have been the slow ones.
 const APART: f64 = 0.05;
+
+/// Packets with data for each authentication, without loss, by protocol: what the transport sends by itself left out.
+const WITH_DATA: [(&str, &str, Option<&str>); 3] = [
+    (UDP, "packets.core", None),
+    (TCP, "tcp.segments", Some("tcp.acks")),
+    (SCTP, "sctp.packets", Some("sctp.control")),
+];
+/// What is under way at the beginning and the end of a run moves a mean of whole numbers by less than this.
+const WHOLE: f64 = 0.05;
+
+/// As many packets with data over each protocol: then as many messages were sent, none of which took two.
+pub(super) fn messages(_: &Claim, view: &View<'_>) -> Found {
+    let mut counts = Vec::new();
+    for (protocol, all, bare) in WITH_DATA {
+        let at = [("protocol", protocol)];
+        let of = |metric| view.at(Choice { study: STUDY, metric, x: LOSS, at: &at }, 0.0);
+        let packets = match bare {
+            Some(bare) => minus(&of(all)?, &of(bare)?),
+            None => of(all)?,
+        };
+        counts.push((protocol, finite(mean(&packets), "The packets with data")?));
+    }
+    let whole = counts[0].1.mean.round();
+    let held = counts.iter().filter(|(_, e)| (e.mean - whole).abs() <= WHOLE).count();
+    let said: Vec<String> =
+        counts.iter().map(|(protocol, e)| format!("{} over {protocol}", crate::judge::bare(e))).collect();
+    let reason = format!(
+        "Without loss an authentication takes, in packets with data, {}: {whole} messages over each where all are within {} \
+         of it, and none of Diameter's took two segments.",
+        said.join(", "),
+        digits(WHOLE)
+    );
+    let verdict = if held == counts.len() { Verdict::Reproduced } else { Verdict::Differs };
+    Ok(Finding::words(format!("{whole} messages over {held} of {} protocols", counts.len()), verdict, reason))
+}
 
 fn delays(view: &View<'_>, protocol: &str) -> Result<Curve, Gone> {
     curve(view, STUDY, "delay.mean", LOSS, "protocol", protocol)

@@ -6,11 +6,11 @@ use crate::data::Claim;
 use crate::judge::{
     Finding, Gone, Value, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
 };
+use crate::measure::Estimate;
 use crate::measure::{
     ALIKE, Crossover, Curve, Side, Stand, Values, crossover, level, mean, ratio, rise, saving, stand,
 };
 use crate::results::{Choice, View};
-use usher_observe::Estimate;
 
 const NODES: &str = "nodes";
 const DELAY: &str = "delay.mean";
@@ -19,6 +19,10 @@ const NAGLE: &str = "aaa-nagle";
 const DELACK: &str = "aaa-delack";
 const AVOIDANCE: &str = "aaa-packets";
 const CONGESTION: &str = "aaa-congestion";
+/// Up to how many nodes are few: the document's first figure is at nine.
+const FEW: f64 = 9.0;
+/// How far "not much different" goes.
+const ABOUT: f64 = 0.1;
 
 fn nagle(view: &View<'_>, metric: &str, value: &str) -> Result<Curve, Gone> {
     curve(view, NAGLE, metric, NODES, "nagle", value)
@@ -106,21 +110,60 @@ pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
         Value::Named(parts.iter().map(|(name, e, ..)| ((*name).to_owned(), get(e))).collect())
     };
     let fall = nagle_fall(view)?;
+    let (of_fall, _) = deviation(&fall, claim.part("fewer"), "");
+    let against = match nagle_saving(view) {
+        Ok(saved) => {
+            let (verdict, off) = deviation(&saved, claim.part("fewer"), "");
+            format!(
+                " Read as the saving against no avoidance, over all numbers of nodes, it is {}, {off}: {}.",
+                percent(saved.mean),
+                verdict.name()
+            )
+        }
+        Err(_) => String::new(),
+    };
+    let (few, at_few) = few_nodes(view)?;
     let said: Vec<&str> = parts.iter().map(|(.., text)| text.as_str()).collect();
+    let figures: Vec<Verdict> = parts.iter().map(|(_, _, verdict, _)| *verdict).collect();
+    let names = figures.iter().copied().zip(["at 9 nodes", "at 37 nodes"]).map(|(v, name)| (name, v));
     let reason = format!(
-        "In {} an authentication needs {}. From 9 to 37 nodes that is {}; published are {}.{}",
+        "In {} an authentication needs {}. From 9 to 37 nodes that is {}; published are {}: {}.{against} {at_few}{}",
         with.study,
         said.join("; "),
         with_word(&fall, "", "fewer", "more"),
         percent(claim.part("fewer")),
-        part_by_part(parts.iter().zip(["at 9 nodes", "at 37 nodes"]).map(|((_, _, v, _), name)| (name, *v)))
+        of_fall.name(),
+        part_by_part(names.chain([("as without with few nodes", few)]))
     );
     Ok(Finding {
         ours: named(|e| e.mean),
         interval: Some((named(Estimate::low), named(Estimate::high))),
-        verdict: Verdict::worst(&parts.iter().map(|(_, _, verdict, _)| *verdict).collect::<Vec<_>>()),
+        verdict: Verdict::worst(&figures).max(few),
         reason,
     })
+}
+
+/// Whether with few nodes, 9 and less, Nagle's algorithm leaves the packets about as they are without avoidance: within
+/// a tenth, as a figure would have to be. With the sentence that says so.
+fn few_nodes(view: &View<'_>) -> Result<(Verdict, String), Gone> {
+    let Choice { study, at, .. } = nagle_packets(view);
+    let (axis, without) = if study == NAGLE { ("nagle", "without Nagle") } else { ("avoidance", "none") };
+    let with = view.curve(Choice { study, metric: PACKETS, x: NODES, at })?;
+    let mut changes = changes(&with, &curve(view, study, PACKETS, NODES, axis, without)?);
+    changes.retain(|(nodes, _)| *nodes <= FEW);
+    let alike = changes.iter().filter(|(_, e)| e.mean.abs() <= ABOUT).count();
+    let said: Vec<String> = changes
+        .iter()
+        .map(|(nodes, e)| format!("{} at {}", with_word(e, "", "more", "fewer"), digits(*nodes)))
+        .collect();
+    let text = format!("Against no avoidance, with few nodes, packets are {}.", said.join(", "));
+    Ok((Verdict::on_count(alike, changes.len()), text))
+}
+
+/// What Nagle's algorithm saves of the packets without any avoidance.
+pub(super) fn nagle_saving(view: &View<'_>) -> Result<Estimate, Gone> {
+    let fewer = avoidance(view, "Nagle")?.scaled(-1.0);
+    Ok(Estimate { mean: 1.0 + fewer.mean, ..fewer })
 }
 
 /// By how much the packets fall from 9 nodes to 37 with Nagle's algorithm.
@@ -179,7 +222,8 @@ fn avoidance(view: &View<'_>, value: &str) -> Result<Estimate, Gone> {
 /// What delayed acknowledgement saves of the packets without any avoidance.
 pub(super) fn delack_saving(view: &View<'_>) -> Result<Estimate, Gone> {
     let left = avoidance(view, "delayed ACK")?;
-    Ok(Estimate { mean: 1.0 - left.mean, ..left })
+    let fewer = left.scaled(-1.0);
+    Ok(Estimate { mean: 1.0 + fewer.mean, ..fewer })
 }
 
 pub(super) fn delack_packets(claim: &Claim, view: &View<'_>) -> Found {

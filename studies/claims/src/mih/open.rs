@@ -79,7 +79,8 @@ impl Question {
     }
 }
 
-/// Done where every study that looks into it was run and each of its questions has an answer at one place at least.
+/// Done where every study that looks into it was run and each of its questions has an answer at one place at least. A study that
+/// is not there yet leaves it open.
 pub(super) fn open(claim: &Claim, view: &View<'_>) -> Found {
     let (run, missing): (Vec<&Question>, Vec<&Question>) = QUESTIONS.iter().partition(|q| view.has(q.study));
     if run.is_empty() {
@@ -92,7 +93,11 @@ pub(super) fn open(claim: &Claim, view: &View<'_>) -> Found {
     let mut missing: Vec<&str> = missing.iter().map(|q| q.study).collect();
     missing.dedup();
     said.extend(missing.iter().map(|study| format!("{study} was not run: usher study run {study}")));
+    let asked = |study: &&String| QUESTIONS.iter().any(|q| q.study == **study);
+    let still_open: Vec<&String> = claim.studies.iter().filter(|study| !asked(study)).collect();
+    said.extend(still_open.iter().map(|study| format!("{study} is not there yet")));
     let (ours, verdict) = match answered {
+        n if n == QUESTIONS.len() && !still_open.is_empty() => ("done in part".to_owned(), Verdict::Partly),
         n if n == QUESTIONS.len() => ("done".to_owned(), Verdict::Reproduced),
         0 => ("nothing answered".to_owned(), Verdict::Differs),
         n => (format!("{n} of {} answered", QUESTIONS.len()), Verdict::Partly),

@@ -1,18 +1,18 @@
 //! MIH over TCP, read from `mih-tcp`.
 
 use super::{LINK, MESSAGES, WITH, WITHOUT, at_loss, over_loss, seconds};
-use crate::common::{Figures, Found, count, finite, on, tested};
+use crate::common::{Found, count, finite, on, tested};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Verdict, bare, digits, part_by_part, percent, with_interval, with_word};
-use crate::measure::{Curve, Side, Values, bend, mean, rise, side, turn};
-use crate::results::View;
+use crate::judge::{
+    Finding, Gone, ROUNDING, Value, Verdict, bare, digits, part_by_part, percent, with_interval, with_word,
+};
+use crate::measure::{Curve, Estimate, Side, Values, bend, mean, rise, side, turn};
+use crate::results::{Choice, View};
 
 const STUDY: &str = "mih-tcp";
 const MAX_RTO: &str = "max-rto";
 /// The loss from which on it is called high, in per cent.
 const HIGH: f64 = 30.0;
-/// From this difference of success on, delays are of different populations.
-const APART: f64 = 0.05;
 /// What 100 % is at least.
 const ALL: f64 = 0.995;
 
@@ -100,36 +100,78 @@ pub(super) fn delay_maxrto(_: &Claim, view: &View<'_>) -> Found {
     Ok(of_parts("convex and rising", "A second of max RTO more adds to the delay", &parts))
 }
 
-/// Where acknowledgements change the success by so much that delays are of different populations.
-fn apart(with: Option<&Values>, without: Option<&Values>) -> bool {
-    matches!((with, without), (Some(a), Some(b)) if (mean(a).mean - mean(b).mean).abs() >= APART)
-}
+/// How many largest RTOs the MIH timeout is over TCP.
+const TIMEOUT_RTOS: f64 = 3.0;
 
+/// Where TCP takes longer than the MIH timeout: of indications and of all requests, the time until the remote user has
+/// them, whatever becomes of the transaction.
 pub(super) fn ack_hurts(_: &Claim, view: &View<'_>) -> Found {
-    let (mut parts, mut left_out) = (Vec::new(), 0);
+    let (mut held, mut of, mut left_out, mut said) = (0, 0, 0, Vec::new());
     for message in MESSAGES {
         for max_rto in timeouts(view)? {
-            let of = |metric, ack| over(view, metric, message, ack, max_rto);
-            let (with, without) = (of("success", WITH)?, of("success", WITHOUT)?);
-            let mut slower = of("delay.mean", WITH)?.minus(&of("delay.mean", WITHOUT)?).beyond(0.0);
+            let Some(timeout) = seconds(max_rto).map(|rto| rto * TIMEOUT_RTOS) else { continue };
+            let of_all = |ack| over(view, "mih.delivery", message, ack, max_rto);
+            let without = of_all(WITHOUT)?;
+            let mut slower = of_all(WITH)?.minus(&without).beyond(0.0);
             let all = slower.0.len();
-            slower.0.retain(|(loss, _)| !apart(with.at(*loss), without.at(*loss)));
+            slower.0.retain(|(loss, _)| without.at(*loss).is_some_and(|v| mean(v).mean > timeout));
             left_out += all - slower.0.len();
+            if slower.0.is_empty() {
+                continue;
+            }
             let slower = tested(slower, 1, "With less without acknowledgement")?.estimates();
-            let held = on(&slower, Side::Above);
-            let most = slower.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
-            let most = most.map_or_else(String::new, |(loss, e)| {
-                format!(", by {} at {} % loss", with_word(e, "s", "more", "less"), digits(*loss))
-            });
-            let text = format!("surely slower at {}{most}", count(held, slower.len(), "losses"));
-            parts.push((format!("{message}s, {max_rto}"), Verdict::on_count(held, slower.len()), text));
+            let sure = on(&slower, Side::Above);
+            held += sure;
+            of += slower.len();
+            let each: Vec<String> = slower
+                .iter()
+                .map(|(loss, e)| format!("{} at {} %", with_word(e, "s", "more", "less"), digits(*loss)))
+                .collect();
+            said.push(format!("{message}s, {max_rto}: {}", each.join(", ")));
         }
     }
-    let intro = format!(
-        "With MIH acknowledgement ({left_out} points left out, where success differs by {} percentage points or more)",
-        digits(APART * 100.0)
+    if of == 0 {
+        return Err(Gone::NotComparable(format!(
+            "At none of {left_out} points does TCP by itself take longer than the MIH timeout of {TIMEOUT_RTOS} largest RTOs."
+        )));
+    }
+    let reason = format!(
+        "Where TCP by itself takes longer than the MIH timeout ({left_out} other points left out), a message surely takes longer \
+         to the remote user with MIH acknowledgement at {}: {}.",
+        count(held, of, "points"),
+        said.join("; ")
     );
-    Ok(of_parts("slower with ACK", &intro, &parts))
+    Ok(Finding::words(
+        format!("slower at {}", count(held, of, "points")),
+        Verdict::on_count(held, of),
+        reason,
+    ))
+}
+
+/// The study of shared segments, its axis, and how long an answer takes, in seconds.
+const SHARED: &str = "mih-shared-segment";
+const DELAYED: &str = "delack";
+const ANSWER: f64 = 0.2;
+/// What is under way when counting begins and ends moves segments per packet by less than this.
+const EDGE: f64 = 0.02;
+
+/// Two segments for each packet where the acknowledgement is delayed by less than the answer takes, and fewer beyond.
+pub(super) fn shared_segment(_: &Claim, view: &View<'_>) -> Found {
+    let at = [("message", MESSAGES[1])];
+    let choice = Choice { study: SHARED, metric: "tcp.per-mih-packet", x: DELAYED, at: &at };
+    let segments = tested(view.curve(choice)?, 2, "Segments over the delay")?.estimates();
+    let published = |delay: f64, e: &Estimate| {
+        if delay < ANSWER { (e.mean - 2.0).abs() <= EDGE } else { e.mean < 2.0 - EDGE }
+    };
+    let held = segments.iter().filter(|(delay, e)| published(*delay, e)).count();
+    let said: Vec<String> =
+        segments.iter().map(|(delay, e)| format!("{} with {} s", digits(e.mean), digits(*delay))).collect();
+    let verdict = if held == segments.len() { Verdict::Reproduced } else { Verdict::Differs };
+    let reason = format!(
+        "With an answer after {ANSWER} s, TCP segments for each MIH packet are, by the delay of TCP's acknowledgement, {}.",
+        said.join(", ")
+    );
+    Ok(Finding::words(format!("as stated at {}", count(held, segments.len(), "delays")), verdict, reason))
 }
 
 /// At the largest max RTO: the delay of valid responses is highest before the end, and where the document has it.
@@ -160,18 +202,17 @@ pub(super) fn late_dip(claim: &Claim, view: &View<'_>) -> Found {
 
 pub(super) fn success(_: &Claim, view: &View<'_>) -> Found {
     let mut parts = Vec::new();
-    for ack in [WITHOUT, WITH] {
+    for (message, ack) in [(MESSAGES[0], WITHOUT), (MESSAGES[0], WITH), (MESSAGES[1], WITHOUT)] {
         let (mut held, mut of, mut least) = (0, 0, f64::INFINITY);
         for max_rto in timeouts(view)? {
-            let estimates =
-                tested(over(view, "success", "indication", ack, max_rto)?, 1, "Success")?.estimates();
+            let estimates = tested(over(view, "success", message, ack, max_rto)?, 1, "Success")?.estimates();
             held += estimates.iter().filter(|(_, e)| e.mean >= ALL).count();
             of += estimates.len();
             least = estimates.iter().fold(least, |least, (_, e)| least.min(e.mean));
         }
         let text =
             format!("{} or more at {}, {} at least", percent(ALL), count(held, of, "points"), percent(least));
-        parts.push((format!("indications {} ACK", ack.1), Verdict::on_count(held, of), text));
+        parts.push((format!("{message}s {} ACK", ack.1), Verdict::on_count(held, of), text));
     }
     for max_rto in timeouts(view)? {
         let lost =
@@ -196,35 +237,52 @@ fn largest(curves: impl Iterator<Item = Result<Curve, Gone>>) -> Result<Option<(
     Ok(most)
 }
 
+/// Without loss two, exactly; at most, at any loss and largest RTO, the limits, which all of the interval is to be within.
 pub(super) fn mih_overhead(claim: &Claim, view: &View<'_>) -> Found {
     let names = timeouts(view)?;
-    let mut figures = Figures::new(claim);
-    let none = |message| {
-        let all = names.iter().map(|name| over(view, "mih.overhead", message, WITH, name));
-        let at_none =
-            all.map(|curve| curve.map(|c| Curve(c.0.into_iter().filter(|(x, _)| *x == 0.0).collect())));
-        largest(at_none)
+    let of = |message: &'static str| {
+        names
+            .iter()
+            .map(move |name| tested(over(view, "mih.overhead", message, WITH, name)?, 1, "The overhead"))
     };
-    let most = |message| largest(names.iter().map(|name| over(view, "mih.overhead", message, WITH, name)));
-    let found = |found: Option<(f64, Values)>, what: &str| {
-        let (loss, values) =
-            found.ok_or_else(|| Gone::NotRun(format!("{STUDY} has no {what}: run it whole.")))?;
-        Ok((loss, finite(mean(&values), what)?))
-    };
-    let cases = [
-        ("no_loss", "without loss indications cost", none(MESSAGES[0])?),
-        ("no_loss", "without loss requests cost", none(MESSAGES[1])?),
-        ("indication_limit", "indications cost at most", most(MESSAGES[0])?),
-        ("request_limit", "requests cost at most", most(MESSAGES[1])?),
-    ];
-    let mut places = Vec::new();
-    for (name, what, case) in cases {
-        let (loss, estimate) = found(case, "overhead")?;
-        figures.add(name, what, estimate);
-        places.push(loss);
+    let none = claim.named("no_loss");
+    let mut farthest = none;
+    for curve in MESSAGES.into_iter().flat_map(of) {
+        let at_none = curve?.at(0.0).cloned().ok_or_else(|| {
+            Gone::NotRun(format!("{STUDY} has no point without loss: run it whole, usher study run {STUDY}."))
+        })?;
+        let far =
+            at_none.values().copied().filter(|overhead| (overhead - none).abs() > (farthest - none).abs());
+        farthest = far.last().unwrap_or(farthest);
     }
-    let more = format!(" The largest are at {} and {} % loss.", digits(places[2]), digits(places[3]));
-    Ok(figures.finding(&more, &[]))
+    let exact = (farthest - none).abs() <= ROUNDING;
+    let mut verdicts = vec![if exact { Verdict::Reproduced } else { Verdict::Differs }];
+    let mut said = vec![format!("without loss {farthest}{}", if exact { "" } else { " in a replication" })];
+    let mut ours = vec![("no_loss".to_owned(), farthest)];
+    let mut ends = [ours.clone(), ours.clone()];
+    for (message, name) in MESSAGES.into_iter().zip(["indication_limit", "request_limit"]) {
+        let Some((loss, values)) = largest(of(message))? else { return Err(view.missing(STUDY)) };
+        let (most, limit) = (mean(&values), claim.named(name));
+        verdicts.push(Verdict::on_bound(&most, limit));
+        said.push(format!(
+            "{message}s at most {}, at {} % loss, the limit being {limit}",
+            bare(&most),
+            digits(loss)
+        ));
+        ours.push((name.to_owned(), most.mean));
+        ends[0].push((name.to_owned(), most.low()));
+        ends[1].push((name.to_owned(), most.high()));
+    }
+    let parts = part_by_part(
+        ["without loss", "indication limit", "request limit"].into_iter().zip(verdicts.iter().copied()),
+    );
+    let [low, high] = ends.map(Value::Named);
+    Ok(Finding {
+        ours: Value::Named(ours),
+        interval: Some((low, high)),
+        verdict: Verdict::worst(&verdicts),
+        reason: format!("MIH packets for each message are {}.{parts}", said.join("; ")),
+    })
 }
 
 /// The turns of the segments per MIH packet for each max RTO: do they rise and fall, and is the turn where it is said?
@@ -253,31 +311,40 @@ fn turns(
     ])
 }
 
+/// The turn of indications is read without MIH acknowledgement, and in a reading of its own with it.
 pub(super) fn segments(claim: &Claim, view: &View<'_>) -> Found {
     let Some(first) = timeouts(view)?.first().copied() else { return Err(view.missing(STUDY)) };
     let at = [("message", MESSAGES[0]), WITHOUT, (MAX_RTO, first)];
     let none = finite(mean(&at_loss(view, STUDY, "tcp.per-mih-packet", &at, 0.0)?), "Segments without loss")?;
     let published = claim.part("no_loss");
     let text = format!("{} segments, published are {}", bare(&none), digits(published));
-    let mut parts = vec![("without loss".to_owned(), Verdict::on_value(none.mean, published, false), text)];
-    parts.extend(turns(view, MESSAGES[0], WITHOUT, 100.0 * claim.part("turn_indication"))?);
-    parts.extend(turns(view, MESSAGES[1], WITH, 100.0 * claim.part("turn_request_ack"))?);
-    Ok(of_parts("as stated", "TCP segments per MIH packet", &parts))
+    let alone = ("without loss".to_owned(), Verdict::on_value(none.mean, published, false), text);
+    let requests = turns(view, MESSAGES[1], WITH, 100.0 * claim.part("turn_request_ack"))?;
+    let read = |ack| {
+        let indications = turns(view, MESSAGES[0], ack, 100.0 * claim.part("turn_indication"))?;
+        let parts: Vec<_> = [alone.clone()].into_iter().chain(indications).chain(requests.clone()).collect();
+        Ok::<_, Gone>(of_parts("as stated", "TCP segments per MIH packet", &parts))
+    };
+    let (mut finding, other) = (read(WITHOUT)?, read(WITH)?);
+    let name = claim.readings.get(1).map_or("", |r| r.name.as_str());
+    finding.reason.push_str(&format!(" Read as \"{name}\": {}. {}", other.verdict.name(), other.reason));
+    Ok(finding)
 }
 
-/// At the largest max RTO: load grows at first, and grows less or falls over the upper half of the axis. And with
-/// acknowledgement an indication is never more than six packets.
-pub(super) fn load(claim: &Claim, view: &View<'_>) -> Found {
-    let names = timeouts(view)?;
-    let Some(max_rto) = names.last() else { return Err(view.missing(STUDY)) };
+/// With acknowledgement. Indications: the load surely grows at first, with each largest RTO, and with the largest grows less or
+/// falls over the upper half of the axis. Requests: it rises and falls, with each.
+pub(super) fn load(_: &Claim, view: &View<'_>) -> Found {
     let metric = format!("sent.{LINK}");
-    let mut parts = Vec::new();
-    for (message, ack) in [WITHOUT, WITH].into_iter().flat_map(|ack| MESSAGES.map(|message| (message, ack))) {
-        let sent = tested(over(view, &metric, message, ack, max_rto)?, 3, "Load over loss")?;
-        let (Some(bend), Some(turn)) = (bend(&sent), turn(&sent)) else { continue };
-        let verdict = match (side(&turn.rise), side(&bend.change)) {
-            (Side::Above, Side::Below) => Verdict::Reproduced,
-            _ if turn.rise.mean > 0.0 && bend.change.mean < 0.0 => Verdict::Partly,
+    let (mut grow, mut slow, mut fall, mut tops) = (Vec::new(), None, Vec::new(), Vec::new());
+    for max_rto in timeouts(view)? {
+        let of = |message| tested(over(view, &metric, message, WITH, max_rto)?, 3, "Load over loss");
+        let (indications, requests) = (of(MESSAGES[0])?, of(MESSAGES[1])?);
+        let (Some(bend), Some(up)) = (bend(&indications), turn(&indications)) else { continue };
+        let Some(turn) = turn(&requests) else { continue };
+        grow.push(side(&up.rise) == Side::Above);
+        let verdict = match side(&bend.change) {
+            Side::Below => Verdict::Reproduced,
+            _ if bend.change.mean < 0.0 => Verdict::Partly,
             _ => Verdict::Differs,
         };
         let text = format!(
@@ -285,13 +352,25 @@ pub(super) fn load(claim: &Claim, view: &View<'_>) -> Found {
             with_interval(&bend.lower, "b/s"),
             with_interval(&bend.upper, "b/s")
         );
-        parts.push((format!("{message}s {} ACK", ack.1), verdict, text));
+        slow = Some((format!("indications slow with {max_rto}"), verdict, text));
+        fall.push(turn.verdict());
+        tops.push(format!("{} % with {max_rto}", digits(turn.at)));
     }
-    let most = largest(names.iter().map(|name| over(view, "mih.overhead", MESSAGES[0], WITH, name)))?;
-    let (bound, limit) = (most.map_or(f64::NAN, |(_, v)| mean(&v).mean), claim.part("bound"));
-    let held = if bound <= limit + 1e-9 { Verdict::Reproduced } else { Verdict::Differs };
-    let text =
-        format!("{} MIH packets for an indication at most, {} being the limit", digits(bound), digits(limit));
-    parts.push(("bounded by MIH".to_owned(), held, text));
-    Ok(of_parts("grows and slows, bounded", &format!("Load with max RTO {max_rto}"), &parts))
+    let Some(slow) = slow else { return Err(view.missing(STUDY)) };
+    let grown = grow.iter().filter(|grows| **grows).count();
+    let fallen = fall.iter().filter(|v| **v == Verdict::Reproduced).count();
+    let parts = [
+        (
+            "indications grow".to_owned(),
+            Verdict::on_count(grown, grow.len()),
+            format!("at first with {}", count(grown, grow.len(), "largest RTOs")),
+        ),
+        slow,
+        (
+            "requests rise and fall".to_owned(),
+            Verdict::on_count(fallen, fall.len()),
+            format!("with {}, highest at {}", count(fallen, fall.len(), "largest RTOs"), tops.join(", ")),
+        ),
+    ];
+    Ok(of_parts("as stated", "Load with MIH acknowledgement", &parts))
 }

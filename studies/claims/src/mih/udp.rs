@@ -1,13 +1,13 @@
 //! MIH over UDP, read from `mih-udp`.
 
 use super::{LINK, LOSS, MESSAGES, WITH, WITHOUT, at_loss, over_loss, seconds};
-use crate::common::{Figures, Found, count, finite, on, scaled, tested};
+use crate::common::{Figures, Found, count, finite, on, tested};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Verdict, bare, digits, part_by_part, percent, with_interval};
+use crate::judge::{Finding, Gone, Verdict, bare, digits, part_by_part, percent, with_interval, with_word};
+use crate::measure::Estimate;
 use crate::measure::{Curve, Side, Values, agrees, contrast, mean, minus, rise, side, turn};
 use crate::results::View;
 use usher_core::Duration;
-use usher_observe::Estimate;
 use usher_scenario::mih::{Exchange, Message};
 
 const STUDY: &str = "mih-udp";
@@ -33,7 +33,7 @@ pub(super) fn delay(claim: &Claim, view: &View<'_>) -> Found {
         figures.add(
             message,
             &format!("without loss an {message} takes").replace("an r", "a r"),
-            scaled(ours, 1e3),
+            ours.scaled(1e3),
         );
         let means = over_loss(view, STUDY, "delay.mean", &at)?.estimates();
         let (least, most) = ends(means.iter().map(|(_, e)| e.mean * 1e3));
@@ -213,8 +213,8 @@ pub(super) fn overhead(claim: &Claim, view: &View<'_>) -> Found {
     Ok(figures.finding(&more, &[("requests cost less", Verdict::on_count(cheaper, less.len()))]))
 }
 
-/// For indications and for requests with acknowledgement: what arrives is held at low loss, is less in the end than at its
-/// largest, and what is sent grows with loss.
+/// For indications and for requests with acknowledgement: what arrives is held at low loss, and is less in the end than at its
+/// largest. That what is sent grows with loss is said beside it.
 pub(super) fn throughput(_: &Claim, view: &View<'_>) -> Found {
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for message in MESSAGES {
@@ -242,17 +242,16 @@ pub(super) fn throughput(_: &Claim, view: &View<'_>) -> Found {
         parts.extend([
             (format!("{message}s, held at low loss"), Verdict::on_count(held, low.len())),
             (format!("{message}s, the limit tells"), tells),
-            (format!("{message}s, load grows"), rise.verdict()),
         ]);
         said.push(format!(
             "for {message}s throughput is held (at least {} of that without loss) at {} up to {} %; it is largest at {} % \
-             loss and then falls by {}; load grows by {}",
+             loss and then falls by {}; the load is {} (the document does not say that it grows)",
             percent(HELD),
             count(held, low.len(), "losses"),
             digits(LOW),
             digits(turn.at),
             with_interval(&turn.fall, "b/s"),
-            with_interval(&rise.whole, "b/s")
+            with_word(&rise.whole, "b/s", "more", "less")
         ));
     }
     let reason = format!(

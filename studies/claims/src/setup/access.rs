@@ -23,6 +23,8 @@ pub struct Access {
     pub rate: u64,
     /// The propagation delay over all of them, in seconds.
     pub delay_s: f64,
+    /// What other traffic takes of the slowest, as a share.
+    pub background: f64,
 }
 
 impl Access {
@@ -35,6 +37,7 @@ impl Access {
             hops: if self.hops == HOPS { other.hops } else { self.hops },
             rate: if self.rate == RATE { other.rate } else { self.rate },
             delay_s: if Self::delay_is_stated(self.delay_s) { other.delay_s } else { self.delay_s },
+            background: self.background.max(other.background),
         }
     }
 
@@ -43,13 +46,14 @@ impl Access {
     }
 
     /// As facts for the manifest of a run.
-    pub fn facts(&self) -> [(String, Fact); 5] {
+    pub fn facts(&self) -> [(String, Fact); 6] {
         [
             ("stations", Fact::from(u64::from(self.stations))),
             ("radio", Fact::Flag(self.radio)),
             ("hops", Fact::from(self.hops as u64)),
             ("rate_b_per_s", Fact::from(self.rate)),
             ("delay_s", Fact::from(self.delay_s)),
+            ("background", Fact::from(self.background)),
         ]
         .map(|(name, fact)| (format!("setup.{name}"), fact))
     }
@@ -68,6 +72,8 @@ impl Access {
             hops: number("hops")? as usize,
             rate: number("rate_b_per_s")? as u64,
             delay_s: number("delay_s")?,
+            // Runs of earlier versions do not say.
+            background: number("background").unwrap_or(0.0),
         })
     }
 
@@ -86,6 +92,8 @@ impl Access {
             hops: path.len(),
             rate,
             delay_s: links().map(|l| l.delay.get().as_secs_f64()).sum(),
+            background: scenario.background.iter().map(|b| b.rate.bits_per_second() as f64).sum::<f64>()
+                / rate as f64,
         })
     }
 
@@ -155,8 +163,10 @@ mod tests {
 
     #[test]
     fn no_points_deviation_is_lost() {
-        let stated = Access { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
-        let other = Access { stations: 50, radio: false, hops: 3, rate: 2_000_000, delay_s: 0.05 };
+        let stated =
+            Access { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01, background: 0.0 };
+        let other =
+            Access { stations: 50, radio: false, hops: 3, rate: 2_000_000, delay_s: 0.05, background: 0.85 };
         for both in [stated.clone().with(other.clone()), other.clone().with(stated.clone())] {
             assert_eq!(both, Access { stations: 100, ..other.clone() });
         }
@@ -176,9 +186,11 @@ mod tests {
 
     #[test]
     fn every_deviation_is_named() {
-        let stated = Access { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01 };
+        let stated =
+            Access { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01, background: 0.0 };
         assert_eq!(stated.deviations(), Vec::<String>::new());
-        let other = Access { stations: 200, radio: false, hops: 1, rate: 2_000_000, delay_s: 0.02 };
+        let other =
+            Access { stations: 200, radio: false, hops: 1, rate: 2_000_000, delay_s: 0.02, background: 0.0 };
         assert_eq!(
             other.deviations(),
             [

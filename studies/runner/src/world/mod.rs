@@ -379,6 +379,10 @@ impl World {
             put("mih.late", (after.late - before.late) as f64 / begun);
         }
         put("mih.memory", after.memory as f64);
+        let delivered = after.delivered - before.delivered;
+        if delivered > 0 {
+            put("mih.delivery", (after.delivery_ns - before.delivery_ns) as f64 / delivered as f64 / 1e9);
+        }
         for ((name, before), (_, after)) in transports_before.iter().zip(self.transport_totals()) {
             let carried = match *name {
                 "tcp.segments" => "tcp.per-mih-packet",

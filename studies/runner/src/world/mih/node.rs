@@ -28,6 +28,10 @@ pub(in super::super) struct Totals {
     pub(in super::super) late: u64,
     /// Most transactions held at once.
     pub(in super::super) memory: u64,
+    /// Indications and requests that the remote user has received, each once.
+    pub(in super::super) delivered: u64,
+    /// How long they took, from their sending on, in nanoseconds.
+    pub(in super::super) delivery_ns: u128,
 }
 
 impl Totals {
@@ -41,6 +45,8 @@ impl Totals {
             duplicates: self.duplicates + other.duplicates,
             late: self.late + other.late,
             memory: self.memory.max(other.memory),
+            delivered: self.delivered + other.delivered,
+            delivery_ns: self.delivery_ns + other.delivery_ns,
         }
     }
 }
@@ -55,6 +61,8 @@ impl From<&Mihf> for Totals {
             duplicates: 0,
             late: counters.late_responses,
             memory: mihf.most_remembered() as u64,
+            delivered: 0,
+            delivery_ns: 0,
         }
     }
 }
@@ -94,6 +102,8 @@ pub(in super::super) struct NodeRole {
     /// What has come, by who sent it.
     seen: BTreeMap<MihfId, Seen>,
     duplicates: u64,
+    delivered: u64,
+    delivery_ns: u128,
     buf: Vec<u8>,
 }
 
@@ -114,6 +124,8 @@ impl NodeRole {
             answers: VecDeque::new(),
             seen: BTreeMap::new(),
             duplicates: 0,
+            delivered: 0,
+            delivery_ns: 0,
             buf: Vec::new(),
         }
     }
@@ -135,7 +147,20 @@ impl NodeRole {
     }
     /// What was counted so far.
     pub(in super::super) fn totals(&self) -> Totals {
-        Totals { duplicates: self.duplicates, ..Totals::from(&self.mihf) }
+        let Self { duplicates, delivered, delivery_ns, .. } = *self;
+        Totals { duplicates, delivered, delivery_ns, ..Totals::from(&self.mihf) }
+    }
+
+    /// Notes what has come from a function; true where it is for the first time.
+    fn comes(&mut self, now: Instant, from: MihfId, payload: Payload) -> bool {
+        let first = self.seen.entry(from).or_default().first(payload.number);
+        if first {
+            self.delivered += 1;
+            self.delivery_ns += u128::from(now.since(payload.began).as_nanos());
+        } else {
+            self.duplicates += 1;
+        }
+        first
     }
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
@@ -207,19 +232,15 @@ impl NodeRole {
         match event {
             Event::Indication { from, message } => {
                 let Some(payload) = Payload::of(&message) else { return };
-                if self.seen.entry(from).or_default().first(payload.number) {
+                if self.comes(now, from, payload) {
                     ctx.report(Report::Ended { began: payload.began, end: End::Completed });
-                } else {
-                    self.duplicates += 1;
                 }
             }
             Event::Request { from, transaction, message } => {
                 let Some(response) = self.responses.get(&from) else { return };
                 let Some(payload) = Payload::of(&message) else { return };
                 let response = payload.written(response);
-                if !self.seen.entry(from).or_default().first(payload.number) {
-                    self.duplicates += 1;
-                }
+                self.comes(now, from, payload);
                 self.answers.push_back((now + self.processing, transaction, response));
                 if self.processing.is_zero() {
                     self.due(ctx);
