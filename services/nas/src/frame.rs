@@ -8,7 +8,9 @@
 use crate::station_id::MacAddress;
 use alloc::vec::Vec;
 use usher_eap::eapol::{ETHERTYPE, Eapol, Frame, PacketType};
+use usher_pkm::Direction;
 use usher_pkm::eap::{BaseSide, FromStation, StationSide, Unheard as PkmUnheard};
+use usher_pkm::keying::announced;
 
 /// The PAE group address, which bridges do not forward (IEEE 802.1X-2004 §7.8).
 pub const PAE_GROUP: MacAddress = MacAddress(usher_eap::eapol::PAE_GROUP);
@@ -42,6 +44,16 @@ pub(crate) enum Said<'a> {
     Start,
     Logoff,
     Eap(&'a [u8]),
+    /// A message of the exchange of keys, unchecked.
+    Keying(&'a [u8]),
+}
+
+/// What an authenticator says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Told<'a> {
+    Eap(&'a [u8]),
+    /// A message of the exchange of keys, unchecked.
+    Keying(&'a [u8]),
 }
 
 /// Why a frame is not heard.
@@ -88,6 +100,17 @@ const fn addressed<T>(frame: &Frame<'_>, said: T) -> Received<T> {
     Received { destination: MacAddress(frame.destination), source: MacAddress(frame.source), said }
 }
 
+/// Fills a buffer with a frame around a PKM message.
+pub(crate) fn carry(buf: &mut Vec<u8>, (to, from): (MacAddress, MacAddress), message: &[u8]) {
+    pkm_header(buf, to, from);
+    buf.extend_from_slice(message);
+}
+
+/// Whether a PKM message is of the exchange of keys, from this side.
+fn is_keying(message: &[u8], from: Direction) -> bool {
+    announced(message).is_some_and(|code| code.direction() == Some(from))
+}
+
 /// Begins an Ethernet frame with a PKM message.
 fn pkm_header(buf: &mut Vec<u8>, to: MacAddress, from: MacAddress) {
     buf.clear();
@@ -107,6 +130,9 @@ impl Access {
             }
             Self::Wimax => {
                 let frame = frame(bytes, ETHERTYPE_PKM)?;
+                if is_keying(frame.payload, Direction::Request) {
+                    return Ok(addressed(&frame, (Said::Keying(frame.payload), side)));
+                }
                 let said = match side.unwrap(frame.payload)? {
                     FromStation::Start => Said::Start,
                     FromStation::Eap(packet) => Said::Eap(packet),
@@ -134,23 +160,26 @@ impl Access {
             }
         }
     }
-    /// The EAP packet that an authenticator sent.
+    /// What an authenticator said.
     pub(crate) fn hear_authenticator<'a>(
         self,
         bytes: &'a [u8],
         side: &StationSide,
-    ) -> Result<Received<&'a [u8]>, Unheard> {
+    ) -> Result<Received<Told<'a>>, Unheard> {
         match self {
             Self::Ethernet => {
                 let frame = frame(bytes, ETHERTYPE)?;
                 match eapol(frame.payload)? {
-                    Said::Eap(packet) => Ok(addressed(&frame, packet)),
-                    Said::Start | Said::Logoff => Err(Unheard::UnknownEapol),
+                    Said::Eap(packet) => Ok(addressed(&frame, Told::Eap(packet))),
+                    Said::Start | Said::Logoff | Said::Keying(_) => Err(Unheard::UnknownEapol),
                 }
             }
             Self::Wimax => {
                 let frame = frame(bytes, ETHERTYPE_PKM)?;
-                Ok(addressed(&frame, side.unwrap(frame.payload)?))
+                if is_keying(frame.payload, Direction::Response) {
+                    return Ok(addressed(&frame, Told::Keying(frame.payload)));
+                }
+                Ok(addressed(&frame, Told::Eap(side.unwrap(frame.payload)?)))
             }
         }
     }
@@ -167,6 +196,7 @@ impl Access {
         match self {
             Self::Ethernet => {
                 let (kind, body) = match said {
+                    Said::Keying(_) => return false,
                     Said::Start => (PacketType::Start, &[][..]),
                     Said::Logoff => (PacketType::Logoff, &[][..]),
                     Said::Eap(packet) => (PacketType::EapPacket, packet),
@@ -177,6 +207,7 @@ impl Access {
             Self::Wimax => {
                 pkm_header(buf, to, from);
                 match said {
+                    Said::Keying(message) => buf.extend_from_slice(message),
                     Said::Start if again => side.start_again(buf),
                     Said::Start => side.start(buf),
                     Said::Eap(packet) => side.wrap(buf, packet),

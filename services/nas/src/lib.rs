@@ -19,3 +19,5 @@ pub use authenticator::Authenticator;
 pub use frame::{Access, ETHERTYPE_PKM, PAE_GROUP};
 pub use station::Station;
 pub use station_id::{MacAddress, StationId};
+/// The exchange of traffic keys over 802.16.
+pub use usher_pkm::keying;

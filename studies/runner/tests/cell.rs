@@ -157,3 +157,58 @@ rate = "200 kb/s"
     assert!(m["completed"] > 20.0 && m["failures"] == 0.0, "{m:?}");
     assert!(m["delay.mean"] > 0.03 && m["delay.mean"] < 0.3, "{m:?}");
 }
+
+#[test]
+fn traffic_keys_follow_an_authentication_where_the_study_says_so() {
+    let arrivals = r#"{ kind = "constant", interval = "200 s", start = "1 s", count = 1 }"#;
+    let calm = "entry = { done = true }\nrequests = { backoff_start = 0 }";
+    let tls = |keys: &str| {
+        study(1, 1, &format!("{calm}\n{keys}"), arrivals)
+            .replace("method = \"eap-md5\"", "method = \"eap-tls\"")
+    };
+    let (without, with) = (run(&tls("")), run(&tls("keys = { used = true }")));
+    assert!(!without.contains_key("keys.delay") && !without.contains_key("keys.messages"));
+    // SA-TEK-Challenge, -Request, -Response, Key-Request and Key-Reply, each in a PDU of its own with ten octets more.
+    let octets = [46, 68, 75, 34, 108];
+    assert_eq!((with["keys.messages"], with["keys.bytes"]), (5.0, f64::from(octets.iter().sum::<u32>())));
+    assert_eq!(with["keys.failures"], 0.0);
+    assert_eq!(with["packets.air"] - without["packets.air"], 5.0);
+    assert_eq!(with["bytes.air"] - without["bytes.air"], with["keys.bytes"] + 50.0);
+    // The authentication is longer by just that: two more requests for bandwidth, each heard two frames later and answered
+    // in the next.
+    let longer = with["delay.mean"] - without["delay.mean"];
+    assert!((longer - with["keys.delay"]).abs() < 0.0051, "{longer} and {}", with["keys.delay"]);
+    assert!((0.020..0.045).contains(&with["keys.delay"]), "{}", with["keys.delay"]);
+    assert_eq!(with["requests.air"] - without["requests.air"], 2.0);
+}
+
+#[test]
+fn digests_and_keys_take_their_time() {
+    let arrivals = r#"{ kind = "constant", interval = "200 s", start = "1 s", count = 1 }"#;
+    let cell = "entry = { done = true }\nkeys = { used = true }";
+    let free = study(1, 1, cell, arrivals).replace("method = \"eap-md5\"", "method = \"eap-tls\"");
+    let cpu = r#"cpu = { service = { "pkm.derive" = "7 ms", "pkm.digest" = "20 ms", "pkm.key" = "3 ms" } }"#;
+    let charged = free.replace("[hosts.nas]", &format!("[hosts.nas]\n{cpu}"));
+    let (free, charged) = (run(&free), run(&charged));
+    // A digest for the challenge, and for each of two requests one checked and one made; then two keys wrapped. The
+    // challenge, with the derivation, waits behind nothing: it leaves with EAP's success.
+    let more = charged["keys.delay"] - free["keys.delay"];
+    assert!((0.080..0.105).contains(&more), "{more}");
+    assert!(charged["busy.nas"] > 0.0);
+}
+
+#[test]
+fn lost_messages_of_the_exchange_of_keys_are_said_again_or_end_it() {
+    let arrivals = r#"{ kind = "poisson", rate = "1 /s" }"#;
+    let lossy = |keys: &str| {
+        let cell = format!("loss = \"10 %\"\nentry = {{ done = true }}\nkeys = {{ used = true{keys} }}");
+        let study = study(20, 1, &cell, arrivals).replace("method = \"eap-md5\"", "method = \"eap-tls\"");
+        run(&study)
+    };
+    let m = lossy("");
+    assert!(m["keys.messages"] > 5.2 && m["keys.delay"] > 0.1, "{m:?}");
+    let once = lossy(", challenge_tries = 1, request_tries = 1, key_tries = 1");
+    assert!(once["keys.failures"] > m["keys.failures"] + 0.1, "{once:?}");
+    assert!(once["failures"] > m["failures"]);
+    assert_eq!(m, lossy(""), "the same seed gives the same run");
+}

@@ -531,6 +531,17 @@ fn faults_of_a_cell_name_their_place() {
             "radius = \"500 m\"\ngoing_down = \"600 m\"\n[cells.air.frame]",
             "t.toml:18:14: cells.air.going_down: the radius is more than nothing, and the threshold of going down not beyond it",
         ),
+        (
+            "[cells.air.frame]",
+            "keys = { request_timeout = \"0 s\" }\n[cells.air.frame]",
+            "t.toml:17:28: cells.air.keys.request_timeout: zero is impossible here",
+        ),
+        (
+            "[cells.air.frame]",
+            "keys = { used = true }\n[cells.air.frame]",
+            "t.toml:17:17: cells.air.keys.used: EAP-MD5 gives no key from which traffic keys could follow: workload.method = \
+             \"eap-tls\" does",
+        ),
         ("[links.core]", "[links.air]", "t.toml:11:8: cells.air: there is a link \"air\" as well"),
         (
             "y = \"collisions.air\"",
@@ -839,4 +850,15 @@ fn faults_of_a_handover_name_their_place() {
         let found = Study::parse("t", "t.toml", &text).and_then(|study| study.check());
         assert_eq!(found.unwrap_err().to_string().trim_end(), expected, "{other}");
     }
+}
+
+#[test]
+fn traffic_keys_without_an_authentication_are_refused() {
+    let cell =
+        "[cells.air]\nbase_station = \"server\"\nstations = \"client\"\nkeys = { used = true }\n[links.core]";
+    assert_eq!(
+        faults("[links.core]", cell),
+        "t.toml:11:17: cells.air.keys.used: traffic keys follow from an authentication: the workload must be of kind \
+         \"eap\", with stations = \"client\" and nas = \"server\""
+    );
 }

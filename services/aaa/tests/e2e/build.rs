@@ -77,10 +77,10 @@ pub(crate) fn world(stations: usize, nas: authenticator::Config, aaa: &[usher_aa
     for (i, config) in aaa.iter().enumerate() {
         w.servers.push(AaaServer::new(config.clone(), seed.secure("aaa", i as u64)).unwrap());
     }
-    let access = nas.access;
+    let (access, keying) = (nas.access, nas.keying);
     w.nas.push(Authenticator::new(nas, seed.secure("nas", 0)).unwrap());
     for i in 0..stations {
-        let config = station::Config { access, ..station::Config::new(mac(i)) };
+        let config = station::Config { access, keying, ..station::Config::new(mac(i)) };
         w.stations.push(Station::new(config, seed.secure("station", i as u64)));
         w.wired_to.push(0);
     }

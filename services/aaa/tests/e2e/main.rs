@@ -11,6 +11,7 @@ mod endings;
 mod handover;
 mod held_back;
 mod keyed;
+mod keying;
 mod limits;
 mod methods;
 mod noise;

@@ -1,10 +1,11 @@
 //! The authenticator's machine.
 
+use super::keyings::Keyings;
 use super::ports::{Ports, Status};
 use super::session::{Session, identity};
 use super::{Command, Config, Counters, EndCause, Event, FailReason};
 use crate::aaa::{AaaClient, Answer, Ask, ConfigError, Facts, Failure};
-use crate::frame::{self, Said, Unheard};
+use crate::frame::{self, Access, Said, Unheard};
 use crate::station_id::StationId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,6 +16,8 @@ use usher_core::{CommandError, Duration, Input, Instant, Machine, PortId, Secure
 use usher_crypto::Key;
 use usher_eap::authenticator::{Answer as Verdict, Authenticator as Conversation, End};
 use usher_pkm::eap::BaseSide;
+use usher_pkm::keying;
+use usher_pkm::keys::AuthKey;
 
 /// How many frame buffers are kept for reuse.
 const SPARE: usize = 32;
@@ -26,6 +29,9 @@ pub struct Authenticator {
     aaa: AaaClient,
     ports: Ports,
     sessions: SessionTable<Session>,
+    keyings: Keyings,
+    /// What exchanges of keys did.
+    work: VecDeque<Work>,
     /// Retransmissions to stations, by session.
     resend: TimerQueue<u64>,
     frames: VecDeque<(PortId, Vec<u8>)>,
@@ -59,6 +65,8 @@ impl Authenticator {
             aaa,
             ports: Ports::new(hash_state(&mut rng)),
             sessions: SessionTable::new(),
+            keyings: Keyings::default(),
+            work: VecDeque::new(),
             resend: TimerQueue::new(),
             frames: VecDeque::new(),
             spare: Vec::new(),
@@ -91,6 +99,11 @@ impl Authenticator {
             AaaClient::Diameter(d) => Some(d.counters()),
         }
     }
+    /// What exchanges of keys did and dropped.
+    #[must_use]
+    pub fn keying_counters(&self) -> keying::Counters {
+        self.keyings.counters()
+    }
     /// Sessions in progress.
     #[must_use]
     pub fn in_progress(&self) -> usize {
@@ -120,6 +133,7 @@ impl Authenticator {
             return Err(CommandError::Full("sessions in progress"));
         }
         self.counters.sessions += 1;
+        self.keyings.remove(station);
         let first = self.rng.next_u32() as u8;
         let policy = self.config.retransmission;
         // Without retransmission the sessions' order of age keeps the station's time.
@@ -266,12 +280,58 @@ impl Authenticator {
         self.counters.authenticated += 1;
         let until = facts.session_timeout.map(|t| now + t);
         self.remember(session.station, Status::In(until));
+        let key = msk.as_ref().map(|msk| self.key(session.station, msk));
         self.events.push_back(Event::Authenticated {
             station: session.station,
             name: session.name,
             msk,
             facts: Facts { rounds: session.rounds, ..facts },
         });
+        if let (Some(config), StationId::Frame { .. }, Access::Wimax) =
+            (self.config.keying, session.station, self.config.access)
+        {
+            match key.flatten() {
+                Some(key) if self.keyings.len() < self.config.max_remembered => {
+                    self.work.push_back(Work { label: "pkm.derive", units: 1 });
+                    let base = keying::Base::new(config, key, &mut self.rng, now);
+                    self.keyings.insert(session.station, base);
+                    self.pump_keying(session.station);
+                }
+                _ => self.unkeyed(session.station),
+            }
+        }
+    }
+
+    /// The authorization key of a station that is let in.
+    fn key(&self, station: StationId, msk: &Key<[u8; 64]>) -> Option<AuthKey> {
+        self.config.keying?;
+        Some(AuthKey::new(msk, station.mac()?.0, self.config.mac.0, 0))
+    }
+
+    fn unkeyed(&mut self, station: StationId) {
+        self.counters.unkeyed += 1;
+        self.keyings.remove(station);
+        self.ports.remove(station);
+        self.events.push_back(Event::Ended { station, cause: EndCause::Unkeyed });
+    }
+
+    /// Takes out what a station's exchange of keys wants.
+    fn pump_keying(&mut self, station: StationId) {
+        let StationId::Frame { port, mac } = station else { return };
+        let Self { keyings, frames, spare, work, config, .. } = self;
+        let send = |message: &[u8]| {
+            let mut buf = spare.pop().unwrap_or_default();
+            frame::carry(&mut buf, (mac, config.mac), message);
+            frames.push_back((port, buf));
+        };
+        match keyings.pump(station, send, |done| work.push_back(done)) {
+            Some(keying::Event::Keyed(_)) => {
+                self.counters.keyed += 1;
+                self.events.push_back(Event::Keyed { station });
+            }
+            Some(keying::Event::Failed(_)) => self.unkeyed(station),
+            None => {}
+        }
     }
 
     fn rejected(&mut self, now: Instant, token: u64) {
@@ -319,6 +379,7 @@ impl Authenticator {
     }
 
     fn forget(&mut self, now: Instant, station: StationId) -> Option<Status> {
+        self.keyings.remove(station);
         let status = self.ports.remove(station)?;
         if let Status::Running(token) = status {
             self.drop_session(now, token);
@@ -348,6 +409,14 @@ impl Authenticator {
         // What is refused here is counted there.
         let (said, pkm) = received.said;
         let _ = match said {
+            Said::Keying(message) => {
+                if self.keyings.handle(station, message) {
+                    self.pump_keying(station);
+                } else {
+                    self.counters.unknown_pkm += 1;
+                }
+                Ok(())
+            }
             Said::Eap(packet) => self.hear(now, station, pkm, packet),
             Said::Start => self.begin(now, station, pkm, None),
             Said::Logoff => {
@@ -383,7 +452,11 @@ impl Authenticator {
                 self.fail(now, token, FailReason::StationTimeout);
             }
         }
+        while let Some(station) = self.keyings.expire(now) {
+            self.pump_keying(station);
+        }
         while let Some((station, status)) = self.ports.pop_due(now) {
+            self.keyings.remove(station);
             if let Status::In(_) = status {
                 self.events.push_back(Event::Ended { station, cause: EndCause::SessionTimeout });
             }
@@ -457,7 +530,10 @@ impl Machine for Authenticator {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let idle = self.sessions.oldest().map(|(_, since)| since + self.config.station_timeout);
-        [self.aaa.poll_timeout(), self.resend.next(), self.ports.next(), idle].into_iter().flatten().min()
+        [self.aaa.poll_timeout(), self.resend.next(), self.ports.next(), self.keyings.next(), idle]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -465,6 +541,6 @@ impl Machine for Authenticator {
     }
 
     fn poll_work(&mut self) -> Option<Work> {
-        self.aaa.poll_work()
+        self.aaa.poll_work().or_else(|| self.work.pop_front())
     }
 }

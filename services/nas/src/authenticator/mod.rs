@@ -7,6 +7,7 @@
 //! A session begins with an EAPOL-Start or PKMv2's EAP-Start, or with [`Command::Begin`], and ends with exactly one of
 //! [`Event::Authenticated`], [`Event::Rejected`] and [`Event::Failed`].
 
+mod keyings;
 mod machine;
 mod ports;
 mod session;
@@ -21,6 +22,7 @@ use alloc::vec::Vec;
 use usher_core::Duration;
 use usher_crypto::Key;
 use usher_diameter::node::PeerId;
+use usher_pkm::keying;
 
 /// What an authenticator is made of.
 #[derive(Clone, Debug)]
@@ -31,6 +33,8 @@ pub struct Config {
     pub aaa: AaaConfig,
     /// What carries EAP on its ports.
     pub access: Access,
+    /// With [`Access::Wimax`], the exchange of traffic keys with each station that is let in; `None`: there is none.
+    pub keying: Option<keying::Config>,
     /// Its address on every port.
     pub mac: MacAddress,
     /// How long a station may be silent amid a session.
@@ -56,6 +60,7 @@ impl Config {
             nas,
             aaa,
             access: Access::Ethernet,
+            keying: None,
             mac: MacAddress([0x02, 0, 0, 0, 0, 1]),
             station_timeout: Duration::from_secs(30),
             retransmission: None,
@@ -114,6 +119,9 @@ pub enum EndCause {
     LoggedOff,
     /// Its Session-Timeout passed.
     SessionTimeout,
+    /// No traffic keys came about: the AAA server gave no key from which they could follow, or the station fell silent or
+    /// proved no such key.
+    Unkeyed,
 }
 
 /// What an authenticator has to say.
@@ -136,6 +144,11 @@ pub enum Event {
         msk: Option<Key<[u8; 64]>>,
         /// What else the server said.
         facts: Facts,
+    },
+    /// A station that was let in has been sent its traffic keys.
+    Keyed {
+        /// Who.
+        station: StationId,
     },
     /// Turned away by the AAA server. A station that was in is in no longer.
     Rejected {
@@ -183,6 +196,7 @@ impl core::fmt::Debug for Event {
                 .field("key", &msk.is_some())
                 .field("facts", facts)
                 .finish_non_exhaustive(),
+            Self::Keyed { station } => f.debug_struct("Keyed").field("station", station).finish(),
             Self::Rejected { station, .. } => {
                 f.debug_struct("Rejected").field("station", station).finish_non_exhaustive()
             }
@@ -206,6 +220,10 @@ usher_core::counters! {
         sessions,
         /// Stations let in.
         authenticated,
+        /// Stations that were sent traffic keys.
+        keyed,
+        /// Stations let in, but without traffic keys.
+        unkeyed,
         /// Stations turned away by the AAA server.
         rejected,
         /// Sessions given up: the station fell silent.
@@ -230,7 +248,7 @@ usher_core::counters! {
         not_for_us,
         /// Dropped: EAPOL frames of a type that an authenticator does not hear.
         unknown_eapol,
-        /// Dropped: PKM messages that carry no EAP.
+        /// Dropped: PKM messages that carry no EAP and are of no exchange of keys that is under way.
         unknown_pkm,
         /// Dropped: EAP packets of a station without a session.
         no_session,

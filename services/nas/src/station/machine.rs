@@ -1,13 +1,17 @@
 //! The station's machine.
 
 use super::{Command, Config, Counters, Credentials, Event};
-use crate::frame::{self, Said, Unheard};
+use crate::frame::{self, Access, Said, Told, Unheard};
+use crate::station_id::MacAddress;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_crypto::Key;
 use usher_eap::peer::{self, Peer};
 use usher_pkm::eap::StationSide;
+use usher_pkm::keying;
+use usher_pkm::keys::AuthKey;
 
 /// Where an attempt stands.
 #[derive(Debug)]
@@ -18,6 +22,8 @@ enum State {
     Connecting { said: u32, peer: Box<Peer> },
     /// In conversation.
     Talking(Box<Peer>),
+    /// Let in, and waits for traffic keys.
+    Keying(Box<keying::Station>, Key<[u8; 64]>),
 }
 
 /// A station; see the [module](super).
@@ -32,6 +38,8 @@ pub struct Station {
     events: VecDeque<Event>,
     work: VecDeque<Work>,
     counters: Counters,
+    /// Of exchanges of keys that are over.
+    keying: keying::Counters,
     rng: SecureRng,
     out: Vec<u8>,
 }
@@ -49,6 +57,7 @@ impl Station {
             events: VecDeque::new(),
             work: VecDeque::new(),
             counters: Counters::default(),
+            keying: keying::Counters::default(),
             rng,
             out: Vec::new(),
         }
@@ -58,9 +67,18 @@ impl Station {
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
+    /// What exchanges of keys did and dropped.
+    #[must_use]
+    pub fn keying_counters(&self) -> keying::Counters {
+        let mut sum = self.keying;
+        if let State::Keying(keying, _) = &self.state {
+            sum.add(keying.counters());
+        }
+        sum
+    }
 
     fn say(&mut self, said: Said<'_>, again: bool) {
-        let octets = if let Said::Eap(packet) = said { packet.len() } else { 0 };
+        let octets = if let Said::Eap(packet) | Said::Keying(packet) = said { packet.len() } else { 0 };
         let mut buf = Vec::with_capacity(frame::OVERHEAD + octets);
         let ways = (self.config.authenticator, self.config.mac);
         if self.config.access.tell_authenticator(&mut buf, ways, &mut self.pkm, said, again) {
@@ -81,18 +99,30 @@ impl Station {
         };
         let peer = Box::new(Peer::new(config, SecureRng::from_seed(self.rng.array()), now));
         self.counters.attempts += 1;
+        self.leave();
         self.state = State::Connecting { said: 1, peer };
         self.say(Said::Start, false);
         self.wait(now, self.config.start_period);
     }
 
-    fn end(&mut self, event: Event) {
-        self.state = State::Idle;
+    /// Ends what is under way without a word.
+    fn leave(&mut self) {
+        if let State::Keying(keying, _) = core::mem::replace(&mut self.state, State::Idle) {
+            self.keying.add(keying.counters());
+            self.pkm.resume(keying.identifier());
+        }
         self.deadline = None;
+    }
+
+    fn end(&mut self, event: Event) {
+        self.leave();
         *match event {
             Event::Success { .. } => &mut self.counters.successes,
             Event::Failure => &mut self.counters.failures,
             Event::Timeout => &mut self.counters.timeouts,
+            Event::Unkeyed => &mut self.counters.unkeyed,
+            // No end, and so not said here.
+            Event::Admitted => return,
         } += 1;
         self.events.push_back(event);
     }
@@ -115,10 +145,60 @@ impl Station {
             self.counters.not_for_us += 1;
             return;
         }
-        self.hear(now, received.said);
+        match received.said {
+            Told::Eap(packet) => self.hear(now, packet, received.source),
+            Told::Keying(message) => {
+                let State::Keying(keying, _) = &mut self.state else {
+                    self.counters.unknown_pkm += 1;
+                    return;
+                };
+                keying.handle(now, message);
+                self.pump();
+            }
+        }
     }
 
-    fn hear(&mut self, now: Instant, packet: &[u8]) {
+    /// Takes out what the exchange of keys wants.
+    fn pump(&mut self) {
+        let State::Keying(keying, msk) = &mut self.state else { return };
+        while let Some(work) = keying.poll_work() {
+            self.work.push_back(work);
+        }
+        let mut out = core::mem::take(&mut self.out);
+        let speaks = keying.poll_transmit(&mut out);
+        let end = keying.poll_event().map(|event| match event {
+            keying::Event::Keyed(_) => Event::Success { msk: Some(msk.clone()) },
+            keying::Event::Failed(_) => Event::Unkeyed,
+        });
+        self.deadline = keying.poll_timeout();
+        if speaks {
+            self.say(Said::Keying(&out), false);
+        }
+        self.out = out;
+        if let Some(end) = end {
+            self.end(end);
+        }
+    }
+
+    /// EAP has let the station in.
+    fn admitted(&mut self, now: Instant, msk: Option<Key<[u8; 64]>>, base: MacAddress) {
+        let config = self.config.keying.filter(|_| self.config.access == Access::Wimax);
+        match (config, msk) {
+            (None, msk) => self.end(Event::Success { msk }),
+            (Some(_), None) => self.end(Event::Unkeyed),
+            (Some(config), Some(msk)) => {
+                let key = AuthKey::new(&msk, self.config.mac.0, base.0, 0);
+                self.work.push_back(Work { label: "pkm.derive", units: 1 });
+                let identifier = self.pkm.identifier();
+                let keying = keying::Station::new(config, key, identifier, &mut self.rng, now);
+                self.state = State::Keying(Box::new(keying), msk);
+                self.events.push_back(Event::Admitted);
+                self.pump();
+            }
+        }
+    }
+
+    fn hear(&mut self, now: Instant, packet: &[u8], from: MacAddress) {
         let (State::Talking(peer) | State::Connecting { peer, .. }) = &mut self.state else {
             self.counters.bad_eap += 1;
             return;
@@ -145,7 +225,7 @@ impl Station {
         match end {
             None => {}
             Some(peer::Event::Success { keys }) => {
-                self.end(Event::Success { msk: keys.map(|k| k.msk) });
+                self.admitted(now, keys.map(|k| k.msk), from);
             }
             Some(peer::Event::Failure) => self.end(Event::Failure),
             Some(peer::Event::Timeout) => self.end(Event::Timeout),
@@ -164,6 +244,10 @@ impl Station {
                 self.wait(now, self.config.start_period);
             }
             State::Connecting { .. } | State::Talking(_) => self.end(Event::Timeout),
+            State::Keying(keying, _) => {
+                keying.handle_timeout(now);
+                self.pump();
+            }
             State::Idle => self.deadline = None,
         }
     }
@@ -190,8 +274,7 @@ impl Machine for Station {
                 self.authenticate(now, identity, credentials);
             }
             Command::LogOff => {
-                self.state = State::Idle;
-                self.deadline = None;
+                self.leave();
                 self.say(Said::Logoff, false);
             }
         }

@@ -14,6 +14,7 @@ use usher_core::{Duration, PortId, WallTime};
 use usher_crypto::Key;
 use usher_eap::method::PeerOffer;
 use usher_eap::method::md5::Password;
+use usher_pkm::keying;
 
 /// What a station is made of.
 #[derive(Clone, Debug)]
@@ -33,6 +34,9 @@ pub struct Config {
     pub max_start: u32,
     /// How long it waits for the next packet once a conversation has begun.
     pub auth_timeout: Duration,
+    /// With [`Access::Wimax`], the exchange of traffic keys that follows EAP; `None`: there is none, and EAP's success is
+    /// the end.
+    pub keying: Option<keying::Config>,
     /// The time of day at [`usher_core::Instant::ZERO`], by which certificates are judged.
     pub epoch: WallTime,
 }
@@ -50,6 +54,7 @@ impl Config {
             start_period: Duration::from_secs(30),
             max_start: 3,
             auth_timeout: Duration::from_secs(60),
+            keying: None,
             epoch: WallTime::from_unix_secs(1_767_225_600),
         }
     }
@@ -87,10 +92,12 @@ pub enum Command {
     LogOff,
 }
 
-/// What a station has to say: one of the first three ends each attempt.
+/// What a station has to say: one of all but [`Event::Admitted`] ends each attempt.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Let in.
+    /// Let in by EAP; the exchange of traffic keys begins, and its end is the attempt's.
+    Admitted,
+    /// Let in, and with [`Config::keying`] traffic keys are there.
     Success {
         /// The master session key (RFC 3748 §7.10), where the method gives one.
         msk: Option<Key<[u8; 64]>>,
@@ -99,6 +106,9 @@ pub enum Event {
     Failure,
     /// Nobody answered, or the authenticator fell silent.
     Timeout,
+    /// Let in by EAP, but no traffic keys came about: the EAP method gives no key from which they could follow, or the base
+    /// station fell silent, proved no such key or refused.
+    Unkeyed,
 }
 
 impl core::fmt::Debug for Event {
@@ -108,6 +118,8 @@ impl core::fmt::Debug for Event {
             Self::Success { msk } => f.debug_struct("Success").field("key", &msk.is_some()).finish(),
             Self::Failure => f.write_str("Failure"),
             Self::Timeout => f.write_str("Timeout"),
+            Self::Admitted => f.write_str("Admitted"),
+            Self::Unkeyed => f.write_str("Unkeyed"),
         }
     }
 }
@@ -123,6 +135,8 @@ usher_core::counters! {
         failures,
         /// Given up: silence.
         timeouts,
+        /// Let in, but without traffic keys.
+        unkeyed,
         /// EAPOL-Start sent again.
         starts_repeated,
         /// Dropped: frames too short for Ethernet or EAPOL, or for what they say; malformed PKM messages.
@@ -131,7 +145,7 @@ usher_core::counters! {
         not_for_us,
         /// Dropped: EAPOL frames of a type that a station does not hear.
         unknown_eapol,
-        /// Dropped: PKM messages that carry no EAP.
+        /// Dropped: PKM messages that carry no EAP and are of no exchange of keys that is under way.
         unknown_pkm,
         /// Dropped: PKM messages that answer another than the latest request.
         stale_pkm,

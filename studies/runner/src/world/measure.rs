@@ -22,6 +22,11 @@ pub(super) struct Measure {
     /// Dialogues that ended well since the counting began, whenever they began.
     completed: u64,
     retransmissions: u64,
+    /// Counted dialogues that EAP has let in where traffic keys follow, those that got them, and how long that took them
+    /// together, nanoseconds.
+    admitted: u64,
+    keyed: u64,
+    keying: u128,
     /// Of handovers.
     tally: Tally,
     /// Between the two phases of a run: end as soon as nothing that counts is open.
@@ -84,6 +89,9 @@ impl Measure {
             failed: 0,
             completed: 0,
             retransmissions: 0,
+            admitted: 0,
+            keyed: 0,
+            keying: 0,
             tally: Tally::default(),
             draining: false,
         }
@@ -125,6 +133,12 @@ impl Measure {
         if self.completed > 0 {
             put("retransmissions", self.retransmissions as f64 / self.completed as f64);
         }
+        if self.keyed > 0 {
+            put("keys.delay", self.keying as f64 / self.keyed as f64 / 1e9);
+        }
+        if self.admitted > 0 {
+            put("keys.failures", (self.admitted - self.keyed) as f64 / self.admitted as f64);
+        }
         out.extend(self.tally.metrics());
         out
     }
@@ -149,6 +163,12 @@ impl Observer<Report> for Measure {
     fn report(&mut self, now: Instant, _app: u32, report: Report) {
         match report {
             Report::Begun => self.begun += u64::from(self.counts(now)),
+            Report::Admitted(began) => self.admitted += u64::from(self.counts(began)),
+            Report::Keyed(began, took) if self.counts(began) => {
+                self.keyed += 1;
+                self.keying += u128::from(took.as_nanos());
+            }
+            Report::Keyed(..) => {}
             Report::Withdrawn(began) => self.begun -= u64::from(self.counts(began)),
             Report::Mobile(node, said) => {
                 let (from, to) = (self.from, self.to);

@@ -36,6 +36,10 @@ enum Report {
         /// How.
         end: End,
     },
+    /// An authentication that began then was let in by EAP; traffic keys are to follow.
+    Admitted(Instant),
+    /// Its traffic keys are there, so long after that.
+    Keyed(Instant, usher_core::Duration),
     /// The application protocol sent so many requests again.
     Retransmissions(u64),
     /// A dialogue that began then is none after all.
@@ -272,6 +276,7 @@ impl World {
         let (links_before, transports_before) = (self.links(), self.transport_totals());
         let cells_before = self.cells();
         let mih_before = self.mih_totals();
+        let keying_before = self.keying_totals();
         self.sim.run_until(just_before(end));
         let links_at_end = self.links();
         // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
@@ -290,6 +295,7 @@ impl World {
 
         let mut metrics = self.sim.observer_mut().metrics();
         self.transport_metrics(&mut metrics, transports_before);
+        self.keying_metrics(&mut metrics, keying_before);
         self.mih_metrics(&mut metrics, transports_before, mih_before);
         self.link_metrics(&mut metrics, &links_before, &links_at_end);
         self.cell_metrics(&mut metrics, &cells_before);
@@ -340,6 +346,25 @@ impl World {
         for (before, after) in before.chunks(4).zip(after.chunks(4)).filter(|(_, after)| after[0].1 > 0) {
             for ((name, before), (_, after)) in before.iter().zip(after) {
                 metrics.push(((*name).to_owned(), (after - before) as f64 / completed as f64));
+            }
+        }
+    }
+
+    /// Messages of exchanges of traffic keys, and their bytes.
+    fn keying_totals(&self) -> [u64; 2] {
+        let sides = self.sim.apps().filter_map(|role| match role {
+            Role::Station(station) => Some(station.keying_totals()),
+            Role::Nas(nas) => Some(nas.keying_totals()),
+            _ => None,
+        });
+        sides.fold([0; 2], |[m, b], side| [m + side.sent, b + side.octets])
+    }
+
+    fn keying_metrics(&self, metrics: &mut Vec<(String, f64)>, before: [u64; 2]) {
+        let (completed, after) = (self.sim.observer().completed() as f64, self.keying_totals());
+        if completed > 0.0 && after[0] > 0 {
+            for ((name, before), after) in ["keys.messages", "keys.bytes"].iter().zip(before).zip(after) {
+                metrics.push(((*name).to_owned(), (after - before) as f64 / completed));
             }
         }
     }

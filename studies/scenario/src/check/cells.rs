@@ -1,7 +1,7 @@
 //! What no single value shows about cells.
 
 use super::{Check, keys};
-use crate::model::Cell;
+use crate::model::{Cell, EapMethod, Workload};
 use crate::units::Queue;
 use usher_sim::radio::wimax::ConfigError;
 
@@ -64,6 +64,9 @@ impl Check<'_> {
             (cell.entry.timeout, "entry", "timeout"),
             (cell.scan.descriptors, "scan", "descriptors"),
             (cell.requests.timeout, "requests", "timeout"),
+            (cell.keys.challenge_timeout, "keys", "challenge_timeout"),
+            (cell.keys.request_timeout, "keys", "request_timeout"),
+            (cell.keys.key_timeout, "keys", "key_timeout"),
         ] {
             self.positive(time, at(table, key));
         }
@@ -72,6 +75,7 @@ impl Check<'_> {
             at("entry", "on_command"),
             "stations cannot be in from the start as well",
         );
+        self.keys(name, cell);
         match cell.config().check() {
             Err(why @ ConfigError::FrameTooShort(_)) if !cell.frame.duration.get().is_zero() => {
                 self.fault(at("frame", "duration"), why.to_string());
@@ -84,6 +88,29 @@ impl Check<'_> {
             }
             // The rest is reported above, or its type cannot hold it.
             _ => {}
+        }
+    }
+
+    /// Keys follow from an authentication by a method that gives some.
+    fn keys(&mut self, name: &str, cell: &Cell) {
+        if !cell.keys.used {
+            return;
+        }
+        let path = keys!["cells", name, "keys", "used"];
+        match &self.scenario.workload {
+            Workload::Eap(eap) if eap.nas == cell.base_station && eap.stations == cell.stations => self.require(
+                eap.method != EapMethod::EapMd5,
+                path,
+                "EAP-MD5 gives no key from which traffic keys could follow: workload.method = \"eap-tls\" does",
+            ),
+            _ => self.fault(
+                path,
+                format!(
+                    "traffic keys follow from an authentication: the workload must be of kind \"eap\", with stations = \
+                     \"{}\" and nas = \"{}\"",
+                    cell.stations, cell.base_station
+                ),
+            ),
         }
     }
 }

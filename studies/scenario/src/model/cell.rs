@@ -54,6 +54,9 @@ pub struct Cell {
     /// How a station asks for bandwidth.
     #[serde(default)]
     pub requests: Requests,
+    /// The exchange of traffic keys after an authentication.
+    #[serde(default)]
+    pub keys: Keys,
 }
 
 const fn queue() -> Queue {
@@ -237,6 +240,43 @@ impl Default for Requests {
             backoff_end: 10,
             tries: Count::of(16),
             timeout: Time::millis(50),
+        }
+    }
+}
+
+/// The exchange of traffic keys that follows an authentication over this cell (IEEE 802.16e-2005, PKMv2): the SA-TEK
+/// handshake in three messages, then a request for traffic keys and its answer, under digests and keys that follow from the
+/// EAP method's. It wants a workload of EAP between the cell's stations and base station, and a method that gives keys.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Keys {
+    /// Whether there is one. With it an authentication ends when the station has its traffic keys, without it with EAP's
+    /// success.
+    pub used: bool,
+    /// How long the base station waits for an answer to its SA-TEK-Challenge (SAChallengeTimer).
+    pub challenge_timeout: Time,
+    /// How often it says it before it gives up.
+    pub challenge_tries: Count,
+    /// How long the station waits for an answer to its SA-TEK-Request (SATEKTimer).
+    pub request_timeout: Time,
+    /// How often it says it before it gives up.
+    pub request_tries: Count,
+    /// How long the station waits for an answer to its Key-Request (Operational Wait Timeout).
+    pub key_timeout: Time,
+    /// How often it says it before it gives up.
+    pub key_tries: Count,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self {
+            used: false,
+            challenge_timeout: Time::secs(1),
+            challenge_tries: Count::of(4),
+            request_timeout: Time::millis(300),
+            request_tries: Count::of(4),
+            key_timeout: Time::secs(1),
+            key_tries: Count::of(4),
         }
     }
 }

@@ -58,14 +58,17 @@ const fn one() -> Count {
     Count::ONE
 }
 
-/// The kinds of work that a processor can be charged for, one unit a message, digest or public-key operation.
-pub const WORK: [&str; 11] = [
+/// The kinds of work that a processor can be charged for, one unit a message, digest, key or public-key operation.
+pub const WORK: [&str; 14] = [
     "radius.request",
     "radius.response",
     "diameter.request",
     "diameter.answer",
     "diameter.base",
     "eap.md5",
+    "pkm.derive",
+    "pkm.digest",
+    "pkm.key",
     "tls.sign",
     "tls.verify",
     "tls.key_exchange",

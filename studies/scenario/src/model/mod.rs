@@ -18,7 +18,7 @@ pub use axes::{
     Statistic, Value,
 };
 pub use bss::{Bss, LossFrom, Preamble, Scan, WifiRate};
-pub use cell::{Cell, CellScan, Entry, Frame, Modulation, Requests};
+pub use cell::{Cell, CellScan, Entry, Frame, Keys, Modulation, Requests};
 pub use handover::{CommitAnswer, Flow, GoingDown, Handover, Initiator, OnFailure};
 pub use hosts::{
     Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,

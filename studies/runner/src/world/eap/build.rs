@@ -20,11 +20,13 @@ use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
 use usher_diameter::stream::StreamPolicy;
 use usher_nas::authenticator::{self, Authenticator};
+use usher_nas::keying;
 use usher_nas::station::{self, Credentials, Station};
 use usher_nas::{AaaConfig, Access, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::auth::Secret;
 use usher_radius::client::{self, Retransmission};
 use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, EapMethod, RadiusRetransmission, Scenario};
+use usher_scenario::units::{Count, Time};
 use usher_sim::HostId;
 
 /// Diameter over TCP (RFC 6733 §11.4).
@@ -69,10 +71,11 @@ pub(in super::super) fn build(
         let chance = plan.seed.stream("credentials", index);
         let mac = MacAddress(host.mac(0));
         let mut config = station::Config::new(mac);
-        config.access = access(plan.scenario, eap);
+        (config.access, config.keying) = access(plan.scenario, eap);
         config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
         Supplicant {
             station: Station::new(config, plan.seed.secure("station", index)),
+            admitted: None,
             agenda: Agenda::new(arrivals, chance, eap.wrong_credentials.get()),
             identity: identity(index, &eap.realm),
             mac,
@@ -174,7 +177,7 @@ fn authenticator(
 ) -> Result<Authenticator, WorldError> {
     let place = Place { host, version: plan.version };
     let name = format!("nas-{index}");
-    let access = access(plan.scenario, eap);
+    let (access, keying) = access(plan.scenario, eap);
     let mut identity = match access {
         Access::Ethernet => NasIdentity::ethernet(&name),
         Access::Wimax => NasIdentity::wimax(&name),
@@ -202,6 +205,7 @@ fn authenticator(
     };
     let mut config = authenticator::Config::new(identity, aaa);
     config.access = access;
+    config.keying = keying;
     config.mac = MacAddress(host.mac(0));
     config.quiet_period = Duration::ZERO;
     config.max_sessions = usize::MAX;
@@ -213,10 +217,24 @@ fn authenticator(
     Authenticator::new(config, plan.seed.secure("nas", index)).map_err(|e| WorldError::Role(e.to_string()))
 }
 
-/// PKMv2 where the stations reach their NAS by a cell, of which it is the base station; EAPOL elsewhere.
-fn access(scenario: &Scenario, eap: &Eap) -> Access {
+/// PKMv2 where the stations reach their NAS by a cell, of which it is the base station, with the cell's exchange of keys;
+/// EAPOL elsewhere.
+fn access(scenario: &Scenario, eap: &Eap) -> (Access, Option<keying::Config>) {
     let joins = |cell: &model::Cell| cell.base_station == eap.nas && cell.stations == eap.stations;
-    if scenario.cells_in_use().any(|(_, cell)| joins(cell)) { Access::Wimax } else { Access::Ethernet }
+    match scenario.cells_in_use().find(|(_, cell)| joins(cell)) {
+        Some((_, cell)) => (Access::Wimax, cell.keys.used.then(|| exchange(&cell.keys))),
+        None => (Access::Ethernet, None),
+    }
+}
+
+fn exchange(keys: &model::Keys) -> keying::Config {
+    let resend = |after: Time, tries: Count| keying::Resend { after: after.get(), times: tries.get() - 1 };
+    keying::Config {
+        challenge: resend(keys.challenge_timeout, keys.challenge_tries),
+        request: resend(keys.request_timeout, keys.request_tries),
+        key_request: resend(keys.key_timeout, keys.key_tries),
+        ..Default::default()
+    }
 }
 
 fn server_name(index: u64, realm: &str) -> String {

@@ -6,6 +6,7 @@ use super::station::{GivenUp, Supplicant};
 use usher_core::{Input, Machine, PortId, Transmit};
 use usher_nas::StationId;
 use usher_nas::authenticator::{Authenticator, Event};
+use usher_nas::keying::Counters;
 use usher_sim::{Context, Delivery};
 
 /// The authenticator and where it lives.
@@ -28,6 +29,11 @@ impl NasRole {
         given_up: GivenUp,
     ) -> Self {
         Self { place, nas, local, given_up, repeated: 0, buf: Vec::new() }
+    }
+
+    /// What its exchanges of traffic keys did; a station in its own host has none.
+    pub(in super::super) fn keying_totals(&self) -> Counters {
+        self.nas.keying_counters()
     }
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {

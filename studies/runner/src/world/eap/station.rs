@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use usher_core::{Duration, Instant, Machine};
 use usher_nas::MacAddress;
+use usher_nas::keying::Counters;
 use usher_nas::station::{Command, Credentials, Event, Station};
 use usher_sim::{Context, Delivery};
 
@@ -25,6 +26,8 @@ pub(super) type GivenUp = Rc<RefCell<BTreeSet<MacAddress>>>;
 #[derive(Debug)]
 pub(super) struct Supplicant {
     pub(super) station: Station,
+    /// When EAP let it in, where traffic keys follow.
+    pub(super) admitted: Option<Instant>,
     pub(super) agenda: Agenda,
     pub(super) identity: Vec<u8>,
     pub(super) proof: Rc<Proof>,
@@ -41,13 +44,22 @@ impl Supplicant {
     pub(super) fn attend(&mut self, ctx: &mut Context<'_, Report>) {
         loop {
             while let Some(event) = self.station.poll_event() {
+                if let (Event::Admitted, Some(began)) = (&event, self.agenda.busy) {
+                    self.admitted = Some(ctx.now());
+                    ctx.report(Report::Admitted(began));
+                    continue;
+                }
+                let admitted = self.admitted.take();
+                if let (Event::Success { .. }, Some(at), Some(began)) = (&event, admitted, self.agenda.busy) {
+                    ctx.report(Report::Keyed(began, ctx.now().since(at)));
+                }
                 self.ended(
                     ctx,
                     match event {
                         Event::Success { .. } => End::Completed,
                         Event::Failure if self.given_up.borrow_mut().remove(&self.mac) => End::Failed,
                         Event::Failure => End::Rejected,
-                        Event::Timeout => End::Failed,
+                        Event::Timeout | Event::Unkeyed | Event::Admitted => End::Failed,
                     },
                 );
             }
@@ -77,6 +89,11 @@ impl Supplicant {
         }
     }
 
+    /// What its exchanges of traffic keys did.
+    pub(super) fn keying(&self) -> Counters {
+        self.station.keying_counters()
+    }
+
     /// When it wants to be woken.
     pub(super) fn next(&mut self) -> Option<Instant> {
         [self.station.poll_timeout(), self.agenda.next(), self.retry_at].into_iter().flatten().min()
@@ -94,6 +111,11 @@ pub(in super::super) struct StationRole {
 impl StationRole {
     pub(super) fn new(place: Place, supplicant: Supplicant) -> Self {
         Self { place, supplicant, buf: Vec::new() }
+    }
+
+    /// What its exchanges of traffic keys did.
+    pub(in super::super) fn keying_totals(&self) -> Counters {
+        self.supplicant.keying()
     }
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {

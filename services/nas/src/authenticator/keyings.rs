@@ -1,0 +1,93 @@
+//! The exchanges of keys of an 802.16 base station, one for each station that is let in.
+
+use crate::station_id::StationId;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use usher_core::timer::TimerQueue;
+use usher_core::{Instant, Work};
+use usher_pkm::keying::{Base, Counters, Event};
+
+/// An exchange, and the timer that is armed for it.
+#[derive(Debug)]
+struct Keying {
+    base: Base,
+    due: Option<Instant>,
+}
+
+/// They stay for as long as their stations are in, for a Key-Request may come again.
+#[derive(Debug, Default)]
+pub(super) struct Keyings {
+    by_station: BTreeMap<StationId, Keying>,
+    timers: TimerQueue<StationId>,
+    /// Of those that are gone.
+    gone: Counters,
+}
+
+impl Keyings {
+    pub(super) fn insert(&mut self, station: StationId, base: Base) {
+        self.remove(station);
+        self.by_station.insert(station, Keying { base, due: None });
+    }
+    pub(super) fn remove(&mut self, station: StationId) {
+        if let Some(Keying { base, due }) = self.by_station.remove(&station) {
+            self.gone.add(base.counters());
+            if let Some(at) = due {
+                self.timers.remove(at, station);
+            }
+        }
+    }
+    pub(super) fn len(&self) -> usize {
+        self.by_station.len()
+    }
+    pub(super) fn counters(&self) -> Counters {
+        let mut sum = self.gone;
+        self.by_station.values().for_each(|k| sum.add(k.base.counters()));
+        sum
+    }
+    /// Feeds a message; false where the station has no exchange.
+    pub(super) fn handle(&mut self, station: StationId, message: &[u8]) -> bool {
+        let Some(keying) = self.by_station.get_mut(&station) else { return false };
+        keying.base.handle(message);
+        true
+    }
+    /// Does what is due for a station, and says for which.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<StationId> {
+        let (_, station) = self.timers.pop_due(now)?;
+        if let Some(keying) = self.by_station.get_mut(&station) {
+            keying.due = None;
+            keying.base.handle_timeout(now);
+        }
+        Some(station)
+    }
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+    /// Takes out what a station's exchange wants: messages into `send`, labelled work into `work`; what it has to say is
+    /// answered. Arms its timer.
+    pub(super) fn pump(
+        &mut self,
+        station: StationId,
+        mut send: impl FnMut(&[u8]),
+        mut work: impl FnMut(Work),
+    ) -> Option<Event> {
+        let keying = self.by_station.get_mut(&station)?;
+        let mut message = Vec::new();
+        while keying.base.poll_transmit(&mut message) {
+            send(&message);
+        }
+        while let Some(done) = keying.base.poll_work() {
+            work(done);
+        }
+        let due = keying.base.poll_timeout();
+        if due != keying.due {
+            if let Some(at) = keying.due {
+                self.timers.remove(at, station);
+            }
+            if let Some(at) = due {
+                self.timers.insert(at, station);
+            }
+            keying.due = due;
+        }
+        keying.base.poll_event()
+    }
+}
