@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Pages of the product.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
     "README.md",
     "docs/aaa-server.md",
     "docs/aaa.md",
@@ -18,6 +18,7 @@ const PAGES: [&str; 13] = [
     "docs/metrics.md",
     "docs/mih.md",
     "docs/sctp-and-tcp.md",
+    "docs/silly-window.md",
     "docs/study-files.md",
     "docs/verify.md",
     "docs/why-refused.md",

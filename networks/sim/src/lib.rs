@@ -28,5 +28,5 @@ pub use link::{Framing, LinkConfig, LinkId, LinkStats};
 pub use packet::{DISCARD_PORT, Payload, UDP_HEADER};
 pub use queue::EventQueue;
 pub use simulation::{
-    Builder, CellId, Fault, HostStats, SctpTotals, SimError, Simulation, TcpTotals, Transports,
+    Builder, CellId, Fault, Held, HostStats, SctpTotals, SimError, Simulation, TcpTotals, Transports,
 };

@@ -206,7 +206,7 @@ fn upload(seed: u64, loss: f64, slow: bool) -> Simulation<App, Log> {
     let collect = b.app(s, App::Collect { got: Vec::new(), closed: false }, None);
     b.listen(collect, 80).unwrap();
     if slow {
-        b.read_slowly(collect, 100_000);
+        b.read_slowly(collect, 100_000, None);
     }
     let mut sim = b.build(Log::default(), None);
     sim.run_until(ms(600_000));

@@ -3,6 +3,7 @@
 mod hol;
 mod load;
 mod small;
+mod sws;
 
 use crate::common::{Found, Function, configured, finite};
 use crate::data::Claim;
@@ -11,7 +12,7 @@ use crate::measure::Estimate;
 use crate::results::View;
 
 /// Each claim's function.
-pub(crate) const FUNCTIONS: [(&str, Function); 19] = [
+pub(crate) const FUNCTIONS: [(&str, Function); 20] = [
     ("aaa.setup", setup),
     ("aaa.setup-ko", load::setup_ko),
     ("aaa.messages", hol::messages),
@@ -31,6 +32,7 @@ pub(crate) const FUNCTIONS: [(&str, Function); 19] = [
     ("aaa.surge", load::surge),
     ("aaa.congestion.amplifies", load::amplifies),
     ("aaa.connections", load::connections),
+    ("aaa.sws", sws::sws),
 ];
 
 fn setup(claim: &Claim, view: &View<'_>) -> Found {

@@ -5,6 +5,7 @@ use crate::*;
 use std::collections::BTreeSet;
 use usher_observe::{Point, Row};
 
+mod apart;
 mod handover;
 mod mih;
 

@@ -187,6 +187,47 @@ fn a_slow_reader_fills_the_window_and_gets_everything() {
 }
 
 #[test]
+fn a_slow_writer_writes_its_requests_piece_by_piece_one_after_the_other() {
+    // Ten pieces, a tenth of a second apart: the last of the first request leaves 0.9 s after it began at 1 s, the first
+    // of the second at 2 s.
+    let m = dialogue(
+        "[transport.tcp]\nnagle = false",
+        "transport = \"tcp\"\nwrite_rate = \"800 b/s\"\nwrite_size = \"10 B\"\n\
+         rounds = [{ request = \"100 B\", answer = \"10 B\" }]\n\
+         arrivals = { kind = \"constant\", interval = \"500 ms\", start = \"1 s\", count = 2 }",
+    );
+    assert_eq!(m["completed"], 8.0);
+    close(m["delay.mean"], (0.92 + 1.42) / 2.0);
+    close(m["tcp.segment-size"], 10.0);
+    close(m["tcp.data-share"], 0.2);
+}
+
+#[test]
+fn silly_windows_are_as_their_closed_form_has_them() {
+    let study = Study::open("aaa-sws").unwrap_or_else(|faults| panic!("{faults}"));
+    let mut overrides = Overrides::default();
+    overrides.set("octets=1 B,10 B,500 B").unwrap();
+    let plan = study.plan(Mode::Quick, &overrides).unwrap();
+    let mut formed = 0;
+    for point in &plan.points {
+        let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+        let m: BTreeMap<String, f64> = world.run().unwrap().metrics.into_iter().collect();
+        assert_eq!(m["failures"], 0.0, "{}", point.key);
+        let Some(form) = usher_scenario::analytic::value("tcp-data-share", &point.scenario) else { continue };
+        formed += 1;
+        let share = m["tcp.data-share"];
+        // An answer lets the acknowledgement that rides on it come early, once in a request.
+        let off =
+            if point.key.contains("Nagle and delayed") || point.key.contains("all") { 0.04 } else { 0.02 };
+        assert!((share / form - 1.0).abs() < off, "{}: {share}, and {form} by the closed form", point.key);
+        if point.key.contains("octets=1 B; avoidance=none") {
+            assert!((share * 41.0 - 1.0).abs() < 1e-3, "{}: {share} is not one in 41", point.key);
+        }
+    }
+    assert_eq!(formed, 34, "of 36 points two have none: reads of 500 B, told late");
+}
+
+#[test]
 fn background_traffic_loads_a_link_and_is_no_dialogues_packet() {
     let m = dialogue(
         "rate = \"1 Mb/s\"\n[[background]]\nfrom = \"router\"\nto = \"server\"\nrate = \"850 kb/s\"\npacket = \"1000 B\"",
@@ -250,6 +291,38 @@ fn a_busy_server_makes_everybody_wait() {
     assert!((alone..alone + 0.004).contains(&calm["delay.mean"]), "{}", calm["delay.mean"]);
     // Twenty stations are a closed loop in the end: at most twenty requests wait.
     assert!((alone + 0.008..alone + 0.4).contains(&busy["delay.mean"]), "{}", busy["delay.mean"]);
+}
+
+#[test]
+fn connections_cost_memory_and_share_what_a_loss_holds_up() {
+    let base = EAP.replace("duration = \"200 s\"", "duration = \"100 s\"\nmemory = true");
+    let with = |loss: &str, connections: &str| {
+        let text = base.replace("delay = \"10 ms\"", &format!("delay = \"10 ms\"\nloss = \"{loss}\""));
+        run(&format!(
+            "{text}method = \"eap-md5\"\naaa = \"diameter\"\n[workload.diameter]\nconnections = {connections}\n"
+        ))
+    };
+    let block = f64::from(usher_sim::tcp::Connection::CONTROL_BLOCK);
+    let [one, many, own] = ["1", "48", "\"per-session\""].map(|c| with("0 %", c));
+    assert_eq!((one["connections.server"], one["connections.nas"]), (1.0, 1.0));
+    assert_eq!((many["connections.server"], many["connections.nas"]), (48.0, 48.0));
+    // What waits for its acknowledgement is some messages of some hundred octets each.
+    assert!((block..block + 20_000.0).contains(&one["memory.server"]), "{}", one["memory.server"]);
+    let more = many["memory.server"] - 48.0 * block;
+    assert!((0.0..20_000.0).contains(&more), "{}", many["memory.server"]);
+    assert!((2.0..48.0).contains(&own["connections.server"]), "{}", own["connections.server"]);
+    assert!(
+        own["packets.core"] > 1.5 * one["packets.core"],
+        "{} {}",
+        own["packets.core"],
+        one["packets.core"]
+    );
+    assert_eq!([&one, &many, &own].map(|m| m["tcp.blocked"]), [0.0; 3]);
+    let [one, many] = ["1", "48"].map(|c| with("5 %", c));
+    assert!(one["tcp.blocked"] > 0.05, "{}", one["tcp.blocked"]);
+    assert!(many["tcp.blocked"] < one["tcp.blocked"] / 4.0, "{} {}", many["tcp.blocked"], one["tcp.blocked"]);
+    let without = run(&format!("{EAP}method = \"eap-md5\"\naaa = \"radius\"\n"));
+    assert!(!without.contains_key("memory.server") && !without.contains_key("connections.server"));
 }
 
 #[test]

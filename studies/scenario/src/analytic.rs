@@ -1,6 +1,7 @@
 //! Closed forms that a figure can draw beside its results, by the name in its `analytic`.
 
 mod mih;
+mod sws;
 
 use crate::fault::hint;
 use crate::hol::Model;
@@ -72,6 +73,13 @@ pub const FORMS: &[Form] = &[
         about: "TCP segments of both sides for each indication without MIH acknowledgement, where mih-tcp-delay's model \
                 holds (docs/mih.md)",
         eval: mih::tcp_segments,
+    },
+    Form {
+        name: "tcp-data-share",
+        about: "share of data in the octets of packets with data, of dialogues of one round over persistent TCP connections \
+                without loss, whose requests one side writes or reads a few octets at a time; propagation delays alone \
+                (docs/silly-window.md)",
+        eval: sws::data_share,
     },
 ];
 
@@ -257,6 +265,45 @@ mod tests {
         {
             assert_eq!(at(&text.replace(from, to)), None, "{to}");
         }
+    }
+
+    #[test]
+    fn one_octet_of_data_is_a_packet_of_forty_one() {
+        let study = Study::open("aaa-sws").unwrap();
+        let at = |slow: &str, octets: &str, avoidance: &str| {
+            let mut overrides = Overrides::default();
+            for (axis, value) in [("slow", slow), ("octets", octets), ("avoidance", avoidance)] {
+                overrides.set(&format!("{axis}={value}")).unwrap();
+            }
+            let plan = study.plan(Mode::Quick, &overrides).unwrap();
+            value("tcp-data-share", &plan.points[0].scenario)
+        };
+        // 5000 octets in segments of so many, and the answer's one.
+        let share = |segment: f64| 5001.0 / (5001.0 + 40.0 * (5000.0 / segment + 1.0));
+        for slow in ["sender", "reader"] {
+            let one = at(slow, "1 B", "none").unwrap();
+            assert!((one - share(1.0)).abs() < 1e-12 && (one * 41.0 - 1.0).abs() < 1e-3, "{one}");
+            assert_eq!(at(slow, "50 B", "none"), Some(share(50.0)));
+        }
+        // 962 octets a second, a round trip of 20 ms, 200 ms more for an acknowledgement that waits.
+        for (slow, avoidance, segment) in [
+            ("sender", "Nagle", 19.24),
+            ("sender", "Nagle and delayed ACK", 211.64),
+            ("sender", "delayed ACK", 1.0),
+            ("sender", "silly-window avoidance", 1.0),
+            ("sender", "all", 211.64),
+            ("reader", "Nagle", 19.24),
+            ("reader", "delayed ACK", 193.0),
+            ("reader", "Nagle and delayed ACK", 193.0),
+            ("reader", "silly-window avoidance", 536.0),
+            ("reader", "all", 536.0),
+        ] {
+            let form = at(slow, "1 B", avoidance).unwrap();
+            assert!((form - share(segment)).abs() < 1e-9, "{slow} {avoidance}: {form}");
+        }
+        assert_eq!(at("sender", "50 B", "Nagle"), Some(share(50.0)), "a write each 52 ms");
+        assert_eq!(at("reader", "100 B", "delayed ACK"), None, "data comes before the next read");
+        assert_eq!(at("reader", "10 B", "delayed ACK"), Some(share(200.0)));
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn recommendations(file: &StudyFile, findings: &mut Vec<Finding>) {
         if let Some(message) = metrics::unknown(&said.metric, file) {
             findings.push((keys!["recommendations", i, "metric"], message));
         }
-        held(file, &keys!["recommendations", i, "where"], &said.filter, findings);
+        held(file, keys!["recommendations", i, "where"], &said.filter, findings);
         if let Some(limit) = &said.limit
             && let Some(message) = metrics::unknown(&limit.metric, file)
         {
@@ -133,7 +133,7 @@ fn recommendations(file: &StudyFile, findings: &mut Vec<Finding>) {
 }
 
 /// Axes that a `where` at this path holds must be there, and have the values that it names.
-fn held(file: &StudyFile, path: &[String], filter: &Ordered<Value>, findings: &mut Vec<Finding>) {
+fn held(file: &StudyFile, path: Vec<String>, filter: &Ordered<Value>, findings: &mut Vec<Finding>) {
     let mut fault = |held: &str, message: String| {
         findings.push((path.iter().cloned().chain([held.to_owned()]).collect(), message));
     };
@@ -224,7 +224,7 @@ fn figures(file: &StudyFile, findings: &mut Vec<Finding>) {
                 findings.push((keys!["figures", i, "series", j], missing(series)));
             }
         }
-        held(file, &keys!["figures", i, "where"], &figure.filter, findings);
+        held(file, keys!["figures", i, "where"], &figure.filter, findings);
         for axis in &file.axes {
             let many = axis.values.len().max(axis.cases.len()) > 1;
             let used = figure.x == axis.name

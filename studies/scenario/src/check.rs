@@ -10,7 +10,7 @@ use crate::model::{
     Arrivals, Connections, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss, RadiusRetransmission,
     Repeats, Scenario, TimeLaw, WORK, Workload,
 };
-use crate::units::{Bound, Queue, Time};
+use crate::units::{Bound, Queue, Size, Time};
 use std::collections::BTreeMap;
 
 /// The most hosts that a scenario may have, over all groups.
@@ -253,6 +253,9 @@ impl Check<'_> {
                 format!("{bytes} B is not between 1 B and 65495 B"),
             );
         }
+        if let Some(size) = tcp.read_size {
+            self.piece(size, at("read_size"));
+        }
         let buffer = tcp.receive_buffer.bytes();
         self.require(
             (1..=1 << 30).contains(&buffer),
@@ -260,6 +263,12 @@ impl Check<'_> {
             format!("{buffer} B is not between 1 B and 1 GiB"),
         );
         self.sctp();
+    }
+
+    /// What an application reads or writes at a time.
+    fn piece(&mut self, size: Size, path: Vec<String>) {
+        let bytes = size.bytes();
+        self.require((1..=1 << 30).contains(&bytes), path, format!("{bytes} B is not between 1 B and 1 GiB"));
     }
 
     fn sctp(&mut self) {
@@ -455,6 +464,12 @@ impl Check<'_> {
                 );
             }
         }
+        self.piece(dialogue.write_size, at("write_size"));
+        self.require(
+            dialogue.transport == DialogueTransport::Tcp || dialogue.write_rate == Bound::Unlimited,
+            at("write_rate"),
+            "UDP and SCTP send messages whole: only with transport = \"tcp\" can a request be written piece by piece",
+        );
         self.law(&dialogue.turnaround, at("turnaround"));
         self.law(&dialogue.think, at("think"));
         if let Repeats::Fixed { interval, .. } = dialogue.retransmission {

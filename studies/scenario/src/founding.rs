@@ -33,6 +33,8 @@ const ALL: &[Founding] = founding![
     "aaa-congestion",
     "aaa-many-nas",
     "aaa-recovery",
+    "aaa-connections",
+    "aaa-sws",
     "aaa-beyond",
     "aaa-advice",
     "aaa-sctp-delay",

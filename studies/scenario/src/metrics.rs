@@ -70,6 +70,19 @@ pub const METRICS: &[Metric] = &[
     metric(Of::Run, "tcp.retransmissions", "", "TCP segments sent again, per completed dialogue"),
     metric(Of::Run, "tcp.timeouts", "", "expiries of TCP's retransmission timer, per completed dialogue"),
     metric(Of::Run, "tcp.acks", "", "TCP segments that only acknowledge, per completed dialogue"),
+    metric(
+        Of::Run,
+        "tcp.blocked",
+        "",
+        "TCP segments that came behind a gap, so that their data waited for another's, per completed dialogue",
+    ),
+    metric(
+        Of::Run,
+        "tcp.data-share",
+        "",
+        "share of data in the octets of packets that carry TCP data, headers of IP and TCP included",
+    ),
+    metric(Of::Run, "tcp.segment-size", "B", "mean data of TCP segments that carry some"),
     metric(Of::Run, "sctp.packets", "", "SCTP packets of all hosts, per completed dialogue"),
     metric(Of::Run, "sctp.retransmissions", "", "SCTP DATA chunks sent again, per completed dialogue"),
     metric(Of::Run, "sctp.timeouts", "", "expiries of SCTP's T3-rtx timer, per completed dialogue"),
@@ -183,6 +196,18 @@ pub const METRICS: &[Metric] = &[
         "share of the rangings and requests in the cell's contended opportunities that met another",
     ),
     metric(Of::Host, "busy", "", "share of the host's cores at work"),
+    metric(
+        Of::Host,
+        "connections",
+        "",
+        "most TCP connections and SCTP associations that one of these hosts held at once",
+    ),
+    metric(
+        Of::Host,
+        "memory",
+        "B",
+        "most octets of their state and buffers that one of these hosts held at once",
+    ),
 ];
 
 /// What a study names, of which metrics can be.
@@ -192,11 +217,14 @@ pub struct Names<'a> {
     links: &'a Ordered<Link>,
     cells: &'a Ordered<Cell>,
     bss: &'a Ordered<Bss>,
+    /// What hosts hold is followed.
+    memory: bool,
 }
 
 impl<'a> From<&'a StudyFile> for Names<'a> {
     fn from(file: &'a StudyFile) -> Self {
-        Self { hosts: &file.hosts, links: &file.links, cells: &file.cells, bss: &file.bss }
+        let memory = file.run.memory;
+        Self { hosts: &file.hosts, links: &file.links, cells: &file.cells, bss: &file.bss, memory }
     }
 }
 impl Names<'_> {
@@ -207,7 +235,14 @@ impl Names<'_> {
 }
 impl<'a> From<&'a Scenario> for Names<'a> {
     fn from(scenario: &'a Scenario) -> Self {
-        Self { hosts: &scenario.hosts, links: &scenario.links, cells: &scenario.cells, bss: &scenario.bss }
+        let memory = scenario.run.memory;
+        Self {
+            hosts: &scenario.hosts,
+            links: &scenario.links,
+            cells: &scenario.cells,
+            bss: &scenario.bss,
+            memory,
+        }
     }
 }
 
@@ -229,8 +264,10 @@ pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metr
 /// What is wrong with the name of a metric.
 pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<String> {
     let names = names.into();
-    if find(name, names).is_some() {
-        return None;
+    if let Some(metric) = find(name, names) {
+        let followed = ["connections", "memory"].contains(&metric.name);
+        return (followed && !names.memory)
+            .then(|| format!("\"{name}\" is followed only where [run] has memory = true"));
     }
     let mut known = Vec::new();
     for metric in METRICS {

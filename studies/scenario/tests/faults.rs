@@ -305,6 +305,32 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             "x = \"loss\"\nstatistic = \"mode\"",
             "t.toml:28:13: figures[0].statistic: \"mode\" is not known here; known are \"mean\", \"median\"",
         ),
+        // Slow applications, silly windows, memory.
+        (
+            "[workload]",
+            "[transport.tcp]\nread_size = \"0 B\"\n[workload]",
+            "t.toml:14:13: transport.tcp.read_size: 0 B is not between 1 B and 1 GiB",
+        ),
+        (
+            "[workload]",
+            "[transport.tcp]\nsilly_window_avoidance = \"off\"\n[workload]",
+            "t.toml:14:26: transport.tcp.silly_window_avoidance: \"off\" where true or false is needed",
+        ),
+        (
+            r#"transport = "tcp""#,
+            "transport = \"udp\"\nwrite_rate = \"8 kb/s\"",
+            "t.toml:18:14: workload.write_rate: UDP and SCTP send messages whole: only with transport = \"tcp\" can a request be written piece by piece",
+        ),
+        (
+            r#"transport = "tcp""#,
+            "transport = \"tcp\"\nwrite_size = \"0 B\"",
+            "t.toml:18:14: workload.write_size: 0 B is not between 1 B and 1 GiB",
+        ),
+        (
+            r#"y = "delay.mean""#,
+            r#"y = "memory.server""#,
+            "t.toml:28:5: figures[0].y: \"memory.server\" is followed only where [run] has memory = true",
+        ),
         // Not TOML at all.
         (
             r#"delay = "10 ms""#,

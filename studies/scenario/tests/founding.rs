@@ -48,7 +48,9 @@ fn groups_name_their_studies() {
             "aaa-packets",
             "aaa-congestion",
             "aaa-many-nas",
-            "aaa-recovery"
+            "aaa-recovery",
+            "aaa-connections",
+            "aaa-sws"
         ]
     );
     assert_eq!(founding::group("mih"), ["mih-udp", "mih-tcp", "mih-sctp", "mih-shared-segment"]);

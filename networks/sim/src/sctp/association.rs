@@ -209,6 +209,10 @@ pub struct Association {
 }
 
 impl Association {
+    /// Octets that count for the state of an association of one path without streams and data: what one takes in this
+    /// simulator on a machine with addresses of 64 bits. It is a number of its own so that results are the same everywhere.
+    pub const CONTROL_BLOCK: u32 = 872;
+
     pub(super) fn new(config: Arc<Config>, initial: Initial, paths: u8, state: State) -> Self {
         let paths: Vec<Path> = (0..paths.max(1)).map(|_| Path::new(&config)).collect();
         Self {
@@ -447,6 +451,14 @@ impl Association {
     /// Whether a path is held for working.
     pub fn is_active(&self, path: u8) -> bool {
         self.paths.get(usize::from(path)).is_some_and(|p| p.active)
+    }
+    /// Octets that it takes: [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), 2 for each stream's sequence number, what was given to
+    /// [`send`](Self::send) and is not acknowledged cumulatively (as the wire has it, with the headers of its chunks), what
+    /// came and waits for pieces, for its turn or for the reader. Data that is a mere count counts as if it were there.
+    pub fn memory(&self) -> u32 {
+        let streams = 2 * (u32::from(self.outbound_streams) + u32::from(self.inbound_streams));
+        let parts = [streams, self.out.wire_octets(), self.inb.held, self.inb.unread];
+        parts.into_iter().fold(Self::CONTROL_BLOCK, u32::saturating_add)
     }
     /// User data that was given to [`send`](Self::send) and is not yet acknowledged cumulatively, in bytes.
     pub fn bytes_outstanding(&self) -> u64 {

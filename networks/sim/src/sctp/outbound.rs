@@ -79,6 +79,10 @@ impl Outbound {
     pub(super) fn is_empty(&self) -> bool {
         self.sent.is_empty() && self.queue.is_empty()
     }
+    /// What is queued or not acknowledged cumulatively takes on the wire.
+    pub(super) fn wire_octets(&self) -> u32 {
+        self.queued.saturating_add(self.kept)
+    }
     /// The TSN of the last chunk that was sent.
     pub(super) fn last_tsn(&self) -> u32 {
         self.cumulative.wrapping_add(self.sent.len() as u32)

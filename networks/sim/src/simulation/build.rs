@@ -14,7 +14,7 @@ use crate::queue::EventQueue;
 use crate::radio::motion::Trajectory;
 use crate::radio::{wifi, wimax};
 use std::collections::{BTreeMap, VecDeque};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::impair::ChannelConfig;
@@ -67,6 +67,7 @@ pub struct Builder<A: Application> {
     transports: Arc<Transports>,
     sctp_listeners: HashMap<(HostId, u16), u32>,
     outages: Vec<Outage>,
+    follow_memory: bool,
     multihomed: HashMap<HostId, Vec<u32>>,
     channels: Vec<Arc<ChannelConfig>>,
 }
@@ -89,6 +90,7 @@ impl<A: Application> Builder<A> {
             transports: Arc::default(),
             sctp_listeners: HashMap::with_hasher(HashState::with_seed(0)),
             outages: Vec::new(),
+            follow_memory: false,
             multihomed: HashMap::with_hasher(HashState::with_seed(0)),
             channels: Vec::new(),
         }
@@ -177,6 +179,7 @@ impl<A: Application> Builder<A> {
             transports: transports.unwrap_or_else(|| self.transports.clone()),
             queues: self.hosts[host.0 as usize].cpu.is_some(),
             read_rate: None,
+            read_size: None,
             sockets: Vec::new(),
             outgoing: Default::default(),
             incoming: Default::default(),
@@ -258,9 +261,18 @@ impl<A: Application> Builder<A> {
         self.multihomed.insert(host, paths);
     }
 
-    /// Makes an application a slow reader of its connections, at this many bytes per second each.
-    pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64) {
-        self.apps[app as usize].read_rate = NonZeroU64::new(bytes_per_second.max(1));
+    /// Makes an application a slow reader of its connections, at this many bytes per second each, of which it reads at
+    /// most `piece` at a time; `None` a segment.
+    pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64, piece: Option<u32>) {
+        let slot = &mut self.apps[app as usize];
+        slot.read_rate = NonZeroU64::new(bytes_per_second.max(1));
+        slot.read_size = piece.and_then(NonZeroU32::new);
+    }
+
+    /// Follows what hosts hold for their connections and associations, for
+    /// [`Simulation::held_at_most`].
+    pub fn follow_memory(&mut self) {
+        self.follow_memory = true;
     }
 
     /// Gives an application the frames that arrive at its host.
@@ -347,6 +359,7 @@ impl<A: Application> Builder<A> {
             reassembly: Default::default(),
             loopback: VecDeque::new(),
             outages: self.outages,
+            memory: self.follow_memory.then(Box::default),
             down: 0,
             stats: HostStats::default(),
             fault: None,

@@ -1,5 +1,6 @@
 //! SCTP: associations between applications, packets in and out, timers.
 
+use super::memory::Kind;
 use super::{ASSOC, Assoc, Event, Fault, FourTuple, SctpTotals, Simulation};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, MessageDelivery, Observer};
@@ -141,6 +142,15 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
         self.flush_association(index);
         self.arm_sctp(index);
+        self.weigh_association(index);
+    }
+
+    fn weigh_association(&mut self, index: u32) {
+        if let Some(memory) = &mut self.memory {
+            let Assoc { sctp, key, .. } = &self.sctp.all[index as usize];
+            let octets = if sctp.is_closed() { 0 } else { sctp.memory() };
+            memory.note(Kind::Sctp, index, key.local, octets);
+        }
     }
 
     /// An application sent on a stream that its association does not have, and ends the run by that.
@@ -250,6 +260,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             self.forget_association(index);
         } else {
             self.arm_sctp(index);
+            self.weigh_association(index);
         }
     }
 
@@ -261,6 +272,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
         self.sctp.closed.add(&assoc.sctp);
         self.sctp.tuples.remove(&assoc.key);
+        self.weigh_association(index);
+        let assoc = &mut self.sctp.all[index as usize];
         assoc.armed = Instant::FAR_FUTURE;
         if std::mem::take(&mut assoc.attached) {
             let (app, id) = (assoc.app, assoc.id);

@@ -1,6 +1,7 @@
 //! The simulation: hosts, links, transports and applications, driven by one event queue.
 
 mod build;
+mod memory;
 mod message;
 mod net;
 mod outage;
@@ -9,6 +10,7 @@ mod run;
 mod stream;
 
 pub use build::{Builder, SimError};
+pub use memory::Held;
 pub use radio::CellId;
 
 use crate::addr::{HostId, IpVersion};
@@ -21,7 +23,7 @@ use crate::queue::EventQueue;
 use crate::reassembly::Reassembly;
 use crate::{sctp, tcp};
 use std::collections::{BTreeMap, VecDeque};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::collections::HashMap;
 use usher_core::{AssocId, ConnId, Instant, Rng, Work};
@@ -92,6 +94,8 @@ struct AppSlot<A> {
     queues: bool,
     /// Bytes per second that it reads of each connection; `None` reads all at once.
     read_rate: Option<NonZeroU64>,
+    /// Bytes that it then reads at a time, at most; `None` a segment.
+    read_size: Option<NonZeroU32>,
     /// Where each socket is bound.
     sockets: Vec<Socket>,
     outgoing: ConnTable,
@@ -258,6 +262,14 @@ pub struct TcpTotals {
     pub fast_retransmits: u64,
     /// Segments that carry an acknowledgement and nothing else.
     pub pure_acks: u64,
+    /// Segments that came behind a gap, whose data has to wait until that is filled.
+    pub blocked: u64,
+    /// Segments with data that were sent.
+    pub data_segments: u64,
+    /// The data in them.
+    pub data_octets: u64,
+    /// The octets of their packets, with the headers of IP and TCP.
+    pub data_packet_octets: u64,
 }
 
 /// SCTP figures summed over all associations of a run, open and closed.
@@ -322,6 +334,7 @@ pub struct Simulation<A: Application, O> {
     reassembly: Reassembly,
     loopback: VecDeque<PacketRef>,
     outages: Vec<outage::Outage>,
+    memory: Option<Box<memory::Memory>>,
     /// How many hosts are out of order.
     down: u32,
     stats: HostStats,

@@ -1,10 +1,11 @@
 //! TCP: connections between applications, segments in and out, timers.
 
-use super::{Conn, Event, FourTuple, Simulation, TcpTotals};
+use super::{AppSlot, Conn, Event, FourTuple, Simulation, TcpTotals};
 use crate::addr::HostId;
 use crate::app::{Application, Delivery, Observer, StreamDelivery};
 use crate::packet::{Body, Packet, PacketRef, Payload};
 use crate::tcp::{self, Connection, Flags, Segment};
+use std::num::NonZeroU32;
 use usher_core::{CloseReason, ConnId, Duration, Instant};
 
 impl TcpTotals {
@@ -15,6 +16,7 @@ impl TcpTotals {
         self.timeouts += u64::from(s.timeouts);
         self.fast_retransmits += u64::from(s.fast_retransmits);
         self.pure_acks += u64::from(s.pure_acks_sent);
+        self.blocked += u64::from(s.out_of_order);
     }
 }
 
@@ -92,6 +94,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
         self.flush(conn);
         self.arm_tcp(conn);
+        self.weigh_connection(conn);
     }
 
     pub(super) fn tcp_credit(&mut self, app: u32, id: ConnId, bytes: u32) {
@@ -207,16 +210,18 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         let conn = &mut self.conns[index as usize];
         if conn.tcp.bytes_unread() > 0
             && conn.reading == 0
-            && let Some(rate) = self.apps[conn.app as usize].read_rate
+            && let AppSlot { read_rate: Some(rate), read_size, .. } = &self.apps[conn.app as usize]
         {
-            conn.reading = conn.tcp.bytes_unread().min(conn.tcp.mss());
-            let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / rate);
+            let piece = read_size.map_or(conn.tcp.mss(), NonZeroU32::get);
+            conn.reading = conn.tcp.bytes_unread().min(piece);
+            let time = Duration::from_nanos(u64::from(conn.reading) * 1_000_000_000 / *rate);
             self.queue.push(self.now + time, Event::Read(index));
         }
         if self.conns[index as usize].tcp.is_closed() {
             self.forget(index);
         } else {
             self.arm_tcp(index);
+            self.weigh_connection(index);
         }
     }
 
@@ -237,6 +242,8 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
         }
         self.closed_totals.add(&conn.tcp);
         self.tuples.remove(&conn.key);
+        self.weigh_connection(index);
+        let conn = &mut self.conns[index as usize];
         conn.armed = Instant::FAR_FUTURE;
         if std::mem::take(&mut conn.attached) {
             let (app, id) = (conn.app, conn.id);
@@ -276,6 +283,11 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     #[inline(always)]
     fn send_segment(&mut self, key: FourTuple, conn: u32, from_conn: u32, segment: Segment) {
         let len = self.version.header_len() + segment.header_len() + segment.len;
+        if segment.len > 0 {
+            self.closed_totals.data_segments += 1;
+            self.closed_totals.data_octets += u64::from(segment.len);
+            self.closed_totals.data_packet_octets += u64::from(len);
+        }
         let ident = self.next_ident(key.local);
         let (src_port, dst_port) = (key.local_port, key.remote_port);
         let body = Body::Tcp { src_port, dst_port, conn, from_conn, segment };

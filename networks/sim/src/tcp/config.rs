@@ -242,6 +242,10 @@ pub struct Config {
     pub nagle: bool,
     /// What it lets go all the same; nothing.
     pub nagle_variant: NagleVariant,
+    /// Avoid silly windows; on (RFC 9293 §3.8.6.2, MUST-38 and MUST-39). Off, as before there was such a rule, whatever a
+    /// window takes is sent, and whatever an application reads is announced, as an acknowledgement would be: at once, or
+    /// delayed.
+    pub silly_window_avoidance: bool,
     /// The application hears of data before anything leaves that it lets go: what was held back leaves together with the
     /// answer (ns-2); off, as a kernel, which sends first.
     pub deliver_first: bool,
@@ -315,6 +319,7 @@ impl Default for Config {
             syn_loss_shrinks: true,
             nagle: true,
             nagle_variant: NagleVariant::default(),
+            silly_window_avoidance: true,
             deliver_first: false,
             delayed_ack: Some(DelayedAck::default()),
             ack_timer: AckTimer::default(),

@@ -222,6 +222,10 @@ pub struct Connection {
 const MAX_QUEUED: u32 = 1 << 30;
 
 impl Connection {
+    /// Octets that count for the state of a connection without data: what one takes in this simulator on a machine with
+    /// addresses of 64 bits. It is a number of its own so that results are the same everywhere.
+    pub const CONTROL_BLOCK: u32 = 328;
+
     fn new(config: Arc<Config>, state: State, iss: u32) -> Self {
         let rtt = Rtt::new(&config);
         let congestion = Congestion::new(&config, iss);
@@ -582,5 +586,13 @@ impl Connection {
     /// Bytes that arrived in order and wait to be read.
     pub fn bytes_unread(&self) -> u32 {
         self.unread
+    }
+    /// Octets that it takes: a control block of [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), what was written and is not
+    /// acknowledged, what came and is not read, and what came behind a gap. Data that is a mere count counts as if it were
+    /// there.
+    pub fn memory(&self) -> u32 {
+        let unacknowledged = seq::ahead(seq::max(self.una, self.iss.wrapping_add(1)), self.end);
+        let held = self.reassembly.as_ref().map_or(0, |r| r.octets());
+        [unacknowledged, self.unread, held].into_iter().fold(Self::CONTROL_BLOCK, u32::saturating_add)
     }
 }

@@ -360,13 +360,18 @@ impl Connection {
         if enough || (self.auto_read && gain >= self.receive_limit() / 2) {
             self.ack_now = true;
         } else if self.ack_at == Instant::FAR_FUTURE {
-            self.ack_at = match self.config.ack_timer {
-                AckTimer::FromArrival => now + delayed.timeout,
-                AckTimer::Tick => {
-                    let tick = delayed.timeout.as_nanos().max(1);
-                    Instant::from_nanos((now.as_nanos() / tick + 1) * tick)
-                }
-            };
+            self.ack_at = self.delayed_until(now, delayed.timeout);
+        }
+    }
+
+    /// When an acknowledgement leaves that begins to wait now.
+    pub(super) fn delayed_until(&self, now: Instant, timeout: Duration) -> Instant {
+        match self.config.ack_timer {
+            AckTimer::FromArrival => now + timeout,
+            AckTimer::Tick => {
+                let tick = timeout.as_nanos().max(1);
+                Instant::from_nanos((now.as_nanos() / tick + 1) * tick)
+            }
         }
     }
 

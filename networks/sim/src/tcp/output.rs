@@ -201,7 +201,7 @@ impl Connection {
             len == room
                 || again
                 || fin
-                || ((last || len >= self.max_wnd / 2)
+                || ((last || len >= self.max_wnd / 2 || !self.config.silly_window_avoidance)
                     && (quiet || !self.config.nagle || self.nagle_lets_go()))
         };
         if may {
@@ -382,6 +382,9 @@ impl Connection {
 
     fn pure_ack(&mut self, now: Instant) -> Option<Segment> {
         if !self.ack_now {
+            if !self.config.silly_window_avoidance {
+                self.delay_window(now);
+            }
             return None;
         }
         self.stats.pure_acks_sent += 1;
@@ -447,6 +450,9 @@ impl Connection {
         if self.auto_read {
             return (self.rcv_nxt.wrapping_add(limit), 0);
         }
+        if !self.config.silly_window_avoidance {
+            return (self.rcv_nxt.wrapping_add(limit.saturating_sub(self.unread)), 0);
+        }
         if self.config.variants.window_update == WindowUpdate::Bsd {
             let free = self.config.receive_buffer.saturating_sub(self.unread);
             let silly = free < self.config.receive_buffer / 4 && free < self.mss;
@@ -467,13 +473,31 @@ impl Connection {
 
     /// The application has read: tells the other side if the window has grown by enough.
     pub(super) fn offer_window(&mut self) {
-        let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
         let (edge, step) = self.offerable();
+        let avoid = self.config.silly_window_avoidance;
         // BSD tells by itself only of what is worth two segments.
-        let step = if self.config.variants.window_update == WindowUpdate::Bsd { 2 * self.mss } else { step };
-        if receiving && seq::ahead(self.rcv_edge, edge) >= step.max(1) && !self.auto_read {
-            self.ack_now = true;
+        let bsd = avoid && self.config.variants.window_update == WindowUpdate::Bsd;
+        let step = if bsd { 2 * self.mss } else { step };
+        if self.receiving() && seq::ahead(self.rcv_edge, edge) >= step.max(1) && !self.auto_read {
+            self.ack_now |= avoid || self.config.delayed_ack.is_none();
             self.wake = true;
+        }
+    }
+
+    /// The other side may still send.
+    fn receiving(&self) -> bool {
+        matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+    }
+
+    /// Without silly-window avoidance: what has been read since the last segment is told when a delayed
+    /// acknowledgement would be.
+    #[cold]
+    fn delay_window(&mut self, now: Instant) {
+        let Some(delayed) = self.config.delayed_ack else { return };
+        let (edge, _) = self.offerable();
+        let read = seq::ahead(self.rcv_edge, edge) > 0 && !self.auto_read;
+        if read && self.receiving() && self.ack_at == Instant::FAR_FUTURE {
+            self.ack_at = self.delayed_until(now, delayed.timeout);
         }
     }
 }

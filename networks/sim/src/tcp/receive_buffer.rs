@@ -64,6 +64,10 @@ impl Reassembly {
     pub(super) fn has_data(&self) -> bool {
         !self.runs.is_empty()
     }
+    /// Octets that are held.
+    pub(super) fn octets(&self) -> u32 {
+        self.runs.iter().map(|(left, right)| right.wrapping_sub(*left)).fold(0, u32::saturating_add)
+    }
     /// Holds `[start, end)`.
     pub(super) fn insert(&mut self, start: u32, end: u32, data: Option<Arc<[u8]>>) {
         let held = self.runs.iter().any(|&(l, r)| seq::le(l, start) && seq::le(end, r));

@@ -3,15 +3,17 @@
 use crate::common::{Found, count, tested};
 use crate::data::Claim;
 use crate::judge::{Finding, Gone, Verdict, digits, with_word};
-use crate::measure::{Side, gain, side};
+use crate::measure::{Side, gain, mean, side};
 use crate::results::{Choice, View};
 
 const AVOIDANCE: &str = "avoidance";
 const NONE: &str = "none";
+const AVOIDANCES: [&str; 4] = [NONE, "Nagle", "delayed ACK", "both"];
 /// The link's share that the Korean text gives to other traffic, and its study.
 const BACKGROUND: f64 = 0.85;
 const CONGESTION: &str = "aaa-congestion";
 const CALM: &str = "aaa-packets";
+const CONNECTIONS: &str = "aaa-connections";
 
 /// The studies of a statement that were run, with a sentence on the others. Where none was, why.
 fn run<'c>(claim: &'c Claim, view: &View<'_>) -> Result<(Vec<&'c str>, String), Gone> {
@@ -73,11 +75,24 @@ pub(super) fn setup_ko(claim: &Claim, view: &View<'_>) -> Found {
     Ok(Finding::words("PKMv2 in place of PPP", verdict, reason))
 }
 
+/// How many of the avoidances of small packets a study has: as values of an axis of their own, or of TCP beside other
+/// protocols ("Diameter/TCP, Nagle").
+fn avoidances(view: &View<'_>, study: &str) -> usize {
+    let has = |axis: &&str| {
+        let values = view.values(study, axis);
+        let named = |avoidance: &&&str| {
+            values.iter().any(|v| v.rsplit(", ").next().is_some_and(|last| last == **avoidance))
+        };
+        AVOIDANCES.iter().filter(named).count()
+    };
+    [AVOIDANCE, "protocol", "policy"].iter().map(has).max().unwrap_or(0)
+}
+
 /// Both causes of congestion are studied, each with avoidance as an axis.
 pub(super) fn surge(claim: &Claim, view: &View<'_>) -> Found {
     let (there, missing) = run(claim, view)?;
     let (with, without): (Vec<&str>, Vec<&str>) =
-        there.iter().partition(|s| view.values(s, AVOIDANCE).len() > 1);
+        there.iter().partition(|s| avoidances(view, s) == AVOIDANCES.len());
     let mut said: Vec<String> = Vec::new();
     if !with.is_empty() {
         said.push(format!("with and without avoidance of small packets: {}", with.join(" and ")));
@@ -94,9 +109,30 @@ pub(super) fn surge(claim: &Claim, view: &View<'_>) -> Found {
 
 /// Several connections beside one are studied.
 pub(super) fn connections(claim: &Claim, view: &View<'_>) -> Found {
-    let (there, missing) = run(claim, view)?;
-    let verdict = if missing.is_empty() { Verdict::Reproduced } else { Verdict::Partly };
-    Ok(Finding::words("done", verdict, format!("Studied: {} has results.{missing}", there.join(" and "))))
+    run(claim, view)?;
+    let mut said = Vec::new();
+    for (metric, what) in [
+        ("packets.core", "packets of an authentication"),
+        ("memory.server", "octets that the server holds for its connections"),
+        ("delay.mean", "seconds of delay"),
+        ("tcp.blocked", "segments of an authentication that came behind a gap"),
+    ] {
+        let of = |connections| {
+            let at = [("connections", connections)];
+            view.curve(Choice { study: CONNECTIONS, metric, x: "loss", at: &at })
+        };
+        let (one, each) = (of("one connection")?, of("48 connections")?);
+        let both = one
+            .0
+            .iter()
+            .filter_map(|(loss, o)| Some((loss, digits(mean(o).mean), mean(each.at(*loss)?).mean)));
+        let both: Vec<String> =
+            both.map(|(loss, one, each)| format!("{one} and {} at {loss} % loss", digits(each))).collect();
+        let ends = both.first().into_iter().chain(both.last().filter(|_| both.len() > 1));
+        said.push(format!("{what}, {}", ends.map(String::as_str).collect::<Vec<_>>().join(", ")));
+    }
+    let reason = format!("Over one connection and over one for each of 48 ports: {}.", said.join("; "));
+    Ok(Finding::words("done", Verdict::Reproduced, reason))
 }
 
 /// The delay that avoidance saves with the other traffic is surely larger than what it saves without.

@@ -7,6 +7,7 @@
 
 use super::arrivals::ArrivalProcess;
 use super::short::Short;
+use super::writer::Writer;
 use super::{End, Report};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -118,15 +119,16 @@ pub(super) struct Client {
     received: u32,
     /// Bytes of answer received on a dialogue's own connection.
     own: BTreeMap<ConnId, (u64, u32)>,
+    writer: Writer,
 }
 
 impl Client {
     pub(super) fn new(
         rules: Rc<Rules>,
-        host: HostId,
-        server: HostId,
+        (host, server): (HostId, HostId),
         arrivals: ArrivalProcess,
         rng: Rng,
+        writer: Writer,
     ) -> Self {
         Self {
             rules,
@@ -143,6 +145,7 @@ impl Client {
             expected: Short::default(),
             received: 0,
             own: BTreeMap::new(),
+            writer,
         }
     }
 
@@ -183,7 +186,8 @@ impl Client {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        or(or(self.arrivals.next(), self.due.next()), or(give_up, self.reconnect_at))
+        let planned = or(or(self.arrivals.next(), self.due.next()), or(give_up, self.reconnect_at));
+        or(planned, self.writer.next())
     }
 
     fn timer(&mut self, ctx: &mut Context<'_, Report>) {
@@ -191,6 +195,7 @@ impl Client {
         if self.reconnect_at.is_some_and(|at| at <= now) {
             self.open(ctx);
         }
+        self.writer.due(ctx);
         while let Some((_, id)) = self.due.pop_due(now) {
             self.request(ctx, id);
         }
@@ -285,7 +290,7 @@ impl Client {
                 {
                     script.push_back(round);
                 }
-                ctx.write(ConnId::outgoing(self.connections), Payload::counted(bytes));
+                self.writer.write(ctx, ConnId::outgoing(self.connections), bytes);
             }
             DialogueTransport::Tcp => {
                 let conn = match d.conn {
@@ -299,7 +304,7 @@ impl Client {
                         conn
                     }
                 };
-                ctx.write(conn, Payload::counted(bytes));
+                self.writer.write(ctx, conn, bytes);
             }
         }
     }
@@ -337,6 +342,7 @@ impl Client {
                 }
             }
             StreamDelivery::Closed(_) if self.persistent() => {
+                self.writer.forget(conn);
                 self.connected = false;
                 self.connections += 1;
                 self.reconnect_at = Some(ctx.now() + self.rules.reconnect);
@@ -345,6 +351,7 @@ impl Client {
                 }
             }
             StreamDelivery::Closed(_) => {
+                self.writer.forget(conn);
                 if let Some((id, _)) = self.own.remove(&conn) {
                     self.end(ctx, id, false);
                 }
@@ -420,6 +427,7 @@ impl Client {
         if let Some(conn) = d.conn
             && self.own.remove(&conn).is_some()
         {
+            self.writer.forget(conn);
             if success { ctx.shutdown(conn) } else { ctx.abort(conn) }
         }
         let end = if success { End::Completed } else { End::Failed };

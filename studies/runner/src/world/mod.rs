@@ -10,6 +10,7 @@ mod measure;
 mod mih;
 mod short;
 mod topology;
+mod writer;
 
 use measure::Measure;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use usher_crypto::tls::KeyLog;
 use usher_scenario::model::{Direction, Scenario, Workload};
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
-    Application, Builder, Context, DISCARD_PORT, Delivery, Fault, HostId, IpVersion, LinkStats, SimError,
-    Simulation, Tap, Transports,
+    Application, Builder, Context, DISCARD_PORT, Delivery, Fault, Held, HostId, IpVersion, LinkStats,
+    SimError, Simulation, Tap, TcpTotals, Transports,
 };
 
 /// What a role tells the measurement.
@@ -180,7 +181,8 @@ impl Plan<'_> {
     fn role(&mut self, host: HostId, role: Role) -> u32 {
         let app = self.builder.app(host, role, Some(self.transports.clone()));
         if let Some(rate) = self.scenario.transport.tcp.read_rate.get() {
-            self.builder.read_slowly(app, rate.bits_per_second() / 8);
+            let piece = self.scenario.transport.tcp.read_size.map(|size| size.bytes() as u32);
+            self.builder.read_slowly(app, rate.bits_per_second() / 8, piece);
         }
         app
     }
@@ -211,6 +213,9 @@ impl World {
             tcp: Arc::new(topology::tcp_config(&scenario.transport.tcp, version, mtu)),
             sctp: Arc::new(topology::sctp_config(&scenario.transport.sctp, version, mtu)),
         });
+        if scenario.run.memory {
+            builder.follow_memory();
+        }
         let mut plan = Plan { scenario, version, seed, builder, transports, end };
         for outage in &scenario.outages {
             for &host in topology.group(&outage.host)? {
@@ -273,7 +278,9 @@ impl World {
         let drained = end + run.drain.get();
         let started = std::time::Instant::now();
         self.sim.run_until(just_before(from));
+        self.sim.forget_peaks();
         let (links_before, transports_before) = (self.links(), self.transport_totals());
+        let segments_before = self.sim.tcp_totals();
         let cells_before = self.cells();
         let mih_before = self.mih_totals();
         let keying_before = self.keying_totals();
@@ -296,10 +303,12 @@ impl World {
         let mut metrics = self.sim.observer_mut().metrics();
         self.transport_metrics(&mut metrics, transports_before);
         self.keying_metrics(&mut metrics, keying_before);
+        self.segment_metrics(&mut metrics, segments_before);
         self.mih_metrics(&mut metrics, transports_before, mih_before);
         self.link_metrics(&mut metrics, &links_before, &links_at_end);
         self.cell_metrics(&mut metrics, &cells_before);
         self.cpu_metrics(&mut metrics);
+        self.memory_metrics(&mut metrics);
         Ok(RunResult {
             metrics,
             packet_hops: self.sim.packet_hops(),
@@ -322,13 +331,14 @@ impl World {
     }
 
     /// What TCP and SCTP counted, by the metrics' names.
-    fn transport_totals(&self) -> [(&'static str, u64); 8] {
+    fn transport_totals(&self) -> [(&'static str, u64); 9] {
         let (tcp, sctp) = (self.sim.tcp_totals(), self.sim.sctp_totals());
         [
             ("tcp.segments", tcp.segments),
             ("tcp.retransmissions", tcp.retransmitted),
             ("tcp.timeouts", tcp.timeouts),
             ("tcp.acks", tcp.pure_acks),
+            ("tcp.blocked", tcp.blocked),
             ("sctp.packets", sctp.packets),
             ("sctp.retransmissions", sctp.retransmitted),
             ("sctp.timeouts", sctp.timeouts),
@@ -337,15 +347,44 @@ impl World {
     }
 
     /// The metrics of the transports that were used.
-    fn transport_metrics(&self, metrics: &mut Vec<(String, f64)>, before: [(&'static str, u64); 8]) {
+    fn transport_metrics(&self, metrics: &mut Vec<(String, f64)>, before: [(&'static str, u64); 9]) {
         let completed = self.sim.observer().completed();
         if completed == 0 {
             return;
         }
         let after = self.transport_totals();
-        for (before, after) in before.chunks(4).zip(after.chunks(4)).filter(|(_, after)| after[0].1 > 0) {
-            for ((name, before), (_, after)) in before.iter().zip(after) {
-                metrics.push(((*name).to_owned(), (after - before) as f64 / completed as f64));
+        // The first of a protocol's is what it sent at all.
+        let used = |name: &str| {
+            let protocol = name.split('.').next();
+            after.iter().find(|(other, _)| other.split('.').next() == protocol).is_some_and(|(_, n)| *n > 0)
+        };
+        for ((name, before), (_, after)) in before.iter().zip(&after).filter(|((name, _), _)| used(name)) {
+            metrics.push(((*name).to_owned(), (after - before) as f64 / completed as f64));
+        }
+    }
+
+    /// How much of TCP's packets with data is data.
+    fn segment_metrics(&self, metrics: &mut Vec<(String, f64)>, before: TcpTotals) {
+        let after = self.sim.tcp_totals();
+        let segments = after.data_segments - before.data_segments;
+        if segments > 0 {
+            let data = (after.data_octets - before.data_octets) as f64;
+            let octets = (after.data_packet_octets - before.data_packet_octets) as f64;
+            metrics.push(("tcp.data-share".to_owned(), data / octets));
+            metrics.push(("tcp.segment-size".to_owned(), data / segments as f64));
+        }
+    }
+
+    /// What the hosts held for their connections, where that was followed: the most of any of a group.
+    fn memory_metrics(&self, metrics: &mut Vec<(String, f64)>) {
+        for (name, _) in self.scenario.hosts.iter() {
+            let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
+            let held: Vec<Held> = members.iter().filter_map(|h| self.sim.held_at_most(*h)).collect();
+            let connections = held.iter().map(|h| h.connections).max();
+            let octets = held.iter().map(|h| h.octets).max();
+            if let (Some(connections), Some(octets)) = (connections, octets) {
+                metrics.push((format!("connections.{name}"), f64::from(connections)));
+                metrics.push((format!("memory.{name}"), octets as f64));
             }
         }
     }
@@ -383,7 +422,7 @@ impl World {
     fn mih_metrics(
         &self,
         metrics: &mut Vec<(String, f64)>,
-        transports_before: [(&'static str, u64); 8],
+        transports_before: [(&'static str, u64); 9],
         before: Option<mih::Totals>,
     ) {
         let (Some(before), Some(after)) = (before, self.mih_totals()) else { return };
@@ -554,7 +593,8 @@ fn dialogues(
         );
         let rng = plan.seed.stream("dialogue.client", index);
         let server = servers[i % servers.len()];
-        let client = dialogue::Client::new(rules.clone(), host, server, arrivals, rng);
+        let client =
+            dialogue::Client::new(rules.clone(), (host, server), arrivals, rng, writer::Writer::new(d));
         plan.role(host, Role::DialogueClient(Box::new(client)));
     }
     Ok(())

@@ -220,6 +220,7 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
             model::NagleVariant::Bsd => NagleVariant::Bsd,
             model::NagleVariant::Minshall => NagleVariant::Minshall,
         },
+        silly_window_avoidance: tcp.silly_window_avoidance,
         deliver_first: tcp.deliver_first,
         delayed_ack: match tcp.delayed_ack {
             Switch::Off => None,

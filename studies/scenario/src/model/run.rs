@@ -26,6 +26,9 @@ pub struct Run {
     /// The version of IP, which decides the headers' sizes.
     #[serde(default)]
     pub ip: IpVersion,
+    /// Follow what hosts hold for their connections and associations, for the metrics `connections.HOST` and `memory.HOST`.
+    #[serde(default)]
+    pub memory: bool,
     /// How often each point is repeated with other chance.
     #[serde(default)]
     pub replications: Replications,

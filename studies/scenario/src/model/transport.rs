@@ -24,6 +24,9 @@ pub struct Tcp {
     pub nagle: bool,
     /// What Nagle's algorithm lets go all the same.
     pub nagle_variant: NagleVariant,
+    /// Silly-window avoidance on both sides (RFC 9293, 3.8.6.2). Off, any window is used, and whatever is read is told, at
+    /// once or with the delayed acknowledgement.
+    pub silly_window_avoidance: bool,
     /// The application hears of data before what it lets go leaves, as in ns-2; else after, as from a kernel.
     pub deliver_first: bool,
     /// How long an acknowledgement may wait for data to ride on; `"off"` acknowledges at once.
@@ -86,6 +89,8 @@ pub struct Tcp {
     pub receive_buffer: Size,
     /// How fast applications read what has arrived.
     pub read_rate: Bound<BitRate>,
+    /// How much of it they then read at a time, at most; without it, a segment.
+    pub read_size: Option<Size>,
     /// How long after the loss of a persistent connection another is opened.
     pub reconnect: Time,
 }
@@ -96,6 +101,7 @@ impl Default for Tcp {
             preset: Preset::default(),
             nagle: true,
             nagle_variant: NagleVariant::default(),
+            silly_window_avoidance: true,
             deliver_first: false,
             delayed_ack: Switch::On(Time::millis(200)),
             delayed_ack_segments: Count::of(2),
@@ -126,6 +132,7 @@ impl Default for Tcp {
             window_scale: false,
             receive_buffer: Size::of(65_535),
             read_rate: Bound::Unlimited,
+            read_size: None,
             reconnect: Time::secs(1),
         }
     }

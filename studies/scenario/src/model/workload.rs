@@ -1,7 +1,7 @@
 //! Who says what to whom, and how often: `[workload]`.
 
 use super::{Handover, Mih};
-use crate::units::{Bound, Count, Rate, Share, Size, Switch, Time};
+use crate::units::{BitRate, Bound, Count, Rate, Share, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -335,6 +335,13 @@ pub struct Dialogue {
     /// With TCP, which connection a dialogue uses.
     #[serde(default)]
     pub connection: Connection,
+    /// With TCP, how fast the client's application writes its requests, one after the other; `"unlimited"` writes each at
+    /// once.
+    #[serde(default = "unlimited")]
+    pub write_rate: Bound<BitRate>,
+    /// How much of them it then writes at a time.
+    #[serde(default = "octet")]
+    pub write_size: Size,
     /// With SCTP, how many streams there are; dialogue n takes stream n modulo their number.
     #[serde(default = "once")]
     pub streams: Count,
@@ -348,6 +355,12 @@ pub struct Dialogue {
 
 const fn once() -> Count {
     Count::ONE
+}
+const fn unlimited() -> Bound<BitRate> {
+    Bound::Unlimited
+}
+const fn octet() -> Size {
+    Size::of(1)
 }
 
 /// What carries requests and answers.

@@ -316,3 +316,17 @@ fn the_window_counts_padding() {
     assert_eq!(w.a().cwnd(0), 2000);
     w.is_idle();
 }
+
+#[test]
+fn memory_is_the_control_block_the_streams_and_what_waits() {
+    let size = std::mem::size_of::<Association>() + std::mem::size_of::<super::super::path::Path>();
+    let own = Association::CONTROL_BLOCK;
+    assert!(size <= own as usize && size + 64 > own as usize, "{size} bytes are what counts for its state");
+    let mut w = World::up(prompt(), prompt(), 1);
+    let idle = own + 2 * u32::from(w.a().outbound_streams() + w.a().inbound_streams());
+    assert_eq!(w.a().memory(), idle);
+    w.on(A, |a, now| a.send(now, message(0, 101)).unwrap());
+    assert_eq!(w.a().memory(), idle + 16 + 104, "with its header, padded");
+    w.run_to(1000);
+    assert_eq!(w.a().memory(), idle, "acknowledged");
+}

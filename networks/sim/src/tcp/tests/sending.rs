@@ -239,3 +239,88 @@ fn no_more_is_taken_than_sequence_numbers_can_tell_apart() {
     s.flush();
     assert_eq!(s.c.bytes_unsent(), (1 << 30) - 4000);
 }
+
+fn silly(config: Config) -> Config {
+    Config { silly_window_avoidance: false, ..config }
+}
+
+#[test]
+fn without_avoidance_a_sender_fills_the_rest_of_a_window() {
+    let mut s = Script::open_to(silly(config()), "S. 0:0(0) ack 1 win 1500 <mss 1000>");
+    s.write(3000);
+    s.expect(&["0 . 1:1001(1000) ack 1", "0 . 1001:1501(500) ack 1"]);
+    s.inject(". 1:1(0) ack 1501 win 0");
+    s.inject(". 1:1(0) ack 1501 win 1");
+    s.inject(". 1:1(0) ack 1501 win 2");
+    s.expect(&["0 . 1501:1502(1) ack 1", "0 . 1502:1503(1) ack 1"]);
+    let mut s =
+        Script::open_to(silly(Config { nagle: true, ..config() }), "S. 0:0(0) ack 1 win 1500 <mss 1000>");
+    s.write(3000);
+    s.expect(&["0 . 1:1001(1000) ack 1"]);
+    s.inject(". 1:1(0) ack 1001 win 7");
+    s.expect(&["0 . 1001:1008(7) ack 1"]);
+}
+
+/// A connection that does not read by itself, whose buffer of 4000 bytes is full.
+fn full(config: Config) -> Script {
+    let mut s = Script::connect(Config { receive_buffer: 4000, ..config });
+    s.inject("S. 0:0(0) ack 1 <mss 1000>");
+    s.c.set_auto_read(false);
+    for seq in [1, 1001, 2001, 3001] {
+        s.inject(&format!(". {seq}:0(1000) ack 1"));
+    }
+    s.hear(&["connected"]);
+    s.sent.clear();
+    s
+}
+
+#[test]
+fn without_avoidance_each_octet_that_is_read_opens_the_window() {
+    let mut s = full(silly(Config { delayed_ack: None, ..config() }));
+    for sent in ["0 . 1:1(0) ack 4001 win 1", "0 . 1:1(0) ack 4001 win 2"] {
+        s.c.read(1);
+        s.listen();
+        s.flush();
+        s.hear(&["data 1"]);
+        s.expect(&[sent]);
+    }
+}
+
+#[test]
+fn without_avoidance_what_is_read_is_told_with_the_delayed_acknowledgement() {
+    let mut s = full(silly(config()));
+    for at in [50, 100, 249] {
+        s.run_to(at);
+        s.c.read(1);
+        s.listen();
+        s.flush();
+    }
+    s.expect(&[]);
+    s.run_to(1000);
+    s.expect(&["250 . 1:1(0) ack 4001 win 3"]);
+    assert_eq!(s.c.poll_timeout(), None, "nothing more was read");
+}
+
+#[test]
+fn memory_is_the_control_block_and_what_waits() {
+    let own = Connection::CONTROL_BLOCK;
+    let mut s = Script::connect(config());
+    assert_eq!(s.c.memory(), own);
+    s.inject("S. 0:0(0) ack 1 <mss 1000>");
+    s.write(1500);
+    assert_eq!(s.c.memory(), own + 1500);
+    s.inject(". 1:1(0) ack 1001");
+    assert_eq!(s.c.memory(), own + 500);
+    s.inject(". 101:301(200) ack 1501");
+    s.inject(". 401:501(100) ack 1501");
+    assert_eq!(s.c.memory(), own + 300, "behind two gaps");
+    s.c.set_auto_read(false);
+    s.inject(". 1:101(100) ack 1501");
+    assert_eq!((s.c.bytes_unread(), s.c.memory()), (300, own + 400));
+    s.c.set_auto_read(true);
+    s.listen();
+    assert_eq!(s.c.memory(), own + 100);
+    s.shutdown();
+    s.inject(". 501:501(0) ack 1502");
+    assert_eq!(s.c.memory(), own + 100, "a FIN takes no room");
+}

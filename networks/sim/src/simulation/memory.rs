@@ -1,0 +1,105 @@
+//! What hosts hold for their connections and associations, followed while a run goes on.
+
+use super::Simulation;
+use crate::addr::HostId;
+use std::collections::BTreeMap;
+
+/// What a host held at once, at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// TCP connections and SCTP associations, those that wait in TIME-WAIT included.
+    pub connections: u32,
+    /// Octets of their state and buffers, as [`tcp::Connection::memory`](crate::tcp::Connection::memory) and
+    /// [`sctp::Association::memory`](crate::sctp::Association::memory) count them.
+    pub octets: u64,
+}
+
+/// Whether a number is a connection's or an association's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Tcp,
+    Sctp,
+}
+
+#[derive(Debug, Default)]
+struct OfHost {
+    now: Held,
+    most: Held,
+}
+
+/// The present and the largest holdings of all hosts that hold something.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    hosts: BTreeMap<HostId, OfHost>,
+    /// Octets by the connections' and the associations' numbers; 0 holds nothing.
+    tcp: Vec<u32>,
+    sctp: Vec<u32>,
+}
+
+impl Memory {
+    /// A connection or association of this host now holds so much.
+    pub(super) fn note(&mut self, kind: Kind, index: u32, host: HostId, octets: u32) {
+        let all = match kind {
+            Kind::Tcp => &mut self.tcp,
+            Kind::Sctp => &mut self.sctp,
+        };
+        let at = index as usize;
+        if all.len() <= at {
+            all.resize(at + 1, 0);
+        }
+        let before = std::mem::replace(&mut all[at], octets);
+        if before == octets {
+            return;
+        }
+        let of = self.hosts.entry(host).or_default();
+        of.now.octets = of.now.octets + u64::from(octets) - u64::from(before);
+        of.now.connections = of.now.connections + u32::from(octets > 0) - u32::from(before > 0);
+        of.most.octets = of.most.octets.max(of.now.octets);
+        of.most.connections = of.most.connections.max(of.now.connections);
+    }
+}
+
+impl<A: crate::app::Application, O> Simulation<A, O> {
+    /// Forgets what hosts held at most: from now on it is counted anew.
+    pub fn forget_peaks(&mut self) {
+        for of in self.memory.iter_mut().flat_map(|m| m.hosts.values_mut()) {
+            of.most = of.now;
+        }
+    }
+
+    /// What a host held at most for its connections and associations; `None` where that is not followed (see
+    /// [`Builder::follow_memory`](super::Builder::follow_memory)).
+    pub fn held_at_most(&self, host: HostId) -> Option<Held> {
+        self.memory.as_ref().map(|m| m.hosts.get(&host).map_or(Held::default(), |of| of.most))
+    }
+
+    #[inline]
+    pub(super) fn weigh_connection(&mut self, index: u32) {
+        if let Some(memory) = &mut self.memory {
+            let conn = &self.conns[index as usize];
+            let octets = if conn.tcp.is_closed() { 0 } else { conn.tcp.memory() };
+            memory.note(Kind::Tcp, index, conn.key.local, octets);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_is_of_all_that_a_host_holds_at_once() {
+        let mut memory = Memory::default();
+        let (a, b) = (HostId(0), HostId(1));
+        memory.note(Kind::Tcp, 0, a, 300);
+        memory.note(Kind::Sctp, 0, a, 1000);
+        memory.note(Kind::Tcp, 1, b, 400);
+        memory.note(Kind::Tcp, 0, a, 500);
+        memory.note(Kind::Sctp, 0, a, 0);
+        memory.note(Kind::Tcp, 2, a, 300);
+        let of = &memory.hosts[&a];
+        assert_eq!(of.most, Held { connections: 2, octets: 1500 });
+        assert_eq!(of.now, Held { connections: 2, octets: 800 });
+        assert_eq!(memory.hosts[&b].most, Held { connections: 1, octets: 400 });
+    }
+}

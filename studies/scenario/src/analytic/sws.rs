@@ -1,0 +1,75 @@
+//! Silly windows: what `docs/silly-window.md` derives, for a scenario.
+
+use super::round_trip;
+use crate::model::{
+    AckTimer, Connection, DialogueTransport, IpVersion, NagleVariant, Scenario, TimeLaw, Workload,
+};
+use crate::units::Bound;
+
+/// Octets of TCP's header without options.
+const TCP_HEADER: f64 = 20.0;
+
+/// Of an application that writes or reads so many octets at a time, with so much time from one to the next.
+struct Slow {
+    octets: f64,
+    every: f64,
+}
+
+impl Slow {
+    /// Octets that it handles in a time, in the long run.
+    fn within(&self, time: f64) -> f64 {
+        self.octets / self.every * time
+    }
+}
+
+/// The share of data in the packets with data, both ways.
+pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
+    let Workload::Dialogue(dialogue) = &scenario.workload else { return None };
+    let tcp = &scenario.transport.tcp;
+    let on_streams =
+        (dialogue.transport, dialogue.connection) == (DialogueTransport::Tcp, Connection::Persistent);
+    let [round] = dialogue.rounds.as_slice() else { return None };
+    let at_once = dialogue.turnaround == TimeLaw::default() && tcp.nagle_variant == NagleVariant::Rfc896;
+    let (trip, [there, back]) = round_trip(scenario, &dialogue.clients, &dialogue.server)?;
+    let delayed = tcp.delayed_ack.get().map_or(0.0, |time| time.get().as_secs_f64());
+    let ticks = delayed > 0.0 && tcp.delayed_ack_timer != AckTimer::FromArrival;
+    if !on_streams || !at_once || ticks || there < 1.0 || back < 1.0 || tcp.timestamps {
+        return None;
+    }
+    let ip = match scenario.run.ip {
+        IpVersion::V4 => 20.0,
+        IpVersion::V6 => 40.0,
+    };
+    let headers = ip + TCP_HEADER;
+    let mtu = scenario.links.iter().map(|(_, link)| link.mtu.bytes()).min()? as f64;
+    let full = tcp.mss.map_or(mtu - headers, |mss| mss.bytes() as f64);
+    let segment = match (dialogue.write_rate, tcp.read_rate) {
+        (Bound::At(rate), Bound::Unlimited) => {
+            let octets = dialogue.write_size.bytes() as f64;
+            let writer = Slow { octets, every: octets * 8.0 / rate.bits_per_second() as f64 };
+            match tcp.nagle {
+                true => octets.max(writer.within(trip + delayed)),
+                false => octets,
+            }
+        }
+        (Bound::Unlimited, Bound::At(rate)) => {
+            let octets = tcp.read_size.map_or(full, |size| size.bytes() as f64);
+            // The simulator's readers take whole bytes a second.
+            let every = octets / (rate.bits_per_second() / 8).max(1) as f64;
+            let reader = Slow { octets, every };
+            let buffer = tcp.receive_buffer.bytes().min(65_535) as f64;
+            match (tcp.silly_window_avoidance, delayed > 0.0) {
+                (true, _) => full.min(libm::floor(buffer / 2.0)),
+                // A delayed acknowledgement begins to wait at the first read after the last one, before data can come.
+                (false, true) if every < trip => octets * (1.0 + libm::floor(delayed / every)),
+                (false, true) => return None,
+                (false, false) if tcp.nagle => octets.max(reader.within(trip)),
+                (false, false) => octets,
+            }
+        }
+        _ => return None,
+    };
+    let (request, answer) = (round.request.bytes() as f64, round.answer.bytes() as f64);
+    let segments = request / segment.min(full) + libm::ceil(answer / full);
+    Some((request + answer) / (request + answer + headers * segments))
+}
