@@ -55,7 +55,7 @@ pub(crate) struct Way {
 
 #[derive(Debug)]
 enum App {
-    Sender { to: HostId, carrier: Carrier, plan: VecDeque<Planned> },
+    Sender { to: HostId, carrier: Box<Carrier>, plan: VecDeque<Planned> },
     Receiver,
 }
 
@@ -91,7 +91,7 @@ impl Application for App {
     fn handle(&mut self, ctx: &mut Context<'_, Came>, delivery: Delivery) {
         match (self, delivery) {
             (Self::Sender { to, carrier, plan }, Delivery::Start) => {
-                match carrier {
+                match &**carrier {
                     Carrier::Tcp(count, _) => {
                         (0..*count).for_each(|i| ctx.connect(ConnId::outgoing(i), *to, PORT));
                     }
@@ -190,7 +190,8 @@ pub(crate) fn run(
     for (i, planned) in plan.iter().enumerate() {
         under_way[planned.lane as usize].push_back((i, planned.bytes));
     }
-    builder.app(a, App::Sender { to: b, carrier, plan: plan.to_vec().into() }, transports.clone());
+    let sender = App::Sender { to: b, carrier: Box::new(carrier), plan: plan.to_vec().into() };
+    builder.app(a, sender, transports.clone());
     let receiver = builder.app(b, App::Receiver, transports);
     builder.listen(receiver, PORT)?;
     builder.listen_sctp(receiver, PORT)?;

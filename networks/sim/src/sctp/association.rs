@@ -1,7 +1,7 @@
 //! The association: its state, and the application's side of it.
 
 use super::chunk::{Cause, Chunk, Packet};
-use super::config::Config;
+use super::config::{Config, LossRecovery};
 use super::inbound::Inbound;
 use super::listen::Initial;
 use super::outbound::Outbound;
@@ -152,6 +152,10 @@ pub struct Association {
     pub(super) in_fast_recovery: bool,
     /// One packet with lost chunks may leave whatever the congestion window.
     pub(super) grant: bool,
+    /// Nothing more of what is lost leaves before the next SACK or message.
+    pub(super) one_repair: bool,
+    /// What was fast retransmitted is acknowledged: the next burst is bounded ([`LossRecovery::Ns2`]).
+    pub(super) bound_burst: bool,
     /// A chunk was sent although the other side had no room for it.
     pub(super) probing: bool,
     /// A closed window was waited for long enough: a chunk may probe it.
@@ -196,6 +200,8 @@ pub struct Association {
     pub(super) announced: u32,
     /// Where fast recovery ends.
     pub(super) recover: u32,
+    /// The highest TSN newly acknowledged since the cumulative one last advanced ([`LossRecovery::Ns2`]).
+    pub(super) highest_acked: u32,
     pub(super) out: Outbound,
     pub(super) inb: Inbound,
     pub(super) paths: Vec<Path>,
@@ -225,6 +231,8 @@ impl Association {
             sacked: false,
             in_fast_recovery: false,
             grant: false,
+            one_repair: false,
+            bound_burst: false,
             probing: false,
             probe_due: false,
             sack_seen: false,
@@ -248,7 +256,8 @@ impl Association {
             peer_room: 0,
             peer_addresses: Vec::new(),
             announced: config.buffer(),
-            recover: 0,
+            recover: initial.tsn.wrapping_sub(1),
+            highest_acked: initial.tsn.wrapping_sub(1),
             out: Outbound::new(initial.tsn),
             inb: Inbound::new(0),
             paths,
@@ -292,6 +301,7 @@ impl Association {
         if !self.out.push(message, self.config.max_data()) {
             return Err(CommandError::Full("more than 1 GiB is not acknowledged"));
         }
+        self.one_repair &= self.config.loss_recovery == LossRecovery::Ns2;
         self.occasion();
         Ok(())
     }
@@ -348,6 +358,12 @@ impl Association {
             }
         }
         Some(event)
+    }
+
+    /// Whether events are to be drained before packets are polled ([`Config::deliver_first`]).
+    #[must_use]
+    pub fn delivers_first(&self) -> bool {
+        self.config.deliver_first
     }
 
     /// Something happened that may let packets leave.

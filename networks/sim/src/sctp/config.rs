@@ -8,6 +8,8 @@ pub enum InitialWindow {
     /// min(4·PMDCS, max(2·PMDCS, 4404 bytes)): RFC 9260 §7.2.1.
     #[default]
     Rfc9260,
+    /// The same with this many bytes for 4404; RFC 4960 has 4380.
+    Bytes(u32),
     /// This many full-sized packets.
     Packets(u32),
 }
@@ -16,10 +18,25 @@ impl InitialWindow {
     /// The window in bytes where a packet takes at most `pmdcs` bytes of chunks.
     pub fn bytes(self, pmdcs: u32) -> u32 {
         match self {
-            Self::Rfc9260 => pmdcs.saturating_mul(4).min(pmdcs.saturating_mul(2).max(4404)),
+            Self::Rfc9260 => Self::Bytes(4404).bytes(pmdcs),
+            Self::Bytes(n) => pmdcs.saturating_mul(4).min(pmdcs.saturating_mul(2).max(n)),
             Self::Packets(n) => n.max(1).saturating_mul(pmdcs),
         }
     }
+}
+
+/// How losses are found and repaired.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum LossRecovery {
+    /// RFC 9260 §6.3.3, §7.2.3 and §7.2.4.
+    #[default]
+    Rfc9260,
+    /// As ns-2's Agent/SCTP has it (`sctp.cc`): each SACK that finds losses lets one packet of them out whatever the window, and
+    /// more leaves at the next SACK only; what waits to be sent again is missed like what is in
+    /// flight; a miss is counted below the highest TSN that was newly acknowledged since the cumulative one last
+    /// advanced; recovery outlasts a timeout, and a loss behind its end begins another; a timeout of a window of one
+    /// packet leaves the threshold alone; a SACK of what was fast retransmitted lets out four packets.
+    Ns2,
 }
 
 /// The settings of an association; many associations share one by [`Arc`](std::sync::Arc).
@@ -41,9 +58,23 @@ pub struct Config {
     pub first_sack_at_once: bool,
     /// What was sent before a retransmission and comes behind it measures round trips; off (RFC 9260 §6.3.1 C5).
     pub measure_behind_retransmission: bool,
-    /// After T3-rtx one packet is in flight until data is acknowledged; on (RFC 9260 §7.2.1). Off, what the window of one
-    /// packet takes.
+    /// After T3-rtx one packet is in flight until data is acknowledged; on (RFC 9260 §7.2.1). Off, one packet of what is lost
+    /// leaves, and at the next SACK or message what the window takes, as ns-2 and Linux have it.
     pub one_packet_after_timeout: bool,
+    /// The congestion window grows only where the cumulative TSN advances, and what is held for lost then counts as in
+    /// flight; off (RFC 9260 §7.2.1). On, as ns-2 has it; RFC 4960 had the first half.
+    pub cumulative_growth: bool,
+    /// What fills the last gap is acknowledged at once; on (what RFC 9260 §6.7 asks for while there is one). Off, it waits
+    /// as any other does, as ns-2 and Linux have it.
+    pub filled_gap_at_once: bool,
+    /// An acknowledgement that goes at once for a duplicate begins the delay anew; on. Off, it leaves the count of packets
+    /// and the timer alone, as ns-2 has it.
+    pub duplicate_resets_delay: bool,
+    /// The application hears of what has come before anything leaves, so that a SACK announces the room that it made; off, as
+    /// of a kernel. On, as ns-2 has it.
+    pub deliver_first: bool,
+    /// How losses are found and repaired; RFC 9260's.
+    pub loss_recovery: LossRecovery,
     /// An acknowledgement rides on data that leaves, as RFC 9260 §6.1 asks for; on. Off, it goes alone and when it is
     /// due, as ns-2 has it.
     pub bundle_sacks: bool,
@@ -101,6 +132,11 @@ impl Default for Config {
             first_sack_at_once: true,
             measure_behind_retransmission: false,
             one_packet_after_timeout: true,
+            cumulative_growth: false,
+            filled_gap_at_once: true,
+            duplicate_resets_delay: true,
+            deliver_first: false,
+            loss_recovery: LossRecovery::default(),
             bundle_sacks: true,
             initial_window: InitialWindow::default(),
             nagle: false,

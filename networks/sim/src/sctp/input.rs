@@ -220,13 +220,18 @@ impl Association {
         self.owe_sack = true;
         self.sack_path = path;
         self.unsacked = self.unsacked.saturating_add(1);
-        let gaps = had_gaps || self.inb.has_gaps();
-        self.sack_now |= self.config.first_sack_at_once && !std::mem::replace(&mut self.sacked, true);
+        let first = !std::mem::replace(&mut self.sacked, true) && self.config.first_sack_at_once;
+        self.sack_now |= first;
+        let gaps = self.inb.has_gaps() || (had_gaps && self.config.filled_gap_at_once);
         match self.config.sack_delay {
+            Some(_) if first => self.unsacked = 0,
             Some(delay) if !gaps && self.unsacked < self.config.sack_frequency => {
                 self.sack_at = self.sack_at.min(now + delay);
             }
-            _ => self.sack_now = true,
+            _ => {
+                self.sack_now = true;
+                (self.unsacked, self.sack_at) = (0, Instant::FAR_FUTURE);
+            }
         }
         if self.state == State::ShutdownSent {
             // §9.2: SACK and SHUTDOWN at once, and T2-shutdown from the start.

@@ -39,7 +39,7 @@ mod tests;
 pub use association::{Association, Event, Message, State, Stats, Transmit};
 pub use chunk::{Cause, Chunk, Data, Init, Packet, Parameter, Sack};
 pub use codec::{ParseError, round_trip};
-pub use config::{Config, InitialWindow};
+pub use config::{Config, InitialWindow, LossRecovery};
 pub use fuzz::disturb;
 pub use listen::{Answer, Initial, listen, out_of_the_blue};
 

@@ -2,6 +2,7 @@
 
 use super::association::{Association, State, Transmit};
 use super::chunk::{Chunk, Data, Packet, padded};
+use super::config::LossRecovery;
 use super::outbound::Whereabouts;
 use super::{COMMON_HEADER, DATA_HEADER};
 use crate::tcp::seq;
@@ -125,6 +126,7 @@ impl Association {
         {
             if self.out.lost > 0 {
                 self.push_lost(now, next.path, &mut filling);
+                self.burst = self.burst.saturating_sub(u32::from(self.bound_burst));
             } else {
                 self.push_new(now, next.path, &mut filling);
                 self.burst = self.burst.saturating_sub(1);
@@ -141,8 +143,10 @@ impl Association {
     }
     /// All that came is acknowledged.
     pub(super) fn acknowledged(&mut self) {
-        (self.owe_sack, self.sack_now, self.unsacked) = (false, false, 0);
-        self.sack_at = Instant::FAR_FUTURE;
+        (self.owe_sack, self.sack_now) = (false, false);
+        if self.config.duplicate_resets_delay || self.config.bundle_sacks {
+            (self.unsacked, self.sack_at) = (0, Instant::FAR_FUTURE);
+        }
     }
 
     /// Whether DATA may leave, and which.
@@ -157,7 +161,7 @@ impl Association {
             let path = self.path_again(at);
             let p = &self.paths[usize::from(path)];
             let idle = self.paths.iter().all(|p| p.flight == 0);
-            let allowed = self.grant || idle || p.open();
+            let allowed = self.grant || (!self.one_repair && (idle || p.open()));
             return allowed.then(|| Next { path, len: self.out.sent[at].size() });
         }
         self.grant = false;
@@ -171,7 +175,10 @@ impl Association {
         let waits = self.config.nagle && whole && !full && !quiet && self.state == State::Established;
         let (open, rto) = (p.open(), p.rtt.rto);
         let fits = len <= self.peer_room || (quiet && self.may_probe(now, rto));
-        let allowed = open && self.burst > 0 && fits && !waits && self.out.sent.len() < MAX_SENT;
+        let room = open && fits && !waits && self.out.sent.len() < MAX_SENT;
+        let allowed = room && self.burst > 0;
+        // Agent/SCTP's bound ends where it has held something back.
+        self.bound_burst &= !room || allowed;
         allowed.then(|| Next { path, len: padded(DATA_HEADER + len) })
     }
     /// Whether a window that is closed, with nothing in flight, may be probed: after one RTO (§6.1 A).
@@ -220,7 +227,8 @@ impl Association {
             let p = &mut self.paths[usize::from(path)];
             p.sent(now, size);
             // §7.2.4 rule 4.
-            if p.t3_at == Instant::FAR_FUTURE || (fast && earliest) {
+            let again = fast || self.config.loss_recovery == LossRecovery::Ns2;
+            if p.t3_at == Instant::FAR_FUTURE || (again && earliest) {
                 p.arm_t3(now);
             }
             self.stats.retransmitted_chunks += 1;

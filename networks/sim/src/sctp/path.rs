@@ -1,7 +1,7 @@
 //! What is known of one path: its round-trip time (RFC 9260 §6.3), its congestion window (§7.2), and
 //! whether it works (§8.2).
 
-use super::config::Config;
+use super::config::{Config, LossRecovery};
 use usher_core::{Duration, Instant};
 
 /// Clock granularity G: a variation that is less is none, and counts as G (§6.3.1 G1).
@@ -50,6 +50,8 @@ impl Rtt {
 pub(super) struct Report {
     /// Bytes of DATA chunks that it newly acknowledged, headers and padding included.
     pub(super) acked: u32,
+    /// Of these, what only gap blocks acknowledged.
+    pub(super) by_gaps: u32,
     /// Flight size before it came.
     pub(super) flight_before: u32,
     /// The earliest chunk in flight was looked at, and acknowledged.
@@ -165,7 +167,7 @@ impl Path {
     /// Grows the window by what a SACK acknowledged, cumulatively or by gap blocks (§7.2.1, §7.2.2). That
     /// the cumulative TSN advances is no condition, as it was before RFC 8540.
     pub(super) fn grow(&mut self, config: &Config, in_recovery: bool) {
-        let Report { acked, flight_before, .. } = self.report;
+        let Report { acked, by_gaps, flight_before, .. } = self.report;
         let full = flight_before >= self.cwnd;
         let pmdcs = config.pmdcs();
         if self.cwnd <= self.ssthresh {
@@ -173,11 +175,12 @@ impl Path {
                 self.cwnd = self.cwnd.saturating_add(acked.min(pmdcs));
             }
         } else {
-            self.partial_bytes_acked = self.partial_bytes_acked.saturating_add(acked);
+            let counted = if config.cumulative_growth && !full { by_gaps } else { acked };
+            self.partial_bytes_acked = self.partial_bytes_acked.saturating_add(counted);
             if full && !in_recovery && self.partial_bytes_acked >= self.cwnd {
                 self.partial_bytes_acked -= self.cwnd;
                 self.cwnd = self.cwnd.saturating_add(pmdcs);
-            } else if !full {
+            } else if !full && !config.cumulative_growth {
                 self.partial_bytes_acked = self.partial_bytes_acked.min(self.cwnd);
             }
         }
@@ -196,7 +199,9 @@ impl Path {
     }
     /// A loss that T3-rtx found (§7.2.3).
     pub(super) fn on_timeout(&mut self, config: &Config) {
-        self.halve(config);
+        if config.loss_recovery == LossRecovery::Rfc9260 || self.cwnd > config.pmdcs() {
+            self.halve(config);
+        }
         self.cwnd = config.pmdcs();
         self.one_packet = config.one_packet_after_timeout;
         self.rtt.back_off(config);

@@ -2,6 +2,7 @@
 
 use super::association::Association;
 use super::chunk::{Cause, Sack};
+use super::config::LossRecovery;
 use super::outbound::{Sent, Whereabouts};
 use super::path::Report;
 use crate::tcp::seq;
@@ -9,6 +10,8 @@ use usher_core::Instant;
 
 /// Missing reports that mean a loss (RFC 9260 §7.2.4).
 const FAST_RETRANSMIT_THRESHOLD: u8 = 3;
+/// Packets that leave at the SACK of what was fast retransmitted, as ns-2's `MAX_BURST` has it.
+const FAST_RETRANSMIT_BURST: u32 = 4;
 
 impl Association {
     pub(super) fn handle_sack(&mut self, now: Instant, sack: &Sack) {
@@ -36,24 +39,43 @@ impl Association {
             return;
         }
         self.sack_seen = true;
-        for path in &mut self.paths {
-            path.report = Report { flight_before: path.flight, ..Report::default() };
-        }
+        self.one_repair = false;
+        self.begin_reports();
         let advanced = sack.cumulative != self.out.cumulative;
         while self.out.cumulative != sack.cumulative {
             // `cumulative` does not pass `last_tsn`, so there is one.
             let Some(mut sent) = self.out.pop() else { break };
+            if sent.whereabouts != Whereabouts::Come {
+                self.highest_acked = sent.data.tsn;
+            }
+            self.bound_burst |= sent.fast_retransmitted && self.config.loss_recovery == LossRecovery::Ns2;
             self.has_come(now, &mut sent);
         }
         let highest_new = if tells_gaps { self.read_gaps(now, sack) } else { 0 };
         if self.in_fast_recovery && seq::le(self.recover, self.out.cumulative) {
             self.in_fast_recovery = false;
         }
-        self.take_reports(now);
-        self.count_missing(sack, highest_new, advanced);
+        self.take_reports(now, advanced);
+        match self.config.loss_recovery {
+            LossRecovery::Rfc9260 => self.count_missing(sack, highest_new, advanced),
+            LossRecovery::Ns2 => self.count_missing_as_ns2(sack, advanced),
+        }
         self.peer_room = sack.window.saturating_sub(self.out.flying);
         let room = if tells_gaps { sack.window } else { 0 };
         self.probing &= self.out.sent.front().is_some_and(|first| first.data.payload.len > room);
+    }
+
+    fn begin_reports(&mut self) {
+        for path in &mut self.paths {
+            path.report = Report { flight_before: path.flight, ..Report::default() };
+        }
+        if self.config.cumulative_growth && self.out.lost > 0 {
+            for sent in &self.out.sent {
+                if matches!(sent.whereabouts, Whereabouts::Lost { .. }) {
+                    self.paths[usize::from(sent.path)].report.flight_before += sent.size();
+                }
+            }
+        }
     }
 
     /// A chunk is acknowledged, now first.
@@ -96,7 +118,11 @@ impl Association {
             if covered {
                 if sent.whereabouts != Whereabouts::Come {
                     highest_new = i + 1;
+                    if seq::lt(self.highest_acked, sent.data.tsn) {
+                        self.highest_acked = sent.data.tsn;
+                    }
                     self.has_come(now, sent);
+                    self.paths[usize::from(sent.path)].report.by_gaps += sent.size();
                 }
                 continue;
             }
@@ -122,13 +148,15 @@ impl Association {
     }
 
     /// Congestion windows, timers and error counters follow from what was acknowledged on each path.
-    fn take_reports(&mut self, now: Instant) {
+    fn take_reports(&mut self, now: Instant, advanced: bool) {
         for path in 0..self.paths.len() as u8 {
             let p = &mut self.paths[usize::from(path)];
             let Report { acked, earliest_acked, .. } = p.report;
             if acked > 0 {
                 p.one_packet = false;
-                p.grow(&self.config, self.in_fast_recovery);
+                if advanced || !self.config.cumulative_growth {
+                    p.grow(&self.config, self.in_fast_recovery);
+                }
             }
             if p.flight == 0 {
                 p.t3_at = Instant::FAR_FUTURE;
@@ -177,6 +205,56 @@ impl Association {
             self.recover = self.out.last_tsn();
             self.grant = true;
             self.stats.fast_retransmits += 1;
+        }
+    }
+
+    /// The same as `ProcessGapAckBlocks()` and `FastRtx()` of ns-2's `sctp.cc` have it.
+    fn count_missing_as_ns2(&mut self, sack: &Sack, advanced: bool) {
+        if self.bound_burst {
+            self.burst = self.burst.min(FAST_RETRANSMIT_BURST);
+        }
+        if let Some(last) = sack.gaps.iter().map(|&(_, last)| last).max() {
+            let reported = self.out.cumulative.wrapping_add(u32::from(last));
+            let again = advanced && seq::le(self.highest_acked, self.recover);
+            let mut found = false;
+            for sent in self.out.sent.iter_mut().filter(|sent| sent.whereabouts != Whereabouts::Come) {
+                let tsn = sent.data.tsn;
+                let missed = seq::lt(tsn, self.highest_acked) || (again && seq::lt(tsn, reported));
+                if !missed {
+                    continue;
+                }
+                sent.missing = sent.missing.saturating_add(1);
+                if sent.missing < FAST_RETRANSMIT_THRESHOLD || sent.fast_retransmitted {
+                    continue;
+                }
+                sent.fast_retransmitted = true;
+                found = true;
+                if sent.whereabouts == Whereabouts::Flying {
+                    self.paths[usize::from(sent.path)].landed(sent.size());
+                    self.out.lost += 1;
+                    self.out.flying -= sent.data.payload.len;
+                }
+                sent.whereabouts = Whereabouts::Lost { fast: true };
+            }
+            if found {
+                self.fast_retransmit_as_ns2();
+            }
+        }
+        if !self.in_fast_recovery {
+            self.recover = self.out.cumulative;
+        }
+    }
+    fn fast_retransmit_as_ns2(&mut self) {
+        (self.grant, self.one_repair) = (true, true);
+        let last = self.out.last_tsn();
+        for sent in &self.out.sent {
+            if matches!(sent.whereabouts, Whereabouts::Lost { .. }) && seq::lt(self.recover, sent.data.tsn) {
+                let path = &mut self.paths[usize::from(sent.path)];
+                path.on_fast_retransmit(&self.config);
+                path.timed = None;
+                (self.recover, self.in_fast_recovery) = (last, true);
+                self.stats.fast_retransmits += 1;
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::association::{Association, Event, State, Timer};
 use super::chunk::{Cause, Chunk};
+use super::config::LossRecovery;
 use super::outbound::Whereabouts;
 use usher_core::{CloseReason, Instant};
 
@@ -18,8 +19,8 @@ impl Association {
     /// Then drain [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.sack_at <= now {
-            self.sack_at = Instant::FAR_FUTURE;
-            self.sack_now = true;
+            (self.sack_at, self.unsacked) = (Instant::FAR_FUTURE, 0);
+            (self.owe_sack, self.sack_now) = (true, true);
             self.wake = true;
         }
         if self.guard_at <= now {
@@ -135,8 +136,9 @@ impl Association {
         self.sack_seen = false;
         self.paths[usize::from(path)].on_timeout(&self.config);
         self.lose(path);
-        self.in_fast_recovery = false;
-        self.grant = true;
+        let ns2 = self.config.loss_recovery == LossRecovery::Ns2;
+        self.in_fast_recovery &= ns2;
+        (self.grant, self.one_repair) = (true, !self.config.one_packet_after_timeout);
         if !probing && !self.count_association_error() {
             self.count_path_error(path);
         }
@@ -154,6 +156,8 @@ impl Association {
                 self.out.lost += 1;
                 self.out.flying -= sent.data.payload.len;
                 self.peer_room = self.peer_room.saturating_add(sent.data.payload.len);
+            } else if sent.path == path && self.config.loss_recovery == LossRecovery::Ns2 {
+                sent.missing = 0;
             }
         }
     }

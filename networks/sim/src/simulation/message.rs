@@ -227,7 +227,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     /// Does everything that an association has become ready for. As with TCP, acknowledgements that are due
     /// leave before the application hears of the data; delayed ones can ride on its answer.
     fn settle_association(&mut self, index: u32) {
-        self.flush_association(index);
+        if !self.sctp.all[index as usize].sctp.delivers_first() {
+            self.flush_association(index);
+        }
         while let Some(event) = self.sctp.all[index as usize].sctp.poll_event() {
             if let sctp::Event::Up { outbound, .. } = event
                 && self.sctp.all[index as usize].sctp.stats().unsendable > 0

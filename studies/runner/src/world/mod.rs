@@ -15,7 +15,7 @@ mod writer;
 use measure::Measure;
 use std::sync::Arc;
 use topology::Topology;
-pub use topology::tcp_config;
+pub use topology::{sctp_config, tcp_config};
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_scenario::model::{Direction, Scenario, Workload};

@@ -266,8 +266,8 @@ pub fn tcp_config(tcp: &model::Tcp, version: IpVersion, mtu: u32) -> usher_sim::
 }
 
 /// The simulator's SCTP settings for the study's.
-pub(super) fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> usher_sim::sctp::Config {
-    use usher_sim::sctp::{Config, InitialWindow};
+pub fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> usher_sim::sctp::Config {
+    use usher_sim::sctp::{Config, InitialWindow, LossRecovery};
     let room = mtu.saturating_sub(version.header_len());
     Config {
         rto_initial: sctp.rto_initial.get(),
@@ -278,10 +278,20 @@ pub(super) fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> u
         first_sack_at_once: sctp.first_sack_at_once,
         measure_behind_retransmission: sctp.measure_behind_retransmission,
         one_packet_after_timeout: sctp.one_packet_after_timeout,
+        cumulative_growth: sctp.cumulative_growth,
+        filled_gap_at_once: sctp.filled_gap_at_once,
+        duplicate_resets_delay: sctp.duplicate_resets_delay,
+        deliver_first: sctp.deliver_first,
+        loss_recovery: match sctp.loss_recovery {
+            model::LossRecovery::Rfc9260 => LossRecovery::Rfc9260,
+            model::LossRecovery::Ns2 => LossRecovery::Ns2,
+        },
         bundle_sacks: sctp.bundle_sacks,
         initial_window: sctp
             .initial_window
-            .map_or(InitialWindow::Rfc9260, |n| InitialWindow::Packets(n.get())),
+            .map_or(InitialWindow::Bytes(sctp.initial_window_bytes.bytes() as u32), |n| {
+                InitialWindow::Packets(n.get())
+            }),
         nagle: sctp.nagle,
         accepted_streams: sctp.accepted_streams.map(|n| n.get().min(u32::from(u16::MAX)) as u16),
         max_inbound_streams: u16::MAX,

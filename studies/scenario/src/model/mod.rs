@@ -29,8 +29,8 @@ pub use mih::{
 };
 pub use run::{Capture, IpVersion, ModeSettings, ReplicationSettings, Replications, Run};
 pub use transport::{
-    AckCounts, AckTimer, BackoffReset, Congestion, Control, IdleRestart, LossHalves, NagleVariant, Preset,
-    RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
+    AckCounts, AckTimer, BackoffReset, Congestion, Control, IdleRestart, LossHalves, LossRecovery,
+    NagleVariant, Preset, RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
 };
 pub use workload::{
     Aaa, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap,

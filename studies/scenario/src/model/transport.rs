@@ -282,6 +282,18 @@ pub enum Control {
     Bbr,
 }
 
+/// How SCTP finds and repairs losses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+pub enum LossRecovery {
+    /// By RFC 9260, 6.3.3, 7.2.3 and 7.2.4.
+    #[default]
+    #[serde(rename = "rfc9260")]
+    Rfc9260,
+    /// As ns-2's Agent/SCTP does it.
+    #[serde(rename = "ns-2")]
+    Ns2,
+}
+
 /// SCTP (RFC 9260). The defaults are its section 16's.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -299,8 +311,20 @@ pub struct Sctp {
     pub first_sack_at_once: bool,
     /// What was sent before a retransmission and comes behind it measures round trips, too.
     pub measure_behind_retransmission: bool,
-    /// After a timeout one packet is in flight until data is acknowledged; else what a window of one packet takes.
+    /// After a timeout one packet is in flight until data is acknowledged; else one packet of what is lost leaves, and
+    /// at the next SACK or message what the window takes.
     pub one_packet_after_timeout: bool,
+    /// The window grows only where the cumulative TSN advances, and what is held for lost then counts as in flight.
+    pub cumulative_growth: bool,
+    /// What fills the last gap is acknowledged at once; else it waits like any other.
+    pub filled_gap_at_once: bool,
+    /// An acknowledgement that goes at once for a duplicate begins the delay anew; else it leaves the count of packets and
+    /// the timer alone.
+    pub duplicate_resets_delay: bool,
+    /// The application hears of what has come before anything leaves, so that a SACK announces the room that it made.
+    pub deliver_first: bool,
+    /// How losses are found and repaired.
+    pub loss_recovery: LossRecovery,
     /// An acknowledgement rides on data that leaves; else it goes alone, when it is due.
     pub bundle_sacks: bool,
     /// Retransmission timeout before the first measurement.
@@ -315,8 +339,10 @@ pub struct Sctp {
     pub path_retransmissions: u32,
     /// Retransmissions of an INIT or COOKIE ECHO before the attempt is given up.
     pub init_retransmissions: Bound<u32>,
-    /// The congestion window at the start, in packets; without it, RFC 9260's 7.2.1.
+    /// The congestion window at the start, in packets; without it, `initial_window_bytes`.
     pub initial_window: Option<Count>,
+    /// The congestion window at the start, but two packets at least and four at most (RFC 9260, 7.2.1).
+    pub initial_window_bytes: Size,
     /// Outbound streams of the side that accepts an association; without it, as many as the other side asks for.
     pub accepted_streams: Option<Count>,
     /// At most so many packets leave at one event (Max.Burst).
@@ -341,6 +367,11 @@ impl Default for Sctp {
             first_sack_at_once: true,
             measure_behind_retransmission: false,
             one_packet_after_timeout: true,
+            cumulative_growth: false,
+            filled_gap_at_once: true,
+            duplicate_resets_delay: true,
+            deliver_first: false,
+            loss_recovery: LossRecovery::default(),
             bundle_sacks: true,
             rto_initial: Time::secs(1),
             rto_min: Time::secs(1),
@@ -349,6 +380,7 @@ impl Default for Sctp {
             path_retransmissions: 5,
             init_retransmissions: Bound::At(8),
             initial_window: None,
+            initial_window_bytes: Size::of(4404),
             accepted_streams: None,
             max_burst: Bound::At(4),
             heartbeat: Switch::On(Time::secs(30)),

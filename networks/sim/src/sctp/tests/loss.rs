@@ -219,3 +219,21 @@ fn a_receiver_that_takes_its_word_back_gets_it_again() {
     w.run_to(1200);
     w.expect(&["1200 A0 DATA 1 0:0 100 | DATA 2 0:1 100"]);
 }
+
+/// The window of the first path after each step: three chunks of which the first is lost, and their SACKs.
+#[test]
+fn the_window_grows_by_gap_blocks_or_only_with_the_cumulative_tsn() {
+    for (cumulative_growth, window) in [(false, 4000 + 616), (true, 4000)] {
+        let sender = Config { cumulative_growth, max_burst: None, ..config() };
+        let mut w = World::up(sender, Config { sack_delay: None, ..config() }, 1);
+        w.a().paths[0].cwnd = 4000;
+        w.loss = Box::new(|from, _, n, _| from == A && n == 0);
+        for _ in 0..7 {
+            w.send(A, 0, 600);
+        }
+        // The SACK of the second chunk alone, behind which the window is full: 7 · 616 bytes.
+        w.loss = Box::new(|from, _, n, _| from == B && n > 0);
+        w.run_to(305);
+        assert_eq!(w.a().paths[0].cwnd, window);
+    }
+}

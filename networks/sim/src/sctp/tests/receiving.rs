@@ -267,3 +267,31 @@ fn heartbeats_are_answered() {
     w.inject(B, 1, to_b(vec![Chunk::HeartbeatAck(vec![1, 2, 3])]));
     assert_eq!(w.b().stats().unexpected, 1);
 }
+
+#[test]
+fn what_fills_the_last_gap_is_acknowledged_at_once_or_waits() {
+    for (filled_gap_at_once, last) in [(true, "1350 B0 SACK 3"), (false, "1550 B0 SACK 3")] {
+        let mut w = World::up(config(), Config { filled_gap_at_once, ..config() }, 1);
+        w.loss = Box::new(|from, _, n, _| from == A && n == 1);
+        for _ in 0..3 {
+            w.send(A, 0, 100);
+        }
+        // The SACK of the first is back at 300, and T3-rtx runs from there.
+        w.run_to(3000);
+        w.expect_only("SACK", &["250 B0 SACK 1 gap 2-2 win 130972", last]);
+        w.is_idle();
+    }
+}
+
+#[test]
+fn a_sack_for_a_duplicate_ends_the_delay_or_leaves_it() {
+    for (duplicate_resets_delay, more) in [(true, None), (false, Some("1450 B0 SACK 1"))] {
+        let receiver = Config { duplicate_resets_delay, bundle_sacks: false, ..config() };
+        let mut w = World::up(config(), receiver, 1);
+        w.loss = Box::new(|from, _, n, _| from == B && n == 0);
+        w.send(A, 0, 100);
+        w.run_to(3000);
+        let lines: Vec<&str> = ["450 B0 SACK 1", "1250 B0 SACK 1 dup 1"].into_iter().chain(more).collect();
+        w.expect_only("SACK", &lines);
+    }
+}
