@@ -4,7 +4,7 @@
 # Reads the command line over the defaults, which are pairs, too.
 proc options {defaults} {
     global par argv
-    array set par {loss 0 seed 1 rate 10 warmup 20 duration 100 drain 200 delay 0.010 bandwidth 1.5Mb queue 50 background 0 stations 0 access 0}
+    array set par {loss 0 seed 1 rate 10 warmup 20 duration 100 drain 200 delay 0.010 bandwidth 1.5Mb queue 50 background 0 stations 0 access 0 up {} down {}}
     array set par $defaults
     foreach {name value} $argv {
         if {![info exists par($name)]} {
@@ -38,17 +38,23 @@ proc network {} {
     $ns queue-limit $router $client $par(queue)
     $ns queue-limit $router $server 1000
     $ns queue-limit $server $router 1000
-    foreach {from to} [list $client $router $router $client] {
-        set draw [new RandomVariable/Uniform]
-        $draw use-rng [chance]
-        set errors [new ErrorModel]
-        $errors unit pkt
-        # The connection opens without loss.
-        $errors set rate_ 0
-        $ns at $par(warmup) "$errors set rate_ $par(loss)"
-        $errors ranvar $draw
+    foreach {from to lost} [list $client $router $par(up) $router $client $par(down)] {
+        if {[llength $lost] > 0} {
+            set errors [new ErrorModel/List]
+            $errors unit pkt
+            $errors droplist $lost
+        } else {
+            set draw [new RandomVariable/Uniform]
+            $draw use-rng [chance]
+            set errors [new ErrorModel]
+            $errors unit pkt
+            # The connection opens without loss.
+            $errors set rate_ 0
+            $ns at $par(warmup) "$errors set rate_ $par(loss)"
+            $errors ranvar $draw
+        }
         $errors drop-target [new Agent/Null]
-        $ns lossmodel $errors $from $to
+        $ns link-lossmodel $errors $from $to
     }
     if {$par(background) > 0} {
         set source [new Agent/UDP]

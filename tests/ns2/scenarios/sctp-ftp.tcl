@@ -5,7 +5,7 @@
 
 source [file join [file dirname [info script]] common.tcl]
 
-options {size 1000 chunks 1500 streams 1 unordered 0 drain 40}
+options {size 1000 chunks 1500 streams 1 unordered 0 heartbeat 30 drain 40}
 
 # Of the trace's lines: from when on, and when each TSN has come; its packets of both kinds are counted.
 rename results print
@@ -50,6 +50,7 @@ set receiver [new Agent/SCTP]
 foreach {node agent} [list $client $sender $server $receiver] {
     $agent set numOutStreams_ $par(streams)
     $agent set unordered_ $par(unordered)
+    $agent set heartbeatInterval_ $par(heartbeat)
     $agent set dataChunkSize_ [expr {$par(size) + 16}]
     $ns attach-agent $node $agent
 }

@@ -3,14 +3,17 @@
 //! A study has one axis, whose cases are named as the command lines that ns-2's script gets. ns-2 is Debian's package
 //! `ns2`, as it is.
 
+pub mod transfer;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use usher_core::Seed;
 use usher_observe::stats::{Estimate, quantile};
 use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{Mode, Overrides, Scenario, Study};
 
 /// How far apart the means may be, as a share of ns-2's.
 pub const NEAR: f64 = 0.05;
@@ -36,13 +39,14 @@ pub struct Line {
     pub theirs: (Estimate, f64),
     /// The same of the simulator.
     pub ours: (Estimate, f64),
+    /// Runs of ns-2, and replications of the simulator.
+    pub runs: (usize, usize),
 }
 
 impl Line {
     /// Within [`NEAR`], or intervals that overlap and are [`NARROW`].
     pub fn agrees(&self) -> bool {
         let (ours, theirs) = (&self.ours.0, &self.theirs.0);
-        let narrow = |e: &Estimate| e.half_width < NARROW * e.mean;
         let overlap = ours.low() <= theirs.high() && theirs.low() <= ours.high();
         (ours.mean - theirs.mean).abs() <= NEAR * theirs.mean || (overlap && narrow(ours) && narrow(theirs))
     }
@@ -53,9 +57,11 @@ impl Line {
         let off = (self.ours.0.mean / self.theirs.0.mean - 1.0) * 100.0;
         let verdict = if self.agrees() { "agrees" } else { "differs" };
         format!(
-            "| `{}` | `{}` | {} | {} | {off:+.1} % | {} | {} | {verdict} |",
+            "| `{}` | `{}` | {}, {} | {} | {} | {off:+.1} % | {} | {} | {verdict} |",
             self.scenario,
             self.case,
+            self.runs.0,
+            self.runs.1,
             of(&self.theirs.0),
             of(&self.ours.0),
             number(self.theirs.1 * 1e3),
@@ -128,22 +134,53 @@ pub fn ns(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, Strin
         .collect())
 }
 
-/// Runs ns-2 with the seeds 1 to `seeds`; for each of `values` a list with a run's value each.
+/// The mean delay of one run of ns-2, in seconds.
 ///
 /// # Errors
-/// As [`ns`], and where a value is no number.
-pub fn theirs(scenario: &str, case: &str, seeds: u32, values: &[&str]) -> Result<Vec<Vec<f64>>, String> {
-    let mut all = vec![Vec::new(); values.len()];
-    for seed in 1..=seeds {
-        let mut arguments = words(case);
-        arguments.extend(["seed".to_owned(), seed.to_string()]);
-        let line = ns(scenario, &arguments)?;
-        for (name, column) in values.iter().zip(&mut all) {
-            let value = line.get(*name).and_then(|v| v.parse::<f64>().ok());
-            column.push(value.ok_or_else(|| format!("{scenario} {case}: no {name} in {line:?}"))?);
-        }
+/// As [`ns`], and where dialogues did not end.
+fn theirs(scenario: &str, case: &str, seed: u32) -> Result<f64, String> {
+    let mut arguments = words(case);
+    arguments.extend(["seed".to_owned(), seed.to_string()]);
+    let line = ns(scenario, &arguments)?;
+    if line.get("failed").is_none_or(|failed| failed != "0") {
+        return Err(format!("{scenario} {case}: dialogues of ns-2 did not end: {line:?}"));
     }
-    Ok(all)
+    let mean = line.get("mean").and_then(|v| v.parse().ok());
+    mean.ok_or_else(|| format!("{scenario} {case}: no mean in {line:?}"))
+}
+
+/// The mean delay of one replication of the simulator, in seconds.
+fn ours(scenario: &Scenario, seed: Seed) -> Result<f64, String> {
+    let result = World::new(scenario, seed, &[], None).and_then(World::run).map_err(|e| e.to_string())?;
+    let get = |name: &str| result.metrics.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+    match get("failures") {
+        Some(failures) if failures > 0.0 => Err(format!("{failures} of the simulator's dialogues failed")),
+        _ => get("delay.mean").ok_or_else(|| "no mean delay".to_owned()),
+    }
+}
+
+/// Runs `one` with the numbers from 0 on until the interval of what it gives is [`NARROW`], but at least `least` and at most
+/// `most` times. Nothing else decides how often: not what the other simulator gave.
+///
+/// # Errors
+/// Those of `one`.
+pub fn until_narrow(
+    least: u32,
+    most: u32,
+    mut one: impl FnMut(u32) -> Result<f64, String>,
+) -> Result<Vec<f64>, String> {
+    let mut values = Vec::new();
+    for number in 0..most.max(least) {
+        if number >= least && narrow(&Estimate::of(&values, LEVEL)) {
+            break;
+        }
+        values.push(one(number)?);
+    }
+    Ok(values)
+}
+
+fn narrow(e: &Estimate) -> bool {
+    e.half_width < NARROW * e.mean
 }
 
 /// The words of a command line; braces hold some together, as Tcl has it.
@@ -177,24 +214,20 @@ pub fn compare(scenario: &str) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for point in &plan.points {
         let case = point.setting("ns").ok_or("the study lacks its axis 'ns'")?.text.clone();
-        let count = point.scenario.run.replications.min.get();
-        let mut ours = Vec::new();
-        for replication in 0..count {
-            let world = World::new(&point.scenario, point.seed(replication), &[], None);
-            let result = world.and_then(World::run).map_err(|e| format!("{scenario} {case}: {e}"))?;
-            let get = |name: &str| result.metrics.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
-            let failures = get("failures").unwrap_or(0.0);
-            if failures > 0.0 {
-                return Err(format!("{scenario} {case}: {failures} of the simulator's dialogues failed"));
-            }
-            ours.push(get("delay.mean").ok_or("no mean delay")?);
-        }
-        let mut columns = theirs(scenario, &case, count, &["mean", "failed"])?;
-        if columns[1].iter().any(|failed| *failed > 0.0) {
-            return Err(format!("{scenario} {case}: dialogues of ns-2 did not end"));
-        }
-        let theirs = estimate(std::mem::take(&mut columns[0]));
-        lines.push(Line { scenario: scenario.to_owned(), case, theirs, ours: estimate(ours) });
+        let replications = &point.scenario.run.replications;
+        let (least, most) = (replications.min.get(), replications.max.get());
+        let ours = until_narrow(least, most, |number| {
+            ours(&point.scenario, point.seed(number)).map_err(|e| format!("{scenario} {case}: {e}"))
+        })?;
+        let theirs = until_narrow(least, most, |number| theirs(scenario, &case, number + 1))?;
+        let runs = (theirs.len(), ours.len());
+        lines.push(Line {
+            scenario: scenario.to_owned(),
+            case,
+            theirs: estimate(theirs),
+            ours: estimate(ours),
+            runs,
+        });
     }
     Ok(lines)
 }
@@ -205,7 +238,8 @@ mod tests {
 
     fn line(theirs: (f64, f64), ours: (f64, f64)) -> Line {
         let of = |(mean, half_width)| (Estimate { mean, half_width, n: 9 }, mean);
-        Line { scenario: "s".into(), case: "loss 0".into(), theirs: of(theirs), ours: of(ours) }
+        let runs = (9, 9);
+        Line { scenario: "s".into(), case: "loss 0".into(), theirs: of(theirs), ours: of(ours), runs }
     }
 
     #[test]
@@ -220,6 +254,17 @@ mod tests {
         // They overlap, and one says next to nothing.
         assert!(!line((1.0, 0.09), (1.15, 0.2)).agrees());
         assert!(!line((1.0, 0.05), (1.15, 0.05)).agrees());
+    }
+
+    #[test]
+    fn runs_are_added_until_the_interval_is_narrow_and_no_more() {
+        let of = |least, most, values: &'static [f64]| {
+            until_narrow(least, most, |number| Ok(values[number as usize])).unwrap().len()
+        };
+        assert_eq!(of(3, 9, &[1.0, 1.0, 1.0]), 3);
+        // Of 1, 2 and 1.5 it is 1.24 to either side, and of all five 0.42 of a mean of 1.5; a sixth makes 0.33 of it.
+        assert_eq!(of(3, 6, &[1.0, 2.0, 1.5, 1.5, 1.5, 1.5]), 6);
+        assert_eq!(of(2, 9, &[1.0, 1.2, 1.1, 1.1]), 4);
     }
 
     #[test]
