@@ -46,7 +46,7 @@ const LOST: &str = "lost";
 const FRAMES: &str = "frames";
 const PACKETS: &str = "packets";
 /// How often the MAC sends a frame at most: what it leaves of a frame loss p is p to this power.
-const TRIES: i32 = 7;
+const TRIES: u32 = 7;
 
 /// A study at one value of the axis of what is lost.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl<'a> Case<'_, 'a> {
 
     /// The share of packets that the cell loses at a loss on the axis.
     fn residual(&self, loss: f64) -> f64 {
-        if self.lost == Some(FRAMES) { loss.powi(TRIES) } else { loss }
+        if self.lost == Some(FRAMES) { (0..TRIES).map(|_| loss).product() } else { loss }
     }
 }
 
@@ -92,7 +92,7 @@ fn read(view: &View<'_>, study: &'static str, judge: impl Fn(Case<'_, '_>) -> Fo
     }
     let other = match judge(case(Some(PACKETS))) {
         Ok(found) => format!("{} ({}). {}", found.verdict.name(), found.ours.text(), found.reason),
-        Err(Gone::NotRun(text) | Gone::NotComparable(text) | Gone::NotYet(text)) => {
+        Err(Gone::NotRun(text) | Gone::NotComparable(text) | Gone::NoStudy(text)) => {
             format!("nothing follows. {text}")
         }
     };

@@ -209,7 +209,7 @@ impl Judgement {
                 let (verdict, reason) = match gone {
                     Gone::NotRun(reason) => (Verdict::NotRun, reason),
                     Gone::NotComparable(reason) => (Verdict::NotComparable, reason),
-                    Gone::NotYet(reason) => (Verdict::NotYet, reason),
+                    Gone::NoStudy(reason) => (Verdict::NotYet, reason),
                 };
                 return Self { id, published, ours: None, low: None, high: None, verdict, reason };
             }
@@ -267,7 +267,7 @@ pub(crate) enum Gone {
     /// They are there, and say nothing; the text says why.
     NotComparable(String),
     /// There is no study that would give them; the text says which it would be.
-    NotYet(String),
+    NoStudy(String),
 }
 
 /// A number to three digits, or whole.

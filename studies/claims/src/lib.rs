@@ -47,7 +47,7 @@ fn judge(claim: &Claim, results: &Results, variant: &str) -> Judgement {
     let view = View::new(results, variant, claim.is_robust());
     let found = match functions().find(|(id, _)| *id == claim.id).map(|(_, function)| function) {
         Some(function) => function(claim, &view),
-        None => Err(judge::Gone::NotYet(match claim.studies.join(" and ") {
+        None => Err(judge::Gone::NoStudy(match claim.studies.join(" and ") {
             studies if studies.is_empty() => "Nothing is measured for it yet.".to_owned(),
             studies => format!("It is to be read from {studies}, which nothing is measured of yet."),
         })),

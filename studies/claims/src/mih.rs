@@ -6,8 +6,8 @@ mod udp;
 
 use crate::common::{Found, Function, configured};
 use crate::data::Claim;
-use crate::judge::Gone;
-use crate::measure::{Curve, Values};
+use crate::judge::{Gone, with_word};
+use crate::measure::{Curve, Estimate, Values};
 use crate::results::{Choice, View};
 
 /// Each claim's function.
@@ -71,5 +71,32 @@ fn setup(claim: &Claim, view: &View<'_>) -> Found {
                   smallest RTO of 0.2 s without a limit of retransmissions, the five largest RTOs, MIH messages of 200 B, 2 \
                   retransmissions and 0.2 s for a request, 2 messages a second from 5 s on for 4000 s, loss of 0 to 50 % from 5 s on, an \
                   MIH timeout of three largest RTOs over TCP, and MIH packets of up to 1000 B over UDP";
-    configured(claim, view, stated).map(|found| found.of_all(claim, view))
+    let mut found = configured(claim, view, stated)?.of_all(claim, view);
+    found.reason.push_str(&without_timeout(view));
+    Ok(found)
+}
+
+/// The study of what it is to give a transaction up, and its axis.
+const TRANSACTION: (&str, &str) = ("mih-transaction", "timeout");
+
+/// A sentence on what the timeout of a transaction in mih-udp, which the document does not have, comes to.
+fn without_timeout(view: &View<'_>) -> String {
+    let (study, axis) = TRANSACTION;
+    let (mut most, mut at) = (None::<Estimate>, String::new());
+    for (message, ack) in MESSAGES.into_iter().flat_map(|m| [WITHOUT, WITH].map(|ack| (m, ack))) {
+        let of = |timeout| over_loss(view, study, "success", &[("message", message), ack, (axis, timeout)]);
+        let (Ok(with), Ok(none)) = (of("60 s"), of("none")) else { continue };
+        for (loss, e) in none.minus(&with).estimates() {
+            if most.is_none_or(|most| e.mean.abs() > most.mean.abs()) {
+                (most, at) = (Some(e), format!("{message}s {} acknowledgement at {loss} % loss", ack.1));
+            }
+        }
+    }
+    let Some(most) = most else {
+        return format!(" What a timeout of a transaction changes: usher study run {study}.");
+    };
+    format!(
+        " In {study}, no timeout of a transaction in place of 60 s changes success the most for {at}: {}.",
+        with_word(&most, "", "more", "less")
+    )
 }

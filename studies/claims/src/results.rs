@@ -114,7 +114,7 @@ impl<'a> View<'a> {
             |s: &&Summary| claim.studies.iter().any(|name| **name == *s.study) && self.at_variant(&s.point);
         let most = self.results.summaries.iter().filter(own).map(|s| s.values.len()).max()?;
         (self.robust && (2..FEWEST).contains(&most)).then(|| {
-            let confidence = 100.0 * (1.0 - 0.5_f64.powi(most as i32 - 1));
+            let confidence = 100.0 * (1.0 - 1.0 / f64::from(1_u32 << (most - 1)));
             format!(
                 "Of {most} replications all must agree, which holds a median with {} % confidence; 95 % takes {FEWEST}.",
                 crate::judge::digits(confidence)

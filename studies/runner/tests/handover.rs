@@ -186,3 +186,18 @@ fn a_run_is_the_same_each_time() {
     let text = study(10, "network", "tcp", "20 %", "");
     assert_eq!(run(&text), run(&text));
 }
+
+/// Of frames that are lost with chance 0.5 before the MAC's six retransmissions, one packet in 128 is lost; of packets one in two.
+#[test]
+fn frames_that_the_mac_repeats_cost_no_handover() {
+    let packets = study(40, "station", "udp", "50 %", "");
+    let frames = packets.replace(
+        "packet_loss = \"50 %\"\npacket_loss_from = \"going-down\"",
+        "frame_loss = \"50 %\"\nframe_loss_from = \"going-down\"\nframe_loss_of = \"data\"",
+    );
+    assert_ne!(frames, packets);
+    let (packets, frames) = (run(&packets), run(&frames));
+    assert!(packets["success"] < 0.8, "{packets:?}");
+    assert!(frames["success"] > 0.95 && frames["app.loss"] < 0.1, "{frames:?}");
+    assert!(frames["delay.success"] < packets["delay.success"] + 0.5, "{frames:?} {packets:?}");
+}

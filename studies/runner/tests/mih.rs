@@ -246,3 +246,103 @@ fn a_delayed_acknowledgement_travels_with_the_response() {
         assert!((m["mih.delivery"] - 0.0205).abs() < 0.001, "{message} {delay}: {m:?}");
     }
 }
+
+/// Share of some thousand transactions that is to be this, but for chance.
+fn close(share: f64, expected: f64, trials: f64) {
+    let bound = 3.5 * (expected * (1.0 - expected) / trials).sqrt();
+    assert!((share - expected).abs() < bound, "{share} for {expected}");
+}
+
+/// A query and an answer of some kilobytes, which is lost where one of its packets is.
+#[test]
+fn an_information_query_is_answered_in_several_packets() {
+    let more = "response_size = \"4000 B\"\nmax_message = \"1000 B\"";
+    let calm = run(&study("information", "udp", "0 %", 100, more));
+    assert_eq!((calm["started"], calm["success"]), (200.0, 1.0), "{calm:?}");
+    // The query, and the answer in packets of 1000 B with a header each.
+    assert_eq!(calm["mih.packets"], 6.0, "{calm:?}");
+    assert!(calm["delay.mean"] > 0.2 + 2.0 * way(200) && calm["delay.mean"] < 0.243, "{calm:?}");
+    let lossy = run(&study("information", "udp", "10 %", 2000, more));
+    close(lossy["success"], 0.9_f64.powi(6), 4000.0);
+    let acked = run(&study("information", "udp", "10 %", 2000, &format!("{more}\nack = true")));
+    assert!(acked["success"] > lossy["success"] + 0.2, "{acked:?}");
+}
+
+#[test]
+fn a_candidate_query_waits_for_its_scan_and_a_registration_for_nobody() {
+    let scan = study("candidate-query", "udp", "0 %", 100, "")
+        .replace("processing = \"200 ms\"", "processing = \"660 ms\"");
+    let m = run(&scan);
+    assert_eq!((m["started"], m["success"], m["mih.packets"]), (200.0, 1.0, 2.0), "{m:?}");
+    assert!((m["delay.mean"] - 0.66 - 2.0 * way(200)).abs() < 1e-9, "{m:?}");
+    let m = run(&study("registration", "udp", "0 %", 100, ""));
+    assert_eq!((m["started"], m["success"], m["mih.packets"]), (200.0, 1.0, 2.0), "{m:?}");
+    // The answer, which has few parameters, is shorter than 200 B.
+    assert!(m["delay.mean"] > way(100) + way(64) && m["delay.mean"] < 2.0 * way(200), "{m:?}");
+    close(run(&study("registration", "udp", "30 %", 2000, ""))["success"], 0.49, 4000.0);
+}
+
+#[test]
+fn each_service_can_have_timers_of_its_own() {
+    for (message, service, name) in [
+        ("information", "information", "Get_Information"),
+        ("registration", "management", "Register"),
+        ("candidate-query", "command", "Net_HO_Candidate_Query"),
+        ("indication", "event", "Link_Parameters_Report"),
+    ] {
+        let slow = "ack = true\n[workload.timing]\nretransmission = \"100 s\"\n";
+        let m = run(&study(message, "udp", "30 %", 1000, slow));
+        let own =
+            format!("{slow}[workload.timing.by_service]\n{service} = {{ retransmission = \"100 ms\" }}\n");
+        let quick = run(&study(message, "udp", "30 %", 1000, &own));
+        assert!(quick["delay.mean"] < m["delay.mean"] / 10.0, "{message} {quick:?} {m:?}");
+        let named = format!("{slow}[workload.timing.by_message.{name}]\nretransmission = \"100 ms\"\n");
+        assert_eq!(run(&study(message, "udp", "30 %", 1000, &named)), quick, "{message}");
+    }
+}
+
+/// A response timer that is shorter than a scan asks again for what is on its way; one that is longer brings back what was lost
+/// without an acknowledgement.
+#[test]
+fn a_response_timer_is_for_the_message_that_it_waits_for() {
+    let with = |response: &str| {
+        let more = format!(
+            "transaction = \"30 s\"\n[workload.timing]\nresponse = \"{response}\"\nunanswered = \"retransmit\"\n"
+        );
+        run(&study("candidate-query", "udp", "0 %", 200, &more)
+            .replace("processing = \"200 ms\"", "processing = \"660 ms\""))
+    };
+    let (short, long) = (with("300 ms"), with("1 s"));
+    assert!(short["mih.retransmissions"] > 0.9, "{short:?}");
+    assert_eq!((long["mih.retransmissions"], long["success"]), (0.0, 1.0), "{long:?}");
+}
+
+/// There are 4096 identifiers, and a request that is never answered keeps its own for ever: those of the others come round while
+/// the receiver remembers them, and what has them is taken for a duplicate.
+#[test]
+fn without_a_transaction_timeout_identifiers_run_out() {
+    let with = |timeout: &str| {
+        let text = study("request", "udp", "50 %", 4000, &format!("transaction = \"{timeout}\""));
+        run(&text.replace("lifetime = \"100 s\"", "lifetime = \"1000 s\""))
+    };
+    let (none, some) = (with("off"), with("60 s"));
+    close(some["success"], 0.25, 8000.0);
+    assert!(none["success"] < some["success"] - 0.02, "{none:?}");
+    assert!(none["mih.memory"] >= 4096.0 && some["mih.memory"] < 3000.0, "{none:?} {some:?}");
+}
+
+/// What the MAC's seven tries leave of frame loss p is p^7; with beacons lost too a station loses its link now and then.
+#[test]
+fn frames_are_lost_before_the_macs_retransmissions() {
+    let air = "[hosts.ap]\n[bss.air]\naccess_point = \"ap\"\nstations = \"mn\"\nframe_loss = \"70 %\"\n\
+               frame_loss_of = \"data\"\n[hosts.router]";
+    let text = study("indication", "udp", "0 %", 2000, "")
+        .replace("[hosts.router]", air)
+        .replace("between = [\"mn\", \"router\"]", "between = [\"ap\", \"router\"]");
+    let m = run(&text);
+    close(m["success"], 1.0 - 0.7_f64.powi(7), 4000.0);
+    let all = run(&text.replace("frame_loss_of = \"data\"\n", ""));
+    assert!(all["success"] < m["success"] - 0.1, "{all:?}");
+    let later = run(&text.replace("\"data\"\n", "\"data\"\nframe_loss_from = \"going-down\"\n"));
+    assert_eq!(later["success"], 1.0, "the node is at its access point");
+}

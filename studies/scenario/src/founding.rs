@@ -47,6 +47,8 @@ const ALL: &[Founding] = founding![
     "mih-timers",
     "mih-response",
     "mih-lifetime",
+    "mih-services",
+    "mih-transaction",
     "bench-radius-100",
     "bench-tcp-100",
     "dialogue-polling",

@@ -711,6 +711,38 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
             "t.toml:22:14: bss.air.going_down: the radius is more than nothing, and the threshold of going down not beyond it",
         ),
         (
+            r#"going_down = "45 m""#,
+            "going_down = \"50 m\"\nframe_loss_from = \"going-down\"",
+            "t.toml:23:19: bss.air.frame_loss_from: no station is farther away than going_down and in reach: make going_down \
+             less than radius, or this \"always\"",
+        ),
+        (
+            r#"going_down = "45 m""#,
+            "going_down = \"45 m\"\nframe_loss_from = \"going_down\"",
+            "t.toml:23:19: bss.air.frame_loss_from: \"going_down\" is not known here; did you mean \"going-down\"?",
+        ),
+        (
+            r#"going_down = "45 m""#,
+            "going_down = \"45 m\"\nframe_loss_of = \"date\"",
+            "t.toml:23:17: bss.air.frame_loss_of: \"date\" is not known here; did you mean \"data\"?",
+        ),
+        (
+            r#"going_down = "45 m""#,
+            "going_down = \"45 m\"\nframe_loss = \"105 %\"",
+            "t.toml:23:14: bss.air.frame_loss: \"105 %\" is more than 100 %",
+        ),
+        (
+            r#"size = "200 B""#,
+            "size = \"200 B\"\nresponse_size = \"4 kB\"",
+            "t.toml:33:17: workload.response_size: no user answers such a message: leave it out, or ask with message = \"request\", \
+             \"candidate-query\" or \"information\"",
+        ),
+        (
+            "message = \"indication\"\ntransport = \"udp\"\nsize = \"200 B\"",
+            "message = \"information\"\ntransport = \"udp\"\nsize = \"200 B\"\nresponse_size = \"70 kB\"",
+            "t.toml:33:17: workload.response_size: 70000 B is not between 128 B and 65543 B",
+        ),
+        (
             r#"min = "20 ms""#,
             r#"min = "90 ms""#,
             "t.toml:23:1: bss.air.scan: the access point's channel is one of those scanned, and MinChannelTime is not above MaxChannelTime",
@@ -728,7 +760,8 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
         (
             r#"message = "indication""#,
             r#"message = "response""#,
-            "t.toml:30:11: workload.message: \"response\" is not known here; known are \"indication\", \"request\"",
+            "t.toml:30:11: workload.message: \"response\" is not known here; known are \"indication\", \"request\", \
+             \"candidate-query\", \"information\", \"registration\"",
         ),
         (
             r#"arrivals = { kind = "constant", interval = "500 ms" }"#,

@@ -24,7 +24,7 @@ fn run<'c>(claim: &'c Claim, view: &View<'_>) -> Result<(Vec<&'c str>, String), 
         return Err(if unknown.is_empty() {
             view.missing(&missing.join(" "))
         } else {
-            Gone::NotYet(format!("It is to be read from {}, which is not there yet.", unknown.join(" and ")))
+            Gone::NoStudy(format!("It is to be read from {}, which is not there yet.", unknown.join(" and ")))
         });
     }
     there.iter().try_for_each(|s| view.at_defaults(s))?;

@@ -16,8 +16,8 @@ pub(crate) struct Question {
     pub(crate) limit: Option<(&'static str, f64)>,
 }
 
-/// The recommendations of the three studies.
-pub(crate) const QUESTIONS: [Question; 4] = [
+/// The recommendations of the studies.
+pub(crate) const QUESTIONS: [Question; 6] = [
     Question {
         study: "mih-timers",
         choose: &["timer", "limit"],
@@ -32,6 +32,13 @@ pub(crate) const QUESTIONS: [Question; 4] = [
         metric: "mih.memory",
         limit: Some(("mih.duplicates", 0.001)),
     },
+    Question {
+        study: "mih-services",
+        choose: &["timer", "limit"],
+        metric: "delay.mean",
+        limit: Some(("failures", 0.05)),
+    },
+    Question { study: "mih-services", choose: &["response"], metric: "failures", limit: None },
 ];
 
 impl Question {

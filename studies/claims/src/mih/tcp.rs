@@ -251,9 +251,9 @@ pub(super) fn mih_overhead(claim: &Claim, view: &View<'_>) -> Found {
         let at_none = curve?.at(0.0).cloned().ok_or_else(|| {
             Gone::NotRun(format!("{STUDY} has no point without loss: run it whole, usher study run {STUDY}."))
         })?;
-        let far =
-            at_none.values().copied().filter(|overhead| (overhead - none).abs() > (farthest - none).abs());
-        farthest = far.last().unwrap_or(farthest);
+        let off = |overhead: &f64| (overhead - none).abs();
+        let all = at_none.values().copied().chain([farthest]);
+        farthest = all.max_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or(farthest);
     }
     let exact = (farthest - none).abs() <= ROUNDING;
     let mut verdicts = vec![if exact { Verdict::Reproduced } else { Verdict::Differs }];

@@ -33,9 +33,18 @@ pub(super) fn at_point(
         if bss.retransmissions != MAC_RETRANSMISSIONS {
             wrong.push(format!("{} retransmissions of the 802.11 MAC, not 6", bss.retransmissions));
         }
-        seen.losses.push(bss.packet_loss.get());
-        if bss.packet_loss.get() > 0.0 && bss.packet_loss_from != LossFrom::GoingDown {
-            wrong.push("packets are lost in the 802.11 cell from the start".to_owned());
+        // The document's loss is that of frames. Points at which packets are lost in its place are of the other reading.
+        seen.losses.push(bss.frame_loss.get());
+        for (loss, from, what) in [
+            (bss.frame_loss, bss.frame_loss_from, "frames"),
+            (bss.packet_loss, bss.packet_loss_from, "packets"),
+        ] {
+            if loss.get() > 0.0 && from != LossFrom::GoingDown {
+                wrong.push(format!("{what} are lost in the 802.11 cell from the start"));
+            }
+        }
+        if bss.frame_loss.get() > 0.0 && bss.packet_loss.get() > 0.0 {
+            wrong.push("both frames and packets are lost in the 802.11 cell".to_owned());
         }
     }
     wrong.extend(cell(scenario, &handover.wimax));
@@ -61,6 +70,9 @@ pub(super) fn at_point(
     }
     if !timing.by_message.is_empty() || timing.by_service.iter().any(|(_, change)| change.is_some()) {
         wrong.push("some messages have a timing of their own".to_owned());
+    }
+    if let Some(timeout) = handover.transaction.get() {
+        wrong.push(format!("a transaction is given up after {}, not never", seconds(timeout.get())));
     }
     if handover.processing.get() != PROCESSING {
         wrong.push(format!("a request is processed in {}, not in 0.2 s", seconds(handover.processing.get())));
@@ -121,6 +133,8 @@ mod tests {
             ("workload.initiated_by=network", "the other side leads"),
             ("bss.wlan.retransmissions=3", "3 retransmissions of the 802.11 MAC, not 6"),
             ("bss.wlan.packet_loss_from=always", "packets are lost in the 802.11 cell from the start"),
+            ("bss.wlan.frame_loss_from=always", "frames are lost in the 802.11 cell from the start"),
+            ("workload.transaction=60 s", "a transaction is given up after 60 s, not never"),
             ("cells.wimax.modulation=16qam-3/4", "802.16 has not 64-QAM 3/4"),
             ("cells.wimax.radius=400 m", "the 802.16 cell has not a radius of 500 m"),
             ("workload.timing.retransmissions=4", "4 MIH retransmissions, not 2"),

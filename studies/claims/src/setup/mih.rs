@@ -120,6 +120,12 @@ fn at_point(scenario: &Scenario, mih: &Mih, seen: &mut Seen) -> Vec<String> {
     if mih.timing.retransmissions != RETRANSMISSIONS {
         wrong.push(format!("{} MIH retransmissions, not {RETRANSMISSIONS}", mih.timing.retransmissions));
     }
+    if let Some(timeout) = mih.transaction.get() {
+        wrong.push(format!("a transaction is given up after {}, not never", seconds(timeout.get())));
+    }
+    if !matches!(mih.message, MihMessage::Indication | MihMessage::Request) || mih.response_size.is_some() {
+        wrong.push("other messages than indications and requests for parameters".to_owned());
+    }
     if mih.message == MihMessage::Request && mih.processing.get() != PROCESSING {
         wrong.push(format!("a request is processed in {}, not in 0.2 s", seconds(mih.processing.get())));
     }

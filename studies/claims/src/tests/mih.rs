@@ -356,20 +356,47 @@ fn what_the_document_leaves_open() {
     let lifetime: [(&[&str], f64); 2] = [(&["5 s"], 100.0), (&["60 s"], 1200.0)];
     let lifetime =
         choices("mih-lifetime", &["lifetime"], "mih.memory", &lifetime, Some(("mih.duplicates", 0.01)));
-    let all = |least, of: &[(&[&str], f64)]| [timers(least), response(of), lifetime.clone()].concat();
+    let of: [(&[&str], f64); 2] = [(&["0.1 s", "2", "off"], 1.0), (&["0.5 s", "4", "1 s"], 2.0)];
+    // Both questions choose among all of them: by the timer and the limit, and by the response timer.
+    let services: Vec<Row> = [("off", 1.0), ("1 s", 2.0)]
+        .into_iter()
+        .flat_map(|(response, value)| {
+            let own = choices(
+                "mih-services",
+                &["timer", "limit"],
+                "delay.mean",
+                &of.map(|(n, v)| (&n[..2], v)),
+                Some(("failures", 0.02 * value)),
+            );
+            own.into_iter().map(move |row| {
+                let axes: Vec<(String, String)> =
+                    row.point.axes().map(|(a, v)| (a.into(), v.into())).collect();
+                Row {
+                    point: Point::new(axes.into_iter().chain([("response".into(), response.into())])),
+                    ..row
+                }
+            })
+        })
+        .collect();
+    let all = |least, of: &[(&[&str], f64)]| {
+        [timers(least), response(of), lifetime.clone(), services.clone()].concat()
+    };
     let said = [
         "mih-timers recommends something for the least delay.mean with failures up to 0.05 at all 2 places, as timer and limit: \
          0.5 s, 8 (at 2)",
         "as unanswered and timer: retransmit, 0.6 s",
         "for the least failures at all 2 places, as unanswered and timer: wait, 1 s",
         "as lifetime: 5 s (at 2)",
+        "mih-services recommends something for the least delay.mean with failures up to 0.05 at all 4 places, as timer and limit: \
+         0.1 s, 2 (at 4)",
+        "mih-services recommends something for the least failures at all 4 places, as response: off (at 4)",
     ];
     let founded = |study: &&String| usher_scenario::founding::find(study).is_some();
     let complete = data::find("mih.open").unwrap().studies.iter().all(|study| founded(&study));
     verdict(&all(0.08, &whole), "mih.open", if complete { Reproduced } else { Partly }, &said);
     // Results are no answer where nothing is within the limit, or there is nothing to choose from.
     let judged = verdict(&all(0.5, &whole), "mih.open", Partly, &["mih-timers recommends nothing"]);
-    assert_eq!(judged.ours, Some(Value::Text("3 of 4 answered".into())));
+    assert_eq!(judged.ours, Some(Value::Text("5 of 6 answered".into())));
     verdict(&all(0.08, &whole[..1]), "mih.open", Partly, &["mih-response recommends nothing"]);
     verdict(&timers(0.5), "mih.open", Differs, &["usher study run mih-response"]);
     verdict(&timers(0.08), "mih.open", Partly, &["mih-lifetime was not run"]);

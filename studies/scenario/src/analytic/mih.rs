@@ -77,7 +77,7 @@ fn exchange(scenario: &Scenario) -> Option<Exchange> {
     plain.then(|| Exchange {
         message: match mih.message {
             MihMessage::Indication => Message::Indication,
-            MihMessage::Request => Message::Request,
+            _ => Message::Request,
         },
         ack: mih.ack,
         loss,
@@ -90,7 +90,10 @@ fn exchange(scenario: &Scenario) -> Option<Exchange> {
 
 fn mih(scenario: &Scenario, transport: MihTransport) -> Option<&Mih> {
     match &scenario.workload {
-        Workload::Mih(mih) if mih.transport == transport => Some(mih),
+        // Other messages than these two have sizes and senders of their own.
+        Workload::Mih(mih) if mih.transport == transport && mih.response_size.is_none() => {
+            matches!(mih.message, MihMessage::Indication | MihMessage::Request).then_some(mih)
+        }
         _ => None,
     }
 }
@@ -133,7 +136,7 @@ fn means(scenario: &Scenario) -> Option<Means> {
 fn ways(scenario: &Scenario, mih: &Mih) -> Option<Ways> {
     let (from, to) = match mih.message {
         MihMessage::Indication => (&mih.mn, &mih.pos),
-        MihMessage::Request => (&mih.pos, &mih.mn),
+        _ => (&mih.pos, &mih.mn),
     };
     let octets = mih.size.bytes() + headers(scenario, mih.transport);
     let mut reached = vec![(from.as_str(), [Duration::ZERO; 2], [1.0; 2])];

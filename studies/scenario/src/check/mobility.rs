@@ -2,7 +2,9 @@
 
 use super::{Check, keys};
 use crate::fault::hint;
-use crate::model::{Arrivals, Bss, Handover, Mih, MihFunction, MihTransport, TimingChange, message_name};
+use crate::model::{
+    Arrivals, Bss, Handover, LossFrom, Mih, MihFunction, MihTransport, TimingChange, message_name,
+};
 use crate::units::{Coordinate, Count, Length, Queue, Switch, Time};
 use usher_mih::MessageId;
 use usher_sim::radio::wifi::ConfigError;
@@ -75,6 +77,16 @@ impl Check<'_> {
             "a BSS's queues are counted in packets",
         );
         self.require(bss.retransmissions <= 255, at("retransmissions"), "at most 255");
+        let none_beyond = bss.going_down.metres() >= bss.radius.metres();
+        for (from, key) in
+            [(bss.frame_loss_from, "frame_loss_from"), (bss.packet_loss_from, "packet_loss_from")]
+        {
+            self.require(
+                from == LossFrom::Always || !none_beyond,
+                at(key),
+                "no station is farther away than going_down and in reach: make going_down less than radius, or this \"always\"",
+            );
+        }
         if let Switch::On(interval) = bss.beacons {
             self.positive(interval, at("beacons"));
         }
@@ -113,6 +125,20 @@ impl Check<'_> {
             at("size"),
             format!("{size} B is not between {SMALLEST} B and {LARGEST} B"),
         );
+        if let Some(response) = mih.response_size {
+            let size = response.bytes();
+            self.require(
+                mih.message.is_answered(),
+                at("response_size"),
+                "no user answers such a message: leave it out, or ask with message = \"request\", \"candidate-query\" or \
+                 \"information\"",
+            );
+            self.require(
+                (SMALLEST..=LARGEST).contains(&size),
+                at("response_size"),
+                format!("{size} B is not between {SMALLEST} B and {LARGEST} B"),
+            );
+        }
         self.function(mih.function());
     }
 

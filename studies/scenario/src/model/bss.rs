@@ -41,6 +41,12 @@ pub struct Bss {
     /// Share of frames that are not received, at each try of the MAC, which repeats them.
     #[serde(default)]
     pub frame_loss: Share,
+    /// From when on frames are lost so.
+    #[serde(default)]
+    pub frame_loss_from: LossFrom,
+    /// Which frames are lost so.
+    #[serde(default)]
+    pub frame_loss_of: FrameLoss,
     /// Share of packets that are lost for good, beyond what the MAC repeats, in each direction.
     #[serde(default)]
     pub packet_loss: Share,
@@ -163,6 +169,26 @@ pub enum LossFrom {
     GoingDown,
 }
 
+impl From<LossFrom> for wifi::PacketLoss {
+    fn from(from: LossFrom) -> Self {
+        match from {
+            LossFrom::Always => Self::Always,
+            LossFrom::GoingDown => Self::GoingDown,
+        }
+    }
+}
+
+/// Which frames are lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FrameLoss {
+    /// All of them, beacons and management among them.
+    #[default]
+    All,
+    /// Those that carry packets, with their acknowledgements.
+    Data,
+}
+
 /// An 802.11 scan: one channel after another.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -201,11 +227,13 @@ impl Bss {
                 Queue::Unlimited | Queue::Bytes(_) => usize::MAX,
             },
             frame_loss: self.frame_loss.get(),
-            packet_loss: self.packet_loss.get(),
-            packet_loss_from: match self.packet_loss_from {
-                LossFrom::Always => wifi::PacketLoss::Always,
-                LossFrom::GoingDown => wifi::PacketLoss::GoingDown,
+            frame_loss_from: self.frame_loss_from.into(),
+            frame_loss_of: match self.frame_loss_of {
+                FrameLoss::All => wifi::FrameLoss::All,
+                FrameLoss::Data => wifi::FrameLoss::Data,
             },
+            packet_loss: self.packet_loss.get(),
+            packet_loss_from: self.packet_loss_from.into(),
             radius: self.radius.metres(),
             going_down: self.going_down.metres(),
             beacons: self.beacons.get().map(Time::get),

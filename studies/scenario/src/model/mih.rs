@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_mih::MessageId;
 
-/// MIH messages between mobile nodes and points of service: indications of the mobile nodes, or requests of the points
-/// of service, which the mobile nodes answer. A dialogue is one transaction: an indication, from its sending to its
+/// MIH messages between mobile nodes and points of service: indications of the mobile nodes, or requests, of the points of
+/// service or of the mobile nodes, which the other answers. A dialogue is one transaction: an indication, from its sending to its
 /// first delivery to the remote user; a request, from its sending to the valid response.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +24,8 @@ pub struct Mih {
     /// Size of every indication, request and response, the MIH header included.
     #[serde(default = "size")]
     pub size: Size,
+    /// Size of a response where it is another, as that of an information query is.
+    pub response_size: Option<Size>,
     /// What carries MIH messages.
     pub transport: MihTransport,
     /// Every message asks for the MIH acknowledgement.
@@ -76,12 +78,26 @@ pub(super) const fn max_message() -> Size {
 
 /// What MIH users send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum MihMessage {
     /// An indication, from the mobile node to its point of service.
     Indication,
-    /// A request, from the point of service to its mobile node, which answers by a response.
+    /// A request for a link's parameters (command service), from the point of service to its mobile node.
     Request,
+    /// A request for candidates (MIH_Net_HO_Candidate_Query, command service), from the point of service to its mobile node,
+    /// which scans before it answers: `processing` is how long.
+    CandidateQuery,
+    /// A query for networks (MIH_Get_Information, information service), from the mobile node to its point of service.
+    Information,
+    /// A registration (service management), from the mobile node to its point of service, whose MIH function answers by itself.
+    Registration,
+}
+
+impl MihMessage {
+    /// A user answers it.
+    pub const fn is_answered(self) -> bool {
+        matches!(self, Self::Request | Self::CandidateQuery | Self::Information)
+    }
 }
 
 /// What carries MIH messages (RFC 5677; SCTP is this program's extension).

@@ -1,6 +1,6 @@
 //! The machine of a basic service set: packets, and the exchange of frames.
 
-use super::config::{ConfigError, PacketLoss, WifiConfig};
+use super::config::{ConfigError, FrameLoss, PacketLoss, WifiConfig};
 use super::frame::{DIFS, EIFS, Frame, Kind, Times};
 use super::medium::{Contender, Exchange, Medium};
 use super::station::{Station, Timer};
@@ -315,12 +315,22 @@ impl Bss {
         if !station.is_tuned() || !station.wants(frame.kind) {
             return false;
         }
-        let lost = self.noise();
+        let lost = self.noise(frame.station, frame.kind);
         self.counters.frame_losses += u64::from(lost);
         !lost
     }
-    pub(super) fn noise(&mut self) -> bool {
-        self.config.frame_loss > 0.0 && self.rng.chance(self.config.frame_loss)
+    /// Noise takes a frame of this kind between the access point and this station.
+    pub(super) fn noise(&mut self, station: u32, kind: Kind) -> bool {
+        let concerned = self.config.frame_loss_of == FrameLoss::All || kind.is_data();
+        let here = concerned && self.is_there(self.config.frame_loss_from, station);
+        here && self.config.frame_loss > 0.0 && self.rng.chance(self.config.frame_loss)
+    }
+    /// A loss that begins so concerns a station.
+    fn is_there(&self, from: PacketLoss, station: u32) -> bool {
+        match from {
+            PacketLoss::Always => true,
+            PacketLoss::GoingDown => self.stations[station as usize].is_far(),
+        }
     }
 
     /// A frame is not acknowledged.
@@ -345,10 +355,7 @@ impl Bss {
     fn received(&mut self, now: Instant, number: u32, frame: Frame) {
         let Kind::Data { handle, .. } = frame.kind else { return self.heard(now, frame) };
         let way = way(number, frame.station);
-        let here = match self.config.packet_loss_from {
-            PacketLoss::Always => true,
-            PacketLoss::GoingDown => self.stations[frame.station as usize].is_far(),
-        };
+        let here = self.is_there(self.config.packet_loss_from, frame.station);
         if here && self.config.packet_loss > 0.0 && self.rng.chance(self.config.packet_loss) {
             self.drop_packet(way, handle, DropReason::Lost);
             return;

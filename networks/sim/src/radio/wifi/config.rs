@@ -24,7 +24,7 @@ impl Preamble {
     }
 }
 
-/// From when on packets are lost beyond the MAC.
+/// From when on frames are lost, or packets beyond the MAC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum PacketLoss {
     /// From the beginning, wherever the station is.
@@ -32,6 +32,16 @@ pub enum PacketLoss {
     Always,
     /// While the station is farther away than [`WifiConfig::going_down`].
     GoingDown,
+}
+
+/// Which frames noise takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum FrameLoss {
+    /// All of them, beacons and management among them.
+    #[default]
+    All,
+    /// Those that carry packets, with their acknowledgements.
+    Data,
 }
 
 /// Why a basic service set cannot be as asked.
@@ -81,6 +91,10 @@ pub struct WifiConfig {
     pub queue: usize,
     /// Probability that a transmission is lost to noise, with or without its acknowledgement.
     pub frame_loss: f64,
+    /// From when on.
+    pub frame_loss_from: PacketLoss,
+    /// Of which transmissions.
+    pub frame_loss_of: FrameLoss,
     /// Probability that a packet which the MAC has delivered is lost after all, once for each packet.
     pub packet_loss: f64,
     /// From when on.
@@ -127,6 +141,8 @@ impl Default for WifiConfig {
             retransmissions: 6,
             queue: 100,
             frame_loss: 0.0,
+            frame_loss_from: PacketLoss::Always,
+            frame_loss_of: FrameLoss::All,
             packet_loss: 0.0,
             packet_loss_from: PacketLoss::Always,
             radius: 50.0,

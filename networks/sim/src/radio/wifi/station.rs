@@ -1,7 +1,7 @@
 //! Stations: where they are, whether they are associated, and what their links say.
 
 use super::bss::{ACCESS_POINT, Bss, contender};
-use super::config::WifiConfig;
+use super::config::{FrameLoss, WifiConfig};
 use super::frame::{Frame, Kind};
 use crate::radio::motion::{Position, Trajectory};
 use crate::radio::{LinkCommand, LinkDownReason, LinkEvent};
@@ -369,7 +369,7 @@ impl Bss {
 
     /// The next beacon is waited for by somebody.
     pub(super) fn beacon_matters(&self) -> bool {
-        let noise = self.config.frame_loss > 0.0;
+        let noise = self.config.frame_loss > 0.0 && self.config.frame_loss_of == FrameLoss::All;
         self.stations.iter().any(|s| noise && s.is_associated() || s.awaits_beacon())
     }
 
@@ -380,7 +380,7 @@ impl Bss {
             if !s.is_tuned() && s.scan.is_some() {
                 continue;
             }
-            let hears = alone && s.is_tuned() && !self.noise();
+            let hears = alone && s.is_tuned() && !self.noise(station, Kind::Beacon);
             let s = &mut self.stations[station as usize];
             if hears {
                 s.hears();

@@ -14,8 +14,9 @@ use super::{Plan, Role, WorldError};
 use node::Target;
 use payload::Payload;
 use usher_mih::{
-    LinkId, LinkParam, LinkParamReport, LinkParamType, LinkParamValue, LinkStatus, LinkStatusRequest,
-    LinkTupleId, LinkType, Message, MessageId, Mihf, MihfId, PORT, RegisterCode, Status, Tlv,
+    HandoverStatus, LinkId, LinkParam, LinkParamReport, LinkParamType, LinkParamValue, LinkPoaList,
+    LinkStatus, LinkStatusRequest, LinkTupleId, LinkType, Message, MessageId, Mihf, MihfId, PORT, Query,
+    RegisterCode, Status, Tlv,
 };
 use usher_scenario::model::{Mih, MihMessage, MihTransport};
 use usher_sim::HostId;
@@ -26,9 +27,12 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Resu
     let stations = topology.group(&mih.mn)?;
     let points = topology.group(&mih.pos)?;
     let size = mih.size.bytes() as usize;
-    let sized = |message: Message, from: &MihfId, to: &MihfId| {
+    let response_size = mih.response_size.map_or(size, |size| size.bytes() as usize);
+    let padded = |message: Message, size: usize, from: &MihfId, to: &MihfId| {
         message.padded_to(size, from, to).map_err(|e| WorldError::Role(e.to_string()))
     };
+    let sized = |message: Message, from: &MihfId, to: &MihfId| padded(message, size, from, to);
+    let response = |message: Message, from: &MihfId, to: &MihfId| padded(message, response_size, from, to);
     let node = |plan: &Plan<'_>, host: HostId, id: &MihfId| {
         let place = Place { host, version: plan.version };
         let chance = plan.seed.stream("mih", u64::from(host.0));
@@ -64,7 +68,21 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Resu
             MihMessage::Request => {
                 let message = sized(ask(&link), pos, mn)?;
                 at_points[at].sends(Target { id: mn.clone(), message, arrivals });
-                station.answers(pos.clone(), sized(answer(&link), mn, pos)?);
+                station.answers(pos.clone(), response(answer(&link), mn, pos)?);
+            }
+            MihMessage::CandidateQuery => {
+                let message = sized(query_candidates(&link), pos, mn)?;
+                at_points[at].sends(Target { id: mn.clone(), message, arrivals });
+                station.answers(pos.clone(), response(candidates(&link), mn, pos)?);
+            }
+            MihMessage::Information => {
+                let message = sized(query_networks(), mn, pos)?;
+                station.sends(Target { id: pos.clone(), message, arrivals });
+                at_points[at].answers(mn.clone(), response(networks(), pos, mn)?);
+            }
+            MihMessage::Registration => {
+                let message = sized(register(&link), mn, pos)?;
+                station.sends(Target { id: pos.clone(), message, arrivals });
             }
         }
         let app = put(plan, host, station, mih.transport)?;
@@ -125,4 +143,33 @@ fn answer(link: &LinkId) -> Message {
     let status = LinkStatus { link: link.clone(), states: vec![], params: vec![rate()], descriptors: vec![] };
     let params = [Tlv::Status(Status::Success), Tlv::StatusResponses(vec![status]), Payload::place()];
     Message::new(MessageId::LINK_GET_PARAMETERS_RESPONSE, params)
+}
+
+/// Could the mobile node go to another link?
+fn query_candidates(link: &LinkId) -> Message {
+    let list = LinkPoaList { link: link.clone(), poas: vec![] };
+    let params = [Tlv::LinkPoaLists(vec![list]), Tlv::QueryResourceReport(false), Payload::place()];
+    Message::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)
+}
+
+/// It stays where it is.
+fn candidates(link: &LinkId) -> Message {
+    let link = LinkTupleId { link: link.clone(), poa: None };
+    let params = [
+        Tlv::Status(Status::Success),
+        Tlv::LinkIdentifier(link),
+        Tlv::HandoverStatus(HandoverStatus::Declined),
+        Payload::place(),
+    ];
+    Message::new(MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE, params)
+}
+
+/// Which networks are there?
+fn query_networks() -> Message {
+    Message::new(MessageId::GET_INFORMATION_REQUEST, [Tlv::Queries(vec![Query::default()]), Payload::place()])
+}
+
+/// The networks; what they are is in the padding.
+fn networks() -> Message {
+    Message::new(MessageId::GET_INFORMATION_RESPONSE, [Tlv::Status(Status::Success), Payload::place()])
 }

@@ -6,7 +6,7 @@ use super::super::{End, Report};
 use super::payload::{Payload, Seen};
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::{Duration, Instant, Machine};
-use usher_mih::{Command, Event, Incoming, Message, Mihf, MihfId, Opcode, Peer, Status};
+use usher_mih::{Command, Event, Incoming, Message, Mihf, MihfId, Opcode, Peer, Service, Status};
 use usher_sim::radio::{LinkCommand, LinkEvent};
 use usher_sim::{Context, Delivery};
 
@@ -249,7 +249,11 @@ impl NodeRole {
             Event::Done { token, result } => {
                 let Some(request) = self.open.remove(&token) else { return };
                 // Identifiers come round: what has waited in a queue for that long may answer an earlier request.
-                let answers = |m: &Message| Payload::of(m).is_some_and(|p| p.number == request.number);
+                // What the function answers by itself has no payload.
+                let answers = |m: &Message| match m.id.service {
+                    Service::Management => true,
+                    _ => Payload::of(m).is_some_and(|p| p.number == request.number),
+                };
                 let good = |m: &Message| m.status() == Some(Status::Success) && answers(m);
                 let end =
                     if matches!(&result, Ok(Some(m)) if good(m)) { End::Completed } else { End::Failed };

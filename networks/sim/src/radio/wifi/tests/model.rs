@@ -167,3 +167,53 @@ fn packets_are_lost_once_beyond_the_mac() {
         assert_eq!((c.data, c.retries, c.acks), (20_000, 0, 20_000), "the MAC knows nothing of it");
     }
 }
+
+/// Each of a packet's seven tries is lost by itself, beyond the threshold only: p^7 is what is left. Beacons are heard as long as
+/// the station is there.
+#[test]
+fn frames_are_lost_before_what_the_mac_repeats_from_going_down_on() {
+    let (loss, packets) = (0.6f64, 20_000u32);
+    for of in [FrameLoss::All, FrameLoss::Data] {
+        let config = WifiConfig {
+            frame_loss: loss,
+            frame_loss_from: PacketLoss::GoingDown,
+            frame_loss_of: of,
+            beacons: of.eq(&FrameLoss::Data).then(|| Duration::from_micros(102_400)),
+            ..quiet()
+        };
+        // Half of them near, half of them beyond the threshold.
+        let mut bss = walking(config, vec![walk(31.0, 0.01)], 1);
+        begin(&mut bss);
+        let (mut given_up, mut near_retries) = ([0u32; 2], 0);
+        for i in 0..packets {
+            let at = u64::from(i) * 90_000_000;
+            let way = if i % 2 == 0 { Way::Up(0) } else { Way::Down(0) };
+            bss.send(t(at), way, 100, i);
+            let (told, _) = run(&mut bss, t(at + 89_000_000));
+            let dropped = |t: &(u64, Told)| matches!(t.1, Told::Dropped(_, _, DropReason::GaveUp));
+            given_up[usize::from(at >= 1_000_000_000_000)] += told.iter().any(dropped) as u32;
+            let down = |t: &(u64, Told)| matches!(t.1, Told::Link(_, LinkEvent::Down(_)));
+            assert!(!told.iter().any(down), "{of:?} {told:?}");
+            if at < 999_000_000_000 {
+                near_retries = bss.counters().retries;
+            }
+        }
+        let far = 8_888.0;
+        let mean = far * libm::pow(loss, 7.0);
+        let error = libm::sqrt(mean);
+        assert_eq!((given_up[0], near_retries), (0, 0), "{of:?}");
+        assert!((f64::from(given_up[1]) - mean).abs() < 3.5 * error, "{of:?} {given_up:?} {mean}");
+    }
+}
+
+#[test]
+fn beacons_are_lost_with_all_frames_and_not_with_data() {
+    for (of, lost) in [(FrameLoss::All, true), (FrameLoss::Data, false)] {
+        let config =
+            WifiConfig { frame_loss: 0.6, frame_loss_of: of, beacons_missed: 3, ..WifiConfig::default() };
+        let mut bss = bss(config, 1);
+        let (told, _) = run(&mut bss, t(10_000_000_000));
+        let down = told.iter().any(|(_, told)| matches!(told, Told::Link(_, LinkEvent::Down(_))));
+        assert_eq!(down, lost, "{of:?}");
+    }
+}
