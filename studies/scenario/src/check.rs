@@ -7,8 +7,8 @@ mod mobility;
 use crate::fault::hint;
 use crate::metrics;
 use crate::model::{
-    Arrivals, Connections, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss, RadiusRetransmission,
-    Repeats, Scenario, TimeLaw, WORK, Workload,
+    Aaa, Arrivals, Connections, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss,
+    RadiusRetransmission, Repeats, Scenario, TimeLaw, WORK, Workload,
 };
 use crate::units::{Bound, Queue, Size, Time};
 use std::collections::BTreeMap;
@@ -431,6 +431,25 @@ impl Check<'_> {
         if let Some(time) = eap.retry.get() {
             self.positive(time, at("retry"));
         }
+        self.accounting(eap);
+    }
+
+    fn accounting(&mut self, eap: &Eap) {
+        let at = |key: &str| keys!["workload", "accounting", key];
+        self.law(&eap.accounting.session, at("session"));
+        if let TimeLaw::Constant(time) = eap.accounting.session {
+            self.positive(time, at("session"));
+        }
+        if let Some(time) = eap.accounting.interim.get() {
+            self.positive(time, at("interim"));
+        }
+        let own = eap.aaa == Aaa::Diameter && eap.diameter.connections == Connections::PerSession;
+        self.require(
+            !(eap.accounting.used && own),
+            at("used"),
+            "accounting goes by connections that stay, and each authentication has one of its own: \
+             workload.diameter.connections must be a number",
+        );
     }
 
     fn dialogue(&mut self, dialogue: &Dialogue) {

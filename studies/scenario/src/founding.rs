@@ -35,6 +35,7 @@ const ALL: &[Founding] = founding![
     "aaa-recovery",
     "aaa-connections",
     "aaa-sws",
+    "aaa-accounting",
     "aaa-beyond",
     "aaa-advice",
     "aaa-sctp-delay",

@@ -921,3 +921,28 @@ fn traffic_keys_without_an_authentication_are_refused() {
          \"eap\", with stations = \"client\" and nas = \"server\""
     );
 }
+
+#[test]
+fn accounting_that_cannot_be_is_refused() {
+    let check = |settings: &str| {
+        let text = CELL.replacen("aaa = \"radius\"\n", &format!("{settings}\n"), 1);
+        assert_ne!(text, CELL);
+        match Study::parse("t", "t.toml", &text).and_then(|study| study.check()) {
+            Ok(()) => String::new(),
+            Err(faults) => faults.to_string(),
+        }
+    };
+    assert_eq!(check("aaa = \"radius\"\naccounting = { used = true, interim = \"10 s\" }"), "");
+    assert_eq!(
+        check(
+            "aaa = \"diameter\"\ndiameter = { connections = \"per-session\" }\naccounting = { used = true }"
+        ),
+        "t.toml:32:23: workload.accounting.used: accounting goes by connections that stay, and each authentication has one of \
+         its own: workload.diameter.connections must be a number"
+    );
+    assert_eq!(
+        check("aaa = \"radius\"\naccounting = { session = \"0 s\", interim = \"0 s\" }"),
+        "t.toml:31:26: workload.accounting.session: zero is impossible here\n\
+         t.toml:31:43: workload.accounting.interim: zero is impossible here"
+    );
+}

@@ -50,7 +50,8 @@ fn groups_name_their_studies() {
             "aaa-many-nas",
             "aaa-recovery",
             "aaa-connections",
-            "aaa-sws"
+            "aaa-sws",
+            "aaa-accounting"
         ]
     );
     assert_eq!(founding::group("mih"), ["mih-udp", "mih-tcp", "mih-sctp", "mih-shared-segment"]);

@@ -20,6 +20,7 @@ mod password;
 mod peers;
 mod pkm;
 mod radius_md5;
+mod records;
 mod resumption;
 mod rules;
 mod sequences;

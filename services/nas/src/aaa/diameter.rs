@@ -1,7 +1,7 @@
 //! EAP over Diameter (RFC 4072), the access server's side.
 
 use super::nodes::{NodeId, Nodes};
-use super::{Answer, Ask, FRAMED, Facts, Failure, NasIdentity};
+use super::{ACCOUNTING, Answer, Ask, FRAMED, Facts, Failure, NasIdentity, Record, RecordKind, seconds};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -9,6 +9,7 @@ use core::num::NonZeroU16;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{CommandError, Input, Instant, SecureRng, Transmit, Work};
 use usher_crypto::Key;
+use usher_diameter::accounting::{Acr, RecordType};
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes;
 use usher_diameter::eap::{Dea, Der};
@@ -19,6 +20,9 @@ use usher_diameter::{Fault, ResultCode};
 
 /// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): no session is left to be terminated.
 const NO_STATE_MAINTAINED: u32 = 1;
+
+/// Termination-Cause DIAMETER_LOGOUT (RFC 6733 §8.15).
+const LOGOUT: u32 = 1;
 
 /// Over how many connections a NAS asks. RFC 6733 §2.1 and §5.6 allow one between two DiameterIdentities,
 /// so that each connection beyond the first needs an identity of its own: the configured one with a number
@@ -42,7 +46,7 @@ pub enum Connections {
 /// How a NAS asks over Diameter.
 #[derive(Clone, Debug)]
 pub struct DiameterConfig {
-    /// Identity, peers, watchdog, failover. Its applications must include EAP.
+    /// Identity, peers, watchdog, failover. Its applications must include EAP, and for accounting the base's.
     pub node: node::Config,
     /// Destination-Realm of every request.
     pub realm: String,
@@ -283,11 +287,63 @@ impl DiameterAaa {
         self.nodes.command(now, id, Command::Request(request))
     }
 
+    /// A record goes by a connection of the NAS's, of which it needs one that stays.
+    pub(crate) fn account(
+        &mut self,
+        now: Instant,
+        nas: &NasIdentity,
+        token: u64,
+        record: &Record,
+    ) -> Result<(), CommandError> {
+        if matches!(self.spread, Spread::PerSession { .. }) {
+            return Err(CommandError::Invalid(
+                "each session has a connection of its own, and accounting none",
+            ));
+        }
+        let name =
+            core::str::from_utf8(&record.name).map_err(|_| CommandError::Invalid("a name in UTF-8"))?;
+        let calling = record.station.mac().map(|mac| mac.dashed());
+        let kind = match record.kind {
+            RecordKind::Start => RecordType::Start,
+            RecordKind::Interim => RecordType::Interim,
+            RecordKind::Stop => RecordType::Stop,
+        };
+        let stops = record.kind == RecordKind::Stop;
+        let acr = Acr {
+            user_name: (!name.is_empty()).then_some(name),
+            acct_session_id: Some(record.session.as_bytes()),
+            session_time: (record.kind != RecordKind::Start).then(|| seconds(record.lasted)),
+            termination_cause: stops.then_some(LOGOUT),
+            nas: NasInfo {
+                identifier: (!nas.identifier.is_empty()).then_some(&nas.identifier),
+                address: nas.address,
+                port: Some(record.station.nas_port()),
+                port_type: Some(nas.port_type),
+                calling_station: calling.as_ref().and_then(|c| core::str::from_utf8(c).ok()),
+                service_type: Some(FRAMED),
+                ..NasInfo::default()
+            },
+            ..Acr::new(kind, record.number)
+        };
+        let id = self.node(now, token)?;
+        let identity = self.nodes.get(id).map(Node::identity).unwrap_or_default();
+        let session = format!("{identity};{};{}", self.boot, record.session);
+        let request = acr.request(token, session, self.realm.clone(), None);
+        self.nodes.command(now, id, Command::Request(request))
+    }
+
     /// The next answer; its EAP packet and note replace what the buffers hold.
     pub(crate) fn poll(&mut self, now: Instant, eap: &mut Vec<u8>, note: &mut Vec<u8>) -> Option<Answer> {
         loop {
             let (id, event) = self.nodes.poll_event()?;
             let answer = match event {
+                Event::Answer { token, result, .. } if token & ACCOUNTING != 0 => {
+                    if result.is_success() {
+                        Answer::Kept { token }
+                    } else {
+                        Answer::Failed { token, failure: Failure::Protocol }
+                    }
+                }
                 Event::Answer { token, result, avps } => read(token, result, &avps, eap, note),
                 Event::Failed { token, reason } => {
                     let failure = match reason {
@@ -313,7 +369,7 @@ impl DiameterAaa {
                 }
             };
             match &answer {
-                Answer::Challenge { .. } | Answer::Peer { .. } => {}
+                Answer::Challenge { .. } | Answer::Peer { .. } | Answer::Kept { .. } => {}
                 Answer::Accept { token, .. } | Answer::Reject { token } | Answer::Failed { token, .. } => {
                     self.finish(now, *token);
                 }

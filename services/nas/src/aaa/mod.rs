@@ -7,7 +7,7 @@ mod radius;
 pub use diameter::{Connections, DiameterConfig};
 pub use radius::RadiusConfig;
 
-use crate::station_id::MacAddress;
+use crate::station_id::{MacAddress, StationId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -29,6 +29,12 @@ pub const PORT_TYPE_VIRTUAL: u32 = 5;
 
 /// Service-Type of a station that gets a link (RFC 2865 §5.6, RFC 3580 §3.6).
 const FRAMED: u32 = 2;
+/// Acct-Terminate-Cause User Request (RFC 2866 §5.10).
+const USER_REQUEST: u32 = 1;
+
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
 
 /// How a NAS introduces itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,6 +117,37 @@ pub(crate) enum Failure {
     BadKey,
 }
 
+/// Tokens of accounting records have this bit, which those of sessions get after two thousand million sessions of one place.
+pub(crate) const ACCOUNTING: u64 = 1 << 63;
+
+/// What a record of accounting says has happened (RFC 2866 §5.1, RFC 6733 §9.8.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RecordKind {
+    /// A session has begun.
+    Start,
+    /// It goes on.
+    Interim,
+    /// It has ended.
+    Stop,
+}
+
+/// A record of accounting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// What has happened.
+    pub kind: RecordKind,
+    /// To whom.
+    pub station: StationId,
+    /// The identity that the station gave.
+    pub name: Vec<u8>,
+    /// The session's name, unique among all of this NAS (Acct-Session-Id); over Diameter, the last part of its Session-Id.
+    pub session: String,
+    /// Its number within the session, from zero (Accounting-Record-Number).
+    pub number: u32,
+    /// How long the session has lasted (Acct-Session-Time); a start has none.
+    pub lasted: Duration,
+}
+
 /// One question.
 pub(crate) struct Ask<'a> {
     pub(crate) token: u64,
@@ -134,6 +171,10 @@ pub(crate) enum Answer {
         facts: Facts,
     },
     Reject {
+        token: u64,
+    },
+    /// A record of accounting is kept.
+    Kept {
         token: u64,
     },
     Failed {
@@ -166,6 +207,20 @@ impl AaaClient {
         match self {
             Self::Radius(r) => r.ask(now, nas, ask),
             Self::Diameter(d) => d.ask(now, nas, ask),
+        }
+    }
+    /// Sends a record of accounting under a token with [`ACCOUNTING`]; [`AaaClient::poll`] gives exactly one answer for each
+    /// that was taken.
+    pub(crate) fn account(
+        &mut self,
+        now: Instant,
+        nas: &NasIdentity,
+        token: u64,
+        record: &Record,
+    ) -> Result<(), CommandError> {
+        match self {
+            Self::Radius(r) => r.account(now, nas, token, record),
+            Self::Diameter(d) => d.account(now, nas, token, record),
         }
     }
     /// A session ended otherwise than by an answer; `asking`: it waits for one, and wants none any more.

@@ -4,10 +4,10 @@ use super::keyings::Keyings;
 use super::ports::{Ports, Status};
 use super::session::{Session, identity};
 use super::{Command, Config, Counters, EndCause, Event, FailReason};
-use crate::aaa::{AaaClient, Answer, Ask, ConfigError, Facts, Failure};
+use crate::aaa::{ACCOUNTING, AaaClient, Answer, Ask, ConfigError, Facts, Failure, Record};
 use crate::frame::{self, Access, Said, Unheard};
 use crate::station_id::StationId;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use usher_core::collections::hash_state;
 use usher_core::table::SessionTable;
@@ -30,6 +30,9 @@ pub struct Authenticator {
     ports: Ports,
     sessions: SessionTable<Session>,
     keyings: Keyings,
+    /// Records of accounting without an answer: the host's tokens by the AAA client's.
+    records: BTreeMap<u64, u64>,
+    next_record: u64,
     /// What exchanges of keys did.
     work: VecDeque<Work>,
     /// Retransmissions to stations, by session.
@@ -66,6 +69,8 @@ impl Authenticator {
             ports: Ports::new(hash_state(&mut rng)),
             sessions: SessionTable::new(),
             keyings: Keyings::default(),
+            records: BTreeMap::new(),
+            next_record: 0,
             work: VecDeque::new(),
             resend: TimerQueue::new(),
             frames: VecDeque::new(),
@@ -234,6 +239,8 @@ impl Authenticator {
                 Answer::Challenge { token } => self.challenged(now, token),
                 Answer::Accept { token, msk, facts } => self.accepted(now, token, msk, facts),
                 Answer::Reject { token } => self.rejected(now, token),
+                Answer::Kept { token } => self.accounted(token, true),
+                Answer::Failed { token, .. } if token & ACCOUNTING != 0 => self.accounted(token, false),
                 Answer::Peer { peer, up } => self.events.push_back(Event::DiameterPeer { peer, up }),
                 Answer::Failed { token, failure } => {
                     if let Some(session) = self.sessions.get_mut(token) {
@@ -251,6 +258,21 @@ impl Authenticator {
                 }
             }
         }
+    }
+
+    fn account(&mut self, now: Instant, token: u64, record: &Record) -> Result<(), CommandError> {
+        let ours = ACCOUNTING | self.next_record;
+        self.aaa.account(now, &self.config.nas, ours, record)?;
+        self.next_record += 1;
+        self.records.insert(ours, token);
+        self.counters.records += 1;
+        Ok(())
+    }
+
+    fn accounted(&mut self, ours: u64, kept: bool) {
+        let Some(token) = self.records.remove(&ours) else { return };
+        self.counters.kept += u64::from(kept);
+        self.events.push_back(Event::Accounted { token, kept });
     }
 
     fn challenged(&mut self, now: Instant, token: u64) {
@@ -508,6 +530,7 @@ impl Machine for Authenticator {
             Command::Forget { station } => {
                 self.forget(now, station).map(|_| ()).ok_or(CommandError::UnknownToken)
             }
+            Command::Account { token, record } => self.account(now, token, &record),
             Command::Diameter(command) => match &mut self.aaa {
                 AaaClient::Diameter(d) => d.command(now, command),
                 AaaClient::Radius(_) => Err(CommandError::Invalid("this NAS asks by RADIUS")),

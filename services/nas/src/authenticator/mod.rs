@@ -15,7 +15,7 @@ mod session;
 pub use machine::Authenticator;
 pub use usher_eap::authenticator::Retransmission;
 
-use crate::aaa::{AaaConfig, Facts, NasIdentity};
+use crate::aaa::{AaaConfig, Facts, NasIdentity, Record};
 use crate::frame::Access;
 use crate::station_id::{MacAddress, StationId};
 use alloc::vec::Vec;
@@ -95,6 +95,14 @@ pub enum Command {
         /// Who.
         station: StationId,
     },
+    /// To send a record of accounting to the AAA server; answered by [`Event::Accounted`] where it was taken. Sessions and
+    /// when they are told of are the host's affair.
+    Account {
+        /// Comes back with the answer.
+        token: u64,
+        /// The record.
+        record: Record,
+    },
     /// To open or close the connection to a Diameter peer, which is numbered as in [`Event::DiameterPeer`].
     Diameter(usher_diameter::node::Command),
 }
@@ -150,6 +158,13 @@ pub enum Event {
         /// Who.
         station: StationId,
     },
+    /// A record of accounting has its end.
+    Accounted {
+        /// That of [`Command::Account`].
+        token: u64,
+        /// The AAA server has it. Otherwise nobody answered in time, or the answer was a refusal.
+        kept: bool,
+    },
     /// Turned away by the AAA server. A station that was in is in no longer.
     Rejected {
         /// Who.
@@ -196,6 +211,9 @@ impl core::fmt::Debug for Event {
                 .field("key", &msk.is_some())
                 .field("facts", facts)
                 .finish_non_exhaustive(),
+            Self::Accounted { token, kept } => {
+                f.debug_struct("Accounted").field("token", token).field("kept", kept).finish()
+            }
             Self::Keyed { station } => f.debug_struct("Keyed").field("station", station).finish(),
             Self::Rejected { station, .. } => {
                 f.debug_struct("Rejected").field("station", station).finish_non_exhaustive()
@@ -226,6 +244,10 @@ usher_core::counters! {
         unkeyed,
         /// Stations turned away by the AAA server.
         rejected,
+        /// Records of accounting sent.
+        records,
+        /// Of them, those that the AAA server has.
+        kept,
         /// Sessions given up: the station fell silent.
         station_timeouts,
         /// Sessions given up: the AAA server did not answer.

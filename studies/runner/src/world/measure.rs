@@ -27,6 +27,13 @@ pub(super) struct Measure {
     admitted: u64,
     keyed: u64,
     keying: u128,
+    /// Of counted records of accounting: those that fell due, that are acknowledged, of them late, and lost; and how long
+    /// acknowledged ones took together, nanoseconds.
+    records: u64,
+    kept: u64,
+    late: u64,
+    lost: u64,
+    recording: u128,
     /// Of handovers.
     tally: Tally,
     /// Between the two phases of a run: end as soon as nothing that counts is open.
@@ -92,6 +99,11 @@ impl Measure {
             admitted: 0,
             keyed: 0,
             keying: 0,
+            records: 0,
+            kept: 0,
+            late: 0,
+            lost: 0,
+            recording: 0,
             tally: Tally::default(),
             draining: false,
         }
@@ -102,7 +114,8 @@ impl Measure {
     }
 
     fn open(&self) -> u64 {
-        self.begun - self.failed - self.rejected - self.succeeded
+        let dialogues = self.begun - self.failed - self.rejected - self.succeeded;
+        dialogues + self.records - self.kept - self.lost
     }
 
     /// From now on the run is done when all that counts has ended.
@@ -139,6 +152,17 @@ impl Measure {
         if self.admitted > 0 {
             put("keys.failures", (self.admitted - self.keyed) as f64 / self.admitted as f64);
         }
+        if self.records > 0 {
+            let share = |n: u64| n as f64 / self.records as f64;
+            if good > 0 {
+                put("accounting.records", self.records as f64 / good as f64);
+            }
+            if self.kept > 0 {
+                put("accounting.delay", self.recording as f64 / self.kept as f64 / 1e9);
+            }
+            put("accounting.late", share(self.late));
+            put("accounting.lost", share(self.records - self.kept));
+        }
         out.extend(self.tally.metrics());
         out
     }
@@ -169,6 +193,16 @@ impl Observer<Report> for Measure {
                 self.keying += u128::from(took.as_nanos());
             }
             Report::Keyed(..) => {}
+            Report::Record => self.records += u64::from(self.counts(now)),
+            Report::Recorded { due, kept } if self.counts(due) => match kept {
+                Some(late) => {
+                    self.kept += 1;
+                    self.late += u64::from(late);
+                    self.recording += u128::from(now.since(due).as_nanos());
+                }
+                None => self.lost += 1,
+            },
+            Report::Recorded { .. } => {}
             Report::Withdrawn(began) => self.begun -= u64::from(self.counts(began)),
             Report::Mobile(node, said) => {
                 let (from, to) = (self.from, self.to);

@@ -41,6 +41,15 @@ enum Report {
     Admitted(Instant),
     /// Its traffic keys are there, so long after that.
     Keyed(Instant, usher_core::Duration),
+    /// A record of accounting fell due.
+    Record,
+    /// A record that fell due then has its end.
+    Recorded {
+        /// When it fell due.
+        due: Instant,
+        /// Acknowledged, and late if so; `None`: it is lost.
+        kept: Option<bool>,
+    },
     /// The application protocol sent so many requests again.
     Retransmissions(u64),
     /// A dialogue that began then is none after all.

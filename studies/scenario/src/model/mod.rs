@@ -33,9 +33,9 @@ pub use transport::{
     NagleVariant, Preset, RtoMinBounds, RtoRestart, Sctp, Tcp, Transport, WindowGrowth,
 };
 pub use workload::{
-    Aaa, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter, DiameterTransport, Eap,
-    EapMethod, EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round, StreamPolicy, TimeLaw,
-    TlsVersion, Workload,
+    Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter,
+    DiameterTransport, Eap, EapMethod, EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round,
+    StreamPolicy, TimeLaw, TlsVersion, Workload,
 };
 
 use crate::ordered::Ordered;

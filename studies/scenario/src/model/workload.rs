@@ -56,6 +56,9 @@ pub struct Eap {
     /// Settings of Diameter.
     #[serde(default)]
     pub diameter: Diameter,
+    /// Accounting beside the authentications.
+    #[serde(default)]
+    pub accounting: Accounting,
     /// When authentications begin. One that falls due while its station is still busy waits for that station.
     pub arrivals: Arrivals,
     /// The realm of the identities, which are `station-00042@` and it (the number has five digits).
@@ -95,6 +98,33 @@ const fn eap_retransmissions() -> u32 {
 }
 const fn give_up() -> Bound<Time> {
     Bound::At(Time::secs(60))
+}
+
+/// Accounting beside the authentications (RFC 2866, or RFC 6733, 9): each that ends well opens a session of its own, of
+/// which its NAS sends the server Start at once, Interim at intervals and Stop at its end, with the same retransmission and
+/// the same patience as the authentications', over RADIUS to port 1813, over Diameter by the same connections.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Accounting {
+    /// Whether there is any.
+    pub used: bool,
+    /// How long a session lasts.
+    pub session: TimeLaw,
+    /// How long after a session's beginning, and after each record, it is told of again; `"off"`: only when it ends.
+    pub interim: Switch<Time>,
+    /// A record that takes longer than this to be acknowledged is late.
+    pub late: Time,
+}
+
+impl Default for Accounting {
+    fn default() -> Self {
+        Self {
+            used: false,
+            session: TimeLaw::Constant(Time::secs(60)),
+            interim: Switch::Off,
+            late: Time::secs(5),
+        }
+    }
 }
 
 /// An EAP method.

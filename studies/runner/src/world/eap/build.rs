@@ -4,6 +4,7 @@ use super::super::arrivals::{ArrivalProcess, budget};
 use super::super::machine::Place;
 use super::super::topology::Topology;
 use super::super::{Plan, Role, WorldError};
+use super::accounts::Accounts;
 use super::nas::NasRole;
 use super::server::ServerRole;
 use super::station::{GivenUp, Proof, StationRole, Supplicant};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use usher_aaa::{Method, User, UserSource, Users};
 use usher_core::Duration;
 use usher_crypto::tls::KeyLog;
-use usher_diameter::codes::application::EAP;
+use usher_diameter::codes::application::{ACCOUNTING, EAP};
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
 use usher_diameter::stream::StreamPolicy;
@@ -24,7 +25,7 @@ use usher_nas::keying;
 use usher_nas::station::{self, Credentials, Station};
 use usher_nas::{AaaConfig, Access, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::auth::Secret;
-use usher_radius::client::{self, Retransmission};
+use usher_radius::client::{self, Retransmission, Target};
 use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, EapMethod, RadiusRetransmission, Scenario};
 use usher_scenario::units::{Count, Time};
 use usher_sim::HostId;
@@ -33,6 +34,8 @@ use usher_sim::HostId;
 const DIAMETER_PORT: u16 = 3868;
 /// RADIUS authentication (RFC 2865 §3).
 const RADIUS_PORT: u16 = 1812;
+/// RADIUS accounting (RFC 2866 §3).
+const ACCOUNTING_PORT: u16 = 1813;
 
 /// Puts the workload's roles on the topology's hosts.
 pub(in super::super) fn build(
@@ -96,7 +99,12 @@ pub(in super::super) fn build(
         let nas = authenticator(plan, eap, index, host, (i % servers.len(), servers))?;
         let place = Place { host, version: plan.version };
         let station = local.then(|| supplicant(plan, index, host));
-        let app = plan.role(host, Role::Nas(Box::new(NasRole::new(place, nas, station, given_up.clone()))));
+        let accounts = eap
+            .accounting
+            .used
+            .then(|| Accounts::new(eap.accounting.clone(), plan.seed.stream("accounting", index)));
+        let role = NasRole::new(place, nas, station, given_up.clone(), accounts);
+        let app = plan.role(host, Role::Nas(Box::new(role)));
         plan.builder.take_frames(app);
     }
     if !local {
@@ -144,8 +152,7 @@ fn server(
             config.radius = Some(radius);
         }
         Aaa::Diameter => {
-            let mut node =
-                node::Config::new(&server_name(index, &eap.realm), &eap.realm, &[Application::auth(EAP)]);
+            let mut node = node::Config::new(&server_name(index, &eap.realm), &eap.realm, applications(eap));
             node.local.addresses = vec![host.ip(plan.version)];
             node.accept_unknown = true;
             // NASs by the hundred, with as many connections each as the study gives them.
@@ -156,10 +163,16 @@ fn server(
         }
     }
     let place = Place { host, version: plan.version };
-    let server = ServerRole::new(place, config, plan.seed.derive("aaa.server", index))?;
+    let accounting = eap.accounting.used;
+    let server = ServerRole::new(place, config, plan.seed.derive("aaa.server", index), accounting)?;
     let app = plan.role(host, Role::AaaServer(Box::new(server)));
     match eap.aaa {
-        Aaa::Radius => plan.builder.bind_udp(app, 0, RADIUS_PORT)?,
+        Aaa::Radius => {
+            plan.builder.bind_udp(app, 0, RADIUS_PORT)?;
+            if accounting {
+                plan.builder.bind_udp(app, 1, ACCOUNTING_PORT)?;
+            }
+        }
         Aaa::Diameter => match eap.diameter.transport {
             DiameterTransport::Tcp => plan.builder.listen(app, DIAMETER_PORT)?,
             DiameterTransport::Sctp => plan.builder.listen_sctp(app, DIAMETER_PORT)?,
@@ -189,12 +202,18 @@ fn authenticator(
             let mut config =
                 client::Config::single(client::ServerConfig::new(address, Secret::new(SECRET.as_bytes())));
             config.retransmission = retransmission(&eap.radius.retransmission);
-            AaaConfig::Radius(RadiusConfig::new(config))
+            if !eap.accounting.used {
+                AaaConfig::Radius(RadiusConfig::new(config))
+            } else {
+                let address = place.address(hosts[server], ACCOUNTING_PORT);
+                config.servers.push(client::ServerConfig::new(address, Secret::new(SECRET.as_bytes())));
+                AaaConfig::Radius(RadiusConfig { accounting: Target::Server(1), ..RadiusConfig::new(config) })
+            }
         }
         Aaa::Diameter => {
             let name = format!("nas-{index}.{}", eap.realm);
             let address = place.address(hosts[server], DIAMETER_PORT);
-            let mut node = node::Config::new(&name, &eap.realm, &[Application::auth(EAP)])
+            let mut node = node::Config::new(&name, &eap.realm, applications(eap))
                 .connect_to(&server_name(server as u64, &eap.realm), address);
             node.local.addresses = vec![host.ip(plan.version)];
             timing(&mut node, eap, reconnect(plan.scenario, eap));
@@ -235,6 +254,12 @@ fn exchange(keys: &model::Keys) -> keying::Config {
         key_request: resend(keys.key_timeout, keys.key_tries),
         ..Default::default()
     }
+}
+
+/// What both sides speak of.
+fn applications(eap: &Eap) -> &'static [Application] {
+    const BOTH: [Application; 2] = [Application::auth(EAP), Application::acct(ACCOUNTING)];
+    if eap.accounting.used { &BOTH } else { &BOTH[..1] }
 }
 
 fn server_name(index: u64, realm: &str) -> String {

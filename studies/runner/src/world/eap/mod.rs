@@ -1,5 +1,6 @@
 //! The EAP workload: stations that authenticate at NASes, which ask AAA servers.
 
+mod accounts;
 mod build;
 mod nas;
 mod server;

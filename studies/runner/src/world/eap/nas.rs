@@ -2,6 +2,7 @@
 
 use super::super::Report;
 use super::super::machine::Place;
+use super::accounts::Accounts;
 use super::station::{GivenUp, Supplicant};
 use usher_core::{Input, Machine, PortId, Transmit};
 use usher_nas::StationId;
@@ -17,6 +18,7 @@ pub(in super::super) struct NasRole {
     /// The station in the NAS's own host, joined with it by frames in memory.
     local: Option<Supplicant>,
     given_up: GivenUp,
+    accounts: Option<Accounts>,
     repeated: u64,
     buf: Vec<u8>,
 }
@@ -27,8 +29,9 @@ impl NasRole {
         nas: Authenticator,
         local: Option<Supplicant>,
         given_up: GivenUp,
+        accounts: Option<Accounts>,
     ) -> Self {
-        Self { place, nas, local, given_up, repeated: 0, buf: Vec::new() }
+        Self { place, nas, local, given_up, accounts, repeated: 0, buf: Vec::new() }
     }
 
     /// What its exchanges of traffic keys did; a station in its own host has none.
@@ -43,11 +46,21 @@ impl NasRole {
         {
             local.station.handle(ctx.now(), Input::Timeout);
         }
+        if let Some(accounts) = &mut self.accounts {
+            accounts.expire(ctx, &mut self.nas);
+        }
         loop {
             while let Some(event) = self.nas.poll_event() {
-                // Verdicts show at the stations; that there was none does not.
-                if let Event::Failed { station: StationId::Frame { mac, .. }, .. } = event {
-                    self.given_up.borrow_mut().insert(mac);
+                match (event, &mut self.accounts) {
+                    // Verdicts show at the stations; that there was none does not.
+                    (Event::Failed { station: StationId::Frame { mac, .. }, .. }, _) => {
+                        self.given_up.borrow_mut().insert(mac);
+                    }
+                    (Event::Authenticated { station, name, .. }, Some(accounts)) => {
+                        accounts.begin(ctx, &mut self.nas, station, name);
+                    }
+                    (Event::Accounted { token, kept }, Some(accounts)) => accounts.ended(ctx, token, kept),
+                    _ => {}
                 }
             }
             if let Some(local) = &mut self.local {
@@ -75,6 +88,7 @@ impl NasRole {
             self.repeated = repeated;
         }
         let local = self.local.as_mut().and_then(Supplicant::next);
-        ctx.set_timer([self.nas.poll_timeout(), local].into_iter().flatten().min());
+        let accounts = self.accounts.as_ref().and_then(Accounts::next);
+        ctx.set_timer([self.nas.poll_timeout(), local, accounts].into_iter().flatten().min());
     }
 }

@@ -2,8 +2,10 @@
 
 use super::super::machine::Place;
 use super::super::{Report, WorldError};
-use usher_aaa::{AaaServer, Config};
-use usher_core::{Machine, Seed};
+use usher_aaa::ledger::{Ledger, LedgerConfig};
+use usher_aaa::store::{Memory, Store};
+use usher_aaa::{AaaServer, Command, Config, Event};
+use usher_core::{Instant, Machine, Seed};
 use usher_sim::{Context, Delivery};
 
 /// The server and where it lives.
@@ -15,14 +17,34 @@ pub(in super::super) struct ServerRole {
     /// How often its host has been switched on.
     boots: u64,
     server: AaaServer,
+    /// Where there is accounting: what it knows of sessions, and what is left of that when its host is off.
+    books: Option<Box<(Ledger, Memory)>>,
     buf: Vec<u8>,
 }
 
 impl ServerRole {
     /// A server that begins anew, with nothing remembered, whenever its host does.
-    pub(super) fn new(place: Place, config: Config, seed: Seed) -> Result<Self, WorldError> {
+    pub(super) fn new(
+        place: Place,
+        config: Config,
+        seed: Seed,
+        accounting: bool,
+    ) -> Result<Self, WorldError> {
         let server = boot(&config, seed, 0)?;
-        Ok(Self { place, config, seed, boots: 0, server, buf: Vec::new() })
+        let books = accounting.then(|| Box::new((Ledger::new(LedgerConfig::default()), Memory::new())));
+        Ok(Self { place, config, seed, boots: 0, server, books, buf: Vec::new() })
+    }
+
+    /// A ledger of what the store has.
+    fn reopen(&mut self, now: Instant) {
+        if let Some(books) = &mut self.books {
+            let (ledger, store) = &mut **books;
+            *ledger = Ledger::new(LedgerConfig::default());
+            // A store in memory never fails, and there is room for what was there before.
+            let _ = store.open_sessions(&mut |row| {
+                ledger.restore(now, &row);
+            });
+        }
     }
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
@@ -33,11 +55,19 @@ impl ServerRole {
                 && let Ok(server) = boot(&self.config, self.seed, self.boots)
             {
                 self.server = server;
+                self.reopen(ctx.now());
             }
         }
         self.place.feed(ctx, &mut self.server, &delivery);
         // Its verdicts show at the stations.
-        while self.server.poll_event().is_some() {}
+        while let Some(event) = self.server.poll_event() {
+            if let (Event::Account { token, record }, Some(books)) = (event, &mut self.books) {
+                let (ledger, store) = &mut **books;
+                let durable = ledger.serve(ctx.now(), store, &record);
+                // The request may be gone with its connection: then nobody waits.
+                let _ = self.server.command(ctx.now(), Command::Accounted { token, durable });
+            }
+        }
         self.place.drain(ctx, &mut self.server, &mut self.buf);
     }
 }

@@ -1,0 +1,119 @@
+//! Accounting beside logins, from TOML to metrics.
+
+use std::collections::BTreeMap;
+use usher_runner::world::World;
+use usher_scenario::{Mode, Overrides, Study};
+
+/// Runs the one point of a study; its metrics by name.
+fn run(text: &str) -> BTreeMap<String, f64> {
+    let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
+    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
+    let point = &plan.points[0];
+    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+    world.run().unwrap().metrics.into_iter().collect()
+}
+
+/// Stations in their NASs' hosts and a server 10 ms from them; `workload` says what else is set.
+fn study(aaa: &str, nas: u32, link: &str, workload: &str) -> String {
+    format!(
+        r#"
+title = "t"
+question = "q"
+[run]
+duration = "100 s"
+warmup = "100 s"
+drain = "60 s"
+[hosts.nas]
+count = {nas}
+[hosts.server]
+[links.core]
+between = ["nas", "server"]
+delay = "10 ms"
+{link}
+[workload]
+kind = "eap"
+stations = "nas"
+nas = "nas"
+server = "server"
+method = "eap-md5"
+aaa = "{aaa}"
+{workload}
+"#
+    )
+}
+
+/// One login at 101 s, with a session of 10 s.
+const ONE: &str = r#"arrivals = { kind = "constant", interval = "900 s", start = "101 s", count = 1 }"#;
+const FOUR_RECORDS: &str = r#"accounting = { used = true, session = "10 s", interim = "4 s" }"#;
+
+#[test]
+fn a_login_is_followed_by_the_records_of_its_session() {
+    for aaa in ["radius", "diameter"] {
+        let without = run(&study(aaa, 1, "", ONE));
+        assert!(without.keys().all(|name| !name.starts_with("accounting.")), "{without:?}");
+        let with = run(&study(aaa, 1, "", &format!("{ONE}\n{FOUR_RECORDS}")));
+        // Start, Interim after 4 s and 8 s, Stop after 10 s; each is there and back in 20 ms.
+        assert_eq!((with["completed"], with["accounting.records"]), (1.0, 4.0), "{aaa}");
+        assert_eq!((with["accounting.lost"], with["accounting.late"]), (0.0, 0.0), "{aaa}");
+        assert!((with["accounting.delay"] - 0.020).abs() < 1e-9, "{aaa}: {}", with["accounting.delay"]);
+        assert_eq!(with["delay.mean"], without["delay.mean"], "{aaa}");
+        if aaa == "radius" {
+            assert_eq!(with["packets.core"] - without["packets.core"], 8.0);
+            assert_eq!(with["retransmissions"], 0.0);
+        }
+        // Two or four records instead of four, and the octets of those that are left out.
+        let two =
+            run(&study(aaa, 1, "", &format!("{ONE}\n{}", FOUR_RECORDS.replace(", interim = \"4 s\"", ""))));
+        assert_eq!(two["accounting.records"], 2.0, "{aaa}");
+        assert!(two["bytes.core"] < with["bytes.core"] && two["bytes.core"] > without["bytes.core"], "{aaa}");
+        // What takes longer than it should is late, not lost.
+        let late = FOUR_RECORDS.replace("used", "late = \"19 ms\", used");
+        let late = run(&study(aaa, 1, "", &format!("{ONE}\n{late}")));
+        assert_eq!((late["accounting.late"], late["accounting.lost"]), (1.0, 0.0), "{aaa}");
+    }
+}
+
+const MANY: &str = r#"arrivals = { kind = "poisson", rate = "40 /s" }
+wrong_credentials = "10 %""#;
+
+#[test]
+fn exponential_sessions_have_as_many_records_as_the_closed_form_says() {
+    let law =
+        r#"accounting = { used = true, interim = "5 s", session = { kind = "exponential", mean = "20 s" } }"#;
+    let m = run(&study("radius", 40, "", &format!("{MANY}\n{law}")));
+    let expected = 2.0 + 1.0 / (0.25f64.exp() - 1.0);
+    let (records, good) = (m["accounting.records"], m["completed"]);
+    assert!((records / expected - 1.0).abs() < 0.04, "{records} for {expected}, of {good} logins");
+    assert!(m["rejected"] > 200.0, "who is turned away has no session: {m:?}");
+    assert_eq!(m["accounting.lost"], 0.0);
+}
+
+#[test]
+fn without_a_second_try_as_many_are_lost_as_the_link_loses() {
+    let once = "radius = { retransmission = { kind = \"fixed\", interval = \"1 s\", count = 1 } }\neap_retransmission = \"off\"\n\
+                accounting = { used = true, session = \"3 s\" }";
+    let m = run(&study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{once}")));
+    // Request and answer cross the link: 1 - 0.9^2.
+    assert!((m["accounting.lost"] - 0.19).abs() < 0.02, "{}", m["accounting.lost"]);
+    let again = once.replace("count = 1", "count = 5");
+    let m = run(&study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")));
+    assert!(m["accounting.lost"] < 0.002, "{}", m["accounting.lost"]);
+    // Every fifth record takes a second more, or some.
+    assert!((m["accounting.delay"] - (0.020 + 0.19 / 0.81)).abs() < 0.03, "{}", m["accounting.delay"]);
+    // TCP loses nothing, as long as it needs no more patience than its users have.
+    let m = run(&study("diameter", 40, "loss = \"1 %\"", &format!("{MANY}\n{once}")));
+    assert_eq!(m["accounting.lost"], 0.0, "{m:?}");
+}
+
+#[test]
+fn a_server_that_is_away_loses_records_and_takes_up_where_its_store_is() {
+    let away = "[[outages]]\nhost = \"server\"\nfrom = \"130 s\"\nuntil = \"150 s\"\n[workload]";
+    let law = "accounting = { used = true, interim = \"5 s\", session = \"20 s\", late = \"1 s\" }\n\
+               radius = { retransmission = { kind = \"fixed\", interval = \"2 s\", count = 3 } }\nretry = \"2 s\"";
+    let text = study("radius", 40, "", &format!("{MANY}\n{law}")).replace("[workload]", away);
+    let m = run(&text);
+    // Of 100 s, records of fourteen to sixteen of those twenty are given up; those of the last come late.
+    assert!((0.08..0.22).contains(&m["accounting.lost"]), "{}", m["accounting.lost"]);
+    assert!(m["accounting.late"] > 0.0 && m["failures"] < 0.05, "{m:?}");
+    assert_eq!(m, run(&text), "the same seed gives the same run");
+}
