@@ -77,7 +77,12 @@ fn several_studies_end_in_one_list_and_one_report() {
 fn without_a_run_nothing_is_judged() {
     let place = Place::new();
     let none = place.usher(&["claims", "--json"]).with_code(0);
-    assert!(none.json().as_array().unwrap().iter().all(|o| o["verdict"] == "not run" && o["ours"].is_null()));
+    for o in none.json().as_array().unwrap() {
+        let id = o["id"].as_str().unwrap();
+        let later = ["ike.", "pppoe.", "ident."].iter().any(|document| id.starts_with(document));
+        let verdict = if later { "not yet done" } else { "not run" };
+        assert!(o["verdict"] == verdict && o["ours"].is_null(), "{o}");
+    }
     assert!(none.err.contains("usher study run aaa --quick"), "{}", none.err);
     let nowhere = place.usher(&["claims", "nowhere"]).with_code(1);
     assert!(nowhere.err.contains("nowhere is no folder of a run"), "{}", nowhere.err);
