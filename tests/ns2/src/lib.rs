@@ -264,7 +264,8 @@ mod tests {
         assert_eq!(of(3, 9, &[1.0, 1.0, 1.0]), 3);
         // Of 1, 2 and 1.5 it is 1.24 to either side, and of all five 0.42 of a mean of 1.5; a sixth makes 0.33 of it.
         assert_eq!(of(3, 6, &[1.0, 2.0, 1.5, 1.5, 1.5, 1.5]), 6);
-        assert_eq!(of(2, 9, &[1.0, 1.2, 1.1, 1.1]), 4);
+        // Of four values it is 0.13 to either side of 1.1, of five 0.09.
+        assert_eq!(of(2, 9, &[1.0, 1.2, 1.1, 1.1, 1.1, 1.1]), 5);
     }
 
     #[test]

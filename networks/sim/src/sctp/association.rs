@@ -217,7 +217,7 @@ pub struct Association {
 impl Association {
     /// Octets that count for the state of an association of one path without streams and data: what one takes in this
     /// simulator on a machine with addresses of 64 bits. It is a number of its own so that results are the same everywhere.
-    pub const CONTROL_BLOCK: u32 = 872;
+    pub const CONTROL_BLOCK: u32 = 880;
 
     pub(super) fn new(config: Arc<Config>, initial: Initial, paths: u8, state: State) -> Self {
         let paths: Vec<Path> = (0..paths.max(1)).map(|_| Path::new(&config)).collect();
