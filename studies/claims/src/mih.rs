@@ -70,7 +70,7 @@ fn setup(claim: &Claim, view: &View<'_>) -> Found {
     let stated = "802.11 at 11 Mb/s with a radius of 50 m, wired links of 100 Mb/s and 10 ms, IPv6, an MSS of 1280 B, a \
                   smallest RTO of 0.2 s without a limit of retransmissions, the five largest RTOs, MIH messages of 200 B, 2 \
                   retransmissions and 0.2 s for a request, 2 messages a second from 5 s on for 4000 s, loss of 0 to 50 % from 5 s on, an \
-                  MIH timeout of three largest RTOs over TCP, and MIH packets of up to 1000 B over UDP";
+                  MIH timeout of three largest RTOs over TCP, MIH packets of up to 1000 B over UDP, and no timeout of a transaction";
     let mut found = configured(claim, view, stated)?.of_all(claim, view);
     found.reason.push_str(&without_timeout(view));
     Ok(found)
@@ -79,7 +79,7 @@ fn setup(claim: &Claim, view: &View<'_>) -> Found {
 /// The study of what it is to give a transaction up, and its axis.
 const TRANSACTION: (&str, &str) = ("mih-transaction", "timeout");
 
-/// A sentence on what the timeout of a transaction in mih-udp, which the document does not have, comes to.
+/// A sentence on what a timeout of a transaction, which the document does not have, would come to.
 fn without_timeout(view: &View<'_>) -> String {
     let (study, axis) = TRANSACTION;
     let (mut most, mut at) = (None::<Estimate>, String::new());

@@ -136,6 +136,27 @@ fn under_congestion_and_without_it_the_same_four_avoidances_are_compared() {
 }
 
 #[test]
+fn as_in_the_document_no_mih_transaction_is_given_up() {
+    for name in ["mih-udp", "mih-tcp", "mih-shared-segment", "mih-services", "handover-mn", "handover-net"] {
+        for mode in [Mode::Quick, Mode::Default, Mode::Full] {
+            for point in plan(name, mode).points {
+                let limit = match &point.scenario.workload {
+                    Workload::Mih(mih) => mih.transaction.get(),
+                    Workload::Handover(handover) => handover.transaction.get(),
+                    other => panic!("{name}: {other:?}"),
+                };
+                assert_eq!(limit, None, "{name}: {}", point.key);
+            }
+        }
+    }
+    // Without acknowledgement nothing is sent twice: to remember it would hide the requests that have its number next.
+    for point in plan("mih-udp", Mode::Default).points {
+        let Workload::Mih(mih) = &point.scenario.workload else { panic!("not MIH") };
+        assert_eq!(mih.lifetime.get().is_some(), mih.ack, "{}", point.key);
+    }
+}
+
+#[test]
 fn the_yardsticks_make_as_many_transactions_as_they_say() {
     for (name, each) in [("bench-tcp-100", 10_000), ("bench-radius-100", 5_000)] {
         let plan = plan(name, Mode::Default);
