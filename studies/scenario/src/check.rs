@@ -2,7 +2,10 @@
 //! contradict each other.
 
 mod cells;
+mod idle;
 mod mobility;
+
+pub(crate) use idle::idle;
 
 use crate::fault::hint;
 use crate::metrics;

@@ -6,6 +6,7 @@ use crate::de;
 use crate::fault::{Collector, Faults, Span, hint};
 use crate::founding;
 use crate::model::{Axis, Scenario, StudyFile, Value};
+use crate::ordered::Ordered;
 use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
 use crate::presets;
 use crate::tree::{self, Node};
@@ -137,6 +138,49 @@ impl Study {
         }
     }
 
+    /// Looks for settings that do nothing: as a mode and `--set`s leave the file, and with each value of each axis and each
+    /// choice put into that alone.
+    fn check_idle<'a>(
+        &self,
+        base: &Node,
+        choices: impl Iterator<Item = &'a Choice>,
+        faults: &mut Collector<'_>,
+    ) {
+        let varied = self.varied();
+        let as_it_is = std::iter::once((base.clone(), base.clone()));
+        let with_each = choices.map(|choice| {
+            let (mut tree, mut alone) = (base.clone(), Node::of(&Value::Table(Ordered::default()), &None));
+            for put in &choice.puts {
+                // What has no place is reported where points are made.
+                let _ = tree.set(&put.path, put.node.clone(), &put.path_span);
+                let _ = alone.set(&put.path, put.node.clone(), &put.path_span);
+            }
+            (tree, alone)
+        });
+        for (mut tree, given) in as_it_is.chain(with_each) {
+            presets::fill(&mut tree);
+            let read = de::read::<StudyFile>(&mut tree, faults);
+            let Some(file) = read.value.filter(|_| read.whole) else { continue };
+            for (path, message) in check::idle(&Scenario::from(file), &given, &varied) {
+                report(&tree, path, message, faults);
+            }
+        }
+    }
+
+    /// The paths of all settings that a mode, an axis or a choice varies.
+    fn varied(&self) -> Vec<String> {
+        let modes = Mode::ALL.into_iter().flat_map(|mode| self.mode_puts(mode));
+        let axes = self.file.axes.iter().enumerate();
+        let cases =
+            axes.flat_map(|(i, axis)| axis.cases.names().flat_map(move |case| self.case_puts(i, case)));
+        let choices = self.file.choices.iter().enumerate().flat_map(|(i, choice)| {
+            let entries = move |case: &str| self.entries(check::keys!["choices", i, "cases", case]);
+            choice.cases.names().flat_map(entries)
+        });
+        let paths = modes.chain(cases).chain(choices).map(|put| put.path);
+        paths.chain(self.file.axes.iter().flat_map(|axis| axis.set.0.iter().cloned())).collect()
+    }
+
     /// Reads a study file.
     ///
     /// # Errors
@@ -208,6 +252,7 @@ impl Study {
         let choices: Vec<Vec<Choice>> =
             (0..axes.len()).map(|i| self.choices(i, mode, values_of(overrides, &axes[i]), faults)).collect();
         let variants = self.variants(mode);
+        self.check_idle(&base, choices.iter().flatten().chain(&variants), faults);
         let count = choices
             .iter()
             .try_fold(variants.len(), |n, c| n.checked_mul(c.len()).filter(|&n| n <= MAX_POINTS));

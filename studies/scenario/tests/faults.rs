@@ -326,6 +326,30 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             "transport = \"tcp\"\nwrite_size = \"0 B\"",
             "t.toml:18:14: workload.write_size: 0 B is not between 1 B and 1 GiB",
         ),
+        // Settings that tell only beside another.
+        (
+            "[workload]",
+            "[transport.tcp]\nread_size = \"10 B\"\n[workload]",
+            "t.toml:14:13: transport.tcp.read_size: applications read at once whatever has come: give transport.tcp.read_rate as \
+             well, or leave this out",
+        ),
+        (
+            r#"transport = "tcp""#,
+            "transport = \"tcp\"\nwrite_size = \"10 B\"",
+            "t.toml:18:14: workload.write_size: requests are written whole: give workload.write_rate as well, or leave this out",
+        ),
+        (
+            "[workload]",
+            "[transport.sctp]\nduplicate_resets_delay = false\n[workload]",
+            "t.toml:14:26: transport.sctp.duplicate_resets_delay: where acknowledgements ride on data, one that goes at once begins \
+             the delay anew in any case: set transport.sctp.bundle_sacks = false as well, or leave this out",
+        ),
+        (
+            "[workload]",
+            "[transport.sctp]\ninitial_window_bytes = \"3000 B\"\ninitial_window = 2\n[workload]",
+            "t.toml:14:24: transport.sctp.initial_window_bytes: transport.sctp.initial_window, in packets, stands before it: leave one \
+             of the two out",
+        ),
         (
             r#"y = "delay.mean""#,
             r#"y = "memory.server""#,
@@ -346,6 +370,34 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_setting_that_tells_only_beside_another_may_stand_where_that_is_varied() {
+    let check = |more: &str| {
+        let text = format!("{RIGHT}{more}");
+        match Study::parse("t", "t.toml", &text).and_then(|study| study.check()) {
+            Ok(()) => String::new(),
+            Err(faults) => faults.to_string(),
+        }
+    };
+    let alone = "[[axes]]\nname = \"piece\"\n[axes.cases.small]\n\"transport.tcp.read_size\" = \"10 B\"\n";
+    assert_eq!(
+        check(alone),
+        "t.toml:32:29: transport.tcp.read_size: applications read at once whatever has come: give transport.tcp.read_rate as \
+         well, or leave this out"
+    );
+    let slow = "[[choices]]\nname = \"readers\"\ndefault = \"fast\"\n[choices.cases.slow]\n\"transport.tcp.read_rate\" = \"8 kb/s\"\n";
+    assert_eq!(check(&format!("{alone}{slow}")), "");
+    // A choice that turns the one off may turn the other off with it.
+    let both = "[[choices]]\nname = \"acknowledgements\"\ndefault = \"with data\"\n[choices.cases.alone]\n\"transport.sctp.bundle_sacks\" = false\n\"transport.sctp.duplicate_resets_delay\" = false\n";
+    assert_eq!(check(both), "");
+    let one = both.replace("\"transport.sctp.bundle_sacks\" = false\n", "");
+    assert!(check(&one).contains("transport.sctp.bundle_sacks = false as well"), "{}", check(&one));
+    let mut overrides = Overrides::default();
+    overrides.set("transport.tcp.read_size=10 B").unwrap();
+    let faults = Study::parse("t", "t.toml", RIGHT).unwrap().plan(Mode::Quick, &overrides).unwrap_err();
+    assert!(faults.to_string().contains("transport.tcp.read_rate"), "{faults}");
 }
 
 #[test]
@@ -448,7 +500,7 @@ proptest! {
     }
 }
 
-/// A study with a cell; the table changes lines of it.
+/// Mobile nodes with an interface each in a BSS; the table changes lines of it.
 const MOBILE: &str = r#"title = "T"
 question = "Q?"
 [run]

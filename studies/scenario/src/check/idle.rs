@@ -1,0 +1,72 @@
+//! Settings that tell only beside another: given where that other never lets them, they would do nothing.
+
+use super::Finding;
+use crate::model::{Scenario, Workload};
+use crate::tree::Node;
+use crate::units::Bound;
+
+/// A setting that tells only beside others.
+struct Setting {
+    /// Its path.
+    path: &'static str,
+    /// Whether it does nothing in a scenario that has it.
+    idle: fn(&Scenario) -> bool,
+    /// Those that decide it.
+    beside: &'static [&'static str],
+    /// What is wrong, and what to do.
+    remedy: &'static str,
+}
+
+const SETTINGS: [Setting; 4] = [
+    Setting {
+        path: "transport.tcp.read_size",
+        idle: |scenario| scenario.transport.tcp.read_rate == Bound::Unlimited,
+        beside: &["transport.tcp.read_rate"],
+        remedy: "applications read at once whatever has come: give transport.tcp.read_rate as well, or leave this out",
+    },
+    Setting {
+        path: "workload.write_size",
+        idle: |scenario| match &scenario.workload {
+            Workload::Dialogue(dialogue) => dialogue.write_rate == Bound::Unlimited,
+            _ => false,
+        },
+        beside: &["workload.write_rate"],
+        remedy: "requests are written whole: give workload.write_rate as well, or leave this out",
+    },
+    Setting {
+        path: "transport.sctp.duplicate_resets_delay",
+        idle: |scenario| {
+            let sctp = &scenario.transport.sctp;
+            sctp.bundle_sacks && !sctp.duplicate_resets_delay
+        },
+        beside: &["transport.sctp.bundle_sacks", "transport.sctp.preset"],
+        remedy: "where acknowledgements ride on data, one that goes at once begins the delay anew in any case: set \
+                 transport.sctp.bundle_sacks = false as well, or leave this out",
+    },
+    Setting {
+        path: "transport.sctp.initial_window_bytes",
+        idle: |scenario| scenario.transport.sctp.initial_window.is_some(),
+        beside: &["transport.sctp.initial_window"],
+        remedy: "transport.sctp.initial_window, in packets, stands before it: leave one of the two out",
+    },
+];
+
+/// The settings of `given` that do nothing in a scenario. What an axis or a choice decides beside them may let them tell
+/// at other points, which is in order: `varied` are the paths that those set.
+pub(crate) fn idle(scenario: &Scenario, given: &Node, varied: &[String]) -> Vec<Finding> {
+    let told = |setting: &&Setting| {
+        let keys: Vec<String> = setting.path.split('.').map(str::to_owned).collect();
+        let there = given.steps(&keys).iter().try_fold(given, |node, step| node.child(step)).is_some();
+        there && (setting.idle)(scenario) && !setting.beside.iter().any(|path| sets(varied, path))
+    };
+    let finding =
+        |setting: &Setting| (setting.path.split('.').map(str::to_owned).collect(), setting.remedy.to_owned());
+    SETTINGS.iter().filter(told).map(finding).collect()
+}
+
+/// Whether one of the paths is that of a setting, or of a table that has it.
+fn sets(paths: &[String], setting: &str) -> bool {
+    paths.iter().any(|path| {
+        setting.strip_prefix(path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
