@@ -2,6 +2,7 @@
 
 use usher_scenario::Study;
 
+/// A study with a cell; the tests change lines of it.
 const CELL: &str = r#"title = "T"
 question = "Q?"
 [run]
@@ -135,8 +136,6 @@ fn faults_of_a_cell_name_their_place() {
         assert!(found.starts_with(expected), "{found}\nfor {expected}");
     }
 }
-
-/// Mobile nodes with an interface each in a BSS; the tests change lines of it.
 
 #[test]
 fn accounting_that_cannot_be_is_refused() {

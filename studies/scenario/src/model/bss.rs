@@ -169,7 +169,7 @@ pub enum LossFrom {
     GoingDown,
 }
 
-impl From<LossFrom> for wifi::PacketLoss {
+impl From<LossFrom> for wifi::LossFrom {
     fn from(from: LossFrom) -> Self {
         match from {
             LossFrom::Always => Self::Always,

@@ -1,6 +1,6 @@
 //! The machine of a basic service set: packets, and the exchange of frames.
 
-use super::config::{ConfigError, FrameLoss, PacketLoss, WifiConfig};
+use super::config::{ConfigError, FrameLoss, LossFrom, WifiConfig};
 use super::frame::{DIFS, EIFS, Frame, Kind, Times};
 use super::medium::{Contender, Exchange, Medium};
 use super::station::{Station, Timer};
@@ -326,10 +326,10 @@ impl Bss {
         here && self.config.frame_loss > 0.0 && self.rng.chance(self.config.frame_loss)
     }
     /// A loss that begins so concerns a station.
-    fn is_there(&self, from: PacketLoss, station: u32) -> bool {
+    fn is_there(&self, from: LossFrom, station: u32) -> bool {
         match from {
-            PacketLoss::Always => true,
-            PacketLoss::GoingDown => self.stations[station as usize].is_far(),
+            LossFrom::Always => true,
+            LossFrom::GoingDown => self.stations[station as usize].is_far(),
         }
     }
 

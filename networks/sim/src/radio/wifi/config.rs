@@ -26,7 +26,7 @@ impl Preamble {
 
 /// From when on frames are lost, or packets beyond the MAC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum PacketLoss {
+pub enum LossFrom {
     /// From the beginning, wherever the station is.
     #[default]
     Always,
@@ -92,13 +92,13 @@ pub struct WifiConfig {
     /// Probability that a transmission is lost to noise, with or without its acknowledgement.
     pub frame_loss: f64,
     /// From when on.
-    pub frame_loss_from: PacketLoss,
+    pub frame_loss_from: LossFrom,
     /// Of which transmissions.
     pub frame_loss_of: FrameLoss,
     /// Probability that a packet which the MAC has delivered is lost after all, once for each packet.
     pub packet_loss: f64,
     /// From when on.
-    pub packet_loss_from: PacketLoss,
+    pub packet_loss_from: LossFrom,
     /// How far the access point and its stations hear each other, in metres.
     pub radius: f64,
     /// The distance from which on a station that moves away says that its link goes down, in metres.
@@ -141,10 +141,10 @@ impl Default for WifiConfig {
             retransmissions: 6,
             queue: 100,
             frame_loss: 0.0,
-            frame_loss_from: PacketLoss::Always,
+            frame_loss_from: LossFrom::Always,
             frame_loss_of: FrameLoss::All,
             packet_loss: 0.0,
-            packet_loss_from: PacketLoss::Always,
+            packet_loss_from: LossFrom::Always,
             radius: 50.0,
             going_down: 41.0,
             beacons: Some(Duration::from_micros(102_400)),

@@ -52,7 +52,7 @@ mod medium;
 mod station;
 
 pub use bss::{Bss, Counters};
-pub use config::{ConfigError, FrameLoss, PacketLoss, Preamble, WifiConfig};
+pub use config::{ConfigError, FrameLoss, LossFrom, Preamble, WifiConfig};
 pub use frame::Rate;
 
 pub(crate) use frame::DATA_HEADER;

@@ -142,7 +142,7 @@ fn noise_makes_a_geometric_number_of_transmissions() {
 #[test]
 fn packets_are_lost_once_beyond_the_mac() {
     let (loss, packets) = (0.3, 20_000u32);
-    for from in [PacketLoss::Always, PacketLoss::GoingDown] {
+    for from in [LossFrom::Always, LossFrom::GoingDown] {
         // Half of them near, half of them beyond the threshold.
         let config = WifiConfig { packet_loss: loss, packet_loss_from: from, ..quiet() };
         let mut bss = walking(config, vec![walk(31.0, 0.01)], 1);
@@ -157,7 +157,7 @@ fn packets_are_lost_once_beyond_the_mac() {
             lost[usize::from(before >= 1_000_000_000_000)] += told.iter().any(dropped) as u32;
         }
         let (near, far) = (11_112.0, 8_888.0);
-        let expected = if from == PacketLoss::Always { near * loss } else { 0.0 };
+        let expected = if from == LossFrom::Always { near * loss } else { 0.0 };
         for (count, mean) in [(lost[0], expected), (lost[1], far * loss)] {
             let error = libm::sqrt(mean * (1.0 - loss));
             assert!((f64::from(count) - mean).abs() <= 3.5 * error, "{from:?} {count} {mean}");
@@ -176,7 +176,7 @@ fn frames_are_lost_before_what_the_mac_repeats_from_going_down_on() {
     for of in [FrameLoss::All, FrameLoss::Data] {
         let config = WifiConfig {
             frame_loss: loss,
-            frame_loss_from: PacketLoss::GoingDown,
+            frame_loss_from: LossFrom::GoingDown,
             frame_loss_of: of,
             beacons: of.eq(&FrameLoss::Data).then(|| Duration::from_micros(102_400)),
             ..quiet()
