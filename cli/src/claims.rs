@@ -328,9 +328,12 @@ mod tests {
         };
         let own = usher_scenario::founding::find("aaa-many-nas").unwrap().digest();
         let (verdict, reason) = judged(&own, &["loss"]);
-        assert!(verdict == usher_claims::Verdict::Partly && !reason.contains("comes with"), "{reason}");
+        assert!(
+            verdict == usher_claims::Verdict::NotComparable && !reason.contains("comes with"),
+            "{reason}"
+        );
         let (verdict, reason) = judged("another", &[]);
-        assert!(verdict == usher_claims::Verdict::Partly, "{reason}");
+        assert!(verdict == usher_claims::Verdict::NotComparable, "{reason}");
         assert!(reason.ends_with("is not the one that comes with this Usher."), "{reason}");
         let (verdict, reason) = judged(&own, &["run.time"]);
         assert_eq!(verdict, usher_claims::Verdict::NotComparable);

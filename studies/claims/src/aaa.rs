@@ -3,7 +3,7 @@
 mod hol;
 mod load;
 mod small;
-mod sws;
+pub(crate) mod sws;
 
 use crate::common::{Found, Function, configured, finite};
 use crate::data::Claim;

@@ -2,7 +2,7 @@
 
 use crate::data::Claim;
 use crate::judge::{Finding, Gone, Value, Verdict, deviation, digits, part_by_part, with_interval};
-use crate::measure::{Curve, Estimate, LEVEL, Side, Values, mean, minus, side};
+use crate::measure::{Curve, Estimate, LEAST_ROBUST, LEVEL, Side, Values, mean, minus, side};
 use crate::results::{Choice, View};
 use usher_observe::stats::robust::{Median, moved};
 
@@ -29,14 +29,25 @@ pub(crate) fn tested(curve: Curve, least: usize, what: &str) -> Result<Curve, Go
             curve.0.len()
         )));
     }
-    let bare: Vec<String> = curve.0.iter().filter(|(_, v)| v.len() < 2).map(|(x, _)| digits(*x)).collect();
-    if !bare.is_empty() {
+    let few = |v: &&(f64, Values)| v.1.len() < v.1.least();
+    let bare: Vec<String> = curve.0.iter().filter(few).map(|(x, _)| digits(*x)).collect();
+    if let Some((_, values)) = curve.0.iter().find(few) {
+        let (least, none) = needed(values.least());
         return Err(Gone::NotComparable(format!(
-            "{what}: not two replications in common at {}, and one replication gives no interval.",
+            "{what}: not {least} replications in common at {}, and {none}.",
             bare.join(", ")
         )));
     }
     Ok(curve)
+}
+
+/// How many replications an interval takes, in words, and what fewer give.
+const fn needed(least: usize) -> (&'static str, &'static str) {
+    if least > 2 {
+        ("three", "two hold a median with 50 % confidence only, which decides nothing")
+    } else {
+        ("two", "one replication gives no interval")
+    }
 }
 
 /// Refuses a figure that is no number, or that has no interval.
@@ -46,7 +57,10 @@ pub(crate) fn finite(estimate: Estimate, what: &str) -> Result<Estimate, Gone> {
         return Err(Gone::NotComparable(text));
     }
     if !estimate.is_known() {
-        let text = format!("{what} is of one replication, which gives no interval.");
+        let text = match estimate.n {
+            0 | 1 => format!("{what} is of one replication, which gives no interval."),
+            n => format!("{what} is of {n} replications: {}.", needed(LEAST_ROBUST).1),
+        };
         return Err(Gone::NotComparable(text));
     }
     Ok(estimate)

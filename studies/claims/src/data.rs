@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// A published document.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
     /// Its short name; its claims' names begin with it.
@@ -18,6 +18,9 @@ pub struct Document {
     /// Other versions of it and what they add.
     #[serde(default)]
     pub also: String,
+    /// The ways to read what all its statements rest on, where there are several; the first gives the verdicts.
+    #[serde(default)]
+    pub readings: Vec<Reading>,
     /// Replications are summed up by their median with the interval of its order statistics, not by their mean with
     /// Student's: for results with heavy tails.
     #[serde(default)]
@@ -68,14 +71,14 @@ pub struct Named {
     pub value: f64,
 }
 
-/// One way to read a statement.
+/// One way to read a statement, or a document's.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reading {
     /// Its name.
     pub name: String,
-    /// The number in this reading.
-    pub published: f64,
+    /// The number in this reading, where it is one.
+    pub published: Option<f64>,
     /// Where it comes from and what it says.
     pub text: String,
 }
@@ -103,10 +106,10 @@ pub struct Claim {
     pub unit: String,
     /// The statement in our own words.
     pub text: String,
-    /// The ways to read it, where there are several; the first gives the verdict.
+    /// The ways to read it, where there are several of its own; the first gives the verdict.
     #[serde(default)]
     pub readings: Vec<Reading>,
-    /// The further numbers in the statement, which its function reads.
+    /// The further numbers in the statement, which its function reads, or will read where nothing is measured for it yet.
     #[serde(default)]
     pub parts: Vec<Named>,
     /// Explanations by the verdict that they belong to.
@@ -163,6 +166,15 @@ impl Claim {
     /// The further number of this name; NaN where there is none.
     pub fn part(&self, name: &str) -> f64 {
         self.parts.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value)
+    }
+
+    /// The ways to read it: its own, or where it has none its document's.
+    pub fn readings(&self) -> &[Reading] {
+        let document = documents().iter().find(|d| d.id == self.document);
+        match document {
+            Some(document) if self.readings.is_empty() => &document.readings,
+            _ => &self.readings,
+        }
     }
 
     /// True where its document's replications are summed up by their median.

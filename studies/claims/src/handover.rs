@@ -8,22 +8,29 @@ use crate::judge::{
 };
 use crate::measure::Estimate;
 use crate::measure::{
-    ALIKE, Curve, ERRORS, Side, Stand, Values, agrees, contrast, mean, minus, rise, side, stand,
+    ALIKE, Curve, ERRORS, Side, Stand, Values, agrees, contrast, mean, minus, resolves, rise, side, stand,
 };
 use crate::results::{Choice, View};
 
 /// Each claim's function.
 pub(crate) const FUNCTIONS: [(&str, Function); 8] = [
     ("handover.setup", setup),
-    ("handover.failed-delay", |claim, view| read(view, STATION, |case| failed_delay(claim, case))),
-    ("handover.success-order", |_, view| read(view, STATION, success_order)),
-    ("handover.delay-order", |_, view| read(view, STATION, delay_order)),
-    ("handover.steps", |_, view| read(view, STATION, steps)),
-    ("handover.network-faster", |_, view| read(view, STATION, network_faster)),
-    ("handover.network-trends", |_, view| read(view, NETWORK, network_trends)),
-    ("handover.app-loss", |_, view| read(view, STATION, |case| app_loss(&[case, case.of(NETWORK)]))),
+    (FAILED, |claim, view| read(claim, view, STATION, |case| failed_delay(claim, case))),
+    ("handover.success-order", |claim, view| read(claim, view, STATION, success_order)),
+    ("handover.delay-order", |claim, view| read(claim, view, STATION, delay_order)),
+    ("handover.steps", |claim, view| read(claim, view, STATION, steps)),
+    ("handover.network-faster", |claim, view| read(claim, view, STATION, network_faster)),
+    ("handover.network-trends", |claim, view| read(claim, view, NETWORK, network_trends)),
+    ("handover.app-loss", |claim, view| {
+        read(claim, view, STATION, |case| app_loss(&[case, case.of(NETWORK)]))
+    }),
 ];
 
+/// The statement on how long a handover takes that fails.
+const FAILED: &str = "handover.failed-delay";
+/// What is said of those that fail, where none does. Then nothing follows for any statement on them: how long they take, over
+/// what more of them fail, what they make of the mean of all.
+const NONE_FAILS: &str = "No handover failed.";
 /// Handovers that the station begins, and that the network begins.
 const STATION: &str = "handover-mn";
 const NETWORK: &str = "handover-net";
@@ -77,12 +84,26 @@ impl<'a> Case<'_, 'a> {
 
     /// The share of packets that the cell loses at a loss on the axis.
     fn residual(&self, loss: f64) -> f64 {
-        if self.lost == Some(FRAMES) { (0..TRIES).map(|_| loss).product() } else { loss }
+        if self.lost == Some(FRAMES) { left_by_mac(loss) } else { loss }
+    }
+
+    /// True where no handover failed, over any transport and at any loss.
+    fn none_fails(&self) -> Result<bool, Gone> {
+        let curves = self.transports("")?.into_iter().map(|transport| self.over_loss("success", transport));
+        let curves: Vec<Curve> = curves.collect::<Result<_, _>>()?;
+        let mut shares = curves.iter().flat_map(|curve| &curve.0).flat_map(|(_, values)| values.values());
+        Ok(shares.all(|share| *share >= 1.0 - ROUNDING))
     }
 }
 
-/// A statement by the loss of frames, which gives the verdict, with what it comes to by the loss of packets.
-fn read(view: &View<'_>, study: &'static str, judge: impl Fn(Case<'_, '_>) -> Found) -> Found {
+/// The share of packets that the tries of the MAC leave lost of a frame loss.
+fn left_by_mac(loss: f64) -> f64 {
+    (0..TRIES).map(|_| loss).product()
+}
+
+/// A statement by the loss of frames, which gives the verdict, with what it comes to by the loss of packets, and which of both
+/// the results fit.
+fn read(claim: &Claim, view: &View<'_>, study: &'static str, judge: impl Fn(Case<'_, '_>) -> Found) -> Found {
     let kinds = view.values(study, LOST);
     let case = |lost| Case { view, study, lost };
     if !kinds.contains(&FRAMES) || !kinds.contains(&PACKETS) {
@@ -90,19 +111,35 @@ fn read(view: &View<'_>, study: &'static str, judge: impl Fn(Case<'_, '_>) -> Fo
             kinds.first().and_then(|kind| [FRAMES, PACKETS].into_iter().find(|known| known == kind)),
         ));
     }
-    let other = match judge(case(Some(PACKETS))) {
+    let packets = judge(case(Some(PACKETS)));
+    let by_packets = packets.as_ref().map_or(Verdict::NotComparable, |found| found.verdict);
+    let other = match packets {
         Ok(found) => format!("{} ({}). {}", found.verdict.name(), found.ours.text(), found.reason),
         Err(Gone::NotRun(text) | Gone::NotComparable(text) | Gone::NoStudy(text)) => {
             format!("nothing follows. {text}")
         }
     };
     let other = format!(" Read as the loss of packets, after the MAC's retransmissions: {other}");
+    let fits = |by_frames: Verdict| {
+        let which = match by_packets.cmp(&by_frames) {
+            std::cmp::Ordering::Less => "packets fits the results better",
+            std::cmp::Ordering::Greater => "frames fits the results better",
+            std::cmp::Ordering::Equal => return " Neither reading fits the results better.".to_owned(),
+        };
+        let name = if by_packets < by_frames { PACKETS } else { FRAMES };
+        let text = claim.readings().iter().find(|r| r.name == name);
+        let quoted = text.map_or_else(String::new, |r| format!(" ({})", r.text));
+        format!(" Of both readings that of {which}{quoted}.")
+    };
     match judge(case(Some(FRAMES))) {
         Ok(mut found) => {
             found.reason.push_str(&other);
+            found.reason.push_str(&fits(found.verdict));
             Ok(found)
         }
-        Err(Gone::NotComparable(text)) => Err(Gone::NotComparable(format!("{text}{other}"))),
+        Err(Gone::NotComparable(text)) => {
+            Err(Gone::NotComparable(format!("{text}{other}{}", fits(Verdict::NotComparable))))
+        }
         gone => gone,
     }
 }
@@ -134,7 +171,7 @@ fn failed_delay(claim: &Claim, case: Case<'_, '_>) -> Found {
         }
     }
     if points == 0 {
-        return Err(Gone::NotComparable("No handover failed.".to_owned()));
+        return Err(Gone::NotComparable(NONE_FAILS.to_owned()));
     }
     let means: Values = sums.into_iter().map(|(replication, (sum, n))| (replication, sum / n)).collect();
     let means = means.robust(true);
@@ -155,15 +192,25 @@ fn fails(success: &Values) -> bool {
 
 fn success_order(case: Case<'_, '_>) -> Found {
     let [short, long] = [case.over_loss("success", UDP[0])?, case.over_loss("success", UDP[1])?];
+    let most = short.0.last().map_or(0.0, |(loss, _)| loss / 100.0);
+    let lost = || {
+        let [left, most] = [percent(case.residual(most)), digits(most * 100.0)];
+        format!("The cell loses {left} of packets at {most} %.")
+    };
+    if case.none_fails()? {
+        return Err(Gone::NotComparable(format!("{NONE_FAILS} {}", lost())));
+    }
     if [&short, &long].iter().all(|curve| curve.0.iter().all(|(_, v)| v.values().all(|share| *share == 1.0)))
     {
-        let most = short.0.last().map_or(0.0, |(loss, _)| loss / 100.0);
-        let reason = format!(
-            "No handover over UDP fails at any loss: {} at {} % are what the cell loses of packets.",
-            percent(case.residual(most)),
-            digits(most * 100.0)
-        );
-        return Ok(Finding::words("none fails", Verdict::Differs, reason));
+        let tcp = case.transports("TCP")?.into_iter().map(|transport| case.over_loss("success", transport));
+        let tcp: Vec<Curve> = tcp.collect::<Result<_, _>>()?;
+        let surely = tcp.iter().flat_map(|curve| &curve.0).any(|(_, values)| fails(values));
+        let reason = format!("Over UDP no handover fails and over TCP some do. {}", lost());
+        return if surely {
+            Ok(Finding::words("only TCP fails", Verdict::Differs, reason))
+        } else {
+            Err(Gone::NotComparable(format!("{reason} They are too few to say so surely.")))
+        };
     }
     let failing = |curve: &Curve, loss: f64| curve.at(loss).is_some_and(fails);
     let mut ahead = long.minus(&short);
@@ -227,7 +274,8 @@ fn group(case: Case<'_, '_>, metric: &str, kind: &str) -> Result<Curve, Gone> {
     Ok(Curve(curves[0].0.iter().filter_map(point).collect()))
 }
 
-/// Of the handovers that succeed TCP's are slower; of all, UDP's.
+/// Of the handovers that succeed TCP's are slower; of all, UDP's, since more of them fail: where none does, that part has
+/// nothing to be held against.
 fn delay_order(case: Case<'_, '_>) -> Found {
     let compared = |metric: &str, what: &str| {
         let more = group(case, metric, "TCP")?.minus(&group(case, metric, "UDP")?).beyond(0.0);
@@ -236,22 +284,31 @@ fn delay_order(case: Case<'_, '_>) -> Found {
     let slower = compared("delay.success", "TCP less UDP, of those that succeed")?;
     let all = compared("delay.mean", "TCP less UDP, of all")?;
     let (held, faster) = (on(&slower, Side::Above), on(&all, Side::Below));
+    let (in_all, none) = if case.none_fails()? {
+        (Verdict::NotComparable, format!(" {NONE_FAILS}"))
+    } else {
+        (Verdict::on_count(faster, all.len()), String::new())
+    };
     let parts = [
         ("slower over TCP when it succeeds", Verdict::on_count(held, slower.len())),
-        ("slower over UDP in all", Verdict::on_count(faster, all.len())),
+        ("slower over UDP in all", in_all),
     ];
     let [(_, last), (_, last_of_all)] = [&slower, &all].map(|e| e[e.len() - 1]);
     let reason = format!(
         "A handover that succeeds surely takes longer over TCP (the mean of its largest RTOs) than over UDP (the mean of its \
          timeouts) at {}; at the last it takes {}. All handovers together surely take longer over UDP at {}; at the last \
-         TCP takes {}.{}",
+         TCP takes {}.{none}{}",
         count(held, slower.len(), "losses"),
         with_word(&last, "s", "longer", "less"),
         count(faster, all.len(), "losses"),
         with_word(&last_of_all, "s", "longer", "less"),
         part_by_part(parts)
     );
-    let ours = format!("slower over TCP at {}", count(held, slower.len(), "losses"));
+    let ours = format!(
+        "slower over TCP at {} when it succeeds, over UDP at {} in all",
+        count(held, slower.len(), "losses"),
+        count(faster, all.len(), "losses")
+    );
     Ok(Finding::words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
@@ -373,7 +430,9 @@ fn network_faster(case: Case<'_, '_>) -> Found {
 
 /// Each statement on handovers that the station leads, of those that the network leads.
 fn network_trends(case: Case<'_, '_>) -> Found {
-    let judged: [(&str, Found); 4] = [
+    let failed = crate::data::find(FAILED).map(|claim| failed_delay(claim, case));
+    let judged: [(&str, Found); 5] = [
+        ("failed delay", failed.unwrap_or_else(|| Err(Gone::NoStudy(format!("{FAILED} is no statement."))))),
         ("success", success_order(case)),
         ("delays", delay_order(case)),
         ("steps", steps(case)),
@@ -434,10 +493,34 @@ fn at_ratio(share: f64, ratio: f64, packets: f64) -> bool {
     agrees(share, ratio, packets) || (share / ratio - 1.0).abs() <= ALIKE
 }
 
-/// Where no handover fails, application packets are lost at the cell's ratio, at each point and in all; and of those that
-/// fail, all that is sent between leaving the cell and the end of the redirection is lost.
+/// A sentence on what the MAC leaves, from the losses with the packets and those lost of all transports: a loss is judged where
+/// that would be told from none at all, and undecided where nothing lost would be no evidence of it.
+fn by_mac(by_loss: &[(f64, f64, f64)]) -> String {
+    let judged: Vec<_> =
+        by_loss.iter().filter(|(loss, sent, _)| resolves(left_by_mac(*loss), *sent)).collect();
+    let agree = |(loss, sent, gone): &&&(f64, f64, f64)| at_ratio(gone / sent, left_by_mac(*loss), *sent);
+    let open = by_loss.len() - judged.len();
+    let so = match judged.len() {
+        0 => "no loss has packets enough to tell that from none".to_owned(),
+        n => {
+            let held = count(judged.iter().filter(agree).count(), n, "losses");
+            format!("the share lost over all transports is that but for chance at {held}")
+        }
+    };
+    let undecided = if open == 0 || judged.is_empty() {
+        String::new()
+    } else {
+        format!(", and at {open} others undecided, since what is left would not be told from none")
+    };
+    format!(" What {TRIES} tries of the MAC leave of frame loss p is p^{TRIES}: {so}{undecided}.")
+}
+
+/// Where no handover fails, application packets are lost at the cell's ratio, at each point that has packets enough to tell it
+/// from none, and in all; and of those that fail, all that is sent between leaving the cell and the end of the redirection is lost.
 fn app_loss(cases: &[Case<'_, '_>]) -> Found {
-    let (mut by_mac, mut held, mut of, mut worst) = (0, 0, 0, (0.0_f64, 0.0));
+    let (mut held, mut of, mut unresolved, mut worst) = (0, 0, 0, (0.0_f64, 0.0));
+    // Of all cases and transports, the packets and those lost by loss: a point has too few for what the MAC leaves.
+    let mut by_loss: Vec<(f64, f64, f64)> = Vec::new();
     let (mut packets, mut lost, mut expected, mut variance) = (0.0, 0.0, 0.0, 0.0);
     let (mut all_lost, mut left, mut least) = (0, 0, 1.0_f64);
     for case in cases {
@@ -446,9 +529,16 @@ fn app_loss(cases: &[Case<'_, '_>]) -> Found {
         }
         for transport in case.transports("")? {
             for Flow { loss, share, packets: n } in flows(*case, transport)? {
-                of += 1;
-                by_mac += usize::from(at_ratio(share, case.residual(loss), n));
-                held += usize::from(at_ratio(share, loss, n));
+                match by_loss.iter_mut().find(|(known, ..)| *known == loss) {
+                    Some((_, sent, gone)) => (*sent, *gone) = (*sent + n, *gone + share * n),
+                    None => by_loss.push((loss, n, share * n)),
+                }
+                if resolves(loss, n) {
+                    of += 1;
+                    held += usize::from(at_ratio(share, loss, n));
+                } else {
+                    unresolved += 1;
+                }
                 if (share - loss).abs() > worst.0 {
                     worst = ((share - loss).abs(), loss);
                 }
@@ -471,14 +561,15 @@ fn app_loss(cases: &[Case<'_, '_>]) -> Found {
             }
         }
     }
-    if of + left == 0 {
+    if of + unresolved + left == 0 {
         let text = "There is no point at which all handovers succeed, or none at which any fails.";
         return Err(Gone::NotComparable(text.to_owned()));
     }
     let together = (lost - expected).abs() <= (ERRORS * variance.sqrt()).max(ALIKE * expected);
+    let any = usize::from(resolves(expected / packets.max(1.0), packets));
     let parts = [
         ("at the loss ratio", Verdict::on_count(held, of)),
-        ("at the ratio in all", Verdict::on_count(usize::from(together), usize::from(of > 0))),
+        ("at the ratio in all", Verdict::on_count(usize::from(together).min(any), any)),
         ("all lost after leaving", Verdict::on_count(all_lost, left)),
     ];
     let after = if left == 0 {
@@ -492,17 +583,16 @@ fn app_loss(cases: &[Case<'_, '_>]) -> Found {
             percent(least)
         )
     };
-    let by_mac = if cases.iter().any(|case| case.lost == Some(FRAMES)) {
-        format!(
-            " What {TRIES} tries of the MAC leave of frame loss p is p^{TRIES}: the share lost is that but for chance at {}.",
-            count(by_mac, of, "transports and losses")
-        )
-    } else {
+    let by_mac =
+        if cases.iter().any(|case| case.lost == Some(FRAMES)) { by_mac(&by_loss) } else { String::new() };
+    let open = if unresolved == 0 {
         String::new()
+    } else {
+        format!("; at {unresolved} others too few packets were sent to tell the cell's loss from none")
     };
     let reason = format!(
         "Where all handovers succeed, the share of application packets lost is the cell's loss but for chance at {} (farthest, \
-         by {} percentage points, at {}); in all {} of {} packets were lost, and {} would be at the ratio.{by_mac} {after}{}",
+         by {} percentage points, at {}){open}; in all {} of {} packets were lost, and {} would be at the ratio.{by_mac} {after}{}",
         count(held, of, "transports and losses"),
         digits(worst.0 * 100.0),
         percent(worst.1),

@@ -288,12 +288,16 @@ pub(crate) fn with_interval(e: &Estimate, unit: &str) -> String {
     if e.is_known() {
         format!("{} {unit} ({} to {} {unit})", text(e.mean), text(e.low()), text(e.high()))
     } else {
-        format!("{} {unit} (no interval: {} replication)", text(e.mean), e.n)
+        let replications = if e.n == 1 { "replication" } else { "replications" };
+        format!("{} {unit} (no interval: {} {replications})", text(e.mean), e.n)
     }
 }
 
 /// `0.25 (0.24 to 0.26)`: of what has no unit and is no share.
 pub(crate) fn bare(e: &Estimate) -> String {
+    if !e.is_known() {
+        return digits(e.mean);
+    }
     format!("{} ({} to {})", digits(e.mean), digits(e.low()), digits(e.high()))
 }
 

@@ -16,6 +16,11 @@ pub(crate) const LEVEL: f64 = 0.95;
 pub(crate) const ALIKE: f64 = 0.05;
 /// Of fewer values order statistics give no interval at [`LEVEL`].
 pub(crate) const FEWEST: usize = 6;
+/// Of fewer values nothing is told by their order: that from the smaller to the larger of two holds the median with 50 %
+/// confidence, and two agree by chance every second time.
+pub(crate) const LEAST_ROBUST: usize = 3;
+/// Of fewer values there is no interval of a mean.
+const LEAST: usize = 2;
 
 /// A metric's values by replication.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -29,6 +34,11 @@ impl Values {
     /// The same, to be summed up by their median where that is asked for.
     pub(crate) fn robust(self, robust: bool) -> Self {
         Self { robust, ..self }
+    }
+
+    /// How many values an interval takes at least.
+    pub(crate) const fn least(&self) -> usize {
+        if self.robust { LEAST_ROBUST } else { LEAST }
     }
 }
 
@@ -51,7 +61,7 @@ impl Deref for Values {
 pub(crate) struct Estimate {
     /// Their mean; of robust ones their median.
     pub(crate) mean: f64,
-    /// How far below it the interval begins; infinite, for unknown, with fewer than two values.
+    /// How far below it the interval begins; infinite, for unknown, with fewer values than an interval takes.
     pub(crate) below: f64,
     /// How far above it the interval ends; likewise.
     pub(crate) above: f64,
@@ -76,11 +86,12 @@ impl Estimate {
         Self { mean: self.mean * by, below: below * by.abs(), above: above * by.abs(), ..self }
     }
     /// The median of these values with the interval of its order statistics. Of fewer than [`FEWEST`] it is from the
-    /// smallest to the largest: [`crate::results::View::few`] says with which confidence.
+    /// smallest to the largest, and [`crate::results::View::few`] says with which confidence; of fewer than
+    /// [`LEAST_ROBUST`] there is none.
     fn robust(values: &[f64]) -> Self {
         let median = Median::of(values, LEVEL);
         let (low, high) = median.interval().unwrap_or_else(|| match values.len() {
-            0 | 1 => (f64::NEG_INFINITY, f64::INFINITY),
+            n if n < LEAST_ROBUST => (f64::NEG_INFINITY, f64::INFINITY),
             _ => values
                 .iter()
                 .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v))),
@@ -138,6 +149,13 @@ pub(crate) fn ratio(a: &Values, b: &Values) -> Estimate {
 pub(crate) fn saving(a: &Values, b: &Values) -> Estimate {
     let left = ratio(a, b).scaled(-1.0);
     Estimate { mean: 1.0 + left.mean, ..left }
+}
+
+/// Whether so many independent trials tell a chance from none: where 3.5 standard errors of the number that it gives
+/// are fewer than that number. Of fewer trials a share of zero is no evidence of a small chance.
+pub(crate) fn resolves(chance: f64, trials: f64) -> bool {
+    let expected = chance * trials;
+    expected > ERRORS * (expected * (1.0 - chance)).sqrt()
 }
 
 /// Which side of zero an interval lies on.
@@ -592,6 +610,22 @@ mod tests {
     fn a_share_agrees_within_its_chance() {
         assert!(agrees(0.517, 0.5, 10_000.0) && !agrees(0.518, 0.5, 10_000.0));
         assert!(agrees(1.0, 1.0, 10.0) && !agrees(0.9999, 1.0, 10.0));
+    }
+
+    /// 12.25 are 3.5 times their own root: fewer expected among many are not told from none.
+    #[test]
+    fn a_small_chance_takes_many_trials_to_be_told_from_none() {
+        assert!(resolves(1e-3, 12_300.0) && !resolves(1e-3, 12_200.0));
+        assert!(!resolves(0.5, 12.0) && resolves(0.5, 13.0) && !resolves(0.0, 1e9));
+    }
+
+    /// Two values agree by chance every second time, three every fourth.
+    #[test]
+    fn two_replications_decide_nothing_by_their_order() {
+        let of = |list: &[f64]| mean(&values(list).robust(true));
+        assert!(!of(&[1.0, 1.1]).is_known() && of(&[1.0, 1.1, 1.2]).is_known());
+        assert_eq!((side(&of(&[1.0, 1.1])), side(&of(&[1.0, 1.1, 1.2]))), (Side::Open, Side::Above));
+        assert!(mean(&values(&[1.0, 1.1])).is_known(), "Student's interval widens by itself");
     }
 
     /// From -1 at 2 to 3 at 6: through zero at 3.

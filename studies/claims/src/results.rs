@@ -2,7 +2,7 @@
 
 use crate::data::Claim;
 use crate::judge::Gone;
-use crate::measure::{Curve, FEWEST, LEVEL, Values};
+use crate::measure::{Curve, FEWEST, LEAST_ROBUST, LEVEL, Values};
 use crate::setup::Setup;
 use std::collections::BTreeMap;
 use usher_observe::summary::{Summary, summarise};
@@ -108,12 +108,15 @@ impl<'a> View<'a> {
     }
 
     /// A sentence where the intervals of order statistics are of fewer replications than they take: that from the
-    /// smallest of n values to the largest holds the median unless all lie on one side of it.
+    /// smallest of n values to the largest holds the median unless all lie on one side of it. Of two there is none.
     pub(crate) fn few(&self, claim: &Claim) -> Option<String> {
         let own =
             |s: &&Summary| claim.studies.iter().any(|name| **name == *s.study) && self.at_variant(&s.point);
         let most = self.results.summaries.iter().filter(own).map(|s| s.values.len()).max()?;
         (self.robust && (2..FEWEST).contains(&most)).then(|| {
+            if most < LEAST_ROBUST {
+                return format!("{most} replications give no interval of a median, and what takes one is not decided.");
+            }
             let confidence = 100.0 * (1.0 - 1.0 / f64::from(1_u32 << (most - 1)));
             format!(
                 "Of {most} replications all must agree, which holds a median with {} % confidence; 95 % takes {FEWEST}.",

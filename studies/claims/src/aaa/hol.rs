@@ -14,8 +14,6 @@ const LOSS: &str = "loss";
 pub(super) const TCP: &str = "Diameter/TCP";
 pub(super) const SCTP: &str = "Diameter/SCTP, many streams";
 pub(super) const UDP: &str = "RADIUS/UDP, RFC 5080";
-/// The loss up to which it is called low, in per cent: that of the first point that the document describes.
-const LOW: f64 = 5.0;
 /// From this share of failed authentications on, a reason says that delays are of the others.
 const TELLING_FAILURES: f64 = 0.01;
 
@@ -137,8 +135,8 @@ pub(super) fn gap_19(claim: &Claim, view: &View<'_>) -> Found {
         with_word(&gap, "s", "longer", "less"),
         digits(claim.number())
     );
-    let published =
-        claim.readings.iter().find(|r| r.name == "increases by").map_or(claim.number(), |r| r.published);
+    let published = claim.readings.iter().find(|r| r.name == "increases by").and_then(|r| r.published);
+    let published = published.unwrap_or(claim.number());
     if let Ok((tcp_5, sctp_5)) = both(view, 5.0) {
         let more = finite(gain(&minus(&tcp_5, &sctp_5), &minus(&tcp, &sctp)), "The increase")?;
         let (other, off) = deviation(&more, published, &claim.unit);
@@ -223,14 +221,16 @@ pub(super) fn widens(_: &Claim, view: &View<'_>) -> Found {
     Ok(Finding::words(ours, rise.verdict(), reason))
 }
 
-pub(super) fn udp_low_loss(_: &Claim, view: &View<'_>) -> Found {
+/// Low is up to the loss that the claim has: the document does not say how low.
+pub(super) fn udp_low_loss(claim: &Claim, view: &View<'_>) -> Found {
+    let low = 100.0 * claim.part("low");
     let udp = delays(view, UDP)?;
     let mut held = 0;
     let mut of = 0;
     let mut said = Vec::new();
     for other in [TCP, SCTP] {
         let mut slower = delays(view, other)?.minus(&udp);
-        slower.0.retain(|(loss, _)| *loss <= LOW);
+        slower.0.retain(|(loss, _)| *loss <= low + ROUNDING);
         let estimates = tested(slower, 1, "Low loss")?.estimates();
         let there = on(&estimates, Side::Above);
         held += there;
@@ -247,7 +247,7 @@ pub(super) fn udp_low_loss(_: &Claim, view: &View<'_>) -> Found {
         }
         said.push(text);
     }
-    let reason = format!("Up to {} % loss, against RADIUS/UDP: {}.", digits(LOW), said.join("; "));
+    let reason = format!("Up to {} % loss, against RADIUS/UDP: {}.", digits(low), said.join("; "));
     Ok(Finding::words(format!("below at {}", count(held, of, "points")), Verdict::on_count(held, of), reason))
 }
 

@@ -1,9 +1,10 @@
 //! What the texts say of load beside their figures: the Korean setting, congestion, surges, connections.
 
-use crate::common::{Found, count, tested};
+use crate::Access;
+use crate::common::{Found, capital, count, on, tested};
 use crate::data::Claim;
-use crate::judge::{Finding, Gone, Verdict, digits, with_word};
-use crate::measure::{Side, gain, mean, side};
+use crate::judge::{Finding, Gone, ROUNDING, Verdict, digits, part_by_part, percent, with_word};
+use crate::measure::{Estimate, Side, gain, mean, side};
 use crate::results::{Choice, View};
 
 const AVOIDANCE: &str = "avoidance";
@@ -36,131 +37,308 @@ fn run<'c>(claim: &'c Claim, view: &View<'_>) -> Result<(Vec<&'c str>, String), 
     Ok((there, text))
 }
 
-/// The Korean text's setting. Here stations and base stations speak PKMv2, as the English text has it.
+/// The Korean text's setting, a part for each thing that it states. Here stations and base stations speak PKMv2, as the
+/// English text has it, so that one part is never so.
 pub(super) fn setup_ko(claim: &Claim, view: &View<'_>) -> Found {
-    let (there, missing) = run(claim, view)?;
+    let (there, _) = run(claim, view)?;
+    let accesses = there.iter().filter_map(|study| match view.setup(study) {
+        Some(crate::Setup::Access(access)) => Some((*study, access)),
+        _ => None,
+    });
+    let accesses: Vec<(&str, &Access)> = accesses.collect();
+    if accesses.is_empty() {
+        return Err(Gone::NotComparable("The runs do not say how they were set up.".to_owned()));
+    }
     let mut wrong = vec![
         "EAP goes over PKMv2 between station and NAS, as the English text has it, not over PPP".to_owned(),
     ];
-    let (mut known, mut right) = (0, 0);
-    for study in there {
-        let Some(crate::Setup::Access(access)) = view.setup(study) else { continue };
-        known += 1;
-        let mut own = Vec::new();
-        if access.stations > 100 {
-            own.push(format!("{} stations, not up to 100", access.stations));
-        }
-        if !access.radio {
-            own.push("the stations' access is wired, not 802.16".to_owned());
-        }
-        if study == CONGESTION && (access.background - BACKGROUND).abs() > 0.005 {
-            own.push(format!(
-                "other traffic has {} of the link, not 85 %",
-                crate::judge::percent(access.background)
-            ));
-        }
-        right += usize::from(own.is_empty());
-        wrong.extend(own.into_iter().map(|text| format!("{study}: {text}")));
-    }
-    if known == 0 {
-        return Err(Gone::NotComparable("The runs do not say how they were set up.".to_owned()));
-    }
-    let verdict = if wrong.len() <= 2 * known { Verdict::Partly } else { Verdict::Differs };
-    let reason = format!(
-        "Not as stated: {}. Stations, 802.16, Diameter and, in {CONGESTION}, other traffic of 85 % of the link are as stated in \
-         {}.{missing}",
-        wrong.join("; "),
-        count(right, known, "studies")
-    );
-    Ok(Finding::words("PKMv2 in place of PPP", verdict, reason))
-}
-
-/// How many of the avoidances of small packets a study has: as values of an axis of their own, or of TCP beside other
-/// protocols ("Diameter/TCP, Nagle").
-fn avoidances(view: &View<'_>, study: &str) -> usize {
-    let has = |axis: &&str| {
-        let values = view.values(study, axis);
-        let named = |avoidance: &&&str| {
-            values.iter().any(|v| v.rsplit(", ").next().is_some_and(|last| last == **avoidance))
+    let mut held = |all: &[(&str, &Access)], off: &dyn Fn(&str, &Access) -> Option<String>| {
+        let found: Vec<String> =
+            all.iter().filter_map(|(study, a)| Some(format!("{study}: {}", off(study, a)?))).collect();
+        let verdict = match (all.len(), found.len()) {
+            (0, _) => Verdict::NotComparable,
+            (_, 0) => Verdict::Reproduced,
+            _ => Verdict::Differs,
         };
-        AVOIDANCES.iter().filter(named).count()
+        wrong.extend(found);
+        verdict
     };
-    [AVOIDANCE, "protocol", "policy"].iter().map(has).max().unwrap_or(0)
+    let spoken: Vec<(&str, &Access)> = accesses.iter().filter(|(_, a)| !a.aaa.is_empty()).copied().collect();
+    let stations = held(&accesses, &|_, a| {
+        (a.stations > 100).then(|| format!("{} stations, not up to 100", a.stations))
+    });
+    let radio =
+        held(&accesses, &|_, a| (!a.radio).then(|| "the stations' access is wired, not 802.16".to_owned()));
+    let diameter = held(&spoken, &|_, a| {
+        let other = || format!("{} between NAS and AAA server, not Diameter", a.aaa.join(" and "));
+        (!a.aaa.iter().any(|name| name.starts_with("Diameter"))).then(other)
+    });
+    // Both rates are whole bits per second, so that nothing but rounding is between their ratio and the share.
+    let traffic = held(&accesses, &|study, a| {
+        let stated = if study == CONGESTION { BACKGROUND } else { 0.0 };
+        let off = [a.background_least, a.background].into_iter().find(|b| (b - stated).abs() > ROUNDING)?;
+        Some(format!("other traffic has {} of the link, not {}", percent(off), percent(stated)))
+    });
+    let figure_6 = accesses.iter().any(|(study, _)| *study == CONGESTION);
+    let traffic = if figure_6 { traffic } else { traffic.max(Verdict::NotComparable) };
+    let parts = [
+        ("PPP", Verdict::Differs),
+        ("up to 100 stations", stations),
+        ("802.16", radio),
+        ("Diameter", diameter),
+        ("85 % other traffic", traffic),
+    ];
+    let names: Vec<&str> = accesses.iter().map(|(study, _)| *study).collect();
+    let mut unseen: Vec<String> = claim
+        .studies
+        .iter()
+        .filter(|study| !names.contains(&study.as_str()))
+        .map(|study| match there.contains(&study.as_str()) {
+            true => format!("{study}, whose run does not say how it was set up"),
+            false => format!("{study}, which was not run (usher study run {study})"),
+        })
+        .collect();
+    unseen.extend(accesses.iter().filter(|(_, a)| a.aaa.is_empty()).map(|(study, _)| {
+        format!("what {study} speaks between NAS and AAA server, which its run does not say")
+    }));
+    let beside = accesses.iter().filter(|(_, a)| a.aaa.iter().any(|name| name.starts_with("RADIUS")));
+    let beside: Vec<&str> = beside.map(|(study, _)| *study).collect();
+    let beside = if beside.is_empty() {
+        String::new()
+    } else {
+        format!(" {} has RADIUS beside Diameter, as the English text has it.", beside.join(" and "))
+    };
+    let unseen =
+        if unseen.is_empty() { String::new() } else { format!(" Not looked at: {}.", unseen.join("; ")) };
+    let reason = format!(
+        "Looked at: {}. Not as stated: {}.{beside}{unseen}{}",
+        names.join(", "),
+        wrong.join("; "),
+        part_by_part(parts)
+    );
+    let right = parts.iter().filter(|(_, v)| *v == Verdict::Reproduced).count();
+    let ours = format!("{right} of {} parts; PKMv2 in place of PPP", parts.len());
+    Ok(Finding::words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
-/// Both causes of congestion are studied, each with avoidance as an axis.
-pub(super) fn surge(claim: &Claim, view: &View<'_>) -> Found {
-    let (there, missing) = run(claim, view)?;
-    let (with, without): (Vec<&str>, Vec<&str>) =
-        there.iter().partition(|s| avoidances(view, s) == AVOIDANCES.len());
-    let mut said: Vec<String> = Vec::new();
-    if !with.is_empty() {
-        said.push(format!("with and without avoidance of small packets: {}", with.join(" and ")));
-    }
-    if !without.is_empty() {
-        said.push(format!("without avoidance as an axis: {}", without.join(" and ")));
-    }
-    let reason = format!("Studied {}.{missing}", said.join("; "));
-    Ok(match (with.len(), claim.studies.len()) {
-        (n, of) if n == of => Finding::words("done", Verdict::Reproduced, reason),
-        (n, of) => Finding::words(format!("{n} of {of} done with avoidance"), Verdict::Partly, reason),
+/// The axis on which a study has all avoidances of small packets, with its values by avoidance: those of an axis of their
+/// own, or of TCP beside other protocols ("Diameter/TCP, Nagle").
+fn avoidances<'a>(view: &View<'a>, study: &str) -> Option<(&'static str, [&'a str; 4])> {
+    [AVOIDANCE, "protocol", "policy"].into_iter().find_map(|axis| {
+        let values = view.values(study, axis);
+        let named = |avoidance: &str| {
+            values.iter().copied().find(|v| v.rsplit(", ").next().is_some_and(|last| last == avoidance))
+        };
+        let [none, nagle, delayed, both] = AVOIDANCES.map(named);
+        Some((axis, [none?, nagle?, delayed?, both?]))
     })
 }
 
-/// Several connections beside one are studied.
+/// At how many places avoidance surely leaves less of a metric than none does, and at how many surely more.
+#[derive(Clone, Copy, Default)]
+struct Less {
+    surely: usize,
+    more: usize,
+    of: usize,
+}
+
+impl Less {
+    fn verdict(self) -> Verdict {
+        Verdict::on_count(self.surely, self.of)
+    }
+
+    fn text(self, what: &str) -> String {
+        format!(
+            "{what} at {}, and surely more at {}",
+            count(self.surely, self.of, "avoidances and points"),
+            self.more
+        )
+    }
+}
+
+/// What avoidance does in a study of a surge: to packets, and to the delay.
+struct Helped {
+    packets: Less,
+    delay: Less,
+    /// Points without congestion, which do not count.
+    calm: usize,
+}
+
+/// The link to the AAA server. More than it carries is offered to it where its load is 1 or more.
+const LINK_LOAD: &str = "load.core";
+/// The study whose points are of more and more NASs: not all of them are congested. In the other, all are.
+const MANY: &str = "aaa-many-nas";
+
+fn helped(view: &View<'_>, study: &str) -> Option<Helped> {
+    let (axis, [none, remedies @ ..]) = avoidances(view, study)?;
+    let mut helped = Helped { packets: Less::default(), delay: Less::default(), calm: 0 };
+    for (_, choices) in view.choices(study, &[axis]) {
+        let of = |name: &str| choices.iter().find(|(known, _)| known == name).map(|(_, measured)| measured);
+        let Some(without) = of(none) else { continue };
+        let loaded = without.get(LINK_LOAD).is_some_and(|load| mean(load).mean >= 1.0);
+        if study == MANY && !loaded {
+            helped.calm += 1;
+            continue;
+        }
+        for with in remedies.iter().filter_map(|name| of(name)) {
+            for (metric, less) in [("packets.core", &mut helped.packets), ("delay.mean", &mut helped.delay)] {
+                let (Some(without), Some(with)) = (without.get(metric), with.get(metric)) else { continue };
+                if with.len().min(without.len()) < with.least() {
+                    continue;
+                }
+                less.of += 1;
+                match side(&gain(with, without)) {
+                    Side::Above => less.surely += 1,
+                    Side::Below => less.more += 1,
+                    Side::Open => {}
+                }
+            }
+        }
+    }
+    Some(helped)
+}
+
+/// In both causes of congestion avoidance is to help: it leaves fewer packets, and a shorter delay, wherever there is
+/// congestion.
+pub(super) fn surge(claim: &Claim, view: &View<'_>) -> Found {
+    let (there, missing) = run(claim, view)?;
+    let (mut parts, mut said) = (Vec::new(), Vec::new());
+    for study in &there {
+        let names = [format!("fewer packets in {study}"), format!("shorter delay in {study}")];
+        let Some(helped) = helped(view, study) else {
+            said.push(format!("{study} has no avoidance as an axis"));
+            parts.extend(names.map(|name| (name, Verdict::NotComparable)));
+            continue;
+        };
+        let calm = match helped.calm {
+            0 => String::new(),
+            n => format!(" ({n} points where the link carries all that is offered left out)"),
+        };
+        said.push(format!(
+            "in {study}{calm} {} and {}",
+            helped.packets.text("avoidance surely leaves fewer packets"),
+            helped.delay.text("a shorter delay")
+        ));
+        let verdicts = [helped.packets.verdict(), helped.delay.verdict()];
+        parts.extend(names.into_iter().zip(verdicts));
+    }
+    let verdicts: Vec<Verdict> = parts.iter().map(|(_, v)| *v).collect();
+    let mut verdict = Verdict::of_parts(&verdicts);
+    if there.len() < claim.studies.len() {
+        verdict = verdict.max(Verdict::Partly);
+    }
+    let helps = verdicts.iter().filter(|v| **v == Verdict::Reproduced).count();
+    let reason = format!(
+        "Against no avoidance: {}.{missing}{}",
+        said.join("; "),
+        part_by_part(parts.iter().map(|(name, v)| (name.as_str(), *v)))
+    );
+    Ok(Finding::words(format!("helps in {helps} of {} parts", parts.len()), verdict, reason))
+}
+
+/// One connection and one for each port, as the axis has them, and how many ports there are.
+const ONE: &str = "one connection";
+const EACH: &str = "48 connections";
+
+/// One connection takes less than one for each port, and blocks more: each of what the document names, held against the
+/// other at each loss.
 pub(super) fn connections(claim: &Claim, view: &View<'_>) -> Found {
     run(claim, view)?;
-    let mut said = Vec::new();
-    for (metric, what) in [
-        ("packets.core", "packets of an authentication"),
-        ("memory.server", "octets that the server holds for its connections"),
-        ("delay.mean", "seconds of delay"),
-        ("tcp.blocked", "segments of an authentication that came behind a gap"),
-    ] {
+    let ports = claim.part("ports");
+    let curves = |metric: &str| {
         let of = |connections| {
             let at = [("connections", connections)];
             view.curve(Choice { study: CONNECTIONS, metric, x: "loss", at: &at })
         };
-        let (one, each) = (of("one connection")?, of("48 connections")?);
-        let both = one
+        Ok::<_, Gone>((of(ONE)?, of(EACH)?))
+    };
+    let (mut parts, mut said) = (Vec::new(), Vec::new());
+    // What one connection saves, and its price, which is due where packets are lost.
+    for (metric, what, part, price) in [
+        ("connections.server", "connections at the server", "as many connections as ports", false),
+        ("packets.core", "packets of an authentication", "fewer packets over one", false),
+        ("memory.server", "octets that the server holds for its connections", "less memory for one", false),
+        ("tcp.blocked", "segments of an authentication that came behind a gap", "one blocks more", true),
+        ("delay.mean", "seconds of delay", "one is slower under loss", true),
+    ] {
+        let (one, each) = curves(metric)?;
+        let both: Vec<(f64, f64, f64)> = one
             .0
             .iter()
-            .filter_map(|(loss, o)| Some((loss, digits(mean(o).mean), mean(each.at(*loss)?).mean)));
-        let both: Vec<String> =
-            both.map(|(loss, one, each)| format!("{one} and {} at {loss} % loss", digits(each))).collect();
+            .filter_map(|(loss, o)| Some((*loss, mean(o).mean, mean(each.at(*loss)?).mean)))
+            .collect();
+        let verdict = if metric == "connections.server" {
+            let exact = |(_, one, each): &&(f64, f64, f64)| {
+                (one - 1.0).abs() <= ROUNDING && (each - ports).abs() <= ROUNDING * ports
+            };
+            Verdict::on_count(both.iter().filter(exact).count(), both.len())
+        } else {
+            let more = if price { one.minus(&each).beyond(0.0) } else { each.minus(&one) };
+            let more = tested(more, 1, &capital(what))?.estimates();
+            Verdict::on_count(on(&more, Side::Above), more.len())
+        };
+        let text = |(loss, one, each): &(f64, f64, f64)| {
+            format!("{} and {} at {loss} % loss", digits(*one), digits(*each))
+        };
         let ends = both.first().into_iter().chain(both.last().filter(|_| both.len() > 1));
-        said.push(format!("{what}, {}", ends.map(String::as_str).collect::<Vec<_>>().join(", ")));
+        said.push(format!("{what}, {}", ends.map(text).collect::<Vec<_>>().join(", ")));
+        parts.push((part, verdict));
     }
-    let reason = format!("Over one connection and over one for each of 48 ports: {}.", said.join("; "));
-    Ok(Finding::words("done", Verdict::Reproduced, reason))
+    let verdicts: Vec<Verdict> = parts.iter().map(|(_, v)| *v).collect();
+    let held = verdicts.iter().filter(|v| **v == Verdict::Reproduced).count();
+    let reason = format!(
+        "Over one connection and over one for each of {ports} ports: {}.{}",
+        said.join("; "),
+        part_by_part(parts.iter().copied())
+    );
+    Ok(Finding::words(format!("{held} of {} parts", parts.len()), Verdict::of_parts(&verdicts), reason))
 }
 
-/// The delay that avoidance saves with the other traffic is surely larger than what it saves without.
+/// The delay that avoidance saves with the other traffic is surely larger than what it saves without. Where it saves none with
+/// that traffic there is nothing that could be larger: to harm less is not to save more.
 pub(super) fn amplifies(_: &Claim, view: &View<'_>) -> Found {
     let delays = |study, avoidance| {
         view.curve(Choice { study, metric: "delay.mean", x: "nodes", at: &[(AVOIDANCE, avoidance)] })
     };
     let saved = |study, avoidance| Ok::<_, Gone>(delays(study, NONE)?.minus(&delays(study, avoidance)?));
-    let (mut held, mut of, mut said) = (0, 0, Vec::new());
+    let (mut held, mut of, mut less_harm, mut said) = (0, 0, 0, Vec::new());
     for avoidance in ["Nagle", "delayed ACK", "both"] {
         let (busy, calm) = (saved(CONGESTION, avoidance)?, saved(CALM, avoidance)?);
         let busy = tested(busy.common(&calm), 1, "What avoidance saves under congestion")?;
         let calm = tested(calm.common(&busy), 1, "What avoidance saves without congestion")?;
-        let more: Vec<_> = busy.0.iter().filter_map(|(x, b)| Some((*x, gain(calm.at(*x)?, b)))).collect();
-        let sure = more.iter().filter(|(_, e)| side(e) == Side::Above).count();
+        let (mut sure, mut most) = (0, None::<(f64, Estimate)>);
+        for (nodes, saves) in &busy.0 {
+            let Some(without) = calm.at(*nodes) else { continue };
+            let more = gain(without, saves);
+            of += 1;
+            match (side(&more), side(&mean(saves))) {
+                (Side::Above, Side::Above) => sure += 1,
+                (Side::Above, _) => less_harm += 1,
+                _ => {}
+            }
+            if most.is_none_or(|(_, known)| more.mean >= known.mean) {
+                most = Some((*nodes, more));
+            }
+        }
         held += sure;
-        of += more.len();
-        if let Some((nodes, most)) = more.iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) {
+        if let Some((nodes, most)) = most {
             said.push(format!(
                 "{avoidance} at {sure} of {} numbers of nodes (the most at {}: {})",
-                more.len(),
-                digits(*nodes),
-                with_word(most, "s", "more", "less")
+                busy.0.len(),
+                digits(nodes),
+                with_word(&most, "s", "more", "less")
             ));
         }
     }
+    let harm = match less_harm {
+        0 => String::new(),
+        n => format!(
+            " At {n} others the delay with avoidance gains on that without, and yet avoidance surely saves none there: \
+             a smaller harm, which is not counted."
+        ),
+    };
     let reason = format!(
-        "With other traffic avoidance surely saves more delay than without it at {}: {}.",
+        "With other traffic avoidance surely saves delay, and surely more than without it, at {}: {}.{harm}",
         count(held, of, "avoidances and numbers of nodes"),
         said.join("; ")
     );

@@ -4,7 +4,8 @@
 use crate::common::{Found, count, curve, finite, on, others, tested};
 use crate::data::Claim;
 use crate::judge::{
-    Finding, Gone, Value, Verdict, deviation, digits, part_by_part, percent, with_interval, with_word,
+    Finding, Gone, ROUNDING, Value, Verdict, deviation, digits, part_by_part, percent, with_interval,
+    with_word,
 };
 use crate::measure::Estimate;
 use crate::measure::{
@@ -138,26 +139,45 @@ pub(super) fn nagle_segments(claim: &Claim, view: &View<'_>) -> Found {
     Ok(Finding {
         ours: named(|e| e.mean),
         interval: Some((named(Estimate::low), named(Estimate::high))),
-        verdict: Verdict::worst(&figures).max(few),
+        verdict: match few {
+            // Figures that differ are not undecided because nothing is known of few nodes.
+            Verdict::NotComparable => Verdict::worst(&figures).max(Verdict::Partly),
+            few => Verdict::worst(&figures).max(few),
+        },
         reason,
     })
 }
 
 /// Whether with few nodes, 9 and less, Nagle's algorithm leaves the packets about as they are without avoidance: within
-/// a tenth, as a figure would have to be. With the sentence that says so.
+/// a tenth, as a figure would have to be. What is farther off, and yet not surely, counts neither way. With the sentence that
+/// says so, which has the English text's own words, too: "not much greater".
 fn few_nodes(view: &View<'_>) -> Result<(Verdict, String), Gone> {
     let Choice { study, at, .. } = nagle_packets(view);
     let (axis, without) = if study == NAGLE { ("nagle", "without Nagle") } else { ("avoidance", "none") };
     let with = view.curve(Choice { study, metric: PACKETS, x: NODES, at })?;
     let mut changes = changes(&with, &curve(view, study, PACKETS, NODES, axis, without)?);
     changes.retain(|(nodes, _)| *nodes <= FEW);
-    let alike = changes.iter().filter(|(_, e)| e.mean.abs() <= ABOUT).count();
+    let alike = changes.iter().filter(|(_, e)| e.mean.abs() <= ABOUT + ROUNDING).count();
+    let surely_off = |e: &Estimate| e.low() > ABOUT + ROUNDING || e.high() < -ABOUT - ROUNDING;
+    let off = changes.iter().filter(|(_, e)| surely_off(e)).count();
+    let greater = changes.iter().filter(|(_, e)| e.low() > ABOUT + ROUNDING).count();
+    let verdict = match Verdict::on_count(alike, alike + off) {
+        Verdict::Reproduced if alike < changes.len() => Verdict::Partly,
+        verdict => verdict,
+    };
     let said: Vec<String> = changes
         .iter()
         .map(|(nodes, e)| format!("{} at {}", with_word(e, "", "more", "fewer"), digits(*nodes)))
         .collect();
-    let text = format!("Against no avoidance, with few nodes, packets are {}.", said.join(", "));
-    Ok((Verdict::on_count(alike, changes.len()), text))
+    let text = format!(
+        "Against no avoidance, with few nodes, packets are {}: within {} at {}, surely not at {off}. Read as \"not much \
+         greater\", as the English text has it, they are so at {}.",
+        said.join(", "),
+        percent(ABOUT),
+        count(alike, changes.len(), "numbers of nodes"),
+        count(changes.len() - greater, changes.len(), "numbers of nodes")
+    );
+    Ok((verdict, text))
 }
 
 /// What Nagle's algorithm saves of the packets without any avoidance.
@@ -235,7 +255,8 @@ pub(super) fn delack_packets(claim: &Claim, view: &View<'_>) -> Found {
         with_interval(&left, "")
     );
     for reading in claim.readings.iter().skip(1) {
-        let (other, off) = deviation(&fewer, reading.published, "");
+        let Some(published) = reading.published else { continue };
+        let (other, off) = deviation(&fewer, published, "");
         reason.push_str(&format!(
             " Read as \"{}\": {} fewer, {off}: {}.",
             reading.name,

@@ -2,29 +2,42 @@
 
 use crate::common::{Found, finite};
 use crate::data::Claim;
-use crate::judge::{Finding, Verdict, digits, part_by_part, percent};
-use crate::measure::{Side, gain, mean, side};
+use crate::judge::{Finding, Gone, Verdict, digits, part_by_part, percent, with_interval};
+use crate::measure::{Estimate, Side, gain, mean, side};
 use crate::results::{Choice, View};
 
 /// How far a share that follows from counting may be off: packets of before the counting, and of answers, are in it, too.
 const EXACT: f64 = 0.005;
 
-/// One octet of data in a packet of so many where nothing helps, and the remedies that the document names.
+/// How many octets a second the study's slow reader takes: a segment that waits for an acknowledgement's delay carries what
+/// was read meanwhile.
+pub(crate) const READ_RATE: f64 = 962.0;
+
+/// How long the delayed acknowledgements of the slow reader waited, in seconds, as the segments that they let go tell.
+fn waited(view: &View<'_>) -> Result<Estimate, Gone> {
+    let at = [("slow", "reader"), ("avoidance", "delayed ACK")];
+    let choice = Choice { study: "aaa-sws", metric: "tcp.segment-size", x: "octets", at: &at };
+    finite(mean(&view.at(choice, 1.0)?).scaled(1.0 / READ_RATE), "How long acknowledgements waited")
+}
+
+/// One octet of data in a packet of so many where nothing helps, on either side: the figure of the statement, which decides
+/// at most how well it is reproduced. Beside it the remedies that the document names, and how long one may wait.
 pub(super) fn sws(claim: &Claim, view: &View<'_>) -> Found {
     let share = |slow, avoidance| {
         let at = [("slow", slow), ("avoidance", avoidance)];
         view.at(Choice { study: "aaa-sws", metric: "tcp.data-share", x: "octets", at: &at }, 1.0)
     };
     let stated = claim.part("packet");
-    let (mut parts, mut said, mut ours) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut exacts, mut helping) = (Vec::new(), Vec::new());
+    let (mut said, mut ours) = (Vec::new(), Vec::new());
     for (slow, remedy) in [("sender", "Nagle"), ("reader", "delayed ACK")] {
         let (none, with) = (share(slow, "none")?, share(slow, remedy)?);
         let alone = finite(mean(&none), "The share of data")?.mean;
         let exact = (alone * stated - 1.0).abs() <= EXACT;
         let helps = side(&gain(&none, &with)) == Side::Above;
         let of = |holds| if holds { Verdict::Reproduced } else { Verdict::Differs };
-        parts.push((format!("1 in {}, {slow}", digits(stated)), of(exact)));
-        parts.push((format!("{remedy}, {slow}"), of(helps)));
+        exacts.push((format!("1 in {}, {slow}", digits(stated)), of(exact)));
+        helping.push((format!("{remedy}, {slow}"), of(helps)));
         ours.push(format!("1 byte in {} ({slow})", digits(1.0 / alone)));
         let avoided = share(slow, "silly-window avoidance")?;
         said.push(format!(
@@ -35,8 +48,19 @@ pub(super) fn sws(claim: &Claim, view: &View<'_>) -> Found {
             percent(mean(&avoided).mean)
         ));
     }
-    let verdicts: Vec<Verdict> = parts.iter().map(|(_, verdict)| *verdict).collect();
-    let named = part_by_part(parts.iter().map(|(name, verdict)| (name.as_str(), *verdict)));
+    let (waited, most) = (waited(view)?, claim.part("delay"));
+    let bound = (format!("at most {} ms", digits(most * 1e3)), Verdict::on_bound(&waited, most));
+    said.push(format!(
+        "Segments to the slow reader with delayed ACK are of what it reads in {}, which its acknowledgement waits; the \
+         limit is {} s",
+        with_interval(&waited, "s"),
+        digits(most)
+    ));
+    let figure = Verdict::worst(&exacts.iter().map(|(_, verdict)| *verdict).collect::<Vec<_>>());
+    let others: Vec<Verdict> = helping.iter().chain([&bound]).map(|(_, verdict)| *verdict).collect();
+    let whole = Verdict::of_parts(&[&[figure][..], &others[..]].concat());
+    let all = exacts.iter().chain(&helping).chain([&bound]);
+    let named = part_by_part(all.map(|(name, verdict)| (name.as_str(), *verdict)));
     let reason = format!("{}.{named}", said.join(". "));
-    Ok(Finding::words(ours.join(", "), Verdict::of_parts(&verdicts), reason))
+    Ok(Finding::words(ours.join(", "), Verdict::worst(&[figure, whole]), reason))
 }

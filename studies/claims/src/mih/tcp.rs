@@ -6,7 +6,7 @@ use crate::data::Claim;
 use crate::judge::{
     Finding, Gone, ROUNDING, Value, Verdict, bare, digits, part_by_part, percent, with_interval, with_word,
 };
-use crate::measure::{Curve, Estimate, Side, Values, bend, mean, rise, side, turn};
+use crate::measure::{Curve, Estimate, Side, bend, mean, rise, side, turn};
 use crate::results::{Choice, View};
 
 const STUDY: &str = "mih-tcp";
@@ -224,20 +224,32 @@ pub(super) fn success(_: &Claim, view: &View<'_>) -> Found {
     Ok(of_parts("as stated", "Success", &parts))
 }
 
-/// The largest of the means of several curves' points, with its values.
-fn largest(curves: impl Iterator<Item = Result<Curve, Gone>>) -> Result<Option<(f64, Values)>, Gone> {
-    let mut most: Option<(f64, Values)> = None;
-    for curve in curves {
-        for (loss, values) in curve?.0 {
-            if most.as_ref().is_none_or(|(_, known)| mean(&values).mean > mean(known).mean) {
-                most = Some((loss, values));
-            }
-        }
-    }
-    Ok(most)
+/// How several curves keep a limit.
+struct Kept {
+    /// At every point: the worst.
+    verdict: Verdict,
+    within: usize,
+    of: usize,
+    /// The largest point, with its loss.
+    most: (f64, Estimate),
+    /// The point whose interval reaches highest, with its loss.
+    highest: (f64, Estimate),
 }
 
-/// Without loss two, exactly; at most, at any loss and largest RTO, the limits, which all of the interval is to be within.
+/// Holds every point of several curves against a limit; `None` without points. The largest mean alone would not do: another
+/// point's interval may reach farther.
+fn kept(curves: impl Iterator<Item = Result<Curve, Gone>>, limit: f64) -> Result<Option<Kept>, Gone> {
+    let curves: Vec<Curve> = curves.collect::<Result<_, _>>()?;
+    let points: Vec<(f64, Estimate)> = curves.iter().flat_map(Curve::estimates).collect();
+    let largest =
+        |by: fn(&Estimate) -> f64| points.iter().copied().max_by(|a, b| by(&a.1).total_cmp(&by(&b.1)));
+    let (Some(most), Some(highest)) = (largest(|e| e.mean), largest(Estimate::high)) else { return Ok(None) };
+    let verdicts: Vec<Verdict> = points.iter().map(|(_, e)| Verdict::on_bound(e, limit)).collect();
+    let within = verdicts.iter().filter(|v| **v == Verdict::Reproduced).count();
+    Ok(Some(Kept { verdict: Verdict::worst(&verdicts), within, of: points.len(), most, highest }))
+}
+
+/// Without loss two, exactly; at most, at every loss and largest RTO, the limits, which all of each interval is to be within.
 pub(super) fn mih_overhead(claim: &Claim, view: &View<'_>) -> Found {
     let names = timeouts(view)?;
     let of = |message: &'static str| {
@@ -261,13 +273,20 @@ pub(super) fn mih_overhead(claim: &Claim, view: &View<'_>) -> Found {
     let mut ours = vec![("no_loss".to_owned(), farthest)];
     let mut ends = [ours.clone(), ours.clone()];
     for (message, name) in MESSAGES.into_iter().zip(["indication_limit", "request_limit"]) {
-        let Some((loss, values)) = largest(of(message))? else { return Err(view.missing(STUDY)) };
-        let (most, limit) = (mean(&values), claim.named(name));
-        verdicts.push(Verdict::on_bound(&most, limit));
+        let limit = claim.named(name);
+        let Some(kept) = kept(of(message), limit)? else { return Err(view.missing(STUDY)) };
+        let ((loss, most), (at, highest)) = (kept.most, kept.highest);
+        verdicts.push(kept.verdict);
+        let reaches = if digits(highest.high()) != digits(most.high()) {
+            format!(" (the interval at {} % reaches {})", digits(at), digits(highest.high()))
+        } else {
+            String::new()
+        };
         said.push(format!(
-            "{message}s at most {}, at {} % loss, the limit being {limit}",
+            "{message}s at most {}, at {} % loss{reaches}, the limit being {limit}: surely within at {}",
             bare(&most),
-            digits(loss)
+            digits(loss),
+            count(kept.within, kept.of, "points")
         ));
         ours.push((name.to_owned(), most.mean));
         ends[0].push((name.to_owned(), most.low()));

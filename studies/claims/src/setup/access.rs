@@ -1,8 +1,8 @@
 //! The way from stations to their AAA server.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use usher_observe::manifest::Fact;
-use usher_scenario::model::{Scenario, Workload};
+use usher_scenario::model::{Aaa, DiameterTransport, Scenario, Workload};
 
 /// What is stated: the most stations, the links from NAS to server, their rate in bit/s and delay in seconds.
 const STATIONS: u32 = 100;
@@ -23,9 +23,16 @@ pub struct Access {
     pub rate: u64,
     /// The propagation delay over all of them, in seconds.
     pub delay_s: f64,
-    /// What other traffic takes of the slowest, as a share.
+    /// What other traffic takes of the slowest, as a share: the most at any point.
     pub background: f64,
+    /// The least.
+    pub background_least: f64,
+    /// What the NAS and the AAA server speak at any point, by name; empty where that is not known.
+    pub aaa: Vec<String>,
 }
+
+/// Between the names of what is spoken, in a manifest.
+const BETWEEN: &str = "; ";
 
 impl Access {
     /// Both points' setting in one: the most stations, and of each other thing the value that is not as stated where
@@ -38,6 +45,8 @@ impl Access {
             rate: if self.rate == RATE { other.rate } else { self.rate },
             delay_s: if Self::delay_is_stated(self.delay_s) { other.delay_s } else { self.delay_s },
             background: self.background.max(other.background),
+            background_least: self.background_least.min(other.background_least),
+            aaa: self.aaa.into_iter().chain(other.aaa).collect::<BTreeSet<_>>().into_iter().collect(),
         }
     }
 
@@ -46,7 +55,7 @@ impl Access {
     }
 
     /// As facts for the manifest of a run.
-    pub fn facts(&self) -> [(String, Fact); 6] {
+    pub fn facts(&self) -> [(String, Fact); 8] {
         [
             ("stations", Fact::from(u64::from(self.stations))),
             ("radio", Fact::Flag(self.radio)),
@@ -54,6 +63,8 @@ impl Access {
             ("rate_b_per_s", Fact::from(self.rate)),
             ("delay_s", Fact::from(self.delay_s)),
             ("background", Fact::from(self.background)),
+            ("background_least", Fact::from(self.background_least)),
+            ("aaa", Fact::from(self.aaa.join(BETWEEN))),
         ]
         .map(|(name, fact)| (format!("setup.{name}"), fact))
     }
@@ -74,6 +85,13 @@ impl Access {
             delay_s: number("delay_s")?,
             // Runs of earlier versions do not say.
             background: number("background").unwrap_or(0.0),
+            background_least: number("background_least").or_else(|| number("background")).unwrap_or(0.0),
+            aaa: match fact("aaa") {
+                Some(Fact::Text(names)) => {
+                    names.split(BETWEEN).filter(|n| !n.is_empty()).map(str::to_owned).collect()
+                }
+                _ => Vec::new(),
+            },
         })
     }
 
@@ -84,6 +102,14 @@ impl Access {
         let path = path(scenario, &eap.nas, &eap.server)?;
         let links = || path.iter().filter_map(|name| scenario.links.get(name));
         let rate = links().filter_map(|l| l.rate.get()).map(|r| r.bits_per_second()).min()?;
+        let others =
+            scenario.background.iter().map(|b| b.rate.bits_per_second() as f64).fold(0.0, |a, b| a + b);
+        let background = others / rate as f64;
+        let spoken = match (eap.aaa, eap.diameter.transport) {
+            (Aaa::Radius, _) => "RADIUS/UDP",
+            (Aaa::Diameter, DiameterTransport::Tcp) => "Diameter/TCP",
+            (Aaa::Diameter, DiameterTransport::Sctp) => "Diameter/SCTP",
+        };
         Some(Self {
             stations,
             radio: scenario
@@ -92,8 +118,9 @@ impl Access {
             hops: path.len(),
             rate,
             delay_s: links().map(|l| l.delay.get().as_secs_f64()).sum(),
-            background: scenario.background.iter().map(|b| b.rate.bits_per_second() as f64).sum::<f64>()
-                / rate as f64,
+            background,
+            background_least: background,
+            aaa: vec![spoken.to_owned()],
         })
     }
 
@@ -157,18 +184,46 @@ mod tests {
         let Setup::Access(setup) = setup else { panic!("{setup:?}") };
         assert_eq!((setup.hops, setup.rate, setup.radio), (2, 1_500_000, true));
         assert!((setup.delay_s - 0.01).abs() < 1e-9 && setup.stations <= 100);
+        assert_eq!(setup.aaa, ["Diameter/SCTP", "Diameter/TCP", "RADIUS/UDP"]);
+        let Some(Setup::Access(busy)) = of("aaa-congestion") else { panic!("no access") };
+        assert_eq!(
+            (busy.background, busy.background_least, &*busy.aaa),
+            (0.85, 0.85, &["Diameter/TCP".to_owned()][..])
+        );
         assert_eq!(of("dialogue-queue"), None);
         assert_eq!(Setup::from_facts(&BTreeMap::new()), None);
     }
 
+    fn stated() -> Access {
+        Access {
+            stations: 100,
+            radio: true,
+            hops: 2,
+            rate: 1_500_000,
+            delay_s: 0.01,
+            background: 0.0,
+            background_least: 0.0,
+            aaa: vec!["Diameter/TCP".to_owned()],
+        }
+    }
+
     #[test]
     fn no_points_deviation_is_lost() {
-        let stated =
-            Access { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01, background: 0.0 };
-        let other =
-            Access { stations: 50, radio: false, hops: 3, rate: 2_000_000, delay_s: 0.05, background: 0.85 };
+        let other = Access {
+            stations: 50,
+            radio: false,
+            hops: 3,
+            rate: 2_000_000,
+            delay_s: 0.05,
+            background: 0.85,
+            background_least: 0.85,
+            aaa: vec!["RADIUS/UDP".to_owned()],
+        };
+        let stated = stated();
         for both in [stated.clone().with(other.clone()), other.clone().with(stated.clone())] {
-            assert_eq!(both, Access { stations: 100, ..other.clone() });
+            // A point with the stated share of other traffic hides none that has less.
+            let aaa = vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()];
+            assert_eq!(both, Access { stations: 100, background_least: 0.0, aaa, ..other.clone() });
         }
         assert_eq!(stated.clone().with(stated.clone()), stated);
         let study = Study::open("aaa-hol").unwrap();
@@ -186,11 +241,9 @@ mod tests {
 
     #[test]
     fn every_deviation_is_named() {
-        let stated =
-            Access { stations: 100, radio: true, hops: 2, rate: 1_500_000, delay_s: 0.01, background: 0.0 };
-        assert_eq!(stated.deviations(), Vec::<String>::new());
+        assert_eq!(stated().deviations(), Vec::<String>::new());
         let other =
-            Access { stations: 200, radio: false, hops: 1, rate: 2_000_000, delay_s: 0.02, background: 0.0 };
+            Access { stations: 200, radio: false, hops: 1, rate: 2_000_000, delay_s: 0.02, ..stated() };
         assert_eq!(
             other.deviations(),
             [

@@ -1,32 +1,115 @@
 //! What the first document describes and does not measure: surges, connections, silly windows.
 
 use super::*;
+use crate::aaa::sws::READ_RATE;
 
 fn at(study: &str, axes: &[(&str, &str)], metrics: &[(&str, f64)]) -> Vec<Row> {
     metrics.iter().flat_map(|(metric, mean)| point(study, axes, metric, *mean, 0.0)).collect()
 }
 
-#[test]
-fn avoidance_counts_under_a_surge_where_tcp_has_all_four_beside_other_protocols() {
-    let with = |study: &str, axis: &str, values: &[&str]| {
-        values.iter().flat_map(|v| point(study, &[(axis, v)], "delay.mean", 1.0, 0.0)).collect::<Vec<_>>()
-    };
-    let four = |axis: &str, study: &str, tcp: &str| {
-        let named = ["none", "Nagle", "delayed ACK", "both"].map(|a| format!("{tcp}, {a}"));
-        let mut values: Vec<&str> = named.iter().map(String::as_str).collect();
-        values.push("RADIUS/UDP, every 1 s");
-        with(study, axis, &values)
-    };
-    let many = four("protocol", "aaa-many-nas", "Diameter/TCP");
-    let recovery = four("policy", "aaa-recovery", "Diameter/TCP, reconnect after 1 s");
-    verdict(&[many.clone(), recovery].concat(), "aaa.surge", Reproduced, &[]);
-    let three = with("aaa-recovery", "policy", &["TCP, none", "TCP, Nagle", "TCP, both"]);
-    verdict(&[many, three].concat(), "aaa.surge", Partly, &["without avoidance as an axis: aaa-recovery"]);
+/// A study of a surge: packets and delay with no avoidance and with each, at this load of the link.
+fn surge(study: &str, axis: &str, tcp: &str, load: f64, packets: [f64; 2], delay: [f64; 2]) -> Vec<Row> {
+    let each = ["none", "Nagle", "delayed ACK", "both"].into_iter().flat_map(|avoidance| {
+        let i = usize::from(avoidance != "none");
+        let name = format!("{tcp}{avoidance}");
+        let metrics = [("packets.core", packets[i]), ("delay.mean", delay[i]), ("load.core", load)];
+        at(study, &[("nases", "24"), (axis, &name)], &metrics)
+    });
+    let other = at(study, &[("nases", "24"), (axis, "RADIUS/UDP, every 1 s")], &[("delay.mean", 9.0)]);
+    each.chain(other).collect()
 }
 
 #[test]
-fn one_connection_is_told_beside_one_for_each_port() {
-    let of = |connections: &str, loss: &str, packets, memory, delay, blocked| {
+fn avoidance_is_held_against_none_under_both_causes_of_a_surge() {
+    let many =
+        |load, packets, delay| surge("aaa-many-nas", "protocol", "Diameter/TCP, ", load, packets, delay);
+    let back = |packets, delay| {
+        surge("aaa-recovery", "policy", "Diameter/TCP, reconnect after 1 s, ", 0.3, packets, delay)
+    };
+    let (fewer, shorter) = ([8.0, 4.0], [2.0, 1.0]);
+    let (more, longer) = ([4.0, 8.0], [1.0, 2.0]);
+    let both = [many(1.2, fewer, shorter), back(fewer, shorter)].concat();
+    let said = ["fewer packets at all 3 avoidances and points, and surely more at 0"];
+    let judged = verdict(&both, "aaa.surge", Reproduced, &said);
+    assert_eq!(judged.ours, Some(Value::Text("helps in 4 of 4 parts".into())));
+    // The contrary differs, and so does what makes no difference.
+    let contrary = [many(1.2, more, longer), back(more, longer)].concat();
+    let said = ["fewer packets at 0 of 3 avoidances and points, and surely more at 3"];
+    verdict(&contrary, "aaa.surge", Differs, &said);
+    let equal = [many(1.2, [4.0; 2], [1.0; 2]), back([4.0; 2], [1.0; 2])].concat();
+    verdict(&equal, "aaa.surge", Differs, &["at 0 of 3", "surely more at 0"]);
+    let half = [many(1.2, fewer, longer), back(fewer, longer)].concat();
+    verdict(&half, "aaa.surge", Partly, &["shorter delay in aaa-recovery: differs"]);
+    // Where the link carries all there is no surge that could tell.
+    let calm = [many(0.9, more, longer), back(fewer, shorter)].concat();
+    verdict(
+        &calm,
+        "aaa.surge",
+        Partly,
+        &["(1 points where the link carries all", "in aaa-many-nas: not comparable"],
+    );
+    verdict(&many(1.2, fewer, shorter), "aaa.surge", Partly, &["usher study run aaa-recovery"]);
+    let mut three = back(fewer, shorter);
+    three.retain(|r| !r.point.get("policy").unwrap().ends_with(", delayed ACK"));
+    let three = [many(1.2, fewer, shorter), three].concat();
+    verdict(&three, "aaa.surge", Partly, &["aaa-recovery has no avoidance as an axis"]);
+    let bare = at("aaa-many-nas", &[("nases", "24")], &[("delay.mean", 1.0)]);
+    verdict(&bare, "aaa.surge", NotComparable, &["aaa-many-nas has no avoidance as an axis"]);
+    let mut single = both;
+    single.retain(|r| r.replication == 0);
+    verdict(&single, "aaa.surge", NotComparable, &[]);
+}
+
+#[test]
+fn the_korean_setting_is_held_part_by_part() {
+    let judged = |set: &[(&str, Access)]| {
+        let rows: Vec<Row> =
+            set.iter().flat_map(|(study, _)| at(study, &[], &[("delay.mean", 1.0)])).collect();
+        let mut results = Results::new(&rows);
+        set.iter().for_each(|(study, access)| results.set_up(study, Setup::Access(access.clone())));
+        let judged = evaluate(&results, DEFAULT_VARIANT);
+        let judged = judged.into_iter().find(|j| j.id == "aaa.setup-ko").unwrap();
+        (judged.verdict, judged.reason)
+    };
+    let calm = stated_access;
+    let busy = || Access { background: 0.85, background_least: 0.85, ..stated_access() };
+    let (verdict, reason) = judged(&[("aaa-hol", calm()), ("aaa-congestion", busy())]);
+    assert!(verdict == Partly && reason.contains("not over PPP. Not looked at: aaa-nagle"), "{reason}");
+    assert!(reason.contains("Diameter: reproduced; 85 % other traffic: reproduced"), "{reason}");
+    // What is not run is not said to be as stated.
+    let (_, reason) = judged(&[("aaa-hol", calm())]);
+    assert!(
+        reason.contains("aaa-congestion, which was not run (usher study run aaa-congestion)"),
+        "{reason}"
+    );
+    assert!(reason.contains("85 % other traffic: not comparable"), "{reason}");
+    // Half a per cent off is off: both rates are whole numbers; and so is one point without other traffic.
+    for off in [0.846, 0.0] {
+        let (_, reason) = judged(&[("aaa-congestion", Access { background_least: off, ..busy() })]);
+        assert!(reason.contains("85 % other traffic: differs"), "{reason}");
+    }
+    let (_, reason) = judged(&[("aaa-hol", busy())]);
+    assert!(reason.contains("aaa-hol: other traffic has 85 % of the link, not 0 %"), "{reason}");
+    let radius = Access { aaa: vec!["RADIUS/UDP".to_owned()], ..calm() };
+    let (verdict, reason) = judged(&[("aaa-hol", radius.clone())]);
+    assert!(verdict == Differs && reason.contains("aaa-hol: RADIUS/UDP between NAS"), "{reason}");
+    let beside = Access { aaa: vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()], ..calm() };
+    let (verdict, reason) = judged(&[("aaa-hol", beside), ("aaa-congestion", busy())]);
+    assert!(verdict == Partly && reason.contains("aaa-hol has RADIUS beside Diameter"), "{reason}");
+    // A run of before says nothing of it.
+    let (_, reason) = judged(&[("aaa-hol", Access { aaa: Vec::new(), ..calm() })]);
+    assert!(
+        reason.contains("what aaa-hol speaks") && reason.contains("Diameter: not comparable"),
+        "{reason}"
+    );
+    // More than half of it otherwise is not partly so.
+    let (verdict, _) = judged(&[("aaa-hol", Access { radio: false, ..radius }), ("aaa-congestion", busy())]);
+    assert_eq!(verdict, Differs);
+}
+
+#[test]
+fn one_connection_is_held_against_one_for_each_port() {
+    let of = |connections: &str, loss: &str, open, [packets, memory, delay, blocked]: [f64; 4]| {
         let axes = [("loss", loss), ("connections", connections)];
         let metrics = [
             ("packets.core", packets),
@@ -34,56 +117,112 @@ fn one_connection_is_told_beside_one_for_each_port() {
             ("delay.mean", delay),
             ("tcp.blocked", blocked),
         ];
-        at("aaa-connections", &axes, &metrics)
+        let exact = point("aaa-connections", &axes, "connections.server", open, 0.0);
+        let exact = exact.into_iter().map(|r| Row { value: open, ..r }).collect();
+        [at("aaa-connections", &axes, &metrics), exact].concat()
     };
-    let rows = [
-        of("one connection", "0 %", 4.0, 900.0, 0.1, 0.0),
-        of("48 connections", "0 %", 5.0, 16_000.0, 0.1, 0.0),
-        of("one connection", "10 %", 6.0, 2000.0, 0.4, 0.75),
-        of("48 connections", "10 %", 7.0, 17_000.0, 0.5, 0.125),
-    ]
-    .concat();
+    let rows = |ports: f64, one: [f64; 4], each: [f64; 4]| {
+        [
+            of("one connection", "0 %", 1.0, [4.0, 900.0, 0.1, 0.0]),
+            of("48 connections", "0 %", ports, [5.0, 16_000.0, 0.1, 0.0]),
+            of("one connection", "10 %", 1.0, one),
+            of("48 connections", "10 %", ports, each),
+        ]
+        .concat()
+    };
+    let (less, more) = ([6.0, 2000.0, 0.5, 0.75], [7.0, 17_000.0, 0.4, 0.125]);
     let said = [
+        "connections at the server, 1 and 48 at 0 % loss",
         "packets of an authentication, 4 and 5 at 0 % loss, 6 and 7 at 10 % loss",
         "900 and 16000 at 0 % loss",
-        "0.1 and 0.1 at 0 % loss, 0.4 and 0.5 at 10 % loss",
+        "0.1 and 0.1 at 0 % loss, 0.5 and 0.4 at 10 % loss",
         "0 and 0 at 0 % loss, 0.75 and 0.125 at 10 % loss",
     ];
-    verdict(&rows, "aaa.connections", Reproduced, &said);
-    let without: Vec<Row> = rows.into_iter().filter(|r| &*r.metric != "memory.server").collect();
+    let stated = rows(48.0, less, more);
+    let judged = verdict(&stated, "aaa.connections", Reproduced, &said);
+    assert_eq!(judged.ours, Some(Value::Text("5 of 5 parts".into())));
+    // One connection that takes more and blocks less is the contrary of what is stated.
+    let contrary = |row: &Row| {
+        let other = if row.point.get("connections") == Some("one connection") {
+            "48 connections"
+        } else {
+            "one connection"
+        };
+        Row {
+            point: Point::new([("loss", row.point.get("loss").unwrap()), ("connections", other)]),
+            ..row.clone()
+        }
+    };
+    let swapped: Vec<Row> = stated.iter().map(contrary).collect();
+    verdict(
+        &swapped,
+        "aaa.connections",
+        Differs,
+        &["less memory for one: differs", "one blocks more: differs"],
+    );
+    let equal = rows(48.0, more, more);
+    verdict(
+        &equal,
+        "aaa.connections",
+        Differs,
+        &["one blocks more: differs; one is slower under loss: differs"],
+    );
+    verdict(&rows(47.0, less, more), "aaa.connections", Partly, &["as many connections as ports: differs"]);
+    let without: Vec<Row> = stated.into_iter().filter(|r| &*r.metric != "memory.server").collect();
     assert!(one(&without, "aaa.connections").verdict >= NotComparable, "nothing to say of memory");
 }
 
 #[test]
 fn one_byte_travels_in_forty_one_until_something_helps() {
-    let of = |slow: &str, avoidance: &str, share: f64| {
+    let of = |slow: &str, avoidance: &str, metric: &str, value: f64| {
         let axes = [("slow", slow), ("octets", "1 B"), ("avoidance", avoidance)];
         let row = |replication| Row {
             study: "aaa-sws".into(),
             point: Point::new(axes),
             replication,
-            metric: "tcp.data-share".into(),
-            value: share,
+            metric: metric.into(),
+            value,
         };
         [row(0), row(1)]
     };
-    let rows = |alone: f64, nagle: f64, delayed: f64| {
-        let each = |slow| {
+    // What a slow side has alone, what its remedy makes of it, and how long the reader's acknowledgements wait.
+    let waiting = |[sender, reader]: [f64; 2], nagle: f64, delayed: f64, waits: f64| {
+        let each = |slow, alone| {
             [("none", alone), ("Nagle", nagle), ("delayed ACK", delayed), ("silly-window avoidance", 0.9)]
-                .map(|(a, share)| of(slow, a, share))
+                .map(|(a, share)| of(slow, a, "tcp.data-share", share))
                 .concat()
         };
-        [each("sender"), each("reader")].concat()
+        let size = of("reader", "delayed ACK", "tcp.segment-size", waits * READ_RATE);
+        [each("sender", sender), each("reader", reader), size.to_vec()].concat()
     };
+    let rows = |alone: f64, nagle: f64, delayed: f64| waiting([alone; 2], nagle, delayed, 0.2);
     let one_in_41 = 1.0 / 41.0;
     let said = [
         "With a slow sender of one byte",
         "with Nagle 32.5 %",
         "with delayed ACK 83 %",
         "avoidance alone 90 %",
+        "0.2 s (0.2 to 0.2 s)",
+        "at most 500 ms: reproduced",
     ];
     let judged = verdict(&rows(one_in_41, 0.325, 0.83), "aaa.sws", Reproduced, &said);
     assert_eq!(judged.ours, Some(Value::Text("1 byte in 41 (sender), 1 byte in 41 (reader)".into())));
     verdict(&rows(one_in_41, one_in_41, 0.83), "aaa.sws", Partly, &["Nagle, sender: differs"]);
     verdict(&rows(0.05, 0.04, 0.04), "aaa.sws", Differs, &["1 in 41, sender: differs"]);
+    // A figure that one side alone has is not the statement's, whatever helps.
+    let half = ["1 in 41, sender: reproduced", "1 in 41, reader: differs", "delayed ACK, reader: reproduced"];
+    verdict(&waiting([one_in_41, 0.05], 0.325, 0.83, 0.2), "aaa.sws", Differs, &half);
+    let late = ["0.501 s (0.501 to 0.501 s)", "at most 500 ms: differs"];
+    verdict(&waiting([one_in_41; 2], 0.325, 0.83, 0.501), "aaa.sws", Partly, &late);
+}
+
+/// The wait of an acknowledgement is told from the octets that were read meanwhile.
+#[test]
+fn the_slow_reader_is_as_slow_as_its_judge_takes_it_for() {
+    use usher_scenario::{Mode, Overrides, Study};
+    let plan = Study::open("aaa-sws").unwrap().plan(Mode::Default, &Overrides::default()).unwrap();
+    let slow = plan.points.iter().filter(|p| p.setting("slow").is_some_and(|s| s.text == "reader"));
+    let rates: BTreeSet<u64> =
+        slow.map(|p| p.scenario.transport.tcp.read_rate.get().unwrap().bits_per_second()).collect();
+    assert_eq!(rates, BTreeSet::from([(8.0 * READ_RATE) as u64]));
 }
