@@ -195,6 +195,10 @@ fn frames_go_one_hop_and_are_captured_as_they_are() {
 }
 
 fn upload(seed: u64, loss: f64, slow: bool) -> Simulation<App, Log> {
+    upload_until(seed, loss, slow, ms(600_000))
+}
+
+fn upload_until(seed: u64, loss: f64, slow: bool, until: Instant) -> Simulation<App, Log> {
     let mut b = Builder::new(IpVersion::V4, Seed::new(seed));
     let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
     let mut config = channel(Some(10_000_000), 5);
@@ -209,8 +213,28 @@ fn upload(seed: u64, loss: f64, slow: bool) -> Simulation<App, Log> {
         b.read_slowly(collect, 100_000, None);
     }
     let mut sim = b.build(Log::default(), None);
-    sim.run_until(ms(600_000));
+    sim.run_until(until);
     sim
+}
+
+#[test]
+fn data_is_counted_when_it_is_sent_and_stays_when_its_connection_closes() {
+    let mut sim = upload(1, 0.0, false);
+    // 300,000 octets in 206 segments of up to 1460, each with 40 of headers, and full ones that the queue took, again;
+    // acknowledgements carry none.
+    let sent = |sim: &Simulation<App, Log>| {
+        let totals = sim.tcp_totals();
+        (totals.data_segments, totals.data_octets, totals.data_packet_octets)
+    };
+    let again = sim.tcp_totals().retransmitted;
+    let (segments, octets) = (206 + again, 300_000 + again * 1460);
+    assert_eq!(sent(&sim), (segments, octets, octets + segments * 40));
+    assert!(collected(&sim).1, "closed");
+    // In the midst of it the connection is open.
+    sim = upload_until(1, 0.0, false, ms(100));
+    assert!(!collected(&sim).1 && sent(&sim).0 > 50 && sent(&sim).0 < 206, "{:?}", sent(&sim));
+    let (segments, octets, packets) = sent(&sim);
+    assert_eq!((octets, packets), (segments * 1460, segments * 1500));
 }
 
 fn collected(sim: &Simulation<App, Log>) -> (&[u8], bool) {

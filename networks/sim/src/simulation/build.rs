@@ -3,7 +3,7 @@
 use super::message::Associations;
 use super::outage::Outage;
 use super::radio::{Air, Radio};
-use super::{AppSlot, Host, HostStats, Route, Simulation, Socket, TcpTotals, Transports, udp_key};
+use super::{AppSlot, DataSent, Host, HostStats, Route, Simulation, Socket, TcpTotals, Transports, udp_key};
 use crate::addr::{HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
 use crate::capture::Tap;
@@ -352,6 +352,7 @@ impl<A: Application> Builder<A> {
             conns: Vec::new(),
             free_conns: Vec::new(),
             closed_totals: TcpTotals::default(),
+            data_sent: DataSent::default(),
             tuples: HashMap::with_hasher(HashState::with_seed(0)),
             sctp,
             udp_ports: self.udp_ports,

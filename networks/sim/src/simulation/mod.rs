@@ -272,6 +272,14 @@ pub struct TcpTotals {
     pub data_packet_octets: u64,
 }
 
+/// Segments with data that were sent, by connections open and closed.
+#[derive(Clone, Copy, Debug, Default)]
+struct DataSent {
+    segments: u64,
+    octets: u64,
+    packet_octets: u64,
+}
+
 /// SCTP figures summed over all associations of a run, open and closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SctpTotals {
@@ -327,6 +335,8 @@ pub struct Simulation<A: Application, O> {
     conns: Vec<Conn>,
     free_conns: Vec<u32>,
     closed_totals: TcpTotals,
+    /// What segments with data carried, of all connections.
+    data_sent: DataSent,
     tuples: HashMap<FourTuple, u32>,
     sctp: message::Associations,
     udp_ports: HashMap<u64, (u32, u32)>,
@@ -392,7 +402,13 @@ impl<A: Application, O> Simulation<A, O> {
     }
     /// Transport figures over all connections.
     pub fn tcp_totals(&self) -> TcpTotals {
-        let mut totals = self.closed_totals;
+        let DataSent { segments, octets, packet_octets } = self.data_sent;
+        let mut totals = TcpTotals {
+            data_segments: segments,
+            data_octets: octets,
+            data_packet_octets: packet_octets,
+            ..self.closed_totals
+        };
         for c in self.conns.iter().filter(|c| !c.tcp.is_closed()) {
             totals.add(&c.tcp);
         }

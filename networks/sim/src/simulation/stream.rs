@@ -284,9 +284,9 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
     fn send_segment(&mut self, key: FourTuple, conn: u32, from_conn: u32, segment: Segment) {
         let len = self.version.header_len() + segment.header_len() + segment.len;
         if segment.len > 0 {
-            self.closed_totals.data_segments += 1;
-            self.closed_totals.data_octets += u64::from(segment.len);
-            self.closed_totals.data_packet_octets += u64::from(len);
+            self.data_sent.segments += 1;
+            self.data_sent.octets += u64::from(segment.len);
+            self.data_sent.packet_octets += u64::from(len);
         }
         let ident = self.next_ident(key.local);
         let (src_port, dst_port) = (key.local_port, key.remote_port);
