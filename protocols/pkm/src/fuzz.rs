@@ -23,14 +23,14 @@ const STEPS: usize = 200;
 
 /// Runs a handshake and the exchange of keys over a channel that the octets command: of each message an octet says
 /// whether it arrives as it is, is lost, comes twice, is spoiled at a place that the next octet says, or gives way to the
-/// octets that follow. Both sides must come to an end, and where both have keys, they have the same.
+/// octets that follow. Both sides must come to an end and say which, and where both have keys, they have the same.
 pub fn keying(bytes: &[u8]) -> bool {
     let key = || AuthKey::new(&[7; 64], [1; 6], [2; 6], 0);
     let (seed, mut now) = (Seed::new(1), Instant::ZERO);
     let mut base = Base::new(Config::default(), key(), &mut seed.secure("base", 0), now);
     let mut station = Station::new(Config::default(), key(), 0, &mut seed.secure("station", 0), now);
     let mut commands = bytes.iter().copied();
-    let mut keys = [None, None];
+    let (mut keys, mut told) = ([None, None], [false; 2]);
     let mut buf = Vec::new();
     for _ in 0..STEPS {
         let up = station.poll_transmit(&mut buf);
@@ -52,7 +52,7 @@ pub fn keying(bytes: &[u8]) -> bool {
             }
             for _ in 0..times {
                 if up {
-                    base.handle(&buf);
+                    base.handle(now, &buf);
                 } else {
                     station.handle(now, &buf);
                 }
@@ -60,14 +60,15 @@ pub fn keying(bytes: &[u8]) -> bool {
         } else {
             let Some(next) = [base.poll_timeout(), station.poll_timeout()].into_iter().flatten().min() else {
                 let [a, b] = keys;
-                return a.is_none() || b.is_none() || a == b;
+                return told == [true; 2] && (a.is_none() || b.is_none() || a == b);
             };
             now = next;
             base.handle_timeout(now);
             station.handle_timeout(now);
         }
         let events = [base.poll_event(), station.poll_event()];
-        for (keys, event) in keys.iter_mut().zip(events) {
+        for ((keys, told), event) in keys.iter_mut().zip(&mut told).zip(events) {
+            *told |= event.is_some();
             if let Some(Event::Keyed(teks)) = event {
                 *keys = Some(teks);
             }

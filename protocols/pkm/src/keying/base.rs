@@ -1,6 +1,6 @@
 //! The base station's side.
 
-use super::{Config, Counters, Event, Failure, PRIMARY, SUITE, Side, Tek, compound, negotiation};
+use super::{Config, Counters, Event, Failure, PRIMARY, Resend, SUITE, Side, Tek, compound, negotiation};
 use crate::attribute::AttributeType;
 use crate::code::{Code, Direction};
 use crate::eap::UNSOLICITED;
@@ -16,8 +16,10 @@ const UNAUTHORIZED_SAID: u8 = 2;
 enum State {
     /// Has said SA-TEK-Challenge so often beyond the first time.
     Challenging(u32),
-    /// Answers requests; whether it has sent traffic keys.
-    Agreed(bool),
+    /// Has answered SA-TEK-Request, and waits for Key-Request.
+    Agreed,
+    /// Has sent traffic keys, and sends them again where it is asked again.
+    Given,
     /// Has given up.
     Over,
 }
@@ -66,20 +68,20 @@ impl Base {
     }
 
     /// Feeds a message of the station.
-    pub fn handle(&mut self, bytes: &[u8]) {
+    pub fn handle(&mut self, now: Instant, bytes: &[u8]) {
         if self.state == State::Over {
             self.side.counters.out_of_place += 1;
             return;
         }
         let Some(message) = self.side.hear(bytes) else { return };
         match (message.code(), self.state) {
-            (Code::SaTekRequest, _) => self.requested(&message),
-            (Code::Pkm2KeyRequest, State::Agreed(given)) => self.asked_for_key(&message, given),
+            (Code::SaTekRequest, _) => self.requested(now, &message),
+            (Code::Pkm2KeyRequest, State::Agreed | State::Given) => self.asked_for_key(&message),
             _ => self.side.counters.out_of_place += 1,
         }
     }
 
-    fn requested(&mut self, message: &Message<'_>) {
+    fn requested(&mut self, now: Instant, message: &Message<'_>) {
         let (Some(random), Some(station)) =
             (message.array(AttributeType::BS_RANDOM), message.get(AttributeType::SS_RANDOM))
         else {
@@ -90,10 +92,12 @@ impl Base {
             return;
         }
         self.side.counters.heard += 1;
-        let again = matches!(self.state, State::Agreed(_));
-        if !again {
-            self.state = State::Agreed(false);
-            self.deadline = None;
+        let again = matches!(self.state, State::Agreed | State::Given);
+        if self.state != State::Given {
+            self.state = State::Agreed;
+            // As long as a station that hears the answer goes on asking for keys.
+            let Resend { after, times } = self.config.key_request;
+            self.deadline = Some(now + after * (u64::from(times) + 1));
         }
         let descriptor = compound(&[
             (AttributeType::SAID, &PRIMARY.to_be_bytes()),
@@ -109,7 +113,7 @@ impl Base {
         self.side.send(&answer, again);
     }
 
-    fn asked_for_key(&mut self, message: &Message<'_>, given: bool) {
+    fn asked_for_key(&mut self, message: &Message<'_>) {
         let (Some(said), Some(nonce)) =
             (message.array(AttributeType::SAID), message.get(AttributeType::NONCE))
         else {
@@ -128,9 +132,11 @@ impl Base {
             answer = answer.with(AttributeType::ERROR_CODE, &[UNAUTHORIZED_SAID]);
         }
         let answer = answer.with(AttributeType::NONCE, nonce);
+        let given = self.state == State::Given;
         self.side.send(&answer, known && given);
         if known && !given {
-            self.state = State::Agreed(true);
+            self.state = State::Given;
+            self.deadline = None;
             self.side.events.push_back(Event::Keyed(self.teks.clone()));
         }
     }
@@ -141,16 +147,23 @@ impl Base {
             return;
         }
         self.deadline = None;
-        if let State::Challenging(times) = self.state {
-            if times < self.config.challenge.times {
+        match self.state {
+            State::Challenging(times) if times < self.config.challenge.times => {
                 self.state = State::Challenging(times + 1);
                 self.challenge(now, true);
-            } else {
-                self.state = State::Over;
-                self.side.events.push_back(Event::Failed(Failure::Silence(Code::SaTekRequest)));
             }
+            State::Challenging(_) => self.give_up(Code::SaTekRequest),
+            State::Agreed => self.give_up(Code::Pkm2KeyRequest),
+            State::Given | State::Over => {}
         }
     }
+
+    /// What it waited for has not come.
+    fn give_up(&mut self, waited: Code) {
+        self.state = State::Over;
+        self.side.events.push_back(Event::Failed(Failure::Silence(waited)));
+    }
+
     /// When it wants to be called for what is due.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {

@@ -22,6 +22,7 @@
 //! - The timers' defaults: SA-TEK-Challenge every second and SA-TEK-Request every 300 ms, each three times more. The
 //!   Key-Request's second (Operational Wait Timeout) is of the table of IEEE 802.16-2001, 10.2. That table has no limit for
 //!   repeating it; here it ends as the others do.
+//! - The base station waits for a Key-Request as long as a station repeats its own, from its latest SA-TEK-Response on.
 //! - A challenge says PKM identifier zero, for it answers nothing; the station counts on for its two requests.
 //! - The first traffic key of an association lives half as long as the second, so that there are always two.
 //! - The suite is AES-CCM with the key under AES key wrap (`02 01 04`), and no other; nothing is negotiated.
@@ -67,7 +68,7 @@ pub struct Config {
     pub challenge: Resend,
     /// The station's SA-TEK-Request (SATEKTimer, SATEKRequestMaxResends).
     pub request: Resend,
-    /// The station's Key-Request (Operational Wait Timeout).
+    /// The station's Key-Request (Operational Wait Timeout). The base station waits as long for the first.
     pub key_request: Resend,
     /// How long an authorization key lives, said in whole seconds.
     pub ak_lifetime: Duration,

@@ -44,7 +44,7 @@ impl Pair {
                 self.said.push((now.since(Instant::ZERO).as_millis(), code));
                 match (buf.is_empty(), up) {
                     (true, _) => {}
-                    (false, true) => self.base.handle(&buf),
+                    (false, true) => self.base.handle(now, &buf),
                     (false, false) => self.station.handle(now, &buf),
                 }
             }
@@ -127,8 +127,9 @@ fn silence_ends_after_as_many_times_as_set() {
     for (silent, base, station, times) in [
         (Code::SaTekChallenge, Some((4000, Code::SaTekRequest)), (4000, Code::SaTekChallenge), 4),
         (Code::SaTekRequest, Some((4000, Code::SaTekRequest)), (0, Code::SaTekResponse), 0),
-        (Code::SaTekResponse, None, (1200, Code::SaTekResponse), 4),
-        (Code::Pkm2KeyRequest, None, (4000, Code::Pkm2KeyReply), 4),
+        // It cannot tell a station that did not hear it from one that says nothing more: 4 s from its last answer on.
+        (Code::SaTekResponse, Some((4900, Code::Pkm2KeyRequest)), (1200, Code::SaTekResponse), 4),
+        (Code::Pkm2KeyRequest, Some((4000, Code::Pkm2KeyRequest)), (4000, Code::Pkm2KeyReply), 4),
         (Code::Pkm2KeyReply, Some((0, Code::Pkm2KeyReply)), (4000, Code::Pkm2KeyReply), 4),
     ] {
         let mut pair = Pair::new([key(1), key(1)]);
@@ -155,6 +156,32 @@ fn silence_ends_after_as_many_times_as_set() {
         // While the base station goes on asking, the station goes on answering.
         assert!(silent == Code::SaTekRequest || time == station.0, "{silent}: {time}");
     }
+}
+
+#[test]
+fn a_base_station_waits_for_a_request_for_keys_as_long_as_stations_repeat_it() {
+    let mut pair = Pair::new([key(1), key(1)]);
+    let mut heard = Vec::new();
+    pair.run(|_, _, message| heard.push(message.clone()));
+    let ms = |n| Instant::ZERO + Duration::from_millis(n);
+    let base = || Base::new(Config::default(), key(1), &mut Seed::new(4).secure("base", 0), Instant::ZERO);
+    // The station says nothing after the handshake.
+    let mut silent = base();
+    silent.handle(ms(200), &heard[1]);
+    assert_eq!(silent.poll_timeout(), Some(ms(4200)));
+    silent.handle_timeout(ms(4199));
+    assert_eq!(silent.poll_event(), None);
+    silent.handle_timeout(ms(4200));
+    assert_eq!(silent.poll_event(), Some(Event::Failed(Failure::Silence(Code::Pkm2KeyRequest))));
+    assert_eq!(silent.poll_timeout(), None);
+    silent.handle(ms(4201), &heard[3]);
+    assert_eq!((silent.poll_event(), silent.counters().out_of_place), (None, 1));
+    // With keys given nothing is waited for, and no end comes after them.
+    let mut asked = base();
+    asked.handle(ms(200), &heard[1]);
+    asked.handle(ms(4100), &heard[3]);
+    assert!(matches!(asked.poll_event(), Some(Event::Keyed(_))));
+    assert_eq!(asked.poll_timeout(), None);
 }
 
 #[test]
@@ -191,20 +218,20 @@ fn what_was_heard_once_is_not_heard_again() {
     let seed = Seed::new(4);
     // The same base station again, in the middle of another handshake under the same key.
     let mut base = Base::new(Config::default(), key(1), &mut seed.secure("base", 0), Instant::ZERO);
-    base.handle(&heard[1]);
-    base.handle(&heard[1]);
-    base.handle(&heard[3]);
-    base.handle(&heard[3]);
+    base.handle(Instant::ZERO, &heard[1]);
+    base.handle(Instant::ZERO, &heard[1]);
+    base.handle(Instant::ZERO, &heard[3]);
+    base.handle(Instant::ZERO, &heard[3]);
     let Counters { heard: sound, replayed, .. } = *base.counters();
     assert_eq!((sound, replayed), (2, 2));
     // With other random numbers the old request is foreign.
     let mut other = Base::new(Config::default(), key(1), &mut seed.secure("base", 1), Instant::ZERO);
-    other.handle(&heard[1]);
-    other.handle(&heard[3]);
+    other.handle(Instant::ZERO, &heard[1]);
+    other.handle(Instant::ZERO, &heard[3]);
     let Counters { foreign, out_of_place, .. } = *other.counters();
     assert_eq!((foreign, out_of_place), (1, 1));
     // Its own words, thrown back at it, are no station's.
-    other.handle(&heard[0]);
+    other.handle(Instant::ZERO, &heard[0]);
     assert_eq!(other.counters().out_of_place, 2);
 }
 

@@ -137,6 +137,12 @@ fn silence_ends_on_both_sides() {
     assert_eq!(base.last(), Some(&&ended));
     assert_eq!((w.nas[0].counters().unkeyed, w.nas[0].keying_counters().sent), (1, 4));
     assert_eq!(w.stations[0].counters().unkeyed, 1);
+    // The request for keys never arrives: the base station gives up when a station does.
+    let w = one(|_, octets| octets == KEY_REQUEST);
+    let (_, base) = told(&w);
+    assert_eq!(w.station_events.last().map(|(_, _, e)| e), Some(&Event::Unkeyed));
+    assert_eq!(base.last(), Some(&&ended));
+    assert_eq!((w.nas[0].counters().unkeyed, w.nas[0].counters().keyed), (1, 0));
     // The key never arrives: the base station, which has sent it, cannot tell.
     let w = one(|_, octets| octets == KEY_REPLY);
     assert_eq!(w.station_events.last().map(|(_, _, e)| e), Some(&Event::Unkeyed));

@@ -45,9 +45,9 @@ impl Keyings {
         sum
     }
     /// Feeds a message; false where the station has no exchange.
-    pub(super) fn handle(&mut self, station: StationId, message: &[u8]) -> bool {
+    pub(super) fn handle(&mut self, now: Instant, station: StationId, message: &[u8]) -> bool {
         let Some(keying) = self.by_station.get_mut(&station) else { return false };
-        keying.base.handle(message);
+        keying.base.handle(now, message);
         true
     }
     /// Does what is due for a station, and says for which.

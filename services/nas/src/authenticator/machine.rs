@@ -432,7 +432,7 @@ impl Authenticator {
         let (said, pkm) = received.said;
         let _ = match said {
             Said::Keying(message) => {
-                if self.keyings.handle(station, message) {
+                if self.keyings.handle(now, station, message) {
                     self.pump_keying(station);
                 } else {
                     self.counters.unknown_pkm += 1;
