@@ -73,6 +73,36 @@ fn a_login_is_followed_by_the_records_of_its_session() {
     }
 }
 
+#[test]
+fn where_traffic_keys_are_asked_for_a_session_begins_with_them() {
+    let over = |keys: &str, arrivals: &str| {
+        let text = study("radius", 1, "", &format!("{arrivals}\n{FOUR_RECORDS}"))
+            .replace("[hosts.nas]", "[hosts.station]\ncount = 20\n[hosts.nas]")
+            .replace("stations = \"nas\"", "stations = \"station\"")
+            .replace("eap-md5", "eap-tls")
+            .replace(
+                "[links.core]",
+                &format!("[cells.air]\nbase_station = \"nas\"\nstations = \"station\"\nentry = {{ done = true }}\n{keys}\n[links.core]"),
+            );
+        run(&text)
+    };
+    let keys = "keys = { used = true }";
+    let with = over(keys, ONE);
+    assert_eq!((with["completed"], with["accounting.records"], with["keys.failures"]), (20.0, 4.0, 0.0));
+    // Who has waited for keys in vain was never in: no record tells of him.
+    let none = over("keys = { used = true, challenge_timeout = \"1 ms\", challenge_tries = 1 }", ONE);
+    assert_eq!((none["completed"], none["keys.failures"]), (0.0, 1.0), "{none:?}");
+    assert!(none.keys().all(|name| !name.starts_with("accounting.")), "{none:?}");
+    // As many sessions as have been given keys, where some are and some are not.
+    let some =
+        "keys = { used = true, challenge_tries = 1, request_tries = 1, key_tries = 1 }\nloss = \"10 %\"";
+    let poisson = "arrivals = { kind = \"poisson\", rate = \"2 /s\" }";
+    let some = over(some, poisson);
+    assert!(some["keys.failures"] > 0.2, "{some:?}");
+    // A lost Key-Reply is keys for the base station and none for its station.
+    assert!((4.0..4.8).contains(&some["accounting.records"]), "{some:?}");
+}
+
 const MANY: &str = r#"arrivals = { kind = "poisson", rate = "40 /s" }
 wrong_credentials = "10 %""#;
 

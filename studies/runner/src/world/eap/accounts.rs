@@ -4,7 +4,7 @@ use super::super::Report;
 use std::collections::BTreeMap;
 use usher_core::timer::TimerQueue;
 use usher_core::{Duration, Instant, Machine, Rng};
-use usher_nas::authenticator::{Authenticator, Command};
+use usher_nas::authenticator::{Authenticator, Command, Event};
 use usher_nas::{Record, RecordKind, StationId};
 use usher_scenario::model;
 use usher_sim::Context;
@@ -24,6 +24,10 @@ struct Open {
 #[derive(Debug)]
 pub(super) struct Accounts {
     settings: model::Accounting,
+    /// Traffic keys follow an authentication, and a session begins with them.
+    keyed: bool,
+    /// Who was let in and waits for keys, with the names given.
+    entering: BTreeMap<StationId, Vec<u8>>,
     rng: Rng,
     open: BTreeMap<u64, Open>,
     timers: TimerQueue<u64>,
@@ -34,9 +38,11 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    pub(super) fn new(settings: model::Accounting, rng: Rng) -> Self {
+    pub(super) fn new(settings: model::Accounting, keyed: bool, rng: Rng) -> Self {
         Self {
             settings,
+            keyed,
+            entering: BTreeMap::new(),
             rng,
             open: BTreeMap::new(),
             timers: TimerQueue::new(),
@@ -46,8 +52,28 @@ impl Accounts {
         }
     }
 
-    /// A station was let in.
-    pub(super) fn begin(
+    /// Hears what the authenticator has to say.
+    pub(super) fn hear(&mut self, ctx: &mut Context<'_, Report>, nas: &mut Authenticator, event: Event) {
+        match event {
+            Event::Authenticated { station, name, .. } if self.keyed => {
+                self.entering.insert(station, name);
+            }
+            Event::Authenticated { station, name, .. } => self.begin(ctx, nas, station, name),
+            Event::Keyed { station } => {
+                if let Some(name) = self.entering.remove(&station) {
+                    self.begin(ctx, nas, station, name);
+                }
+            }
+            Event::Ended { station, .. } => {
+                self.entering.remove(&station);
+            }
+            Event::Accounted { token, kept } => self.ended(ctx, token, kept),
+            _ => {}
+        }
+    }
+
+    /// A station is in.
+    fn begin(
         &mut self,
         ctx: &mut Context<'_, Report>,
         nas: &mut Authenticator,
@@ -100,7 +126,7 @@ impl Accounts {
     }
 
     /// A record has its end.
-    pub(super) fn ended(&mut self, ctx: &mut Context<'_, Report>, token: u64, kept: bool) {
+    fn ended(&mut self, ctx: &mut Context<'_, Report>, token: u64, kept: bool) {
         let Some(due) = self.waiting.remove(&token) else { return };
         let late = ctx.now().since(due) > self.settings.late.get();
         ctx.report(Report::Recorded { due, kept: kept.then_some(late) });

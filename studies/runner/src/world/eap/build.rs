@@ -78,7 +78,8 @@ pub(in super::super) fn build(
         config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
         Supplicant {
             station: Station::new(config, plan.seed.secure("station", index)),
-            admitted: None,
+            let_in: None,
+            counted: false,
             agenda: Agenda::new(arrivals, chance, eap.wrong_credentials.get()),
             identity: identity(index, &eap.realm),
             mac,
@@ -99,10 +100,11 @@ pub(in super::super) fn build(
         let nas = authenticator(plan, eap, index, host, (i % servers.len(), servers))?;
         let place = Place { host, version: plan.version };
         let station = local.then(|| supplicant(plan, index, host));
-        let accounts = eap
-            .accounting
-            .used
-            .then(|| Accounts::new(eap.accounting.clone(), plan.seed.stream("accounting", index)));
+        let accounts = eap.accounting.used.then(|| {
+            let (_, keying) = access(plan.scenario, eap);
+            let chance = plan.seed.stream("accounting", index);
+            Accounts::new(eap.accounting.clone(), keying.is_some(), chance)
+        });
         let role = NasRole::new(place, nas, station, given_up.clone(), accounts);
         let app = plan.role(host, Role::Nas(Box::new(role)));
         plan.builder.take_frames(app);

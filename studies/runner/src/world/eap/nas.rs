@@ -51,16 +51,11 @@ impl NasRole {
         }
         loop {
             while let Some(event) = self.nas.poll_event() {
-                match (event, &mut self.accounts) {
-                    // Verdicts show at the stations; that there was none does not.
-                    (Event::Failed { station: StationId::Frame { mac, .. }, .. }, _) => {
-                        self.given_up.borrow_mut().insert(mac);
-                    }
-                    (Event::Authenticated { station, name, .. }, Some(accounts)) => {
-                        accounts.begin(ctx, &mut self.nas, station, name);
-                    }
-                    (Event::Accounted { token, kept }, Some(accounts)) => accounts.ended(ctx, token, kept),
-                    _ => {}
+                // Verdicts show at the stations; that there was none does not.
+                if let Event::Failed { station: StationId::Frame { mac, .. }, .. } = event {
+                    self.given_up.borrow_mut().insert(mac);
+                } else if let Some(accounts) = &mut self.accounts {
+                    accounts.hear(ctx, &mut self.nas, event);
                 }
             }
             if let Some(local) = &mut self.local {

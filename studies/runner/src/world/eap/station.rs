@@ -27,7 +27,9 @@ pub(super) type GivenUp = Rc<RefCell<BTreeSet<MacAddress>>>;
 pub(super) struct Supplicant {
     pub(super) station: Station,
     /// When EAP let it in, where traffic keys follow.
-    pub(super) admitted: Option<Instant>,
+    pub(super) let_in: Option<Instant>,
+    /// That was told of the authentication under way, which may take several tries.
+    pub(super) counted: bool,
     pub(super) agenda: Agenda,
     pub(super) identity: Vec<u8>,
     pub(super) proof: Rc<Proof>,
@@ -44,24 +46,11 @@ impl Supplicant {
     pub(super) fn attend(&mut self, ctx: &mut Context<'_, Report>) {
         loop {
             while let Some(event) = self.station.poll_event() {
-                if let (Event::Admitted, Some(began)) = (&event, self.agenda.busy) {
-                    self.admitted = Some(ctx.now());
-                    ctx.report(Report::Admitted(began));
-                    continue;
+                let given_up = event == Event::Failure && self.given_up.borrow_mut().remove(&self.mac);
+                match end(&event, given_up) {
+                    None => self.admitted(ctx),
+                    Some(end) => self.over(ctx, end),
                 }
-                let admitted = self.admitted.take();
-                if let (Event::Success { .. }, Some(at), Some(began)) = (&event, admitted, self.agenda.busy) {
-                    ctx.report(Report::Keyed(began, ctx.now().since(at)));
-                }
-                self.ended(
-                    ctx,
-                    match event {
-                        Event::Success { .. } => End::Completed,
-                        Event::Failure if self.given_up.borrow_mut().remove(&self.mac) => End::Failed,
-                        Event::Failure => End::Rejected,
-                        Event::Timeout | Event::Unkeyed | Event::Admitted => End::Failed,
-                    },
-                );
             }
             let right = if self.retry_at.is_some_and(|at| at <= ctx.now()) {
                 self.retry_at = None;
@@ -79,11 +68,30 @@ impl Supplicant {
         }
     }
 
+    /// EAP has let it in, and traffic keys are to follow.
+    fn admitted(&mut self, ctx: &mut Context<'_, Report>) {
+        let Some(began) = self.agenda.busy else { return };
+        self.let_in = Some(ctx.now());
+        if !std::mem::replace(&mut self.counted, true) {
+            ctx.report(Report::Admitted(began));
+        }
+    }
+
+    /// A try has its end.
+    fn over(&mut self, ctx: &mut Context<'_, Report>, end: End) {
+        let let_in = self.let_in.take();
+        if let (End::Completed, Some(at), Some(began)) = (end, let_in, self.agenda.busy) {
+            ctx.report(Report::Keyed(began, ctx.now().since(at)));
+        }
+        self.ended(ctx, end);
+    }
+
     fn ended(&mut self, ctx: &mut Context<'_, Report>, end: End) {
         if let (End::Failed, Some(pause)) = (end, self.retry) {
             self.retry_at = Some(ctx.now() + pause);
             return;
         }
+        self.counted = false;
         if let Some(began) = self.agenda.end(ctx.now()) {
             ctx.report(Report::Ended { began, end });
         }
@@ -98,6 +106,16 @@ impl Supplicant {
     pub(super) fn next(&mut self) -> Option<Instant> {
         [self.station.poll_timeout(), self.agenda.next(), self.retry_at].into_iter().flatten().min()
     }
+}
+
+/// How an event ends a try; `None`: it goes on.
+fn end(event: &Event, given_up: bool) -> Option<End> {
+    Some(match event {
+        Event::Admitted => return None,
+        Event::Success { .. } => End::Completed,
+        Event::Failure if !given_up => End::Rejected,
+        Event::Failure | Event::Timeout | Event::Unkeyed => End::Failed,
+    })
 }
 
 /// A station on a host of its own.
@@ -123,5 +141,22 @@ impl StationRole {
         self.supplicant.attend(ctx);
         self.place.drain(ctx, &mut self.supplicant.station, &mut self.buf);
         ctx.set_timer(self.supplicant.next());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn to_be_let_in_is_no_end_where_keys_are_to_follow() {
+        assert_eq!(end(&Event::Admitted, false), None);
+        assert_eq!(end(&Event::Admitted, true), None);
+        assert_eq!(end(&Event::Success { msk: None }, false), Some(End::Completed));
+        assert_eq!(end(&Event::Failure, false), Some(End::Rejected));
+        assert_eq!(end(&Event::Failure, true), Some(End::Failed));
+        for event in [Event::Timeout, Event::Unkeyed] {
+            assert_eq!(end(&event, false), Some(End::Failed));
+        }
     }
 }
