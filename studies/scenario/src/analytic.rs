@@ -1,5 +1,6 @@
 //! Closed forms that a figure can draw beside its results, by the name in its `analytic`.
 
+mod keys;
 mod mih;
 mod sws;
 
@@ -80,6 +81,13 @@ pub const FORMS: &[Form] = &[
                 without loss, whose requests one side writes or reads a few octets at a time; propagation delays alone \
                 (docs/silly-window.md)",
         eval: sws::data_share,
+    },
+    Form {
+        name: "keys-delay",
+        about: "time in seconds from EAP's success to a station's traffic keys over an idle 802.16 cell without loss: two messages \
+                up, each asked for, granted, said and answered, in 2 + uplink_lead frames; without the symbols within a \
+                frame, processors and collisions",
+        eval: keys::delay,
     },
 ];
 
@@ -304,6 +312,32 @@ mod tests {
         assert_eq!(at("sender", "50 B", "Nagle"), Some(share(50.0)), "a write each 52 ms");
         assert_eq!(at("reader", "100 B", "delayed ACK"), None, "data comes before the next read");
         assert_eq!(at("reader", "10 B", "delayed ACK"), Some(share(200.0)));
+    }
+
+    #[test]
+    fn traffic_keys_take_two_round_trips_of_an_idle_cell() {
+        let study = Study::open("aaa-keys").unwrap();
+        let at = |settings: &[(&str, &str)]| {
+            let mut overrides = Overrides::default();
+            let base = [("access", "802.16 with traffic keys"), ("rate", "5 /s"), ("loss", "0 %")];
+            for (name, value) in base.iter().chain(settings) {
+                overrides.set(&format!("{name}={value}")).unwrap();
+            }
+            let plan = study.plan(Mode::Quick, &overrides).unwrap_or_else(|faults| panic!("{faults}"));
+            value("keys-delay", &plan.points[0].scenario)
+        };
+        assert_eq!(at(&[]), Some(0.030));
+        assert_eq!(at(&[("cells.access.frame.uplink_lead", "2")]), Some(0.040));
+        assert_eq!(at(&[("cells.access.frame.duration", "10 ms")]), Some(0.060));
+        for other in [
+            ("loss", "2 %"),
+            ("access", "802.16"),
+            ("access", "wired"),
+            ("cells.access.requests.opportunities", "4"),
+            ("hosts.nas.cpu.service.\"pkm.key\"", "1 ms"),
+        ] {
+            assert_eq!(at(&[other]), None, "{other:?}");
+        }
     }
 
     #[test]

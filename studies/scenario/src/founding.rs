@@ -36,6 +36,7 @@ const ALL: &[Founding] = founding![
     "aaa-connections",
     "aaa-sws",
     "aaa-accounting",
+    "aaa-keys",
     "aaa-beyond",
     "aaa-advice",
     "aaa-sctp-delay",

@@ -51,7 +51,8 @@ fn groups_name_their_studies() {
             "aaa-recovery",
             "aaa-connections",
             "aaa-sws",
-            "aaa-accounting"
+            "aaa-accounting",
+            "aaa-keys"
         ]
     );
     let open = ["mih-timers", "mih-response", "mih-lifetime", "mih-services"];

@@ -1,0 +1,25 @@
+//! The exchange of traffic keys over an 802.16 cell.
+
+use crate::model::{EapMethod, Scenario, Workload};
+
+/// Messages that a station has to say between EAP's success and its keys: SA-TEK-Request and Key-Request.
+const SAID: u32 = 2;
+
+/// From EAP's success to a station's traffic keys, on an idle cell.
+pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
+    let Workload::Eap(eap) = &scenario.workload else { return None };
+    let (_, cell) = scenario
+        .cells_in_use()
+        .find(|(_, cell)| cell.base_station == eap.nas && cell.stations == eap.stations)?;
+    // A window beyond a frame's opportunities puts requests off, and a processor answers.
+    let at_once =
+        1u64.checked_shl(cell.requests.backoff_start)? <= u64::from(cell.requests.opportunities.get());
+    let charged = [&eap.nas, &eap.stations]
+        .into_iter()
+        .filter_map(|name| scenario.hosts.get(name)?.cpu.as_ref())
+        .any(|cpu| cpu.service.names().any(|label| label.starts_with("pkm.")));
+    let sound = cell.keys.used && eap.method == EapMethod::EapTls && cell.loss.get() == 0.0;
+    // Asked for in one frame, granted in the next, said so many later and answered in the one after.
+    let frames = SAID * (2 + cell.frame.uplink_lead);
+    (sound && at_once && !charged).then(|| f64::from(frames) * cell.frame.duration.get().as_secs_f64())
+}
