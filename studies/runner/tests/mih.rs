@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study};
+use usher_scenario::{Mode, Overrides, Study, analytic};
 
 type Metrics = BTreeMap<String, f64>;
 
@@ -227,23 +227,71 @@ fn what_reaches_the_remote_user_counts_whatever_becomes_of_its_transaction() {
 }
 
 /// Four segments for a request and its response, three where the response carries the acknowledgement of the request, two where the
-/// next request carries that of the response, too.
+/// next request carries that of the response, too. Indications wait where their acknowledgement is later than the next of them.
 #[test]
 fn a_delayed_acknowledgement_travels_with_the_response() {
-    let plan = Study::open("mih-shared-segment").unwrap().plan(Mode::Quick, &Overrides::default()).unwrap();
+    let mut overrides = Overrides::default();
+    overrides.set("delack=0.1,0.25,0.4,0.5").unwrap();
+    let plan = Study::open("mih-shared-segment").unwrap().plan(Mode::Quick, &overrides).unwrap();
+    // 20.46 ms there, 20.3 ms for the acknowledgement back, and half a second between.
+    let cycle = 0.0408 + 0.5;
     let expected = |message: &str, delay: &str| match (message, delay) {
         ("request", "0.25 s") => 1.5,
-        ("request", "0.4 s") => 1.0,
+        ("request", "0.4 s" | "0.5 s") => 1.0,
+        ("indication", "0.5 s") => 1.0 / cycle,
         _ => 2.0,
     };
-    assert_eq!(plan.points.len(), 6);
+    assert_eq!(plan.points.len(), 8);
     for point in &plan.points {
         let [message, delay] = ["message", "delack"].map(|axis| point.setting(axis).unwrap().text.clone());
         let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
         let m: Metrics = world.run().unwrap().metrics.into_iter().collect();
         let (segments, expected) = (m["tcp.per-mih-packet"], expected(&message, &delay));
         assert!((segments - expected).abs() < 0.015, "{message} {delay}: {segments}");
-        assert!((m["mih.delivery"] - 0.0205).abs() < 0.001, "{message} {delay}: {m:?}");
+        let form = analytic::value("mih-tcp-segments", &point.scenario).unwrap();
+        assert!((form - expected).abs() < 0.001, "{message} {delay}: {form} by the closed form");
+        let waits = if (&message[..], &delay[..]) == ("indication", "0.5 s") { cycle / 2.0 } else { 0.0 };
+        assert!((m["mih.delivery"] - 0.0205 - waits).abs() < 0.005, "{message} {delay}: {m:?}");
+        let form = analytic::value("mih-tcp-delay", &point.scenario).unwrap();
+        assert!(
+            (m["delay.mean"] / form - 1.0).abs() < 0.01,
+            "{message} {delay}: {form} by the closed form, {m:?}"
+        );
+    }
+}
+
+/// Requests answered late or in several packets, and what a MIH function answers by itself, with MIH acknowledgements.
+#[test]
+fn messages_of_all_services_succeed_as_their_closed_form_has_it() {
+    let parts = "response_size = \"4000 B\"\nmax_message = \"1000 B\"";
+    for (message, processing, more) in [
+        ("indication", "200 ms", ""),
+        ("candidate-query", "660 ms", ""),
+        ("information", "20 ms", parts),
+        ("registration", "200 ms", ""),
+    ] {
+        for (timer, limit) in [("100 ms", 2), ("1 s", 2), ("50 ms", 4)] {
+            let timing = format!(
+                "{more}\nack = true\n[workload.timing]\nretransmission = \"{timer}\"\nretransmissions = {limit}"
+            );
+            let text = study(message, "udp", "20 %", 2000, &timing)
+                .replace("processing = \"200 ms\"", &format!("processing = \"{processing}\""));
+            let m = run(&text);
+            let plan = Study::parse("test", "test.toml", &text).unwrap();
+            let plan = plan.plan(Mode::Default, &Overrides::default()).unwrap();
+            let form = |name| analytic::value(name, &plan.points[0].scenario).unwrap();
+            let (success, trials) = (form("mih-success"), 4000.0);
+            let bound = 4.0 * (success * (1.0 - success) / trials).sqrt() + 0.5 / trials;
+            assert!(
+                (m["success"] - success).abs() < bound,
+                "{message} {timer}: {success}, and {}",
+                m["success"]
+            );
+            for (name, metric) in [("mih-delay", "delay.mean"), ("mih-overhead", "mih.overhead")] {
+                let (form, ours) = (form(name), m[metric]);
+                assert!((ours / form - 1.0).abs() < 0.04, "{message} {timer}: {metric} {ours}, and {form}");
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Closed forms that a figure can draw beside its results, by the name in its `analytic`.
 
+mod accounts;
 mod keys;
 mod mih;
 mod sws;
@@ -33,6 +34,25 @@ pub const FORMS: &[Form] = &[
         eval: radius_delay,
     },
     Form {
+        name: "radius-packets",
+        about: "packets between NAS and AAA server, both ways, for each login by EAP-MD5 over RADIUS/UDP without loss: two \
+                requests with their answers, and one with its answer for each record of accounting, in the long run",
+        eval: accounts::packets,
+    },
+    Form {
+        name: "accounting-records",
+        about: "records of accounting for each login in the long run: Start, Stop and the Interims of a session of \
+                constant or exponential length",
+        eval: accounts::records,
+    },
+    Form {
+        name: "accounting-delay",
+        about: "mean delay in seconds of the records of accounting that are acknowledged: a round trip, and over RADIUS what \
+                its policy waits for where request or answer is lost; propagation delays alone, without transmission times \
+                and queues",
+        eval: accounts::delay,
+    },
+    Form {
         name: "hol-delay",
         about: "mean delay in seconds of dialogues of one round over their clients' persistent TCP connections, \
                 whose requests alone are lost, independently: what losses hold up behind them included, each \
@@ -43,7 +63,8 @@ pub const FORMS: &[Form] = &[
     Form {
         name: "mih-success",
         about: "share of MIH transactions over UDP that succeed, each packet lost by itself: with MIH acknowledgement by \
-                the standard's rule to give up (docs/mih.md); propagation delays, and the time of a frame of 802.11",
+                the standard's rule to give up (docs/mih.md), a response of several packets included; propagation delays, \
+                and the time of a frame of 802.11",
         eval: mih::success,
     },
     Form {
@@ -65,14 +86,14 @@ pub const FORMS: &[Form] = &[
     Form {
         name: "mih-tcp-delay",
         about: "mean delay in seconds over TCP without MIH acknowledgement: of indications, one segment being under way at \
-                a time, while few find no room in it; of requests a lower bound, that of segments that nothing waits for \
-                (docs/mih.md)",
+                a time, while few find no room in it, with acknowledgements that wait without loss alone; of requests a \
+                lower bound, that of segments that nothing waits for (docs/mih.md)",
         eval: mih::tcp_delay,
     },
     Form {
         name: "mih-tcp-segments",
         about: "TCP segments of both sides for each indication without MIH acknowledgement, where mih-tcp-delay's model \
-                holds (docs/mih.md)",
+                holds; without loss for each request or response, too, with acknowledgements that wait (docs/mih.md)",
         eval: mih::tcp_segments,
     },
     Form {

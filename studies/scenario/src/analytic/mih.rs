@@ -1,10 +1,10 @@
 //! MIH messages: what `docs/mih.md` derives, for a scenario.
 
 use super::both_ways;
-use crate::mih::{Exchange, Expected, Lone, Means, Message, Stream};
+use crate::mih::{Answer, Exchange, Expected, Lone, Means, Message, Stream};
 use crate::model::{
-    AckCounts, Arrivals, Direction, IpVersion, LossFrom, Mih, MihMessage, MihTransport, Preamble,
-    RtoMinBounds, Scenario, Workload,
+    AckCounts, AckTimer, Arrivals, Bss, Direction, IpVersion, LossFrom, Mih, MihMessage, MihTransport,
+    Preamble, RtoMinBounds, Scenario, Workload,
 };
 use std::collections::VecDeque;
 use usher_core::Duration;
@@ -14,6 +14,14 @@ use usher_sim::radio::wifi::Rate;
 const DIFS: Duration = Duration::from_micros(50);
 /// MAC header, LLC and SNAP, check sequence.
 const DATA_HEADER: u64 = 36;
+/// What a station waits on average before the next frame of its own: of 0 to 31 slots of 20 us.
+const BACKOFF: Duration = Duration::from_micros(310);
+/// Before an acknowledgement.
+const SIFS: Duration = Duration::from_micros(10);
+/// An acknowledgement.
+const ACK: u32 = 14;
+/// Of MIH (IEEE 802.21, 8.4), and both MIHF identifiers of those that studies name, which each fragment has.
+const MIH_HEADER: u64 = 8 + 13;
 /// The share of messages that may leave in segments beyond the MSS.
 const CROWDED: f64 = 0.01;
 
@@ -28,7 +36,7 @@ pub(super) fn success(scenario: &Scenario) -> Option<f64> {
 }
 
 pub(super) fn success_bound(scenario: &Scenario) -> Option<f64> {
-    exchange(scenario).map(|x| x.success_bound())
+    exchange(scenario).filter(|(_, answer)| answer.packets == 1).map(|(x, _)| x.success_bound())
 }
 
 pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
@@ -42,7 +50,7 @@ pub(super) fn overhead(scenario: &Scenario) -> Option<f64> {
 pub(super) fn tcp_delay(scenario: &Scenario) -> Option<f64> {
     let (mih, ways) = over_tcp(scenario)?;
     if mih.message == MihMessage::Indication {
-        return means(scenario).map(|m| m.delay);
+        return means(scenario).map(|m| m.delay).or_else(|| lossless(scenario).map(|c| c.delay));
     }
     let lone = lone(scenario, &ways);
     let [back, there] = [[1, 0], [0, 1]].map(|[a, b]| Lone {
@@ -55,14 +63,15 @@ pub(super) fn tcp_delay(scenario: &Scenario) -> Option<f64> {
 }
 
 pub(super) fn tcp_segments(scenario: &Scenario) -> Option<f64> {
-    means(scenario).map(|m| m.segments)
+    means(scenario).map(|m| m.segments).or_else(|| lossless(scenario).map(|c| c.segments))
 }
 
 fn expected(scenario: &Scenario) -> Option<Expected> {
-    exchange(scenario)?.expected()
+    let (exchange, answer) = exchange(scenario)?;
+    exchange.answered(answer)
 }
 
-fn exchange(scenario: &Scenario) -> Option<Exchange> {
+fn exchange(scenario: &Scenario) -> Option<(Exchange, Answer)> {
     let mih = mih(scenario, MihTransport::Udp)?;
     // The times of what waits to be acknowledged with its answer, or has a limit that tells, are not followed.
     let tries = mih.timing.retransmission.get() * (u64::from(mih.timing.retransmissions) + 1);
@@ -73,8 +82,15 @@ fn exchange(scenario: &Scenario) -> Option<Exchange> {
         && mih.timing.response.get().is_none()
         && mih.timing.by_message.is_empty()
         && mih.timing.by_service.iter().all(|(_, change)| change.is_none());
-    let Ways { delay, loss } = ways(scenario, mih)?;
-    plain.then(|| Exchange {
+    // Its MIH function answers a registration, at once; what users take no time for may be acknowledged before.
+    let at_once = mih.message == MihMessage::Registration;
+    let processing = if at_once { Duration::ZERO } else { mih.processing.get() };
+    let sound = at_once || mih.message == MihMessage::Indication || !mih.ack || !processing.is_zero();
+    if !plain || !sound || mih.size.bytes() > mih.max_message.bytes() {
+        return None;
+    }
+    let Ways { delay, loss } = ways(scenario, mih, mih.size.bytes())?;
+    let exchange = Exchange {
         message: match mih.message {
             MihMessage::Indication => Message::Indication,
             _ => Message::Request,
@@ -82,25 +98,50 @@ fn exchange(scenario: &Scenario) -> Option<Exchange> {
         ack: mih.ack,
         loss,
         delay,
-        processing: mih.processing.get(),
+        processing,
         timeout: mih.timing.retransmission.get(),
         retransmissions: mih.timing.retransmissions,
-    })
+    };
+    Some((exchange, answer(scenario, mih)?))
+}
+
+/// The response: one packet, or fragments, of which all but the last are full and each waits for those before it in the
+/// 802.11 cells.
+fn answer(scenario: &Scenario, mih: &Mih) -> Option<Answer> {
+    let (whole, most) = (mih.response_size.unwrap_or(mih.size).bytes(), mih.max_message.bytes());
+    if whole <= most {
+        return Some(Answer { packets: 1, delay: ways(scenario, mih, whole)?.delay[1] });
+    }
+    let room = most.checked_sub(MIH_HEADER).filter(|room| *room > 0)?;
+    let content = whole - MIH_HEADER;
+    let packets = content.div_ceil(room);
+    let last = MIH_HEADER + content - room * (packets - 1);
+    let octets = most + headers(scenario, mih.transport);
+    let before = scenario.bss_in_use().map(|(_, bss)| {
+        let acknowledged = SIFS + preamble(bss) + Rate::from(bss.basic_rate).time(ACK);
+        frame(bss, octets) + acknowledged + BACKOFF
+    });
+    let longest = before.max().unwrap_or(Duration::ZERO);
+    let delay = ways(scenario, mih, last)?.delay[1] + longest * (packets - 1);
+    Some(Answer { packets: u32::try_from(packets).ok()?, delay })
 }
 
 fn mih(scenario: &Scenario, transport: MihTransport) -> Option<&Mih> {
     match &scenario.workload {
-        // Other messages than these two have sizes and senders of their own.
-        Workload::Mih(mih) if mih.transport == transport && mih.response_size.is_none() => {
-            matches!(mih.message, MihMessage::Indication | MihMessage::Request).then_some(mih)
-        }
+        Workload::Mih(mih) if mih.transport == transport => Some(mih),
         _ => None,
     }
 }
 
 fn over_tcp(scenario: &Scenario) -> Option<(&Mih, Ways)> {
-    let mih = mih(scenario, MihTransport::Tcp).filter(|mih| !mih.ack)?;
-    Some((mih, ways(scenario, mih)?))
+    // Other messages than these two have sizes and senders of their own.
+    let alike = |mih: &&Mih| {
+        !mih.ack
+            && mih.response_size.is_none()
+            && matches!(mih.message, MihMessage::Indication | MihMessage::Request)
+    };
+    let mih = mih(scenario, MihTransport::Tcp).filter(alike)?;
+    Some((mih, ways(scenario, mih, mih.size.bytes())?))
 }
 
 fn lone(scenario: &Scenario, ways: &Ways) -> Lone {
@@ -131,14 +172,60 @@ fn means(scenario: &Scenario) -> Option<Means> {
     stream.means().filter(|m| m.crowded <= CROWDED)
 }
 
-/// From the sender of the indication or request to its receiver and back, along the fewest hops. Of links their
-/// propagation counts, of an 802.11 cell that is otherwise quiet the time of a frame.
-fn ways(scenario: &Scenario, mih: &Mih) -> Option<Ways> {
+/// Messages over TCP of which none is lost.
+struct Calm {
+    delay: f64,
+    /// Of both sides, for each MIH packet.
+    segments: f64,
+}
+
+/// Without loss, where TCP delays its acknowledgements: `docs/mih.md` derives which messages carry one, and when Nagle's
+/// algorithm holds a message back for one.
+fn lossless(scenario: &Scenario) -> Option<Calm> {
+    let (mih, Ways { delay, loss }) = over_tcp(scenario)?;
+    let tcp = &scenario.transport.tcp;
+    let Arrivals::Constant { interval, .. } = &mih.arrivals else { return None };
+    let timed =
+        tcp.delayed_ack_timer == AckTimer::FromArrival && tcp.delayed_ack_counts != AckCounts::LargestSegment;
+    let one_each = scenario.members(&mih.mn) == Some(1);
+    if loss != [0.0; 2] || !timed || !one_each || tcp.timestamps {
+        return None;
+    }
+    let at_once = tcp.delayed_ack_segments.get() == 1 && tcp.delayed_ack_counts == AckCounts::Segments;
+    let waits = tcp.delayed_ack.get().filter(|_| !at_once).map_or(Duration::ZERO, |time| time.get());
+    let (every, processing) = (interval.get(), mih.processing.get());
+    let [there, back] = delay;
+    if mih.message == MihMessage::Indication {
+        let acknowledged = there + waits + ways(scenario, mih, 0)?.delay[1];
+        let (cycle, every) = (acknowledged.as_secs_f64(), every.as_secs_f64());
+        if cycle < every {
+            return Some(Calm { delay: there.as_secs_f64(), segments: 2.0 });
+        }
+        let room = tcp.mss?.bytes() / mih.size.bytes().max(1);
+        let most = libm::floor(cycle / every) + 1.0;
+        let calm = Calm { delay: there.as_secs_f64() + cycle / 2.0, segments: 2.0 * every / cycle };
+        return (tcp.nagle && most <= room as f64).then_some(calm);
+    }
+    let answered = there + processing + back;
+    if answered >= every {
+        return None;
+    }
+    let free = every - answered;
+    let alone = [processing, free].iter().filter(|until| waits < **until).count();
+    // Where an acknowledgement is due just when it may be carried, the order of both decides.
+    let decided = waits != processing && waits != free;
+    let segments = 1.0 + 0.5 * alone as f64;
+    decided.then(|| Calm { delay: answered.as_secs_f64(), segments })
+}
+
+/// From the sender of the indication or request to its receiver and back, along the fewest hops, for MIH packets of so many
+/// octets. Of links their propagation counts, of an 802.11 cell that is otherwise quiet the time of a frame.
+fn ways(scenario: &Scenario, mih: &Mih, size: u64) -> Option<Ways> {
     let (from, to) = match mih.message {
-        MihMessage::Indication => (&mih.mn, &mih.pos),
-        _ => (&mih.pos, &mih.mn),
+        MihMessage::Indication | MihMessage::Information | MihMessage::Registration => (&mih.mn, &mih.pos),
+        MihMessage::Request | MihMessage::CandidateQuery => (&mih.pos, &mih.mn),
     };
-    let octets = mih.size.bytes() + headers(scenario, mih.transport);
+    let octets = size + headers(scenario, mih.transport);
     let mut reached = vec![(from.as_str(), [Duration::ZERO; 2], [1.0; 2])];
     let mut queue = VecDeque::from([0]);
     while let Some(at) = queue.pop_front() {
@@ -189,12 +276,7 @@ fn hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<Hop<'a>> {
             (_, true) => a,
             _ => continue,
         };
-        let preamble = match bss.preamble {
-            Preamble::Long => 192,
-            Preamble::Short => 96,
-        };
-        let frame = Rate::from(bss.rate).time(u32::try_from(octets + DATA_HEADER).unwrap_or(u32::MAX));
-        let delay = DIFS + Duration::from_micros(preamble) + frame;
+        let delay = frame(bss, octets);
         let lost = match bss.packet_loss_from {
             LossFrom::Always => bss.packet_loss.get(),
             LossFrom::GoingDown => 0.0,
@@ -203,6 +285,19 @@ fn hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<Hop<'a>> {
         hops.push((next, [delay; 2], quiet.then_some([1.0 - lost; 2])));
     }
     hops
+}
+
+fn preamble(bss: &Bss) -> Duration {
+    Duration::from_micros(match bss.preamble {
+        Preamble::Long => 192,
+        Preamble::Short => 96,
+    })
+}
+
+/// What a packet of so many octets takes in a cell that is quiet.
+fn frame(bss: &Bss, octets: u64) -> Duration {
+    let octets = u32::try_from(octets + DATA_HEADER).unwrap_or(u32::MAX);
+    DIFS + preamble(bss) + Rate::from(bss.rate).time(octets)
 }
 
 #[cfg(test)]

@@ -5,4 +5,4 @@ mod tcp;
 mod udp;
 
 pub use tcp::{Lone, Means, Stream};
-pub use udp::{Exchange, Expected, MOST_RETRANSMISSIONS, Message};
+pub use udp::{Answer, Exchange, Expected, MOST_RETRANSMISSIONS, Message};

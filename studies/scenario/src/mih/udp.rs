@@ -26,12 +26,23 @@ pub struct Exchange {
     pub loss: [f64; 2],
     /// How long a packet takes, on these ways.
     pub delay: [Duration; 2],
-    /// From the arrival of a request to its response. Longer than nothing: the request is acknowledged by itself first.
+    /// From the arrival of a request to its response. Where it is longer than nothing, the request is acknowledged by itself
+    /// first; else the response acknowledges it.
     pub processing: Duration,
     /// From a copy to the next, while there is no acknowledgement.
     pub timeout: Duration,
     /// How often a message is sent again at most.
     pub retransmissions: u32,
+}
+
+/// How a request is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Packets of the response, at least 1, each lost by itself. Of a response that is sent again, the copies together
+    /// have to bring each of them.
+    pub packets: u32,
+    /// How long the response takes, until the last of them is there.
+    pub delay: Duration,
 }
 
 /// What is expected of a transaction.
@@ -59,12 +70,20 @@ impl Exchange {
     /// What is expected; `None` where a request with acknowledgement has more retransmissions than
     /// [`MOST_RETRANSMISSIONS`] or takes no time to process.
     pub fn expected(&self) -> Option<Expected> {
+        let at_once = self.ack && self.message == Message::Request && self.processing.is_zero();
+        let one = Answer { packets: 1, delay: self.delay[1] };
+        (!at_once).then(|| self.answered(one)).flatten()
+    }
+
+    /// What is expected with a response of several packets, or one that is there at once and acknowledges the request itself:
+    /// where it takes no time to process. `None` where a request with acknowledgement has more retransmissions than
+    /// [`MOST_RETRANSMISSIONS`].
+    pub fn answered(&self, answer: Answer) -> Option<Expected> {
         match (self.ack, self.message) {
-            (false, _) => Some(self.once()),
+            (false, _) => Some(self.once(answer)),
             (true, Message::Indication) => Some(self.indication()),
-            (true, Message::Request) if self.processing.is_zero() => None,
             (true, Message::Request) => {
-                (self.retransmissions <= MOST_RETRANSMISSIONS).then(|| self.request())
+                (self.retransmissions <= MOST_RETRANSMISSIONS).then(|| self.request(answer))
             }
         }
     }
@@ -80,17 +99,17 @@ impl Exchange {
         }
     }
 
-    fn once(&self) -> Expected {
+    fn once(&self, answer: Answer) -> Expected {
         let [there, back] = self.loss.map(|p| 1.0 - p);
-        let [out, home] = self.delay;
+        let out = self.delay[0];
         match self.message {
             Message::Indication => {
                 Expected { success: there, delay: out.as_secs_f64(), packets: 1.0, messages: 1.0 }
             }
             Message::Request => Expected {
-                success: there * back,
-                delay: (out + self.processing + home).as_secs_f64(),
-                packets: 1.0 + there,
+                success: there * libm::pow(back, f64::from(answer.packets)),
+                delay: (out + self.processing + answer.delay).as_secs_f64(),
+                packets: 1.0 + there * f64::from(answer.packets),
                 messages: 1.0 + there,
             },
         }
@@ -118,12 +137,12 @@ impl Exchange {
     }
 
     /// Follows all courses at once, in time: those that have come to the same state go on as one.
-    fn request(&self) -> Expected {
+    fn request(&self, answer: Answer) -> Expected {
         let mut sum = Expected { success: 0.0, delay: 0.0, packets: 0.0, messages: 1.0 };
         let mut courses = BTreeMap::new();
         let mut first = Course::default();
         let sent = first.ask(self);
-        self.branch(&mut courses, &mut sum, first, Some(sent), 1.0);
+        self.branch(answer, &mut courses, &mut sum, first, Some(sent), 1.0);
         while let Some((mut course, chance)) = courses.pop_first() {
             let (at, event) = course.pending.remove(0);
             match event {
@@ -132,10 +151,13 @@ impl Exchange {
                     sum.delay += chance * at.as_secs_f64();
                 }
                 Event::Ready => sum.messages += chance,
+                Event::Request if self.processing.is_zero() && course.responder == Responder::Idle => {
+                    sum.messages += chance;
+                }
                 _ => {}
             }
             let sent = course.step(self, at, event);
-            self.branch(&mut courses, &mut sum, course, sent, chance);
+            self.branch(answer, &mut courses, &mut sum, course, sent, chance);
         }
         Expected { delay: sum.delay / sum.success, ..sum }.known()
     }
@@ -143,9 +165,10 @@ impl Exchange {
     /// Puts a course back for what may become of the packet that it sent.
     fn branch(
         &self,
+        answer: Answer,
         courses: &mut BTreeMap<Course, f64>,
         sum: &mut Expected,
-        course: Course,
+        mut course: Course,
         sent: Option<(Duration, Event)>,
         chance: f64,
     ) {
@@ -155,12 +178,36 @@ impl Exchange {
             }
         };
         let Some((at, event)) = sent else { return put(course, chance) };
-        sum.packets += chance;
-        let way = usize::from(matches!(event, Event::RequestAck | Event::Response));
+        let (packets, delay, lost) = match event {
+            Event::Response => {
+                let missing = self.missing(answer, course.copies + 1);
+                // Of a single packet it tells nothing how many copies there were: courses are joined.
+                course.copies += u32::from(answer.packets > 1);
+                (answer.packets, answer.delay, missing)
+            }
+            Event::RequestAck => (1, self.delay[1], self.loss[1]),
+            _ => (1, self.delay[0], self.loss[0]),
+        };
+        sum.packets += chance * f64::from(packets);
         let mut arrives = course.clone();
-        arrives.expect(at + self.delay[way], event);
-        put(arrives, chance * (1.0 - self.loss[way]));
-        put(course, chance * self.loss[way]);
+        if event == Event::Response {
+            arrives.copies = 0;
+        }
+        arrives.expect(at + delay, event);
+        put(arrives, chance * (1.0 - lost));
+        put(course, chance * lost);
+    }
+
+    /// The chance that a copy of the response does not bring what was missing of it, so many having been sent since one
+    /// was whole, this one included.
+    fn missing(&self, answer: Answer, copies: u32) -> f64 {
+        let whole = |copies: u32| {
+            let each = 1.0 - libm::pow(self.loss[1], f64::from(copies));
+            libm::pow(each, f64::from(answer.packets))
+        };
+        let before = 1.0 - whole(copies - 1);
+        // Where the copies before this one brought all for sure, there is none.
+        if before > 0.0 { (1.0 - whole(copies)) / before } else { 0.0 }
     }
 }
 
@@ -208,6 +255,8 @@ struct Course {
     requests: u32,
     responder: Responder,
     responses: u32,
+    /// Of the response, since one of them made it whole.
+    copies: u32,
 }
 
 impl Course {
@@ -247,6 +296,10 @@ impl Course {
                 None
             }
             Event::Request if self.responder <= Responder::Works => {
+                if x.processing.is_zero() {
+                    self.responder = Responder::Answered;
+                    return self.answer(x, at);
+                }
                 if self.responder == Responder::Idle {
                     self.responder = Responder::Works;
                     self.expect(at + x.processing, Event::Ready);
@@ -488,6 +541,20 @@ mod tests {
         // The acknowledgement and the response must both be back: 0.9 · (0.9 · 0.9).
         assert!((one.success - 0.9 * 0.9 * 0.9).abs() < 1e-12, "{one:?}");
         let lost = Exchange { loss: [1.0, 0.0], ..x }.expected().unwrap();
+        // Of two packets both must be back, and one that answers at once needs no other acknowledgement.
+        let single = Exchange { retransmissions: 0, ..x };
+        let two = Answer { packets: 2, delay: ms(25) };
+        let of = |x: Exchange| x.answered(two).unwrap();
+        assert!((of(single).success - libm::pow(0.9, 4.0)).abs() < 1e-12);
+        assert!((of(single).delay - 0.245).abs() < 1e-12);
+        let at_once = of(Exchange { processing: Duration::ZERO, ..single });
+        assert!(
+            (at_once.success - libm::pow(0.9, 3.0)).abs() < 1e-12 && (at_once.messages - 1.9).abs() < 1e-12
+        );
+        // Nothing is lost there, and the response is sent at once, again by its own timer and for the second request: of
+        // three copies each packet comes with 1 - 0.1³.
+        let again = of(Exchange { retransmissions: 1, loss: [0.0, 0.1], processing: ms(0), ..x });
+        assert!((again.success - libm::pow(0.999, 2.0)).abs() < 1e-12, "{again:?}");
         assert!(lost.success == 0.0 && lost.delay.is_nan() && (lost.overhead() - 3.0).abs() < 1e-12);
     }
 }
