@@ -17,6 +17,7 @@ mod sctp;
 mod sctp_presets;
 mod statistics;
 mod study;
+mod sws;
 mod tcp;
 mod timing;
 mod wire;
@@ -133,6 +134,7 @@ pub fn oracles() -> Vec<Oracle> {
         queues::ORACLES,
         channels::ORACLES,
         tcp::ORACLES,
+        sws::ORACLES,
         presets::ORACLES,
         sctp::ORACLES,
         sctp_presets::ORACLES,
