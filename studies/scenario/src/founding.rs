@@ -1,6 +1,8 @@
 //! The studies that come with the program.
 
-use crate::study::Study;
+use crate::fault::Collector;
+use crate::model::Value;
+use crate::tree::{self, Step};
 
 /// A study that comes with the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +17,14 @@ impl Founding {
     /// A digest of its text, as [`Study::digest`] gives it.
     pub fn digest(&self) -> String {
         crate::study::digest(self.text.as_bytes())
+    }
+
+    /// Whether its text says that it belongs to a group. Nothing else of it is read: whoever names a study asks this of
+    /// all of them.
+    fn belongs(&self, group: &str) -> bool {
+        let tree = tree::parse(self.text, &mut Collector::new(self.name, self.text));
+        let groups = tree.as_ref().and_then(|tree| tree.child(&Step::Key("groups".to_owned()))?.value());
+        matches!(groups, Some(Value::Array(groups)) if groups.iter().any(|g| matches!(g, Value::Text(g) if g == group)))
     }
 }
 
@@ -69,8 +79,5 @@ pub fn find(name: &str) -> Option<&'static Founding> {
 
 /// The names of those that belong to a group; none when there is no such group.
 pub fn group(group: &str) -> Vec<&'static str> {
-    let belongs = |s: &&Founding| {
-        Study::parse(s.name, s.name, s.text).is_ok_and(|study| study.file().groups.iter().any(|g| g == group))
-    };
-    ALL.iter().filter(belongs).map(|s| s.name).collect()
+    ALL.iter().filter(|s| s.belongs(group)).map(|s| s.name).collect()
 }

@@ -3,7 +3,9 @@
 //! The lists are TOML of the settings' own names; `docs/transports.md` shows them beside each other, with their sources.
 
 use crate::fault::Collector;
+use crate::model::Value;
 use crate::tree::{self, Entry, Item, Node, Step};
+use std::sync::OnceLock;
 
 /// The presets of one protocol: name and settings.
 type Presets = [(&'static str, &'static str); 3];
@@ -22,26 +24,35 @@ pub const SCTP: Presets = [
     ("linux", include_str!("../presets/sctp-linux.toml")),
 ];
 
+/// What a list says, in its order.
+type Settings = Vec<(String, Value)>;
+
+/// TCP's and SCTP's settings, each list read once: a study asks for them for every value of its axes.
+static READ: [[OnceLock<Settings>; 3]; 2] = [const { [const { OnceLock::new() }; 3] }; 2];
+
+fn read(text: &str) -> Settings {
+    let settings = tree::parse(text, &mut Collector::new("preset", text));
+    let settings = settings.iter().flat_map(Node::entries);
+    settings.filter_map(|setting| Some((setting.key.clone(), setting.node.value()?))).collect()
+}
+
 /// Gives a study's transports the settings of the presets that they name, where they have none of their own. A preset
 /// that there is not is left for the reader to find.
 pub(crate) fn fill(study: &mut Node) {
-    for (protocol, presets) in [("tcp", TCP), ("sctp", SCTP)] {
+    for ((protocol, presets), read_once) in [("tcp", TCP), ("sctp", SCTP)].into_iter().zip(&READ) {
         let path = ["transport", protocol].map(|key| Step::Key(key.to_owned()));
         let Some(table) = path.iter().try_fold(&mut *study, |node, step| node.child_mut(step)) else {
             continue;
         };
         let Some(preset) = table.child(&Step::Key("preset".to_owned())) else { continue };
         let (Item::Text(name), span) = (&preset.item, preset.span.clone()) else { continue };
-        let Some((_, text)) = presets.iter().find(|(known, _)| known == name) else { continue };
-        let mut none = Collector::new("preset", text);
-        let Some(settings) = tree::parse(text, &mut none) else { continue };
+        let mut lists = presets.iter().zip(read_once);
+        let Some(((_, text), list)) = lists.find(|((known, _), _)| known == name) else { continue };
         let Item::Table(entries) = &mut table.item else { continue };
-        for setting in settings.entries() {
-            if !entries.iter().any(|e| e.key == setting.key)
-                && let Some(value) = setting.node.value()
-            {
-                let node = Node::of(&value, &span);
-                entries.push(Entry { key: setting.key.clone(), key_span: span.clone(), node });
+        for (key, value) in list.get_or_init(|| read(text)) {
+            if !entries.iter().any(|e| e.key == *key) {
+                let node = Node::of(value, &span);
+                entries.push(Entry { key: key.clone(), key_span: span.clone(), node });
             }
         }
     }

@@ -155,13 +155,14 @@ impl Connection {
         if self.congestion.bbr().is_some() {
             return;
         }
-        let (idle, window) = (now - self.last_data_at, self.config.initial_window.bytes(self.mss));
+        let idle = now - self.last_data_at;
+        let window = || self.config.initial_window.bytes(self.mss);
         match self.config.idle_restart {
             IdleRestart::Rto if idle > self.rtt.rto(&self.config) => {
-                self.congestion.set_cwnd(self.congestion.cwnd.min(window));
+                self.congestion.set_cwnd(self.congestion.cwnd.min(window()));
             }
             IdleRestart::MeasuredRto if idle > self.rtt.plain_rto(&self.config) => {
-                self.congestion.set_cwnd(window);
+                self.congestion.set_cwnd(window());
             }
             _ => {}
         }
