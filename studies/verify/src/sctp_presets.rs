@@ -41,7 +41,8 @@ pub(crate) const ORACLES: &[Oracle] = &[
         name: "presets-windows",
         about: "two requests of 40,000 B: the packets of the initial window, those that its acknowledgements let go, \
                 and the burst of the second request, whose congestion window has long been wider",
-        source: "docs/transports.md (initial_window_bytes, max_burst); RFC 9260 sections 6.1 D and 7.2.1, by hand",
+        source: "docs/transports.md (initial_window_bytes, headers_in_window, max_burst); RFC 9260 sections 6.1 D and \
+                 7.2.1, by hand",
         run: windows,
     },
     Oracle {
@@ -253,6 +254,9 @@ fn windows() -> Result<Vec<Finding>, String> {
     // 1.04 s 10252, three at 1.06 s 14656. At 1.08 s two more make 17592, then the last of the 28 packets has left, and the
     // window is full no more. Without a bound on bursts 12 packets go at 1.9 s, since 11 take 16148 bytes. The others' window
     // is wider than their bound of 4.
+    //
+    // Linux counts user data alone: 4380 bytes are not full before the fourth chunk of 1452. The first SACK makes 5832 of them,
+    // in which 2 packets leave with 4356 in flight, the second 7300 and 3 packets.
     let of = |lines: Vec<Line>| {
         let data: Vec<Duration> = lines.iter().filter(|l| l.sent && l.has("DATA")).map(|l| l.at).collect();
         let count = |at: u64| {
@@ -262,7 +266,8 @@ fn windows() -> Result<Vec<Finding>, String> {
         [1000, 1020, 1900].map(count).join(", ")
     };
     let standard = "3 at 1 s, 5 at 1.02 s, 4 at 1.9 s";
-    each("", &workload, of, [standard, "3 at 1 s, 5 at 1.02 s, 12 at 1.9 s", standard])
+    let linux = "4 at 1 s, 5 at 1.02 s, 4 at 1.9 s";
+    each("", &workload, of, [standard, "3 at 1 s, 5 at 1.02 s, 12 at 1.9 s", linux])
 }
 
 fn timeouts() -> Result<Vec<Finding>, String> {

@@ -95,12 +95,26 @@ pub fn root() -> PathBuf {
 /// What one run of ns-2 printed: values by name, of a line `name=value name=value ...`.
 ///
 /// # Errors
-/// Where `ns` is missing, takes too long or prints no such line.
+/// As [`printed`], and where there is no such line.
 pub fn ns(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
-    let script = folder().join(format!("{scenario}.tcl"));
+    let out = printed(&folder().join(format!("{scenario}.tcl")), arguments)?;
+    let line = out.lines().find(|l| l.starts_with("scenario="));
+    let line = line.ok_or_else(|| format!("ns {scenario} {}: {out}", arguments.join(" ")))?;
+    Ok(line
+        .split(' ')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect())
+}
+
+/// All that one run of ns-2 printed.
+///
+/// # Errors
+/// Where `ns` is missing, takes too long or fails.
+pub fn printed(script: &Path, arguments: &[String]) -> Result<String, String> {
     let said = format!("ns {} {}", script.display(), arguments.join(" "));
     let mut child = Command::new("ns")
-        .arg(&script)
+        .arg(script)
         .args(arguments)
         .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())
@@ -125,13 +139,10 @@ pub fn ns(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, Strin
     };
     read(child.stdout.as_mut().map(|s| s as &mut dyn Read), &mut out)?;
     read(child.stderr.as_mut().map(|s| s as &mut dyn Read), &mut err)?;
-    let line = out.lines().find(|l| l.starts_with("scenario=")).filter(|_| status.success());
-    let line = line.ok_or_else(|| format!("{said}: {status}\n{out}{err}"))?;
-    Ok(line
-        .split(' ')
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(k, v)| (k.to_owned(), v.to_owned()))
-        .collect())
+    if !status.success() {
+        return Err(format!("{said}: {status}\n{out}{err}"));
+    }
+    Ok(out)
 }
 
 /// The mean delay of one run of ns-2, in seconds.

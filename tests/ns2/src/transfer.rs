@@ -90,7 +90,7 @@ pub fn ours(lost: &Lost, settings: &str) -> Result<f64, String> {
     let way = |lost: &[u64]| ChannelConfig {
         rate: Some(1_500_000),
         delay: Duration::from_millis(10),
-        queue: QueueLimit::Packets(50),
+        queue: QueueLimit::Packets(49),
         loss: Loss::Script(moved(lost, BEFORE)),
         ..Default::default()
     };

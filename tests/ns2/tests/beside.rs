@@ -1,7 +1,7 @@
 //! Every scenario in both simulators. Where ns-2 is not installed they fail.
 
 use usher_ns2_tests::transfer::{self, Lost};
-use usher_ns2_tests::{SCENARIOS, compare, folder, root};
+use usher_ns2_tests::{SCENARIOS, compare, folder, printed, root};
 
 /// Set, it writes the table's rows anew.
 const WRITE: &str = "USHER_WRITE_NS2";
@@ -71,7 +71,8 @@ fn a_transfer_over_sctp_takes_as_long_as_in_ns2() {
 #[test]
 fn a_transfer_over_sctp_goes_as_in_ns2_where_the_same_packets_are_lost() {
     let preset = "preset = \"ns-2\"";
-    for (loss, lists) in [(0.05, 1..=3), (0.1, 1..=4)] {
+    // At 1 and 2 % the windows grow until the queue overflows.
+    for (loss, lists) in [(0.01, 2..=2), (0.02, 4..=5), (0.05, 1..=3), (0.1, 1..=4), (0.2, 4..=4)] {
         for list in lists {
             let lost = Lost::draw(loss, list);
             let theirs = transfer::theirs(&lost).unwrap();
@@ -86,6 +87,21 @@ fn a_transfer_over_sctp_goes_as_in_ns2_where_the_same_packets_are_lost() {
     let (theirs, rfc) =
         (transfer::theirs(&lost).unwrap(), transfer::ours(&lost, "preset = \"rfc\"").unwrap());
     assert!((rfc / theirs - 1.0).abs() > 0.05, "{theirs} s, {rfc} s");
+}
+
+#[test]
+fn the_simulators_traces_of_sctp_are_what_ns2_prints() {
+    let script = root().join("tests/ns2/traces/sctp-losses.tcl");
+    let kept = root().join("networks/sim/src/sctp/tests");
+    for (file, lost, until) in [
+        ("ns2-once-and-twice", "5 6 14", "2.1"),
+        ("ns2-behind-a-timeout", "5 8 9 13 17 22 23 28", "1.7"),
+        ("ns2-timeouts", "8 12 18 19 21 22 24 26 27 30 33 35 40 41 44 46 49 52 53 57", "20"),
+    ] {
+        let arguments = ["lost", lost, "until", until].map(str::to_owned);
+        let kept = std::fs::read_to_string(kept.join(format!("{file}.txt"))).unwrap();
+        assert_eq!(printed(&script, &arguments).unwrap(), kept, "{file}");
+    }
 }
 
 #[test]

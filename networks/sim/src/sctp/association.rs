@@ -202,6 +202,8 @@ pub struct Association {
     pub(super) recover: u32,
     /// The highest TSN newly acknowledged since the cumulative one last advanced ([`LossRecovery::Ns2`]).
     pub(super) highest_acked: u32,
+    /// The highest TSN that was in flight when a fast retransmission last began ([`LossRecovery::Ns2`]).
+    pub(super) outstanding_until: u32,
     pub(super) out: Outbound,
     pub(super) inb: Inbound,
     pub(super) paths: Vec<Path>,
@@ -258,6 +260,7 @@ impl Association {
             announced: config.buffer(),
             recover: initial.tsn.wrapping_sub(1),
             highest_acked: initial.tsn.wrapping_sub(1),
+            outstanding_until: initial.tsn.wrapping_sub(1),
             out: Outbound::new(initial.tsn),
             inb: Inbound::new(0),
             paths,

@@ -35,7 +35,8 @@ pub enum LossRecovery {
     /// more leaves at the next SACK only; what waits to be sent again is missed like what is in
     /// flight; a miss is counted below the highest TSN that was newly acknowledged since the cumulative one last
     /// advanced; recovery outlasts a timeout, and a loss behind its end begins another; a timeout of a window of one
-    /// packet leaves the threshold alone; a SACK of what was fast retransmitted lets out four packets.
+    /// packet leaves the threshold alone; a SACK of what was fast retransmitted lets out four packets; T3-rtx begins anew for
+    /// the earliest chunk only where others are in flight; what waits to be sent again is none of a recovery's end.
     Ns2,
 }
 
@@ -70,6 +71,9 @@ pub struct Config {
     /// An acknowledgement that goes at once for a duplicate begins the delay anew; on. Off, it leaves the count of packets
     /// and the timer alone, as ns-2 has it.
     pub duplicate_resets_delay: bool,
+    /// Headers and padding of DATA chunks count in flight and against the congestion window; on (RFC 9260 §7.2.2). Off,
+    /// user data alone, as Linux has it.
+    pub headers_in_window: bool,
     /// The application hears of what has come before anything leaves, so that a SACK announces the room that it made; off, as
     /// of a kernel. On, as ns-2 has it.
     pub deliver_first: bool,
@@ -135,6 +139,7 @@ impl Default for Config {
             cumulative_growth: false,
             filled_gap_at_once: true,
             duplicate_resets_delay: true,
+            headers_in_window: true,
             deliver_first: false,
             loss_recovery: LossRecovery::default(),
             bundle_sacks: true,

@@ -135,7 +135,7 @@ fn check(a: &Association) {
     assert!(a.inb.held + a.inb.unread <= 2 * a.config.buffer());
     let flight: u32 = a.paths.iter().map(|p| p.flight).sum();
     let flying = a.out.sent.iter().filter(|s| s.whereabouts == super::outbound::Whereabouts::Flying);
-    assert_eq!(flight, flying.map(|s| s.size()).sum::<u32>());
+    assert_eq!(flight, flying.map(|s| s.weight(&a.config)).sum::<u32>());
     let armed = a.paths.iter().all(|p| p.flight == 0 || p.t3_at != Instant::FAR_FUTURE);
     assert!(armed || a.state() == State::CookieEchoed, "what is in flight is not waited for");
 }

@@ -3,6 +3,7 @@
 use super::DATA_HEADER;
 use super::association::Message;
 use super::chunk::{Data, padded};
+use super::config::Config;
 use crate::packet::Payload;
 use std::collections::VecDeque;
 
@@ -33,9 +34,13 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Bytes that count against the congestion window: with header and padding (RFC 9260 §7.2.2).
+    /// Bytes in a packet: with header and padding.
     pub(super) fn size(&self) -> u32 {
         padded(DATA_HEADER + self.data.payload.len)
+    }
+    /// Bytes that count against the congestion window.
+    pub(super) fn weight(&self, config: &Config) -> u32 {
+        if config.headers_in_window { self.size() } else { self.data.payload.len }
     }
 }
 

@@ -215,6 +215,7 @@ impl Association {
             let sent = &mut self.out.sent[at];
             sent.whereabouts = Whereabouts::Flying;
             sent.path = path;
+            let weight = sent.weight(&self.config);
             self.out.lost -= 1;
             self.out.flying += sent.data.payload.len;
             let data = sent.data.clone();
@@ -225,9 +226,13 @@ impl Association {
                     p.timed.filter(|&(timed, _)| keeps && timed != data.tsn || seq::lt(timed, data.tsn));
             }
             let p = &mut self.paths[usize::from(path)];
-            p.sent(now, size);
-            // §7.2.4 rule 4.
-            let again = fast || self.config.loss_recovery == LossRecovery::Ns2;
+            let again = match self.config.loss_recovery {
+                // §7.2.4 rule 4.
+                LossRecovery::Rfc9260 => fast,
+                // RtxMarkedChunks() asks for others in flight.
+                LossRecovery::Ns2 => p.flight > 0,
+            };
+            p.sent(now, weight);
             if p.t3_at == Instant::FAR_FUTURE || (again && earliest) {
                 p.arm_t3(now);
             }
@@ -247,7 +252,7 @@ impl Association {
             (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, false);
             let Some(data) = self.out.send_next(path) else { break };
             let p = &mut self.paths[usize::from(path)];
-            p.sent(now, wire);
+            p.sent(now, if self.config.headers_in_window { wire } else { len });
             if p.timed.is_none() {
                 p.timed = Some((data.tsn, now));
             }

@@ -72,7 +72,7 @@ impl Association {
         if self.config.cumulative_growth && self.out.lost > 0 {
             for sent in &self.out.sent {
                 if matches!(sent.whereabouts, Whereabouts::Lost { .. }) {
-                    self.paths[usize::from(sent.path)].report.flight_before += sent.size();
+                    self.paths[usize::from(sent.path)].report.flight_before += sent.weight(&self.config);
                 }
             }
         }
@@ -84,7 +84,7 @@ impl Association {
         match sent.whereabouts {
             Whereabouts::Come => return,
             Whereabouts::Flying => {
-                path.landed(sent.size());
+                path.landed(sent.weight(&self.config));
                 self.out.flying -= sent.data.payload.len;
                 if !path.report.earliest_seen {
                     path.report.earliest_seen = true;
@@ -93,7 +93,7 @@ impl Association {
             }
             Whereabouts::Lost { .. } => self.out.lost -= 1,
         }
-        path.report.acked += sent.size();
+        path.report.acked += sent.weight(&self.config);
         if let Some((tsn, at)) = path.timed
             && tsn == sent.data.tsn
         {
@@ -122,7 +122,7 @@ impl Association {
                         self.highest_acked = sent.data.tsn;
                     }
                     self.has_come(now, sent);
-                    self.paths[usize::from(sent.path)].report.by_gaps += sent.size();
+                    self.paths[usize::from(sent.path)].report.by_gaps += sent.weight(&self.config);
                 }
                 continue;
             }
@@ -134,7 +134,7 @@ impl Association {
                     // another one.
                     sent.whereabouts = Whereabouts::Flying;
                     sent.taken_back = true;
-                    path.flight += sent.size();
+                    path.flight += sent.weight(&self.config);
                     self.out.flying += sent.data.payload.len;
                     if path.t3_at == Instant::FAR_FUTURE {
                         path.arm_t3(now);
@@ -186,7 +186,7 @@ impl Association {
             }
             sent.whereabouts = Whereabouts::Lost { fast: true };
             sent.fast_retransmitted = true;
-            let size = sent.size();
+            let size = sent.weight(&self.config);
             let path = &mut self.paths[usize::from(sent.path)];
             path.landed(size);
             if path.timed.is_some_and(|(tsn, _)| tsn == sent.data.tsn) {
@@ -230,7 +230,7 @@ impl Association {
                 sent.fast_retransmitted = true;
                 found = true;
                 if sent.whereabouts == Whereabouts::Flying {
-                    self.paths[usize::from(sent.path)].landed(sent.size());
+                    self.paths[usize::from(sent.path)].landed(sent.weight(&self.config));
                     self.out.lost += 1;
                     self.out.flying -= sent.data.payload.len;
                 }
@@ -246,15 +246,27 @@ impl Association {
     }
     fn fast_retransmit_as_ns2(&mut self) {
         (self.grant, self.one_repair) = (true, true);
-        let last = self.out.last_tsn();
-        for sent in &self.out.sent {
-            if matches!(sent.whereabouts, Whereabouts::Lost { .. }) && seq::lt(self.recover, sent.data.tsn) {
-                let path = &mut self.paths[usize::from(sent.path)];
+        for at in 0..self.out.sent.len() {
+            let sent = &self.out.sent[at];
+            let lost = matches!(sent.whereabouts, Whereabouts::Lost { .. });
+            let path = &mut self.paths[usize::from(sent.path)];
+            if lost && seq::lt(self.recover, sent.data.tsn) && !path.report.halved {
                 path.on_fast_retransmit(&self.config);
-                path.timed = None;
-                (self.recover, self.in_fast_recovery) = (last, true);
+                (path.timed, path.report.halved) = (None, true);
+                (self.recover, self.in_fast_recovery) = (self.highest_outstanding_as_ns2(), true);
                 self.stats.fast_retransmits += 1;
             }
         }
+    }
+    /// The last chunk that does not wait to be sent again, or what this answered before, as `GetHighestOutstandingTsn()` has
+    /// it.
+    fn highest_outstanding_as_ns2(&mut self) -> u32 {
+        let waits = |sent: &&Sent| matches!(sent.whereabouts, Whereabouts::Lost { .. });
+        if let Some(last) = self.out.sent.iter().rev().find(|sent| !waits(sent))
+            && seq::lt(self.outstanding_until, last.data.tsn)
+        {
+            self.outstanding_until = last.data.tsn;
+        }
+        self.outstanding_until
     }
 }

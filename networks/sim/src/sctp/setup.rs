@@ -440,6 +440,7 @@ impl Association {
         (self.in_fast_recovery, self.grant, self.probing) = (false, false, false);
         (self.one_repair, self.bound_burst) = (false, false);
         (self.recover, self.highest_acked) = (self.out.cumulative, self.out.cumulative);
+        self.outstanding_until = self.out.cumulative;
         (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, false);
         self.errors = 0;
         self.shutdown_asked = false;

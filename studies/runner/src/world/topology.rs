@@ -281,6 +281,7 @@ pub fn sctp_config(sctp: &model::Sctp, version: IpVersion, mtu: u32) -> usher_si
         cumulative_growth: sctp.cumulative_growth,
         filled_gap_at_once: sctp.filled_gap_at_once,
         duplicate_resets_delay: sctp.duplicate_resets_delay,
+        headers_in_window: sctp.headers_in_window,
         deliver_first: sctp.deliver_first,
         loss_recovery: match sctp.loss_recovery {
             model::LossRecovery::Rfc9260 => LossRecovery::Rfc9260,

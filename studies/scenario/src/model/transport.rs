@@ -321,6 +321,8 @@ pub struct Sctp {
     /// An acknowledgement that goes at once for a duplicate begins the delay anew; else it leaves the count of packets and
     /// the timer alone.
     pub duplicate_resets_delay: bool,
+    /// Headers and padding of DATA chunks count in flight and against the congestion window; else user data alone.
+    pub headers_in_window: bool,
     /// The application hears of what has come before anything leaves, so that a SACK announces the room that it made.
     pub deliver_first: bool,
     /// How losses are found and repaired.
@@ -370,6 +372,7 @@ impl Default for Sctp {
             cumulative_growth: false,
             filled_gap_at_once: true,
             duplicate_resets_delay: true,
+            headers_in_window: true,
             deliver_first: false,
             loss_recovery: LossRecovery::default(),
             bundle_sacks: true,

@@ -12,6 +12,7 @@ mod sending;
 mod setup;
 mod shutdown;
 mod standard;
+mod trace;
 
 use super::*;
 use crate::packet::Payload;

@@ -1,0 +1,143 @@
+//! A transfer with named losses, packet by packet, with the sender's window: by RFC 9260 as worked out by hand, and as
+//! ns-2 has it, whose own traces stand beside this file (`tests/ns2/traces/sctp-losses.tcl` of the repository makes them,
+//! and a test there holds them to what ns-2 says).
+//!
+//! 50 ms each way without a rate, chunks of 1452 bytes that fill a packet of 1500, all of them there from the beginning.
+//! A line is a millisecond since the first chunk left: the TSNs that leave, or the cumulative TSNs of the SACKs; and
+//! the window and its threshold where that changed them.
+
+use super::*;
+
+/// Takes each packet a little longer than 50 ms, so that a timer of a second that began ten round trips ago runs out before
+/// the SACK that comes in the same millisecond, as where packets take some time to leave.
+const LATE: Duration = Duration::from_nanos(60);
+
+/// The defaults, as one path of Ethernet has them.
+fn rfc() -> Config {
+    Config { heartbeat_interval: None, ..Config::default() }
+}
+
+/// What the preset `ns-2` is.
+fn ns2() -> Config {
+    Config {
+        measure_behind_retransmission: true,
+        one_packet_after_timeout: false,
+        cumulative_growth: true,
+        filled_gap_at_once: false,
+        duplicate_resets_delay: false,
+        deliver_first: true,
+        loss_recovery: LossRecovery::Ns2,
+        bundle_sacks: false,
+        rto_initial: millis(3000),
+        max_burst: None,
+        initial_window: InitialWindow::Bytes(4380),
+        ..rfc()
+    }
+}
+
+/// The trace up to so many milliseconds, without those packets with data, counted from 0 and retransmissions included.
+fn play(config: Config, lost: &[usize], until: u64) -> Vec<String> {
+    const BEGIN: u64 = 200;
+    let mut w = World::up(config.clone(), config, 1);
+    w.delay += LATE;
+    let (lost, mut data) = (lost.to_vec(), 0);
+    w.loss = Box::new(move |from, _, _, text| {
+        let counts = from == A && text.starts_with("DATA");
+        data += usize::from(counts);
+        counts && lost.contains(&(data - 1))
+    });
+    w.on(A, |a, now| (0..120).for_each(|_| a.send(now, message(0, 1452)).unwrap()));
+    let mut window = (w.a().cwnd(0), u32::MAX);
+    let mut trace: Vec<(u64, String)> = Vec::new();
+    for at in (0..=until).step_by(50) {
+        w.run_to(BEGIN + at + 1);
+        for line in std::mem::take(&mut w.log) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [at, _, kind, tsn, ..] = words[..] else { panic!("{line}") };
+            let at = at.parse::<u64>().unwrap() - BEGIN;
+            match trace.last_mut().filter(|(last, text)| *last == at && text.starts_with(kind)) {
+                Some((_, text)) => *text += &format!(" {tsn}"),
+                None => trace.push((at, format!("{kind} {tsn}"))),
+            }
+        }
+        let now = (w.a().cwnd(0), w.a().paths[0].ssthresh);
+        if now != window {
+            let threshold = if now.1 == u32::MAX { "none".to_owned() } else { now.1.to_string() };
+            trace.last_mut().unwrap().1 += &format!(" cwnd {} ssthresh {threshold}", now.0);
+            window = now;
+        }
+    }
+    trace.into_iter().map(|(at, text)| format!("{at} {text}")).collect()
+}
+
+/// TSN 6 is lost once and TSN 7 twice.
+#[test]
+fn a_retransmission_that_is_lost_waits_for_the_timer_by_hand() {
+    let mut expected = vec![
+        // 1468 bytes each: three fit into 4404, and the first is acknowledged at once.
+        "0 DATA 1 2 3".to_owned(),
+        "50 SACK 1 3".to_owned(),
+        // Both SACKs find the window full and widen it by a packet: 4, 5; 6, 7, 8.
+        "100 DATA 4 5 6 7 8 cwnd 7340 ssthresh none".to_owned(),
+        // 5 is the second packet, 8 shows the gap.
+        "150 SACK 5 5".to_owned(),
+        // The window grows at the gap block, too (7.2.1): 9, 10, 11; 12, 13.
+        "200 DATA 9 10 11 12 13 cwnd 10276 ssthresh none".to_owned(),
+        "250 SACK 5 5 5 5 5".to_owned(),
+        // The SACK of 9 is the second miss, finds 10276 bytes in flight and lets 14 and 15 go; that of 10 makes 13212 of the
+        // window and is the third miss: half remains. 6 goes whatever the window, 7 once 8808 bytes in flight are 5872, at
+        // the SACK of 12, and 16 at that of 13.
+        "300 DATA 14 15 6 7 16 cwnd 6606 ssthresh 6606".to_owned(),
+        // 14 and 15; 6, behind which 7 is missing; 16.
+        "350 SACK 5 5 6 6".to_owned(),
+    ];
+    // Each of the four that come shows that 7 is missing, which went fast once and waits now. It was the SACK of 6, at
+    // 400 ms, that began T3-rtx anew. In fast recovery the window stays.
+    for round in 0..10 {
+        let first = 17 + 4 * round;
+        let data: Vec<String> = (first..first + 4).map(|tsn: u64| tsn.to_string()).collect();
+        expected.push(format!("{} DATA {}", 400 + 100 * round, data.join(" ")));
+        expected.push(format!("{} SACK 6 6 6 6", 450 + 100 * round));
+    }
+    expected.extend(
+        [
+            // Four packets are more than half of 6606. All in flight is held for lost, 7 and 53 to 56, and 7 goes. The SACKs of
+            // 53 to 56 come right behind: 53 opens the window of a packet for 54, 54 that of two for 55 and 56, and with 55 and 56
+            // two more leave each, now new ones.
+            "1400 DATA 7 54 55 56 57 58 59 60 cwnd 7340 ssthresh 5872",
+            // 7 fills the gap and is acknowledged at once, as are the three that had come before; 58 and 60 are second packets.
+            "1450 SACK 56 56 56 56 58 60",
+            // Beyond the threshold: 1468, 2936 and 2936 bytes, which are the window's 7340.
+            "1500 DATA 61 62 63 64 65 66 cwnd 8808 ssthresh 5872",
+        ]
+        .map(str::to_owned),
+    );
+    assert_eq!(play(rfc(), &[5, 6, 16], 1500), expected);
+}
+
+fn ns2_says(trace: &str) -> Vec<String> {
+    trace.lines().map(str::to_owned).collect()
+}
+
+/// The same two chunks. Where the RFC's sender is clocked by four packets, ns-2's is by three, since its window grew with the
+/// cumulative TSN alone; what fills the gap is acknowledged 200 ms later.
+#[test]
+fn a_retransmission_that_is_lost_waits_for_the_timer_as_in_ns2() {
+    assert_eq!(play(ns2(), &[5, 6, 14], 2100), ns2_says(include_str!("ns2-once-and-twice.txt")));
+}
+
+/// Losses behind the end of a recovery each begin another, and after the timeout a chunk that waits to be sent again is missed a
+/// third time: it is fast retransmitted, which makes four packets of the timeout's one.
+#[test]
+fn fast_retransmission_may_follow_a_timeout_as_in_ns2() {
+    let lost = [5, 8, 9, 13, 17, 22, 23, 28];
+    assert_eq!(play(ns2(), &lost, 1700), ns2_says(include_str!("ns2-behind-a-timeout.txt")));
+    assert_ne!(play(rfc(), &lost, 1700), ns2_says(include_str!("ns2-behind-a-timeout.txt")));
+}
+
+/// Timeouts in a row, each of a window of one packet: the timer doubles and is not begun anew by what is sent again alone.
+#[test]
+fn timeouts_in_a_row_are_as_in_ns2() {
+    let lost = [8, 12, 18, 19, 21, 22, 24, 26, 27, 30, 33, 35, 40, 41, 44, 46, 49, 52, 53, 57];
+    assert_eq!(play(ns2(), &lost, 20_000), ns2_says(include_str!("ns2-timeouts.txt")));
+}
