@@ -121,6 +121,8 @@ fn read(claim: &Claim, view: &View<'_>, study: &'static str, judge: impl Fn(Case
     };
     let other = format!(" Read as the loss of packets, after the MAC's retransmissions: {other}");
     let fits = |by_frames: Verdict| {
+        // That nothing follows fits no worse than the contrary.
+        let [by_packets, by_frames] = [by_packets, by_frames].map(|verdict| verdict.min(Verdict::Differs));
         let which = match by_packets.cmp(&by_frames) {
             std::cmp::Ordering::Less => "packets fits the results better",
             std::cmp::Ordering::Greater => "frames fits the results better",
@@ -448,10 +450,15 @@ fn network_trends(case: Case<'_, '_>) -> Found {
         parts.push((name, verdict));
         said.push(format!("{}: {text}", capital(name)));
     }
-    let verdicts: Vec<Verdict> = parts.iter().map(|(_, v)| *v).collect();
-    let kept = verdicts.iter().filter(|v| **v == Verdict::Reproduced).count();
-    let reason = format!("{} All together:{}", said.join(" "), part_by_part(parts.iter().copied()));
-    Ok(Finding::words(format!("{kept} of {} trends", parts.len()), Verdict::of_parts(&verdicts), reason))
+    let telling: Vec<Verdict> =
+        parts.iter().map(|(_, v)| *v).filter(|v| *v != Verdict::NotComparable).collect();
+    let kept = telling.iter().filter(|v| **v == Verdict::Reproduced).count();
+    let ours = match parts.len() - telling.len() {
+        0 => format!("{kept} of {} trends", parts.len()),
+        silent => format!("{kept} of {} trends, {silent} say nothing", telling.len()),
+    };
+    let reason = format!("{}{}", said.join(" "), part_by_part(parts.iter().copied()));
+    Ok(Finding::words(ours, Verdict::of_parts(&telling), reason))
 }
 
 /// What became of the application's packets at a point.

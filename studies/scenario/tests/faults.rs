@@ -347,7 +347,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             "[workload]",
             "[transport.sctp]\ninitial_window_bytes = \"3000 B\"\ninitial_window = 2\n[workload]",
-            "t.toml:14:24: transport.sctp.initial_window_bytes: transport.sctp.initial_window, in packets, stands before it: leave one \
+            "t.toml:14:24: transport.sctp.initial_window_bytes: transport.sctp.initial_window, in packets, decides where both are given: leave one \
              of the two out",
         ),
         (

@@ -202,7 +202,7 @@ pub struct Association {
     pub(super) recover: u32,
     /// The highest TSN newly acknowledged since the cumulative one last advanced ([`LossRecovery::Ns2`]).
     pub(super) highest_acked: u32,
-    /// The highest TSN that was in flight when a fast retransmission last began ([`LossRecovery::Ns2`]).
+    /// The highest TSN that did not wait to be sent again when a recovery last began; it never falls ([`LossRecovery::Ns2`]).
     pub(super) outstanding_until: u32,
     pub(super) out: Outbound,
     pub(super) inb: Inbound,

@@ -149,7 +149,7 @@ impl Less {
 
     fn text(self, what: &str) -> String {
         format!(
-            "{what} at {}, and surely more at {}",
+            "{what} at {}, and the contrary is sure at {}",
             count(self.surely, self.of, "avoidances and points"),
             self.more
         )
@@ -215,9 +215,9 @@ pub(super) fn surge(claim: &Claim, view: &View<'_>) -> Found {
             n => format!(" ({n} points where the link carries all that is offered left out)"),
         };
         said.push(format!(
-            "in {study}{calm} {} and {}",
+            "in {study}{calm} {}; {}",
             helped.packets.text("avoidance surely leaves fewer packets"),
-            helped.delay.text("a shorter delay")
+            helped.delay.text("the delay is surely shorter")
         ));
         let verdicts = [helped.packets.verdict(), helped.delay.verdict()];
         parts.extend(names.into_iter().zip(verdicts));

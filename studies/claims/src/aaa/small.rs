@@ -170,7 +170,7 @@ fn few_nodes(view: &View<'_>) -> Result<(Verdict, String), Gone> {
         .map(|(nodes, e)| format!("{} at {}", with_word(e, "", "more", "fewer"), digits(*nodes)))
         .collect();
     let text = format!(
-        "Against no avoidance, with few nodes, packets are {}: within {} at {}, surely not at {off}. Read as \"not much \
+        "Against no avoidance, with few nodes, packets are {}: within {} at {}, surely not at {off} of them. Read as \"not much \
          greater\", as the English text has it, they are so at {}.",
         said.join(", "),
         percent(ABOUT),

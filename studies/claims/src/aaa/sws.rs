@@ -51,8 +51,8 @@ pub(super) fn sws(claim: &Claim, view: &View<'_>) -> Found {
     let (waited, most) = (waited(view)?, claim.part("delay"));
     let bound = (format!("at most {} ms", digits(most * 1e3)), Verdict::on_bound(&waited, most));
     said.push(format!(
-        "Segments to the slow reader with delayed ACK are of what it reads in {}, which its acknowledgement waits; the \
-         limit is {} s",
+        "Segments to the slow reader with delayed ACK carry on average what it reads in {}: about so long its \
+         acknowledgement waits; the limit is {} s",
         with_interval(&waited, "s"),
         digits(most)
     ));

@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(
             list(&plan(Mode::Quick, &[])),
             [
-                "traffic is counted for 200 s, not for 4000 s",
-                "the largest RTOs are 0.2 s, 1 s, not 0.2 s, 0.3 s, 0.5 s, 0.75 s, 1 s"
+                "traffic is counted for 1000 s, not for 4000 s",
+                "the largest RTOs are 0.2 s, 0.5 s, 1 s, not 0.2 s, 0.3 s, 0.5 s, 0.75 s, 1 s"
             ]
         );
     }

@@ -29,15 +29,15 @@ fn avoidance_is_held_against_none_under_both_causes_of_a_surge() {
     let (fewer, shorter) = ([8.0, 4.0], [2.0, 1.0]);
     let (more, longer) = ([4.0, 8.0], [1.0, 2.0]);
     let both = [many(1.2, fewer, shorter), back(fewer, shorter)].concat();
-    let said = ["fewer packets at all 3 avoidances and points, and surely more at 0"];
+    let said = ["fewer packets at all 3 avoidances and points, and the contrary is sure at 0"];
     let judged = verdict(&both, "aaa.surge", Reproduced, &said);
     assert_eq!(judged.ours, Some(Value::Text("helps in 4 of 4 parts".into())));
     // The contrary differs, and so does what makes no difference.
     let contrary = [many(1.2, more, longer), back(more, longer)].concat();
-    let said = ["fewer packets at 0 of 3 avoidances and points, and surely more at 3"];
+    let said = ["fewer packets at 0 of 3 avoidances and points, and the contrary is sure at 3"];
     verdict(&contrary, "aaa.surge", Differs, &said);
     let equal = [many(1.2, [4.0; 2], [1.0; 2]), back([4.0; 2], [1.0; 2])].concat();
-    verdict(&equal, "aaa.surge", Differs, &["at 0 of 3", "surely more at 0"]);
+    verdict(&equal, "aaa.surge", Differs, &["at 0 of 3", "the contrary is sure at 0"]);
     let half = [many(1.2, fewer, longer), back(fewer, longer)].concat();
     verdict(&half, "aaa.surge", Partly, &["shorter delay in aaa-recovery: differs"]);
     // Where the link carries all there is no surge that could tell.

@@ -136,6 +136,10 @@ fn frames_give_the_verdict_and_packets_a_reading() {
     ];
     verdict(&both(stated, none), "handover.success-order", Reproduced, &said);
     verdict(&both(stated, stated), "handover.success-order", Reproduced, &["Neither reading fits"]);
+    // That nothing follows fits no worse than the contrary.
+    let contrary = [0.5, 1.0, 1.5, 1.5, 1.5];
+    verdict(&both(contrary, none), "handover.success-order", Differs, &["Neither reading fits"]);
+    verdict(&both(none, contrary), "handover.success-order", NotComparable, &["Neither reading fits"]);
     verdict(&of("packets", success(stated)), "handover.success-order", Reproduced, &[]);
     // What the MAC leaves of frame loss p is p^7: of some thousand packets at each loss told from none at the last alone.
     let left = lost(|_, p| p.powi(7), 0.99);
@@ -189,6 +193,14 @@ fn the_network_leads_as_well() {
         Partly,
         &["TCP's later step longer: differs", "steps: partly"],
     );
+    // Where none fails, what is said of failures counts neither way.
+    let mut none = rows(1.5);
+    none.iter_mut().filter(|r| &*r.metric == "success").for_each(|r| r.value = 1.0);
+    none.retain(|r| &*r.metric != "delay.failed");
+    let said = ["failed delay: not comparable; success: not comparable; delays: partly; steps: reproduced"];
+    let judged = verdict(&none, "handover.network-trends", Partly, &said);
+    let Some(Value::Text(ours)) = &judged.ours else { panic!("{judged:?}") };
+    assert!(ours.ends_with("of 3 trends, 2 say nothing"), "{ours}");
     verdict(&success([1.0, 0.5, 0.0, 0.1, 0.2]), "handover.network-trends", NotRun, &["run handover-net"]);
 }
 

@@ -47,7 +47,7 @@ const SETTINGS: [Setting; 4] = [
         path: "transport.sctp.initial_window_bytes",
         idle: |scenario| scenario.transport.sctp.initial_window.is_some(),
         beside: &["transport.sctp.initial_window"],
-        remedy: "transport.sctp.initial_window, in packets, stands before it: leave one of the two out",
+        remedy: "transport.sctp.initial_window, in packets, decides where both are given: leave one of the two out",
     },
 ];
 
