@@ -4,8 +4,9 @@
 mod queue;
 
 use crate::node::{Mailboxes, Message};
+use crate::outage::Outage;
 use crate::stats::Latency;
-use crate::workers::{For, troubled_said};
+use crate::workers::For;
 use queue::Queue;
 pub(crate) use queue::{Client, Whose};
 use std::collections::VecDeque;
@@ -138,7 +139,7 @@ struct Keeper {
     logins: VecDeque<Change>,
     /// Sessions of a user who has no number of his own.
     simultaneous: Option<u32>,
-    troubled: bool,
+    outage: Outage,
     /// The sessions that are open in the store are not known yet: until they are, no record can be told from one that
     /// came before.
     unread: bool,
@@ -171,7 +172,7 @@ pub(crate) fn begin(
         pending: VecDeque::new(),
         logins: VecDeque::new(),
         simultaneous,
-        troubled: false,
+        outage: Outage::default(),
         unread: true,
         rest: None,
         stopping: false,
@@ -229,7 +230,7 @@ impl Keeper {
 
     /// The store does not answer: it is left alone for a while.
     fn is_away(&mut self, error: &StoreError) {
-        troubled_said(&mut self.troubled, Some(error));
+        self.outage.note(Some(error));
         self.rest = Some(Monotonic::now() + PAUSE);
     }
 
@@ -349,9 +350,7 @@ impl Keeper {
             tracing::error!(refused, error = ?commit.error, "the store refuses records for good; not acknowledged");
         }
         let away = commit.error.as_ref().filter(|e| matches!(e, StoreError::Unavailable(_)));
-        if troubled_said(&mut self.troubled, away) {
-            tracing::info!("the store answers again");
-        }
+        self.outage.note(away);
         let (away, failed) = (away.is_some(), commit.error.is_some());
         let mut answers = Vec::new();
         self.pending.retain(|(n, f)| {

@@ -26,6 +26,7 @@ mod memory;
 mod metrics;
 mod node;
 mod notify;
+mod outage;
 pub mod place;
 pub mod probe;
 mod said;

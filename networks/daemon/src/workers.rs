@@ -6,6 +6,7 @@ use crate::config::Loaded;
 use crate::config::model::{BadReply, Users};
 use crate::jobs::{Bounds, Jobs, Whose};
 use crate::node::{Mailboxes, Message};
+use crate::outage::Outage;
 use crate::stats::Latency;
 use crate::status::CertificateStatus;
 use std::collections::BTreeMap;
@@ -206,11 +207,11 @@ impl Workers {
 }
 
 fn work(jobs: &Jobs<Job>, shared: &Shared, mut store: Option<Box<dyn Store>>) {
-    let mut troubled = false;
+    let mut outage = Outage::default();
     loop {
         let (for_, command) = match jobs.take() {
             Job::Lookup(for_, name) => {
-                let user = find(&name, shared, store.as_mut(), &mut troubled);
+                let user = find(&name, shared, store.as_mut(), &mut outage);
                 (for_, Command::Found { token: for_.token, user })
             }
             Job::Verify(for_, hash, password) => {
@@ -227,7 +228,7 @@ fn work(jobs: &Jobs<Job>, shared: &Shared, mut store: Option<Box<dyn Store>>) {
     }
 }
 
-fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, troubled: &mut bool) -> Found {
+fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, outage: &mut Outage) -> Found {
     let inline = shared.inline.read().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(user) = inline.get(&*canonical_name(name)) {
         return Found::User(user.clone());
@@ -239,9 +240,7 @@ fn find(name: &[u8], shared: &Shared, store: Option<&mut Box<dyn Store>>, troubl
     let begun = Instant::now();
     let found = admin::user_of(store.as_mut(), name);
     shared.latency.add(begun.elapsed());
-    if troubled_said(troubled, found.as_ref().err()) {
-        tracing::info!("the store answers again");
-    }
+    outage.note(found.as_ref().err());
     let octets = name.as_bytes();
     let now = shared.known.clock.now();
     match found {
@@ -274,20 +273,6 @@ fn read(name: &str, rows: &UserRows, shared: &Shared) -> User {
         shared.left_out.fetch_add(1, Ordering::Relaxed);
     }
     user
-}
-
-/// Says once that a store is in trouble; true when it is well again.
-pub(crate) fn troubled_said(troubled: &mut bool, error: Option<&StoreError>) -> bool {
-    match error {
-        Some(error) => {
-            if !*troubled {
-                tracing::error!(%error, "the store does not answer; requests that need it get no answer until it does");
-            }
-            *troubled = true;
-            false
-        }
-        None => std::mem::replace(troubled, false),
-    }
 }
 
 #[cfg(test)]
@@ -331,7 +316,7 @@ mod tests {
 
     /// What comes of asking for ann: `f`ound, `r`emembered, `n`obody, `u`navailable.
     fn ask(shared: &Shared, store: &mut Box<dyn Store>) -> char {
-        match find(b"ann", shared, Some(store), &mut true) {
+        match find(b"ann", shared, Some(store), &mut Outage::default()) {
             Found::User(_) => 'f',
             Found::Remembered(_) => 'r',
             Found::Nobody => 'n',

@@ -1,0 +1,62 @@
+//! What the log says while a store is away.
+
+use usher_aaa::store::StoreError;
+
+/// How many causes of one outage are logged: a database that comes up may give a few, one that is ill any number.
+const MOST_CAUSES: usize = 4;
+
+/// The outage of a store, if there is one: each of its causes is logged once, since the first may be the connection's end and
+/// the next one why there is no other.
+#[derive(Default)]
+pub(crate) struct Outage {
+    causes: Vec<String>,
+}
+
+impl Outage {
+    /// Takes what the store's last answer was, an error or none, and logs a cause that is new, and the end.
+    pub(crate) fn note(&mut self, error: Option<&StoreError>) {
+        match error {
+            Some(error) => {
+                if let Some(cause) = self.new_cause(error) {
+                    tracing::error!(error = %cause, "the store does not answer; requests that need it get no answer until it does");
+                }
+            }
+            None if !self.causes.is_empty() => {
+                self.causes.clear();
+                tracing::info!("the store answers again");
+            }
+            None => {}
+        }
+    }
+
+    fn new_cause(&mut self, error: &StoreError) -> Option<&str> {
+        let cause = error.to_string();
+        if self.causes.len() >= MOST_CAUSES || self.causes.contains(&cause) {
+            return None;
+        }
+        self.causes.push(cause);
+        self.causes.last().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_of_an_outage_is_told_once_and_not_more_than_a_few() {
+        let away = |text: &str| StoreError::Unavailable(text.to_owned());
+        let mut outage = Outage::default();
+        assert_eq!(outage.new_cause(&away("ended")), Some("the store is not available: ended"));
+        assert_eq!(outage.new_cause(&away("ended")), None);
+        assert_eq!(
+            outage.new_cause(&away("not permitted")),
+            Some("the store is not available: not permitted")
+        );
+        assert_eq!(outage.new_cause(&away("ended")), None);
+        let more = (0..10).filter(|i| outage.new_cause(&away(&i.to_string())).is_some()).count();
+        assert_eq!(more, MOST_CAUSES - 2);
+        outage.note(None);
+        assert!(outage.new_cause(&away("ended")).is_some(), "another outage");
+    }
+}
