@@ -681,7 +681,7 @@ fn the_average_is_of_the_three_savings() {
 
 #[test]
 fn the_setting_is_held_against_the_statement() {
-    let stated = stated_access();
+    let stated = Access::stated();
     let judged = |setup: Option<Access>| {
         let mut results = Results::new(&figure_2());
         setup.into_iter().for_each(|s| results.set_up("aaa-hol", Setup::Access(s)));
@@ -699,20 +699,6 @@ fn the_setting_is_held_against_the_statement() {
     assert_eq!(judged(None).0, NotComparable);
 }
 
-/// The setting as both texts state it, without other traffic.
-fn stated_access() -> Access {
-    Access {
-        stations: 100,
-        radio: true,
-        hops: 2,
-        rate: 1_500_000,
-        delay_s: 0.01,
-        background: 0.0,
-        background_least: 0.0,
-        aaa: vec!["Diameter/TCP".to_owned()],
-    }
-}
-
 #[test]
 fn what_to_beware_of_is_said() {
     let mut results = Results::new(&figure_2());
@@ -725,7 +711,7 @@ fn what_to_beware_of_is_said() {
 #[test]
 fn other_settings_give_no_verdict() {
     let mut results = Results::new(&figure_2());
-    results.set_up("aaa-hol", Setup::Access(stated_access()));
+    results.set_up("aaa-hol", Setup::Access(Access::stated()));
     results.set_apart("aaa-hol", "aaa-hol was run with run.time=9 s.");
     let of_others = ["aaa.average", "aaa.congestion.amplifies"];
     for judgement in evaluate(&results, DEFAULT_VARIANT).iter().filter(|j| !of_others.contains(&&*j.id)) {

@@ -102,6 +102,7 @@ impl Access {
         let path = path(scenario, &eap.nas, &eap.server)?;
         let links = || path.iter().filter_map(|name| scenario.links.get(name));
         let rate = links().filter_map(|l| l.rate.get()).map(|r| r.bits_per_second()).min()?;
+        // The sum of no floats at all would be -0.
         let others =
             scenario.background.iter().map(|b| b.rate.bits_per_second() as f64).fold(0.0, |a, b| a + b);
         let background = others / rate as f64;
@@ -168,6 +169,23 @@ fn path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a s
 }
 
 #[cfg(test)]
+impl Access {
+    /// The setting as both texts state it, without other traffic.
+    pub(crate) fn stated() -> Self {
+        Self {
+            stations: 100,
+            radio: true,
+            hops: 2,
+            rate: 1_500_000,
+            delay_s: 0.01,
+            background: 0.0,
+            background_least: 0.0,
+            aaa: vec!["Diameter/TCP".to_owned()],
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::Setup;
@@ -194,19 +212,6 @@ mod tests {
         assert_eq!(Setup::from_facts(&BTreeMap::new()), None);
     }
 
-    fn stated() -> Access {
-        Access {
-            stations: 100,
-            radio: true,
-            hops: 2,
-            rate: 1_500_000,
-            delay_s: 0.01,
-            background: 0.0,
-            background_least: 0.0,
-            aaa: vec!["Diameter/TCP".to_owned()],
-        }
-    }
-
     #[test]
     fn no_points_deviation_is_lost() {
         let other = Access {
@@ -219,7 +224,7 @@ mod tests {
             background_least: 0.85,
             aaa: vec!["RADIUS/UDP".to_owned()],
         };
-        let stated = stated();
+        let stated = Access::stated();
         for both in [stated.clone().with(other.clone()), other.clone().with(stated.clone())] {
             // A point with the stated share of other traffic hides none that has less.
             let aaa = vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()];
@@ -241,9 +246,15 @@ mod tests {
 
     #[test]
     fn every_deviation_is_named() {
-        assert_eq!(stated().deviations(), Vec::<String>::new());
-        let other =
-            Access { stations: 200, radio: false, hops: 1, rate: 2_000_000, delay_s: 0.02, ..stated() };
+        assert_eq!(Access::stated().deviations(), Vec::<String>::new());
+        let other = Access {
+            stations: 200,
+            radio: false,
+            hops: 1,
+            rate: 2_000_000,
+            delay_s: 0.02,
+            ..Access::stated()
+        };
         assert_eq!(
             other.deviations(),
             [

@@ -71,8 +71,8 @@ fn the_korean_setting_is_held_part_by_part() {
         let judged = judged.into_iter().find(|j| j.id == "aaa.setup-ko").unwrap();
         (judged.verdict, judged.reason)
     };
-    let calm = stated_access;
-    let busy = || Access { background: 0.85, background_least: 0.85, ..stated_access() };
+    let calm = Access::stated;
+    let busy = || Access { background: 0.85, background_least: 0.85, ..Access::stated() };
     let (verdict, reason) = judged(&[("aaa-hol", calm()), ("aaa-congestion", busy())]);
     assert!(verdict == Partly && reason.contains("not over PPP. Not looked at: aaa-nagle"), "{reason}");
     assert!(reason.contains("Diameter: reproduced; 85 % other traffic: reproduced"), "{reason}");

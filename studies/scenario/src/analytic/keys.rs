@@ -3,7 +3,7 @@
 use crate::model::{EapMethod, Scenario, Workload};
 
 /// Messages that a station has to say between EAP's success and its keys: SA-TEK-Request and Key-Request.
-const SAID: u32 = 2;
+const MESSAGES_UP: u32 = 2;
 
 /// From EAP's success to a station's traffic keys, on an idle cell.
 pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
@@ -20,6 +20,6 @@ pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
         .any(|cpu| cpu.service.names().any(|label| label.starts_with("pkm.")));
     let sound = cell.keys.used && eap.method == EapMethod::EapTls && cell.loss.get() == 0.0;
     // Asked for in one frame, granted in the next, said so many later and answered in the one after.
-    let frames = SAID * (2 + cell.frame.uplink_lead);
+    let frames = MESSAGES_UP * (2 + cell.frame.uplink_lead);
     (sound && at_once && !charged).then(|| f64::from(frames) * cell.frame.duration.get().as_secs_f64())
 }
