@@ -193,6 +193,10 @@ impl<R> Context<'_, R> {
     pub fn work(&mut self, work: Work) {
         self.work.push(work);
     }
+    /// What was charged in answer to this delivery until now.
+    pub fn worked(&self) -> &[Work] {
+        self.work
+    }
 }
 
 /// What runs on a simulated host. One type serves for all hosts of a simulation (an enum of roles), so that

@@ -2,7 +2,7 @@
 
 use crate::app::{Delivery, Op};
 use std::collections::VecDeque;
-use usher_core::{Duration, Instant, Rng, Work};
+use usher_core::{Duration, Instant, Rng, Work, WorkLabel};
 
 /// A processor's properties.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,7 +12,7 @@ pub struct CpuConfig {
     /// Deliveries that may wait; beyond it they are dropped (and counted).
     pub queue: usize,
     /// Time for one unit of each labelled kind of work; what is not named costs nothing.
-    pub service: Vec<(String, ServiceTime)>,
+    pub service: Vec<(WorkLabel, ServiceTime)>,
 }
 
 /// How long one unit of work takes.
@@ -94,7 +94,7 @@ impl<R> Cpu<R> {
         let Self { config, rng, .. } = self;
         work.iter()
             .filter_map(|w| {
-                let (_, unit) = config.service.iter().find(|(label, _)| label == w.label)?;
+                let (_, unit) = config.service.iter().find(|(label, _)| *label == w.label)?;
                 Some(unit.of(w.units, rng))
             })
             .fold(Duration::ZERO, |a, b| a + b)

@@ -8,6 +8,11 @@ use usher_sim::{
     MessageDelivery, Observer, Payload, ServiceTime, SimError, Simulation, StreamDelivery, Tap,
 };
 
+usher_core::work_labels! {
+    /// A packet read.
+    READ = "read" per "packet";
+}
+
 /// Test applications.
 #[derive(Debug)]
 enum App {
@@ -37,7 +42,7 @@ impl Application for App {
         match (self, delivery) {
             (Self::Mobile, Delivery::Start) => ctx.report(Said::Started),
             (Self::Mobile, Delivery::Datagram { socket, from, from_port, at, payload }) => {
-                ctx.work(Work { label: "read", units: 1 });
+                ctx.work(Work { label: READ, units: 1 });
                 ctx.report(Said::Datagram { at, socket, from });
                 ctx.send_datagram(socket, from, from_port, payload);
             }
@@ -214,7 +219,7 @@ fn connections_are_accepted_at_the_address_that_listens() {
 #[test]
 fn the_owner_works_for_its_interfaces() {
     let read = ServiceTime::Constant(Duration::from_millis(100));
-    let core = CpuConfig { cores: 1, queue: 10, service: vec![("read".into(), read)] };
+    let core = CpuConfig { cores: 1, queue: 10, service: vec![(READ, read)] };
     let mut w = world(Some(core));
     let app = w.builder.app(w.mobile, App::Mobile, None);
     for (socket, at) in (0..).zip(w.interfaces) {

@@ -8,6 +8,11 @@ use usher_sim::{
     Payload, ServiceTime, Simulation, StreamDelivery, Tap,
 };
 
+usher_core::work_labels! {
+    /// A packet returned.
+    ECHO = "echo" per "packet";
+}
+
 /// Test applications.
 #[derive(Debug)]
 enum App {
@@ -36,7 +41,7 @@ impl Application for App {
                 }
             }
             (Self::Echo, Delivery::Datagram { from, from_port, payload, .. }) => {
-                ctx.work(Work { label: "echo", units: 1 });
+                ctx.work(Work { label: ECHO, units: 1 });
                 ctx.send_datagram(0, from, from_port, payload);
             }
             (Self::Upload { to, bytes }, Delivery::Start) => {
@@ -160,7 +165,7 @@ fn a_busy_processor_queues_and_drops() {
     let cpu = CpuConfig {
         cores: 2,
         queue: 2,
-        service: vec![("echo".into(), ServiceTime::Constant(Duration::from_millis(10)))],
+        service: vec![(ECHO, ServiceTime::Constant(Duration::from_millis(10)))],
     };
     let s = b.host(Some(cpu)).unwrap();
     b.link(a, s, &LinkConfig::default());

@@ -18,6 +18,7 @@ pub mod rng;
 pub mod table;
 pub mod time;
 pub mod timer;
+pub mod work;
 
 pub use codec::{Reader, Truncated, Writer};
 pub use machine::{
@@ -26,3 +27,4 @@ pub use machine::{
 };
 pub use rng::{Rng, SecureRng, Seed};
 pub use time::{Duration, Instant, WallTime};
+pub use work::WorkLabel;

@@ -14,6 +14,7 @@
 //! token that becomes another's command and comes back with the result.
 
 use crate::time::Instant;
+use crate::work::WorkLabel;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
@@ -245,8 +246,8 @@ pub enum Transmit {
 /// how long one unit takes; a label that it does not name costs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Work {
-    /// What was done, `protocol.action`: `radius.request`, `tls.sign`.
-    pub label: &'static str,
+    /// What was done.
+    pub label: WorkLabel,
     /// How many times.
     pub units: u32,
 }

@@ -15,5 +15,6 @@ pub mod legacy;
 pub mod password;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod work;
 
 pub use key::Key;

@@ -23,6 +23,7 @@ pub mod peer;
 pub mod session;
 pub mod stream;
 pub mod vectors;
+pub mod work;
 
 pub use avp::{Avp, AvpBuf, AvpId, AvpView, Avps};
 pub use error::{Fault, ResultCode};

@@ -23,6 +23,7 @@ pub mod method;
 pub mod packet;
 pub mod peer;
 pub mod server;
+pub mod work;
 
 use alloc::vec::Vec;
 use usher_crypto::Key;

@@ -40,6 +40,7 @@ pub mod fuzz;
 pub mod keying;
 pub mod keys;
 pub mod protect;
+pub mod work;
 
 pub use attribute::{Attribute, AttributeType, Attributes, MAX_ATTRIBUTES, MAX_VALUE};
 pub use code::{Code, Direction};

@@ -20,7 +20,7 @@ pub mod server;
 #[cfg(test)]
 mod testing;
 pub mod vectors;
-mod work;
+pub mod work;
 
 pub use attribute::Attributes;
 pub use auth::Secret;

@@ -2,6 +2,13 @@
 
 use usher_core::Work;
 
+usher_core::work_labels! {
+    /// A request sent or received.
+    REQUEST = "radius.request" per "message";
+    /// A response sent or received.
+    RESPONSE = "radius.response" per "message";
+}
+
 /// Messages handled since the host last asked, requests and responses apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkMeter {
@@ -17,9 +24,7 @@ impl WorkMeter {
         self.responses += 1;
     }
     pub(crate) fn poll(&mut self) -> Option<Work> {
-        for (count, label) in
-            [(&mut self.requests, "radius.request"), (&mut self.responses, "radius.response")]
-        {
+        for (count, label) in [(&mut self.requests, REQUEST), (&mut self.responses, RESPONSE)] {
             if *count > 0 {
                 return Some(Work { label, units: core::mem::take(count) });
             }

@@ -2,6 +2,7 @@
 //! it is.
 
 use crate::flow;
+use crate::work;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -119,7 +120,7 @@ impl Correspondent {
             flow::emit(&mut packet, self.sequence, self.config.size);
             self.out.push_back((Path { socket: FLOW_SOCKET, local: ANY, remote }, packet));
             self.events.push_back(Event::Sent { sequence: self.sequence, to });
-            self.work.push_back(Work { label: "mobility.data", units: 1 });
+            self.work.push_back(Work { label: work::DATA, units: 1 });
             self.counters.sent += 1;
             self.sequence = self.sequence.wrapping_add(1);
             let over = self.config.packets.is_some_and(|n| self.counters.sent >= u64::from(n));
@@ -137,7 +138,7 @@ impl Correspondent {
             self.counters.not_an_update += 1;
             return;
         };
-        self.work.push_back(Work { label: "mobility.binding", units: 1 });
+        self.work.push_back(Work { label: work::BINDING, units: 1 });
         let home = usher_mip::outer(packet.source);
         let before = self.cache.locate(now, home);
         let answer = self.cache.update(now, home, path.remote.ip(), update);

@@ -40,8 +40,7 @@
 //!
 //! # Work
 //!
-//! `mobility.link` (a link event), `mobility.request` (a request acted upon), `mobility.binding` (a Binding Update or
-//! its acknowledgement), `mobility.data` (a packet of the flow), and what `usher-mih` reports.
+//! [`work`], and what `usher-mih` reports.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -56,6 +55,7 @@ mod requests;
 mod row;
 pub mod station;
 mod step;
+pub mod work;
 
 pub use correspondent::Correspondent;
 pub use link::{Interface, LinkCommand, LinkEvent};

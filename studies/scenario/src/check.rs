@@ -11,10 +11,12 @@ use crate::fault::hint;
 use crate::metrics;
 use crate::model::{
     Aaa, Arrivals, Connections, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss,
-    RadiusRetransmission, Repeats, Scenario, TimeLaw, WORK, Workload,
+    RadiusRetransmission, Repeats, Scenario, TimeLaw, Workload,
 };
 use crate::units::{Bound, Queue, Size, Time};
+use crate::work;
 use std::collections::BTreeMap;
+use usher_core::WorkLabel;
 
 /// The most hosts that a scenario may have, over all groups.
 const MAX_HOSTS: u64 = 1_000_000;
@@ -103,10 +105,12 @@ impl Check<'_> {
         }
         let unknown = self.scenario.hosts.iter().flat_map(|(name, host)| {
             let labels = host.cpu.iter().flat_map(|cpu| cpu.service.names());
-            labels.filter(|label| !WORK.contains(label)).map(move |label| (name.to_owned(), label.to_owned()))
+            labels
+                .filter(|label| work::find(label).is_none())
+                .map(move |label| (name.to_owned(), label.to_owned()))
         });
         for (name, label) in unknown.collect::<Vec<_>>() {
-            let near = hint(&label, WORK);
+            let near = hint(&label, work::all().map(WorkLabel::name));
             self.fault(
                 keys!["hosts", name, "cpu", "service", label],
                 format!("there is no kind of work \"{label}\"{near}"),

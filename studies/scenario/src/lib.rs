@@ -23,6 +23,7 @@ mod study;
 mod template;
 mod tree;
 pub mod units;
+pub mod work;
 
 pub use fault::{Fault, Faults};
 pub use model::{Scenario, StudyFile};

@@ -29,6 +29,17 @@ fn add_alternative(schema: &mut Schema, alternative: Schema) {
     }
 }
 
+/// A table has a value for each kind of work, and no other.
+pub(crate) fn by_work(schema: &mut Schema) {
+    let Some(value) = schema.insert("additionalProperties".into(), false.into()) else { return };
+    let properties = crate::work::all().map(|label| {
+        let mut value = value.clone();
+        value["description"] = format!("{} One unit is one {}.", label.about(), label.unit()).into();
+        (label.name().to_owned(), value)
+    });
+    schema.insert("properties".into(), properties.collect::<serde_json::Map<_, _>>().into());
+}
+
 /// The JSON Schema of study files, as `docs/study.schema.json` holds it: indented, with a final newline.
 pub fn json_schema() -> String {
     let schema = schemars::schema_for!(crate::model::StudyFile);

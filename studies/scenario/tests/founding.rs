@@ -178,6 +178,18 @@ fn the_yardsticks_make_as_many_transactions_as_they_say() {
 }
 
 #[test]
+fn the_page_lists_the_kinds_of_work_as_they_are_declared() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/study-files.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, table) = page.split_once("| kind of work |").unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect::<Vec<_>>();
+    let declared = usher_scenario::work::all()
+        .map(|label| format!("| `{label}` | {} | {} |", label.unit(), label.about().trim_end_matches('.')))
+        .collect::<Vec<_>>();
+    assert!(rows == declared, "docs/study-files.md should have\n{}\n", declared.join("\n"));
+}
+
+#[test]
 fn the_published_schema_is_the_codes() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/study.schema.json");
     let schema = json_schema();

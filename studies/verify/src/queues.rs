@@ -11,6 +11,11 @@ use usher_sim::{
     ServiceTime, SimError, Simulation,
 };
 
+usher_core::work_labels! {
+    /// A customer served.
+    JOB = "job" per "customer";
+}
+
 pub(crate) const ORACLES: &[Oracle] = &[
     Oracle {
         group: "queues",
@@ -123,7 +128,7 @@ impl Application for App {
                 ctx.set_timer(Some(ctx.now() + rng.exponential(*gap)));
             }
             (Self::Sink, Delivery::Datagram { .. }) => {
-                ctx.work(Work { label: "job", units: 1 });
+                ctx.work(Work { label: JOB, units: 1 });
                 ctx.report(Report::Arrived);
             }
             _ => {}
@@ -197,7 +202,7 @@ fn link_waits(label: &str, load: f64, size: Size) -> Result<Vec<f64>, String> {
 /// Mean waits at a processor, in milliseconds, one for each replication.
 fn cpu_waits(label: &str, cores: u32, load: f64, service: ServiceTime) -> Result<Vec<f64>, String> {
     let one = |replication| -> Result<f64, String> {
-        let cpu = CpuConfig { cores, queue: usize::MAX, service: vec![("job".to_owned(), service)] };
+        let cpu = CpuConfig { cores, queue: usize::MAX, service: vec![(JOB, service)] };
         let load = load * f64::from(cores);
         let seed = seed(label, replication);
         let (mut sim, host) =

@@ -32,6 +32,7 @@ pub use sessions::SessionNote;
 pub use trust::Roots;
 
 use crate::fault::{Alert, TlsFault};
+use crate::work;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -129,10 +130,10 @@ pub struct TlsWork {
 }
 
 impl TlsWork {
-    /// As pieces of [`usher_core::Work`], labelled `tls.sign`, `tls.verify` and `tls.key_exchange`; kinds
+    /// As pieces of [`usher_core::Work`], by the labels of [`work`]; kinds
     /// that were not done are left out.
     pub fn labelled(self) -> impl Iterator<Item = usher_core::Work> {
-        [("tls.sign", self.sign), ("tls.verify", self.verify), ("tls.key_exchange", self.key_exchange)]
+        [(work::SIGN, self.sign), (work::VERIFY, self.verify), (work::KEY_EXCHANGE, self.key_exchange)]
             .into_iter()
             .filter(|(_, units)| *units > 0)
             .map(|(label, units)| usher_core::Work { label, units })

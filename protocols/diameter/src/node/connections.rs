@@ -12,6 +12,7 @@ use crate::peer::automaton::{self, Action, State};
 use crate::peer::capabilities::{Capabilities, check_inband_security};
 use crate::peer::watchdog;
 use crate::stream::{Framer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
+use crate::work;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
@@ -603,7 +604,7 @@ impl Node {
     }
 
     fn send_base(&mut self, conn: ConnId, lane: Lane<'_>, header: Header, avps: &AvpBuf) {
-        self.did("diameter.base");
+        self.did(work::BASE);
         let mut buf = self.buffer();
         header.begin(&mut buf);
         buf.extend_from_slice(avps.bytes());

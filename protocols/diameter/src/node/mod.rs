@@ -19,8 +19,7 @@
 //!
 //! A peer that is not configured is forgotten when its connection has ended.
 //!
-//! Work labels: `diameter.request` (a request sent or taken), `diameter.answer`, `diameter.base`
-//! (capabilities, watchdogs, disconnections).
+//! The work that a node reports is labelled as [`crate::work`] declares.
 
 mod config;
 mod connections;
@@ -48,6 +47,7 @@ use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
     CommandError, ConnId, Input, Instant, Machine, MessageEvent, SecureRng, StreamEvent, Transmit, Work,
+    WorkLabel,
 };
 
 /// A peer: index in [`Config::peers`]; those that connected unasked have the numbers behind, each its own
@@ -354,7 +354,7 @@ impl Node {
             self.spare.push(buf);
         }
     }
-    fn did(&mut self, label: &'static str) {
+    fn did(&mut self, label: WorkLabel) {
         match self.work.back_mut() {
             Some(w) if w.label == label => w.units += 1,
             _ => self.work.push_back(Work { label, units: 1 }),

@@ -6,6 +6,7 @@ use crate::codes::{self, command};
 use crate::error::ResultCode;
 use crate::message::{Flags, HEADER_LEN, Header, MAX_LEN, MessageView};
 use crate::peer::watchdog;
+use crate::work;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -159,7 +160,7 @@ impl Node {
         if let Some(at) = deadline {
             self.timers.insert(at, Timer::Request(slot));
         }
-        self.did("diameter.request");
+        self.did(work::REQUEST);
         self.place(slot);
         Ok(())
     }
@@ -306,7 +307,7 @@ impl Node {
             self.counters.unmatched_answer += 1;
             return;
         };
-        self.did("diameter.answer");
+        self.did(work::ANSWER);
         let Some(result) = result_of(view) else {
             self.counters.malformed += 1;
             return self.fail(slot, FailReason::BadAnswer);

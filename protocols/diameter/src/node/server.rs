@@ -8,6 +8,7 @@ use crate::avp::{AvpBuf, AvpView, Avps};
 use crate::codes::{self, application, command};
 use crate::error::{Fault, ResultCode};
 use crate::message::{HEADER_LEN, Header, MAX_LEN, MessageView};
+use crate::work;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -132,7 +133,7 @@ impl Node {
         let avps = view.avps();
         let [mut session, proxies] = given_back(avps);
         let directed = avps.get(codes::DESTINATION_HOST).is_some();
-        self.did("diameter.request");
+        self.did(work::REQUEST);
         if let Err(fault) = self.check_request(p, view) {
             session.extend(&proxies);
             return self.answer_fault(via, h, session.bytes(), &fault);
@@ -244,7 +245,7 @@ impl Node {
                 buf[12..16].copy_from_slice(&h.hop_by_hop.to_be_bytes());
                 Header::finish(&mut buf, 0);
                 self.send_on(via.conn, Some(Lane::Answer(via.stream)), buf);
-                self.did("diameter.answer");
+                self.did(work::ANSWER);
             }
         }
         true
@@ -284,7 +285,7 @@ impl Node {
         }
         buf.extend_from_slice(inbound.proxies.bytes());
         Header::finish(&mut buf, 0);
-        self.did("diameter.answer");
+        self.did(work::ANSWER);
         if self.conns.contains_key(&inbound.via.conn) {
             self.send_on(inbound.via.conn, Some(Lane::Answer(inbound.via.stream)), buf);
         } else {

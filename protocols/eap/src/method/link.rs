@@ -19,6 +19,7 @@ use usher_crypto::tls::{
     Client, ClientConfig, RecordedTls, Recording, Server as TlsServer, ServerConfig, SessionNote, TlsEngine,
     TlsError, TlsWork, Version,
 };
+use usher_crypto::work::{SIGN, VERIFY};
 
 const LENGTH_INCLUDED: u8 = 0x80;
 const MORE_FRAGMENTS: u8 = 0x40;
@@ -360,8 +361,8 @@ impl Link {
     pub(crate) fn poll_work(&mut self) -> Option<Work> {
         let work = self.work.labelled().next()?;
         match work.label {
-            "tls.sign" => self.work.sign = 0,
-            "tls.verify" => self.work.verify = 0,
+            SIGN => self.work.sign = 0,
+            VERIFY => self.work.verify = 0,
             _ => self.work.key_exchange = 0,
         }
         Some(work)

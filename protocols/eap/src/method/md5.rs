@@ -16,7 +16,7 @@ use usher_crypto::digest::{equal, md5};
 /// Octets of our challenge and of every response.
 const VALUE: usize = 16;
 /// The label of the work that one digest is.
-const WORK: Work = Work { label: "eap.md5", units: 1 };
+const WORK: Work = Work { label: crate::work::MD5, units: 1 };
 
 /// Reads Value-Size and Value; the Name after it does not matter here.
 fn value(data: &[u8]) -> Option<&[u8]> {

@@ -36,7 +36,7 @@ const SERVER_NAME: &[u8] = b"usher";
 /// ERROR_AUTHENTICATION_FAILURE, and no retry (RFC 2759 §6).
 const REFUSAL: &[u8] = b"E=691 R=0 V=3 M=Authentication failed";
 /// The label of the work that one side of a handshake is.
-const WORK: Work = Work { label: "eap.mschapv2", units: 1 };
+const WORK: Work = Work { label: crate::work::MSCHAPV2, units: 1 };
 
 /// The session key of EAP-MSCHAPv2: what the server receives with, what it sends with, and zeros.
 fn keys(of: &MppeKeys) -> Keys {

@@ -28,7 +28,7 @@ mod send;
 mod table;
 #[cfg(test)]
 mod tests;
-mod work;
+pub mod work;
 
 pub use crate::counters::Counters;
 pub use config::{Capabilities, Config, PORT, Peer, Route, Timing, Transport, Unanswered};

@@ -2,6 +2,13 @@
 
 use usher_core::Work;
 
+usher_core::work_labels! {
+    /// A packet read: a message, or a fragment of one.
+    DECODE = "mih.decode" per "packet";
+    /// A message written, however many fragments it goes in.
+    ENCODE = "mih.encode" per "message";
+}
+
 /// Messages written and read since the host last asked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkMeter {
@@ -11,7 +18,7 @@ pub(crate) struct WorkMeter {
 
 impl WorkMeter {
     pub(crate) fn poll(&mut self) -> Option<Work> {
-        for (count, label) in [(&mut self.decoded, "mih.decode"), (&mut self.encoded, "mih.encode")] {
+        for (count, label) in [(&mut self.decoded, DECODE), (&mut self.encoded, ENCODE)] {
             if *count > 0 {
                 return Some(Work { label, units: core::mem::take(count) });
             }

@@ -43,6 +43,7 @@ use crate::code::{Code, Direction};
 use crate::keys::AuthKey;
 use crate::message::{self, Message, Owned};
 use crate::protect::{self, Unsound};
+use crate::work;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::{Duration, Work};
@@ -244,7 +245,7 @@ impl Side {
         true
     }
     fn poll_work(&mut self) -> Option<Work> {
-        for (count, label) in [(&mut self.digests, "pkm.digest"), (&mut self.keys, "pkm.key")] {
+        for (count, label) in [(&mut self.digests, work::DIGEST), (&mut self.keys, work::KEY)] {
             if *count > 0 {
                 return Some(Work { label, units: core::mem::take(count) });
             }

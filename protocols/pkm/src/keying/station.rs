@@ -207,7 +207,7 @@ impl Station {
     pub fn poll_event(&mut self) -> Option<Event> {
         self.side.events.pop_front()
     }
-    /// What it did that takes time: `pkm.digest`, `pkm.key`.
+    /// What it did that takes time: digests and keys, of [`work`](crate::work).
     pub fn poll_work(&mut self) -> Option<Work> {
         self.side.poll_work()
     }

@@ -98,7 +98,7 @@ fn five_messages_give_both_the_same_two_keys() {
     assert_ne!(older.key, newer.key);
     // Each digest is made once and checked once; two keys are wrapped and unwrapped.
     let work = |mut poll: Box<dyn FnMut() -> Option<Work>>| -> Vec<(&str, u32)> {
-        core::iter::from_fn(&mut poll).map(|w| (w.label, w.units)).collect()
+        core::iter::from_fn(&mut poll).map(|w| (w.label.name(), w.units)).collect()
     };
     let Pair { mut base, mut station, .. } = pair;
     assert_eq!(work(Box::new(move || base.poll_work())), [("pkm.digest", 5), ("pkm.key", 2)]);

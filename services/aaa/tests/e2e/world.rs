@@ -184,7 +184,7 @@ impl World {
                 Who::Server(i) => self.servers[i].poll_work(),
             };
             let Some(work) = work else { break };
-            *self.work.entry(work.label).or_default() += work.units;
+            *self.work.entry(work.label.name()).or_default() += work.units;
         }
     }
 

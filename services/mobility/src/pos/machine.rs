@@ -5,6 +5,7 @@ use super::{Admission, Command, Config, Counters, Event, Trigger};
 use crate::link::LinkEvent;
 use crate::messages;
 use crate::requests::{Request, Requests};
+use crate::work;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use usher_core::{CommandError, Input, Instant, Machine, Rng, Transmit, Work};
@@ -307,7 +308,7 @@ impl PointOfService {
 
     /// A request has been processed.
     fn act_upon(&mut self, now: Instant, request: Request) {
-        self.work.push_back(Work { label: "mobility.request", units: 1 });
+        self.work.push_back(Work { label: work::REQUEST, units: 1 });
         let Request { from, transaction, message } = request;
         match message.id {
             MessageId::MN_HO_CANDIDATE_QUERY_REQUEST => {
@@ -438,7 +439,7 @@ impl Machine for PointOfService {
                 }
             }
             Command::Link { station, event } => {
-                self.work.push_back(Work { label: "mobility.link", units: 1 });
+                self.work.push_back(Work { label: work::LINK, units: 1 });
                 let meant = matches!(event, LinkEvent::GoingDown { .. })
                     && self.config.trigger == Trigger::Local
                     && self.happen(now, &station, On::Trigger);

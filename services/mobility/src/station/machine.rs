@@ -9,6 +9,7 @@ use crate::flow;
 use crate::link::{Interface, LinkCommand, LinkEvent};
 use crate::messages;
 use crate::requests::{Request, Requests};
+use crate::work;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -289,7 +290,7 @@ impl Station {
         let local = SocketAddr::new(self.config.target_address, usher_mip::PORT);
         let path = Path { socket: BINDING_SOCKET, local, remote: self.config.correspondent };
         self.counters.binding_updates += 1;
-        self.work.push_back(Work { label: "mobility.binding", units: 1 });
+        self.work.push_back(Work { label: work::BINDING, units: 1 });
         self.datagrams.push_back((path, octets));
     }
 
@@ -381,7 +382,7 @@ impl Station {
                 }
             }
             MessageId::NET_HO_COMMIT_REQUEST => {
-                self.work.push_back(Work { label: "mobility.request", units: 1 });
+                self.work.push_back(Work { label: work::REQUEST, units: 1 });
                 if !self.happen(now, On::Told) {
                     self.refuse(now, request.transaction, id, Status::Rejected);
                 } else if self.config.commit_answer == CommitAnswer::AfterRedirection {
@@ -405,7 +406,7 @@ impl Station {
             self.commit(now, transaction);
             return;
         }
-        self.work.push_back(Work { label: "mobility.request", units: 1 });
+        self.work.push_back(Work { label: work::REQUEST, units: 1 });
         let before = self.asked.replace((transaction, message.id));
         if !self.happen(now, On::Asked) {
             let refused = core::mem::replace(&mut self.asked, before);
@@ -425,7 +426,7 @@ impl Station {
     }
 
     fn link(&mut self, now: Instant, interface: Interface, event: LinkEvent) {
-        self.work.push_back(Work { label: "mobility.link", units: 1 });
+        self.work.push_back(Work { label: work::LINK, units: 1 });
         if !self.started {
             self.counters.ignored_link_events += 1;
             return;
@@ -471,7 +472,7 @@ impl Station {
             return;
         };
         self.counters.received += 1;
-        self.work.push_back(Work { label: "mobility.data", units: 1 });
+        self.work.push_back(Work { label: work::DATA, units: 1 });
         self.events.push_back(Event::Received { sequence, interface });
     }
 
@@ -486,7 +487,7 @@ impl Station {
             usher_mip::Message::Acknowledgement(ack) if theirs => self.registration.acknowledged(now, ack),
             _ => Heard::Stale,
         };
-        self.work.push_back(Work { label: "mobility.binding", units: 1 });
+        self.work.push_back(Work { label: work::BINDING, units: 1 });
         match heard {
             // A refreshment changes nothing.
             Heard::Bound(_) => drop(self.happen(now, On::Bound)),

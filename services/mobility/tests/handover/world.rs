@@ -460,7 +460,7 @@ impl World {
             ];
             for work in works.into_iter().flatten() {
                 quiet = false;
-                self.labels.insert(work.label);
+                self.labels.insert(work.label.name());
             }
             if quiet {
                 return;

@@ -314,7 +314,7 @@ impl Authenticator {
         {
             match key.flatten() {
                 Some(key) if self.keyings.len() < self.config.max_remembered => {
-                    self.work.push_back(Work { label: "pkm.derive", units: 1 });
+                    self.work.push_back(Work { label: usher_pkm::work::DERIVE, units: 1 });
                     let base = keying::Base::new(config, key, &mut self.rng, now);
                     self.keyings.insert(session.station, base);
                     self.pump_keying(session.station);

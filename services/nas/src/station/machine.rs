@@ -188,7 +188,7 @@ impl Station {
             (Some(_), None) => self.end(Event::Unkeyed),
             (Some(config), Some(msk)) => {
                 let key = AuthKey::new(&msk, self.config.mac.0, base.0, 0);
-                self.work.push_back(Work { label: "pkm.derive", units: 1 });
+                self.work.push_back(Work { label: usher_pkm::work::DERIVE, units: 1 });
                 let identifier = self.pkm.identifier();
                 let keying = keying::Station::new(config, key, identifier, &mut self.rng, now);
                 self.state = State::Keying(Box::new(keying), msk);

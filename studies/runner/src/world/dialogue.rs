@@ -15,6 +15,7 @@ use std::rc::Rc;
 use usher_core::timer::TimerQueue;
 use usher_core::{AssocId, ConnId, Duration, Instant, Rng, Work};
 use usher_scenario::model::{self, Connection, DialogueTransport, Repeats, TimeLaw};
+use usher_scenario::work;
 use usher_sim::sctp::Message;
 use usher_sim::{Context, Delivery, HostId, MessageDelivery, Payload, StreamDelivery};
 
@@ -250,7 +251,7 @@ impl Client {
         d.due = None;
         let (bytes, answer) = rules.rounds[d.round as usize];
         let round = d.round;
-        ctx.work(Work { label: "dialogue.request", units: 1 });
+        ctx.work(Work { label: work::DIALOGUE_REQUEST, units: 1 });
         match rules.transport {
             DialogueTransport::Udp => {
                 if rules.repeats.is_some_and(|(_, count)| d.sent >= count) {
@@ -482,14 +483,14 @@ impl Server {
             Delivery::Datagram { from, from_port, payload, .. } => {
                 let Some((id, round)) = parse_header(&payload) else { return };
                 let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
-                ctx.work(Work { label: "dialogue.answer", units: 1 });
+                ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
                 let payload = header(id, round, bytes);
                 self.answer(ctx, Answer::Datagram { to: from, port: from_port, payload });
             }
             Delivery::Message { assoc, event: MessageDelivery::Data { stream, payload, .. } } => {
                 let Some((id, round)) = parse_header(&payload) else { return };
                 let Some(&(_, bytes)) = self.rules.rounds.get(round as usize) else { return };
-                ctx.work(Work { label: "dialogue.answer", units: 1 });
+                ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
                 let payload = header(id, round, bytes);
                 let message = Message { stream, ppid: 0, unordered: false, payload };
                 self.answer(ctx, Answer::Message { assoc, message });
@@ -532,7 +533,7 @@ impl Server {
                     {
                         script.pop_front();
                     }
-                    ctx.work(Work { label: "dialogue.answer", units: 1 });
+                    ctx.work(Work { label: work::DIALOGUE_ANSWER, units: 1 });
                     self.answer(ctx, Answer::Stream { conn, bytes });
                 }
             }

@@ -8,6 +8,8 @@ mod handover;
 mod machine;
 mod measure;
 mod mih;
+#[cfg(test)]
+mod names;
 mod short;
 mod topology;
 mod writer;
@@ -105,6 +107,8 @@ impl Application for Role {
             Self::Source(source) => source.handle(ctx, &delivery),
             Self::Sink => {}
         }
+        #[cfg(test)]
+        names::note(ctx.worked());
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Role, WorldError};
 use std::collections::BTreeMap;
 use usher_core::Seed;
 use usher_scenario::model::{self, Direction, Scenario};
+use usher_scenario::work;
 use usher_sim::{Builder, CellId, CpuConfig, Framing, HostId, IpVersion, LinkConfig, LinkId, ServiceTime};
 
 /// Deliveries that may wait for a processor: a kernel's default receive buffer (212,992 B) holds about so
@@ -157,7 +158,7 @@ fn cpu(cpu: &model::Cpu) -> CpuConfig {
     CpuConfig {
         cores: cpu.cores.get(),
         queue: CPU_QUEUE,
-        service: cpu.service.iter().map(|(label, law)| (label.to_owned(), time(law))).collect(),
+        service: cpu.service.iter().filter_map(|(name, law)| Some((work::find(name)?, time(law)))).collect(),
     }
 }
 

@@ -58,24 +58,6 @@ const fn one() -> Count {
     Count::ONE
 }
 
-/// The kinds of work that a processor can be charged for, one unit a message, digest, key or public-key operation.
-pub const WORK: [&str; 14] = [
-    "radius.request",
-    "radius.response",
-    "diameter.request",
-    "diameter.answer",
-    "diameter.base",
-    "eap.md5",
-    "pkm.derive",
-    "pkm.digest",
-    "pkm.key",
-    "tls.sign",
-    "tls.verify",
-    "tls.key_exchange",
-    "dialogue.request",
-    "dialogue.answer",
-];
-
 /// A processor: messages wait for a free core and keep it for their service time.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -83,9 +65,10 @@ pub struct Cpu {
     /// How many cores serve at the same time.
     #[serde(default = "one")]
     pub cores: Count,
-    /// Service time by work label (`protocol.action`, such as `"radius.request" = "50 us"`), the same always or
-    /// drawn anew each time; what is not named takes no time.
+    /// Service time of one unit by kind of work (`"radius.request" = "50 us"`), the same always or drawn anew each
+    /// time; what is not named takes no time.
     #[serde(default)]
+    #[schemars(transform = crate::schema::by_work)]
     pub service: Ordered<TimeLaw>,
 }
 

@@ -20,9 +20,7 @@ pub use axes::{
 pub use bss::{Bss, LossFrom, Preamble, Scan, WifiRate};
 pub use cell::{Cell, CellScan, Entry, Frame, Keys, Modulation, Requests};
 pub use handover::{CommitAnswer, Flow, GoingDown, Handover, Initiator, OnFailure};
-pub use hosts::{
-    Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage, WORK,
-};
+pub use hosts::{Background, BackgroundKind, Cpu, Direction, Framing, Host, Link, LinkSide, Loss, Outage};
 pub use mih::{
     ByService, Mih, MihFunction, MihMessage, MihTiming, MihTransport, Timing, TimingChange, Unanswered,
     message_name,

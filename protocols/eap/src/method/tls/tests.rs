@@ -87,7 +87,7 @@ fn run_with(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize, credentia
             break;
         }
         while let Some(work) = server.poll_work().or_else(|| peer.poll_work()) {
-            signatures += if work.label == "tls.sign" { work.units } else { 0 };
+            signatures += if work.label == usher_crypto::work::SIGN { work.units } else { 0 };
         }
         if !peer.poll_transmit(&mut buf) {
             break;

@@ -194,16 +194,16 @@ fn proxy_state_comes_back_in_order() {
 fn work_is_told_per_message() {
     let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
     let request = packet(&mut c, Code::ACCESS_REQUEST, user());
-    assert_eq!(c.poll_work(), Some(Work { label: "radius.request", units: 1 }));
+    assert_eq!(c.poll_work(), Some(Work { label: crate::work::REQUEST, units: 1 }));
     assert_eq!(c.poll_work(), None);
     arrive(&mut s, at(0.0), NEAR, &request);
     arrive(&mut s, at(0.0), NEAR, &request);
-    assert_eq!(s.poll_work(), Some(Work { label: "radius.request", units: 2 }));
+    assert_eq!(s.poll_work(), Some(Work { label: crate::work::REQUEST, units: 2 }));
     let token = taken(&mut s).unwrap().token;
     accept(&mut s, at(0.0), token).unwrap();
     arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
-    assert_eq!(s.poll_work(), Some(Work { label: "radius.response", units: 1 }));
-    assert_eq!(c.poll_work(), Some(Work { label: "radius.response", units: 1 }));
+    assert_eq!(s.poll_work(), Some(Work { label: crate::work::RESPONSE, units: 1 }));
+    assert_eq!(c.poll_work(), Some(Work { label: crate::work::RESPONSE, units: 1 }));
 }
 
 fn from(s: &mut Server, socket: u32, from: &str, data: &[u8]) {

@@ -1,0 +1,60 @@
+//! What runs say is declared, and what is declared is said.
+
+use super::World;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use usher_core::{Work, WorkLabel};
+use usher_scenario::{Mode, Overrides, Point, Study, founding, metrics, work};
+
+thread_local! {
+    static SEEN: RefCell<BTreeSet<WorkLabel>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Takes down what a role did.
+pub(super) fn note(work: &[Work]) {
+    SEEN.with_borrow_mut(|seen| seen.extend(work.iter().map(|w| w.label)));
+}
+
+/// A founding study's points, cut to seconds, of which each shows a value of an axis that those before it do not. Those on
+/// handovers stay whole: a station walks for a while until its handover, which seldom fails.
+fn points(study: &founding::Founding) -> Vec<Point> {
+    let mut overrides = Overrides::default();
+    let whole = study.name.starts_with("handover");
+    if !whole {
+        overrides.set("run.duration=5 s").unwrap();
+    }
+    let plan = Study::parse(study.name, study.name, study.text)
+        .unwrap()
+        .plan(Mode::Quick, &overrides)
+        .unwrap_or_else(|e| panic!("{}: {e}", study.name));
+    let mut shown = BTreeSet::new();
+    let mut news = |point: &Point| {
+        let values = point.settings.iter().enumerate();
+        values.fold(false, |new, (axis, value)| shown.insert((axis, format!("{value:?}"))) || new)
+    };
+    plan.points.into_iter().filter(|point| whole || news(point)).collect()
+}
+
+#[test]
+fn founding_studies_say_what_is_declared() {
+    let (mut runs, mut said) = (0, BTreeSet::new());
+    for study in founding::all() {
+        for point in points(study) {
+            let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
+            let result = world.run().unwrap_or_else(|e| panic!("{}: {e}", study.name));
+            for (name, _) in result.metrics {
+                let metric = metrics::find(&name, &point.scenario);
+                said.insert(metric.unwrap_or_else(|| panic!("{}: {name} is not declared", study.name)).name);
+            }
+            runs += 1;
+        }
+    }
+    let declared: BTreeSet<WorkLabel> = work::all().collect();
+    let seen = SEEN.take();
+    assert_eq!(seen.difference(&declared).collect::<Vec<_>>(), [] as [&WorkLabel; 0], "not in work::all");
+    // No study has MS-CHAPv2 as its method; `usher-eap` tests that it is emitted.
+    let silent: Vec<&str> = declared.difference(&seen).map(|label| label.name()).collect();
+    assert_eq!(silent, ["eap.mschapv2"], "declared, and never emitted in {runs} runs");
+    let silent: Vec<&str> = metrics::METRICS.iter().map(|m| m.name).filter(|m| !said.contains(m)).collect();
+    assert_eq!(silent, [] as [&str; 0], "declared, and never measured in {runs} runs");
+}

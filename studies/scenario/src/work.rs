@@ -1,0 +1,30 @@
+//! The kinds of work that a processor can be charged for: those of all machines that a simulated host runs.
+
+use usher_core::WorkLabel;
+
+usher_core::work_labels! {
+    /// A request of the workload `dialogue` made.
+    DIALOGUE_REQUEST = "dialogue.request" per "message";
+    /// A request of the workload `dialogue` answered.
+    DIALOGUE_ANSWER = "dialogue.answer" per "message";
+}
+
+/// All kinds of work, in the order of the crates that declare them.
+pub fn all() -> impl Iterator<Item = WorkLabel> {
+    let declared = [
+        usher_radius::work::WORK,
+        usher_diameter::work::WORK,
+        usher_eap::work::WORK,
+        usher_crypto::work::WORK,
+        usher_pkm::work::WORK,
+        usher_mih::work::WORK,
+        usher_mobility::work::WORK,
+        WORK,
+    ];
+    declared.into_iter().flatten().copied()
+}
+
+/// The kind of work of this name.
+pub fn find(name: &str) -> Option<WorkLabel> {
+    all().find(|label| label.name() == name)
+}
