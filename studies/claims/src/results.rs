@@ -7,7 +7,7 @@ use crate::setup::Setup;
 use std::collections::BTreeMap;
 use usher_observe::summary::{Summary, summarise};
 use usher_observe::{Point, Row};
-use usher_scenario::VARIANT;
+use usher_scenario::{VARIANT, metrics};
 
 /// The variant of the documented defaults; also that of rows without the axis.
 pub const DEFAULT_VARIANT: &str = usher_scenario::DEFAULT;
@@ -200,6 +200,7 @@ impl<'a> View<'a> {
     /// first in the order of the rows is taken: an axis's first value is its default.
     pub(crate) fn curve(&self, choice: Choice<'_>) -> Result<Curve, Gone> {
         let Choice { study, metric, .. } = choice;
+        debug_assert!(metrics::is_declared(metric), "{metric} is no metric");
         if !self.has(study) {
             return Err(self.missing(study));
         }

@@ -3,16 +3,21 @@
 use crate::fault::hint;
 use crate::model::{Bss, Cell, Host, Link, Scenario, StudyFile};
 use crate::ordered::Ordered;
+use usher_mobility::Step;
 
-/// A metric, or a family of them.
+/// A metric, or a family of them. There are those of [`METRICS`] and no others: a run can measure nothing that figures, the
+/// check of studies and documentation do not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Metric {
     /// Its name; a family's is followed by `.` and the name of a link, cell or host.
     pub name: &'static str,
     /// Its unit; empty for a plain number or a share.
     pub unit: &'static str,
-    /// What it is.
+    /// What it is, as an axis is titled.
     pub about: &'static str,
+    /// What it is in full, as its documentation says.
+    meaning: &'static str,
     /// Of what there is one each.
     pub of: Of,
 }
@@ -30,199 +35,235 @@ pub enum Of {
     Host,
 }
 
-const fn metric(of: Of, name: &'static str, unit: &'static str, about: &'static str) -> Metric {
-    Metric { name, unit, about, of }
+impl Metric {
+    /// The name of a family's member.
+    pub fn member(self, name: &str) -> String {
+        format!("{}.{name}", self.name)
+    }
+
+    /// Its row in the documentation: name, unit, and what it is in full.
+    pub fn row(self) -> String {
+        let name = match self.of {
+            Of::Run => self.name.to_owned(),
+            Of::Link => self.member("LINK"),
+            Of::Cell => self.member("CELL"),
+            Of::Host => self.member("HOST"),
+        };
+        format!("| `{name}` | {} | {} |", self.unit, self.meaning.trim().trim_end_matches('.'))
+    }
+
+    /// How long a step of a handover took; a wait is part of handovers that failed, of which no steps are told.
+    pub const fn step(step: Step) -> Option<Self> {
+        Some(match step {
+            Step::Scan => STEP_SCAN,
+            Step::Resources => STEP_RESOURCES,
+            Step::Commit => STEP_COMMIT,
+            Step::Preparation => STEP_PREPARATION,
+            Step::Decision => STEP_DECISION,
+            Step::Wait => return None,
+            Step::Entry => STEP_ENTRY,
+            Step::Redirection => STEP_REDIRECTION,
+            Step::Completion => STEP_COMPLETION,
+            Step::Candidate => STEP_CANDIDATE,
+            Step::Reservation => STEP_RESERVATION,
+        })
+    }
 }
 
-/// All metrics. Only dialogues (or authentications) that began in the counted time are counted.
-pub const METRICS: &[Metric] = &[
-    metric(Of::Run, "delay.mean", "s", "mean delay of the completed dialogues"),
-    metric(Of::Run, "delay.p50", "s", "median delay of the completed dialogues"),
-    metric(Of::Run, "delay.p95", "s", "delay that 95 % of the completed dialogues stay below"),
-    metric(Of::Run, "delay.p99", "s", "delay that 99 % of the completed dialogues stay below"),
-    metric(Of::Run, "delay.max", "s", "largest delay of a completed dialogue"),
-    metric(Of::Run, "started", "", "dialogues begun"),
-    metric(Of::Run, "completed", "", "dialogues that ended well"),
-    metric(Of::Run, "rejected", "", "authentications that ended in a reject"),
-    metric(Of::Run, "failures", "", "share of the dialogues begun that failed"),
-    metric(Of::Run, "success", "", "share of the dialogues begun that ended well"),
-    metric(
-        Of::Run,
-        "retransmissions",
-        "",
-        "requests that the application sent again, per completed dialogue",
-    ),
-    metric(
-        Of::Run,
-        "keys.delay",
-        "s",
-        "from EAP's success until the station has its traffic keys, mean of the completed dialogues",
-    ),
-    metric(Of::Run, "keys.failures", "", "share of the stations let in by EAP that got no traffic keys"),
-    metric(Of::Run, "keys.messages", "", "messages of the exchange of traffic keys, per completed dialogue"),
-    metric(
-        Of::Run,
-        "keys.bytes",
-        "B",
-        "bytes of those messages, without the cell's headers, per completed dialogue",
-    ),
-    metric(Of::Run, "accounting.records", "", "records of accounting, per counted dialogue that ended well"),
-    metric(
-        Of::Run,
-        "accounting.delay",
-        "s",
-        "from when a record of accounting falls due until the NAS has its acknowledgement, mean of those that have one",
-    ),
-    metric(
-        Of::Run,
-        "accounting.late",
-        "",
-        "share of the records of accounting acknowledged later than they should be",
-    ),
-    metric(Of::Run, "accounting.lost", "", "share of the records of accounting that were never acknowledged"),
-    metric(Of::Run, "tcp.segments", "", "TCP segments of all hosts, per completed dialogue"),
-    metric(Of::Run, "tcp.retransmissions", "", "TCP segments sent again, per completed dialogue"),
-    metric(Of::Run, "tcp.timeouts", "", "expiries of TCP's retransmission timer, per completed dialogue"),
-    metric(Of::Run, "tcp.acks", "", "TCP segments that only acknowledge, per completed dialogue"),
-    metric(
-        Of::Run,
-        "tcp.blocked",
-        "",
-        "TCP segments that came behind a gap, so that their data waited for another's, per completed dialogue",
-    ),
-    metric(
-        Of::Run,
-        "tcp.data-share",
-        "",
-        "share of data in the octets of packets that carry TCP data, headers of IP and TCP included",
-    ),
-    metric(Of::Run, "tcp.segment-size", "B", "mean data of TCP segments that carry some"),
-    metric(Of::Run, "sctp.packets", "", "SCTP packets of all hosts, per completed dialogue"),
-    metric(Of::Run, "sctp.retransmissions", "", "SCTP DATA chunks sent again, per completed dialogue"),
-    metric(Of::Run, "sctp.timeouts", "", "expiries of SCTP's T3-rtx timer, per completed dialogue"),
-    metric(
-        Of::Run,
-        "sctp.control",
-        "",
-        "SCTP packets without data, most of them SACKs, per completed dialogue",
-    ),
-    metric(Of::Run, "tcp.per-mih-packet", "", "TCP segments of all hosts, per MIH packet"),
-    metric(Of::Run, "sctp.per-mih-packet", "", "SCTP packets of all hosts, per MIH packet"),
-    metric(
-        Of::Run,
-        "mih.overhead",
-        "",
-        "MIH packets given to the transport, per indication, request or response that a user gave",
-    ),
-    metric(Of::Run, "mih.packets", "", "MIH packets given to the transport, per transaction"),
-    metric(Of::Run, "mih.retransmissions", "", "MIH messages sent again, per transaction"),
-    metric(
-        Of::Run,
-        "mih.duplicates",
-        "",
-        "messages that came again and were given to the user as if they were new, per transaction",
-    ),
-    metric(Of::Run, "mih.late", "", "responses dropped because their transaction was over, per transaction"),
-    metric(
-        Of::Run,
-        "delay.success",
-        "s",
-        "mean delay of the handovers to which the exchange of messages led",
-    ),
-    metric(Of::Run, "delay.failed", "s", "mean delay of the other handovers"),
-    metric(Of::Run, "step.scan", "s", "the scan of the new network, mean of the successful handovers"),
-    metric(
-        Of::Run,
-        "step.resources",
-        "s",
-        "asking whether the new network has resources, mean of the successful handovers",
-    ),
-    metric(Of::Run, "step.commit", "s", "committing to the new network, mean of the successful handovers"),
-    metric(
-        Of::Run,
-        "step.preparation",
-        "s",
-        "from the beginning until the network asks for a scan, mean of the successful handovers",
-    ),
-    metric(
-        Of::Run,
-        "step.decision",
-        "s",
-        "from the answer to that until the network's choice, mean of the successful handovers",
-    ),
-    metric(Of::Run, "step.entry", "s", "entry into the new network, mean of the successful handovers"),
-    metric(Of::Run, "step.redirection", "s", "the redirection of the flow, mean of the successful handovers"),
-    metric(
-        Of::Run,
-        "step.completion",
-        "s",
-        "telling the network that it is done, after the handover's end, mean of the successful handovers",
-    ),
-    metric(
-        Of::Run,
-        "step.candidate",
-        "s",
-        "asking the mobile node for its candidates, its scan included, mean of the successful handovers",
-    ),
-    metric(
-        Of::Run,
-        "step.reservation",
-        "s",
-        "the network's reservation of resources, mean of the successful handovers",
-    ),
-    metric(Of::Run, "app.loss", "", "share of the flow's packets sent during handovers that did not arrive"),
-    metric(
-        Of::Run,
-        "app.loss-after-leaving",
-        "",
+/// Declares the metrics: in full, of what, by which name, in which unit, and as an axis is titled.
+macro_rules! metrics {
+    ($($(#[doc = $meaning:literal])+ $metric:ident = $of:ident $name:literal in $unit:literal: $about:literal;)+) => {
+        $(
+            $(#[doc = $meaning])+
+            pub const $metric: Metric = Metric {
+                name: $name,
+                unit: $unit,
+                about: $about,
+                meaning: concat!($($meaning),+),
+                of: Of::$of,
+            };
+        )+
+        /// All metrics. Only dialogues (or authentications) that began in the counted time are counted.
+        pub const METRICS: &[Metric] = &[$($metric),+];
+    };
+}
+
+metrics! {
+    /// Mean delay of counted dialogues that ended well.
+    DELAY_MEAN = Run "delay.mean" in "s": "mean delay of the completed dialogues";
+    /// Median of the same delays, exact over the run's dialogues.
+    DELAY_P50 = Run "delay.p50" in "s": "median delay of the completed dialogues";
+    /// Their 95 % quantile, likewise.
+    DELAY_P95 = Run "delay.p95" in "s": "delay that 95 % of the completed dialogues stay below";
+    /// Their 99 % quantile, likewise.
+    DELAY_P99 = Run "delay.p99" in "s": "delay that 99 % of the completed dialogues stay below";
+    /// The largest of them.
+    DELAY_MAX = Run "delay.max" in "s": "largest delay of a completed dialogue";
+    /// Counted dialogues that began.
+    STARTED = Run "started" in "": "dialogues begun";
+    /// Of them, those that ended well.
+    COMPLETED = Run "completed" in "": "dialogues that ended well";
+    /// Of them, authentications that the AAA server refused.
+    REJECTED = Run "rejected" in "": "authentications that ended in a reject";
+    /// Share of `started` that failed: given up by the station, the NAS or the client, or still open; of handovers,
+    /// those that the exchange of messages did not lead.
+    FAILURES = Run "failures" in "": "share of the dialogues begun that failed";
+    /// Share of `started` that ended well.
+    SUCCESS = Run "success" in "": "share of the dialogues begun that ended well";
+    /// Requests that the application protocol sent again (RADIUS, dialogues over UDP), per completed dialogue.
+    RETRANSMISSIONS = Run "retransmissions" in "":
+        "requests that the application sent again, per completed dialogue";
+    /// Where a cell's `keys` are used: from EAP's success at the station until it has its traffic keys, mean of the
+    /// counted dialogues that ended well.
+    KEYS_DELAY = Run "keys.delay" in "s":
+        "from EAP's success until the station has its traffic keys, mean of the completed dialogues";
+    /// Share of the counted dialogues let in by EAP that ended without traffic keys, or were still without.
+    KEYS_FAILURES = Run "keys.failures" in "": "share of the stations let in by EAP that got no traffic keys";
+    /// Messages of the exchange of traffic keys, those sent again included, per completed dialogue.
+    KEYS_MESSAGES = Run "keys.messages" in "":
+        "messages of the exchange of traffic keys, per completed dialogue";
+    /// Bytes of those messages, from the management message type on, per completed dialogue.
+    KEYS_BYTES = Run "keys.bytes" in "B":
+        "bytes of those messages, without the cell's headers, per completed dialogue";
+    /// Where the workload has `accounting`: records that fell due within the run's duration, per counted dialogue that
+    /// ended well.
+    ACCOUNTING_RECORDS = Run "accounting.records" in "":
+        "records of accounting, per counted dialogue that ended well";
+    /// From when such a record falls due until its NAS has the acknowledgement, mean of those that have one.
+    ACCOUNTING_DELAY = Run "accounting.delay" in "s":
+        "from when a record of accounting falls due until the NAS has its acknowledgement, mean of those that have one";
+    /// Share of these records acknowledged later than `workload.accounting.late`.
+    ACCOUNTING_LATE = Run "accounting.late" in "":
+        "share of the records of accounting acknowledged later than they should be";
+    /// Share of them that were given up by the NAS, refused, or without acknowledgement when the drain was over.
+    ACCOUNTING_LOST = Run "accounting.lost" in "":
+        "share of the records of accounting that were never acknowledged";
+    /// TCP segments of all hosts, acknowledgements included, per completed dialogue.
+    TCP_SEGMENTS = Run "tcp.segments" in "": "TCP segments of all hosts, per completed dialogue";
+    /// Of them, those with something sent before, per completed dialogue.
+    TCP_RETRANSMISSIONS = Run "tcp.retransmissions" in "": "TCP segments sent again, per completed dialogue";
+    /// Expiries of TCP's retransmission timer, per completed dialogue.
+    TCP_TIMEOUTS = Run "tcp.timeouts" in "": "expiries of TCP's retransmission timer, per completed dialogue";
+    /// Segments that only acknowledge, per completed dialogue.
+    TCP_ACKS = Run "tcp.acks" in "": "TCP segments that only acknowledge, per completed dialogue";
+    /// Segments that came behind a gap, so that their data waited until that was filled (head-of-line blocking), per
+    /// completed dialogue.
+    TCP_BLOCKED = Run "tcp.blocked" in "":
+        "TCP segments that came behind a gap, so that their data waited for another's, per completed dialogue";
+    /// Share of data in the octets of packets that carry TCP data, headers of IP and TCP included; of all hosts,
+    /// retransmissions included.
+    TCP_DATA_SHARE = Run "tcp.data-share" in "":
+        "share of data in the octets of packets that carry TCP data, headers of IP and TCP included";
+    /// Mean data of the segments that carry some.
+    TCP_SEGMENT_SIZE = Run "tcp.segment-size" in "B": "mean data of TCP segments that carry some";
+    /// SCTP packets of all hosts, acknowledgements included, per completed dialogue.
+    SCTP_PACKETS = Run "sctp.packets" in "": "SCTP packets of all hosts, per completed dialogue";
+    /// DATA chunks sent again, per completed dialogue.
+    SCTP_RETRANSMISSIONS = Run "sctp.retransmissions" in "":
+        "SCTP DATA chunks sent again, per completed dialogue";
+    /// Expiries of SCTP's T3-rtx timer, per completed dialogue.
+    SCTP_TIMEOUTS = Run "sctp.timeouts" in "": "expiries of SCTP's T3-rtx timer, per completed dialogue";
+    /// Packets without data, most of them SACKs, per completed dialogue.
+    SCTP_CONTROL = Run "sctp.control" in "":
+        "SCTP packets without data, most of them SACKs, per completed dialogue";
+    /// TCP segments of all hosts, acknowledgements included, per MIH packet.
+    TCP_PER_MIH_PACKET = Run "tcp.per-mih-packet" in "": "TCP segments of all hosts, per MIH packet";
+    /// SCTP packets of all hosts, acknowledgements included, per MIH packet.
+    SCTP_PER_MIH_PACKET = Run "sctp.per-mih-packet" in "": "SCTP packets of all hosts, per MIH packet";
+    /// MIH packets given to the transport (retransmissions, acknowledgements and fragments included), per indication,
+    /// request or response that a user gave.
+    MIH_OVERHEAD = Run "mih.overhead" in "":
+        "MIH packets given to the transport, per indication, request or response that a user gave";
+    /// The same packets, per counted transaction.
+    MIH_PACKETS = Run "mih.packets" in "": "MIH packets given to the transport, per transaction";
+    /// Of them, messages sent again, per counted transaction.
+    MIH_RETRANSMISSIONS = Run "mih.retransmissions" in "": "MIH messages sent again, per transaction";
+    /// Messages that came again and were given to the user as if they were new, per counted transaction.
+    MIH_DUPLICATES = Run "mih.duplicates" in "":
+        "messages that came again and were given to the user as if they were new, per transaction";
+    /// Responses dropped because their transaction was over, per counted transaction.
+    MIH_LATE = Run "mih.late" in "": "responses dropped because their transaction was over, per transaction";
+    /// Mean delay of the handovers to which the exchange of messages led; `delay.mean` and its quantiles are of all.
+    DELAY_SUCCESS = Run "delay.success" in "s":
+        "mean delay of the handovers to which the exchange of messages led";
+    /// Mean delay of the other handovers.
+    DELAY_FAILED = Run "delay.failed" in "s": "mean delay of the other handovers";
+    /// Of a mobile node that leads: the scan, mean of the successful handovers. Its steps follow each other and add
+    /// up to the handover's delay.
+    STEP_SCAN = Run "step.scan" in "s": "the scan of the new network, mean of the successful handovers";
+    /// The candidate query of a mobile node that leads, or a point of service's own question to the candidate.
+    STEP_RESOURCES = Run "step.resources" in "s":
+        "asking whether the new network has resources, mean of the successful handovers";
+    /// The commitment to the new network, of a mobile node or a point of service that leads.
+    STEP_COMMIT = Run "step.commit" in "s": "committing to the new network, mean of the successful handovers";
+    /// With the network leading: from the beginning to the scan. With scan, decision, entry and redirection it adds
+    /// up to the delay.
+    STEP_PREPARATION = Run "step.preparation" in "s":
+        "from the beginning until the network asks for a scan, mean of the successful handovers";
+    /// With the network leading: from the mobile node's answer to the network's choice.
+    STEP_DECISION = Run "step.decision" in "s":
+        "from the answer to that until the network's choice, mean of the successful handovers";
+    /// Entry into the new network.
+    STEP_ENTRY = Run "step.entry" in "s": "entry into the new network, mean of the successful handovers";
+    /// The redirection of the flow.
+    STEP_REDIRECTION = Run "step.redirection" in "s":
+        "the redirection of the flow, mean of the successful handovers";
+    /// Telling the network, after the end of the successful handovers.
+    STEP_COMPLETION = Run "step.completion" in "s":
+        "telling the network that it is done, after the handover's end, mean of the successful handovers";
+    /// Of the point of service that leads: asking the mobile node, its scan included.
+    STEP_CANDIDATE = Run "step.candidate" in "s":
+        "asking the mobile node for its candidates, its scan included, mean of the successful handovers";
+    /// Of the point of service that leads: reserving.
+    STEP_RESERVATION = Run "step.reservation" in "s":
+        "the network's reservation of resources, mean of the successful handovers";
+    /// Share of the flow's packets sent during handovers that did not arrive.
+    APP_LOSS = Run "app.loss" in "": "share of the flow's packets sent during handovers that did not arrive";
+    /// Share of the flow's packets that did not arrive, of those sent from a node's leaving the cell until its flow
+    /// is redirected, in handovers that failed; the cell is left when Link_Going_Down said that it would be.
+    APP_LOSS_AFTER_LEAVING = Run "app.loss-after-leaving" in "":
         "share of the flow's packets that did not arrive, of those sent from a node's leaving the cell until its \
-         flow is redirected, in handovers that failed",
-    ),
-    metric(Of::Run, "app.lost", "", "packets of the flow sent during a handover that did not arrive"),
-    metric(Of::Run, "mih.memory", "", "most transactions that an MIH function held at once"),
-    metric(
-        Of::Run,
-        "mih.delivery",
-        "s",
-        "mean time until the remote user has an indication or a request, whatever becomes of its transaction",
-    ),
-    metric(Of::Link, "packets", "", "packets on the link, both ways, per completed dialogue"),
-    metric(Of::Link, "bytes", "B", "bytes on the link, both ways, per completed dialogue"),
-    metric(Of::Link, "load", "", "share of the link's rate in use, in its busier direction"),
-    metric(Of::Link, "sent", "b/s", "bits offered to the link in a second, both ways"),
-    metric(Of::Link, "received", "b/s", "bits that the link delivered in a second, both ways"),
-    metric(
-        Of::Link,
-        "drops",
-        "",
-        "share of the packets offered to the link that its queue dropped or it lost",
-    ),
-    metric(
-        Of::Cell,
-        "requests",
-        "",
-        "bandwidth requests in contended opportunities of the cell, per completed dialogue",
-    ),
-    metric(
-        Of::Cell,
-        "collisions",
-        "",
-        "share of the rangings and requests in the cell's contended opportunities that met another",
-    ),
-    metric(Of::Host, "busy", "", "share of the host's cores at work"),
-    metric(
-        Of::Host,
-        "connections",
-        "",
-        "most TCP connections and SCTP associations that one of these hosts held at once",
-    ),
-    metric(
-        Of::Host,
-        "memory",
-        "B",
-        "most octets of their state and buffers that one of these hosts held at once",
-    ),
-];
+         flow is redirected, in handovers that failed";
+    /// The same packets, per handover: those sent during it that did not arrive.
+    APP_LOST = Run "app.lost" in "": "packets of the flow sent during a handover that did not arrive";
+    /// Most transactions that an MIH function held at once, those remembered included.
+    MIH_MEMORY = Run "mih.memory" in "": "most transactions that an MIH function held at once";
+    /// Mean time from the sending of an indication or request of the workload `mih` to its first delivery to the
+    /// remote user, whatever becomes of its transaction.
+    MIH_DELIVERY = Run "mih.delivery" in "s":
+        "mean time until the remote user has an indication or a request, whatever becomes of its transaction";
+    /// Packets on the named link, both ways, transport acknowledgements included, background traffic not, per
+    /// completed dialogue.
+    PACKETS = Link "packets" in "": "packets on the link, both ways, per completed dialogue";
+    /// Their bytes, framing included, per completed dialogue.
+    BYTES = Link "bytes" in "B": "bytes on the link, both ways, per completed dialogue";
+    /// What is offered to the link during the duration, as a share of its rate, background and what its queue drops
+    /// included, in its busier direction: above 1 it cannot carry all; the mean of a group's links.
+    LOAD = Link "load" in "": "share of the link's rate in use, in its busier direction";
+    /// Bits offered to the link during the duration, both ways, background included; the sum of a group's links.
+    SENT = Link "sent" in "b/s": "bits offered to the link in a second, both ways";
+    /// Of them, those that it delivered.
+    RECEIVED = Link "received" in "b/s": "bits that the link delivered in a second, both ways";
+    /// Share of the packets offered to the link that its queue dropped or that it lost.
+    DROPS = Link "drops" in "": "share of the packets offered to the link that its queue dropped or it lost";
+    /// Bandwidth requests in the contended opportunities of the named 802.16 cell, per completed dialogue.
+    REQUESTS = Cell "requests" in "":
+        "bandwidth requests in contended opportunities of the cell, per completed dialogue";
+    /// Share of the rangings and requests in the cell's contended opportunities that met another and were not heard.
+    COLLISIONS = Cell "collisions" in "":
+        "share of the rangings and requests in the cell's contended opportunities that met another";
+    /// Share of the host's cores at work, over the whole run.
+    BUSY = Host "busy" in "": "share of the host's cores at work";
+    /// Most TCP connections and SCTP associations that the host held at once after the warm-up, those in TIME-WAIT
+    /// included; of a group, the member's that held most; with `run.memory = true`.
+    CONNECTIONS = Host "connections" in "":
+        "most TCP connections and SCTP associations that one of these hosts held at once";
+    /// Most octets of their state and buffers, likewise: for each connection a control block of 328 B (an association
+    /// 880 B, and 2 B for each stream in each direction), what was written and is not acknowledged, what came and is
+    /// not read, and what came behind a gap.
+    MEMORY = Host "memory" in "B":
+        "most octets of their state and buffers that one of these hosts held at once";
+}
 
 /// What a study names, of which metrics can be.
 #[derive(Clone, Copy, Debug)]
@@ -275,17 +316,25 @@ pub fn find<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<&'static Metr
     })
 }
 
+/// Whether a metric has this name, or a member of a family could, whatever a study's links, cells and hosts are called.
+pub fn is_declared(name: &str) -> bool {
+    METRICS.iter().any(|m| match m.of {
+        Of::Run => name == m.name,
+        _ => name.strip_prefix(m.name).is_some_and(|rest| rest.starts_with('.')),
+    })
+}
+
 /// What is wrong with the name of a metric.
 pub(crate) fn unknown<'a>(name: &str, names: impl Into<Names<'a>>) -> Option<String> {
     let names = names.into();
     if let Some(metric) = find(name, names) {
-        let followed = ["connections", "memory"].contains(&metric.name);
+        let followed = [CONNECTIONS, MEMORY].contains(metric);
         return (followed && !names.memory)
             .then(|| format!("\"{name}\" is followed only where [run] has memory = true"));
     }
     let mut known = Vec::new();
     for metric in METRICS {
-        let mut of = |name: &str| known.push(format!("{}.{name}", metric.name));
+        let mut of = |name: &str| known.push(metric.member(name));
         match metric.of {
             Of::Run => known.push(metric.name.to_owned()),
             Of::Link => names.of_links().for_each(&mut of),

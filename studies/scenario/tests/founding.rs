@@ -1,9 +1,10 @@
 //! The studies that come with the program, the template and the published schema.
 
+use usher_scenario::metrics::METRICS;
 use usher_scenario::model::{
     Aaa, Arrivals, DiameterTransport, EapMethod, RadiusRetransmission, StreamPolicy, Workload,
 };
-use usher_scenario::{Mode, Overrides, Study, founding, json_schema, template};
+use usher_scenario::{Mode, Overrides, Study, founding, json_schema, template, work};
 
 fn plan(name: &str, mode: Mode) -> usher_scenario::Plan {
     Study::open(name)
@@ -177,16 +178,30 @@ fn the_yardsticks_make_as_many_transactions_as_they_say() {
     }
 }
 
+/// The rows of the table of a page whose first column has this title.
+fn table(page: &str, title: &str) -> Vec<String> {
+    let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, table) = text.split_once(&format!("| {title} |")).unwrap();
+    table.lines().skip(2).take_while(|line| line.starts_with('|')).map(str::to_owned).collect()
+}
+
 #[test]
-fn the_page_lists_the_kinds_of_work_as_they_are_declared() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/study-files.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (_, table) = page.split_once("| kind of work |").unwrap();
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect::<Vec<_>>();
-    let declared = usher_scenario::work::all()
+fn pages_list_metrics_and_kinds_of_work_as_they_are_declared() {
+    let metrics: Vec<String> = METRICS.iter().map(|metric| metric.row()).collect();
+    assert!(
+        table("metrics.md", "metric") == metrics,
+        "docs/metrics.md should have\n{}\n",
+        metrics.join("\n")
+    );
+    let work: Vec<String> = work::all()
         .map(|label| format!("| `{label}` | {} | {} |", label.unit(), label.about().trim_end_matches('.')))
-        .collect::<Vec<_>>();
-    assert!(rows == declared, "docs/study-files.md should have\n{}\n", declared.join("\n"));
+        .collect();
+    assert!(
+        table("study-files.md", "kind of work") == work,
+        "docs/study-files.md should have\n{}\n",
+        work.join("\n")
+    );
 }
 
 #[test]

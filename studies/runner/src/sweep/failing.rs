@@ -4,8 +4,8 @@ use super::{Results, key};
 use std::collections::HashMap;
 use std::fmt;
 use usher_observe::Point;
-use usher_scenario::Plan;
 use usher_scenario::model::Workload;
+use usher_scenario::{Plan, metrics};
 
 /// The points of a run whose dialogues failed, and the worst of them.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,7 +28,7 @@ impl Failing {
     /// Looks the rows of a run through; `None` where nothing failed.
     pub fn of(plan: &Plan, results: &Results) -> Option<Self> {
         let mut sums: HashMap<&Point, (f64, u32)> = HashMap::new();
-        for row in results.rows.iter().filter(|r| &*r.metric == "failures") {
+        for row in results.rows.iter().filter(|r| &*r.metric == metrics::FAILURES.name) {
             let (sum, n) = sums.entry(&row.point).or_default();
             *sum += row.value;
             *n += 1;

@@ -311,11 +311,12 @@ const TOLD: f64 = 0.01;
 
 /// What of a figure's dialogues failed; nothing for a figure of how many end well.
 fn failing(said: &model::Figure, plan: &Plan, estimates: &Estimates) -> Missing {
-    let counts =
-        |y: &String| ["failures", "success", "started", "completed", "rejected"].contains(&y.as_str());
+    let of_ends =
+        [metrics::FAILURES, metrics::SUCCESS, metrics::STARTED, metrics::COMPLETED, metrics::REJECTED];
+    let counts = |y: &String| of_ends.iter().any(|metric| metric.name == y);
     let mut missing = Missing::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
-        let failures = estimates.get(&(super::plan::point(point), "failures".to_owned()));
+        let failures = estimates.get(&(super::plan::point(point), metrics::FAILURES.name.to_owned()));
         if let Some(failures) = failures.filter(|f| f.mean >= TOLD && !counts(metric))
             && let Some((name, x)) = place(said, plan, estimates, point, metric)
         {
@@ -402,7 +403,7 @@ fn sure(value: f64, half_width: f64) -> String {
 fn table(file: &StudyFile, plan: &Plan, estimates: &Estimates, tails: &Tails) -> Table {
     let mut shown: Vec<&str> = plan.figures.iter().flat_map(|f| f.y.0.iter().map(String::as_str)).collect();
     shown.extend(plan.points.first().map(|p| p.scenario.run.replications.metric.as_str()));
-    shown.extend(["delay.p95", "failures"]);
+    shown.extend([metrics::DELAY_P95.name, metrics::FAILURES.name]);
     let mut names: Vec<&str> = Vec::new();
     for name in shown {
         if !names.contains(&name) {

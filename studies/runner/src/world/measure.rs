@@ -4,7 +4,23 @@ use super::handover::Tally;
 use super::{End, Report};
 use usher_core::{Duration, Instant};
 use usher_observe::stats::quantiles;
+use usher_scenario::metrics::{self, Metric};
 use usher_sim::Observer;
+
+/// What a run measured, by the metrics' names.
+#[derive(Debug, Default)]
+pub(super) struct Measured(pub(super) Vec<(String, f64)>);
+
+impl Measured {
+    /// A metric of the run.
+    pub(super) fn put(&mut self, metric: Metric, value: f64) {
+        self.0.push((metric.name.to_owned(), value));
+    }
+    /// A metric of a link, cell or host of this name.
+    pub(super) fn put_of(&mut self, name: &str, metric: Metric, value: f64) {
+        self.0.push((metric.member(name), value));
+    }
+}
 
 /// Hears what the roles report. A dialogue counts when it began within the counting interval.
 #[derive(Debug)]
@@ -124,46 +140,45 @@ impl Measure {
     }
 
     /// The metrics of dialogues. What has not ended by now counts as failed.
-    pub(super) fn metrics(&mut self) -> Vec<(String, f64)> {
+    pub(super) fn metrics(&mut self) -> Measured {
         let (n, good) = (self.delays.len(), self.succeeded);
-        let mut out: Vec<(String, f64)> = Vec::new();
-        let mut put = |name: &str, value: f64| out.push((name.to_owned(), value));
+        let mut out = Measured::default();
         if n > 0 {
-            put("delay.mean", self.delay_sum as f64 / n as f64 / 1e9);
+            out.put(metrics::DELAY_MEAN, self.delay_sum as f64 / n as f64 / 1e9);
             let [p50, p95, p99, max] = quantiles(&mut self.delays.take(), [0.5, 0.95, 0.99, 1.0]);
-            put("delay.p50", p50);
-            put("delay.p95", p95);
-            put("delay.p99", p99);
-            put("delay.max", max);
+            out.put(metrics::DELAY_P50, p50);
+            out.put(metrics::DELAY_P95, p95);
+            out.put(metrics::DELAY_P99, p99);
+            out.put(metrics::DELAY_MAX, max);
         }
-        put("started", self.begun as f64);
-        put("completed", good as f64);
-        put("rejected", self.rejected as f64);
+        out.put(metrics::STARTED, self.begun as f64);
+        out.put(metrics::COMPLETED, good as f64);
+        out.put(metrics::REJECTED, self.rejected as f64);
         if self.begun > 0 {
             let failed = self.begun - good - self.rejected;
-            put("failures", failed as f64 / self.begun as f64);
+            out.put(metrics::FAILURES, failed as f64 / self.begun as f64);
         }
         if self.completed > 0 {
-            put("retransmissions", self.retransmissions as f64 / self.completed as f64);
+            out.put(metrics::RETRANSMISSIONS, self.retransmissions as f64 / self.completed as f64);
         }
         if self.keyed > 0 {
-            put("keys.delay", self.keying as f64 / self.keyed as f64 / 1e9);
+            out.put(metrics::KEYS_DELAY, self.keying as f64 / self.keyed as f64 / 1e9);
         }
         if self.admitted > 0 {
-            put("keys.failures", (self.admitted - self.keyed) as f64 / self.admitted as f64);
+            out.put(metrics::KEYS_FAILURES, (self.admitted - self.keyed) as f64 / self.admitted as f64);
         }
         if self.records > 0 {
             let share = |n: u64| n as f64 / self.records as f64;
             if good > 0 {
-                put("accounting.records", self.records as f64 / good as f64);
+                out.put(metrics::ACCOUNTING_RECORDS, self.records as f64 / good as f64);
             }
             if self.kept > 0 {
-                put("accounting.delay", self.recording as f64 / self.kept as f64 / 1e9);
+                out.put(metrics::ACCOUNTING_DELAY, self.recording as f64 / self.kept as f64 / 1e9);
             }
-            put("accounting.late", share(self.late));
-            put("accounting.lost", share(self.records - self.kept));
+            out.put(metrics::ACCOUNTING_LATE, share(self.late));
+            out.put(metrics::ACCOUNTING_LOST, share(self.records - self.kept));
         }
-        out.extend(self.tally.metrics());
+        self.tally.metrics(&mut out);
         out
     }
 

@@ -14,12 +14,13 @@ mod short;
 mod topology;
 mod writer;
 
-use measure::Measure;
+use measure::{Measure, Measured};
 use std::sync::Arc;
 use topology::Topology;
 pub use topology::{sctp_config, tcp_config};
 use usher_core::{Instant, Seed};
 use usher_crypto::tls::KeyLog;
+use usher_scenario::metrics::{self, Metric};
 use usher_scenario::model::{Direction, Scenario, Workload};
 use usher_sim::radio::wimax::Counters;
 use usher_sim::{
@@ -313,17 +314,17 @@ impl World {
         let wall_s = started.elapsed().as_secs_f64();
         let peak_rss_bytes = peak_rss_bytes();
 
-        let mut metrics = self.sim.observer_mut().metrics();
-        self.transport_metrics(&mut metrics, transports_before);
-        self.keying_metrics(&mut metrics, keying_before);
-        self.segment_metrics(&mut metrics, segments_before);
-        self.mih_metrics(&mut metrics, transports_before, mih_before);
-        self.link_metrics(&mut metrics, &links_before, &links_at_end);
-        self.cell_metrics(&mut metrics, &cells_before);
-        self.cpu_metrics(&mut metrics);
-        self.memory_metrics(&mut metrics);
+        let mut out = self.sim.observer_mut().metrics();
+        self.transport_metrics(&mut out, transports_before);
+        self.keying_metrics(&mut out, keying_before);
+        self.segment_metrics(&mut out, segments_before);
+        self.mih_metrics(&mut out, transports_before, mih_before);
+        self.link_metrics(&mut out, &links_before, &links_at_end);
+        self.cell_metrics(&mut out, &cells_before);
+        self.cpu_metrics(&mut out);
+        self.memory_metrics(&mut out);
         Ok(RunResult {
-            metrics,
+            metrics: out.0,
             packet_hops: self.sim.packet_hops(),
             wall_s,
             peak_rss_bytes,
@@ -344,60 +345,60 @@ impl World {
     }
 
     /// What TCP and SCTP counted, by the metrics' names.
-    fn transport_totals(&self) -> [(&'static str, u64); 9] {
+    fn transport_totals(&self) -> [(Metric, u64); 9] {
         let (tcp, sctp) = (self.sim.tcp_totals(), self.sim.sctp_totals());
         [
-            ("tcp.segments", tcp.segments),
-            ("tcp.retransmissions", tcp.retransmitted),
-            ("tcp.timeouts", tcp.timeouts),
-            ("tcp.acks", tcp.pure_acks),
-            ("tcp.blocked", tcp.blocked),
-            ("sctp.packets", sctp.packets),
-            ("sctp.retransmissions", sctp.retransmitted),
-            ("sctp.timeouts", sctp.timeouts),
-            ("sctp.control", sctp.control),
+            (metrics::TCP_SEGMENTS, tcp.segments),
+            (metrics::TCP_RETRANSMISSIONS, tcp.retransmitted),
+            (metrics::TCP_TIMEOUTS, tcp.timeouts),
+            (metrics::TCP_ACKS, tcp.pure_acks),
+            (metrics::TCP_BLOCKED, tcp.blocked),
+            (metrics::SCTP_PACKETS, sctp.packets),
+            (metrics::SCTP_RETRANSMISSIONS, sctp.retransmitted),
+            (metrics::SCTP_TIMEOUTS, sctp.timeouts),
+            (metrics::SCTP_CONTROL, sctp.control),
         ]
     }
 
     /// The metrics of the transports that were used.
-    fn transport_metrics(&self, metrics: &mut Vec<(String, f64)>, before: [(&'static str, u64); 9]) {
+    fn transport_metrics(&self, out: &mut Measured, before: [(Metric, u64); 9]) {
         let completed = self.sim.observer().completed();
         if completed == 0 {
             return;
         }
         let after = self.transport_totals();
         // The first of a protocol's is what it sent at all.
-        let used = |name: &str| {
-            let protocol = name.split('.').next();
-            after.iter().find(|(other, _)| other.split('.').next() == protocol).is_some_and(|(_, n)| *n > 0)
+        let protocol = |metric: &Metric| metric.name.split('.').next();
+        let used = |metric: &Metric| {
+            after.iter().find(|(other, _)| protocol(other) == protocol(metric)).is_some_and(|(_, n)| *n > 0)
         };
-        for ((name, before), (_, after)) in before.iter().zip(&after).filter(|((name, _), _)| used(name)) {
-            metrics.push(((*name).to_owned(), (after - before) as f64 / completed as f64));
+        for ((metric, before), (_, after)) in before.iter().zip(&after).filter(|((m, _), _)| used(m)) {
+            out.put(*metric, (after - before) as f64 / completed as f64);
         }
     }
 
     /// How much of TCP's packets with data is data.
-    fn segment_metrics(&self, metrics: &mut Vec<(String, f64)>, before: TcpTotals) {
+    fn segment_metrics(&self, out: &mut Measured, before: TcpTotals) {
         let after = self.sim.tcp_totals();
         let segments = after.data_segments - before.data_segments;
         if segments > 0 {
             let data = (after.data_octets - before.data_octets) as f64;
             let octets = (after.data_packet_octets - before.data_packet_octets) as f64;
-            metrics.push(("tcp.data-share".to_owned(), data / octets));
-            metrics.push(("tcp.segment-size".to_owned(), data / segments as f64));
+            out.put(metrics::TCP_DATA_SHARE, data / octets);
+            out.put(metrics::TCP_SEGMENT_SIZE, data / segments as f64);
         }
     }
 
     /// What the hosts held for their connections, where that was followed: the most of any of a group.
-    fn memory_metrics(&self, metrics: &mut Vec<(String, f64)>) {
+    fn memory_metrics(&self, out: &mut Measured) {
         for (name, _) in self.scenario.hosts.iter() {
             let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
             let held: Vec<Held> = members.iter().filter_map(|h| self.sim.held_at_most(*h)).collect();
             let connections = held.iter().map(|h| h.connections).max();
             let octets = held.iter().map(|h| h.octets).max();
             if let (Some(connections), Some(octets)) = (connections, octets) {
-                metrics.push((format!("connections.{name}"), f64::from(connections)));
-                metrics.push((format!("memory.{name}"), octets as f64));
+                out.put_of(name, metrics::CONNECTIONS, f64::from(connections));
+                out.put_of(name, metrics::MEMORY, octets as f64);
             }
         }
     }
@@ -412,11 +413,13 @@ impl World {
         sides.fold([0; 2], |[m, b], side| [m + side.sent, b + side.octets])
     }
 
-    fn keying_metrics(&self, metrics: &mut Vec<(String, f64)>, before: [u64; 2]) {
+    fn keying_metrics(&self, out: &mut Measured, before: [u64; 2]) {
         let (completed, after) = (self.sim.observer().completed() as f64, self.keying_totals());
         if completed > 0.0 && after[0] > 0 {
-            for ((name, before), after) in ["keys.messages", "keys.bytes"].iter().zip(before).zip(after) {
-                metrics.push(((*name).to_owned(), (after - before) as f64 / completed));
+            for ((metric, before), after) in
+                [metrics::KEYS_MESSAGES, metrics::KEYS_BYTES].iter().zip(before).zip(after)
+            {
+                out.put(*metric, (after - before) as f64 / completed);
             }
         }
     }
@@ -434,50 +437,50 @@ impl World {
 
     fn mih_metrics(
         &self,
-        metrics: &mut Vec<(String, f64)>,
-        transports_before: [(&'static str, u64); 9],
+        out: &mut Measured,
+        transports_before: [(Metric, u64); 9],
         before: Option<mih::Totals>,
     ) {
         let (Some(before), Some(after)) = (before, self.mih_totals()) else { return };
-        let mut put = |name: &str, value: f64| metrics.push((name.to_owned(), value));
         let packets = after.packets - before.packets;
         let begun = self.sim.observer().begun() as f64;
         if begun > 0.0 {
-            put("success", self.sim.observer().succeeded() as f64 / begun);
+            out.put(metrics::SUCCESS, self.sim.observer().succeeded() as f64 / begun);
         }
         let messages = after.messages - before.messages;
         if messages > 0 {
-            put("mih.overhead", packets as f64 / messages as f64);
+            out.put(metrics::MIH_OVERHEAD, packets as f64 / messages as f64);
         }
         if begun > 0.0 {
-            put("mih.packets", packets as f64 / begun);
-            put("mih.retransmissions", (after.retransmissions - before.retransmissions) as f64 / begun);
-            put("mih.duplicates", (after.duplicates - before.duplicates) as f64 / begun);
-            put("mih.late", (after.late - before.late) as f64 / begun);
+            out.put(metrics::MIH_PACKETS, packets as f64 / begun);
+            out.put(
+                metrics::MIH_RETRANSMISSIONS,
+                (after.retransmissions - before.retransmissions) as f64 / begun,
+            );
+            out.put(metrics::MIH_DUPLICATES, (after.duplicates - before.duplicates) as f64 / begun);
+            out.put(metrics::MIH_LATE, (after.late - before.late) as f64 / begun);
         }
-        put("mih.memory", after.memory as f64);
+        out.put(metrics::MIH_MEMORY, after.memory as f64);
         let delivered = after.delivered - before.delivered;
         if delivered > 0 {
-            put("mih.delivery", (after.delivery_ns - before.delivery_ns) as f64 / delivered as f64 / 1e9);
+            out.put(
+                metrics::MIH_DELIVERY,
+                (after.delivery_ns - before.delivery_ns) as f64 / delivered as f64 / 1e9,
+            );
         }
-        for ((name, before), (_, after)) in transports_before.iter().zip(self.transport_totals()) {
-            let carried = match *name {
-                "tcp.segments" => "tcp.per-mih-packet",
-                "sctp.packets" => "sctp.per-mih-packet",
+        for ((metric, before), (_, after)) in transports_before.iter().zip(self.transport_totals()) {
+            let carried = match *metric {
+                metrics::TCP_SEGMENTS => metrics::TCP_PER_MIH_PACKET,
+                metrics::SCTP_PACKETS => metrics::SCTP_PER_MIH_PACKET,
                 _ => continue,
             };
             if after > 0 && packets > 0 {
-                put(carried, (after - before) as f64 / packets as f64);
+                out.put(carried, (after - before) as f64 / packets as f64);
             }
         }
     }
 
-    fn link_metrics(
-        &self,
-        metrics: &mut Vec<(String, f64)>,
-        before: &[[LinkStats; 2]],
-        at_end: &[[LinkStats; 2]],
-    ) {
+    fn link_metrics(&self, out: &mut Measured, before: &[[LinkStats; 2]], at_end: &[[LinkStats; 2]]) {
         let completed = self.sim.observer().completed() as f64;
         let duration = self.scenario.run.duration.get().as_secs_f64();
         let after = self.links();
@@ -487,9 +490,9 @@ impl World {
             };
             let both = |f| delta(&after[i], f).iter().sum::<f64>();
             if completed > 0.0 {
-                metrics.push((format!("packets.{name}"), both(|s| s.offered - s.background) / completed));
+                out.put_of(name, metrics::PACKETS, both(|s| s.offered - s.background) / completed);
                 let bytes = both(|s| s.offered_bytes - s.background_bytes);
-                metrics.push((format!("bytes.{name}"), bytes / completed));
+                out.put_of(name, metrics::BYTES, bytes / completed);
             }
             let sent = delta(&at_end[i], |s| s.offered_bytes);
             let load = self.scenario.links.get(name).map(|link| {
@@ -501,15 +504,15 @@ impl World {
             });
             let busier = load.into_iter().flatten().flatten().reduce(f64::max);
             if let Some(load) = busier {
-                metrics.push((format!("load.{name}"), load));
+                out.put_of(name, metrics::LOAD, load);
             }
             let given = sent.iter().sum::<f64>();
             let dropped = delta(&at_end[i], |s| s.dropped_bytes).iter().sum::<f64>();
-            metrics.push((format!("sent.{name}"), given * 8.0 / duration));
-            metrics.push((format!("received.{name}"), (given - dropped) * 8.0 / duration));
+            out.put_of(name, metrics::SENT, given * 8.0 / duration);
+            out.put_of(name, metrics::RECEIVED, (given - dropped) * 8.0 / duration);
             let offered = both(|s| s.offered);
             if offered > 0.0 {
-                metrics.push((format!("drops.{name}"), both(|s| s.queue_full + s.lost) / offered));
+                out.put_of(name, metrics::DROPS, both(|s| s.queue_full + s.lost) / offered);
             }
         }
     }
@@ -528,30 +531,30 @@ impl World {
         self.topology.cells.iter().map(|(_, cells)| sum(cells)).collect()
     }
 
-    fn cell_metrics(&self, metrics: &mut Vec<(String, f64)>, before: &[Counters]) {
+    fn cell_metrics(&self, out: &mut Measured, before: &[Counters]) {
         let completed = self.sim.observer().completed() as f64;
         for (((name, _), before), after) in self.topology.cells.iter().zip(before).zip(self.cells()) {
             let requests = (after.requests - before.requests) as f64;
             if completed > 0.0 {
-                metrics.push((format!("requests.{name}"), requests / completed));
+                out.put_of(name, metrics::REQUESTS, requests / completed);
             }
             let tried = requests + (after.ranging_attempts - before.ranging_attempts) as f64;
             let collided = |c: &Counters| c.request_collisions + c.ranging_collisions;
             if tried > 0.0 {
                 let share = (collided(&after) - collided(before)) as f64 / tried;
-                metrics.push((format!("collisions.{name}"), share));
+                out.put_of(name, metrics::COLLISIONS, share);
             }
         }
     }
 
-    fn cpu_metrics(&self, metrics: &mut Vec<(String, f64)>) {
+    fn cpu_metrics(&self, out: &mut Measured) {
         for (name, host) in self.scenario.hosts.iter() {
             let Some(cpu) = &host.cpu else { continue };
             let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
             let stats = members.iter().filter_map(|h| self.sim.cpu_stats(*h));
             let busy: u64 = stats.map(|s| s.busy_ns).sum();
             let capacity = self.sim.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
-            metrics.push((format!("busy.{name}"), busy as f64 / 1e9 / capacity));
+            out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / capacity);
         }
     }
 }

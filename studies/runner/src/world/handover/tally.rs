@@ -1,8 +1,10 @@
 //! From what the roles of handovers report to metrics.
 
+use super::super::measure::Measured;
 use std::collections::BTreeMap;
 use usher_core::{Duration, Instant};
 use usher_mobility::Step;
+use usher_scenario::metrics::{self, Metric};
 
 /// What happened to the mobile node of this number.
 #[derive(Clone, Copy, Debug)]
@@ -141,32 +143,24 @@ impl Tally {
     }
 
     /// The metrics; none where no handover has ended.
-    pub(in super::super) fn metrics(&self) -> Vec<(String, f64)> {
-        let mut out = Vec::new();
-        let mut mean = |name: String, (sum, n): (u128, u64)| {
-            if n > 0 {
-                out.push((name, sum as f64 / n as f64 / 1e9));
-            }
-        };
-        mean("delay.success".to_owned(), self.succeeded);
-        mean("delay.failed".to_owned(), self.failed);
-        for step in Step::ALL {
-            mean(format!("step.{step}"), self.steps.get(step).copied().unwrap_or_default());
+    pub(in super::super) fn metrics(&self, out: &mut Measured) {
+        let steps = Step::ALL.iter().filter_map(|step| Some((Metric::step(*step)?, *self.steps.get(step)?)));
+        let means = [(metrics::DELAY_SUCCESS, self.succeeded), (metrics::DELAY_FAILED, self.failed)];
+        for (metric, (sum, n)) in means.into_iter().chain(steps).filter(|(_, (_, n))| *n > 0) {
+            out.put(metric, sum as f64 / n as f64 / 1e9);
         }
         let (sent, lost) = self.packets(|node| &node.handovers);
         if sent > 0 {
-            out.push(("app.loss".to_owned(), lost as f64 / sent as f64));
+            out.put(metrics::APP_LOSS, lost as f64 / sent as f64);
         }
         let (sent_without, lost_without) = self.packets(|node| &node.without);
         if sent_without > 0 {
-            let share = lost_without as f64 / sent_without as f64;
-            out.push(("app.loss-after-leaving".to_owned(), share));
+            out.put(metrics::APP_LOSS_AFTER_LEAVING, lost_without as f64 / sent_without as f64);
         }
         let handovers = self.succeeded.1 + self.failed.1;
         if handovers > 0 {
-            out.push(("app.lost".to_owned(), lost as f64 / handovers as f64));
+            out.put(metrics::APP_LOST, lost as f64 / handovers as f64);
         }
-        out
     }
 }
 
@@ -176,6 +170,12 @@ mod tests {
 
     const fn at(seconds: u64) -> Instant {
         Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn measured(tally: &Tally) -> BTreeMap<String, f64> {
+        let mut out = Measured::default();
+        tally.metrics(&mut out);
+        out.0.into_iter().collect()
     }
 
     fn note(tally: &mut Tally, now: u64, said: Said) {
@@ -197,7 +197,7 @@ mod tests {
         note(&mut tally, 0, Said::Begun);
         note(&mut tally, 6, step(1));
         note(&mut tally, 7, Said::Done { began: at(5), success: true });
-        assert_eq!(tally.metrics(), []);
+        assert_eq!(measured(&tally), BTreeMap::new());
         // From 10 to 16 s, and a step after that; two of six packets arrive.
         note(&mut tally, 0, Said::Begun);
         note(&mut tally, 12, step(2));
@@ -210,7 +210,7 @@ mod tests {
         note(&mut tally, 22, Said::Leaves { at: at(23) });
         note(&mut tally, 27, Said::Redirected);
         note(&mut tally, 29, Said::Done { began: at(20), success: false });
-        let metrics: BTreeMap<String, f64> = tally.metrics().into_iter().collect();
+        let metrics = measured(&tally);
         let expected = [
             ("app.loss", 10.0 / 15.0),
             ("app.loss-after-leaving", 0.75),
