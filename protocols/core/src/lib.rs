@@ -1,4 +1,4 @@
-//! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`timer`]s, labelled random
+//! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`automaton`] tables, [`timer`]s, labelled random
 //! streams ([`rng`]), session [`table`]s, [`fair`] queues, bounded [`codec`] readers and writers, [`counter`]s and
 //! channel [`impair`]ments.
 //!
@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod automaton;
 pub mod codec;
 pub mod collections;
 pub mod counter;

@@ -1,10 +1,9 @@
 //! The pass-through authenticator (RFC 4137 §7, figures 6 and 7): asks who the peer is, then hands packets
 //! between the peer and an AAA server that it neither understands nor needs to.
 
-use crate::automaton::{Arrow, Automaton, diagram};
 use crate::packet::{self, Code, Packet, Type};
 use alloc::vec::Vec;
-use usher_core::{Duration, Instant};
+use usher_core::{Duration, Instant, automaton, names};
 
 /// When a request to the peer is sent again (RFC 3748 §4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,49 +51,86 @@ pub enum End {
     AaaTimeout,
 }
 
-/// The boxes of the diagram. Those of figure 6 that end in 2, the pass-through's own, serve for the Identity
-/// request too, whose method part (PROPOSE_METHOD to METHOD_RESPONSE) is IDENTITY here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    Initialize,
-    Identity,
-    SendRequest2,
-    Idle2,
-    Retransmit2,
-    Received2,
-    Discard2,
-    AaaRequest,
-    AaaIdle,
-    AaaResponse,
-    Success2,
-    Failure2,
-    TimeoutFailure2,
+names! {
+    /// The boxes of the diagram.
+    pub(crate) State {
+        Initialize = "INITIALIZE",
+        Identity = "IDENTITY",
+        SendRequest2 = "SEND_REQUEST2",
+        Idle2 = "IDLE2",
+        Retransmit2 = "RETRANSMIT2",
+        Received2 = "RECEIVED2",
+        Discard2 = "DISCARD2",
+        AaaRequest = "AAA_REQUEST",
+        AaaIdle = "AAA_IDLE",
+        AaaResponse = "AAA_RESPONSE",
+        Success2 = "SUCCESS2",
+        Failure2 = "FAILURE2",
+        TimeoutFailure2 = "TIMEOUT_FAILURE2",
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Condition {
-    /// currentId != NONE: the peer's Identity is known from another protocol
-    KnowsPeer,
-    /// eapResp
-    Response,
-    /// retransWhile == 0
-    RetransmitDue,
-    /// retransCount > MaxRetrans
-    TooManyRetransmissions,
-    /// rxResp && respId == currentId
-    Answers,
-    /// aaaEapReq
-    AaaAsks,
-    /// aaaEapNoReq
-    AaaAsksNothing,
-    /// aaaSuccess
-    AaaSuccess,
-    /// aaaFail
-    AaaFail,
-    /// aaaTimeout
-    AaaTimeout,
-    /// else, and unconditional transitions
-    Else,
+names! {
+    /// The conditions of its arrows.
+    pub(crate) Condition {
+        KnowsPeer = "currentId != NONE",
+        Response = "eapResp",
+        RetransmitDue = "retransWhile == 0",
+        TooManyRetransmissions = "retransCount > MaxRetrans",
+        Answers = "rxResp && respId == currentId",
+        AaaAsks = "aaaEapReq",
+        AaaAsksNothing = "aaaEapNoReq",
+        AaaSuccess = "aaaSuccess",
+        AaaFail = "aaaFail",
+        AaaTimeout = "aaaTimeout",
+    }
+}
+
+automaton! {
+    /// Figure 7, and of figure 6 what comes before it: INITIALIZE, SELECT_ACTION and INITIALIZE_PASSTHROUGH are
+    /// INITIALIZE here, and the Identity request's method part (PROPOSE_METHOD to METHOD_RESPONSE) is IDENTITY; that
+    /// request is sent, sent again and answered by figure 7's boxes, which are figure 6's own. What differs:
+    ///
+    /// - No arrow leads from INITIALIZE to AAA_IDLE (`currentId == NONE`): the AAA server is never asked before
+    ///   somebody has said who the peer is.
+    /// - In IDLE2 eapResp is looked at first; where both hold the figure leaves it open (§3.1).
+    /// - DISCARD2 leaves retransWhile alone where the peer's packet is discarded: IDLE2 would start it anew, and whoever
+    ///   can send packets that fit nothing would keep the request from being sent again.
+    /// - DISABLED and eapRestart are their owner's, who drops a conversation and begins another.
+    pub(crate) PassThrough("eap-pass-through", "RFC 4137, figures 6 and 7"): State from Initialize, when Condition;
+    Initialize {
+        KnowsPeer => AaaRequest;
+        _ => Identity;
+    }
+    Identity { _ => SendRequest2; }
+    Idle2 {
+        Response => Received2;
+        RetransmitDue => Retransmit2;
+        ! waits: "for the peer";
+    }
+    Retransmit2 {
+        TooManyRetransmissions => TimeoutFailure2;
+        _ => Idle2;
+    }
+    Received2 {
+        Answers => AaaRequest;
+        _ => Discard2;
+    }
+    AaaRequest { _ => AaaIdle; }
+    AaaIdle {
+        AaaAsksNothing => Discard2;
+        AaaAsks => AaaResponse;
+        AaaTimeout => TimeoutFailure2;
+        AaaFail => Failure2;
+        AaaSuccess => Success2;
+        ! waits: "for the AAA server";
+    }
+    AaaResponse { _ => SendRequest2; }
+    Discard2 { _ => Idle2; }
+    SendRequest2 { _ => Idle2; }
+    TimeoutFailure2 { ! ends: "nobody has answered"; }
+    Failure2 { ! ends: "the peer is turned away"; }
+    Success2 { ! ends: "the peer is let in"; }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,34 +167,15 @@ pub struct Authenticator {
     told: bool,
 }
 
-impl Automaton for Authenticator {
-    type State = State;
-    type Condition = Condition;
-    const DIAGRAM: &'static [Arrow<State, Condition>] = diagram! { State, Condition;
-        Initialize: KnowsPeer => AaaRequest;
-        Initialize: Else => Identity;
-        Identity: Else => SendRequest2;
-        SendRequest2: Else => Idle2;
-        Idle2: Response => Received2;
-        Idle2: RetransmitDue => Retransmit2;
-        Retransmit2: TooManyRetransmissions => TimeoutFailure2;
-        Retransmit2: Else => Idle2;
-        Received2: Answers => AaaRequest;
-        Received2: Else => Discard2;
-        Discard2: Else => Idle2;
-        AaaRequest: Else => AaaIdle;
-        AaaIdle: AaaAsksNothing => Discard2;
-        AaaIdle: AaaAsks => AaaResponse;
-        AaaIdle: AaaTimeout => TimeoutFailure2;
-        AaaIdle: AaaFail => Failure2;
-        AaaIdle: AaaSuccess => Success2;
-        AaaResponse: Else => SendRequest2;
-    };
-
-    fn state(&self) -> State {
-        self.state
+impl Authenticator {
+    /// Takes arrows until none fits.
+    fn run(&mut self) {
+        while let Some(arrow) = PassThrough::step(self.state, |condition| self.holds(condition)) {
+            self.enter(arrow.to);
+        }
     }
 
+    #[inline]
     fn holds(&self, condition: Condition) -> bool {
         match condition {
             Condition::KnowsPeer => self.known,
@@ -177,7 +194,6 @@ impl Automaton for Authenticator {
             Condition::AaaSuccess => self.aaa == Aaa::Success,
             Condition::AaaFail => self.aaa == Aaa::Failure,
             Condition::AaaTimeout => self.aaa == Aaa::Timeout,
-            Condition::Else => true,
         }
     }
 
@@ -221,9 +237,7 @@ impl Automaton for Authenticator {
             State::Initialize | State::TimeoutFailure2 => {}
         }
     }
-}
 
-impl Authenticator {
     /// A conversation that begins with an Identity request of this identifier. Without a policy nothing is
     /// sent again, as on links that lose nothing, and a peer silent for `patience` is given up.
     #[must_use]

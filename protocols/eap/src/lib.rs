@@ -14,8 +14,6 @@
 
 extern crate alloc;
 
-mod automaton;
-
 pub mod authenticator;
 pub mod eapol;
 pub mod fuzz;
@@ -26,7 +24,12 @@ pub mod server;
 pub mod work;
 
 use alloc::vec::Vec;
+use usher_core::automaton::Diagram;
 use usher_crypto::Key;
+
+/// The automata as they run: the peer, the pass-through authenticator, the backend.
+pub const AUTOMATA: [Diagram; 3] =
+    [peer::PeerAutomaton::DIAGRAM, authenticator::PassThrough::DIAGRAM, server::Backend::DIAGRAM];
 
 /// The keys that a method exports (RFC 3748 §7.10).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,14 +1,13 @@
 //! The peer's automaton (RFC 4137 §4, figure 3).
 
 use crate::Keys;
-use crate::automaton::{Arrow, Automaton, diagram};
 use crate::method::{Context, PeerMethod, PeerOffer, PeerVerdict};
 use crate::packet::{self, Code, Packet, Type};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{Duration, Instant, SecureRng, WallTime, Work};
+use usher_core::{Duration, Instant, SecureRng, WallTime, Work, automaton, names};
 use usher_crypto::fault::TlsFault;
 
 /// Whom a peer says it is and how it can prove it.
@@ -38,53 +37,82 @@ pub enum Event {
     Timeout,
 }
 
-/// The boxes of the diagram; DISABLED is the time before the first packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    Idle,
-    Received,
-    Method,
-    GetMethod,
-    Identity,
-    Notification,
-    Retransmit,
-    Discard,
-    SendResponse,
-    Success,
-    Failure,
+names! {
+    /// The boxes of the diagram.
+    pub(crate) State {
+        Idle = "IDLE",
+        Received = "RECEIVED",
+        Method = "METHOD",
+        GetMethod = "GET_METHOD",
+        Identity = "IDENTITY",
+        Notification = "NOTIFICATION",
+        Retransmit = "RETRANSMIT",
+        Discard = "DISCARD",
+        SendResponse = "SEND_RESPONSE",
+        Success = "SUCCESS",
+        Failure = "FAILURE",
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Condition {
-    /// eapReq
-    Request,
-    /// idleWhile == 0 && decision == UNCOND_SUCC
-    IdleAndSure,
-    /// idleWhile == 0 && decision != UNCOND_SUCC
-    IdleAndUnsure,
-    /// rxReq && reqId == lastId
-    Repeated,
-    /// rxReq && selectedMethod == NONE && reqMethod is neither IDENTITY nor NOTIFICATION
-    NewMethod,
-    /// rxReq && reqMethod == selectedMethod && methodState != DONE
-    SelectedMethod,
-    /// rxReq && selectedMethod == NONE && reqMethod == IDENTITY
-    AsksIdentity,
-    /// rxReq && reqMethod == NOTIFICATION && allowNotifications
-    Notifies,
-    /// rxSuccess && reqId == lastId && decision != FAIL
-    Succeeds,
-    /// methodState != CONT && ((rxFailure && decision != UNCOND_SUCC) || (rxSuccess && decision == FAIL)) &&
-    /// reqId == lastId
-    Fails,
-    /// ignore
-    Ignored,
-    /// methodState == DONE && decision == FAIL
-    MethodFailed,
-    /// selectedMethod == reqMethod
-    Acceptable,
-    /// else, and unconditional transitions
-    Else,
+names! {
+    /// The conditions of its arrows.
+    pub(crate) Condition {
+        Request = "eapReq",
+        IdleAndSure = "idleWhile == 0 && decision == UNCOND_SUCC",
+        IdleAndUnsure = "idleWhile == 0 && decision != UNCOND_SUCC",
+        SelectedMethod = "rxReq && reqId != lastId && reqMethod == selectedMethod && methodState != DONE",
+        NewMethod = "rxReq && reqId != lastId && selectedMethod == NONE && reqMethod != IDENTITY && reqMethod != NOTIFICATION",
+        AsksIdentity = "rxReq && reqId != lastId && selectedMethod == NONE && reqMethod == IDENTITY",
+        Notifies = "rxReq && reqId != lastId && reqMethod == NOTIFICATION && allowNotifications",
+        Repeated = "rxReq && reqId == lastId",
+        Succeeds = "rxSuccess && reqId == lastId && decision != FAIL",
+        Fails = "methodState != CONT && (rxFailure && decision != UNCOND_SUCC || rxSuccess && decision == FAIL) && reqId == lastId",
+        Ignored = "ignore",
+        MethodFailed = "methodState == DONE && decision == FAIL",
+        Acceptable = "selectedMethod == reqMethod",
+    }
+}
+
+automaton! {
+    /// Figure 3. INITIALIZE is [`Peer::new`]; what differs:
+    ///
+    /// - DISABLED and eapRestart are their owner's, who drops a conversation and begins another.
+    /// - altAccept and altReject are not there: no lower layer of ours tells a peer how it ends but by EAP.
+    /// - allowNotifications is `methodState != DONE`: no method here forbids Notification (§4.2, last paragraph).
+    /// - An identifier after lastId ends nothing: the workaround of §8.3 is not recommended, and left out.
+    pub(crate) PeerAutomaton("eap-peer", "RFC 4137, figure 3"): State from Idle, when Condition;
+    Idle {
+        Request => Received;
+        IdleAndSure => Success;
+        IdleAndUnsure => Failure;
+        ! waits: "for a packet";
+    }
+    Received {
+        SelectedMethod => Method;
+        NewMethod => GetMethod;
+        AsksIdentity => Identity;
+        Notifies => Notification;
+        Repeated => Retransmit;
+        Succeeds => Success;
+        Fails => Failure;
+        _ => Discard;
+    }
+    Method {
+        Ignored => Discard;
+        MethodFailed => Failure;
+        _ => SendResponse;
+    }
+    GetMethod {
+        Acceptable => Method;
+        _ => SendResponse;
+    }
+    Identity { _ => SendResponse; }
+    Notification { _ => SendResponse; }
+    Retransmit { _ => SendResponse; }
+    Discard { _ => Idle; }
+    SendResponse { _ => Idle; }
+    Success { ! ends: "let in"; }
+    Failure { ! ends: "turned away, or given up"; }
 }
 
 /// methodState and decision of RFC 4137 §4.2.
@@ -133,41 +161,18 @@ pub struct Peer {
     told: bool,
 }
 
-impl Automaton for Peer {
-    type State = State;
-    type Condition = Condition;
-    const DIAGRAM: &'static [Arrow<State, Condition>] = diagram! { State, Condition;
-        Idle: Request => Received;
-        Idle: IdleAndSure => Success;
-        Idle: IdleAndUnsure => Failure;
-        Received: Repeated => Retransmit;
-        Received: NewMethod => GetMethod;
-        Received: SelectedMethod => Method;
-        Received: AsksIdentity => Identity;
-        Received: Notifies => Notification;
-        Received: Succeeds => Success;
-        Received: Fails => Failure;
-        Received: Else => Discard;
-        Method: Ignored => Discard;
-        Method: MethodFailed => Failure;
-        Method: Else => SendResponse;
-        GetMethod: Acceptable => Method;
-        GetMethod: Else => SendResponse;
-        Identity: Else => SendResponse;
-        Notification: Else => SendResponse;
-        Retransmit: Else => SendResponse;
-        SendResponse: Else => Idle;
-        Discard: Else => Idle;
-    };
-
-    fn state(&self) -> State {
-        self.state
+impl Peer {
+    /// Takes arrows until none fits.
+    fn run(&mut self) {
+        while let Some(arrow) = PeerAutomaton::step(self.state, |condition| self.holds(condition)) {
+            self.enter(arrow.to);
+        }
     }
 
+    #[inline]
     fn holds(&self, condition: Condition) -> bool {
         let idle = self.now >= self.idle_at;
         match condition {
-            Condition::Else => return true,
             Condition::Request => return self.incoming.is_some(),
             Condition::IdleAndSure => return idle && self.decision == Decision::Unconditional,
             Condition::IdleAndUnsure => return idle && self.decision != Decision::Unconditional,
@@ -181,18 +186,17 @@ impl Automaton for Peer {
         let request = code == Code::Request;
         let selected = self.selected.as_ref().map(|(kind, _)| *kind);
         let last = self.last_id == Some(identifier);
+        let new = request && !last;
         match condition {
-            Condition::Repeated => request && last,
-            Condition::NewMethod => {
-                request && selected.is_none() && !matches!(kind, Some(Type::IDENTITY | Type::NOTIFICATION))
-            }
             Condition::SelectedMethod => {
-                request && selected.is_some() && kind == selected && self.progress != Progress::Done
+                new && selected.is_some() && kind == selected && self.progress != Progress::Done
             }
-            Condition::AsksIdentity => request && selected.is_none() && kind == Some(Type::IDENTITY),
-            Condition::Notifies => {
-                request && kind == Some(Type::NOTIFICATION) && self.progress != Progress::Done
+            Condition::NewMethod => {
+                new && selected.is_none() && !matches!(kind, Some(Type::IDENTITY | Type::NOTIFICATION))
             }
+            Condition::AsksIdentity => new && selected.is_none() && kind == Some(Type::IDENTITY),
+            Condition::Notifies => new && kind == Some(Type::NOTIFICATION) && self.progress != Progress::Done,
+            Condition::Repeated => request && last,
             Condition::Succeeds => code == Code::Success && last && self.decision != Decision::Fail,
             Condition::Fails => {
                 last && self.progress != Progress::Continue
@@ -240,9 +244,7 @@ impl Automaton for Peer {
             State::Idle | State::Received | State::Retransmit | State::Success | State::Failure => {}
         }
     }
-}
 
-impl Peer {
     /// A peer that waits for its first request.
     #[must_use]
     pub fn new(config: Config, rng: SecureRng, now: Instant) -> Self {

@@ -2,7 +2,6 @@
 //! conversation. It has no timer: its AAA client repeats what is lost.
 
 use crate::Keys;
-use crate::automaton::{Arrow, Automaton, diagram};
 use crate::method::{
     Answer, Context, Credential, Fault, Inner, Question, ServerMethod, ServerOffer, ServerVerdict,
 };
@@ -10,7 +9,7 @@ use crate::packet::{self, Code, Packet, Type};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use usher_core::{SecureRng, WallTime, Work};
+use usher_core::{SecureRng, WallTime, Work, automaton, names};
 
 /// What a conversation has to say: what it has to know, and how it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,47 +30,85 @@ pub enum Event {
     },
 }
 
-/// The boxes of the diagram; INITIALIZE is the constructor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    Idle,
-    Received,
-    IntegrityCheck,
-    /// None of the figure's boxes: METHOD_RESPONSE's `m.process` waits here for what the host knows.
-    Asked,
-    MethodResponse,
-    Nak,
-    Discard,
-    SelectAction,
-    ProposeMethod,
-    MethodRequest,
-    SendRequest,
-    Success,
-    Failure,
+names! {
+    /// The boxes of the diagram.
+    pub(crate) State {
+        Idle = "IDLE",
+        Received = "RECEIVED",
+        IntegrityCheck = "INTEGRITY_CHECK",
+        Asked = "ASKED",
+        MethodResponse = "METHOD_RESPONSE",
+        Nak = "NAK",
+        Discard = "DISCARD",
+        SelectAction = "SELECT_ACTION",
+        ProposeMethod = "PROPOSE_METHOD",
+        MethodRequest = "METHOD_REQUEST",
+        SendRequest = "SEND_REQUEST",
+        Success = "SUCCESS",
+        Failure = "FAILURE",
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Condition {
-    /// aaaEapResp
-    Response,
-    /// rxResp && respId == currentId && respMethod is a Nak && methodState == PROPOSED
-    Naks,
-    /// rxResp && respId == currentId && respMethod == currentMethod
-    Answers,
-    /// ignore
-    Ignored,
-    /// A question of the method is open.
-    Asks,
-    /// It is answered.
-    Answered,
-    /// methodState == END
-    Ended,
-    /// decision == FAILURE
-    DecidesFailure,
-    /// decision == SUCCESS
-    DecidesSuccess,
-    /// else, and unconditional transitions
-    Else,
+names! {
+    /// The conditions of its arrows.
+    pub(crate) Condition {
+        Response = "aaaEapResp",
+        Naks = "rxResp && respId == currentId && respMethod == NAK && methodState == PROPOSED",
+        Answers = "rxResp && respId == currentId && respMethod == currentMethod",
+        Ignored = "ignore",
+        Asks = "a question of the method is open",
+        Answered = "it is answered",
+        Ended = "methodState == END",
+        DecidesFailure = "decision == FAILURE",
+        DecidesSuccess = "decision == SUCCESS",
+    }
+}
+
+automaton! {
+    /// Figure 5. What differs:
+    ///
+    /// - INITIALIZE and PICK_UP_METHOD are [`Server::new`]: the peer's Identity, which the caller has read, is picked
+    ///   up and done with, and no other method is. DISABLED is their owner's, who drops a conversation.
+    /// - RECEIVED knows no EXPANDED_NAK: it answers a request of type 254 only (RFC 3748 §5.3.2, which goes before
+    ///   RFC 4137, §3.3), and none is proposed here.
+    /// - INTEGRITY_CHECK asks the method for `m.check` and `m.process` at once.
+    /// - ASKED is ours: METHOD_RESPONSE's `m.process` waits there for what the host knows (§8.1 foresees that it may
+    ///   block).
+    pub(crate) Backend("eap-backend", "RFC 4137, figure 5"): State from SelectAction, when Condition;
+    Idle {
+        Response => Received;
+        ! waits: "for the peer's response";
+    }
+    Received {
+        Naks => Nak;
+        Answers => IntegrityCheck;
+        _ => Discard;
+    }
+    Nak { _ => SelectAction; }
+    SelectAction {
+        DecidesFailure => Failure;
+        DecidesSuccess => Success;
+        _ => ProposeMethod;
+    }
+    IntegrityCheck {
+        Ignored => Discard;
+        Asks => Asked;
+        _ => MethodResponse;
+    }
+    Asked {
+        Answered => MethodResponse;
+        ! waits: "for the host's answer";
+    }
+    MethodResponse {
+        Ended => SelectAction;
+        _ => MethodRequest;
+    }
+    ProposeMethod { _ => MethodRequest; }
+    MethodRequest { _ => SendRequest; }
+    Discard { _ => Idle; }
+    SendRequest { _ => Idle; }
+    Failure { ! ends: "the peer is turned away"; }
+    Success { ! ends: "the peer is let in"; }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,34 +146,15 @@ pub struct Server {
     without_extended_master_secret: bool,
 }
 
-impl Automaton for Server {
-    type State = State;
-    type Condition = Condition;
-    const DIAGRAM: &'static [Arrow<State, Condition>] = diagram! { State, Condition;
-        Idle: Response => Received;
-        Received: Naks => Nak;
-        Received: Answers => IntegrityCheck;
-        Received: Else => Discard;
-        IntegrityCheck: Ignored => Discard;
-        IntegrityCheck: Asks => Asked;
-        IntegrityCheck: Else => MethodResponse;
-        Asked: Answered => MethodResponse;
-        MethodResponse: Ended => SelectAction;
-        MethodResponse: Else => MethodRequest;
-        Nak: Else => SelectAction;
-        Discard: Else => Idle;
-        SelectAction: DecidesFailure => Failure;
-        SelectAction: DecidesSuccess => Success;
-        SelectAction: Else => ProposeMethod;
-        ProposeMethod: Else => MethodRequest;
-        MethodRequest: Else => SendRequest;
-        SendRequest: Else => Idle;
-    };
-
-    fn state(&self) -> State {
-        self.state
+impl Server {
+    /// Takes arrows until none fits.
+    fn run(&mut self) {
+        while let Some(arrow) = Backend::step(self.state, |condition| self.holds(condition)) {
+            self.enter(arrow.to);
+        }
     }
 
+    #[inline]
     fn holds(&self, condition: Condition) -> bool {
         let response = self.incoming.filter(|(id, _)| *id == self.current_id);
         match condition {
@@ -156,7 +174,6 @@ impl Automaton for Server {
                 Progress::Proposed | Progress::Continue => self.offers.is_empty(),
             },
             Condition::DecidesSuccess => self.progress == Progress::End(true),
-            Condition::Else => true,
         }
     }
 
@@ -219,9 +236,7 @@ impl Automaton for Server {
             State::Idle | State::Received | State::SelectAction => {}
         }
     }
-}
 
-impl Server {
     /// A conversation that begins with the peer's response to an Identity request of this identifier, which
     /// the caller has read. The first of `offers` is proposed at once: poll for it. The context is that of
     /// every method proposed.

@@ -2,28 +2,11 @@
 //!
 //! `I` is the connection we initiate, `R` the one we respond on.
 
-use super::Line;
+use usher_core::{automaton, names};
 
-/// An enum whose variants have names in the RFC.
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident { $($(#[$m:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum $name { $($(#[$m])* $variant,)* }
-        impl $name {
-            /// Every one, in the RFC's order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-            /// As the RFC writes it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-        }
-    };
-}
-
-named! {
+names! {
     /// The states of RFC 6733 §5.6.
-    State {
+    pub State {
         /// No connection.
         Closed = "Closed",
         /// Our connection is being opened.
@@ -50,9 +33,9 @@ impl State {
     }
 }
 
-named! {
+names! {
     /// The events of RFC 6733 §5.6.2.
-    Event {
+    pub Event {
         /// The local node wants a connection.
         Start = "Start",
         /// A CER came on a new connection of the peer.
@@ -100,9 +83,9 @@ named! {
     }
 }
 
-named! {
+names! {
     /// The actions of RFC 6733 §5.6.3.
-    Action {
+    pub Action {
         /// Open our connection.
         ISndConnReq = "I-Snd-Conn-Req",
         /// Take the peer's connection.
@@ -152,117 +135,94 @@ named! {
     }
 }
 
-/// One line of the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
-    /// In this state,
-    pub state: State,
-    /// on this event,
-    pub event: Event,
-    /// do this in order
-    pub actions: &'static [Action],
-    /// and go there.
-    pub next: State,
-}
-
-macro_rules! table {
-    ($($state:ident { $($event:ident => [$($action:ident),*] $next:ident;)* })*) => {
-        &[$($(Row { state: State::$state, event: Event::$event, actions: &[$(Action::$action),*], next: State::$next },)*)*]
-    };
-}
-
-/// The table of RFC 6733 §5.6.
-#[rustfmt::skip]
-pub const TABLE: &[Row] = table! {
+automaton! {
+    /// The table of RFC 6733 §5.6.
+    pub PeerAutomaton("diameter-peer", "RFC 6733, 5.6"): State from Closed, on Event, do Action;
     Closed {
-        Start        => [ISndConnReq]                  WaitConnAck;
-        RConnCer     => [RAccept, ProcessCer, RSndCea] ROpen;
+        Start => [ISndConnReq] WaitConnAck;
+        RConnCer => [RAccept, ProcessCer, RSndCea] ROpen;
+        ! ignored [IRcvConnAck, IRcvConnNack, Timeout, IRcvCea, IRcvNonCea, IPeerDisc, RPeerDisc,
+            WinElection, SendMessage, RRcvMessage, IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop,
+            RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
+            "there is no connection; what comes late of one that was dropped is not for this peer";
     }
     WaitConnAck {
-        IRcvConnAck  => [ISndCer]                      WaitICea;
-        IRcvConnNack => [Cleanup]                      Closed;
-        RConnCer     => [RAccept, ProcessCer]          WaitConnAckElect;
-        Timeout      => [Error]                        Closed;
+        IRcvConnAck => [ISndCer] WaitICea;
+        IRcvConnNack => [Cleanup] Closed;
+        RConnCer => [RAccept, ProcessCer] WaitConnAckElect;
+        Timeout => [Error] Closed;
+        ! ignored [Start, IRcvCea, IRcvNonCea, IPeerDisc, RPeerDisc, WinElection, SendMessage, RRcvMessage,
+            IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
+            "neither connection is up";
     }
     WaitICea {
-        IRcvCea      => [ProcessCea]                   IOpen;
-        RConnCer     => [RAccept, ProcessCer, Elect]   WaitReturns;
-        IPeerDisc    => [IDisc]                        Closed;
-        IRcvNonCea   => [Error]                        Closed;
-        Timeout      => [Error]                        Closed;
+        IRcvCea => [ProcessCea] IOpen;
+        RConnCer => [RAccept, ProcessCer, Elect] WaitReturns;
+        IPeerDisc => [IDisc] Closed;
+        IRcvNonCea => [Error] Closed;
+        Timeout => [Error] Closed;
+        ! ignored [Start, IRcvConnAck, IRcvConnNack, RPeerDisc, WinElection, SendMessage, RRcvMessage,
+            IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
+            "before the CEA there is nothing on our connection, and the peer has none";
     }
     WaitConnAckElect {
-        IRcvConnAck  => [ISndCer, Elect]               WaitReturns;
-        IRcvConnNack => [RSndCea]                      ROpen;
-        RPeerDisc    => [RDisc]                        WaitConnAck;
-        RConnCer     => [RReject]                      WaitConnAckElect;
-        Timeout      => [Error]                        Closed;
+        IRcvConnAck => [ISndCer, Elect] WaitReturns;
+        IRcvConnNack => [RSndCea] ROpen;
+        RPeerDisc => [RDisc] WaitConnAck;
+        RConnCer => [RReject] WaitConnAckElect;
+        Timeout => [Error] Closed;
+        ! ignored [Start, IRcvCea, IRcvNonCea, IPeerDisc, WinElection, SendMessage, RRcvMessage,
+            IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
+            "ours is not up, and the peer's may say nothing before its CEA";
     }
     WaitReturns {
-        WinElection  => [IDisc, RSndCea]               ROpen;
-        IPeerDisc    => [IDisc, RSndCea]               ROpen;
-        IRcvCea      => [RDisc]                        IOpen;
-        RPeerDisc    => [RDisc]                        WaitICea;
-        RConnCer     => [RReject]                      WaitReturns;
-        Timeout      => [Error]                        Closed;
+        WinElection => [IDisc, RSndCea] ROpen;
+        IPeerDisc => [IDisc, RSndCea] ROpen;
+        IRcvCea => [RDisc] IOpen;
+        RPeerDisc => [RDisc] WaitICea;
+        RConnCer => [RReject] WaitReturns;
+        Timeout => [Error] Closed;
+        ! ignored [IRcvNonCea]: "the node gives our connection up, which is I-Peer-Disc";
+        ! ignored [Start, IRcvConnAck, IRcvConnNack, SendMessage, RRcvMessage, IRcvMessage, RRcvDwr,
+            IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
+            "on neither connection are capabilities exchanged";
     }
     ROpen {
-        SendMessage  => [RSndMessage]                  ROpen;
-        RRcvMessage  => [Process]                      ROpen;
-        RRcvDwr      => [ProcessDwr, RSndDwa]          ROpen;
-        RRcvDwa      => [ProcessDwa]                   ROpen;
-        RConnCer     => [RReject]                      ROpen;
-        Stop         => [RSndDpr]                      Closing;
-        RRcvDpr      => [RSndDpa]                      Closing;
-        RPeerDisc    => [RDisc]                        Closed;
+        SendMessage => [RSndMessage] ROpen;
+        RRcvMessage => [Process] ROpen;
+        RRcvDwr => [ProcessDwr, RSndDwa] ROpen;
+        RRcvDwa => [ProcessDwa] ROpen;
+        RConnCer => [RReject] ROpen;
+        Stop => [RSndDpr] Closing;
+        RRcvDpr => [RSndDpa] Closing;
+        RPeerDisc => [RDisc] Closed;
+        ! ignored [Start, IRcvConnAck, IRcvConnNack, Timeout, IRcvCea, IRcvNonCea, IPeerDisc, WinElection,
+            IRcvMessage, IRcvDwr, IRcvDwa, IRcvDpr, RRcvDpa, IRcvDpa]:
+            "ours is gone, and an attempt is not under way";
     }
     IOpen {
-        SendMessage  => [ISndMessage]                  IOpen;
-        IRcvMessage  => [Process]                      IOpen;
-        IRcvDwr      => [ProcessDwr, ISndDwa]          IOpen;
-        IRcvDwa      => [ProcessDwa]                   IOpen;
-        RConnCer     => [RReject]                      IOpen;
-        Stop         => [ISndDpr]                      Closing;
-        IRcvDpr      => [ISndDpa]                      Closing;
-        IPeerDisc    => [IDisc]                        Closed;
+        SendMessage => [ISndMessage] IOpen;
+        IRcvMessage => [Process] IOpen;
+        IRcvDwr => [ProcessDwr, ISndDwa] IOpen;
+        IRcvDwa => [ProcessDwa] IOpen;
+        RConnCer => [RReject] IOpen;
+        Stop => [ISndDpr] Closing;
+        IRcvDpr => [ISndDpa] Closing;
+        IPeerDisc => [IDisc] Closed;
+        ! ignored [Start, IRcvConnAck, IRcvConnNack, Timeout, IRcvCea, IRcvNonCea, RPeerDisc, WinElection,
+            RRcvMessage, RRcvDwr, RRcvDwa, RRcvDpr, RRcvDpa, IRcvDpa]:
+            "there is no other connection than ours, and it is up";
     }
     Closing {
-        IRcvDpa      => [IDisc]                        Closed;
-        RRcvDpa      => [RDisc]                        Closed;
-        Timeout      => [Error]                        Closed;
-        IPeerDisc    => [IDisc]                        Closed;
-        RPeerDisc    => [RDisc]                        Closed;
+        IRcvDpa => [IDisc] Closed;
+        RRcvDpa => [RDisc] Closed;
+        Timeout => [Error] Closed;
+        IPeerDisc => [IDisc] Closed;
+        RPeerDisc => [RDisc] Closed;
+        ! ignored [Start, RConnCer, IRcvConnAck, IRcvConnNack, IRcvCea, IRcvNonCea, WinElection,
+            SendMessage, RRcvMessage, IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr,
+            IRcvDpr]: "a DPR has crossed the line: what is not the answer to it, or the end, is late";
     }
-};
-
-/// The table in the RFC's words, line by line in its order.
-pub fn rows() -> impl Iterator<Item = Line> {
-    TABLE.iter().map(|row| Line {
-        state: row.state.name(),
-        event: row.event.name().into(),
-        actions: row.actions.iter().map(|a| a.name()).collect(),
-        next: row.next.name(),
-    })
-}
-
-const STATES: usize = State::ALL.len();
-const EVENTS: usize = Event::ALL.len();
-
-/// Row number plus one by state and event, 0 where the table has none.
-const INDEX: [[u8; EVENTS]; STATES] = {
-    let mut index = [[0; EVENTS]; STATES];
-    let mut i = 0;
-    while i < TABLE.len() {
-        index[TABLE[i].state as usize][TABLE[i].event as usize] = i as u8 + 1;
-        i += 1;
-    }
-    index
-};
-
-/// The line for this state and event, if the table has one; an event without a line is ignored.
-pub fn step(state: State, event: Event) -> Option<&'static Row> {
-    let i = INDEX[state as usize][event as usize] as usize;
-    TABLE.get(i.checked_sub(1)?)
 }
 
 /// Whether the local identity wins the election: it succeeds the remote one, letter case ignored
@@ -277,21 +237,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_is_found_and_nothing_else_is() {
-        let mut found = 0;
-        for &state in State::ALL {
-            for &event in Event::ALL {
-                let expected = TABLE.iter().find(|r| r.state == state && r.event == event);
-                assert_eq!(step(state, event), expected, "{state:?} {event:?}");
-                found += usize::from(expected.is_some());
-            }
-        }
-        assert_eq!((found, TABLE.len()), (43, 43));
-    }
-
-    #[test]
     fn the_table_is_the_rfcs() {
-        let ours: Vec<_> = rows().map(|line| line.to_string()).collect();
+        let ours: Vec<_> = PeerAutomaton::DIAGRAM.lines.iter().map(|line| line.to_string()).collect();
         assert_eq!(ours, crate::vectors::PEER.lines().collect::<Vec<_>>());
     }
 

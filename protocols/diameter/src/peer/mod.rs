@@ -5,26 +5,8 @@ pub mod automaton;
 pub mod capabilities;
 pub mod watchdog;
 
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::fmt;
+use usher_core::automaton::Diagram;
 
-/// A line of one of the two tables in the words of its RFC, to be held against that.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
-    /// In this state,
-    pub state: &'static str,
-    /// on this event, with its condition if there is one,
-    pub event: String,
-    /// do this in order
-    pub actions: Vec<&'static str>,
-    /// and go there.
-    pub next: &'static str,
-}
-
-impl fmt::Display for Line {
-    /// As [`vectors`](crate::vectors) prints them: `state; event; action, action; next`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}; {}; {}", self.state, self.event, self.actions.join(", "), self.next)
-    }
-}
+/// The two tables as they run: the peer's, and its watchdog's.
+pub const AUTOMATA: [Diagram; 2] =
+    [automaton::PeerAutomaton::DIAGRAM, watchdog::WatchdogAutomaton::DIAGRAM];

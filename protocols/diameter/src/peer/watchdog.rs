@@ -1,237 +1,135 @@
 //! The watchdog of RFC 3539 §3.4 as the state table of its appendix A.
 
-use super::Line;
-use alloc::string::String;
-use alloc::vec::Vec;
-use usher_core::{Duration, SecureRng};
+use usher_core::{Duration, SecureRng, automaton, names};
 
-/// The states of a transport connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum State {
-    /// Not yet up for the first time.
-    Initial,
-    /// Up.
-    Okay,
-    /// A watchdog went unanswered: no new requests.
-    Suspect,
-    /// Gone.
-    Down,
-    /// Up again, and to be proven by three answered watchdogs.
-    Reopen,
-}
-
-impl State {
-    /// As the RFC writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Initial => "INITIAL",
-            Self::Okay => "OKAY",
-            Self::Suspect => "SUSPECT",
-            Self::Down => "DOWN",
-            Self::Reopen => "REOPEN",
-        }
+names! {
+    /// The states of a transport connection.
+    pub State {
+        /// Not yet up for the first time.
+        Initial = "INITIAL",
+        /// Up.
+        Okay = "OKAY",
+        /// A watchdog went unanswered: no new requests.
+        Suspect = "SUSPECT",
+        /// Gone.
+        Down = "DOWN",
+        /// Up again, and to be proven by three answered watchdogs.
+        Reopen = "REOPEN",
     }
 }
 
-/// What happens to it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Event {
-    /// A DWA came.
-    ReceiveDwa,
-    /// Any other message came.
-    ReceiveOther,
-    /// The timer Tw expired.
-    TimerExpires,
-    /// The connection came up (capabilities are exchanged).
-    ConnectionUp,
-    /// The connection went down.
-    ConnectionDown,
-}
-
-impl Event {
-    /// As the RFC writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ReceiveDwa => "Receive DWA",
-            Self::ReceiveOther => "Receive non-DWA",
-            Self::TimerExpires => "Timer expires",
-            Self::ConnectionUp => "Connection up",
-            Self::ConnectionDown => "Connection down",
-        }
+names! {
+    /// What happens to it.
+    pub Event {
+        /// A DWA came.
+        ReceiveDwa = "Receive DWA",
+        /// Any other message came.
+        ReceiveOther = "Receive non-DWA",
+        /// The timer Tw expired.
+        TimerExpires = "Timer expires",
+        /// The connection came up (capabilities are exchanged).
+        ConnectionUp = "Connection up",
+        /// The connection went down.
+        ConnectionDown = "Connection down",
     }
 }
 
-/// What is to be done.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Action {
-    /// Start the timer anew.
-    SetWatchdog,
-    /// Send a DWR.
-    SendWatchdog,
-    /// Send requests to the alternate.
-    Failover,
-    /// Send requests here again.
-    Failback,
-    /// Close the connection at once.
-    CloseConnection,
-    /// Try to open the connection.
-    AttemptOpen,
-    /// The message does not count as a sign of life.
-    Throwaway,
-}
-
-impl Action {
-    /// As the RFC writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SetWatchdog => "SetWatchdog()",
-            Self::SendWatchdog => "SendWatchdog()",
-            Self::Failover => "Failover()",
-            Self::Failback => "Failback()",
-            Self::CloseConnection => "CloseConnection()",
-            Self::AttemptOpen => "AttemptOpen()",
-            Self::Throwaway => "Throwaway()",
-        }
+names! {
+    /// What is to be done.
+    pub Action {
+        /// An answer to a watchdog is waited for.
+        SetPending = "Pending = TRUE",
+        /// None is.
+        ClearPending = "Pending = FALSE",
+        /// The connection is to be proven.
+        ResetNumDwa = "NumDWA = 0",
+        /// An answer of the proof has come.
+        CountDwa = "NumDWA++",
+        /// One has not: all of them once more.
+        MissDwa = "NumDWA = -1",
+        /// Start the timer anew.
+        SetWatchdog = "SetWatchdog()",
+        /// Send a DWR.
+        SendWatchdog = "SendWatchdog()",
+        /// Send requests to the alternate.
+        Failover = "Failover()",
+        /// Send requests here again.
+        Failback = "Failback()",
+        /// Close the connection at once.
+        CloseConnection = "CloseConnection()",
+        /// Try to open the connection.
+        AttemptOpen = "AttemptOpen()",
+        /// The message does not count as a sign of life.
+        Throwaway = "Throwaway()",
     }
 }
 
-/// A condition of a line on `Pending` and `NumDWA`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Guard {
-    /// None.
-    Always,
-    /// `Pending` is set.
-    Pending,
-    /// `Pending` is clear.
-    NotPending,
-    /// `NumDWA == 2`
-    LastDwa,
-    /// `NumDWA < 2`
-    FewDwa,
-    /// `Pending` and `NumDWA < 0`
-    PendingNegative,
-    /// `Pending` and `NumDWA >= 0`
-    PendingNotNegative,
-}
-
-impl Guard {
-    /// As the RFC writes it behind an event's `&`; empty for none.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Always => "",
-            Self::Pending => "Pending",
-            Self::NotPending => "!Pending",
-            Self::LastDwa => "NumDWA == 2",
-            Self::FewDwa => "NumDWA < 2",
-            Self::PendingNegative => "Pending & NumDWA < 0",
-            Self::PendingNotNegative => "Pending & NumDWA >= 0",
-        }
+names! {
+    /// A condition of a line on `Pending` and `NumDWA`.
+    pub Guard {
+        /// `Pending` is set.
+        Pending = "Pending",
+        /// `Pending` is clear.
+        NotPending = "!Pending",
+        /// The third answer of a proof.
+        LastDwa = "NumDWA == 2",
+        /// One before it.
+        FewDwa = "NumDWA < 2",
+        /// A second watchdog of a proof goes unanswered.
+        PendingNegative = "Pending & NumDWA < 0",
+        /// The first does.
+        PendingNotNegative = "Pending & NumDWA >= 0",
     }
 }
 
-/// How a line changes `Pending` and `NumDWA`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Update {
-    /// Not at all.
-    Keep,
-    /// `Pending = TRUE`
-    SetPending,
-    /// `Pending = FALSE`
-    ClearPending,
-    /// `Pending = FALSE, NumDWA++`
-    CountDwa,
-    /// `NumDWA = 0, Pending = TRUE`
-    StartCount,
-    /// `NumDWA = -1`
-    MissDwa,
-}
-
-impl Update {
-    /// As the RFC writes it: what stands before a line's actions, and what behind them.
-    pub const fn names(self) -> (&'static [&'static str], &'static [&'static str]) {
-        match self {
-            Self::Keep => (&[], &[]),
-            Self::SetPending => (&[], &["Pending = TRUE"]),
-            Self::ClearPending => (&["Pending = FALSE"], &[]),
-            Self::CountDwa => (&["Pending = FALSE", "NumDWA++"], &[]),
-            Self::StartCount => (&["NumDWA = 0"], &["Pending = TRUE"]),
-            Self::MissDwa => (&["NumDWA = -1"], &[]),
-        }
+automaton! {
+    /// The table of RFC 3539, appendix A, which its pseudo-code before it agrees with but in OnConnectionDown: that sets
+    /// DOWN before it asks where it was, and so would never fail over. In INITIAL and DOWN the timer is Tc (RFC 6733
+    /// §2.1) where it is set.
+    pub WatchdogAutomaton("diameter-watchdog", "RFC 3539, appendix A"):
+        State from Initial, on Event if Guard, do Action;
+    Okay {
+        ReceiveDwa => [ClearPending, SetWatchdog] Okay;
+        ReceiveOther => [SetWatchdog] Okay;
+        TimerExpires if NotPending => [SendWatchdog, SetWatchdog, SetPending] Okay;
+        TimerExpires if Pending => [Failover, SetWatchdog] Suspect;
+        ConnectionDown => [CloseConnection, Failover, SetWatchdog] Down;
+        ! never [TimerExpires]: "the two conditions are each other's opposite";
+        ! never [ConnectionUp]: "it is up";
     }
-}
-
-/// One line of the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
-    /// In this state,
-    pub state: State,
-    /// on this event,
-    pub event: Event,
-    /// if this holds,
-    pub guard: Guard,
-    /// change the variables so,
-    pub update: Update,
-    /// do this in order
-    pub actions: &'static [Action],
-    /// and go there.
-    pub next: State,
-}
-
-macro_rules! table {
-    ($($state:ident $event:ident $guard:ident: $update:ident [$($action:ident)*] $next:ident;)*) => {
-        &[$(Row {
-            state: State::$state, event: Event::$event, guard: Guard::$guard, update: Update::$update,
-            actions: &[$(Action::$action),*], next: State::$next,
-        }),*]
-    };
-}
-
-/// The table of RFC 3539, appendix A.
-#[rustfmt::skip]
-pub const TABLE: &[Row] = table! {
-    Okay    ReceiveDwa     Always:             ClearPending [SetWatchdog]                           Okay;
-    Okay    ReceiveOther   Always:             Keep         [SetWatchdog]                           Okay;
-    Suspect ReceiveDwa     Always:             ClearPending [Failback SetWatchdog]                  Okay;
-    Suspect ReceiveOther   Always:             Keep         [Failback SetWatchdog]                  Okay;
-    Reopen  ReceiveDwa     LastDwa:            CountDwa     [Failback]                              Okay;
-    Reopen  ReceiveDwa     FewDwa:             CountDwa     []                                      Reopen;
-    Reopen  ReceiveOther   Always:             Keep         [Throwaway]                             Reopen;
-    Initial ReceiveDwa     Always:             ClearPending [Throwaway]                             Initial;
-    Initial ReceiveOther   Always:             Keep         [Throwaway]                             Initial;
-    Down    ReceiveDwa     Always:             ClearPending [Throwaway]                             Down;
-    Down    ReceiveOther   Always:             Keep         [Throwaway]                             Down;
-    Okay    TimerExpires   NotPending:         SetPending   [SendWatchdog SetWatchdog]              Okay;
-    Okay    TimerExpires   Pending:            Keep         [Failover SetWatchdog]                  Suspect;
-    Suspect TimerExpires   Always:             Keep         [CloseConnection SetWatchdog]           Down;
-    Initial TimerExpires   Always:             Keep         [AttemptOpen SetWatchdog]               Initial;
-    Down    TimerExpires   Always:             Keep         [AttemptOpen SetWatchdog]               Down;
-    Reopen  TimerExpires   NotPending:         SetPending   [SendWatchdog SetWatchdog]              Reopen;
-    Reopen  TimerExpires   PendingNegative:    Keep         [CloseConnection SetWatchdog]           Down;
-    Reopen  TimerExpires   PendingNotNegative: MissDwa      [SetWatchdog]                           Reopen;
-    Initial ConnectionUp   Always:             Keep         [SetWatchdog]                           Okay;
-    Down    ConnectionUp   Always:             StartCount   [SendWatchdog SetWatchdog]              Reopen;
-    Okay    ConnectionDown Always:             Keep         [CloseConnection Failover SetWatchdog]  Down;
-    Suspect ConnectionDown Always:             Keep         [CloseConnection SetWatchdog]           Down;
-    Reopen  ConnectionDown Always:             Keep         [CloseConnection SetWatchdog]           Down;
-};
-
-/// The table in the RFC's words, line by line in its order; changes of variables stand among the actions.
-pub fn rows() -> impl Iterator<Item = Line> {
-    TABLE.iter().map(|row| {
-        let mut event = String::from(row.event.name());
-        if row.guard != Guard::Always {
-            event.push_str(" & ");
-            event.push_str(row.guard.name());
-        }
-        let (before, after) = row.update.names();
-        let actions: Vec<_> = row.actions.iter().map(|a| a.name()).collect();
-        Line {
-            state: row.state.name(),
-            event,
-            actions: [before, &actions, after].concat(),
-            next: row.next.name(),
-        }
-    })
+    Suspect {
+        ReceiveDwa => [ClearPending, Failback, SetWatchdog] Okay;
+        ReceiveOther => [Failback, SetWatchdog] Okay;
+        TimerExpires => [CloseConnection, SetWatchdog] Down;
+        ConnectionDown => [CloseConnection, SetWatchdog] Down;
+        ! never [ConnectionUp]: "it is up";
+    }
+    Reopen {
+        ReceiveDwa if LastDwa => [ClearPending, CountDwa, Failback] Okay;
+        ReceiveDwa if FewDwa => [ClearPending, CountDwa] Reopen;
+        ReceiveOther => [Throwaway] Reopen;
+        TimerExpires if NotPending => [SendWatchdog, SetWatchdog, SetPending] Reopen;
+        TimerExpires if PendingNegative => [CloseConnection, SetWatchdog] Down;
+        TimerExpires if PendingNotNegative => [MissDwa, SetWatchdog] Reopen;
+        ConnectionDown => [CloseConnection, SetWatchdog] Down;
+        ! never [ReceiveDwa]: "the third answer leads out of here, and the way back sets NumDWA to 0";
+        ! never [TimerExpires]: "of the three conditions one holds";
+        ! never [ConnectionUp]: "it is up";
+    }
+    Initial {
+        ReceiveDwa => [ClearPending, Throwaway] Initial;
+        ReceiveOther => [Throwaway] Initial;
+        TimerExpires => [AttemptOpen, SetWatchdog] Initial;
+        ConnectionUp => [SetWatchdog] Okay;
+        ! never [ConnectionDown]: "it was never up";
+    }
+    Down {
+        ReceiveDwa => [ClearPending, Throwaway] Down;
+        ReceiveOther => [Throwaway] Down;
+        TimerExpires => [AttemptOpen, SetWatchdog] Down;
+        ConnectionUp => [ResetNumDwa, SendWatchdog, SetWatchdog, SetPending] Reopen;
+        ! ignored [ConnectionDown]: "the end of what CloseConnection() has closed";
+    }
 }
 
 /// The watchdog of one peer.
@@ -254,9 +152,9 @@ impl Watchdog {
         self.state
     }
 
+    #[inline]
     fn holds(&self, guard: Guard) -> bool {
         match guard {
-            Guard::Always => true,
             Guard::Pending => self.pending,
             Guard::NotPending => !self.pending,
             Guard::LastDwa => self.num_dwa == 2,
@@ -266,26 +164,24 @@ impl Watchdog {
         }
     }
 
-    /// Takes the step of the table and says what to do; an event without a line changes nothing.
+    /// Takes the step of the table, changes `Pending` and `NumDWA` and says what to do; an event without a line changes
+    /// nothing.
     #[must_use]
     pub fn step(&mut self, event: Event) -> &'static [Action] {
-        let row = TABLE.iter().find(|r| r.state == self.state && r.event == event && self.holds(r.guard));
-        let Some(row) = row else { return &[] };
-        match row.update {
-            Update::Keep => {}
-            Update::SetPending => self.pending = true,
-            Update::ClearPending => self.pending = false,
-            Update::CountDwa => {
-                self.pending = false;
-                self.num_dwa += 1;
+        let Some(row) = WatchdogAutomaton::step(self.state, event, |guard| self.holds(guard)) else {
+            return &[];
+        };
+        for action in row.actions {
+            match action {
+                Action::SetPending => self.pending = true,
+                Action::ClearPending => self.pending = false,
+                Action::ResetNumDwa => self.num_dwa = 0,
+                Action::CountDwa => self.num_dwa += 1,
+                Action::MissDwa => self.num_dwa = -1,
+                _ => {}
             }
-            Update::StartCount => {
-                self.num_dwa = 0;
-                self.pending = true;
-            }
-            Update::MissDwa => self.num_dwa = -1,
         }
-        self.state = row.next;
+        self.state = row.to;
         row.actions
     }
 }

@@ -119,3 +119,14 @@ fn a_silent_peer_is_given_up_where_nothing_is_sent_again() {
     assert_eq!(a.poll_end(), Some(End::PeerTimeout));
     assert_eq!(a.poll_transmit(), None);
 }
+
+#[test]
+fn every_arrow_is_taken() {
+    PassThrough::cover(|| {
+        packets_pass_both_ways_until_success();
+        an_end_without_its_packet_gets_one();
+        a_known_identity_goes_to_the_server_at_once();
+        what_answers_nothing_is_discarded_and_moves_no_timer();
+        requests_are_sent_again_and_then_given_up();
+    });
+}

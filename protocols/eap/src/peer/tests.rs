@@ -208,3 +208,18 @@ fn noise_never_panics() {
         }
     }
 }
+
+#[test]
+fn every_arrow_is_taken() {
+    PeerAutomaton::cover(|| {
+        identity_method_success();
+        a_repeated_request_gets_the_same_response();
+        a_notification_is_acknowledged();
+        an_unknown_method_is_declined_by_nak();
+        what_does_not_fit_is_discarded();
+        success_without_proof_and_failure_end_in_failure();
+        silence_ends_in_a_timeout();
+        a_methods_verdict_decides_what_ends_the_conversation();
+        a_sure_peer_that_hears_nothing_more_is_in();
+    });
+}

@@ -193,3 +193,15 @@ fn md5_is_spoken_as_the_rfc_writes_it() {
     assert!(s.handle(&response(request.identifier(), 4, &[&[16][..], &digest].concat())));
     assert_eq!(s.poll_event(), Some(Event::Success { method: Type::MD5, keys: None }));
 }
+
+#[test]
+fn every_arrow_is_taken() {
+    Backend::cover(|| {
+        a_method_runs_through_its_rounds();
+        nothing_goes_on_until_the_hosts_answer();
+        a_failed_method_ends_in_failure();
+        what_does_not_fit_is_discarded();
+        a_nak_chooses_by_the_peers_order_among_what_is_left();
+        without_a_method_in_common_the_peer_is_turned_away();
+    });
+}

@@ -1,0 +1,898 @@
+//! Automata as the tables and diagrams of their standards: one notation, from which come the step function, the rows as
+//! data, their test and their picture.
+//!
+//! [`automaton!`](crate::automaton!) takes two forms. A *table* answers events: `EVENT if CONDITION => [ACTIONS] NEXT`.
+//! A *diagram* is boxes, with what is done on entering them, and arrows that are looked at from the top:
+//! `CONDITION => NEXT`, at last `_ => NEXT` for "else" or an unconditional transition. Each state has its block, and
+//! what it leaves out it says (`! ignored`, `! never`, `! waits`, `! ends`), with the reason.
+//!
+//! ```
+//! use usher_core::{automaton, names};
+//!
+//! names! {
+//!     /// Where the door stands.
+//!     pub State { Open, Shut, Locked = "shut and locked", }
+//! }
+//! names! {
+//!     /// What happens to it.
+//!     pub Event { Push, Turn, }
+//! }
+//! names! {
+//!     /// What it asks.
+//!     pub Guard { OurKey = "the key is ours", }
+//! }
+//! names! {
+//!     /// What it does.
+//!     pub Action { Swing, Creak, Click, }
+//! }
+//! automaton! {
+//!     /// A door.
+//!     pub Door("door", "carpenter's rules, 3"): State from Open, on Event if Guard, do Action;
+//!     Open {
+//!         Push => [Swing, Creak] Shut;
+//!         ! ignored [Turn]: "the key turns in the air";
+//!     }
+//!     Shut {
+//!         Push => [Swing] Open;
+//!         Turn if OurKey => [Click] Locked;
+//!         ! ignored [Turn]: "a key that does not fit does not turn";
+//!     }
+//!     Locked {
+//!         Turn if OurKey => [Click] Shut;
+//!         ! ignored [Turn]: "a key that does not fit does not turn";
+//!         ! never [Push]: "nobody tries";
+//!     }
+//! }
+//! let row = Door::step(State::Open, Event::Push, |_| false).unwrap();
+//! assert_eq!((row.actions, row.to), (&[Action::Swing, Action::Creak][..], State::Shut));
+//! assert!(Door::step(State::Shut, Event::Turn, |_| false).is_none());
+//! let lines: Vec<_> = Door::DIAGRAM.lines.iter().map(ToString::to_string).collect();
+//! assert_eq!(lines[2], "Shut; Turn & the key is ours; Click; shut and locked");
+//! ```
+//!
+//! The step function is a `match` that the compiler checks, with the conditions as its guards. So these do not compile:
+//! a pair of state and event without a word,
+//! ```compile_fail
+//! # usher_core::names! { pub State { Open, Shut, } }
+//! # usher_core::names! { pub Event { Push, Pull, } }
+//! # usher_core::names! { pub Action { Swing, } }
+//! usher_core::automaton! { pub Door("door", "none"): State from Open, on Event, do Action;
+//!     Open { Push => [Swing] Shut; ! ignored [Pull]: "it opens inwards"; }
+//!     Shut { Pull => [Swing] Open; }
+//! }
+//! ```
+//! a condition without an "else",
+//! ```compile_fail
+//! # usher_core::names! { pub State { Open, Shut, } }
+//! # usher_core::names! { pub Guard { Windy, } }
+//! usher_core::automaton! { pub Door("door", "none"): State from Open, when Guard;
+//!     Open { Windy => Shut; }
+//!     Shut { ! ends: "for good"; }
+//! }
+//! ```
+//! a state, event, condition or action that there is not,
+//! ```compile_fail
+//! # usher_core::names! { pub State { Open, Shut, } }
+//! # usher_core::names! { pub Guard { Windy, } }
+//! usher_core::automaton! { pub Door("door", "none"): State from Open, when Guard;
+//!     Open { Windy => Ajar; ! waits: "for wind"; }
+//!     Shut { ! ends: "for good"; }
+//! }
+//! ```
+//! a row that stands twice, or behind one that is taken whatever holds,
+//! ```compile_fail
+//! # usher_core::names! { pub State { Open, Shut, } }
+//! # usher_core::names! { pub Guard { Windy, } }
+//! usher_core::automaton! { pub Door("door", "none"): State from Open, when Guard;
+//!     Open { Windy => Shut; Windy => Open; ! waits: "for wind"; }
+//!     Shut { ! ends: "for good"; }
+//! }
+//! ```
+//! a gap where there is a row,
+//! ```compile_fail
+//! # usher_core::names! { pub State { Open, Shut, } }
+//! # usher_core::names! { pub Guard { Windy, } }
+//! usher_core::automaton! { pub Door("door", "none"): State from Open, when Guard;
+//!     Open { _ => Shut; ! waits: "for wind"; }
+//!     Shut { ! ends: "for good"; }
+//! }
+//! ```
+//! and a state that no row leads to.
+//! ```compile_fail
+//! # usher_core::names! { pub State { Open, Shut, } }
+//! # usher_core::names! { pub Guard { Windy, } }
+//! usher_core::automaton! { pub Door("door", "none"): State from Open, when Guard;
+//!     Open { Windy => Open; ! waits: "for wind"; }
+//!     Shut { ! ends: "for good"; }
+//! }
+//! ```
+//! In the tests of the crate that it stands in, a table has `cover`: it runs scenarios and fails when they left out a
+//! row, or met what the table says can never be.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A row: in a state, on an event, if a condition holds, these actions and the next state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row<S: 'static, E: 'static, G: 'static, A: 'static> {
+    /// In this state,
+    pub from: S,
+    /// on this event ([`Nil`] in a diagram),
+    pub on: E,
+    /// if this holds; `None`: whatever holds,
+    pub when: Option<G>,
+    /// do this in order,
+    pub actions: &'static [A],
+    /// and go there.
+    pub to: S,
+}
+
+/// What an automaton is made of.
+pub trait Automaton {
+    /// Its states.
+    type State: Copy + 'static;
+    /// What happens to it.
+    type Event: Copy + 'static;
+    /// What it asks before it takes a row.
+    type Guard: Copy + 'static;
+    /// What it does.
+    type Action: Copy + 'static;
+}
+
+/// A row of this automaton.
+pub type RowOf<T> = Row<
+    <T as Automaton>::State,
+    <T as Automaton>::Event,
+    <T as Automaton>::Guard,
+    <T as Automaton>::Action,
+>;
+
+/// An automaton in its standard's words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Diagram {
+    /// Its name: small letters and hyphens.
+    pub name: &'static str,
+    /// Where it is written: standard and section.
+    pub source: &'static str,
+    /// The state in which it begins.
+    pub start: &'static str,
+    /// Its states, in the order of its blocks, with what is done on entering them.
+    pub boxes: &'static [(&'static str, &'static [&'static str])],
+    /// Its rows.
+    pub lines: &'static [Line],
+    /// What has none.
+    pub gaps: &'static [Gap],
+}
+
+/// A row in its standard's words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// In this state,
+    pub from: &'static str,
+    /// on this event (empty in a diagram),
+    pub on: &'static str,
+    /// if this holds; empty: whatever holds,
+    pub when: &'static str,
+    /// do this in order,
+    pub actions: &'static [&'static str],
+    /// and go there.
+    pub to: &'static str,
+}
+
+/// What a state does not answer, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// How it is meant.
+    pub kind: GapKind,
+    /// The state.
+    pub from: &'static str,
+    /// The events (the name of [`Nil`] in a diagram).
+    pub on: &'static [&'static str],
+    /// Why.
+    pub why: &'static str,
+}
+
+crate::names! {
+    /// How a gap is meant.
+    pub GapKind {
+        /// It may happen and changes nothing.
+        Ignored = "ignored",
+        /// It cannot happen; if it does, it changes nothing.
+        Never = "cannot happen",
+        /// The state is left when one of its conditions holds.
+        Waits = "waits",
+        /// The state is the last.
+        Ends = "ends",
+    }
+}
+
+crate::names! {
+    /// The event, condition or action of an automaton that has none.
+    pub Nil {
+        /// The only one.
+        Nil = "",
+    }
+}
+
+impl Line {
+    /// Event and condition, as a table of an RFC writes them: `Timer expires & Pending`.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let between = if self.on.is_empty() || self.when.is_empty() { "" } else { " & " };
+        [self.on, between, self.when].concat()
+    }
+}
+
+impl fmt::Display for Line {
+    /// `state; event & condition; action, action; next`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}; {}; {}", self.from, self.cause(), self.actions.join(", "), self.to)
+    }
+}
+
+impl fmt::Display for Diagram {
+    /// Its rows, then its gaps, a line each.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({}), from {}", self.name, self.source, self.start)?;
+        for (state, entry) in self.boxes.iter().filter(|(_, entry)| !entry.is_empty()) {
+            writeln!(f, "  on entering {state}: {}", entry.join(", "))?;
+        }
+        for line in self.lines {
+            writeln!(f, "  {line}")?;
+        }
+        for gap in self.gaps {
+            let events = gap.on.join(", ");
+            let colon = if events.is_empty() { "" } else { ": " };
+            writeln!(f, "  {}; {}{colon}{events} ({})", gap.from, gap.kind.name(), gap.why)?;
+        }
+        Ok(())
+    }
+}
+
+impl Diagram {
+    /// The picture of it, for Graphviz.
+    #[must_use]
+    pub const fn dot(&self) -> Dot<'_> {
+        Dot(self)
+    }
+}
+
+/// A diagram that prints as a graph in Graphviz' language.
+#[derive(Clone, Copy, Debug)]
+pub struct Dot<'a>(&'a Diagram);
+
+impl fmt::Display for Dot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(diagram) = self;
+        writeln!(f, "digraph {} {{", quoted(&[diagram.name]))?;
+        writeln!(f, "  label={};", quoted(&[diagram.name, diagram.source]))?;
+        writeln!(f, "  node [shape=box];\n  \"\" [shape=point];")?;
+        for (state, entry) in diagram.boxes {
+            let text = [&[*state][..], entry].concat();
+            writeln!(f, "  {} [label={}];", quoted(&[state]), quoted(&text))?;
+        }
+        writeln!(f, "  \"\" -> {};", quoted(&[diagram.start]))?;
+        for line in diagram.lines {
+            let cause = match line.cause() {
+                cause if !cause.is_empty() => cause,
+                _ if diagram.lines.iter().filter(|other| other.from == line.from).count() > 1 => {
+                    "else".to_string()
+                }
+                _ => "UCT".to_string(),
+            };
+            let text = [&[cause.as_str()][..], line.actions].concat();
+            writeln!(f, "  {} -> {} [label={}];", quoted(&[line.from]), quoted(&[line.to]), quoted(&text))?;
+        }
+        f.write_str("}\n")
+    }
+}
+
+/// Lines as a quoted string of Graphviz' language.
+fn quoted(lines: &[&str]) -> String {
+    let lines: Vec<String> =
+        lines.iter().map(|line| line.replace('\\', "\\\\").replace('"', "\\\"")).collect();
+    ["\"", &lines.join("\\n"), "\""].concat()
+}
+
+/// Which rows scenarios took.
+#[derive(Debug, Default)]
+pub struct Coverage {
+    taken: Vec<usize>,
+    met: Vec<String>,
+}
+
+impl Coverage {
+    /// A step was taken by the row of this number, or by none: in this state, on this event.
+    pub fn note(&mut self, diagram: &Diagram, row: Option<usize>, from: &str, on: &str) {
+        let impossible =
+            |gap: &&Gap| gap.kind == GapKind::Never && gap.from == from && gap.on.contains(&on);
+        match row {
+            Some(row) => self.taken.push(row),
+            None if diagram.gaps.iter().any(|gap| impossible(&gap)) => self.met.push([from, "; ", on].concat()),
+            None => {}
+        }
+    }
+
+    /// Passes where every row was taken and nothing happened that cannot.
+    ///
+    /// # Panics
+    ///
+    /// Else, with what is missing.
+    pub fn check(&self, diagram: &Diagram) {
+        let untaken: Vec<String> = (diagram.lines.iter().enumerate())
+            .filter(|(number, _)| !self.taken.contains(number))
+            .map(|(_, line)| line.to_string())
+            .collect();
+        assert!(untaken.is_empty(), "{}: rows that no scenario took: {untaken:#?}", diagram.name);
+        assert!(self.met.is_empty(), "{}: happened and cannot: {:#?}", diagram.name, self.met);
+    }
+}
+
+/// Declares an enum whose values have names in their source: what an [`automaton!`](crate::automaton!) is made of. A
+/// name that is not given is the value's own. Where the first value has another such enum inside, its name is that
+/// one's.
+#[macro_export]
+macro_rules! names {
+    (@name $variant:ident) => { stringify!($variant) };
+    (@name $variant:ident $text:literal) => { $text };
+    ($(#[$meta:meta])* $vis:vis $name:ident { $($(#[$doc:meta])* $variant:ident $(= $text:literal)?,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        $vis enum $name { $($(#[$doc])* $variant,)* }
+        impl $name {
+            /// All of them, in the order of their declaration.
+            #[allow(dead_code)]
+            $vis const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// As its source writes it.
+            #[must_use]
+            $vis const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $crate::names!(@name $variant $($text)?),)* }
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])* $vis:vis $name:ident {
+            $(#[$of_doc:meta])* $of:ident($inner:ty),
+            $($(#[$doc:meta])* $variant:ident $(= $text:literal)?,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        $vis enum $name { $(#[$of_doc])* $of($inner), $($(#[$doc])* $variant,)* }
+        impl $name {
+            /// As its source writes it.
+            #[must_use]
+            $vis const fn name(self) -> &'static str {
+                match self {
+                    Self::$of(inner) => inner.name(),
+                    $(Self::$variant => $crate::names!(@name $variant $($text)?),)*
+                }
+            }
+        }
+    };
+}
+
+/// Declares an automaton; see the [module](crate::automaton).
+#[macro_export]
+macro_rules! automaton {
+    // A table: rows answer events.
+    (
+        $(#[$meta:meta])*
+        $vis:vis $table:ident($name:literal, $source:literal):
+            $state:ident from $start:ident, on $event:ident $(if $guard:ident)?, do $action:ident;
+        $($from:ident {
+            $($on:ident $(if $when:ident)? => [$($act:ident $(($($arg:tt)*))?),*] $to:ident;)*
+            $(! $gap:ident [$($none:ident),+]: $why:literal;)*
+        })*
+    ) => {
+        $crate::automaton! { @build
+            [$(#[$meta])*] [$vis] $table $name $source $state $start $event [$($guard)? Nil] $action
+            $($from [] {
+                $($on ($($when)?) [$(($act $(($($arg)*))?))*] $to;)*
+            } {
+                $($gap [$($none)+] $why;)*
+            })*
+        }
+        $crate::automaton! { @step [$vis] $table $state $event [$($guard)?] }
+    };
+    // A diagram: boxes and arrows.
+    (
+        $(#[$meta:meta])*
+        $vis:vis $table:ident($name:literal, $source:literal):
+            $state:ident from $start:ident, when $guard:ident $(, do $action:ident)?;
+        $($from:ident $([$($entry:ident),*])? {
+            $($when:ident => $to:ident;)*
+            $(_ => $else:ident;)?
+            $(! $gap:ident: $why:literal;)?
+        })*
+    ) => {
+        $crate::automaton! { @build
+            [$(#[$meta])*] [$vis] $table $name $source $state $start Nil [$guard] [$($action)? Nil]
+            $($from [$($($entry)*)?] {
+                $(Nil ($when) [] $to;)*
+                $(Nil () [] $else;)?
+            } {
+                $($gap [Nil] $why;)?
+            })*
+        }
+        impl $table {
+            /// The arrow that is taken from this state now.
+            #[inline]
+            #[must_use]
+            $vis fn step(
+                state: $state,
+                holds: impl Fn($guard) -> bool,
+            ) -> Option<&'static $crate::automaton::RowOf<Self>> {
+                Self::noted(state, $crate::automaton::Nil::Nil, holds)
+            }
+        }
+    };
+    (@step [$vis:vis] $table:ident $state:ident $event:ident []) => {
+        impl $table {
+            /// The row for this state and event; `None`: nothing changes.
+            #[inline]
+            #[must_use]
+            $vis fn step(state: $state, on: $event) -> Option<&'static $crate::automaton::RowOf<Self>> {
+                Self::noted(state, on, |_| true)
+            }
+        }
+    };
+    (@step [$vis:vis] $table:ident $state:ident $event:ident [$guard:ident]) => {
+        impl $table {
+            /// The row for this state and event with what holds now; `None`: nothing changes.
+            #[inline]
+            #[must_use]
+            $vis fn step(
+                state: $state,
+                on: $event,
+                holds: impl Fn($guard) -> bool,
+            ) -> Option<&'static $crate::automaton::RowOf<Self>> {
+                Self::noted(state, on, holds)
+            }
+        }
+    };
+    (@kind ignored) => { $crate::automaton::GapKind::Ignored };
+    (@kind never) => { $crate::automaton::GapKind::Never };
+    (@kind waits) => { $crate::automaton::GapKind::Waits };
+    (@kind ends) => { $crate::automaton::GapKind::Ends };
+    (@when $guard:ident) => { None };
+    (@when $guard:ident $when:ident) => { Some($guard::$when) };
+    (@words $guard:ident) => { "" };
+    (@words $guard:ident $when:ident) => { $guard::$when.name() };
+    (@build $meta:tt $vis:tt $table:ident $name:literal $source:literal $state:ident $start:ident $event:ident
+        $guard:tt [$action:ident $($nil:ident)?] $($blocks:tt)*
+    ) => {
+        $crate::automaton! { @build
+            $meta $vis $table $name $source $state $start $event $guard $action $($blocks)*
+        }
+    };
+    (@build [$($meta:tt)*] [$vis:vis] $table:ident $name:literal $source:literal $state:ident $start:ident
+        $event:ident [$guard:ident $($nil:ident)?] $action:ident
+        $($from:ident [$($entry:ident)*] {
+            $($on:ident ($($when:ident)?) [$(($act:ident $($arg:tt)*))*] $to:ident;)*
+        } {
+            $($gap:ident [$($none:ident)*] $why:literal;)*
+        })*
+    ) => {
+        $($meta)*
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $table;
+
+        const _: () = {
+            #[allow(unused_imports)]
+            use $crate::automaton::{Automaton, Diagram, Gap, Line, Nil, Row};
+
+            impl Automaton for $table {
+                type State = $state;
+                type Event = $event;
+                type Guard = $guard;
+                type Action = $action;
+            }
+
+            #[allow(dead_code)]
+            impl $table {
+                /// The rows, in the order of the standard.
+                $vis const ROWS: &'static [Row<$state, $event, $guard, $action>] = &[$($(Row {
+                    from: $state::$from,
+                    on: $event::$on,
+                    when: $crate::automaton!(@when $guard $($when)?),
+                    actions: &[$($action::$act $($arg)*),*],
+                    to: $state::$to,
+                },)*)*];
+                /// The same in words.
+                $vis const DIAGRAM: Diagram = Diagram {
+                    name: $name,
+                    source: $source,
+                    start: $state::$start.name(),
+                    boxes: &[$(($state::$from.name(), &[$($action::$entry.name()),*]),)*],
+                    lines: &[$($(Line {
+                        from: $state::$from.name(),
+                        on: $event::$on.name(),
+                        when: $crate::automaton!(@words $guard $($when)?),
+                        actions: &[$(($action::$act $($arg)*).name()),*],
+                        to: $state::$to.name(),
+                    },)*)*],
+                    gaps: &[$($(Gap {
+                        kind: $crate::automaton!(@kind $gap),
+                        from: $state::$from.name(),
+                        on: &[$($event::$none.name()),*],
+                        why: $why,
+                    },)*)*],
+                };
+                const GAPS: &'static [($state, $event)] = &[$($($(($state::$from, $event::$none),)*)*)*];
+
+                /// What is done on entering a state.
+                #[inline]
+                #[must_use]
+                $vis const fn entry(state: $state) -> &'static [$action] {
+                    match state { $($state::$from => &[$($action::$entry),*],)* }
+                }
+
+                /// The row that would be taken: a question, which is no step.
+                #[inline]
+                #[allow(unused_variables)]
+                $vis fn find(
+                    state: $state,
+                    on: $event,
+                    holds: impl Fn($guard) -> bool,
+                ) -> Option<&'static Row<$state, $event, $guard, $action>> {
+                    match (state, on) {
+                        $(
+                            $(($state::$from, $event::$on) $(if holds($guard::$when))? => Some(const {
+                                &Self::ROWS[Self::place(
+                                    $state::$from,
+                                    $event::$on,
+                                    $crate::automaton!(@when $guard $($when)?),
+                                )]
+                            }),)*
+                            $($(($state::$from, $event::$none))|* => None,)*
+                        )*
+                    }
+                }
+
+                #[inline]
+                fn noted(
+                    state: $state,
+                    on: $event,
+                    holds: impl Fn($guard) -> bool,
+                ) -> Option<&'static Row<$state, $event, $guard, $action>> {
+                    let row = Self::find(state, on, holds);
+                    #[cfg(test)]
+                    Self::coverage(|coverage| {
+                        let place = row.map(|row| Self::place(row.from, row.on, row.when));
+                        coverage.note(&Self::DIAGRAM, place, state.name(), on.name());
+                    });
+                    row
+                }
+
+                /// Runs scenarios; fails where they leave out a row.
+                #[cfg(test)]
+                $vis fn cover(scenarios: impl FnOnce()) {
+                    Self::coverage(|coverage| *coverage = $crate::automaton::Coverage::default());
+                    scenarios();
+                    Self::coverage(|coverage| coverage.check(&Self::DIAGRAM));
+                }
+
+                #[cfg(test)]
+                fn coverage<R>(with: impl FnOnce(&mut $crate::automaton::Coverage) -> R) -> R {
+                    ::std::thread_local! {
+                        static COVERAGE: ::core::cell::RefCell<$crate::automaton::Coverage> =
+                            ::core::cell::RefCell::default();
+                    }
+                    COVERAGE.with(|coverage| with(&mut coverage.borrow_mut()))
+                }
+
+                const fn same(row: &Row<$state, $event, $guard, $action>, from: $state, on: $event) -> bool {
+                    row.from as usize == from as usize && row.on as usize == on as usize
+                }
+                const fn equal(one: Option<$guard>, other: Option<$guard>) -> bool {
+                    match (one, other) {
+                        (Some(one), Some(other)) => one as usize == other as usize,
+                        (None, None) => true,
+                        _ => false,
+                    }
+                }
+                /// The number of a row.
+                const fn place(from: $state, on: $event, when: Option<$guard>) -> usize {
+                    let mut i = 0;
+                    while !(Self::same(&Self::ROWS[i], from, on) && Self::equal(Self::ROWS[i].when, when)) {
+                        i += 1;
+                    }
+                    i
+                }
+                /// Whether a row stands once, and behind none that is always taken.
+                const fn stands(from: $state, on: $event, when: Option<$guard>) -> bool {
+                    let (mut i, mut times) = (0, 0);
+                    while i < Self::ROWS.len() {
+                        let row = &Self::ROWS[i];
+                        if Self::same(row, from, on) {
+                            if Self::equal(row.when, when) {
+                                times += 1;
+                            } else if row.when.is_none() && times == 0 {
+                                return false;
+                            }
+                        }
+                        i += 1;
+                    }
+                    times == 1
+                }
+                /// Whether what is said to have no row has none that is always taken, and is said once.
+                const fn missing(from: $state, on: $event) -> bool {
+                    let mut i = 0;
+                    while i < Self::ROWS.len() {
+                        if Self::same(&Self::ROWS[i], from, on) && Self::ROWS[i].when.is_none() {
+                            return false;
+                        }
+                        i += 1;
+                    }
+                    let (mut i, mut times) = (0, 0);
+                    while i < Self::GAPS.len() {
+                        let (state, event) = Self::GAPS[i];
+                        times += (state as usize == from as usize && event as usize == on as usize) as usize;
+                        i += 1;
+                    }
+                    times == 1
+                }
+                /// Whether rows lead to a state from the first.
+                const fn reached(state: $state) -> bool {
+                    let mut seen = [false; $state::ALL.len()];
+                    seen[$state::$start as usize] = true;
+                    let mut rounds = 0;
+                    while rounds < seen.len() {
+                        let mut i = 0;
+                        while i < Self::ROWS.len() {
+                            seen[Self::ROWS[i].to as usize] |= seen[Self::ROWS[i].from as usize];
+                            i += 1;
+                        }
+                        rounds += 1;
+                    }
+                    seen[state as usize]
+                }
+                /// Whether an event is answered in any state.
+                const fn answered(on: $event) -> bool {
+                    let mut i = 0;
+                    while i < Self::ROWS.len() {
+                        if Self::ROWS[i].on as usize == on as usize {
+                            return true;
+                        }
+                        i += 1;
+                    }
+                    false
+                }
+            }
+
+            $(
+                assert!(
+                    $table::reached($state::$from),
+                    concat!("no row leads to ", stringify!($from), " of ", stringify!($table)),
+                );
+                $(assert!(
+                    $table::stands($state::$from, $event::$on, $crate::automaton!(@when $guard $($when)?)),
+                    concat!(
+                        "a row stands twice, or behind one that is always taken: ",
+                        stringify!($from), ", ", stringify!($on $($when)? => $to),
+                    ),
+                );)*
+                $($(assert!(
+                    $table::missing($state::$from, $event::$none),
+                    concat!("a row answers it, or it is said twice: ", stringify!($from), ", ", stringify!($none)),
+                );)*)*
+            )*
+            let mut i = 0;
+            while i < $event::ALL.len() {
+                assert!(
+                    $table::answered($event::ALL[i]),
+                    concat!("an event has no row in any state of ", stringify!($table)),
+                );
+                i += 1;
+            }
+        };
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::panic::catch_unwind;
+
+    crate::names! {
+        State { Off, Warming = "warming \"up\"", On, Cold, }
+    }
+    crate::names! {
+        Event { Press, Tick, }
+    }
+    crate::names! {
+        Guard { Warm = "t > 60 °C", Broken, }
+    }
+    crate::names! {
+        Action { Heat, Glow, Hum, }
+    }
+    crate::automaton! {
+        /// A valve.
+        Valve("valve", "the manual, \\1"): State from Off, on Event if Guard, do Action;
+        Off {
+            Press if Broken => [] Cold;
+            Press => [Heat] Warming;
+            ! ignored [Tick]: "it has no clock";
+        }
+        Warming {
+            Tick if Warm => [Glow, Hum] On;
+            Tick => [Heat] Warming;
+            Press => [] Off;
+        }
+        On {
+            Press => [] Off;
+            ! never [Tick]: "the clock has stopped";
+        }
+        Cold {
+            ! ignored [Press]: "broken";
+            ! ignored [Tick]: "broken";
+        }
+    }
+    crate::automaton! {
+        /// The same as a diagram.
+        Boxes("boxes", "none"): State from Off, when Guard, do Action;
+        Off { _ => Warming; }
+        Warming [Heat, Hum] {
+            Broken => Cold;
+            Warm => On;
+            ! waits: "for warmth";
+        }
+        On [Glow] {
+            Broken => Cold;
+            _ => Off;
+        }
+        Cold { ! ends: "for good"; }
+    }
+
+    fn press(guards: &[Guard]) -> Option<State> {
+        Valve::step(State::Off, Event::Press, |guard| guards.contains(&guard)).map(|row| row.to)
+    }
+
+    #[test]
+    fn rows_are_looked_at_from_the_top() {
+        assert_eq!(press(&[Guard::Broken]), Some(State::Cold));
+        assert_eq!(press(&[Guard::Warm]), Some(State::Warming));
+        let arrow = |state, guards: &[Guard]| Boxes::step(state, |g| guards.contains(&g)).map(|row| row.to);
+        assert_eq!(arrow(State::Off, &[]), Some(State::Warming));
+        assert_eq!(arrow(State::Warming, &[]), None);
+        assert_eq!(arrow(State::Warming, &[Guard::Warm, Guard::Broken]), Some(State::Cold));
+        assert_eq!(arrow(State::On, &[]), Some(State::Off));
+        assert_eq!(arrow(State::Cold, &[Guard::Warm]), None);
+        assert_eq!(Boxes::entry(State::Warming), [Action::Heat, Action::Hum]);
+        assert_eq!(Boxes::entry(State::Cold), []);
+    }
+
+    #[test]
+    fn a_table_prints_as_it_is_written() {
+        let expected = "valve (the manual, \\1), from Off
+  Off; Press & Broken; ; Cold
+  Off; Press; Heat; warming \"up\"
+  warming \"up\"; Tick & t > 60 °C; Glow, Hum; On
+  warming \"up\"; Tick; Heat; warming \"up\"
+  warming \"up\"; Press; ; Off
+  On; Press; ; Off
+  Off; ignored: Tick (it has no clock)
+  On; cannot happen: Tick (the clock has stopped)
+  Cold; ignored: Press (broken)
+  Cold; ignored: Tick (broken)
+";
+        assert_eq!(Valve::DIAGRAM.to_string(), expected);
+        let boxes = Boxes::DIAGRAM.to_string();
+        assert!(boxes.contains("  on entering warming \"up\": Heat, Hum\n"), "{boxes}");
+        assert!(boxes.ends_with("  warming \"up\"; waits (for warmth)\n  Cold; ends (for good)\n"), "{boxes}");
+    }
+
+    fn walk(events: &[(Event, bool)]) {
+        let mut state = State::Off;
+        for (event, holds) in events {
+            if let Some(row) = Valve::step(state, *event, |_| *holds) {
+                state = row.to;
+            }
+        }
+    }
+    const PRESS: (Event, bool) = (Event::Press, false);
+    const TICK: (Event, bool) = (Event::Tick, false);
+    const WARM: (Event, bool) = (Event::Tick, true);
+
+    #[test]
+    fn coverage_fails_where_a_row_was_not_taken() {
+        let whole = || {
+            walk(&[PRESS, PRESS, TICK, PRESS, TICK, WARM, PRESS]);
+            walk(&[(Event::Press, true), PRESS]);
+        };
+        Valve::cover(whole);
+        let missing = catch_unwind(|| Valve::cover(|| walk(&[PRESS, TICK]))).unwrap_err();
+        let said = missing.downcast_ref::<String>().unwrap();
+        assert!(said.contains("Off; Press & Broken; ; Cold") && !said.contains("Heat; warming"), "{said}");
+        // A question is no step.
+        let asked = || {
+            walk(&[PRESS, TICK, WARM, PRESS, PRESS, PRESS]);
+            assert!(Valve::find(State::Off, Event::Press, |_| true).is_some());
+        };
+        assert!(catch_unwind(|| Valve::cover(asked)).is_err());
+        let never = || {
+            whole();
+            walk(&[PRESS, WARM, TICK]);
+        };
+        let met = catch_unwind(|| Valve::cover(never)).unwrap_err();
+        assert!(met.downcast_ref::<String>().unwrap().contains("happened and cannot"));
+    }
+
+    /// The tokens of a graph in Graphviz' language, as its grammar has them: quoted strings without their quotes.
+    fn tokens(text: &str) -> Vec<String> {
+        let mut tokens = Vec::new();
+        let mut rest = text.trim_start();
+        while let Some(first) = rest.chars().next() {
+            let length = match first {
+                '"' => {
+                    let mut escaped = false;
+                    let end = rest[1..].find(|c| {
+                        let ends = c == '"' && !escaped;
+                        escaped = c == '\\' && !escaped;
+                        ends
+                    });
+                    end.expect("a string has an end") + 2
+                }
+                '-' => "->".len(),
+                c if c.is_alphanumeric() => {
+                    rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len())
+                }
+                '{' | '}' | '[' | ']' | ';' | '=' => 1,
+                other => panic!("{other:?} is no token"),
+            };
+            tokens.push(rest[..length].to_string());
+            rest = rest[length..].trim_start();
+        }
+        tokens
+    }
+
+    /// Nodes and edges of a graph; panics where it is none.
+    fn graph(text: &str) -> (BTreeSet<String>, Vec<(String, String)>) {
+        let tokens = tokens(text);
+        let words: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        let [b"digraph", name, b"{", inner @ .., b"}"] =
+            &words.iter().map(|w| w.as_bytes()).collect::<Vec<_>>()[..]
+        else {
+            panic!("no graph: {text}")
+        };
+        assert!(name.starts_with(b"\""));
+        let (mut nodes, mut edges) = (BTreeSet::new(), Vec::new());
+        for statement in inner.split(|w| *w == b";").filter(|s| !s.is_empty()) {
+            let statement: Vec<&str> =
+                statement.iter().map(|w| core::str::from_utf8(w).unwrap()).collect();
+            match statement[..] {
+                ["label", "=", _] | ["node", "[", "shape", "=", "box", "]"] => {}
+                [node, "[", "label" | "shape", "=", _, "]"] => assert!(nodes.insert(node.to_string())),
+                [from, "->", to] | [from, "->", to, "[", "label", "=", _, "]"] => {
+                    edges.push((from.to_string(), to.to_string()));
+                }
+                _ => panic!("no statement: {statement:?}"),
+            }
+        }
+        assert!(edges.iter().all(|(from, to)| nodes.contains(from) && nodes.contains(to)), "{text}");
+        (nodes, edges)
+    }
+
+    #[test]
+    fn a_picture_is_a_graph_of_all_states_and_rows() {
+        for diagram in [Valve::DIAGRAM, Boxes::DIAGRAM] {
+            let (nodes, edges) = graph(&diagram.dot().to_string());
+            assert_eq!((nodes.len(), edges.len()), (diagram.boxes.len() + 1, diagram.lines.len() + 1));
+        }
+        let text = Boxes::DIAGRAM.dot().to_string();
+        for line in [
+            r#"  "Off" -> "warming \"up\"" [label="UCT"];"#,
+            r#"  "warming \"up\"" [label="warming \"up\"\nHeat\nHum"];"#,
+            r#"  "warming \"up\"" -> "On" [label="t > 60 °C"];"#,
+            r#"  "On" -> "Off" [label="else"];"#,
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        let text = Valve::DIAGRAM.dot().to_string();
+        assert!(text.contains(r#"label="valve\nthe manual, \\1";"#), "{text}");
+        assert!(text.contains(r#"  "Off" -> "Cold" [label="Press & Broken"];"#), "{text}");
+    }
+}
