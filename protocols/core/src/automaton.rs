@@ -141,12 +141,8 @@ pub trait Automaton {
 }
 
 /// A row of this automaton.
-pub type RowOf<T> = Row<
-    <T as Automaton>::State,
-    <T as Automaton>::Event,
-    <T as Automaton>::Guard,
-    <T as Automaton>::Action,
->;
+pub type RowOf<T> =
+    Row<<T as Automaton>::State, <T as Automaton>::Event, <T as Automaton>::Guard, <T as Automaton>::Action>;
 
 /// An automaton in its standard's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -305,11 +301,12 @@ pub struct Coverage {
 impl Coverage {
     /// A step was taken by the row of this number, or by none: in this state, on this event.
     pub fn note(&mut self, diagram: &Diagram, row: Option<usize>, from: &str, on: &str) {
-        let impossible =
-            |gap: &&Gap| gap.kind == GapKind::Never && gap.from == from && gap.on.contains(&on);
+        let impossible = |gap: &&Gap| gap.kind == GapKind::Never && gap.from == from && gap.on.contains(&on);
         match row {
             Some(row) => self.taken.push(row),
-            None if diagram.gaps.iter().any(|gap| impossible(&gap)) => self.met.push([from, "; ", on].concat()),
+            None if diagram.gaps.iter().any(|gap| impossible(&gap)) => {
+                self.met.push([from, "; ", on].concat())
+            }
             None => {}
         }
     }
@@ -782,7 +779,10 @@ mod tests {
         assert_eq!(Valve::DIAGRAM.to_string(), expected);
         let boxes = Boxes::DIAGRAM.to_string();
         assert!(boxes.contains("  on entering warming \"up\": Heat, Hum\n"), "{boxes}");
-        assert!(boxes.ends_with("  warming \"up\"; waits (for warmth)\n  Cold; ends (for good)\n"), "{boxes}");
+        assert!(
+            boxes.ends_with("  warming \"up\"; waits (for warmth)\n  Cold; ends (for good)\n"),
+            "{boxes}"
+        );
     }
 
     fn walk(events: &[(Event, bool)]) {
@@ -837,9 +837,7 @@ mod tests {
                     end.expect("a string has an end") + 2
                 }
                 '-' => "->".len(),
-                c if c.is_alphanumeric() => {
-                    rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len())
-                }
+                c if c.is_alphanumeric() => rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len()),
                 '{' | '}' | '[' | ']' | ';' | '=' => 1,
                 other => panic!("{other:?} is no token"),
             };
@@ -861,8 +859,7 @@ mod tests {
         assert!(name.starts_with(b"\""));
         let (mut nodes, mut edges) = (BTreeSet::new(), Vec::new());
         for statement in inner.split(|w| *w == b";").filter(|s| !s.is_empty()) {
-            let statement: Vec<&str> =
-                statement.iter().map(|w| core::str::from_utf8(w).unwrap()).collect();
+            let statement: Vec<&str> = statement.iter().map(|w| core::str::from_utf8(w).unwrap()).collect();
             match statement[..] {
                 ["label", "=", _] | ["node", "[", "shape", "=", "box", "]"] => {}
                 [node, "[", "label" | "shape", "=", _, "]"] => assert!(nodes.insert(node.to_string())),

@@ -1,9 +1,10 @@
 //! Diameter's two tables, as their RFCs print them, against those that the node runs.
 
 use crate::{Finding, Oracle};
+use usher_core::automaton::Diagram;
 use usher_core::{Duration, Seed};
-use usher_diameter::peer::watchdog::{self, Watchdog};
-use usher_diameter::peer::{Line, automaton};
+use usher_diameter::peer::automaton::{self, PeerAutomaton};
+use usher_diameter::peer::watchdog::{self, Watchdog, WatchdogAutomaton};
 use usher_diameter::vectors::{PEER, WATCHDOG};
 
 pub(crate) const ORACLES: &[Oracle] = &[
@@ -46,31 +47,34 @@ pub(crate) const ORACLES: &[Oracle] = &[
 ];
 
 /// Each line of a printed table against the one of this state and event, and what is in ours beyond it.
-fn compare(printed: &str, ours: Vec<Line>) -> Vec<Finding> {
+fn compare(printed: &str, ours: &Diagram) -> Vec<Finding> {
     let printed: Vec<Vec<&str>> =
         printed.trim().lines().map(|line| line.split("; ").collect::<Vec<_>>()).collect();
     let words = |line: &[&str]| format!("{} => {}", line[2], line[3]);
+    let ours: Vec<Vec<String>> = (ours.lines.iter())
+        .map(|line| line.to_string().split("; ").map(str::to_owned).collect::<Vec<_>>())
+        .collect();
     let line = |state: &str, event: &str| {
-        let of = |l: &&Line| l.state == state && l.event == event;
-        ours.iter().find(of).map_or("no line".to_owned(), |l| words(&["", "", &l.actions.join(", "), l.next]))
+        let of = |l: &&Vec<String>| l[0] == state && l[1] == event;
+        ours.iter().find(of).map_or("no line".to_owned(), |l| words(&["", "", &l[2], &l[3]]))
     };
     let mut findings: Vec<Finding> = printed
         .iter()
         .map(|p| Finding::equal(format!("{}, {}", p[0], p[1]), words(p), line(p[0], p[1])))
         .collect();
-    let more = |l: &&Line| printed.iter().all(|p| l.state != p[0] || l.event != p[1]);
-    let more: Vec<String> = ours.iter().filter(more).map(|l| format!("{}, {}", l.state, l.event)).collect();
+    let more = |l: &&Vec<String>| printed.iter().all(|p| l[0] != p[0] || l[1] != p[1]);
+    let more: Vec<String> = ours.iter().filter(more).map(|l| format!("{}, {}", l[0], l[1])).collect();
     let more = if more.is_empty() { "none".to_owned() } else { more.join("; ") };
     findings.push(Finding::equal("lines beyond the printed ones", "none", more));
     findings
 }
 
 fn peer() -> Result<Vec<Finding>, String> {
-    Ok(compare(PEER, automaton::rows().collect()))
+    Ok(compare(PEER, &PeerAutomaton::DIAGRAM))
 }
 
 fn watchdog() -> Result<Vec<Finding>, String> {
-    Ok(compare(WATCHDOG, watchdog::rows().collect()))
+    Ok(compare(WATCHDOG, &WatchdogAutomaton::DIAGRAM))
 }
 
 fn election() -> Result<Vec<Finding>, String> {

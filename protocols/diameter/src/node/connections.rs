@@ -8,7 +8,7 @@ use crate::avp::{AvpBuf, Avps};
 use crate::codes::{self, command};
 use crate::error::{Fault, ResultCode};
 use crate::message::{Flags, HEADER_LEN, Header, MessageView};
-use crate::peer::automaton::{self, Action, State};
+use crate::peer::automaton::{self, Action, PeerAutomaton, State};
 use crate::peer::capabilities::{Capabilities, check_inband_security};
 use crate::peer::watchdog;
 use crate::stream::{Framer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
@@ -182,7 +182,7 @@ impl Node {
                 self.peer_event(now, p, of(E::IRcvDpr, E::RRcvDpr), Some(Received::Request(h)));
             }
             (command::DISCONNECT_PEER, false) => self.peer_event(now, p, of(E::IRcvDpa, E::RRcvDpa), None),
-            _ if automaton::step(state, of(E::IRcvMessage, E::RRcvMessage)).is_none() => {
+            _ if PeerAutomaton::step(state, of(E::IRcvMessage, E::RRcvMessage)).is_none() => {
                 self.counters.out_of_state += 1;
             }
             (_, true) => self.on_request(p, via, &view),
@@ -301,7 +301,7 @@ impl Node {
         got: Option<Received>,
     ) {
         let before = self.peers[p].state;
-        let Some(row) = automaton::step(before, event) else {
+        let Some(row) = PeerAutomaton::step(before, event) else {
             self.counters.out_of_state += 1;
             if let Some(Received::Cer(cer)) = got {
                 self.drop_conn(Some(cer.conn), End::Shutdown);
@@ -312,13 +312,13 @@ impl Node {
         for action in row.actions {
             self.act(p, *action, got.as_ref(), &mut elect);
         }
-        self.peers[p].state = row.next;
-        if row.next == State::Closed && self.peers.is_guest(p) {
+        self.peers[p].state = row.to;
+        if row.to == State::Closed && self.peers.is_guest(p) {
             self.leaving.push(p);
         }
-        if row.next != before {
+        if row.to != before {
             self.set_state_deadline(now, p);
-            if row.next.is_open() {
+            if row.to.is_open() {
                 self.peer_up(now, p);
             } else if before.is_open() {
                 self.peer_down(now, p);
@@ -520,8 +520,14 @@ impl Node {
                         self.peer_event(now, p, automaton::Event::Start, None);
                     }
                 }
-                // A REOPEN peer's application messages are still served: only liveness ignores them.
-                watchdog::Action::Throwaway => {}
+                // A REOPEN peer's application messages are still served: only liveness ignores them. Variables are the
+                // watchdog's own.
+                watchdog::Action::Throwaway
+                | watchdog::Action::SetPending
+                | watchdog::Action::ClearPending
+                | watchdog::Action::ResetNumDwa
+                | watchdog::Action::CountDwa
+                | watchdog::Action::MissDwa => {}
             }
         }
     }

@@ -8,5 +8,4 @@ pub mod watchdog;
 use usher_core::automaton::Diagram;
 
 /// The two tables as they run: the peer's, and its watchdog's.
-pub const AUTOMATA: [Diagram; 2] =
-    [automaton::PeerAutomaton::DIAGRAM, watchdog::WatchdogAutomaton::DIAGRAM];
+pub const AUTOMATA: [Diagram; 2] = [automaton::PeerAutomaton::DIAGRAM, watchdog::WatchdogAutomaton::DIAGRAM];

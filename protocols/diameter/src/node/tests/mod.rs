@@ -6,4 +6,5 @@ mod forget;
 mod message;
 mod rules;
 mod stream;
+mod table;
 mod world;

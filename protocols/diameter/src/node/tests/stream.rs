@@ -66,7 +66,7 @@ fn watchdogs_keep_an_idle_connection() {
 }
 
 #[test]
-fn a_silent_peer_is_left_for_the_alternate_with_the_t_flag() {
+pub(super) fn a_silent_peer_is_left_for_the_alternate_with_the_t_flag() {
     let mut c = config("c.example").connect_to("s1.example", addr(1)).connect_to("s2.example", addr(2));
     c.request_timeout = None;
     let servers = ["s1.example", "s2.example"].map(|s| config(s).accept("c.example"));
@@ -88,7 +88,7 @@ fn a_silent_peer_is_left_for_the_alternate_with_the_t_flag() {
 }
 
 #[test]
-fn a_lost_connection_comes_back_after_tc_and_its_requests_with_it() {
+pub(super) fn a_lost_connection_comes_back_after_tc_and_its_requests_with_it() {
     let mut w = pair();
     w.nodes[0].config.request_timeout = None;
     w.run_secs(1);
@@ -138,7 +138,7 @@ fn without_resending_a_lost_connection_fails_its_requests() {
 }
 
 #[test]
-fn disconnection_in_good_order() {
+pub(super) fn disconnection_in_good_order() {
     let mut w = pair();
     w.run_secs(1);
     w.command(0, Command::Disconnect { peer: PeerId(0), cause: DisconnectCause::DoNotWantToTalkToYou });
