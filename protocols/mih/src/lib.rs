@@ -53,4 +53,5 @@ pub use link::*;
 pub use message::{Bits, DecodeError, Decoded, EncodeError, Fault, MAX_PARAMETERS, Message};
 pub use service::{MessageId, Opcode, Service};
 pub use tlv::{Tlv, kind};
+pub use transaction::AUTOMATA;
 pub use wire::ValueError;

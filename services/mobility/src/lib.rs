@@ -7,7 +7,8 @@
 //!                 └─ 802.16 ─ PointOfService (target) ──┘
 //! ```
 //! A handover begins with Link_Going_Down. Who leads it is the station's setting ([`Initiation`]); its controller, and
-//! the point of service's, are tables ([`station::ROWS`], [`pos::ROWS`]).
+//! the point of service's, are tables ([`station::StationTable`],
+//! [`pos::PointOfServiceTable`]).
 //!
 //! ```text
 //! led by the station                                      led by the network
@@ -52,7 +53,6 @@ mod link;
 mod messages;
 pub mod pos;
 mod requests;
-mod row;
 pub mod station;
 mod step;
 pub mod work;
@@ -60,6 +60,10 @@ pub mod work;
 pub use correspondent::Correspondent;
 pub use link::{Interface, LinkCommand, LinkEvent};
 pub use pos::PointOfService;
-pub use row::Row;
 pub use station::{Initiation, Station};
 pub use step::Step;
+
+use usher_core::automaton::Diagram;
+
+/// The two controllers as they run.
+pub const AUTOMATA: [Diagram; 2] = [station::StationTable::DIAGRAM, pos::PointOfServiceTable::DIAGRAM];

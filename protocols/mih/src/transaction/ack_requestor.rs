@@ -4,28 +4,32 @@
 //! Boxes and arrows are those of the standard's open implementation (ODTONE), which sends a message again twice
 //! at most.
 
-use super::diagram::diagram;
+use super::diagram::{Action, Condition};
+use usher_core::{automaton, names};
 
-/// The boxes of the acknowledgement requestor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AckRequestor {
-    Init,
-    WaitAck,
-    Retransmit,
-    Success,
-    Failure,
+names! {
+    /// The boxes of the acknowledgement requestor.
+    pub(crate) AckRequestor {
+        Init = "INIT",
+        WaitAck = "WAIT_ACK",
+        Retransmit = "RETRANSMIT",
+        Success = "SUCCESS",
+        Failure = "FAILURE",
+    }
 }
 
-diagram! { ack_requestor, AckRequestor;
-    Init: [AckOngoing];
-    WaitAck: [StartRetransmissionTimer];
-    Retransmit: [RetransmitMsgOut, CountRetransmission];
-    Success: [AckSuccess];
-    Failure: [AckFailure];
-    ---
-    Init: Always => WaitAck;
-    WaitAck: AckReceived => Success;
-    WaitAck: RetransmissionDue => Retransmit;
-    WaitAck: RetransmissionsSpent => Failure;
-    Retransmit: Always => WaitAck;
+automaton! {
+    /// Its diagram.
+    pub(crate) AckRequestorMachine("mih-ack-requestor", "IEEE 802.21-2008, 8.2.3, ACK requestor"):
+        AckRequestor from Init, when Condition, do Action;
+    Init [AckOngoing] { _ => WaitAck; }
+    WaitAck [StartRetransmissionTimer] {
+        AckReceived => Success;
+        RetransmissionDue => Retransmit;
+        RetransmissionsSpent => Failure;
+        ! waits: "for the acknowledgement";
+    }
+    Retransmit [RetransmitMsgOut, CountRetransmission] { _ => WaitAck; }
+    Success [AckSuccess] { ! ends: "acknowledged"; }
+    Failure [AckFailure] { ! ends: "not acknowledged"; }
 }

@@ -7,28 +7,40 @@
 //! without payload unless the answer is there as the message is, and how long to wait for it is a setting here.
 //! A duplicate ends that wait, since whoever sent it has waited long enough.
 
-use super::diagram::diagram;
+use super::diagram::{Action, Condition};
+use usher_core::{automaton, names};
 
-/// The boxes of the acknowledgement responder.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AckResponder {
-    Init,
-    ReturnAck,
-    Piggybacking,
-    ReturnDuplicate,
+names! {
+    /// The boxes of the acknowledgement responder.
+    pub(crate) AckResponder {
+        Init = "INIT",
+        ReturnAck = "RETURN_ACK",
+        Piggybacking = "PIGGYBACKING",
+        ReturnDuplicate = "RETURN_DUPLICATE",
+    }
 }
 
-diagram! { ack_responder, AckResponder;
-    Init: [StartAckTimer];
-    ReturnAck: [TransmitAck];
-    Piggybacking: [Piggyback];
-    ReturnDuplicate: [TransmitDup];
-    ---
-    Init: MsgOutAvail => Piggybacking;
-    Init: MsgInAvail => ReturnAck;
-    Init: NoAnswerInTime => ReturnAck;
-    ReturnAck: MsgInAvail => ReturnAck;
-    ReturnAck: MsgOutAvail => Piggybacking;
-    Piggybacking: MsgInAvail => ReturnDuplicate;
-    ReturnDuplicate: MsgInAvail => ReturnDuplicate;
+automaton! {
+    /// Its diagram.
+    pub(crate) AckResponderMachine("mih-ack-responder", "IEEE 802.21-2008, 8.2.3, ACK responder"):
+        AckResponder from Init, when Condition, do Action;
+    Init [StartAckTimer] {
+        MsgOutAvail => Piggybacking;
+        MsgInAvail => ReturnAck;
+        NoAnswerInTime => ReturnAck;
+        ! waits: "for an answer that carries the acknowledgement";
+    }
+    ReturnAck [TransmitAck] {
+        MsgInAvail => ReturnAck;
+        MsgOutAvail => Piggybacking;
+        ! waits: "for a duplicate, or the answer";
+    }
+    Piggybacking [Piggyback] {
+        MsgInAvail => ReturnDuplicate;
+        ! waits: "for a duplicate";
+    }
+    ReturnDuplicate [TransmitDup] {
+        MsgInAvail => ReturnDuplicate;
+        ! waits: "for a duplicate";
+    }
 }

@@ -1,73 +1,10 @@
-//! How the diagrams are written here, and what the four machines of a transaction share.
+//! What the diagrams of the four machines of a transaction share: variables, and what is asked of them and done.
 //!
-//! A diagram is boxes and arrows, as the standard draws it: entering a box does what is written in it, in its
-//! order; then the first arrow whose condition holds is taken, and so on until none does.
+//! Entering a box does what is written in it, in its order; then the first arrow whose condition holds is taken, and so
+//! on until none does.
 
 use crate::Opcode;
-
-/// One arrow of a diagram.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrow<S: 'static> {
-    pub(crate) from: S,
-    pub(crate) when: Condition,
-    pub(crate) to: S,
-}
-
-/// One box of a diagram.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Square<S: 'static> {
-    pub(crate) state: S,
-    pub(crate) actions: &'static [Action],
-}
-
-/// Writes a diagram: first its boxes as `STATE: [ACTIONS];`, in the order of the enum, then its arrows as
-/// `FROM: CONDITION => TO;`.
-macro_rules! diagram {
-    ($machine:ident, $state:ident;
-     $($box:ident: [$($action:ident),*];)*
-     ---
-     $($from:ident: $when:ident => $to:ident;)*) => {
-        impl $crate::transaction::diagram::Diagram for $state {
-            const NAME: &'static str = stringify!($machine);
-            const BOXES: &'static [$crate::transaction::diagram::Square<$state>] = &[$($crate::transaction::diagram::Square {
-                state: $state::$box,
-                actions: &[$($crate::transaction::diagram::Action::$action),*],
-            }),*];
-            const ARROWS: &'static [$crate::transaction::diagram::Arrow<$state>] = &[$($crate::transaction::diagram::Arrow {
-                from: $state::$from,
-                when: $crate::transaction::diagram::Condition::$when,
-                to: $state::$to,
-            }),*];
-            fn index(self) -> usize {
-                self as usize
-            }
-        }
-    };
-}
-pub(crate) use diagram;
-
-/// The states of one of the four machines, with its diagram.
-pub(crate) trait Diagram: Copy + PartialEq + core::fmt::Debug + 'static {
-    /// Which machine.
-    const NAME: &'static str;
-    /// Its boxes, in the order of the states.
-    const BOXES: &'static [Square<Self>];
-    /// Its arrows; those of one state are looked at from the top.
-    const ARROWS: &'static [Arrow<Self>];
-    /// The state's number.
-    fn index(self) -> usize;
-
-    /// What the box of this state says.
-    fn actions(self) -> &'static [Action] {
-        let here = &Self::BOXES[self.index()];
-        debug_assert_eq!(here.state, self, "boxes are in the order of the states");
-        here.actions
-    }
-    /// The arrow that is taken from here now.
-    fn next(self, variables: &Variables) -> Option<usize> {
-        Self::ARROWS.iter().position(|a| a.from == self && variables.holds(a.when))
-    }
-}
+use usher_core::names;
 
 /// TransactionStatus and AckRequestorStatus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,104 +14,60 @@ pub(crate) enum Status {
     Failure,
 }
 
-/// What the arrows ask.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Condition {
-    /// Unconditional.
-    Always,
-    /// Opcode == Indication && StartAckRequestor.
-    IndicationToBeAcknowledged,
-    /// Opcode == Indication.
-    Indication,
-    /// Opcode == Request && StartAckRequestor.
-    RequestToBeAcknowledged,
-    /// Opcode == Request.
-    Request,
-    /// AckRequestorStatus == SUCCESS.
-    AckSucceeded,
-    /// AckRequestorStatus == SUCCESS, and nothing waits for the response by a timer yet.
-    AckSucceededJustNow,
-    /// AckRequestorStatus == FAILURE.
-    AckFailed,
-    /// AckRequestorStatus == FAILURE, and late responses are not wanted.
-    AckFailedForGood,
-    /// MsgInAvail.
-    MsgInAvail,
-    /// MsgInAvail && Opcode == Request && !StartAckResponder.
-    UnacknowledgedRequestAgain,
-    /// MsgInAvail && MsgIn.ACK-Rsp.
-    AckReceived,
-    /// MsgOutAvail.
-    MsgOutAvail,
-    /// MsgOutAvail && (!StartAckResponder || MsgOut.ACK-Rsp).
-    ResponseReady,
-    /// The time for an answer to carry the acknowledgement is over.
-    NoAnswerInTime,
-    /// !StartAckRequestor || AckRequestorStatus == SUCCESS.
-    NothingToAwait,
-    /// TransactionStopWhen == 0.
-    TransactionStop,
-    /// RetransmissionWhen == 0 && RtxCtr < RtxCtrMax.
-    RetransmissionDue,
-    /// RetransmissionWhen == 0 && RtxCtr == RtxCtrMax.
-    RetransmissionsSpent,
-    /// The response is overdue and the request may be sent again.
-    ResponseOverdue,
-    /// The response is overdue for good.
-    ResponseMissing,
-    /// The user wants it no longer.
-    Abandoned,
-    /// MIH_TP_Data confirmed a failure, and no retransmission of ours will come.
-    TransportFailed,
+names! {
+    /// What the arrows ask.
+    pub(crate) Condition {
+        IndicationToBeAcknowledged = "Opcode == Indication && StartAckRequestor",
+        Indication = "Opcode == Indication",
+        RequestToBeAcknowledged = "Opcode == Request && StartAckRequestor",
+        Request = "Opcode == Request",
+        AckSucceeded = "AckRequestorStatus == SUCCESS",
+        AckSucceededJustNow = "AckRequestorStatus == SUCCESS, and nothing waits for the response by a timer yet",
+        AckFailed = "AckRequestorStatus == FAILURE",
+        AckFailedForGood = "AckRequestorStatus == FAILURE, and late responses are not wanted",
+        MsgInAvail = "MsgInAvail",
+        UnacknowledgedRequestAgain = "MsgInAvail && Opcode == Request && !StartAckResponder",
+        AckReceived = "MsgInAvail && MsgIn.ACK-Rsp",
+        MsgOutAvail = "MsgOutAvail",
+        ResponseReady = "MsgOutAvail && (!StartAckResponder || MsgOut.ACK-Rsp)",
+        NoAnswerInTime = "The time for an answer to carry the acknowledgement is over",
+        NothingToAwait = "!StartAckRequestor || AckRequestorStatus == SUCCESS",
+        TransactionStop = "TransactionStopWhen == 0",
+        RetransmissionDue = "RetransmissionWhen == 0 && RtxCtr < RtxCtrMax",
+        RetransmissionsSpent = "RetransmissionWhen == 0 && RtxCtr == RtxCtrMax",
+        ResponseOverdue = "The response is overdue and the request may be sent again",
+        ResponseMissing = "The response is overdue for good",
+        Abandoned = "The user wants it no longer",
+        TransportFailed = "MIH_TP_Data confirmed a failure, and no retransmission of ours will come",
+    }
 }
 
-/// What the boxes do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Action {
-    /// TransactionStopWhen = TransactionLifeTime.
-    StartTransactionTimer,
-    /// RetransmissionWhen = RetransmissionInterval.
-    StartRetransmissionTimer,
-    /// Begins to wait for the response.
-    StartResponseTimer,
-    /// Begins to wait for an answer that carries the acknowledgement.
-    StartAckTimer,
-    /// Transmit(MsgOut).
-    TransmitMsgOut,
-    /// Transmit(MsgOut) again.
-    RetransmitMsgOut,
-    /// Transmit(ACK); MsgInAvail = FALSE.
-    TransmitAck,
-    /// Transmit(DUP); MsgInAvail = FALSE.
-    TransmitDup,
-    /// Process(MsgIn); MsgInAvail = FALSE.
-    ProcessMsgIn,
-    /// The ACK requestor starts if StartAckRequestor.
-    RunAckRequestor,
-    /// The ACK responder starts if StartAckResponder.
-    RunAckResponder,
-    /// StartAckResponder = MsgIn.ACK-Req && !IsMulticast.
-    NoteAckReq,
-    /// StartAckRequestor = MsgOut.ACK-Req.
-    NoteMsgOutAckReq,
-    /// ResponseReceived = TRUE; MsgOutAvail = FALSE.
-    NoteResponse,
-    /// AckRequestorStatus = ONGOING; RtxCtr = 0.
-    AckOngoing,
-    /// RtxCtr = RtxCtr + 1.
-    CountRetransmission,
-    /// Counts a request that was sent again for want of a response.
-    CountResend,
-    /// MsgOut.ACK-Rsp = 1; DUP = MsgOut.
-    Piggyback,
-    /// AckRequestorStatus = SUCCESS.
-    AckSuccess,
-    /// AckRequestorStatus = FAILURE.
-    AckFailure,
-    /// TransactionStatus = SUCCESS.
-    Succeed,
-    /// TransactionStatus = FAILURE.
-    Fail,
+names! {
+    /// What the boxes do.
+    pub(crate) Action {
+        StartTransactionTimer = "TransactionStopWhen = TransactionLifeTime",
+        StartRetransmissionTimer = "RetransmissionWhen = RetransmissionInterval",
+        StartResponseTimer = "Begins to wait for the response",
+        StartAckTimer = "Begins to wait for an answer that carries the acknowledgement",
+        TransmitMsgOut = "Transmit(MsgOut)",
+        RetransmitMsgOut = "Transmit(MsgOut) again",
+        TransmitAck = "Transmit(ACK); MsgInAvail = FALSE",
+        TransmitDup = "Transmit(DUP); MsgInAvail = FALSE",
+        ProcessMsgIn = "Process(MsgIn); MsgInAvail = FALSE",
+        RunAckRequestor = "The ACK requestor starts if StartAckRequestor",
+        RunAckResponder = "The ACK responder starts if StartAckResponder",
+        NoteAckReq = "StartAckResponder = MsgIn.ACK-Req && !IsMulticast",
+        NoteMsgOutAckReq = "StartAckRequestor = MsgOut.ACK-Req",
+        NoteResponse = "ResponseReceived = TRUE; MsgOutAvail = FALSE",
+        AckOngoing = "AckRequestorStatus = ONGOING; RtxCtr = 0",
+        CountRetransmission = "RtxCtr = RtxCtr + 1",
+        CountResend = "Counts a request that was sent again for want of a response",
+        Piggyback = "MsgOut.ACK-Rsp = 1; DUP = MsgOut",
+        AckSuccess = "AckRequestorStatus = SUCCESS",
+        AckFailure = "AckRequestorStatus = FAILURE",
+        Succeed = "TransactionStatus = SUCCESS",
+        Fail = "TransactionStatus = FAILURE",
+    }
 }
 
 /// What a machine wants its MIHF to do, in the order of the boxes that say so.
@@ -281,10 +174,10 @@ impl Variables {
     }
 
     /// Whether a condition holds now.
+    #[inline]
     pub(crate) fn holds(&self, condition: Condition) -> bool {
         let (indication, request) = (self.opcode == Opcode::Indication, self.opcode == Opcode::Request);
         match condition {
-            Condition::Always => true,
             Condition::IndicationToBeAcknowledged => indication && self.start_ack_requestor,
             Condition::Indication => indication,
             Condition::RequestToBeAcknowledged => request && self.start_ack_requestor,

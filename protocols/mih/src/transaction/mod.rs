@@ -3,7 +3,7 @@
 //!
 //! Of each there is a source or a destination machine, and while a message with ACK-Req is on its way an
 //! acknowledgement requestor on the one side and an acknowledgement responder on the other. The four are
-//! [diagrams](diagram) that share their variables.
+//! [diagrams](AUTOMATA) that share their variables.
 
 mod ack_requestor;
 mod ack_responder;
@@ -13,13 +13,22 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use ack_requestor::AckRequestor;
-use ack_responder::AckResponder;
+use ack_requestor::{AckRequestor, AckRequestorMachine};
+use ack_responder::{AckResponder, AckResponderMachine};
 use alloc::vec::Vec;
-use destination::Destination;
-use diagram::{Action, Diagram};
+use destination::{Destination, DestinationMachine};
+use diagram::Action;
 pub(crate) use diagram::{Effect, Status, Variables};
-use source::Source;
+use source::{Source, SourceMachine};
+use usher_core::automaton::Diagram;
+
+/// The four machines of a transaction as they run.
+pub const AUTOMATA: [Diagram; 4] = [
+    SourceMachine::DIAGRAM,
+    DestinationMachine::DIAGRAM,
+    AckRequestorMachine::DIAGRAM,
+    AckResponderMachine::DIAGRAM,
+];
 
 /// The machine that a transaction has for itself, by the side it is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,61 +66,56 @@ impl Machines {
 
     /// Enters INIT and goes on from there.
     pub(crate) fn start(&mut self, effects: &mut Vec<Effect>) {
-        self.start_traced(effects, &mut |_, _| ());
-    }
-    /// Takes arrows until none fits, after a variable has changed.
-    pub(crate) fn run(&mut self, effects: &mut Vec<Effect>) {
-        self.run_traced(effects, &mut |_, _| ());
-    }
-
-    fn start_traced(&mut self, effects: &mut Vec<Effect>, taken: &mut impl FnMut(&'static str, usize)) {
         let actions = match self.side {
-            Side::Source(state) => state.actions(),
-            Side::Destination(state) => state.actions(),
+            Side::Source(state) => SourceMachine::entry(state),
+            Side::Destination(state) => DestinationMachine::entry(state),
         };
         self.act(actions, effects);
-        self.run_traced(effects, taken);
+        self.run(effects);
     }
 
-    /// Acknowledgement machines first: the others look at what they have found.
-    fn run_traced(&mut self, effects: &mut Vec<Effect>, taken: &mut impl FnMut(&'static str, usize)) {
-        loop {
-            if let Some((at, next)) = self.requestor.and_then(|s| follow(s, &self.variables)) {
-                taken(AckRequestor::NAME, at);
-                self.requestor = Some(next);
-                self.act(next.actions(), effects);
-                continue;
-            }
-            // What has just come is a duplicate for the responder only if the source or the destination has
-            // no use for it, except that a response waits for the responder's mark.
-            let step = match self.side {
-                Side::Source(state) => follow(state, &self.variables).map(|(at, next)| {
-                    taken(Source::NAME, at);
-                    (Side::Source(next), next.actions())
-                }),
-                Side::Destination(state) => follow(state, &self.variables).map(|(at, next)| {
-                    taken(Destination::NAME, at);
-                    (Side::Destination(next), next.actions())
-                }),
-            };
-            if let Some((side, actions)) = step {
-                self.side = side;
-                self.act(actions, effects);
-                continue;
-            }
-            if let Some((at, next)) = self.responder.and_then(|s| follow(s, &self.variables)) {
-                taken(AckResponder::NAME, at);
-                self.responder = Some(next);
-                self.act(next.actions(), effects);
-                continue;
-            }
-            break;
+    /// Takes arrows until none fits, after a variable has changed.
+    pub(crate) fn run(&mut self, effects: &mut Vec<Effect>) {
+        while let Some(actions) = self.step() {
+            self.act(actions, effects);
         }
         self.variables.msg_in_avail = false;
         self.variables.msg_in_ack_rsp = false;
         self.variables.retransmission_due = false;
         self.variables.response_due = false;
         self.variables.transport_failed = false;
+    }
+
+    /// Takes an arrow; what the box says that it leads to. Acknowledgement machines first: the others look at what they
+    /// have found.
+    fn step(&mut self) -> Option<&'static [Action]> {
+        let Self { variables: v, side, requestor, responder } = self;
+        if let Some(state) = requestor
+            && let Some(arrow) = AckRequestorMachine::step(*state, |condition| v.holds(condition))
+        {
+            *state = arrow.to;
+            return Some(AckRequestorMachine::entry(arrow.to));
+        }
+        // What has just come is a duplicate for the responder only if the source or the destination has
+        // no use for it, except that a response waits for the responder's mark.
+        match side {
+            Side::Source(state) => {
+                if let Some(arrow) = SourceMachine::step(*state, |condition| v.holds(condition)) {
+                    *state = arrow.to;
+                    return Some(SourceMachine::entry(arrow.to));
+                }
+            }
+            Side::Destination(state) => {
+                if let Some(arrow) = DestinationMachine::step(*state, |condition| v.holds(condition)) {
+                    *state = arrow.to;
+                    return Some(DestinationMachine::entry(arrow.to));
+                }
+            }
+        }
+        let state = responder.as_mut()?;
+        let arrow = AckResponderMachine::step(*state, |condition| v.holds(condition))?;
+        *state = arrow.to;
+        Some(AckResponderMachine::entry(arrow.to))
     }
 
     fn act(&mut self, actions: &'static [Action], effects: &mut Vec<Effect>) {
@@ -145,13 +149,13 @@ impl Machines {
                 Action::RunAckRequestor => {
                     if v.start_ack_requestor {
                         self.requestor = Some(AckRequestor::Init);
-                        self.act(AckRequestor::Init.actions(), effects);
+                        self.act(AckRequestorMachine::entry(AckRequestor::Init), effects);
                     }
                 }
                 Action::RunAckResponder => {
                     if v.start_ack_responder {
                         self.responder = Some(AckResponder::Init);
-                        self.act(AckResponder::Init.actions(), effects);
+                        self.act(AckResponderMachine::entry(AckResponder::Init), effects);
                     }
                 }
                 Action::NoteAckReq => v.start_ack_responder = v.msg_in_ack_req && !v.is_multicast,
@@ -181,10 +185,4 @@ impl Machines {
             }
         }
     }
-}
-
-/// The arrow that is taken from a state, and where it leads.
-fn follow<S: Diagram>(state: S, variables: &Variables) -> Option<(usize, S)> {
-    let at = state.next(variables)?;
-    Some((at, S::ARROWS[at].to))
 }

@@ -17,48 +17,55 @@
 //! - The arrow of a multicast request back from PROCESS_MSG is left out: the MIHF takes no multicast requests
 //!   from its user.
 
-use super::diagram::diagram;
+use super::diagram::{Action, Condition};
+use usher_core::{automaton, names};
 
-/// The boxes of the source machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
-    Init,
-    WaitAck,
-    WaitResponseMsg,
-    StartResponseTimer,
-    Resend,
-    ProcessMsg,
-    Success,
-    Failure,
+names! {
+    /// The boxes of the source machine.
+    pub(crate) Source {
+        Init = "INIT",
+        WaitAck = "WAIT_ACK",
+        WaitResponseMsg = "WAIT_RESPONSE_MSG",
+        StartResponseTimer = "START_RESPONSE_TIMER",
+        Resend = "RESEND",
+        ProcessMsg = "PROCESS_MSG",
+        Success = "SUCCESS",
+        Failure = "FAILURE",
+    }
 }
 
-diagram! { source, Source;
-    Init: [StartTransactionTimer, TransmitMsgOut, RunAckRequestor];
-    WaitAck: [];
-    WaitResponseMsg: [];
-    StartResponseTimer: [StartResponseTimer];
-    Resend: [RetransmitMsgOut, CountResend];
-    ProcessMsg: [NoteAckReq, NoteResponse, ProcessMsgIn, RunAckResponder];
-    Success: [Succeed];
-    Failure: [Fail];
-    ---
-    Init: IndicationToBeAcknowledged => WaitAck;
-    Init: Indication => Success;
-    Init: RequestToBeAcknowledged => WaitResponseMsg;
-    Init: Request => StartResponseTimer;
-    WaitAck: AckSucceeded => Success;
-    WaitAck: AckFailed => Failure;
-    WaitAck: Abandoned => Failure;
-    WaitAck: TransactionStop => Failure;
-    WaitResponseMsg: MsgInAvail => ProcessMsg;
-    WaitResponseMsg: AckFailedForGood => Failure;
-    WaitResponseMsg: AckSucceededJustNow => StartResponseTimer;
-    WaitResponseMsg: Abandoned => Failure;
-    WaitResponseMsg: TransportFailed => Failure;
-    WaitResponseMsg: TransactionStop => Failure;
-    WaitResponseMsg: ResponseOverdue => Resend;
-    WaitResponseMsg: ResponseMissing => Failure;
-    StartResponseTimer: Always => WaitResponseMsg;
-    Resend: Always => StartResponseTimer;
-    ProcessMsg: Always => Success;
+automaton! {
+    /// Its diagram.
+    pub(crate) SourceMachine("mih-source", "IEEE 802.21-2008, 8.2.3, transaction source"):
+        Source from Init, when Condition, do Action;
+    Init [StartTransactionTimer, TransmitMsgOut, RunAckRequestor] {
+        IndicationToBeAcknowledged => WaitAck;
+        Indication => Success;
+        RequestToBeAcknowledged => WaitResponseMsg;
+        Request => StartResponseTimer;
+        ! never: "what we begin is an indication or a request";
+    }
+    WaitAck {
+        AckSucceeded => Success;
+        AckFailed => Failure;
+        Abandoned => Failure;
+        TransactionStop => Failure;
+        ! waits: "for the acknowledgement";
+    }
+    WaitResponseMsg {
+        MsgInAvail => ProcessMsg;
+        AckFailedForGood => Failure;
+        AckSucceededJustNow => StartResponseTimer;
+        Abandoned => Failure;
+        TransportFailed => Failure;
+        TransactionStop => Failure;
+        ResponseOverdue => Resend;
+        ResponseMissing => Failure;
+        ! waits: "for the response";
+    }
+    StartResponseTimer [StartResponseTimer] { _ => WaitResponseMsg; }
+    Resend [RetransmitMsgOut, CountResend] { _ => StartResponseTimer; }
+    ProcessMsg [NoteAckReq, NoteResponse, ProcessMsgIn, RunAckResponder] { _ => Success; }
+    Success [Succeed] { ! ends: "answered, or acknowledged, or sent where neither is asked for"; }
+    Failure [Fail] { ! ends: "given up"; }
 }

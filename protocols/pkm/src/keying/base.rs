@@ -7,21 +7,85 @@ use crate::eap::UNSOLICITED;
 use crate::keys::AuthKey;
 use crate::message::Message;
 use alloc::vec::Vec;
-use usher_core::{Instant, SecureRng, Work};
+use usher_core::{Instant, SecureRng, Work, automaton, names};
 
 /// Error code of a Key-Reject: this association is not the station's.
 const UNAUTHORIZED_SAID: u8 = 2;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// Has said SA-TEK-Challenge so often beyond the first time.
-    Challenging(u32),
-    /// Has answered SA-TEK-Request, and waits for Key-Request.
-    Agreed,
-    /// Has sent traffic keys, and sends them again where it is asked again.
-    Given,
-    /// Has given up.
-    Over,
+names! {
+    /// Where it stands.
+    pub(super) State {
+        /// Has said SA-TEK-Challenge.
+        Challenging,
+        /// Has answered SA-TEK-Request, and waits for Key-Request.
+        Agreed,
+        /// Has sent traffic keys, and sends them again where it is asked again.
+        Given,
+        /// Has given up.
+        Over,
+    }
+}
+
+names! {
+    /// What happens to it; messages are sound, and of this handshake.
+    pub(super) On {
+        Request = "SA-TEK-Request",
+        KeyRequest = "Key-Request",
+        Timeout = "timeout",
+    }
+}
+
+names! {
+    /// What it asks.
+    pub(super) Guard {
+        MayRepeat = "challenges are left",
+        Primary = "of the primary association",
+    }
+}
+
+names! {
+    /// What it does.
+    pub(super) Action {
+        Challenge = "SA-TEK-Challenge again",
+        Answer = "SA-TEK-Response",
+        AnswerAgain = "SA-TEK-Response again",
+        Wait = "wait for Key-Request",
+        Give = "Key-Reply",
+        GiveAgain = "Key-Reply again",
+        Refuse = "Key-Reject",
+        Tell = "tell the host",
+        MissRequest = "fail for want of SA-TEK-Request",
+        MissKeyRequest = "fail for want of Key-Request",
+    }
+}
+
+automaton! {
+    /// The base station's side (IEEE 802.16e-2005, 7.2.2.5 and 7.2.2.6); what is not confirmed by the standard's text
+    /// stands in the [module](super).
+    pub(super) BaseTable("pkm-base", "IEEE 802.16e-2005, 7.2.2.5, 7.2.2.6"):
+        State from Challenging, on On if Guard, do Action;
+    Challenging {
+        Request => [Wait, Answer] Agreed;
+        Timeout if MayRepeat => [Challenge] Challenging;
+        Timeout => [MissRequest] Over;
+        ! ignored [KeyRequest]: "there is no association yet";
+    }
+    Agreed {
+        Request => [Wait, AnswerAgain] Agreed;
+        KeyRequest if Primary => [Give, Tell] Given;
+        KeyRequest => [Refuse] Agreed;
+        Timeout => [MissKeyRequest] Over;
+    }
+    Given {
+        Request => [AnswerAgain] Given;
+        KeyRequest if Primary => [GiveAgain] Given;
+        KeyRequest => [Refuse] Given;
+        ! never [Timeout]: "nothing is waited for";
+    }
+    Over {
+        ! ignored [Request, KeyRequest]: "it has given up";
+        ! never [Timeout]: "nothing is waited for";
+    }
 }
 
 /// A base station's automaton for one station; see the [module](super).
@@ -30,6 +94,8 @@ pub struct Base {
     config: Config,
     side: Side,
     state: State,
+    /// How often it has challenged beyond the first time.
+    repeated: u32,
     random: [u8; 8],
     teks: [Tek; 2],
     deadline: Option<Instant>,
@@ -43,7 +109,8 @@ impl Base {
         let mut base = Self {
             config,
             side: Side::new(key, Direction::Response),
-            state: State::Challenging(0),
+            state: State::Challenging,
+            repeated: 0,
             random: rng.array(),
             teks: [Tek::draw(rng, lifetime / 2, 0), Tek::draw(rng, lifetime, 1)],
             deadline: None,
@@ -74,31 +141,77 @@ impl Base {
             return;
         }
         let Some(message) = self.side.hear(bytes) else { return };
-        match (message.code(), self.state) {
-            (Code::SaTekRequest, _) => self.requested(now, &message),
-            (Code::Pkm2KeyRequest, State::Agreed | State::Given) => self.asked_for_key(&message),
-            _ => self.side.counters.out_of_place += 1,
+        let on = match message.code() {
+            Code::SaTekRequest => On::Request,
+            Code::Pkm2KeyRequest => On::KeyRequest,
+            _ => {
+                self.side.counters.out_of_place += 1;
+                return;
+            }
+        };
+        if BaseTable::find(self.state, on, |_| true).is_none() {
+            self.side.counters.out_of_place += 1;
+        } else if self.fits(on, &message) {
+            self.side.counters.heard += 1;
+            self.happen(now, on, Some(&message));
         }
     }
 
-    fn requested(&mut self, now: Instant, message: &Message<'_>) {
-        let (Some(random), Some(station)) =
+    /// Whether a message has all that it needs and is of this handshake.
+    fn fits(&mut self, on: On, message: &Message<'_>) -> bool {
+        if on == On::KeyRequest {
+            return message.get(AttributeType::SAID).is_some_and(|said| said.len() == 2)
+                && message.get(AttributeType::NONCE).is_some();
+        }
+        let (Some(random), Some(_)) =
             (message.array(AttributeType::BS_RANDOM), message.get(AttributeType::SS_RANDOM))
         else {
-            return;
+            return false;
         };
-        if random != self.random {
-            self.side.counters.foreign += 1;
-            return;
+        let ours = random == self.random;
+        self.side.counters.foreign += u64::from(!ours);
+        ours
+    }
+
+    fn happen(&mut self, now: Instant, on: On, message: Option<&Message<'_>>) {
+        let primary = message.and_then(|m| m.array(AttributeType::SAID)) == Some(PRIMARY.to_be_bytes());
+        let may_repeat = self.repeated < self.config.challenge.times;
+        let row = BaseTable::step(self.state, on, |guard| match guard {
+            Guard::MayRepeat => may_repeat,
+            Guard::Primary => primary,
+        });
+        let Some(row) = row else { return };
+        self.state = row.to;
+        for action in row.actions {
+            match (*action, message) {
+                (Action::Challenge, _) => {
+                    self.repeated += 1;
+                    self.challenge(now, true);
+                }
+                (Action::Wait, _) => {
+                    // As long as a station that hears the answer goes on asking for keys.
+                    let Resend { after, times } = self.config.key_request;
+                    self.deadline = Some(now + after * (u64::from(times) + 1));
+                }
+                (Action::Answer, Some(message)) => self.answer(message, false),
+                (Action::AnswerAgain, Some(message)) => self.answer(message, true),
+                (Action::Give, Some(message)) => self.give(message, false),
+                (Action::GiveAgain, Some(message)) => self.give(message, true),
+                (Action::Refuse, Some(message)) => self.refuse(message),
+                (Action::Tell, _) => {
+                    self.deadline = None;
+                    self.side.events.push_back(Event::Keyed(self.teks.clone()));
+                }
+                (Action::MissRequest, _) => self.give_up(Code::SaTekRequest),
+                (Action::MissKeyRequest, _) => self.give_up(Code::Pkm2KeyRequest),
+                // The others answer a message, and there is one.
+                _ => {}
+            }
         }
-        self.side.counters.heard += 1;
-        let again = matches!(self.state, State::Agreed | State::Given);
-        if self.state != State::Given {
-            self.state = State::Agreed;
-            // As long as a station that hears the answer goes on asking for keys.
-            let Resend { after, times } = self.config.key_request;
-            self.deadline = Some(now + after * (u64::from(times) + 1));
-        }
+    }
+
+    fn answer(&mut self, message: &Message<'_>, again: bool) {
+        let station = message.get(AttributeType::SS_RANDOM).unwrap_or_default();
         let descriptor = compound(&[
             (AttributeType::SAID, &PRIMARY.to_be_bytes()),
             (AttributeType::SA_TYPE, &[0]),
@@ -113,32 +226,25 @@ impl Base {
         self.side.send(&answer, again);
     }
 
-    fn asked_for_key(&mut self, message: &Message<'_>) {
-        let (Some(said), Some(nonce)) =
-            (message.array(AttributeType::SAID), message.get(AttributeType::NONCE))
-        else {
-            return;
-        };
-        self.side.counters.heard += 1;
-        let known = u16::from_be_bytes(said) == PRIMARY;
-        let code = if known { Code::Pkm2KeyReply } else { Code::Pkm2KeyReject };
-        let mut answer = self.side.message(code, message.identifier()).with(AttributeType::SAID, &said);
-        if known {
-            for tek in &self.teks {
-                answer = answer.with(AttributeType::TEK_PARAMETERS, &tek.emit(&self.side.key));
-            }
-            self.side.keys += self.teks.len() as u32;
-        } else {
-            answer = answer.with(AttributeType::ERROR_CODE, &[UNAUTHORIZED_SAID]);
+    fn give(&mut self, message: &Message<'_>, again: bool) {
+        let reply = self.side.message(Code::Pkm2KeyReply, message.identifier());
+        let mut reply = reply.with(AttributeType::SAID, &PRIMARY.to_be_bytes());
+        for tek in &self.teks {
+            reply = reply.with(AttributeType::TEK_PARAMETERS, &tek.emit(&self.side.key));
         }
-        let answer = answer.with(AttributeType::NONCE, nonce);
-        let given = self.state == State::Given;
-        self.side.send(&answer, known && given);
-        if known && !given {
-            self.state = State::Given;
-            self.deadline = None;
-            self.side.events.push_back(Event::Keyed(self.teks.clone()));
-        }
+        self.side.keys += self.teks.len() as u32;
+        let nonce = message.get(AttributeType::NONCE).unwrap_or_default();
+        self.side.send(&reply.with(AttributeType::NONCE, nonce), again);
+    }
+
+    fn refuse(&mut self, message: &Message<'_>) {
+        let get = |kind| message.get(kind).unwrap_or_default();
+        let reject = self.side.message(Code::Pkm2KeyReject, message.identifier());
+        let reject = reject
+            .with(AttributeType::SAID, get(AttributeType::SAID))
+            .with(AttributeType::ERROR_CODE, &[UNAUTHORIZED_SAID])
+            .with(AttributeType::NONCE, get(AttributeType::NONCE));
+        self.side.send(&reject, false);
     }
 
     /// Does what is due.
@@ -147,20 +253,11 @@ impl Base {
             return;
         }
         self.deadline = None;
-        match self.state {
-            State::Challenging(times) if times < self.config.challenge.times => {
-                self.state = State::Challenging(times + 1);
-                self.challenge(now, true);
-            }
-            State::Challenging(_) => self.give_up(Code::SaTekRequest),
-            State::Agreed => self.give_up(Code::Pkm2KeyRequest),
-            State::Given | State::Over => {}
-        }
+        self.happen(now, On::Timeout, None);
     }
 
     /// What it waited for has not come.
     fn give_up(&mut self, waited: Code) {
-        self.state = State::Over;
         self.side.events.push_back(Event::Failed(Failure::Silence(waited)));
     }
 

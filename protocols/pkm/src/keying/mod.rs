@@ -46,7 +46,11 @@ use crate::protect::{self, Unsound};
 use crate::work;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use usher_core::automaton::Diagram;
 use usher_core::{Duration, Work};
+
+/// The two sides as they run.
+pub const AUTOMATA: [Diagram; 2] = [base::BaseTable::DIAGRAM, station::StationTable::DIAGRAM];
 
 /// The cryptographic suite of associations: AES-CCM for data, and AES key wrap for keys.
 pub const SUITE: [u8; 3] = [2, 1, 4];

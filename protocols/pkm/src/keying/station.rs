@@ -6,18 +6,85 @@ use crate::code::{Code, Direction};
 use crate::keys::AuthKey;
 use crate::message::Message;
 use alloc::vec::Vec;
-use usher_core::{Instant, SecureRng, Work};
+use usher_core::{Instant, SecureRng, Work, automaton, names};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// Waits for SA-TEK-Challenge.
-    Waiting,
-    /// Has said SA-TEK-Request so often beyond the first time, in answer to this random number.
-    Requesting(u32, [u8; 8]),
-    /// Has said Key-Request so often beyond the first time.
-    Fetching(u32),
-    /// Has keys, or has given up.
-    Over,
+names! {
+    /// Where it stands.
+    pub(super) State {
+        /// Waits for SA-TEK-Challenge.
+        Waiting,
+        /// Has said SA-TEK-Request.
+        Requesting,
+        /// Has said Key-Request.
+        Fetching,
+        /// Has keys, or has given up.
+        Over,
+    }
+}
+
+names! {
+    /// What happens to it; messages are sound, and of this handshake.
+    pub(super) On {
+        Challenge = "SA-TEK-Challenge",
+        Response = "SA-TEK-Response",
+        Reply = "Key-Reply",
+        Reject = "Key-Reject",
+        Timeout = "timeout",
+    }
+}
+
+names! {
+    /// What it asks.
+    pub(super) Guard {
+        Same = "of the same random number",
+        MayRepeat = "repetitions are left",
+    }
+}
+
+names! {
+    /// What it does.
+    pub(super) Action {
+        Request = "SA-TEK-Request",
+        RequestAgain = "SA-TEK-Request again",
+        Ask = "Key-Request",
+        AskAgain = "Key-Request again",
+        Count = "count the repetition",
+        Tell = "tell the host",
+        MissChallenge = "fail for want of SA-TEK-Challenge",
+        MissResponse = "fail for want of SA-TEK-Response",
+        MissReply = "fail for want of Key-Reply",
+    }
+}
+
+automaton! {
+    /// The station's side (IEEE 802.16e-2005, 7.2.2.5 and 7.2.2.6); what is not confirmed by the standard's text stands
+    /// in the [module](super).
+    pub(super) StationTable("pkm-station", "IEEE 802.16e-2005, 7.2.2.5, 7.2.2.6"):
+        State from Waiting, on On if Guard, do Action;
+    Waiting {
+        Challenge => [Request] Requesting;
+        Timeout => [MissChallenge] Over;
+        ! ignored [Response, Reply, Reject]: "nothing was asked";
+    }
+    Requesting {
+        Challenge if Same => [RequestAgain] Requesting;
+        Challenge => [Request] Requesting;
+        Response => [Ask] Fetching;
+        Timeout if MayRepeat => [Count, RequestAgain] Requesting;
+        Timeout => [MissResponse] Over;
+        ! ignored [Reply, Reject]: "no key was asked for";
+    }
+    Fetching {
+        Reply => [Tell] Over;
+        Reject => [Tell] Over;
+        Timeout if MayRepeat => [Count, AskAgain] Fetching;
+        Timeout => [MissReply] Over;
+        ! ignored [Challenge, Response]: "the handshake is over";
+    }
+    Over {
+        ! ignored [Challenge, Response, Reply, Reject]: "there are keys, or will be none";
+        ! never [Timeout]: "nothing is waited for";
+    }
 }
 
 /// A station's automaton; see the [module](super).
@@ -26,6 +93,10 @@ pub struct Station {
     config: Config,
     side: Side,
     state: State,
+    /// How often it has said its request beyond the first time.
+    repeated: u32,
+    /// Of the challenge that it answers.
+    base: [u8; 8],
     /// Of its latest PKM-REQ.
     identifier: u8,
     random: [u8; 8],
@@ -43,6 +114,8 @@ impl Station {
             config,
             side: Side::new(key, Direction::Request),
             state: State::Waiting,
+            repeated: 0,
+            base: [0; 8],
             identifier,
             random: rng.array(),
             nonce: rng.array(),
@@ -64,11 +137,11 @@ impl Station {
         self.identifier = self.identifier.checked_add(1).unwrap_or(1);
     }
 
-    fn request(&mut self, now: Instant, base: [u8; 8], again: bool) {
+    fn request(&mut self, now: Instant, again: bool) {
         let suites = compound(&[(AttributeType::CRYPTOGRAPHIC_SUITE_LIST, &SUITE)]);
         let message = self
             .side
-            .handshake(Code::SaTekRequest, self.identifier, base)
+            .handshake(Code::SaTekRequest, self.identifier, self.base)
             .with(AttributeType::SS_RANDOM, &self.random)
             .with(AttributeType::SECURITY_CAPABILITIES, &suites)
             .with(AttributeType::SECURITY_NEGOTIATION_PARAMETERS, &negotiation());
@@ -93,65 +166,110 @@ impl Station {
             return;
         }
         let Some(message) = self.side.hear(bytes) else { return };
-        match (message.code(), self.state) {
-            (Code::SaTekChallenge, State::Waiting | State::Requesting(..)) => self.challenged(now, &message),
-            (Code::SaTekResponse, State::Requesting(_, base)) => self.agreed(now, &message, base),
-            (Code::Pkm2KeyReply | Code::Pkm2KeyReject, State::Fetching(_)) => self.answered(&message),
-            _ => self.side.counters.out_of_place += 1,
-        }
-    }
-
-    /// A challenge that comes again has not heard our request.
-    fn challenged(&mut self, now: Instant, message: &Message<'_>) {
-        let Some(base) = message.array(AttributeType::BS_RANDOM) else { return };
-        self.side.counters.heard += 1;
-        let said = match self.state {
-            State::Requesting(said, before) if before == base => Some(said),
-            _ => None,
+        let on = match message.code() {
+            Code::SaTekChallenge => On::Challenge,
+            Code::SaTekResponse => On::Response,
+            Code::Pkm2KeyReply => On::Reply,
+            Code::Pkm2KeyReject => On::Reject,
+            _ => {
+                self.side.counters.out_of_place += 1;
+                return;
+            }
         };
-        if said.is_none() {
-            self.advance();
+        if StationTable::find(self.state, on, |_| true).is_none() {
+            self.side.counters.out_of_place += 1;
+            return;
         }
-        self.state = State::Requesting(said.unwrap_or(0), base);
-        self.request(now, base, said.is_some());
+        let (same, end) = match on {
+            // A challenge that comes again has not heard our request.
+            On::Challenge => {
+                let Some(base) = message.array(AttributeType::BS_RANDOM) else { return };
+                let same = self.base == base;
+                self.base = base;
+                (same, None)
+            }
+            On::Response => {
+                if !self.agrees(&message) {
+                    return;
+                }
+                (true, None)
+            }
+            _ => {
+                let Some(end) = self.answer(&message) else { return };
+                (true, Some(end))
+            }
+        };
+        self.side.counters.heard += 1;
+        self.happen(now, on, same, end);
     }
 
-    fn agreed(&mut self, now: Instant, message: &Message<'_>, base: [u8; 8]) {
+    /// `same`: a challenge is that which it has answered; `end`: what to tell the host.
+    fn happen(&mut self, now: Instant, on: On, same: bool, end: Option<Event>) {
+        let times = match self.state {
+            State::Fetching => self.config.key_request.times,
+            _ => self.config.request.times,
+        };
+        let may_repeat = self.repeated < times;
+        let row = StationTable::step(self.state, on, |guard| match guard {
+            Guard::Same => same,
+            Guard::MayRepeat => may_repeat,
+        });
+        let Some(row) = row else { return };
+        self.state = row.to;
+        let mut end = end;
+        for action in row.actions {
+            match action {
+                Action::Request => {
+                    self.repeated = 0;
+                    self.advance();
+                    self.request(now, false);
+                }
+                Action::RequestAgain => self.request(now, true),
+                Action::Ask => {
+                    self.repeated = 0;
+                    self.advance();
+                    self.ask_for_key(now, false);
+                }
+                Action::AskAgain => self.ask_for_key(now, true),
+                Action::Count => self.repeated += 1,
+                Action::Tell => self.end(end.take()),
+                Action::MissChallenge => self.miss(Code::SaTekChallenge),
+                Action::MissResponse => self.miss(Code::SaTekResponse),
+                Action::MissReply => self.miss(Code::Pkm2KeyReply),
+            }
+        }
+    }
+
+    /// Whether a SA-TEK-Response is to our request, and offers what we can use.
+    fn agrees(&mut self, message: &Message<'_>) -> bool {
         let ours = message.array(AttributeType::SS_RANDOM) == Some(self.random)
-            && message.array(AttributeType::BS_RANDOM) == Some(base)
+            && message.array(AttributeType::BS_RANDOM) == Some(self.base)
             && message.identifier() == self.identifier;
         if !ours {
             self.side.counters.foreign += 1;
-            return;
+            return false;
         }
         let primary = message.attributes().filter(|a| a.kind == AttributeType::SA_DESCRIPTOR).any(|a| {
             let has = |kind, value: &[u8]| a.nested().any(|a| a.kind == kind && a.value == value);
             has(AttributeType::SAID, &PRIMARY.to_be_bytes())
                 && has(AttributeType::CRYPTOGRAPHIC_SUITE, &SUITE)
         });
-        if !primary {
-            self.side.counters.unusable += 1;
-            return;
-        }
-        self.side.counters.heard += 1;
-        self.state = State::Fetching(0);
-        self.advance();
-        self.ask_for_key(now, false);
+        self.side.counters.unusable += u64::from(!primary);
+        primary
     }
 
-    fn answered(&mut self, message: &Message<'_>) {
+    /// What a Key-Reply or Key-Reject to our request says.
+    fn answer(&mut self, message: &Message<'_>) -> Option<Event> {
         let ours = message.array(AttributeType::NONCE) == Some(self.nonce)
             && message.array(AttributeType::SAID) == Some(PRIMARY.to_be_bytes())
             && message.identifier() == self.identifier;
         if !ours {
             self.side.counters.foreign += 1;
-            return;
+            return None;
         }
         if message.code() == Code::Pkm2KeyReject {
-            self.side.counters.heard += 1;
             let [why] = message.array(AttributeType::ERROR_CODE).unwrap_or_default();
-            self.end(Event::Failed(Failure::Rejected(why)));
-            return;
+            return Some(Event::Failed(Failure::Rejected(why)));
         }
         let mut found =
             message.attributes().filter(|a| a.kind == AttributeType::TEK_PARAMETERS).map(|parameters| {
@@ -162,36 +280,24 @@ impl Station {
         drop(found);
         let (Some(older), Some(newer)) = teks else {
             self.side.counters.unusable += 1;
-            return;
+            return None;
         };
-        self.side.counters.heard += 1;
-        self.end(Event::Keyed([older, newer]));
+        Some(Event::Keyed([older, newer]))
     }
 
-    fn end(&mut self, event: Event) {
-        self.state = State::Over;
+    fn miss(&mut self, waited: Code) {
+        self.end(Some(Event::Failed(Failure::Silence(waited))));
+    }
+
+    fn end(&mut self, event: Option<Event>) {
         self.deadline = None;
-        self.side.events.push_back(event);
+        self.side.events.extend(event);
     }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.deadline.is_none_or(|at| at > now) {
-            return;
-        }
-        match self.state {
-            State::Waiting => self.end(Event::Failed(Failure::Silence(Code::SaTekChallenge))),
-            State::Requesting(said, base) if said < self.config.request.times => {
-                self.state = State::Requesting(said + 1, base);
-                self.request(now, base, true);
-            }
-            State::Requesting(..) => self.end(Event::Failed(Failure::Silence(Code::SaTekResponse))),
-            State::Fetching(said) if said < self.config.key_request.times => {
-                self.state = State::Fetching(said + 1);
-                self.ask_for_key(now, true);
-            }
-            State::Fetching(_) => self.end(Event::Failed(Failure::Silence(Code::Pkm2KeyReply))),
-            State::Over => self.deadline = None,
+        if self.deadline.is_some_and(|at| at <= now) {
+            self.happen(now, On::Timeout, true, None);
         }
     }
     /// When it wants to be called for what is due.

@@ -292,6 +292,44 @@ fn a_key_under_another_is_not_taken() {
 }
 
 #[test]
+fn another_challenge_gets_another_request() {
+    let (seed, second) = (Seed::new(4), Instant::ZERO + Duration::from_secs(1));
+    let base = |index| Base::new(Config::default(), key(1), &mut seed.secure("base", index), Instant::ZERO);
+    let (mut one, mut other) = (base(0), base(1));
+    let mut station =
+        Station::new(Config::default(), key(1), 5, &mut seed.secure("station", 0), Instant::ZERO);
+    let mut said = Vec::new();
+    other.handle_timeout(second);
+    for base in [&mut one, &mut other] {
+        let mut message = Vec::new();
+        while base.poll_transmit(&mut message) {}
+        station.handle(second, &message);
+        let challenge = Message::parse(&message).unwrap().get(AttributeType::BS_RANDOM).unwrap().to_vec();
+        assert!(station.poll_transmit(&mut message));
+        let request = Message::parse(&message).unwrap();
+        assert_eq!(request.get(AttributeType::BS_RANDOM), Some(&challenge[..]));
+        said.push(request.identifier());
+    }
+    assert_eq!((said, station.counters().resent), (vec![6, 7], 0));
+}
+
+#[test]
+fn every_row_is_taken() {
+    use super::base::BaseTable;
+    use super::station::StationTable;
+    let scenarios = || {
+        each_message_may_be_lost_once();
+        silence_ends_after_as_many_times_as_set();
+        a_base_station_waits_for_a_request_for_keys_as_long_as_stations_repeat_it();
+        what_was_heard_once_is_not_heard_again();
+        an_association_that_is_not_the_stations_is_refused();
+        a_key_under_another_is_not_taken();
+        another_challenge_gets_another_request();
+    };
+    BaseTable::cover(|| StationTable::cover(scenarios));
+}
+
+#[test]
 fn only_keying_messages_are_announced() {
     assert_eq!(announced(&[10, 20]), Some(Code::SaTekChallenge));
     assert_eq!(announced(&[9, 20]), None);

@@ -1,6 +1,6 @@
 //! The point of service's machine.
 
-use super::table::{Action, On, ROWS, Row, State};
+use super::table::{Action, On, PointOfServiceTable, State};
 use super::{Admission, Command, Config, Counters, Event, Trigger};
 use crate::link::LinkEvent;
 use crate::messages;
@@ -109,14 +109,10 @@ impl PointOfService {
     /// An event of a station's controller; false if it means nothing in its state.
     fn happen(&mut self, now: Instant, station: &MihfId, on: On) -> bool {
         let Some(client) = self.clients.get_mut(station) else { return false };
-        let Some(row) = Row::find(ROWS, client.state, on) else { return false };
-        if let Some(step) = row.step {
-            let took = now.since(client.mark);
-            client.mark = now;
-            self.events.push_back(Event::Step { station: station.clone(), step, took });
-        }
+        let Some(row) = PointOfServiceTable::step(client.state, on) else { return false };
         client.state = row.to;
-        client.forget_at = Row::find(ROWS, row.to, On::Forgotten).map(|_| now + self.config.forget);
+        let forgets = PointOfServiceTable::find(row.to, On::Forgotten, |_| true).is_some();
+        client.forget_at = forgets.then(|| now + self.config.forget);
         for action in row.actions {
             self.act(now, station, *action);
         }
@@ -128,6 +124,11 @@ impl PointOfService {
         let neighbour = self.config.neighbour.as_ref();
         let target = neighbour.map(|n| messages::target_link(&client.link, n.technology, &n.poa));
         match action {
+            Action::Over(step) => {
+                let took = now.since(client.mark);
+                client.mark = now;
+                self.events.push_back(Event::Step { station: station.clone(), step, took });
+            }
             Action::Begin => {
                 client.mark = now;
                 self.counters.began += 1;

@@ -9,7 +9,7 @@ mod table;
 
 pub use admission::Admission;
 pub use machine::PointOfService;
-pub use table::{Action, On, ROWS, Row, State};
+pub use table::{Action, On, PointOfServiceTable, Row, State};
 
 use crate::link::LinkEvent;
 use crate::step::Step;

@@ -1,14 +1,12 @@
-//! The point of service's controller, one for each station: `State: Event => (completed step) [actions] next state`.
-//!
-//! What has no row changes nothing: a request is answered with the status Rejected, anything else is counted.
+//! The point of service's controller, one for each station.
 
-use crate::station::rows;
-use crate::station::variants;
 use crate::step::Step;
+use usher_core::automaton::RowOf;
+use usher_core::{automaton, names};
 
-variants! {
+names! {
     /// Where the handover of a station stands.
-    State {
+    pub State {
         /// There is none.
         Idle,
         /// Led by the station: the target is asked for resources.
@@ -32,9 +30,9 @@ variants! {
     }
 }
 
-variants! {
+names! {
     /// What can happen.
-    On {
+    pub On {
         /// MIH_MN_HO_Candidate_Query request, after its processing.
         Query,
         /// MIH_MN_HO_Commit request, after its processing.
@@ -54,9 +52,11 @@ variants! {
     }
 }
 
-variants! {
+names! {
     /// What is done.
-    Action {
+    pub Action {
+        /// This step is over.
+        Over(Step),
         /// The handover's time begins.
         Begin,
         /// MIH_N2N_HO_Query_Resources request to the target.
@@ -84,57 +84,81 @@ variants! {
     }
 }
 
+automaton! {
+    /// The controller. What a state ignores changes nothing: a request is answered with the status Rejected, anything else
+    /// is counted.
+    pub PointOfServiceTable("mobility-pos", "of our own: the order of messages is IEEE 802.21-2008's"):
+        State from Idle, on On, do Action;
+    Idle {
+        Query => [Inquire] Inquiring;
+        Commit => [Book] Booking;
+        Trigger => [Begin, Inquire] Checking;
+        Completed => [] Idle;
+        ! ignored [Granted, Refused, Failed, Forgotten]: "nothing is out, and nothing to be forgotten";
+    }
+    Inquiring {
+        Granted => [Offer] Offered;
+        Refused => [Deny] Idle;
+        Failed => [Regret] Idle;
+        Completed => [Abandon, Deny] Idle;
+        ! ignored [Query, Commit, Trigger, Forgotten]: "one request at a time, and an answer comes";
+    }
+    Offered {
+        Query => [Inquire] Inquiring;
+        Commit => [Book] Booking;
+        Completed => [] Idle;
+        Forgotten => [Forget] Idle;
+        ! ignored [Trigger, Granted, Refused, Failed]: "nothing is out";
+    }
+    Booking {
+        Granted => [Grant] Booked;
+        Refused => [Deny] Idle;
+        Failed => [Regret] Idle;
+        Completed => [Abandon, Deny] Idle;
+        ! ignored [Query, Commit, Trigger, Forgotten]: "one request at a time, and an answer comes";
+    }
+    Booked {
+        Completed => [] Idle;
+        Forgotten => [Forget] Idle;
+        ! ignored [Query, Commit, Trigger, Granted, Refused, Failed]: "the station is on its way";
+    }
+    Checking {
+        Granted => [Over(Step::Resources), Ask] Asking;
+        Refused => [BreakOff] Idle;
+        Failed => [BreakOff] Idle;
+        Completed => [Abandon, BreakOff] Idle;
+        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer comes";
+    }
+    Asking {
+        Granted => [Over(Step::Candidate), Book] Reserving;
+        Refused => [BreakOff] Idle;
+        Failed => [BreakOff] Idle;
+        Completed => [Abandon, BreakOff] Idle;
+        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer comes";
+    }
+    Reserving {
+        Granted => [Over(Step::Reservation), Tell] Telling;
+        Refused => [BreakOff] Idle;
+        Failed => [BreakOff] Idle;
+        Completed => [Abandon, BreakOff] Idle;
+        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer comes";
+    }
+    Telling {
+        Granted => [Over(Step::Commit)] Leaving;
+        Refused => [BreakOff] Idle;
+        Failed => [] Leaving;
+        Completed => [Abandon] Idle;
+        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer comes";
+    }
+    Leaving {
+        Completed => [] Idle;
+        Forgotten => [Forget] Idle;
+        ! ignored [Query, Commit, Trigger, Granted, Refused, Failed]: "the station is on its way";
+    }
+}
+
 /// A row of this controller.
-pub type Row = crate::row::Row<State, On, Action>;
-
-/// The controller.
-pub const ROWS: &[Row] = rows! {
-    Idle: Query => [Inquire] Inquiring;
-    Idle: Commit => [Book] Booking;
-    Idle: Trigger => [Begin Inquire] Checking;
-    Idle: Completed => [] Idle;
-
-    Inquiring: Granted => [Offer] Offered;
-    Inquiring: Refused => [Deny] Idle;
-    Inquiring: Failed => [Regret] Idle;
-    Inquiring: Completed => [Abandon Deny] Idle;
-
-    Offered: Query => [Inquire] Inquiring;
-    Offered: Commit => [Book] Booking;
-    Offered: Completed => [] Idle;
-    Offered: Forgotten => [Forget] Idle;
-
-    Booking: Granted => [Grant] Booked;
-    Booking: Refused => [Deny] Idle;
-    Booking: Failed => [Regret] Idle;
-    Booking: Completed => [Abandon Deny] Idle;
-
-    Booked: Completed => [] Idle;
-    Booked: Forgotten => [Forget] Idle;
-
-    Checking: Granted => (Resources) [Ask] Asking;
-    Checking: Refused => [BreakOff] Idle;
-    Checking: Failed => [BreakOff] Idle;
-    Checking: Completed => [Abandon BreakOff] Idle;
-
-    Asking: Granted => (Candidate) [Book] Reserving;
-    Asking: Refused => [BreakOff] Idle;
-    Asking: Failed => [BreakOff] Idle;
-    Asking: Completed => [Abandon BreakOff] Idle;
-
-    Reserving: Granted => (Reservation) [Tell] Telling;
-    Reserving: Refused => [BreakOff] Idle;
-    Reserving: Failed => [BreakOff] Idle;
-    Reserving: Completed => [Abandon BreakOff] Idle;
-
-    Telling: Granted => (Commit) [] Leaving;
-    Telling: Refused => [BreakOff] Idle;
-    Telling: Failed => [] Leaving;
-    Telling: Completed => [Abandon] Idle;
-
-    Leaving: Completed => [] Idle;
-    Leaving: Forgotten => [Forget] Idle;
-};
+pub type Row = RowOf<PointOfServiceTable>;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The station's machine.
 
-use super::table::{Action, On, ROWS, Row, State};
+use super::table::{Action, On, State, StationTable};
 use super::{
     BINDING_SOCKET, Command, CommitAnswer, Config, Counters, Event, FLOW_SERVING, FLOW_TARGET, Failure,
     Initiation, OnFailure,
@@ -118,15 +118,7 @@ impl Station {
 
     /// An event of the controller; false if it means nothing in this state.
     fn happen(&mut self, now: Instant, on: On) -> bool {
-        let Some(row) = Row::find(ROWS, self.state, on) else { return false };
-        if row.step.is_some() && self.handover.is_none() {
-            self.begin(now);
-        }
-        if let (Some(step), Some(handover)) = (row.step, self.handover.as_mut()) {
-            let took = now.since(handover.mark);
-            handover.mark = now;
-            self.events.push_back(Event::Step { step, took });
-        }
+        let Some(row) = StationTable::step(self.state, on) else { return false };
         self.state = row.to;
         if row.to != row.from {
             // Whether the completion is over is nothing to a refreshment that is to be tried again.
@@ -169,6 +161,16 @@ impl Station {
     fn act(&mut self, now: Instant, on: On, action: Action) {
         let Config { serving_link, target_link, .. } = &self.config;
         match action {
+            Action::Over(step) => {
+                if self.handover.is_none() {
+                    self.begin(now);
+                }
+                if let Some(handover) = &mut self.handover {
+                    let took = now.since(handover.mark);
+                    handover.mark = now;
+                    self.events.push_back(Event::Step { step, took });
+                }
+            }
             Action::Begin if self.handover.is_none() => self.begin(now),
             Action::Begin => {}
             Action::Scan => self.tell(Interface::Target, LinkCommand::Scan),

@@ -7,8 +7,7 @@ mod machine;
 mod table;
 
 pub use machine::Station;
-pub use table::{Action, On, ROWS, Row, State};
-pub(crate) use table::{rows, variants};
+pub use table::{Action, On, Row, State, StationTable};
 
 use crate::link::{Interface, LinkCommand, LinkEvent};
 use crate::step::Step;

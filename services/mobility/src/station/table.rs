@@ -1,42 +1,12 @@
-//! The station's handover controller: `State: Event => (completed step) [actions] next state`.
-//!
-//! What has no row changes nothing: a link event is counted, a request is answered with the status Rejected.
+//! The station's handover controller.
 
 use crate::step::Step;
+use usher_core::automaton::RowOf;
+use usher_core::{automaton, names};
 
-/// Declares states and events, each with its documentation.
-macro_rules! variants {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum $name { $($(#[$doc])* $variant,)* }
-        impl $name {
-            /// All of them, in the order of their declaration.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-        }
-    };
-}
-pub(crate) use variants;
-
-/// Writes rows as `From: On => (Step) [Action Action] To;`, the step and its parentheses where one is completed.
-macro_rules! rows {
-    ($($from:ident: $on:ident => $(($step:ident))? [$($action:ident)*] $to:ident;)*) => {
-        &[$(Row {
-            from: State::$from,
-            on: On::$on,
-            step: rows!(@step $($step)?),
-            actions: &[$(Action::$action),*],
-            to: State::$to,
-        }),*]
-    };
-    (@step $step:ident) => { Some(Step::$step) };
-    (@step) => { None };
-}
-pub(crate) use rows;
-
-variants! {
+names! {
     /// Where a station stands.
-    State {
+    pub State {
         /// Attached to the old network; no handover.
         Resting,
         /// Led by the station: scanning.
@@ -66,9 +36,9 @@ variants! {
     }
 }
 
-variants! {
+names! {
     /// What can happen.
-    On {
+    pub On {
         /// The old link will be lost, and the station leads.
         LeavingStation,
         /// The old link will be lost, and the network leads.
@@ -108,9 +78,11 @@ variants! {
     }
 }
 
-variants! {
+names! {
     /// What is done.
-    Action {
+    pub Action {
+        /// This step is over.
+        Over(Step),
         /// The handover's time begins.
         Begin,
         /// Scan by the new interface.
@@ -150,96 +122,143 @@ variants! {
     }
 }
 
+automaton! {
+    /// The controller. What a state ignores changes nothing: a request is answered with the status Rejected, anything else
+    /// is counted.
+    pub StationTable("mobility-station", "of our own: the order of messages is IEEE 802.21-2008's"):
+        State from Resting, on On, do Action;
+    Resting {
+        LeavingStation => [Begin, Scan] Scanning;
+        LeavingNetwork => [Begin, Report] Reporting;
+        Asked => [Over(Step::Preparation), Begin, Scan] Surveying;
+        Told => [Begin, Enter] Entering;
+        Lost => [Begin, BreakOff, Scan] Searching;
+        LostKnown => [Begin, BreakOff, Enter] Entering;
+        ! ignored [Back, Found, NotFound, Up, Down, Granted, Refused, Failed, Unanswered, Bound, Unbound,
+            Retry]: "no handover is under way, and nothing is out";
+    }
+    Scanning {
+        Found => [Over(Step::Scan), Query] Querying;
+        NotFound => [BreakOff] Waiting;
+        Lost => [Over(Step::Wait), BreakOff] Searching;
+        LostKnown => [Over(Step::Wait), BreakOff] Searching;
+        ! ignored [LeavingStation, LeavingNetwork, Back, Up, Down, Granted, Refused, Failed, Unanswered,
+            Asked, Told, Bound, Unbound, Retry]: "the scan's result is waited for, and nothing is out";
+    }
+    Querying {
+        Granted => [Over(Step::Resources), Commit] Committing;
+        Refused => [BreakOff] Waiting;
+        Failed => [BreakOff] Waiting;
+        Unanswered => [BreakOff] Waiting;
+        LostKnown => [Over(Step::Wait), Abandon, BreakOff, Enter] Entering;
+        ! never [Lost]: "a scan has found the new network";
+        ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Asked, Told, Bound,
+            Unbound, Retry]: "the answer is waited for";
+    }
+    Committing {
+        Granted => [Over(Step::Commit), Enter] Entering;
+        Refused => [BreakOff] Waiting;
+        Failed => [BreakOff] Waiting;
+        Unanswered => [BreakOff] Waiting;
+        LostKnown => [Over(Step::Wait), Abandon, BreakOff, Enter] Entering;
+        ! never [Lost]: "a scan has found the new network";
+        ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Asked, Told, Bound,
+            Unbound, Retry]: "the answer is waited for";
+    }
+    Reporting {
+        Granted => [] Reporting;
+        Failed => [BreakOff] Waiting;
+        Asked => [Over(Step::Preparation), Scan] Surveying;
+        Told => [Over(Step::Decision), Enter] Entering;
+        Lost => [Over(Step::Wait), Abandon, BreakOff, Scan] Searching;
+        LostKnown => [Over(Step::Wait), Abandon, BreakOff, Enter] Entering;
+        ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Refused, Unanswered,
+            Bound, Unbound, Retry]: "the network's question is waited for";
+    }
+    Surveying {
+        Granted => [] Surveying;
+        Failed => [] Surveying;
+        Found => [Over(Step::Scan), Answer] Answered;
+        NotFound => [AnswerNone, BreakOff] Waiting;
+        Told => [Over(Step::Decision), Enter] Entering;
+        Lost => [Over(Step::Wait), BreakOff] Searching;
+        LostKnown => [Over(Step::Wait), BreakOff] Searching;
+        ! ignored [LeavingStation, LeavingNetwork, Back, Up, Down, Refused, Unanswered, Asked, Bound,
+            Unbound, Retry]: "the scan's result is waited for";
+    }
+    Answered {
+        Granted => [] Answered;
+        Failed => [] Answered;
+        Asked => [Answer] Answered;
+        Told => [Over(Step::Decision), Enter] Entering;
+        LostKnown => [Over(Step::Wait), BreakOff, Enter] Entering;
+        ! never [Lost]: "a scan has found the new network";
+        ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Refused, Unanswered,
+            Bound, Unbound, Retry]: "the network's decision is waited for";
+    }
+    Waiting {
+        Asked => [Over(Step::Preparation), Resume, Scan] Surveying;
+        Told => [Over(Step::Decision), Resume, Enter] Entering;
+        Lost => [Over(Step::Wait), Scan] Searching;
+        LostKnown => [Over(Step::Wait), Enter] Entering;
+        Back => [Cancel] Resting;
+        ! ignored [LeavingStation, LeavingNetwork, Found, NotFound, Up, Down, Granted, Refused, Failed,
+            Unanswered, Bound, Unbound, Retry]:
+            "the exchange has failed; the network or the link's end is waited for";
+    }
+    Searching {
+        Found => [Over(Step::Scan), Enter] Entering;
+        NotFound => [Later] Searching;
+        Retry => [Scan] Searching;
+        Lost => [] Searching;
+        LostKnown => [] Searching;
+        ! ignored [LeavingStation, LeavingNetwork, Back, Up, Down, Granted, Refused, Failed, Unanswered,
+            Asked, Told, Bound, Unbound]: "nothing counts but the scan";
+    }
+    Entering {
+        Up => [Over(Step::Entry), Redirect] Redirecting;
+        Down => [Later] Entering;
+        Retry => [Enter] Entering;
+        Lost => [] Entering;
+        LostKnown => [] Entering;
+        ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Granted, Refused, Failed,
+            Unanswered, Asked, Told, Bound, Unbound]: "nothing counts but the new link";
+    }
+    Redirecting {
+        Bound => [Over(Step::Redirection), Finish, Complete] Completing;
+        Unbound => [Later] Redirecting;
+        Retry => [Redirect] Redirecting;
+        Down => [Withdraw, Later] Entering;
+        Lost => [] Redirecting;
+        LostKnown => [] Redirecting;
+        ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Granted, Refused, Failed,
+            Unanswered, Asked, Told]: "nothing counts but the redirection";
+    }
+    Completing {
+        Granted => [Over(Step::Completion), Release] Moved;
+        Refused => [Release] Moved;
+        Failed => [Release] Moved;
+        Unanswered => [Release] Moved;
+        Down => [Abandon] Moved;
+        Unbound => [Later] Completing;
+        Retry => [Redirect] Completing;
+        Lost => [] Completing;
+        LostKnown => [] Completing;
+        ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Asked, Told, Bound]:
+            "the handover is over, and what was under way with it";
+    }
+    Moved {
+        Unbound => [Later] Moved;
+        Retry => [Redirect] Moved;
+        Lost => [] Moved;
+        LostKnown => [] Moved;
+        ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Granted, Refused,
+            Failed, Unanswered, Asked, Told, Bound]: "the handover is over, and what was under way with it";
+    }
+}
+
 /// A row of this controller.
-pub type Row = crate::row::Row<State, On, Action>;
-
-/// The controller.
-pub const ROWS: &[Row] = rows! {
-    Resting: LeavingStation => [Begin Scan] Scanning;
-    Resting: LeavingNetwork => [Begin Report] Reporting;
-    Resting: Asked => (Preparation) [Begin Scan] Surveying;
-    Resting: Told => [Begin Enter] Entering;
-    Resting: Lost => [Begin BreakOff Scan] Searching;
-    Resting: LostKnown => [Begin BreakOff Enter] Entering;
-
-    Scanning: Found => (Scan) [Query] Querying;
-    Scanning: NotFound => [BreakOff] Waiting;
-    Scanning: Lost => (Wait) [BreakOff] Searching;
-    Scanning: LostKnown => (Wait) [BreakOff] Searching;
-
-    Querying: Granted => (Resources) [Commit] Committing;
-    Querying: Refused => [BreakOff] Waiting;
-    Querying: Failed => [BreakOff] Waiting;
-    Querying: Unanswered => [BreakOff] Waiting;
-    Querying: LostKnown => (Wait) [Abandon BreakOff Enter] Entering;
-
-    Committing: Granted => (Commit) [Enter] Entering;
-    Committing: Refused => [BreakOff] Waiting;
-    Committing: Failed => [BreakOff] Waiting;
-    Committing: Unanswered => [BreakOff] Waiting;
-    Committing: LostKnown => (Wait) [Abandon BreakOff Enter] Entering;
-
-    Reporting: Granted => [] Reporting;
-    Reporting: Failed => [BreakOff] Waiting;
-    Reporting: Asked => (Preparation) [Scan] Surveying;
-    Reporting: Told => (Decision) [Enter] Entering;
-    Reporting: Lost => (Wait) [Abandon BreakOff Scan] Searching;
-    Reporting: LostKnown => (Wait) [Abandon BreakOff Enter] Entering;
-
-    Surveying: Granted => [] Surveying;
-    Surveying: Failed => [] Surveying;
-    Surveying: Found => (Scan) [Answer] Answered;
-    Surveying: NotFound => [AnswerNone BreakOff] Waiting;
-    Surveying: Told => (Decision) [Enter] Entering;
-    Surveying: Lost => (Wait) [BreakOff] Searching;
-    Surveying: LostKnown => (Wait) [BreakOff] Searching;
-
-    Answered: Granted => [] Answered;
-    Answered: Failed => [] Answered;
-    Answered: Asked => [Answer] Answered;
-    Answered: Told => (Decision) [Enter] Entering;
-    Answered: LostKnown => (Wait) [BreakOff Enter] Entering;
-
-    Waiting: Asked => (Preparation) [Resume Scan] Surveying;
-    Waiting: Told => (Decision) [Resume Enter] Entering;
-    Waiting: Lost => (Wait) [Scan] Searching;
-    Waiting: LostKnown => (Wait) [Enter] Entering;
-    Waiting: Back => [Cancel] Resting;
-
-    Searching: Found => (Scan) [Enter] Entering;
-    Searching: NotFound => [Later] Searching;
-    Searching: Retry => [Scan] Searching;
-    Searching: Lost => [] Searching;
-    Searching: LostKnown => [] Searching;
-
-    Entering: Up => (Entry) [Redirect] Redirecting;
-    Entering: Down => [Later] Entering;
-    Entering: Retry => [Enter] Entering;
-    Entering: Lost => [] Entering;
-    Entering: LostKnown => [] Entering;
-
-    Redirecting: Bound => (Redirection) [Finish Complete] Completing;
-    Redirecting: Unbound => [Later] Redirecting;
-    Redirecting: Retry => [Redirect] Redirecting;
-    Redirecting: Down => [Withdraw Later] Entering;
-    Redirecting: Lost => [] Redirecting;
-    Redirecting: LostKnown => [] Redirecting;
-
-    Completing: Granted => (Completion) [Release] Moved;
-    Completing: Refused => [Release] Moved;
-    Completing: Failed => [Release] Moved;
-    Completing: Unanswered => [Release] Moved;
-    Completing: Down => [Abandon] Moved;
-    Completing: Unbound => [Later] Completing;
-    Completing: Retry => [Redirect] Completing;
-    Completing: Lost => [] Completing;
-    Completing: LostKnown => [] Completing;
-
-    Moved: Unbound => [Later] Moved;
-    Moved: Retry => [Redirect] Moved;
-    Moved: Lost => [] Moved;
-    Moved: LostKnown => [] Moved;
-};
+pub type Row = RowOf<StationTable>;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! Each row of the table, and each setting, on the machine itself.
 
 use super::*;
-use crate::station::ROWS;
+use crate::station::{Row, StationTable};
+use crate::step::Step;
 use core::net::IpAddr;
 use usher_core::Seed;
 use usher_mih::{
@@ -98,9 +99,21 @@ fn count(events: &[Event], wanted: &Event) -> usize {
     events.iter().filter(|event| *event == wanted).count()
 }
 
+/// The step that a row says is over.
+fn step_of(row: &Row) -> Option<Step> {
+    row.actions.iter().find_map(|action| match action {
+        Action::Over(step) => Some(*step),
+        _ => None,
+    })
+}
+
 #[test]
+fn every_row_is_taken() {
+    StationTable::cover(rows_do_what_they_say);
+}
+
 fn rows_do_what_they_say() {
-    for (row, detached) in ROWS.iter().flat_map(|row| [(row, false), (row, true)]) {
+    for (row, detached) in StationTable::ROWS.iter().flat_map(|row| [(row, false), (row, true)]) {
         let mut station = station(config());
         station.detached = detached;
         station.state = row.from;
@@ -130,7 +143,7 @@ fn rows_do_what_they_say() {
         let has = |action| row.actions.contains(&action);
         let times = |action| usize::from(has(action));
 
-        let step = row.step.map(|step| {
+        let step = step_of(row).map(|step| {
             let took = if row.from == State::Resting { Duration::ZERO } else { Duration::from_millis(7) };
             Event::Step { step, took }
         });
@@ -208,7 +221,7 @@ fn rows_do_what_they_say() {
 #[test]
 fn other_events_change_nothing() {
     for state in State::ALL {
-        for on in On::ALL.iter().filter(|on| Row::find(ROWS, *state, **on).is_none()) {
+        for on in On::ALL.iter().filter(|on| StationTable::find(*state, **on, |_| true).is_none()) {
             let mut station = station(config());
             station.state = *state;
             assert!(!station.happen(NOW, *on));
