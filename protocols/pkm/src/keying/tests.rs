@@ -240,15 +240,11 @@ fn an_association_that_is_not_the_stations_is_refused() {
     let mut pair = Pair::new([key(1), key(1)]);
     pair.run(|_, code, message| {
         if code == Code::Pkm2KeyRequest {
-            let mut asked = Owned::from(Message::parse(message).unwrap());
-            asked.attributes.retain(|(kind, _)| *kind != AttributeType::CMAC_DIGEST);
-            for (kind, value) in &mut asked.attributes {
+            *message = said_again(message, 9, |(kind, value)| {
                 if *kind == AttributeType::SAID {
                     *value = vec![0, 2];
                 }
-            }
-            message.clear();
-            protect::seal(&asked, &key(1), 9, message);
+            });
         }
     });
     // The reject names the association that was asked for, which this station did not: it asks until it gives up.
@@ -275,20 +271,47 @@ fn a_key_under_another_is_not_taken() {
     let mut pair = Pair::new([key(1), key(1)]);
     pair.run(|number, code, message| {
         if code == Code::Pkm2KeyReply && number < 5 {
-            let mut reply = Owned::from(Message::parse(message).unwrap());
-            reply.attributes.retain(|(kind, _)| *kind != AttributeType::CMAC_DIGEST);
-            for (kind, value) in &mut reply.attributes {
+            *message = said_again(message, 3, |(kind, value)| {
                 if *kind == AttributeType::TEK_PARAMETERS {
                     value[5] ^= 1;
                 }
-            }
-            message.clear();
-            protect::seal(&reply, &key(1), 3, message);
+            });
         }
     });
     assert_eq!(pair.station.counters().unusable, 1);
     assert!(pair.keyed(), "the second reply is whole");
     assert_eq!(pair.events[1][0].0, 1000);
+}
+
+/// A message once more, as whoever said it would say it: with another packet number, and a digest of it.
+fn said_again(bytes: &[u8], number: u32, change: impl Fn(&mut (AttributeType, Vec<u8>))) -> Vec<u8> {
+    let mut message = Owned::from(Message::parse(bytes).unwrap());
+    message.attributes.retain(|(kind, _)| *kind != AttributeType::CMAC_DIGEST);
+    message.attributes.iter_mut().for_each(change);
+    let mut sealed = Vec::new();
+    protect::seal(&message, &key(1), number, &mut sealed);
+    sealed
+}
+
+#[test]
+fn who_has_keys_may_ask_again_and_for_no_others() {
+    let mut pair = Pair::new([key(1), key(1)]);
+    let mut heard = Vec::new();
+    pair.run(|_, _, message| heard.push(message.clone()));
+    let mut answers = |message: Vec<u8>| {
+        pair.base.handle(Instant::ZERO, &message);
+        let mut answer = Vec::new();
+        assert!(pair.base.poll_transmit(&mut answer));
+        (announced(&answer), pair.base.poll_event(), pair.base.poll_timeout())
+    };
+    let foreign = |(kind, value): &mut (AttributeType, Vec<u8>)| {
+        if *kind == AttributeType::SAID {
+            *value = vec![0, 2];
+        }
+    };
+    assert_eq!(answers(said_again(&heard[1], 7, |_| ())), (Some(Code::SaTekResponse), None, None));
+    assert_eq!(answers(said_again(&heard[3], 8, foreign)), (Some(Code::Pkm2KeyReject), None, None));
+    assert_eq!(answers(said_again(&heard[3], 9, |_| ())), (Some(Code::Pkm2KeyReply), None, None));
 }
 
 #[test]
@@ -325,6 +348,7 @@ fn every_row_is_taken() {
         an_association_that_is_not_the_stations_is_refused();
         a_key_under_another_is_not_taken();
         another_challenge_gets_another_request();
+        who_has_keys_may_ask_again_and_for_no_others();
     };
     BaseTable::cover(|| StationTable::cover(scenarios));
 }
