@@ -7,12 +7,13 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Pages of the product.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "README.md",
     "docs/aaa-server.md",
     "docs/aaa.md",
     "docs/accounting.md",
     "docs/claims.md",
+    "docs/counters.md",
     "docs/head-of-line.md",
     "docs/load.md",
     "docs/metrics.md",

@@ -2,19 +2,28 @@
 
 use crate::stats::Snapshot;
 use std::collections::BTreeMap;
+use usher_radius::server::Counters;
 
 /// Looks, one a second, between two that count.
 const EVERY: u32 = 10;
 
-/// What an operator can do about a drop.
-const HINTS: [(&str, &str); 6] = [
-    ("unknown_client", "no [[client]] has the sender's address"),
-    ("missing_message_authenticator", "an old client; see message_authenticator of [[client]]"),
-    ("bad_message_authenticator", "the shared secrets differ"),
-    ("bad_authenticator", "the shared secrets differ"),
-    ("wrong_code", "accounting to the authentication port, or the other way"),
-    ("malformed", "not RADIUS"),
-];
+/// RADIUS counters of drops, each with what an operator can do about it.
+macro_rules! hints {
+    ($($kind:ident: $hint:literal,)+) => {
+        &[$((stringify!($kind), |counters| counters.$kind, $hint)),+]
+    };
+}
+
+type Hint = (&'static str, fn(&Counters) -> u64, &'static str);
+
+const HINTS: &[Hint] = hints! {
+    unknown_client: "no [[client]] has the sender's address",
+    missing_message_authenticator: "an old client; see message_authenticator of [[client]]",
+    bad_message_authenticator: "the shared secrets differ",
+    bad_authenticator: "the shared secrets differ",
+    wrong_code: "accounting to the authentication port, or the other way",
+    malformed: "not RADIUS",
+};
 
 /// What was seen at the last look.
 #[derive(Default)]
@@ -32,8 +41,8 @@ impl Drops {
 
     /// Compares with the last look.
     pub(crate) fn look(&mut self, all: &Snapshot) {
-        for (kind, hint) in HINTS {
-            let now = all.counters.get(&("radius", kind)).copied().unwrap_or(0);
+        for (kind, counted, hint) in HINTS {
+            let now = all.radius.as_ref().map_or(0, counted);
             let before = self.seen.insert(kind, now).unwrap_or(0);
             if now > before {
                 tracing::warn!(kind, packets = now - before, hint, "requests are dropped without an answer");

@@ -323,16 +323,12 @@ impl AaaNode {
         }
         all.latency = self.state.latency;
         all.evicted.clone_from(&self.state.evicted);
-        all.count("aaa", self.server.counters().iter());
-        if let Some(c) = self.server.radius_counters() {
-            all.count("radius", c.iter());
-        }
-        if let Some(c) = self.server.diameter_counters() {
-            all.count("diameter", c.iter());
-        }
+        all.aaa = *self.server.counters();
+        all.radius = self.server.radius_counters().copied();
+        all.diameter = self.server.diameter_counters().copied();
         let drivers = self.driver.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(c) = drivers.get(usize::from(self.number)) {
-            all.count("driver", c.read().iter());
+        if let Some(driver) = drivers.get(usize::from(self.number)) {
+            all.driver = driver.read();
         }
         all.homes = homes::homes(&self.server);
         if self.number == build::DIALLER {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
+use usher_live::DriverCounts;
 
 /// Upper ends of the latencies' classes, seconds: 100 µs to 30 s.
 pub(crate) const BOUNDS: [f64; 14] =
@@ -77,8 +78,11 @@ pub(crate) struct Snapshot {
     pub(crate) latency: Histogram,
     /// Unfinished logins that were pushed out by new ones, by client's name.
     pub(crate) evicted: BTreeMap<String, u64>,
-    /// The machine's counters by its parts: `aaa`, `radius`, `diameter`, `driver`.
-    pub(crate) counters: BTreeMap<(&'static str, &'static str), u64>,
+    /// The machine's counters, those of its parts where it has them, and its driver's.
+    pub(crate) aaa: usher_aaa::Counters,
+    pub(crate) radius: Option<usher_radius::server::Counters>,
+    pub(crate) diameter: Option<usher_diameter::node::Counters>,
+    pub(crate) driver: DriverCounts,
     /// Unfinished logins.
     pub(crate) half_open: u64,
     /// Home servers.
@@ -107,9 +111,14 @@ impl Snapshot {
         for (client, n) in other.evicted {
             *self.evicted.entry(client).or_default() += n;
         }
-        for (key, n) in other.counters {
-            *self.counters.entry(key).or_default() += n;
+        self.aaa.add(&other.aaa);
+        if let Some(counters) = other.radius {
+            self.radius.get_or_insert_default().add(&counters);
         }
+        if let Some(counters) = other.diameter {
+            self.diameter.get_or_insert_default().add(&counters);
+        }
+        self.driver.add(&other.driver);
         homes::merge(&mut self.homes, other.homes);
         self.diameter_servers.extend(other.diameter_servers);
         self.half_open += other.half_open;
@@ -117,11 +126,6 @@ impl Snapshot {
         self.half_open_octets += other.half_open_octets;
         self.diverted += other.diverted;
         self.not_diverted += other.not_diverted;
-    }
-    pub(crate) fn count(&mut self, part: &'static str, counters: impl Iterator<Item = (&'static str, u64)>) {
-        for (name, n) in counters {
-            *self.counters.entry((part, name)).or_default() += n;
-        }
     }
 }
 

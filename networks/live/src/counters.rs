@@ -25,10 +25,10 @@ impl Count {
 }
 
 macro_rules! driver_counters {
-    ($($(#[$meta:meta])* $field:ident),* $(,)?) => {
+    ($($(#[doc = $about:literal])+ $field:ident),* $(,)?) => {
         usher_core::counters! {
             /// What a driver had done when [`DriverCounters::read`] was asked.
-            pub struct DriverCounts { $($(#[$meta])* $field,)* }
+            pub struct DriverCounts { $($(#[doc = $about])+ $field,)* }
         }
 
         /// What a driver does, counted while it runs; any thread may [`read`](Self::read).

@@ -1,7 +1,7 @@
 //! Counters declared once and readable by name: drops by kind, messages, retransmissions.
 
-/// Declares a struct of `u64` counters with a list of their names, so that logs, metrics and result rows
-/// derive from the one declaration.
+/// Declares a struct of `u64` counters with a list of their names and what each counts, so that logs, metrics, result rows
+/// and documentation derive from the one declaration.
 ///
 /// ```
 /// usher_core::counters! {
@@ -16,16 +16,18 @@
 /// let mut d = Drops::default();
 /// d.truncated += 1;
 /// assert_eq!(d.iter().collect::<Vec<_>>(), [("truncated", 1), ("unknown_client", 0)]);
+/// assert_eq!(Drops::DECLARED[0], ("truncated", "Shorter than its header says."));
 /// ```
 #[macro_export]
 macro_rules! counters {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$fmeta:meta])* $field:ident),* $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[doc = $about:literal])+ $field:ident),* $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        $vis struct $name { $($(#[$fmeta])* pub $field: u64,)* }
+        $vis struct $name { $($(#[doc = $about])+ pub $field: u64,)* }
         impl $name {
-            /// The counters' names, in the order of their declaration.
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+            /// The counters' names, each with what it counts, in the order of their declaration.
+            pub const DECLARED: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($field), concat!($($about),+).trim_ascii())),*];
             /// Each counter with its name, in the order of their declaration.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field)),*].into_iter()

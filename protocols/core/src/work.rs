@@ -22,8 +22,8 @@ impl WorkLabel {
         self.0[1]
     }
     /// What is done, as a sentence.
-    pub fn about(self) -> &'static str {
-        self.0[2].trim()
+    pub const fn about(self) -> &'static str {
+        self.0[2]
     }
 }
 
@@ -56,7 +56,7 @@ macro_rules! work_labels {
         $(
             $(#[doc = $about])+
             pub const $label: $crate::WorkLabel =
-                $crate::WorkLabel::declared(&[$name, $unit, concat!($($about),+)]);
+                $crate::WorkLabel::declared(&[$name, $unit, concat!($($about),+).trim_ascii()]);
         )+
         /// All kinds of work that are declared here.
         pub const WORK: &[$crate::WorkLabel] = &[$($label),+];

@@ -49,7 +49,7 @@ impl Metric {
             Of::Cell => self.member("CELL"),
             Of::Host => self.member("HOST"),
         };
-        format!("| `{name}` | {} | {} |", self.unit, self.meaning.trim().trim_end_matches('.'))
+        format!("| `{name}` | {} | {} |", self.unit, self.meaning.trim_end_matches('.'))
     }
 
     /// How long a step of a handover took; a wait is part of handovers that failed, of which no steps are told.
@@ -79,7 +79,7 @@ macro_rules! metrics {
                 name: $name,
                 unit: $unit,
                 about: $about,
-                meaning: concat!($($meaning),+),
+                meaning: concat!($($meaning),+).trim_ascii(),
                 of: Of::$of,
             };
         )+

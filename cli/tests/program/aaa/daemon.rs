@@ -1,6 +1,7 @@
 //! A server that a test starts, and clients for it.
 
 use crate::place::{Place, Said, USHER};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -177,7 +178,47 @@ pub(super) fn get(port: u16, path: &str) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.0 200"), "{text}");
+    if path == "/metrics" {
+        documented(&text);
+    }
     text
+}
+
+/// The rows of a page's table whose first column has this title.
+fn table<'a>(page: &'a str, title: &str) -> impl Iterator<Item = Vec<&'a str>> + use<'a> {
+    let (_, table) =
+        page.split_once(&format!("\n| {title} |")).unwrap_or_else(|| panic!("no {title} in the page"));
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.split('|').skip(1).map(|cell| cell.trim().trim_matches('`')).collect())
+}
+
+/// Each metric of an exposition is on the page for operators with its labels, and each kind of event on that of counters.
+/// That pages have all that is declared, `usher-daemon` tests.
+fn documented(exposition: &str) {
+    let (operation, counters) =
+        (include_str!("../../../../docs/aaa-server.md"), include_str!("../../../../docs/counters.md"));
+    let metrics: BTreeMap<&str, &str> = table(operation, "metric").map(|row| (row[0], row[1])).collect();
+    let mut seen = 0;
+    for sample in exposition.lines().filter_map(|line| line.strip_prefix("usher_aaa_")) {
+        let end = sample.find(['{', ' ']).unwrap();
+        let (name, rest) = sample.split_at(end);
+        let parts = ["_bucket", "_count", "_sum"];
+        let whole = parts.iter().find_map(|part| name.strip_suffix(part)).filter(|n| metrics.contains_key(n));
+        let name = whole.unwrap_or(name);
+        let labels = rest.strip_prefix('{').map_or("", |rest| rest.rsplit_once('}').unwrap().0);
+        let keys: Vec<&str> = labels
+            .split(',')
+            .filter_map(|label| label.split_once("=\"").map(|(key, _)| key))
+            .filter(|key| *key != "le")
+            .collect();
+        assert_eq!(metrics.get(name), Some(&keys.join(", ").as_str()), "{sample}: docs/aaa-server.md");
+        if let Some(kind) = labels.strip_prefix("kind=\"").and_then(|kind| kind.strip_suffix('"')) {
+            let mut kinds = table(counters, &format!("kind of `{name}`"));
+            assert!(kinds.any(|row| row[0] == kind), "{sample}: docs/counters.md");
+        }
+        seen += 1;
+    }
+    assert!(seen > 100, "the samples were not found: {exposition}");
 }
 
 /// The value of one metric, by its whole name with labels.
