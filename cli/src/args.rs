@@ -73,6 +73,11 @@ default before quick, and the newest of those. Statements whose studies were not
         #[command(subcommand)]
         command: Box<LoadCommand>,
     },
+    /// Files of studies and servers that an earlier version understood.
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  usher completion bash > ~/.local/share/bash-completion/completions/usher"
@@ -86,6 +91,22 @@ default before quick, and the newest of those. Statements whose studies were not
     Man {
         /// The folder; it is made when missing.
         dir: PathBuf,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum ConfigCommand {
+    /// Show how files are written in the newest version of their format; comments stay.
+    #[command(
+        after_help = "Examples:\n  usher config upgrade /etc/usher/aaa.toml\n  usher config upgrade --write *.toml"
+    )]
+    Upgrade {
+        /// Study files, and configurations of the AAA server.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Write the files so, and show nothing.
+        #[arg(long)]
+        write: bool,
     },
 }
 

@@ -3,6 +3,7 @@
 mod aaa;
 mod args;
 mod claims;
+mod config;
 mod load;
 mod man;
 mod output;
@@ -12,7 +13,7 @@ mod progress;
 mod study;
 mod verify;
 
-use args::{Arguments, Command, StudyCommand};
+use args::{Arguments, Command, ConfigCommand, StudyCommand};
 use clap::{CommandFactory, Parser};
 use output::{Failure, Output};
 use std::process::ExitCode;
@@ -58,6 +59,9 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Claims { dir } => claims::claims(output, dir.as_deref()),
         Command::Aaa { command } => aaa::aaa(output, *command),
         Command::Load { command } => load::load(output, &command),
+        Command::Config { command: ConfigCommand::Upgrade { files, write } } => {
+            config::upgrade(output, &files, write)
+        }
         Command::Man { dir } => man::man(output, &dir),
         Command::Completion { shell } => {
             let mut script = Vec::new();

@@ -29,8 +29,7 @@ pub(crate) fn check(output: &Output, file: Option<&Path>) -> Result<(), Failure>
             output.text(&format!("{}: right\n", path.display()))
         }
         Err(PlaceError::Config(LoadError::Faults(faults))) if output.json => {
-            let each =
-                |f: &config::Fault| json!({ "line": f.line, "column": f.column, "message": f.message });
+            let each = |f: &config::Fault| json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
             let all: Vec<_> = faults.faults.iter().map(each).collect();
             output.value(&json!({ "file": faults.file, "faults": all }))?;
             Err(Failure::usage(format!("{} is faulty", path.display())))

@@ -146,6 +146,7 @@ pub(crate) fn check(output: &Output, files: &[String]) -> Result<(), Failure> {
     for name in files {
         let checked = Study::open(name).and_then(|study| {
             study.check()?;
+            study.warnings().iter().for_each(|warning| output.note(&format!("warning: {warning}")));
             Ok(MODES.map(|mode| study.plan(mode, &Overrides::default()).map_or(0, |p| p.points.len())))
         });
         match checked {
@@ -177,7 +178,7 @@ fn faults(error: &LoadError) -> Vec<Value> {
         LoadError::Faults(faults) => faults
             .faults
             .iter()
-            .map(|f| json!({ "file": faults.file, "line": f.line, "column": f.column, "message": f.message }))
+            .map(|f| json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message }))
             .collect(),
         other => vec![json!({ "message": other.to_string() })],
     }

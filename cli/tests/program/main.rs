@@ -4,6 +4,7 @@ mod aaa;
 mod claims;
 #[path = "../../../networks/store/tests/stores/cluster.rs"]
 mod cluster;
+mod config;
 #[path = "../../../networks/store/tests/stores/folder.rs"]
 mod folder;
 mod packaging;

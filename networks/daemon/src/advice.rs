@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 /// files that the service's user cannot read, where root looks for a service of another user.
 #[must_use]
 pub fn warnings(place: &Place) -> Vec<String> {
-    let mut all = lists::warnings(&place.loaded);
+    let mut all: Vec<String> = place.loaded.warnings.iter().map(ToString::to_string).collect();
+    all.extend(lists::warnings(&place.loaded));
     let default = |realm: &&crate::config::model::Realm| realm.name.eq_ignore_ascii_case("default");
     all.extend(place.loaded.file.realm.iter().find(default).map(|realm| {
         format!(
@@ -37,7 +38,7 @@ fn files(loaded: &Loaded) -> Vec<PathBuf> {
         .tls
         .iter()
         .flat_map(|tls| [&tls.certificate, &tls.key].into_iter().chain(&tls.ca).chain(&tls.crl));
-    let all = loaded.path.iter().chain(&file.dictionary).chain(tls);
+    let all = loaded.path.iter().chain(&loaded.included).chain(&file.dictionary).chain(tls);
     let all = all.chain(file.client.iter().filter_map(|client| client.secret_file.as_ref()));
     let all = all.chain(file.home_server.iter().filter_map(|home| home.secret_file.as_ref()));
     let all = all.chain(&file.users.url_file).chain(&file.accounting.identity_key_file);

@@ -118,7 +118,8 @@ pub(crate) fn build(loaded: &Loaded, with: With<'_>, rng: &mut SecureRng) -> Res
     config.inner_names = inner_names;
     config.session_timeout = file.session_timeout.0;
     config.login_timeout = file.login_timeout.0;
-    config.max_half_open_octets = file.limits.half_open_memory.0 / with.shards.max(1);
+    config.max_half_open_octets =
+        usize::try_from(file.limits.half_open_memory.bytes()).unwrap_or(usize::MAX) / with.shards.max(1);
     config.max_steps_waiting = STEPS_WAITING;
     config.epoch = with.epoch;
     config.max_half_open = file.limits.half_open;

@@ -15,6 +15,7 @@ pub mod counter;
 pub mod fair;
 pub mod impair;
 pub mod machine;
+mod named;
 pub mod rng;
 pub mod table;
 pub mod time;
@@ -26,6 +27,7 @@ pub use machine::{
     AssocId, CloseReason, CommandError, ConnId, Input, Machine, MessageEvent, MessageOp, Path, PortId,
     SocketId, StreamEvent, StreamOp, Transmit, Work,
 };
+pub use named::Named;
 pub use rng::{Rng, SecureRng, Seed};
 pub use time::{Duration, Instant, WallTime};
 pub use work::WorkLabel;

@@ -5,13 +5,13 @@ mod keys;
 mod mih;
 mod sws;
 
-use crate::fault::hint;
 use crate::hol::Model;
 use crate::model::{
     Aaa, Arrivals, Connection, DialogueTransport, Direction, Eap, EapMethod, Link, Load,
     RadiusRetransmission, Scenario, TimeLaw, Workload,
 };
 use std::collections::VecDeque;
+use usher_config::hint;
 use usher_core::impair::Loss;
 
 /// A closed form.

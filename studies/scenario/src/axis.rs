@@ -2,12 +2,12 @@
 
 use crate::analytic;
 use crate::check::{Finding, keys, repeated};
-use crate::fault::hint;
 use crate::metrics;
 use crate::model::{Axis, StudyFile, Value};
-use crate::ordered::Ordered;
 use crate::reference;
-use crate::units::Quantity;
+use usher_config::Ordered;
+use usher_config::hint;
+use usher_config::units::Quantity;
 
 /// A value's text in keys, rows and `--set`: quantities with one space before the unit.
 pub(crate) fn text(value: &Value) -> String {

@@ -7,15 +7,15 @@ mod mobility;
 
 pub(crate) use idle::idle;
 
-use crate::fault::hint;
 use crate::metrics;
 use crate::model::{
     Aaa, Arrivals, Connections, Dialogue, DialogueTransport, Eap, IpVersion, Link, Loss,
     RadiusRetransmission, Repeats, Scenario, TimeLaw, Workload,
 };
-use crate::units::{Bound, Queue, Size, Time};
 use crate::work;
 use std::collections::BTreeMap;
+use usher_config::hint;
+use usher_config::units::{Bound, Queue, Size, Time};
 use usher_core::WorkLabel;
 
 /// The most hosts that a scenario may have, over all groups.

@@ -1,8 +1,8 @@
 //! The studies that come with the program.
 
-use crate::fault::Collector;
 use crate::model::Value;
-use crate::tree::{self, Step};
+use usher_config::Collector;
+use usher_config::tree::{self, Step};
 
 /// A study that comes with the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ impl Founding {
     /// Whether its text says that it belongs to a group. Nothing else of it is read: whoever names a study asks this of
     /// all of them.
     fn belongs(&self, group: &str) -> bool {
-        let tree = tree::parse(self.text, &mut Collector::new(self.name, self.text));
+        let tree = tree::parse(0, &mut Collector::new(self.name, self.text));
         let groups = tree.as_ref().and_then(|tree| tree.child(&Step::Key("groups".to_owned()))?.value());
         matches!(groups, Some(Value::Array(groups)) if groups.iter().any(|g| matches!(g, Value::Text(g) if g == group)))
     }

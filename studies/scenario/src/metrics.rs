@@ -1,8 +1,7 @@
 //! The metrics that a run yields, by the names that figures and the stopping rule use.
 
-use crate::fault::hint;
 use crate::model::{Bss, Cell, Host, Link, Scenario, StudyFile};
-use crate::ordered::Ordered;
+use usher_config::{Ordered, hint};
 use usher_mobility::Step;
 
 /// A metric, or a family of them. There are those of [`METRICS`] and no others: a run can measure nothing that figures, the

@@ -2,10 +2,10 @@
 //!
 //! The lists are TOML of the settings' own names; `docs/transports.md` shows them beside each other, with their sources.
 
-use crate::fault::Collector;
 use crate::model::Value;
-use crate::tree::{self, Entry, Item, Node, Step};
 use std::sync::OnceLock;
+use usher_config::Collector;
+use usher_config::tree::{self, Entry, Item, Node, Step};
 
 /// The presets of one protocol: name and settings.
 type Presets = [(&'static str, &'static str); 3];
@@ -31,7 +31,7 @@ type Settings = Vec<(String, Value)>;
 static READ: [[OnceLock<Settings>; 3]; 2] = [const { [const { OnceLock::new() }; 3] }; 2];
 
 fn read(text: &str) -> Settings {
-    let settings = tree::parse(text, &mut Collector::new("preset", text));
+    let settings = tree::parse(0, &mut Collector::new("preset", text));
     let settings = settings.iter().flat_map(Node::entries);
     settings.filter_map(|setting| Some((setting.key.clone(), setting.node.value()?))).collect()
 }

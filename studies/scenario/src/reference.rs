@@ -4,7 +4,7 @@ use crate::axis::{number, text, unit};
 use crate::check::{Finding, keys};
 use crate::metrics;
 use crate::model::{Figure, Reference, ReferencePoint, StudyFile, Value};
-use crate::units::Quantity;
+use usher_config::units::Quantity;
 
 /// One point of a [`Reference`].
 #[derive(Clone, PartialEq, Debug)]

@@ -2,18 +2,19 @@
 
 use crate::axis;
 use crate::check;
-use crate::de;
-use crate::fault::{Collector, Faults, Span, hint};
 use crate::founding;
 use crate::model::{Axis, Scenario, StudyFile, Value};
-use crate::ordered::Ordered;
 use crate::plan::{DEFAULT, Mode, Overrides, Plan, PlannedAxis, Point, Setting, VARIANT, key};
 use crate::presets;
-use crate::tree::{self, Node};
-use crate::units::{Count, Quantity};
+use crate::setting;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use usher_config::Ordered;
+use usher_config::tree::{self, Node};
+use usher_config::units::{Count, Quantity};
+use usher_config::{Alone, Collector, Fault, Faults, Format, Outside, Place, Source, hint};
 use usher_core::Seed;
 
 /// The most points that a plan may have.
@@ -23,10 +24,34 @@ pub const MAX_POINTS: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct Study {
     name: String,
-    origin: String,
-    text: String,
+    /// The study's file, and those that it includes.
+    sources: Vec<Arc<Source>>,
+    warnings: Vec<Fault>,
     file: StudyFile,
     tree: Node,
+}
+
+/// What study files are.
+pub const FORMAT: Format = Format { what: "a study", version: 1, retired: &[] };
+
+/// The JSON Schema of study files, as `docs/study.schema.json` holds it: indented, with a final newline.
+pub fn json_schema() -> String {
+    usher_config::json_schema::<StudyFile>(&FORMAT)
+}
+
+/// What a study file may include.
+struct Disk;
+
+impl Outside for Disk {
+    fn file(&self, path: &Path) -> Result<String, String> {
+        std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+    }
+    fn secret(&self, path: &Path) -> Result<String, String> {
+        Err(format!("{}: a study has no secrets", path.display()))
+    }
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
 }
 
 /// Why a study could not be loaded.
@@ -87,7 +112,7 @@ struct Choice {
 struct Put {
     path: String,
     node: Node,
-    path_span: Span,
+    path_span: Place,
 }
 
 impl Study {
@@ -97,25 +122,29 @@ impl Study {
     /// # Errors
     /// Everything that is wrong with the text.
     pub fn parse(name: &str, origin: &str, text: &str) -> Result<Self, Faults> {
+        Self::parse_with(name, origin, text, &Alone)
+    }
+
+    fn parse_with(name: &str, origin: &str, text: &str, outside: &dyn Outside) -> Result<Self, Faults> {
         let mut faults = Collector::new(origin, text);
-        let study = Self::read(name, origin, text, &mut faults);
+        let study = Self::read(name, outside, &mut faults);
         faults.finish(study)
     }
 
-    fn read(name: &str, origin: &str, text: &str, faults: &mut Collector<'_>) -> Option<Self> {
-        let tree = tree::parse(text, faults)?;
+    fn read(name: &str, outside: &dyn Outside, faults: &mut Collector) -> Option<Self> {
+        let tree = usher_config::document(&FORMAT, outside, faults)?;
         // The study keeps what is written: an axis may choose another preset.
         let mut whole = tree.clone();
         presets::fill(&mut whole);
-        let read = de::read::<StudyFile>(&mut whole, faults);
+        let read = usher_config::read::<StudyFile>(&mut whole, setting::alone, faults);
         let file = read.value.filter(|_| read.whole)?;
         for (path, message) in
             axis::check(&file).into_iter().chain(check::scenario(&Scenario::from(file.clone())))
         {
             report(&whole, path, message, faults);
         }
-        let study =
-            Self { name: name.to_owned(), origin: origin.to_owned(), text: text.to_owned(), file, tree };
+        let (sources, warnings) = (faults.sources().to_vec(), faults.warnings());
+        let study = Self { name: name.to_owned(), sources, warnings, file, tree };
         if faults.is_empty() {
             study.check_each(faults);
         }
@@ -123,7 +152,7 @@ impl Study {
     }
 
     /// Puts each value of each axis into the file alone, to see whether it fits its setting.
-    fn check_each(&self, faults: &mut Collector<'_>) {
+    fn check_each(&self, faults: &mut Collector) {
         for mode in Mode::ALL {
             let Some(base) = self.base(mode, &Overrides::default(), faults) else { continue };
             for axis in 0..self.file.axes.len() {
@@ -131,7 +160,7 @@ impl Study {
                     let mut tree = base.clone();
                     if put_all(&mut tree, &choice.puts, faults) {
                         presets::fill(&mut tree);
-                        de::read::<StudyFile>(&mut tree, faults);
+                        usher_config::read::<StudyFile>(&mut tree, setting::alone, faults);
                     }
                 }
             }
@@ -140,26 +169,21 @@ impl Study {
 
     /// Looks for settings that do nothing: as a mode and `--set`s leave the file, and with each value of each axis and each
     /// choice put into that alone.
-    fn check_idle<'a>(
-        &self,
-        base: &Node,
-        choices: impl Iterator<Item = &'a Choice>,
-        faults: &mut Collector<'_>,
-    ) {
+    fn check_idle<'a>(&self, base: &Node, choices: impl Iterator<Item = &'a Choice>, faults: &mut Collector) {
         let varied = self.varied();
         let as_it_is = std::iter::once((base.clone(), base.clone()));
         let with_each = choices.map(|choice| {
             let (mut tree, mut alone) = (base.clone(), Node::of(&Value::Table(Ordered::default()), &None));
             for put in &choice.puts {
                 // What has no place is reported where points are made.
-                let _ = tree.set(&put.path, put.node.clone(), &put.path_span);
-                let _ = alone.set(&put.path, put.node.clone(), &put.path_span);
+                let _ = setting::set(&mut tree, &put.path, put.node.clone(), &put.path_span);
+                let _ = setting::set(&mut alone, &put.path, put.node.clone(), &put.path_span);
             }
             (tree, alone)
         });
         for (mut tree, given) in as_it_is.chain(with_each) {
             presets::fill(&mut tree);
-            let read = de::read::<StudyFile>(&mut tree, faults);
+            let read = usher_config::read::<StudyFile>(&mut tree, setting::alone, faults);
             let Some(file) = read.value.filter(|_| read.whole) else { continue };
             for (path, message) in check::idle(&Scenario::from(file), &given, &varied) {
                 report(&tree, path, message, faults);
@@ -189,7 +213,7 @@ impl Study {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
         let name = path.file_stem().map_or_else(|| "study".into(), |stem| stem.to_string_lossy());
-        Ok(Self::parse(&name, &path.display().to_string(), &text)?)
+        Ok(Self::parse_with(&name, &path.display().to_string(), &text, &Disk)?)
     }
 
     /// Finds a study by a founding study's name, or else as a file.
@@ -208,13 +232,21 @@ impl Study {
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// The file's text.
+    /// The file's text, without what it includes.
     pub fn text(&self) -> &str {
-        &self.text
+        self.sources.first().map_or("", |source| &source.text)
     }
-    /// A digest of the file's text, in hexadecimal: equal where the texts are.
+    /// A digest of the file's text, with what it includes, in hexadecimal: equal where the texts are.
     pub fn digest(&self) -> String {
-        digest(self.text.as_bytes())
+        digest(self.whole_text().as_bytes())
+    }
+    /// The text with those of the files that it includes, in the order in which they are read.
+    fn whole_text(&self) -> String {
+        self.sources.iter().map(|source| source.text.as_str()).collect()
+    }
+    /// What is right and should be written otherwise.
+    pub fn warnings(&self) -> &[Fault] {
+        &self.warnings
     }
     /// What the file says, before modes and axes.
     pub fn file(&self) -> &StudyFile {
@@ -226,7 +258,7 @@ impl Study {
     /// # Errors
     /// Everything that is wrong with any point.
     pub fn check(&self) -> Result<(), Faults> {
-        let mut faults = Collector::new(&self.origin, &self.text);
+        let mut faults = Collector::of(self.sources.clone());
         for mode in Mode::ALL {
             self.make_plan(mode, &Overrides::default(), &mut faults);
         }
@@ -238,12 +270,12 @@ impl Study {
     /// # Errors
     /// Everything that is wrong with the overrides or with any point.
     pub fn plan(&self, mode: Mode, overrides: &Overrides) -> Result<Plan, Faults> {
-        let mut faults = Collector::new(&self.origin, &self.text);
+        let mut faults = Collector::of(self.sources.clone());
         let plan = self.make_plan(mode, overrides, &mut faults);
         faults.finish(plan)
     }
 
-    fn make_plan(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector<'_>) -> Option<Plan> {
+    fn make_plan(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector) -> Option<Plan> {
         if overrides.replications == Some(0) {
             faults.add(None, "--replications 0: one or more are needed".to_owned());
         }
@@ -313,7 +345,7 @@ impl Study {
         base: &Node,
         chosen: &[&Choice],
         overrides: &Overrides,
-        faults: &mut Collector<'_>,
+        faults: &mut Collector,
     ) -> Option<Point> {
         let mut tree = base.clone();
         for choice in chosen {
@@ -322,7 +354,7 @@ impl Study {
             }
         }
         presets::fill(&mut tree);
-        let read = de::read::<StudyFile>(&mut tree, faults);
+        let read = usher_config::read::<StudyFile>(&mut tree, setting::alone, faults);
         let mut scenario = Scenario::from(read.value.filter(|_| read.whole)?);
         for (path, message) in check::scenario(&scenario) {
             report(&tree, path, message, faults);
@@ -356,7 +388,7 @@ impl Study {
     }
 
     /// The tree with what the mode and plain `--set`s change.
-    fn base(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector<'_>) -> Option<Node> {
+    fn base(&self, mode: Mode, overrides: &Overrides, faults: &mut Collector) -> Option<Node> {
         let mut tree = self.tree.clone();
         let mut puts = self.mode_puts(mode);
         for (name, value) in &overrides.set {
@@ -402,13 +434,7 @@ impl Study {
     }
 
     /// The values that an axis takes.
-    fn choices(
-        &self,
-        index: usize,
-        mode: Mode,
-        given: Option<&str>,
-        faults: &mut Collector<'_>,
-    ) -> Vec<Choice> {
+    fn choices(&self, index: usize, mode: Mode, given: Option<&str>, faults: &mut Collector) -> Vec<Choice> {
         let axis = &self.file.axes[index];
         let unit = axis::unit(axis);
         let listed = match mode {
@@ -422,7 +448,7 @@ impl Study {
             let keys = check::keys!["axes", index, list, i];
             self.tree.place(&self.tree.steps(&keys))
         };
-        let values: Vec<(Value, Span)> = match (given, listed) {
+        let values: Vec<(Value, Place)> = match (given, listed) {
             (Some(given), _) => {
                 given_values(axis, given, unit.as_deref()).into_iter().map(|v| (v, None)).collect()
             }
@@ -473,7 +499,7 @@ impl Study {
         variants
     }
 
-    fn value_puts(&self, axis: usize, value: &Value, span: &Span) -> Vec<Put> {
+    fn value_puts(&self, axis: usize, value: &Value, span: &Place) -> Vec<Put> {
         let puts = self.file.axes[axis].set.0.iter().enumerate().map(|(i, path)| {
             let keys = check::keys!["axes", axis, "set", i];
             let path_span = self.tree.place(&self.tree.steps(&keys));
@@ -500,7 +526,7 @@ impl Study {
             hasher.update(bytes);
         };
         part(self.name.as_bytes());
-        part(self.text.as_bytes());
+        part(self.whole_text().as_bytes());
         part(mode.name().as_bytes());
         for (name, value) in &overrides.set {
             part(name.as_bytes());
@@ -523,16 +549,16 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn put(path: String, node: &Node, path_span: Option<&Span>) -> Put {
+fn put(path: String, node: &Node, path_span: Option<&Place>) -> Put {
     let path_span = path_span.unwrap_or(&node.span).clone();
     Put { path, node: node.clone(), path_span }
 }
 
 /// Puts values into a tree; false when one has no place, which is reported.
-fn put_all(tree: &mut Node, puts: &[Put], faults: &mut Collector<'_>) -> bool {
+fn put_all(tree: &mut Node, puts: &[Put], faults: &mut Collector) -> bool {
     let mut all = true;
     for put in puts {
-        if let Err(message) = tree.set(&put.path, put.node.clone(), &put.path_span) {
+        if let Err(message) = setting::set(tree, &put.path, put.node.clone(), &put.path_span) {
             faults.add(put.path_span.clone(), message);
             all = false;
         }
@@ -541,7 +567,7 @@ fn put_all(tree: &mut Node, puts: &[Put], faults: &mut Collector<'_>) -> bool {
 }
 
 /// Reports a finding at its place in the tree, unless it may come from what was left out there.
-fn report(tree: &Node, path: Vec<String>, message: String, faults: &mut Collector<'_>) {
+fn report(tree: &Node, path: Vec<String>, message: String, faults: &mut Collector) {
     let steps = tree.steps(&path);
     if tree.damaged(&steps) {
         return;

@@ -28,3 +28,14 @@ pub fn all() -> impl Iterator<Item = WorkLabel> {
 pub fn find(name: &str) -> Option<WorkLabel> {
     all().find(|label| label.name() == name)
 }
+
+/// In a schema: a table has a value for each kind of work, and no other.
+pub(crate) fn schema(schema: &mut schemars::Schema) {
+    let Some(value) = schema.insert("additionalProperties".into(), false.into()) else { return };
+    let properties = all().map(|label| {
+        let mut value = value.clone();
+        value["description"] = format!("{} One unit is one {}.", label.about(), label.unit()).into();
+        (label.name().to_owned(), value)
+    });
+    schema.insert("properties".into(), properties.collect::<serde_json::Map<_, _>>().into());
+}

@@ -45,6 +45,35 @@ fn faults(line: &str, other: &str) -> String {
 }
 
 #[test]
+fn a_study_may_include_what_it_shares_with_others() {
+    let folder = std::env::temp_dir().join(format!("usher-scenario-include-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (study, net) = (folder.join("t.toml"), folder.join("net.toml"));
+    let (head, links) = RIGHT.split_once("[links.core]").unwrap();
+    let (links, tail) = links.split_once("[workload]").unwrap();
+    let write = |more: &str| {
+        std::fs::write(&study, format!("version = 1\ninclude = [\"net.toml\"]\n{head}[workload]{tail}"))
+            .unwrap();
+        std::fs::write(&net, format!("[links.core]{links}{more}")).unwrap();
+    };
+    write("");
+    let points = |study: &Study| study.plan(Mode::Default, &Overrides::default()).unwrap().points;
+    let first = Study::load(&study).unwrap();
+    assert_eq!(points(&first), points(&Study::parse("t", "t.toml", RIGHT).unwrap()));
+    write("# Other\n");
+    let second = Study::load(&study).unwrap();
+    assert!(first.text() == second.text() && first.digest() != second.digest(), "the digest is of all files");
+    write("dleay = \"1 ms\"\n");
+    let said = Study::load(&study).unwrap_err().to_string();
+    let place = format!("{}:6:1: unknown key \"dleay\" in links.core", net.display());
+    assert!(said.starts_with(&place), "{said}");
+    let alone = std::fs::read_to_string(&study).unwrap();
+    let said = Study::parse("t", "t.toml", &alone).unwrap_err().to_string();
+    assert!(said.starts_with("t.toml:2:12: net.toml: a text that is no file includes none"), "{said}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn the_example_is_right() {
     let study = Study::parse("t", "t.toml", RIGHT).unwrap();
     study.check().unwrap();
@@ -89,7 +118,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             r#"delay = "10 ms""#,
             r#"delay = "10 msec""#,
-            "t.toml:11:9: links.core.delay: \"msec\" is no unit of a time (ns, us, ms, s, min, h); did you mean \"10 ms\"?",
+            "t.toml:11:9: links.core.delay: \"msec\" is no unit of a time (ns, us, ms, s, min, h, d); did you mean \"10 ms\"?",
         ),
         (
             r#"rate = "1.5 Mb/s""#,
@@ -99,7 +128,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             r#"request = "200 B""#,
             r#"request = "200 ms""#,
-            "t.toml:18:23: workload.rounds[0].request: \"ms\" is no unit of a size (B, kB, MB, GB, KiB, MiB)",
+            "t.toml:18:23: workload.rounds[0].request: \"ms\" is no unit of a size (B, kB, MB, GB, KiB, MiB, GiB)",
         ),
         // Impossible values.
         (
@@ -126,12 +155,12 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (
             "count = 4",
             "count = -4",
-            "t.toml:6:9: hosts.client.count: -4 where a whole number of zero or more is needed",
+            "t.toml:6:9: hosts.client.count: -4 where a whole number from 0 to 4294967295 is needed",
         ),
         (
             "count = 4",
             "count = \"4\"",
-            "t.toml:6:9: hosts.client.count: \"4\" where a whole number of zero or more is needed",
+            "t.toml:6:9: hosts.client.count: \"4\" where a whole number from 0 to 4294967295 is needed",
         ),
         (r#"duration = "10 s""#, r#"duration = "0 s""#, "t.toml:4:12: run.duration: zero is impossible here"),
         (

@@ -5,13 +5,16 @@ use super::model::{
     Client, ExtendedMasterSecret, File, Hidden, HomeServer, InnerName, MessageAuthenticator, StoreKind, Tls,
     User,
 };
-use super::secret;
-use super::units::{Fingerprint, Prefix, Size};
+use super::secret::{self, Disk};
+use super::units::{Fingerprint, Prefix};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_aaa::ledger::{PoolConfig, Range, check_pools};
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
+use usher_config::Fault;
+use usher_config::secret::one;
+use usher_config::units::Size;
 use usher_radius::dictionary::Dictionary;
 use usher_radius::radsec::CertificateMatch;
 
@@ -25,6 +28,10 @@ pub struct Loaded {
     pub file: File,
     /// Where it was read; `None` for a text.
     pub path: Option<PathBuf>,
+    /// Files that it includes.
+    pub included: Vec<PathBuf>,
+    /// What is right and should be written otherwise.
+    pub warnings: Vec<Fault>,
     /// Clients with their secrets, in the file's order.
     pub clients: Vec<ClientEntry>,
     /// Home servers with their secrets, in the file's order.
@@ -113,14 +120,14 @@ macro_rules! at {
 }
 pub(super) use at;
 
-/// Checks a file. `path` is where it was read, `base` the folder from which its relative paths go.
-pub(super) fn check(
+/// Checks a file. `base` is the folder from which its relative paths go, `written` says in which file something stands.
+pub(super) fn check<'a>(
     mut file: File,
-    path: Option<&Path>,
     base: &Path,
+    written: impl Fn(&[String]) -> Option<&'a PathBuf>,
 ) -> (Option<Loaded>, Vec<(Vec<String>, String)>) {
     let mut c = Check { base, dictionary: Dictionary::builtin(), found: Vec::new() };
-    c.own_secrets(&file, path);
+    c.own_secrets(&file, written);
     c.dictionaries(&mut file);
     c.listening(&file);
     c.numbers(&file);
@@ -136,7 +143,9 @@ pub(super) fn check(
     c.tls_where_it_is_used(&file);
     let loaded = c.found.is_empty().then(|| Loaded {
         file,
-        path: path.map(Path::to_owned),
+        path: None,
+        included: Vec::new(),
+        warnings: Vec::new(),
         clients,
         homes,
         pools,
@@ -169,28 +178,25 @@ impl Check<'_> {
         }
     }
 
-    /// A file with secrets in it is as private as a file of secrets.
-    fn own_secrets(&mut self, file: &File, path: Option<&Path>) {
-        let first = file
-            .client
-            .iter()
-            .position(|c| c.secret.is_some())
-            .map(|i| at!("client", i, "secret"))
-            .or_else(|| {
-                file.home_server
-                    .iter()
-                    .position(|h| h.secret.is_some())
-                    .map(|i| at!("home_server", i, "secret"))
-            })
-            .or_else(|| {
-                let holds = |u: &User| u.password.is_some() || u.nt_hash.is_some() || u.argon2.is_some();
-                file.user.iter().position(holds).map(|i| at!("user", i))
-            })
-            .or_else(|| file.users.url.is_some().then(|| at!("users", "url")));
-        if let (Some(at), Some(path)) = (first, path)
-            && let Err(message) = secret::private(path)
-        {
-            self.fault(at, message);
+    /// A file with secrets in it is as private as a file of secrets. The first of each file says so.
+    fn own_secrets<'a>(&mut self, file: &File, written: impl Fn(&[String]) -> Option<&'a PathBuf>) {
+        let clients = file.client.iter().enumerate().filter(|(_, c)| c.secret.is_some());
+        let homes = file.home_server.iter().enumerate().filter(|(_, h)| h.secret.is_some());
+        let holds = |u: &User| u.password.is_some() || u.nt_hash.is_some() || u.argon2.is_some();
+        let users = file.user.iter().enumerate().filter(|(_, u)| holds(u));
+        let places = clients
+            .map(|(i, _)| at!("client", i, "secret"))
+            .chain(homes.map(|(i, _)| at!("home_server", i, "secret")))
+            .chain(users.map(|(i, _)| at!("user", i)))
+            .chain(file.users.url.is_some().then(|| at!("users", "url")));
+        let mut seen = BTreeSet::new();
+        for at in places {
+            if let Some(path) = written(&at)
+                && seen.insert(path)
+                && let Err(message) = secret::private(path)
+            {
+                self.fault(at, message);
+            }
         }
     }
 
@@ -265,7 +271,7 @@ impl Check<'_> {
         if let Some(file) = file {
             self.absolute(file);
         }
-        let found = secret::one(inline.as_ref(), file.as_deref(), env.as_deref(), "secret");
+        let found = one("secret", inline.as_ref(), file.as_deref(), env.as_deref(), &Disk);
         let (key, message) = match found {
             Ok(None) => return None,
             Ok(Some(secret)) => match secret::long_enough(&secret) {
@@ -326,18 +332,6 @@ impl Check<'_> {
                     Ok(range) => ranges.push(range),
                     Err(error) => self.fault(at!("pool", i, "ranges", n), error.to_string()),
                 }
-            }
-            match (pool.first, pool.last) {
-                (Some(first), Some(last)) if first.is_ipv4() == last.is_ipv4() && first <= last => {
-                    ranges.push(Range::Addresses { first, last });
-                }
-                (None, None) => {}
-                (Some(_), Some(_)) => self.fault(
-                    at!("pool", i, "last"),
-                    "the last address is not behind the first, of the same kind",
-                ),
-                _ => self
-                    .fault(at!("pool", i), "first and last belong together; add the other, or write ranges"),
             }
             if ranges.iter().map(Range::size).sum::<u64>() > 1 << 20 {
                 self.fault(at!("pool", i), "a pool has at most 1,048,576 addresses or prefixes");
@@ -478,8 +472,8 @@ impl Check<'_> {
         {
             *path = self.base.join(&*path);
         }
-        let found =
-            secret::one(users.url.as_ref(), users.url_file.as_deref(), users.url_env.as_deref(), "url");
+        let (file, env) = (users.url_file.as_deref(), users.url_env.as_deref());
+        let found = one("url", users.url.as_ref(), file, env, &Disk);
         match (found, users.store) {
             (Ok(Some(url)), StoreKind::Postgresql) => {
                 if let Err(refused) = usher_store::Postgres::new(&url.0) {

@@ -2,11 +2,12 @@
 //! these items is the published schema's.
 
 use super::model::Hidden;
-use super::units::{Fingerprint, Period, Prefix};
+use super::units::{Fingerprint, Prefix};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use usher_config::units::Time;
 use usher_radius::client::Liveness;
 
 /// Where requests of a realm are decided.
@@ -112,24 +113,24 @@ pub struct HomeServer {
     /// How long it may owe an answer and say nothing before the next of the realm's servers is asked, then and from there
     /// on. With a second factor that somebody has to confirm, as long as that may take.
     #[serde(default = "HomeServer::response_window")]
-    pub response_window: Period,
+    pub response_window: Time,
     /// How long it may go on saying nothing before it is dead and asked for nothing but its status; its first word brings
     /// it back before that.
     #[serde(default = "HomeServer::zombie_period")]
-    pub zombie_period: Period,
+    pub zombie_period: Time,
     /// Whether it is asked for its status by Status-Server (RFC 5997).
     #[serde(default = "HomeServer::status_check")]
     pub status_check: bool,
     /// How often it is asked for its status while it is dead, and on a RadSec connection where nothing happens; at least
     /// 6 s (RFC 3539).
     #[serde(default = "HomeServer::check_interval")]
-    pub check_interval: Period,
+    pub check_interval: Time,
     /// How many answers in a row to that bring it back.
     #[serde(default = "HomeServer::num_answers_to_alive")]
     pub num_answers_to_alive: u32,
     /// After how long a dead server is tried again that is not asked for its status, or never answered that.
     #[serde(default = "HomeServer::revive_interval")]
-    pub revive_interval: Period,
+    pub revive_interval: Time,
     /// The secret shared with it; for `tls`, "radsec" unless one is given.
     pub secret: Option<Hidden>,
     /// A file that holds the secret, readable by nobody else.
@@ -142,23 +143,23 @@ impl HomeServer {
     const fn message_authenticator() -> bool {
         true
     }
-    fn response_window() -> Period {
-        Period(Liveness::default().window)
+    fn response_window() -> Time {
+        Time(Liveness::default().window)
     }
-    fn zombie_period() -> Period {
-        Period(Liveness::default().zombie)
+    fn zombie_period() -> Time {
+        Time(Liveness::default().zombie)
     }
     fn status_check() -> bool {
         Liveness::default().status
     }
-    fn check_interval() -> Period {
-        Period(Liveness::default().interval)
+    fn check_interval() -> Time {
+        Time(Liveness::default().interval)
     }
     fn num_answers_to_alive() -> u32 {
         Liveness::default().answers
     }
-    fn revive_interval() -> Period {
-        Period(Liveness::default().revive)
+    fn revive_interval() -> Time {
+        Time(Liveness::default().revive)
     }
     /// How it is found out whether it is alive.
     pub(crate) const fn liveness(&self) -> Liveness {
@@ -208,15 +209,15 @@ pub struct Diameter {
     pub peer: Vec<DiameterPeer>,
     /// The time between watchdog requests (RFC 3539), at least 6 s.
     #[serde(default = "Diameter::watchdog")]
-    pub watchdog: Period,
+    pub watchdog: Time,
 }
 
 impl Diameter {
     fn agents() -> Vec<String> {
         vec!["*".to_owned()]
     }
-    fn watchdog() -> Period {
-        Period::secs(30)
+    fn watchdog() -> Time {
+        Time::secs(30)
     }
 }
 

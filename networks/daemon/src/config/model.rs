@@ -3,13 +3,13 @@
 pub use super::elsewhere::{
     Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Stream, Transport, Unanswered,
 };
-use super::units::{Fingerprint, Period, Prefix, Size};
+use super::units::{Fingerprint, Prefix};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
-use std::fmt;
+use serde::Deserialize;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use usher_crypto::Key;
+pub use usher_config::secret::Hidden;
+use usher_config::units::{Size, Time};
 
 /// The configuration of `usher aaa serve`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,11 +22,11 @@ pub struct File {
     pub state_dir: Option<PathBuf>,
     /// How long after its request a reject goes out, so that guessing passwords is slow and what the verdict took
     /// does not show.
-    pub reject_delay: Period,
+    pub reject_delay: Time,
     /// How long a login may stand still before it is forgotten.
-    pub session_timeout: Period,
+    pub session_timeout: Time,
     /// How long a login may take in all, from its first request to its verdict, however busy it is.
-    pub login_timeout: Period,
+    pub login_timeout: Time,
     /// Dictionaries of vendors' attributes in FreeRADIUS's syntax, beside those that the server has itself; what a file
     /// includes is sought from its own folder. Later definitions replace earlier ones of the same name or number.
     pub dictionary: Vec<PathBuf>,
@@ -69,9 +69,9 @@ impl Default for File {
         Self {
             shards: None,
             state_dir: None,
-            reject_delay: Period::secs(1),
-            session_timeout: Period::secs(30),
-            login_timeout: Period::secs(300),
+            reject_delay: Time::secs(1),
+            session_timeout: Time::secs(30),
+            login_timeout: Time::secs(300),
             dictionary: Vec::new(),
             listen: Listen::default(),
             client: Vec::new(),
@@ -122,25 +122,6 @@ impl Default for Listen {
             diameter: Vec::new(),
             diameter_tls: Vec::new(),
         }
-    }
-}
-
-/// A text that is not shown: `Debug` tells nothing of it.
-#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Hidden(
-    #[serde(deserialize_with = "key")]
-    #[schemars(with = "String")]
-    pub Key<String>,
-);
-
-fn key<'de, D: Deserializer<'de>>(text: D) -> Result<Key<String>, D::Error> {
-    String::deserialize(text).map(Key::new)
-}
-
-impl fmt::Debug for Hidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(hidden)")
     }
 }
 
@@ -241,10 +222,10 @@ pub struct Users {
     pub cache_entries: usize,
     /// How long a user is served from memory before the store is asked again: the longest time for which a user who
     /// was removed from the store by other means than `usher aaa user del` can still log in.
-    pub cache_ttl: Period,
+    pub cache_ttl: Time,
     /// How long a name that nobody has is remembered: the longest time for which a user who was added to the store by
     /// other means than `usher aaa user add` is still turned away.
-    pub cache_unknown: Period,
+    pub cache_unknown: Time,
     /// How many threads ask the store, and how many compare passwords with slow hashes.
     pub threads: u16,
 }
@@ -259,8 +240,8 @@ impl Default for Users {
             url_env: None,
             bad_reply: BadReply::default(),
             cache_entries: 100_000,
-            cache_ttl: Period::secs(60),
-            cache_unknown: Period::secs(5),
+            cache_ttl: Time::secs(60),
+            cache_unknown: Time::secs(5),
             threads: 2,
         }
     }
@@ -423,7 +404,7 @@ pub struct Tls {
     pub crl_from_users: Vec<String>,
     /// How often it is looked whether there is a later list, and whether a file of `crl` is another: 1 s to a day.
     #[serde(default = "Tls::crl_interval")]
-    pub crl_interval: Period,
+    pub crl_interval: Time,
     /// Whether the authority is asked if a user's certificate still holds (OCSP).
     #[serde(default)]
     pub ocsp: Ocsp,
@@ -441,12 +422,12 @@ pub struct Tls {
     /// How long a session can be taken up again after the user has last logged in with a proof; at most 7 days. It ends
     /// before when a certificate of the user ends, when the user or the user's password is changed, and at a reload.
     #[serde(default = "Tls::session_lifetime")]
-    pub session_lifetime: Period,
+    pub session_lifetime: Time,
 }
 
 impl Tls {
-    fn crl_interval() -> Period {
-        Period::secs(3600)
+    fn crl_interval() -> Time {
+        Time::secs(3600)
     }
     fn oldest() -> TlsVersion {
         TlsVersion::Tls12
@@ -457,8 +438,8 @@ impl Tls {
     fn sessions() -> usize {
         4096
     }
-    fn session_lifetime() -> Period {
-        Period::secs(24 * 60 * 60)
+    fn session_lifetime() -> Time {
+        Time::secs(24 * 60 * 60)
     }
 }
 
@@ -496,18 +477,14 @@ pub struct Pool {
     /// `"2001:db8::/40/56"`. From ranges of both kinds a session gets one of each.
     #[serde(default)]
     pub ranges: Vec<String>,
-    /// The first address of one range more.
-    pub first: Option<std::net::IpAddr>,
-    /// The last address of it.
-    pub last: Option<std::net::IpAddr>,
     /// How long an address that was given is kept for a session of which no accounting comes.
     #[serde(default = "Pool::hold")]
-    pub hold: Period,
+    pub hold: Time,
 }
 
 impl Pool {
-    fn hold() -> Period {
-        Period::secs(300)
+    fn hold() -> Time {
+        Time::secs(300)
     }
 }
 
@@ -520,9 +497,9 @@ pub struct Limits {
     /// Failed logins under one name or from one device, after which nothing more of it is weighed; 0: no limit.
     pub failures: u32,
     /// Within this time.
-    pub failures_within: Period,
+    pub failures_within: Time,
     /// For this long.
-    pub failures_hold: Period,
+    pub failures_hold: Time,
     /// Unfinished logins that each thread keeps; beyond it the oldest of the client most over its share goes.
     pub half_open: usize,
     /// Memory that unfinished logins of all threads may hold, about; beyond it the oldest of the client whose logins hold
@@ -538,8 +515,8 @@ impl Default for Limits {
         Self {
             simultaneous: None,
             failures: 0,
-            failures_within: Period::secs(60),
-            failures_hold: Period::secs(60),
+            failures_within: Time::secs(60),
+            failures_hold: Time::secs(60),
             half_open: 100_000,
             half_open_memory: Size::mib(512),
             requests: 1 << 18,
@@ -552,7 +529,7 @@ impl Default for Limits {
 #[serde(deny_unknown_fields, default)]
 pub struct Accounting {
     /// How long a session of which nothing is heard counts as open.
-    pub stale_after: Period,
+    pub stale_after: Time,
     /// Whether each decided login is written to table radpostauth.
     pub logins: bool,
     /// A file with 32 or more random characters, readable by nobody else: by them names are kept from clients
@@ -563,7 +540,7 @@ pub struct Accounting {
 
 impl Default for Accounting {
     fn default() -> Self {
-        Self { stale_after: Period::secs(86_400), logins: false, identity_key_file: None }
+        Self { stale_after: Time::secs(86_400), logins: false, identity_key_file: None }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::check::{Check, HomeEntry, at};
 use super::model::{DiameterPeer, File, Hidden, HomeServer, MethodName, Realm, Stream, Transport};
-use super::units::{Fingerprint, Period};
+use super::units::Fingerprint;
 use std::collections::BTreeSet;
+use usher_config::units::Time;
 
 impl Check<'_> {
     pub(super) fn homes(&mut self, homes: &mut [HomeServer]) -> Vec<HomeEntry> {
@@ -41,7 +42,7 @@ impl Check<'_> {
 
     /// The times after which a home server is suspect, dead and asked again make sense.
     fn patience_with(&mut self, i: usize, home: &HomeServer) {
-        let ms = |period: Period| period.0.as_nanos() / 1_000_000;
+        let ms = |period: Time| period.0.as_nanos() / 1_000_000;
         if !(100..=600_000).contains(&ms(home.response_window)) {
             let message = "a home server has between 100 ms and 10 min to answer; 4 s is usual";
             self.fault(at!("home_server", i, "response_window"), message);

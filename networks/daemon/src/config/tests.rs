@@ -34,9 +34,9 @@ fn every_fault_is_said_with_its_line() {
         "shards = 0\nshrads = 2\n\n[[client]]\nname = \"a\"\nprefix = \"10.0.0.0/40\"\nsecret = \"0123456789\"\n\n\
          [listen]\nauth = [\"1.2.3.4\"]\n",
         &[
-            "aaa.toml:2:1: unknown key \"shrads\"; did you mean \"shards\"?",
-            "aaa.toml:6:10: \"10.0.0.0/40\" is no network",
-            "aaa.toml:10:9: ",
+            "aaa.toml:2:1: unknown key \"shrads\" at the top; did you mean \"shards\"?",
+            "aaa.toml:6:10: client[0].prefix: \"10.0.0.0/40\" is no network",
+            "aaa.toml:10:9: listen.auth[0]: invalid socket address syntax",
         ],
     );
     said(
@@ -91,7 +91,7 @@ fn others_must_show_who_they_are() {
     said(diameter, &["aaa.toml:3:2: whoever reaches this server"]);
     said(
         &format!("{diameter}peers = [\"c\"]\n"),
-        &["aaa.toml:6:1: without TLS a peer is known by its address"],
+        &["aaa.toml:6:9: without TLS a peer is known by its address"],
     );
     let peer = |more| format!("{diameter}[[diameter.peer]]\nidentity = \"c\"\n{more}");
     said(&peer(""), &["aaa.toml:6:1: without TLS a peer is known by its address"]);
@@ -127,7 +127,7 @@ fn a_realm_leads_one_way() {
         &realm("x", "diameter = [\"c\"]\nrefuse = true\n"),
         &["aaa.toml:7:1: servers, diameter and refuse exclude"],
     );
-    said(&realm("*", "diameter = [\"c\"]\n"), &["aaa.toml:9:1: Diameter asks for a realm by its name"]);
+    said(&realm("*", "diameter = [\"c\"]\n"), &["aaa.toml:9:12: Diameter asks for a realm by its name"]);
 }
 
 #[test]
@@ -143,10 +143,10 @@ fn pools_have_ranges_of_addresses_and_of_prefixes() {
         &pool("ranges = [\"192.0.2.9-192.0.2.1\"]"),
         &["aaa.toml:3:11: \"192.0.2.9-192.0.2.1\" is no range"],
     );
-    said(&pool("first = \"192.0.2.9\""), &["aaa.toml:1:1: first and last belong together"]);
+    said(&pool("first = \"192.0.2.9\""), &["aaa.toml:3:1: unknown key \"first\" in pool[0]"]);
     said(
         &pool("first = \"192.0.2.9\"\nlast = \"192.0.2.1\""),
-        &["aaa.toml:4:8: the last address is not behind"],
+        &["aaa.toml:3:9: \"192.0.2.9-192.0.2.1\" is no range"],
     );
     said(&pool("ranges = [\"10.0.0.0/8\"]"), &["aaa.toml:1:1: a pool has at most 1,048,576"]);
     said(
@@ -179,6 +179,43 @@ fn passwords_that_prove_nothing_or_cost_too_much_are_refused() {
 }
 
 #[test]
+fn times_and_sizes_are_written_as_everywhere() {
+    let loaded = parse(
+        "aaa.toml",
+        "reject_delay = \"1.5 s\"\n[tls]\ncertificate = \"c\"\nkey = \"k\"\nsession_lifetime = \"7 days\"\n\
+         [limits]\nhalf_open_memory = \"1.5 GiB\"\n[users]\ncache_ttl = \"5\"\n",
+        None,
+    );
+    let faults: Vec<String> = loaded.unwrap_err().to_string().lines().map(str::to_owned).collect();
+    assert_eq!(
+        faults,
+        [
+            "aaa.toml:5:20: tls.session_lifetime: \"days\" is no unit of a time (ns, us, ms, s, min, h, d); did you mean \"7 d\"?",
+            "aaa.toml:9:13: users.cache_ttl: \"5\" lacks its unit: a time is written like \"10 ms\"",
+        ]
+    );
+    let loaded =
+        parse("aaa.toml", "reject_delay = \"1.5 s\"\n[limits]\nhalf_open_memory = \"1.5 GiB\"\n", None);
+    let file = loaded.unwrap().file;
+    assert_eq!((file.reject_delay.0.as_millis(), file.limits.half_open_memory.bytes()), (1500, 3 << 29));
+}
+
+#[test]
+fn what_is_on_its_way_out_is_read_with_a_warning_and_can_be_rewritten() {
+    let old = "# Ours.\n[[pool]]\nname = \"p\"\nfirst = \"192.0.2.1\" # the first\nlast = \"192.0.2.9\"\nhold = \"5 min\"\n\
+               [[pool]]\nname = \"q\"\nranges = [\"198.51.100.0/24\"] # all\nfirst = \"2001:db8::1\"\nlast = \"2001:db8::9\"\n";
+    let new = "version = 2\n# Ours.\n[[pool]]\nname = \"p\"\nhold = \"5 min\"\n# the first\nranges = [\"192.0.2.1-192.0.2.9\"]\n\
+               [[pool]]\nname = \"q\"\nranges = [\"198.51.100.0/24\", \"2001:db8::1-2001:db8::9\"] # all\n";
+    assert_eq!(usher_config::upgrade("aaa.toml", old, &FORMAT).unwrap(), new);
+    let read = |text| parse("aaa.toml", text, None).unwrap();
+    assert_eq!(read(old).pools, read(new).pools);
+    let warnings = read(old).warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].starts_with("aaa.toml:4:1: \"first\" is on its way out"), "{warnings:?}");
+    assert!(read(new).warnings.is_empty());
+}
+
+#[test]
 fn secrets_that_others_can_read_are_refused() {
     let folder = std::env::temp_dir().join(format!("usher-daemon-secrets-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -202,6 +239,17 @@ fn secrets_that_others_can_read_are_refused() {
     assert!(said.contains("aaa.toml:4:10: ") && said.contains("has mode 0644"), "{said}");
     mode(&path, 0o640);
     assert!(load(&path).is_ok());
+    // A file that is included, likewise.
+    let included = folder.join("clients.toml");
+    std::fs::copy(&path, &included).unwrap();
+    std::fs::write(&path, "include = [\"clients.toml\"]\n").unwrap();
+    mode(&path, 0o644);
+    mode(&included, 0o644);
+    let said = load(&path).unwrap_err().to_string();
+    assert!(said.contains("clients.toml:4:10: ") && said.contains("chmod 0640"), "{said}");
+    mode(&included, 0o640);
+    let loaded = load(&path).unwrap();
+    assert_eq!((loaded.clients.len(), loaded.included), (1, vec![included]));
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

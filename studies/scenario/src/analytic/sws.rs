@@ -4,7 +4,7 @@ use super::round_trip;
 use crate::model::{
     AckTimer, Connection, DialogueTransport, IpVersion, NagleVariant, Scenario, TimeLaw, Workload,
 };
-use crate::units::Bound;
+use usher_config::units::Bound;
 
 /// Octets of TCP's header without options.
 const TCP_HEADER: f64 = 20.0;

@@ -2,7 +2,7 @@
 
 use super::{Check, keys};
 use crate::model::{Cell, EapMethod, Workload};
-use crate::units::Queue;
+use usher_config::units::Queue;
 use usher_sim::radio::wimax::ConfigError;
 
 impl Check<'_> {

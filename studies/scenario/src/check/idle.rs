@@ -2,8 +2,8 @@
 
 use super::Finding;
 use crate::model::{Scenario, Workload};
-use crate::tree::Node;
-use crate::units::Bound;
+use usher_config::tree::Node;
+use usher_config::units::Bound;
 
 /// A setting that tells only beside others.
 struct Setting {

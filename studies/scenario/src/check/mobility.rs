@@ -1,11 +1,11 @@
 //! What no single value shows about interfaces, BSSs, and the workloads of IEEE 802.21.
 
 use super::{Check, keys};
-use crate::fault::hint;
 use crate::model::{
     Arrivals, Bss, Handover, LossFrom, Mih, MihFunction, MihTransport, TimingChange, message_name,
 };
-use crate::units::{Coordinate, Count, Length, Queue, Switch, Time};
+use usher_config::hint;
+use usher_config::units::{Coordinate, Count, Length, Queue, Switch, Time};
 use usher_mih::MessageId;
 use usher_sim::radio::wifi::ConfigError;
 

@@ -1,12 +1,12 @@
 //! What is varied and what is drawn: `[[axes]]` and `[[figures]]`.
 
-use crate::ordered::Ordered;
-use crate::units::{Count, Share};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
+use usher_config::units::{Count, Share};
+use usher_config::{Ordered, Value};
 
 /// Something that is varied: a setting over values, or a named choice between bundles of settings.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -114,97 +114,6 @@ impl JsonSchema for OneOrMore {
             "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],
             "description": "One name or path, or several."
         })
-    }
-}
-
-/// Any value that a setting can take.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Value {
-    /// True or false.
-    Bool(bool),
-    /// A whole number.
-    Integer(i64),
-    /// Another number.
-    Float(f64),
-    /// A text, often a quantity with its unit.
-    Text(String),
-    /// Several.
-    Array(Vec<Value>),
-    /// Named ones.
-    Table(Ordered<Value>),
-}
-
-impl fmt::Display for Value {
-    /// A text bare, everything else as TOML writes it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bool(b) => write!(f, "{b}"),
-            Self::Integer(n) => write!(f, "{n}"),
-            Self::Float(x) => write!(f, "{x}"),
-            Self::Text(text) => f.write_str(text),
-            Self::Array(values) => {
-                f.write_str("[")?;
-                for (i, value) in values.iter().enumerate() {
-                    write!(f, "{}{value}", if i == 0 { "" } else { ", " })?;
-                }
-                f.write_str("]")
-            }
-            Self::Table(entries) => {
-                f.write_str("{ ")?;
-                for (i, (key, value)) in entries.iter().enumerate() {
-                    write!(f, "{}{key} = {value}", if i == 0 { "" } else { ", " })?;
-                }
-                f.write_str(" }")
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Value;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value")
-            }
-            fn visit_bool<E: Error>(self, b: bool) -> Result<Value, E> {
-                Ok(Value::Bool(b))
-            }
-            fn visit_i64<E: Error>(self, n: i64) -> Result<Value, E> {
-                Ok(Value::Integer(n))
-            }
-            fn visit_f64<E: Error>(self, x: f64) -> Result<Value, E> {
-                Ok(Value::Float(x))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-                Ok(Value::Text(text.to_owned()))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-                let mut values = Vec::new();
-                while let Some(value) = seq.next_element()? {
-                    values.push(value);
-                }
-                Ok(Value::Array(values))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Value::Table(entries.into_iter().collect()))
-            }
-        }
-        deserializer.deserialize_any(Any)
-    }
-}
-
-impl JsonSchema for Value {
-    fn schema_name() -> Cow<'static, str> {
-        "Value".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "description": "Any value that the setting takes." })
     }
 }
 

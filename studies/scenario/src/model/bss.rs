@@ -1,8 +1,8 @@
 //! 802.11 cells: `[bss.NAME]`.
 
-use crate::units::{Count, Length, Queue, Share, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::units::{Count, Length, Queue, Share, Size, Switch, Time};
 use usher_core::Duration;
 use usher_sim::radio::wifi::{self, WifiConfig};
 

@@ -1,8 +1,8 @@
 //! 802.16 cells: `[cells.NAME]`.
 
-use crate::units::{Bound, Count, Length, Queue, Share, Size, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::units::{Bound, Count, Length, Queue, Share, Size, Time};
 use usher_core::Duration;
 use usher_sim::radio::wimax::{self, WimaxConfig};
 

@@ -1,9 +1,9 @@
 //! Handovers from 802.11 to 802.16: the workload `handover`.
 
 use super::mih::{MihFunction, MihTiming, MihTransport, lifetime, max_message, max_transactions};
-use crate::units::{Count, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::units::{Count, Size, Switch, Time};
 
 /// Mobile nodes hand over from 802.11 to 802.16 by IEEE 802.21 messages, while a correspondent sends each of them a flow.
 /// A dialogue is one handover: from its beginning (Link_Going_Down, or for a node that hears of nothing before, the loss

@@ -1,10 +1,12 @@
 //! Hosts, links and the traffic in the background.
 
 use super::TimeLaw;
-use crate::ordered::Ordered;
-use crate::units::{BitRate, Bound, Coordinate, Count, Length, MeanLength, Queue, Share, Size, Speed, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::Ordered;
+use usher_config::units::{
+    BitRate, Bound, Coordinate, Count, Length, MeanLength, Queue, Share, Size, Speed, Time,
+};
 use usher_core::Instant;
 use usher_core::impair::{self, ChannelConfig, QueueLimit};
 use usher_sim::radio::motion::{Position, Trajectory};
@@ -68,7 +70,7 @@ pub struct Cpu {
     /// Service time of one unit by kind of work (`"radius.request" = "50 us"`), the same always or drawn anew each
     /// time; what is not named takes no time.
     #[serde(default)]
-    #[schemars(transform = crate::schema::by_work)]
+    #[schemars(transform = crate::work::schema)]
     pub service: Ordered<TimeLaw>,
 }
 
@@ -215,7 +217,7 @@ impl Framing {
 /// How packets are lost.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = crate::schema::with_literal::<Share>)]
+#[schemars(tag = "kind", transform = usher_config::with_literal::<Share>)]
 pub enum Loss {
     /// This share of packets, each independently, written as a plain percentage.
     #[serde(rename = "literal")]

@@ -1,10 +1,10 @@
 //! IEEE 802.21 messages between stations and points of service: the workloads `mih` and `handover`.
 
 use super::Arrivals;
-use crate::ordered::Ordered;
-use crate::units::{Count, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::Ordered;
+use usher_config::units::{Count, Size, Switch, Time};
 use usher_mih::MessageId;
 
 /// MIH messages between mobile nodes and points of service: indications of the mobile nodes, or requests, of the points of

@@ -14,8 +14,7 @@ mod transport;
 mod workload;
 
 pub use axes::{
-    Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Reference, ReferencePoint, Relax,
-    Statistic, Value,
+    Axis, Case, Choice, Figure, Limit, OneOrMore, Recommendation, Reference, ReferencePoint, Relax, Statistic,
 };
 pub use bss::{Bss, LossFrom, Preamble, Scan, WifiRate};
 pub use cell::{Cell, CellScan, Entry, Frame, Keys, Modulation, Requests};
@@ -36,9 +35,10 @@ pub use workload::{
     StreamPolicy, TimeLaw, TlsVersion, Workload,
 };
 
-use crate::ordered::Ordered;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::Ordered;
+pub use usher_config::Value;
 
 /// A study: a question, the network and the workload that answer it, what is varied and what is drawn.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]

@@ -1,10 +1,10 @@
 //! How long and how often: `[run]`, `[quick]`, `[full]`, `[capture]`.
 
-use super::axes::Value;
-use crate::ordered::Ordered;
-use crate::units::{Count, Share, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::Ordered;
+use usher_config::Value;
+use usher_config::units::{Count, Share, Time};
 
 /// How long and how often each point runs. A run passes the warm-up, then the duration in which what begins
 /// is counted, then at most the drain in which nothing begins and what was begun may end.

@@ -1,8 +1,8 @@
 //! Settings of the transport protocols: `[transport]`.
 
-use crate::units::{BitRate, Bound, Count, InitialWindow, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::units::{BitRate, Bound, Count, InitialWindow, Size, Switch, Time};
 
 /// Settings of the transport protocols, the same on all hosts.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]

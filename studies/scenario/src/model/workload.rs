@@ -1,9 +1,9 @@
 //! Who says what to whom, and how often: `[workload]`.
 
 use super::{Handover, Mih};
-use crate::units::{BitRate, Bound, Count, Rate, Share, Size, Switch, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use usher_config::units::{BitRate, Bound, Count, Rate, Share, Size, Switch, Time};
 
 /// Who says what to whom, and how often.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -220,7 +220,7 @@ impl Default for Radius {
 /// When an unanswered request is sent again.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = crate::schema::with_names)]
+#[schemars(tag = "kind", transform = usher_config::with_names)]
 pub enum RadiusRetransmission {
     /// After doubling, jittered times (RFC 5080, 2.2.1).
     Rfc5080 {
@@ -327,7 +327,7 @@ pub enum StreamPolicy {
 /// Which connections a NAS has with its Diameter server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(tag = "kind", transform = crate::schema::with_names, transform = crate::schema::with_literal::<Count>)]
+#[schemars(tag = "kind", transform = usher_config::with_names, transform = usher_config::with_literal::<Count>)]
 pub enum Connections {
     /// So many persistent ones, opened before the first request, written as a plain number; sessions are spread
     /// over them.
@@ -429,7 +429,7 @@ pub enum Connection {
 /// When an unanswered request is sent again.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = crate::schema::with_names)]
+#[schemars(tag = "kind", transform = usher_config::with_names)]
 pub enum Repeats {
     /// Never.
     #[default]
@@ -446,7 +446,7 @@ pub enum Repeats {
 /// A time, the same always or drawn anew each time.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = crate::schema::with_literal::<Time>)]
+#[schemars(tag = "kind", transform = usher_config::with_literal::<Time>)]
 pub enum TimeLaw {
     /// The same always, written as a plain time.
     #[serde(rename = "literal")]

@@ -1,4 +1,4 @@
-//! Quantities as a study file writes them: a number and its unit in one text, `"10 ms"`.
+//! Quantities as files write them: a number and its unit in one text, `"10 ms"`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
@@ -37,6 +37,7 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("s", Dimension::Time, 1.0),
     ("min", Dimension::Time, 60.0),
     ("h", Dimension::Time, 3600.0),
+    ("d", Dimension::Time, 86_400.0),
     ("b/s", Dimension::BitRate, 1.0),
     ("kb/s", Dimension::BitRate, 1e3),
     ("Mb/s", Dimension::BitRate, 1e6),
@@ -47,6 +48,7 @@ const UNITS: &[(&str, Dimension, f64)] = &[
     ("GB", Dimension::Size, 1e9),
     ("KiB", Dimension::Size, 1024.0),
     ("MiB", Dimension::Size, 1_048_576.0),
+    ("GiB", Dimension::Size, 1_073_741_824.0),
     ("%", Dimension::Share, 0.01),
     ("/s", Dimension::Rate, 1.0),
     ("/min", Dimension::Rate, 1.0 / 60.0),
@@ -71,7 +73,10 @@ const ALIASES: &[(&str, &str)] = &[
     ("usec", "us"),
     ("minutes", "min"),
     ("m", "min"),
+    ("hour", "h"),
     ("hours", "h"),
+    ("day", "d"),
+    ("days", "d"),
     ("bps", "b/s"),
     ("bit/s", "b/s"),
     ("kbps", "kb/s"),
@@ -241,7 +246,7 @@ macro_rules! text_quantity {
 mod space;
 pub use space::{Coordinate, Length, Speed};
 
-/// A span of time: `"10 ms"`; units ns, us, ms, s, min, h.
+/// A span of time: `"10 ms"`; units ns, us, ms, s, min, h, d.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Time(pub Duration);
 
@@ -252,8 +257,9 @@ impl Time {
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
         let seconds = read(text, Dimension::Time)?;
-        if seconds > 1e9 {
-            return Err(format!("\"{text}\" is longer than 1e9 s"));
+        // Nanoseconds in 64 bits last for 584 years; a tenth of it is enough for everybody.
+        if seconds > 1.8e9 {
+            return Err(format!("\"{text}\" is longer than 1.8e9 s"));
         }
         Ok(Self(Duration::from_secs_f64(seconds)))
     }
@@ -269,13 +275,18 @@ impl Time {
     pub const fn get(self) -> Duration {
         self.0
     }
+    /// For the standard library.
+    #[must_use]
+    pub const fn std(self) -> core::time::Duration {
+        core::time::Duration::from_nanos(self.0.as_nanos())
+    }
 }
 text_quantity!(
     Time,
     Dimension::Time,
-    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(ns|us|ms|s|min|h)\s*$",
-    "A span of time with its unit: ns, us, ms, s, min or h.",
-    ["10 ms", "1.5 s"]
+    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(ns|us|ms|s|min|h|d)\s*$",
+    "A span of time with its unit: ns, us, ms, s, min, h or d.",
+    ["10 ms", "1.5 s", "7 d"]
 );
 
 /// A bit rate above zero: `"1.5 Mb/s"`; units b/s, kb/s, Mb/s, Gb/s.
@@ -312,7 +323,7 @@ text_quantity!(
     ["1.5 Mb/s"]
 );
 
-/// A number of bytes: `"200 B"`; units B, kB (1000), MB, GB, KiB (1024), MiB.
+/// A number of bytes: `"200 B"`; units B, kB (1000), MB, GB, KiB (1024), MiB, GiB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(u64);
 
@@ -335,6 +346,10 @@ impl Size {
     pub const fn of(bytes: u64) -> Self {
         Self(bytes)
     }
+    /// So many times 2^20 bytes.
+    pub const fn mib(n: u64) -> Self {
+        Self(n << 20)
+    }
     /// Bytes.
     pub const fn bytes(self) -> u64 {
         self.0
@@ -343,8 +358,8 @@ impl Size {
 text_quantity!(
     Size,
     Dimension::Size,
-    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*([kMG]?B|[KM]iB)\s*$",
-    "A number of bytes with its unit: B, kB (1000 B), MB, GB, KiB (1024 B) or MiB.",
+    r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*([kMG]?B|[KMG]iB)\s*$",
+    "A number of bytes with its unit: B, kB (1000 B), MB, GB, KiB (1024 B), MiB or GiB.",
     ["200 B", "64 kB"]
 );
 
@@ -455,7 +470,7 @@ impl Queue {
 text_quantity!(
     Queue,
     Dimension::Packets,
-    r"^\s*(unlimited|\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(packets|[kMG]?B|[KM]iB))\s*$",
+    r"^\s*(unlimited|\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(packets|[kMG]?B|[KMG]iB))\s*$",
     "How much may wait: so many packets, so many bytes, or unlimited.",
     ["50 packets", "64 kB", "unlimited"]
 );
@@ -672,6 +687,9 @@ mod tests {
         assert_eq!(Time::parse("1.5 ms").map(|t| t.get().as_nanos()), Ok(1_500_000));
         assert_eq!(Time::parse("1e-3s").map(|t| t.get().as_nanos()), Ok(1_000_000));
         assert_eq!(Time::parse("2 h").map(|t| t.get().as_secs()), Ok(7200));
+        assert_eq!(Time::parse("1.5 s").map(|t| t.get().as_millis()), Ok(1500));
+        assert_eq!(Time::parse(" 7d ").map(|t| t.get().as_secs()), Ok(604_800));
+        assert_eq!(Size::parse("1.5 GiB").map(Size::bytes), Ok(3 << 29));
         assert_eq!(BitRate::parse("1.5 Mb/s").map(BitRate::bits_per_second), Ok(1_500_000));
         assert_eq!(Size::parse("64 KiB").map(Size::bytes), Ok(65_536));
         assert_eq!(Size::parse("64 kB").map(Size::bytes), Ok(64_000));
@@ -686,7 +704,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        for text in ["", "s", "1", "1 S", "- 1 s", "1..2 s", "nan s", "inf s", "1e400 s", "1 s s", "9e99 h"] {
+        for text in [
+            "", "s", "1", "1 S", "- 1 s", "1..2 s", "nan s", "inf s", "1e400 s", "1 s s", "9e99 h",
+            "5 weeks", "99999 d",
+        ] {
             assert!(Time::parse(text).is_err(), "{text}");
         }
         assert!(Queue::parse("1.5 packets").is_err());

@@ -3,7 +3,7 @@
 //! Two conventions beyond serde's own: a choice between kinds is written as a table with a `kind` (or the
 //! kind's name alone), and a choice with a variant named `literal` takes any other text for that variant.
 
-use crate::fault::{Collector, Span, hint, quoted};
+use crate::fault::{Collector, Place, hint, quoted};
 use crate::tree::{Entry, Item, Node, Step, show};
 use serde::de::value::StrDeserializer;
 use serde::de::{
@@ -21,7 +21,7 @@ const MAX_FAULTS: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Error {
     what: What,
-    span: Option<Span>,
+    span: Option<Place>,
     /// From the node that is at fault up to the root.
     path: Vec<Step>,
 }
@@ -38,7 +38,7 @@ impl Error {
         Self { what: What::Value(message), span: None, path: Vec::new() }
     }
     /// Points it to a place, unless a place further inside is known.
-    fn at(mut self, span: &Span) -> Self {
+    fn at(mut self, span: &Place) -> Self {
         self.span.get_or_insert_with(|| span.clone());
         self
     }
@@ -79,7 +79,10 @@ fn found(unexpected: &Unexpected<'_>) -> String {
 fn needed(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     match text.as_str() {
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of zero or more".to_owned(),
+        "u8" => "a whole number from 0 to 255".to_owned(),
+        "u16" => "a whole number from 0 to 65535".to_owned(),
+        "u32" => "a whole number from 0 to 4294967295".to_owned(),
+        "u64" | "usize" => "a whole number of zero or more".to_owned(),
         "a boolean" => "true or false".to_owned(),
         "a string" => "a text in quotes".to_owned(),
         "a sequence" => "an array".to_owned(),
@@ -111,9 +114,12 @@ impl de::Error for Error {
 }
 
 /// Reads a typed value. What is faulty goes to the collector and is marked dead in the tree, so that one pass
-/// after another finds the rest. The value is there when what is left could be read; `whole` tells whether
-/// nothing that others may refer to was left out.
-pub(crate) fn read<T: DeserializeOwned>(tree: &mut Node, faults: &mut Collector<'_>) -> Read<T> {
+/// after another finds the rest. `alone` says of a path whether nothing that is named elsewhere in the file hangs on it.
+pub fn read<T: DeserializeOwned>(
+    tree: &mut Node,
+    alone: fn(&[Step]) -> bool,
+    faults: &mut Collector,
+) -> Read<T> {
     let mut whole = true;
     let before = faults.len();
     loop {
@@ -139,7 +145,7 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Node, faults: &mut Collector<
         if !known {
             faults.add(error.span.clone().unwrap_or_else(|| tree.place(&path)), describe(&error, &path));
         }
-        whole &= harmless(&path);
+        whole &= alone(&path);
         if path.is_empty() || !tree.kill(&path) || faults.len() - before >= MAX_FAULTS {
             return Read { value: None, whole: false };
         }
@@ -147,26 +153,16 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Node, faults: &mut Collector<
 }
 
 /// What [`read`] could make of a tree.
-pub(crate) struct Read<T> {
-    pub(crate) value: Option<T>,
-    pub(crate) whole: bool,
+#[derive(Debug)]
+pub struct Read<T> {
+    /// There when what is left could be read.
+    pub value: Option<T>,
+    /// Whether nothing was left out that others may refer to.
+    pub whole: bool,
 }
 
 fn node_at<'a>(tree: &'a Node, path: &[Step]) -> Option<&'a Node> {
     path.iter().try_fold(tree, |node, step| node.child(step))
-}
-
-/// True when nothing that is named elsewhere in the file hangs on the node.
-fn harmless(path: &[Step]) -> bool {
-    match path.first() {
-        Some(Step::Key(key)) => match key.as_str() {
-            "hosts" | "links" | "cells" | "bss" => path.len() > 2,
-            "workload" => path.len() > 1,
-            "axes" => false,
-            _ => true,
-        },
-        _ => false,
-    }
 }
 
 fn describe(error: &Error, path: &[Step]) -> String {
@@ -188,7 +184,7 @@ fn describe(error: &Error, path: &[Step]) -> String {
 struct Reader<'a> {
     node: &'a Node,
     /// Where a missing key is reported: the table's name.
-    place: &'a Span,
+    place: &'a Place,
     kind: Option<&'a str>,
 }
 
@@ -249,7 +245,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, Error> {
         let kinds: Vec<&str> = variants.iter().copied().filter(|v| *v != LITERAL).collect();
         let literal = variants.len() > kinds.len();
-        let unknown = |name: &str, span: &Span| {
+        let unknown = |name: &str, span: &Place| {
             Error::value(format!("\"{name}\" is not known here{}", hint(name, kinds.iter().copied())))
                 .at(span)
         };

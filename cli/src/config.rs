@@ -1,0 +1,105 @@
+//! `usher config upgrade`
+
+use crate::output::{Failure, Output};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use usher_config::{Collector, Format, tree};
+
+/// Rewrites files in the newest version of their format, or shows what would be otherwise.
+pub(crate) fn upgrade(output: &Output, files: &[PathBuf], write: bool) -> Result<(), Failure> {
+    let (mut text, mut values) = (String::new(), Vec::new());
+    for path in files {
+        let name = path.display().to_string();
+        let old = std::fs::read_to_string(path).map_err(|e| Failure::usage(format!("{name}: {e}")))?;
+        let new = usher_config::upgrade(&name, &old, format(&name, &old)?).map_err(Failure::usage)?;
+        if write && new != old {
+            // Into the same file, so that its owner and its mode stay.
+            std::fs::write(path, &new).map_err(|e| Failure::failed(format!("cannot write {name}: {e}")))?;
+        }
+        let said = match (new == old, write) {
+            (true, _) => format!("{name}: as new as it can be\n"),
+            (false, true) => format!("{name}: rewritten\n"),
+            (false, false) => format!("--- {name}\n+++ {name}\n{}", changes(&old, &new)),
+        };
+        text.push_str(&said);
+        values.push(json!({ "file": name, "changed": new != old, "written": write && new != old }));
+    }
+    if output.json { output.value(&Value::Array(values)) } else { output.text(&text) }
+}
+
+/// What kind of file it is, by its keys.
+fn format(name: &str, text: &str) -> Result<&'static Format, Failure> {
+    let mut faults = Collector::new(name, text);
+    let Some(tree) = tree::parse(0, &mut faults) else {
+        return Err(faults.finish::<()>(None).map_or_else(Failure::usage, |()| Failure::usage(name)));
+    };
+    let known = |schema: &str| {
+        let schema: Value = serde_json::from_str(schema).unwrap_or_default();
+        tree.entries().iter().filter(|e| schema["properties"].get(&e.key).is_some()).count()
+    };
+    let study = known(&usher_scenario::json_schema());
+    let server = known(&usher_daemon::config::json_schema());
+    match study.cmp(&server) {
+        std::cmp::Ordering::Greater => Ok(&usher_scenario::FORMAT),
+        std::cmp::Ordering::Less => Ok(&usher_daemon::config::FORMAT),
+        std::cmp::Ordering::Equal => Err(Failure::usage(format!(
+            "{name}: this is neither a study nor the AAA server's configuration; nothing was done"
+        ))),
+    }
+}
+
+/// The lines that go and come, by the longest common subsequence of what differs.
+fn changes(old: &str, new: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let before = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&old[before..], &new[before..]);
+    let behind = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - behind], &b[..b.len() - behind]);
+    // How many lines the rests from here have in common.
+    let mut common = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            common[i][j] =
+                if a[i] == b[j] { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
+        }
+    }
+    let (mut i, mut j, mut text, mut whole) = (0, 0, String::new(), true);
+    while i < a.len() || j < b.len() {
+        if i < a.len() && j < b.len() && a[i] == b[j] {
+            (i, j, whole) = (i + 1, j + 1, true);
+            continue;
+        }
+        if std::mem::take(&mut whole) {
+            text.push_str(&format!("@@ -{} +{} @@\n", before + i + 1, before + j + 1));
+        }
+        if j == b.len() || i < a.len() && common[i + 1][j] >= common[i][j + 1] {
+            text.push_str(&format!("-{}\n", a[i]));
+            i += 1;
+        } else {
+            text.push_str(&format!("+{}\n", b[j]));
+            j += 1;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_go_and_come_are_shown_with_their_places() {
+        let (old, new) = ("a\nb\nc\nd\ne\n", "a\nx\nb\nd\ny\ne\n");
+        assert_eq!(changes(old, new), "@@ -2 +2 @@\n+x\n@@ -3 +4 @@\n-c\n@@ -5 +5 @@\n+y\n");
+        assert_eq!(changes(old, old), "");
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_keys() {
+        let what = |text| format("f", text).map(|f| f.what).map_err(|e| e.message);
+        assert_eq!(what(usher_scenario::template()), Ok("a study"));
+        assert_eq!(what("[[client]]\nname = \"a\"\n"), Ok("the AAA server's configuration"));
+        assert!(what("x = 1\n").unwrap_err().starts_with("f: this is neither"));
+        assert!(what("x = \n").unwrap_err().starts_with("f:1:5: not TOML"));
+    }
+}

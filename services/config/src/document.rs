@@ -1,0 +1,344 @@
+//! A file with those that it includes, as one tree.
+
+use crate::fault::{Collector, Place};
+use crate::tree::{self, Entry, Item, Node};
+use std::path::{Component, Path, PathBuf};
+
+/// The key of a file's version.
+pub(crate) const VERSION: &str = "version";
+/// The key of the files that a file includes.
+pub(crate) const INCLUDE: &str = "include";
+/// Files that are read at most, and how deep they may include each other.
+const MOST_FILES: usize = 64;
+
+/// What a reader asks of its host.
+pub trait Outside {
+    /// The text of a file that another includes.
+    ///
+    /// # Errors
+    /// Why it cannot be read, for people.
+    fn file(&self, path: &Path) -> Result<String, String>;
+
+    /// The text of a file that holds a secret; one that others can read or change is refused.
+    ///
+    /// # Errors
+    /// Why it cannot be read, or what to do about it, for people.
+    fn secret(&self, path: &Path) -> Result<String, String>;
+
+    /// What an environment variable holds, if it is set.
+    fn variable(&self, name: &str) -> Option<String>;
+}
+
+/// For a text that stands alone: there are no files and no environment.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone;
+
+impl Outside for Alone {
+    fn file(&self, path: &Path) -> Result<String, String> {
+        Err(format!("{}: a text that is no file includes none", path.display()))
+    }
+    fn secret(&self, path: &Path) -> Result<String, String> {
+        self.file(path)
+    }
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// A kind of file.
+#[derive(Debug)]
+pub struct Format {
+    /// What such a file is, for people: `a study`.
+    pub what: &'static str,
+    /// The newest version, in which the program writes.
+    pub version: u32,
+    /// What is read for one release more.
+    pub retired: &'static [Retired],
+}
+
+/// A way of writing that is on its way out.
+#[derive(Debug)]
+pub struct Retired {
+    /// The keys that lead to its table; of an array of tables each is meant.
+    pub table: &'static [&'static str],
+    /// The key.
+    pub key: &'static str,
+    /// What to write in its place, for people.
+    pub instead: &'static str,
+    /// Writes a table that has the key in the new way.
+    pub rewrite: fn(&mut Node),
+}
+
+/// Reads the file that the collector was made of, with those that it includes. What is written in a way that is on its way
+/// out is rewritten, with a warning.
+///
+/// A file's own settings stand against those of the files that it includes, a later file's against an earlier's. Tables are
+/// joined, and arrays of tables appended.
+pub fn document(format: &Format, outside: &dyn Outside, faults: &mut Collector) -> Option<Node> {
+    let name = PathBuf::from(&faults.sources().first()?.name);
+    let mut read = Files { format, outside, seen: vec![name] };
+    let mut root = read.file(0, &mut Vec::new(), faults)?;
+    renew(&mut root, format, faults);
+    Some(root)
+}
+
+/// Writes in the new way what is on its way out, with a warning for each.
+pub(crate) fn renew(root: &mut Node, format: &Format, faults: &mut Collector) {
+    for retired in format.retired {
+        each_table(root, retired.table, &mut |table| {
+            let old = table.entries().iter().find(|e| e.key == retired.key);
+            let Some(place) = old.map(|e| e.key_span.clone()) else { return };
+            let message = format!(
+                "\"{}\" is on its way out, and the next release does not know it; write {} (usher config upgrade does)",
+                retired.key, retired.instead
+            );
+            faults.warn(place, message);
+            (retired.rewrite)(table);
+        });
+    }
+}
+
+/// Calls `found` with each table that the keys lead to.
+fn each_table(node: &mut Node, keys: &[&str], found: &mut dyn FnMut(&mut Node)) {
+    match (&mut node.item, keys) {
+        (Item::Array(nodes), _) => nodes.iter_mut().for_each(|node| each_table(node, keys, found)),
+        (Item::Table(_), []) => found(node),
+        (Item::Table(entries), [first, rest @ ..]) => {
+            if let Some(entry) = entries.iter_mut().find(|e| e.key == *first) {
+                each_table(&mut entry.node, rest, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+struct Files<'a> {
+    format: &'a Format,
+    outside: &'a dyn Outside,
+    /// By their numbers.
+    seen: Vec<PathBuf>,
+}
+
+impl Files<'_> {
+    /// Reads a file that was taken in. `above` are those that lead to it.
+    fn file(&mut self, source: usize, above: &mut Vec<usize>, faults: &mut Collector) -> Option<Node> {
+        let mut own = tree::parse(source, faults)?;
+        self.version(&mut own, faults);
+        let Some(include) = own.take(INCLUDE) else { return Some(own) };
+        let Item::Array(names) = &include.node.item else {
+            faults.add(
+                include.node.span,
+                "include is an array of files, such as [\"clients.toml\"]".to_owned(),
+            );
+            return None;
+        };
+        above.push(source);
+        let mut whole: Option<Node> = None;
+        for name in names {
+            let Item::Text(text) = &name.item else {
+                faults.add(name.span.clone(), "the name of a file is needed, in quotes".to_owned());
+                return None;
+            };
+            let node = match self.take(source, text, &name.span, above, faults)? {
+                Some(included) => self.file(included, above, faults)?,
+                None => continue,
+            };
+            whole = Some(match whole {
+                Some(whole) => joined(whole, node),
+                None => node,
+            });
+        }
+        above.pop();
+        Some(match whole {
+            Some(whole) => joined(whole, own),
+            None => own,
+        })
+    }
+
+    /// Takes in a file that another includes; nothing where it was taken in before.
+    fn take(
+        &mut self,
+        by: usize,
+        name: &str,
+        place: &Place,
+        above: &[usize],
+        faults: &mut Collector,
+    ) -> Option<Option<usize>> {
+        let beside = self.seen[by].parent().unwrap_or(Path::new("")).join(name);
+        let beside: PathBuf = beside.components().filter(|c| *c != Component::CurDir).collect();
+        if let Some(before) = self.seen.iter().position(|path| *path == beside) {
+            if !above.contains(&before) {
+                return Some(None);
+            }
+            let round = above.iter().skip_while(|n| **n != before).chain([&before]);
+            let names: Vec<String> = round.map(|n| self.seen[*n].display().to_string()).collect();
+            faults.add(place.clone(), format!("files include each other: {}", names.join(" includes ")));
+            return None;
+        }
+        if self.seen.len() >= MOST_FILES {
+            faults.add(place.clone(), format!("more than {MOST_FILES} files are included"));
+            return None;
+        }
+        match self.outside.file(&beside) {
+            Ok(text) => {
+                let source = faults.include(beside.display().to_string(), text);
+                self.seen.push(beside);
+                Some(Some(source))
+            }
+            Err(why) => {
+                faults.add(place.clone(), why);
+                None
+            }
+        }
+    }
+
+    fn version(&self, own: &mut Node, faults: &mut Collector) {
+        let Some(version) = own.take(VERSION) else { return };
+        let newest = self.format.version;
+        let message = match version.node.item {
+            Item::Integer(n) if (1..=i64::from(newest)).contains(&n) => return,
+            Item::Integer(n) if n > i64::from(newest) => format!(
+                "this file is {} of version {n}, and this program reads up to version {newest}; take a newer program",
+                self.format.what
+            ),
+            _ => format!("a version is a whole number from 1 to {newest}"),
+        };
+        faults.add(version.node.span, message);
+    }
+}
+
+/// Two trees as one: what `over` says stands.
+fn joined(mut under: Node, over: Node) -> Node {
+    let (Item::Table(entries), Item::Table(more)) = (&mut under.item, over.item) else { return under };
+    under.span = over.span;
+    for Entry { key, key_span, node } in more {
+        let Some(entry) = entries.iter_mut().find(|e| e.key == key) else {
+            entries.push(Entry { key, key_span, node });
+            continue;
+        };
+        let tables = |nodes: &[Node]| nodes.iter().all(|n| matches!(n.item, Item::Table(_)));
+        match (&mut entry.node.item, node.item) {
+            (Item::Table(_), item @ Item::Table(_)) => {
+                let below = std::mem::replace(&mut entry.node, Node::new(None, Item::Bool(false)));
+                entry.node = joined(below, Node::new(node.span, item));
+            }
+            (Item::Array(nodes), Item::Array(further)) if tables(nodes) && tables(&further) => {
+                nodes.extend(further);
+            }
+            (item, own) => {
+                *item = own;
+                entry.node.span = node.span;
+            }
+        }
+        entry.key_span = key_span;
+    }
+    under
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    const FORMAT: Format = Format {
+        what: "a test",
+        version: 2,
+        retired: &[Retired {
+            table: &["pool", "range"],
+            key: "size",
+            instead: "length",
+            rewrite: |table| {
+                if let Item::Table(entries) = &mut table.item {
+                    entries.iter_mut().filter(|e| e.key == "size").for_each(|e| e.key = "length".to_owned());
+                }
+            },
+        }],
+    };
+
+    /// Files by their names.
+    struct Folder<'a>(&'a [(&'a str, &'a str)]);
+
+    impl Outside for Folder<'_> {
+        fn file(&self, path: &Path) -> Result<String, String> {
+            let found = self.0.iter().find(|(name, _)| Path::new(name) == path);
+            found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| format!("{}: not there", path.display()))
+        }
+        fn secret(&self, path: &Path) -> Result<String, String> {
+            self.file(path)
+        }
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+    }
+
+    /// What the first of the files says, or what is wrong, and the warnings.
+    fn read(files: &[(&str, &str)]) -> (Result<Option<Value>, String>, Vec<String>) {
+        let (name, text) = files[0];
+        let mut faults = Collector::new(name, text);
+        let node = document(&FORMAT, &Folder(files), &mut faults);
+        let warnings = faults.warnings().iter().map(ToString::to_string).collect();
+        (faults.finish(node).map(|node| node.value()).map_err(|f| f.to_string()), warnings)
+    }
+
+    fn said(files: &[(&str, &str)]) -> String {
+        read(files).0.map(|value| value.map_or(String::new(), |v| v.to_string())).unwrap_or_else(|e| e)
+    }
+
+    #[test]
+    fn tables_are_joined_and_arrays_of_tables_appended() {
+        let main = "include = [\"sub/a.toml\", \"b.toml\"]\nx = 1\n[t]\ny = 2\n[[l]]\nn = 3\n";
+        let files = [
+            ("f/main.toml", main),
+            ("f/sub/a.toml", "include = [\"../b.toml\"]\nx = 7\nz = [1]\n[t]\ny = 8\nw = 9\n[[l]]\nn = 1\n"),
+            ("f/sub/../b.toml", "z = [2, 3]\n[[l]]\nn = 0\n"),
+            ("f/b.toml", "[[l]]\nn = 2\n"),
+        ];
+        assert_eq!(
+            said(&files),
+            "{ z = [1], l = [{ n = 0 }, { n = 1 }, { n = 2 }, { n = 3 }], x = 1, t = { y = 2, w = 9 } }"
+        );
+    }
+
+    #[test]
+    fn a_fault_names_the_file_that_has_it() {
+        let main = ("f/main.toml", "include = [\"a.toml\"]\n");
+        assert_eq!(said(&[main]), "f/main.toml:1:12: f/a.toml: not there");
+        let broken = said(&[main, ("f/a.toml", "x = 1\ny = \n")]);
+        assert!(broken.starts_with("f/a.toml:2:5: not TOML"), "{broken}");
+        let later = said(&[main, ("f/a.toml", "version = 3\n")]);
+        assert!(later.starts_with("f/a.toml:1:11: this file is a test of version 3"), "{later}");
+        assert_eq!(said(&[("m", "version = \"1\"\n")]), "m:1:11: a version is a whole number from 1 to 2");
+        assert_eq!(said(&[("m", "version = 2\nx = 1\n")]), "{ x = 1 }");
+        assert!(said(&[("m", "include = \"a\"\n")]).starts_with("m:1:11: include is an array"));
+        assert!(said(&[("m", "include = [1]\n")]).starts_with("m:1:12: the name of a file"));
+    }
+
+    #[test]
+    fn files_that_include_each_other_are_refused() {
+        let files = [
+            ("main.toml", "include = [\"a.toml\"]\n"),
+            ("a.toml", "include = [\"./b.toml\"]\n"),
+            ("b.toml", "x = 1\ninclude = [\"a.toml\"]\n"),
+        ];
+        assert_eq!(
+            said(&files),
+            "b.toml:2:12: files include each other: a.toml includes b.toml includes a.toml"
+        );
+        let own = said(&[("a.toml", "include = [\"a.toml\"]\n")]);
+        assert_eq!(own, "a.toml:1:12: files include each other: a.toml includes a.toml");
+        let names: Vec<(String, String)> =
+            (0..99).map(|n| (format!("{n}"), format!("include = [\"{}\"]\n", n + 1))).collect();
+        let names: Vec<(&str, &str)> = names.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
+        assert_eq!(said(&names), "63:1:12: more than 64 files are included");
+    }
+
+    #[test]
+    fn what_is_on_its_way_out_is_read_with_a_warning() {
+        let (value, warnings) = read(&[("m", "[[pool]]\n[[pool.range]]\nsize = 1\n[pool.more]\nsize = 2\n")]);
+        let value = value.unwrap().unwrap().to_string();
+        assert_eq!(value, "{ pool = [{ range = [{ length = 1 }], more = { size = 2 } }] }");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("m:3:1: \"size\" is on its way out"), "{warnings:?}");
+        assert!(warnings[0].contains("write length"), "{warnings:?}");
+    }
+}

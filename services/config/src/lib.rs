@@ -1,0 +1,30 @@
+//! One reader of configuration, for study files and for services' files.
+//!
+//! [`document`] reads TOML into a [`tree::Node`] whose every part knows the file, line and column where it is written, with
+//! the files that it includes; [`read`] makes typed values of it by serde, such that one fault does not hide the next.
+//! Quantities carry their units ([`units`]), closed sets of words are read in one way ([`named`]), secrets come from the
+//! file, from a file of their own or from the environment ([`secret`]), and keys that are on their way out are read with a
+//! warning and rewritten by [`upgrade`]. Nothing here opens a file or looks at the environment: the host does, as
+//! [`Outside`].
+
+extern crate alloc;
+
+mod de;
+mod document;
+mod fault;
+pub mod named;
+mod ordered;
+mod schema;
+pub mod secret;
+pub mod tree;
+pub mod units;
+mod upgrade;
+mod value;
+
+pub use de::{Read, read};
+pub use document::{Alone, Format, Outside, Retired, document};
+pub use fault::{Collector, Fault, Faults, Place, Source, Span, hint, quoted};
+pub use ordered::Ordered;
+pub use schema::{json_schema, with_literal, with_names};
+pub use upgrade::upgrade;
+pub use value::Value;

@@ -1,0 +1,128 @@
+//! Secrets: from the file itself, from a file of their own, from the environment.
+
+use crate::document::Outside;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::path::Path;
+use usher_crypto::Key;
+
+/// A text that is not shown: `Debug` tells nothing of it.
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Hidden(
+    #[serde(deserialize_with = "key")]
+    #[schemars(with = "String")]
+    pub Key<String>,
+);
+
+fn key<'de, D: Deserializer<'de>>(text: D) -> Result<Key<String>, D::Error> {
+    String::deserialize(text).map(Key::new)
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// What a file of its own holds, without the line end.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub fn from_file(path: &Path, outside: &dyn Outside) -> Result<Hidden, String> {
+    let text = Key::new(outside.secret(path)?);
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if line.is_empty() {
+        return Err(format!("{} is empty; write the secret into it", path.display()));
+    }
+    Ok(Hidden(line.into()))
+}
+
+/// The one of three places that says the secret of a key: itself, the file of `KEY_file`, the variable of `KEY_env`. `None`
+/// where none does.
+///
+/// # Errors
+/// The place's key, and a sentence that says what to do.
+pub fn one(
+    key: &str,
+    inline: Option<&Hidden>,
+    file: Option<&Path>,
+    env: Option<&str>,
+    outside: &dyn Outside,
+) -> Result<Option<Hidden>, (String, String)> {
+    match (inline, file, env) {
+        (None, None, None) => Ok(None),
+        (Some(text), None, None) if text.0.is_empty() => {
+            Err((key.to_owned(), format!("\"{key}\" is empty; write it, or take it away")))
+        }
+        (Some(text), None, None) => Ok(Some(text.clone())),
+        (None, Some(file), None) => {
+            from_file(file, outside).map(Some).map_err(|e| (format!("{key}_file"), e))
+        }
+        (None, None, Some(name)) => match outside.variable(name) {
+            Some(text) if !text.is_empty() => Ok(Some(Hidden(text.into()))),
+            _ => {
+                let message = format!("the environment variable {name} is not set; set it to the secret");
+                Err((format!("{key}_env"), message))
+            }
+        },
+        _ => {
+            let message =
+                format!("\"{key}\", \"{key}_file\" and \"{key}_env\" say the same; keep one of them");
+            Err((String::new(), message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Host;
+
+    impl Outside for Host {
+        fn file(&self, _: &Path) -> Result<String, String> {
+            Err("no file is included".to_owned())
+        }
+        fn secret(&self, path: &Path) -> Result<String, String> {
+            match path.to_str() {
+                Some("s") => Ok("of the file \r\n".to_owned()),
+                Some("empty") => Ok("\n".to_owned()),
+                _ => Err("others can read it".to_owned()),
+            }
+        }
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "SET").then(|| "of the variable".to_owned())
+        }
+    }
+
+    #[test]
+    fn a_secret_is_said_in_one_of_three_places() {
+        let inline = Hidden("inline".to_owned().into());
+        let found = |inline, file: Option<&str>, env| {
+            one("secret", inline, file.map(Path::new), env, &Host)
+                .map(|s| s.map(|s| (*s.0).clone()))
+                .map_err(|(key, message)| format!("{key}: {message}"))
+        };
+        let is = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(found(None, None, None), Ok(None));
+        assert_eq!(found(Some(&inline), None, None), is("inline"));
+        assert_eq!(found(None, Some("s"), None), is("of the file "));
+        assert_eq!(found(None, None, Some("SET")), is("of the variable"));
+        let wrong = |found: Result<_, String>| found.unwrap_err();
+        assert_eq!(wrong(found(None, Some("open"), None)), "secret_file: others can read it");
+        assert_eq!(
+            wrong(found(None, Some("empty"), None)),
+            "secret_file: empty is empty; write the secret into it"
+        );
+        assert!(
+            wrong(found(None, None, Some("UNSET"))).starts_with("secret_env: the environment variable UNSET")
+        );
+        assert!(wrong(found(Some(&inline), Some("s"), None)).contains("keep one of them"));
+        let empty = Hidden(String::new().into());
+        assert!(wrong(found(Some(&empty), None, None)).starts_with("secret: \"secret\" is empty"));
+        assert_eq!(format!("{inline:?}"), "(hidden)");
+    }
+}

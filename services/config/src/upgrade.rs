@@ -1,0 +1,161 @@
+//! Files rewritten in the newest way, with their comments and their layout.
+
+use crate::document::{Format, VERSION, renew};
+use crate::fault::{Collector, Faults};
+use crate::ordered::Ordered;
+use crate::tree;
+use crate::value::Value;
+use toml_edit::{Array, DocumentMut, InlineTable, Item, TableLike};
+
+/// Rewrites a file's text in the newest version of its format, which it then says. Files that it includes are files of their
+/// own.
+///
+/// # Errors
+/// It is not TOML.
+pub fn upgrade(name: &str, text: &str, format: &Format) -> Result<String, Faults> {
+    let mut faults = Collector::new(name, text);
+    let trees = tree::parse(0, &mut faults).and_then(|old| {
+        let mut new = old.clone();
+        renew(&mut new, format, &mut faults);
+        Some((old.value()?, new.value()?))
+    });
+    let document = text.parse::<DocumentMut>();
+    let mut document = match document {
+        Ok(document) if faults.is_empty() => document,
+        Ok(_) => return faults.finish(None),
+        Err(error) => {
+            if faults.is_empty() {
+                faults.add(None, format!("{name}: not TOML: {}", error.message()));
+            }
+            return faults.finish(None);
+        }
+    };
+    let version = Value::Integer(i64::from(format.version));
+    let root = document.as_table_mut();
+    match trees {
+        Some((Value::Table(old), Value::Table(mut new))) => {
+            new.insert(VERSION.to_owned(), version);
+            rewrite(root, &old, &new);
+        }
+        // With a date or an endless number in it, it is nobody's file: the reader says what is wrong.
+        _ => drop(root.insert(VERSION, item(&version))),
+    }
+    Ok(document.to_string())
+}
+
+/// Makes a table say what it should, and leaves alone what it says already.
+fn rewrite(table: &mut dyn TableLike, old: &Ordered<Value>, new: &Ordered<Value>) {
+    // What is said of a key that goes is said of the one that comes in its place.
+    let mut comments = String::new();
+    for key in old.names().filter(|key| new.get(key).is_none()) {
+        let before = table.key(key).and_then(|k| k.leaf_decor().prefix()?.as_str());
+        comments.push_str(before.unwrap_or_default());
+        let gone = table.remove(key);
+        let behind = gone.as_ref().and_then(|item| item.as_value()?.decor().suffix()?.as_str());
+        if let Some(behind) = behind.map(str::trim).filter(|text| !text.is_empty()) {
+            comments.push_str(behind);
+            comments.push('\n');
+        }
+    }
+    for (key, wanted) in new.iter() {
+        match (old.get(key), table.get_mut(key)) {
+            (Some(is), _) if is == wanted => continue,
+            (Some(is), Some(item)) => change(item, is, wanted),
+            _ => drop(table.insert(key, item(wanted))),
+        }
+        if let Some(mut key) = table.key_mut(key) {
+            let decor = key.leaf_decor_mut();
+            let own = decor.prefix().and_then(|p| p.as_str()).unwrap_or_default();
+            let all = std::mem::take(&mut comments) + own;
+            decor.set_prefix(all);
+        }
+    }
+}
+
+fn change(there: &mut Item, old: &Value, new: &Value) {
+    match (old, new) {
+        (Value::Table(old), Value::Table(new)) => {
+            if let Some(table) = there.as_table_like_mut() {
+                return rewrite(table, old, new);
+            }
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            if let Some(tables) = there.as_array_of_tables_mut() {
+                for (table, (old, new)) in tables.iter_mut().zip(old.iter().zip(new)) {
+                    if let (Value::Table(old), Value::Table(new)) = (old, new) {
+                        rewrite(table, old, new);
+                    }
+                }
+                return;
+            }
+        }
+        _ => {}
+    }
+    let mut value = plain(new);
+    if let Some(old) = there.as_value() {
+        *value.decor_mut() = old.decor().clone();
+    }
+    *there = Item::Value(value);
+}
+
+fn item(new: &Value) -> Item {
+    Item::Value(plain(new))
+}
+
+fn plain(new: &Value) -> toml_edit::Value {
+    match new {
+        Value::Bool(b) => (*b).into(),
+        Value::Integer(n) => (*n).into(),
+        Value::Float(x) => (*x).into(),
+        Value::Text(text) => text.as_str().into(),
+        Value::Array(values) => values.iter().map(plain).collect::<Array>().into(),
+        Value::Table(entries) => {
+            entries.iter().map(|(key, value)| (key, plain(value))).collect::<InlineTable>().into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Retired;
+    use crate::tree::{Item, Node};
+
+    const FORMAT: Format = Format {
+        what: "a test",
+        version: 3,
+        retired: &[
+            Retired {
+                table: &["a"],
+                key: "old",
+                instead: "new",
+                rewrite: |table| rename(table, "old", "new"),
+            },
+            Retired { table: &["l"], key: "n", instead: "m", rewrite: |table| rename(table, "n", "m") },
+        ],
+    };
+
+    fn rename(table: &mut Node, old: &str, new: &str) {
+        if let Item::Table(entries) = &mut table.item {
+            entries.iter_mut().filter(|e| e.key == old).for_each(|e| e.key = new.to_owned());
+        }
+    }
+
+    #[test]
+    fn comments_and_layout_stay() {
+        let text = "# Of the file.\nx  = 1 # one\n\n# Of a.\n[a]\n# Why it is so.\nold = \"é\" # behind\nother = [1,\n  2]\n\n\
+                    [[l]]\nn = 1\n[[l]]\n# Two.\nz = { n = 5 }\n";
+        let new = "# Of the file.\nx  = 1 # one\nversion = 3\n\n# Of a.\n[a]\nother = [1,\n  2]\n# Why it is so.\n# behind\nnew = \"é\"\n\n\
+                   [[l]]\nm = 1\n[[l]]\n# Two.\nz = { n = 5 }\n";
+        assert_eq!(upgrade("m", text, &FORMAT).unwrap(), new);
+        assert_eq!(upgrade("m", new, &FORMAT).unwrap(), new, "what is new stays as it is");
+        assert_eq!(upgrade("m", "version = 1 # first\n", &FORMAT).unwrap(), "version = 3 # first\n");
+        assert_eq!(upgrade("m", "l = [{ n = 1 }]\n", &FORMAT).unwrap(), "l = [{ m = 1 }]\nversion = 3\n");
+    }
+
+    #[test]
+    fn what_is_no_toml_is_said_with_its_line() {
+        let said = upgrade("m", "x = 1\ny = \n", &FORMAT).unwrap_err().to_string();
+        assert!(said.starts_with("m:2:5: not TOML"), "{said}");
+    }
+}

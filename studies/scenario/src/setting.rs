@@ -1,0 +1,122 @@
+//! Settings of a study by their paths: where axes, modes and `--set` put their values.
+
+use usher_config::tree::{Entry, Item, Node, Step};
+use usher_config::{Place, hint};
+
+/// The tables that axes may reach into.
+const SETTABLE: [&str; 8] = ["run", "hosts", "links", "cells", "bss", "transport", "workload", "background"];
+
+/// Puts a node at a path, making tables on the way; `path_span` is where the path is written.
+///
+/// # Errors
+/// Why there can be no such setting.
+pub(crate) fn set(study: &mut Node, path: &str, value: Node, path_span: &Place) -> Result<(), String> {
+    let keys = split_path(path)
+        .ok_or_else(|| format!("\"{path}\" is not the path of a setting, such as \"links.core.loss\""))?;
+    let wrong = |reason: String| format!("\"{path}\" names no setting: {reason}");
+    if !SETTABLE.contains(&keys[0].as_str()) {
+        return Err(wrong(format!("\"{}\" cannot be varied{}", keys[0], hint(&keys[0], SETTABLE))));
+    }
+    if keys.len() == 1 {
+        return Err(wrong(format!("it is the whole of \"{path}\"; name one setting in it")));
+    }
+    let mut node = study;
+    for (depth, key) in keys.iter().enumerate() {
+        // The name of a kind alone stands for a table with that kind.
+        if let Item::Text(kind) = &node.item {
+            let kind = Node::new(node.span.clone(), Item::Text(kind.clone()));
+            let entry = Entry { key: "kind".to_owned(), key_span: node.span.clone(), node: kind };
+            node.item = Item::Table(vec![entry]);
+        }
+        node = match &mut node.item {
+            Item::Table(entries) => {
+                let found = entries.iter().position(|e| e.key == *key);
+                let named = matches!(keys[0].as_str(), "hosts" | "links" | "cells" | "bss");
+                if found.is_none() && depth == 1 && named {
+                    let known = hint(key, entries.iter().map(|e| e.key.as_str()));
+                    return Err(wrong(format!("there is no \"{key}\" in {}{known}", keys[0])));
+                }
+                let at = found.unwrap_or_else(|| {
+                    entries.push(Entry {
+                        key: key.clone(),
+                        key_span: path_span.clone(),
+                        node: Node::new(value.span.clone(), Item::Table(Vec::new())),
+                    });
+                    entries.len() - 1
+                });
+                let text = matches!(entries[at].node.item, Item::Text(_));
+                if text || depth + 1 == keys.len() {
+                    entries[at].key_span = path_span.clone();
+                }
+                &mut entries[at].node
+            }
+            Item::Array(nodes) => {
+                let count = nodes.len();
+                let index = key.parse::<usize>().ok();
+                match index.and_then(|i| nodes.get_mut(i)) {
+                    Some(child) => child,
+                    None => {
+                        return Err(wrong(format!(
+                            "\"{key}\" is none of its {count} places, counted from 0"
+                        )));
+                    }
+                }
+            }
+            _ => return Err(wrong(format!("there is nothing below \"{}\"", keys[..depth].join(".")))),
+        };
+    }
+    *node = value;
+    Ok(())
+}
+
+/// True when nothing that is named elsewhere in the file hangs on what is at a path.
+pub(crate) fn alone(path: &[Step]) -> bool {
+    match path.first() {
+        Some(Step::Key(key)) => match key.as_str() {
+            "hosts" | "links" | "cells" | "bss" => path.len() > 2,
+            "workload" => path.len() > 1,
+            "axes" => false,
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+/// Splits `a."b.c".d` into its keys; `None` when it is malformed.
+fn split_path(path: &str) -> Option<Vec<String>> {
+    let mut keys = Vec::new();
+    let mut rest = path.trim();
+    loop {
+        let (key, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').map(|(k, after)| (k, after.trim_start()))?,
+            None => {
+                let end = rest.find('.').unwrap_or(rest.len());
+                (rest[..end].trim(), &rest[end..])
+            }
+        };
+        if key.is_empty() || keys.len() > 16 {
+            return None;
+        }
+        keys.push(key.to_owned());
+        match after.strip_prefix('.') {
+            Some(next) => rest = next.trim_start(),
+            None if after.is_empty() => return Some(keys),
+            None => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_split_at_dots_outside_quotes() {
+        let split = |p| split_path(p).map(|keys| keys.join("|"));
+        assert_eq!(split("links.core.loss").as_deref(), Some("links|core|loss"));
+        assert_eq!(split("a.\"b.c\" . d").as_deref(), Some("a|b.c|d"));
+        for bad in ["", ".", "a.", ".a", "a..b", "a.\"b", "a.\"b\"c", "\"\""] {
+            assert_eq!(split(bad), None, "{bad}");
+        }
+    }
+}
