@@ -89,9 +89,9 @@ proptest! {
     #[test]
     fn a_damaged_script_is_judged(at in 0usize..4000, with in any::<u8>(), which in 0usize..3) {
         let texts = [
-            include_str!("../scripts/sack-recovery.pkt"),
-            include_str!("../scripts/sctp-loss.pkt"),
-            include_str!("../scripts/timestamps.pkt"),
+            include_str!("../../scripts/sack-recovery.pkt"),
+            include_str!("../../scripts/sctp-loss.pkt"),
+            include_str!("../../scripts/timestamps.pkt"),
         ];
         let mut bytes = texts[which].as_bytes().to_vec();
         let at = at % bytes.len();

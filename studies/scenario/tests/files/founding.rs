@@ -220,7 +220,7 @@ fn the_published_schema_is_the_codes() {
 
 #[test]
 fn the_guides_example_is_right() {
-    let guide = include_str!("../../../docs/study-files.md");
+    let guide = include_str!("../../../../docs/study-files.md");
     let example =
         guide.split("```toml\n").find(|part| part.starts_with("title")).and_then(|p| p.split("```").next());
     let study = Study::parse("guide", "guide", example.unwrap()).unwrap_or_else(|e| panic!("{e}"));

@@ -320,6 +320,36 @@ fn every_codec_is_fuzzed_from_a_corpus() {
     none(breaches);
 }
 
+/// A crate whose manifest keeps its library from being built for tests, or its examples from being run, has none.
+#[test]
+fn no_test_is_left_out() {
+    let says = |m: &usher_house::Member, key: &str| {
+        m.manifest.get("lib").and_then(|lib| lib.get(key)?.as_bool()) == Some(false)
+    };
+    let sources = sources();
+    let mut breaches = Vec::new();
+    for member in members() {
+        let own = format!("{}/src/", member.path);
+        for file in sources.iter().filter(|s| s.extension() == "rs" && s.path.starts_with(&own)) {
+            if says(&member, "test") && file.text.contains("#[test]") {
+                breaches.push(format!("{}: {}/Cargo.toml says test = false", file.path, member.path));
+            }
+            if says(&member, "doctest") && has_example(&file.text) {
+                breaches.push(format!("{}: {}/Cargo.toml says doctest = false", file.path, member.path));
+            }
+        }
+    }
+    none(breaches);
+}
+
+/// Whether the documentation in a file has Rust in a fence.
+fn has_example(text: &str) -> bool {
+    let docs = text.lines().map(str::trim).filter_map(|l| l.strip_prefix("///").or(l.strip_prefix("//!")));
+    // Of each pair of fences the first names the language.
+    let mut languages = docs.filter_map(|l| l.trim().strip_prefix("```")).step_by(2);
+    languages.any(|language| !matches!(language, "text" | "toml" | "json" | "sh"))
+}
+
 #[test]
 fn exemptions_are_still_needed() {
     let members = members();
@@ -345,6 +375,8 @@ fn exemptions_are_still_needed() {
 #[test]
 fn the_rules_find_what_they_look_for() {
     assert_eq!(foreign_path("see /home/someone/notes"), Some("/home/someone/notes"));
+    assert!(has_example("/// ```text\n/// a\n/// ```\n/// ```\n/// let b = 1;\n/// ```\n"));
+    assert!(!has_example("/// ```text\n/// let a = 1;\n/// ```\n"));
     assert_eq!(foreign_path("/proc/self/status and 10 /s, and/or, `/dev/full`"), None);
     let source = Source {
         path: "protocols/x/src/a.rs".to_owned(),

@@ -1,0 +1,7 @@
+//! Studies on the simulator, from TOML to metrics.
+
+mod accounting;
+mod cell;
+mod handover;
+mod mih;
+mod world;

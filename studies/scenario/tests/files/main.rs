@@ -1,0 +1,7 @@
+//! Study files: what is right in them, what is wrong, and the plans that follow.
+
+mod cells;
+mod faults;
+mod founding;
+mod plans;
+mod schema;

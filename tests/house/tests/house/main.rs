@@ -1,0 +1,4 @@
+//! The house's rules, and what the pages on standards say.
+
+mod rules;
+mod standards;

@@ -1,0 +1,4 @@
+//! packetdrill's language, and scripts in it.
+
+mod language;
+mod scripts;

@@ -1,0 +1,11 @@
+//! The simulator's packets as tshark reads them, its results by hand, and one service in two hosts.
+
+mod both;
+mod dialogue;
+mod diameter;
+mod mih;
+mod oracles;
+mod radius;
+mod sctp;
+mod sweep;
+mod tls;
