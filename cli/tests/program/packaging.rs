@@ -79,7 +79,7 @@ fn the_timer_of_the_list_is_after_a_removal_as_it_was_before() {
     let said = on_a_copy(
         &Place::new(),
         "set -e; cd /; dpkg-deb -R usher.deb later; sed -i 's/^Version: .*/Version: 9.0.0/' later/DEBIAN/control\n\
-         dpkg-deb -b later usher.deb >/dev/null; mkdir -p /run/systemd/system; mv /usr/bin/systemctl /usr/bin/systemctl.true\n\
+         dpkg-deb -Znone -b later usher.deb >/dev/null; mkdir -p /run/systemd/system; mv /usr/bin/systemctl /usr/bin/systemctl.true\n\
          cat > /usr/bin/systemctl <<'END'\n\
          #!/bin/sh\n\
          echo \"asked: $*\" >>/asked\n\
