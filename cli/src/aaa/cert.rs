@@ -20,7 +20,7 @@ const FOLDER: &str = "/etc/usher/pki";
 const EARLIER: &str = "/var/lib/usher/pki";
 
 #[derive(Args, Debug)]
-struct Place {
+struct AuthorityFolder {
     /// The authority's folder.
     #[arg(long, global = true, value_name = "DIR", default_value = FOLDER)]
     dir: PathBuf,
@@ -29,7 +29,7 @@ struct Place {
 #[derive(Args, Debug)]
 pub(crate) struct Cert {
     #[command(flatten)]
-    place: Place,
+    place: AuthorityFolder,
     #[command(subcommand)]
     command: CertCommand,
 }

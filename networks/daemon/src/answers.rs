@@ -31,19 +31,19 @@ impl Unsaid {
 }
 
 /// A status, or why there is none.
-type Said = Result<Status, Unsaid>;
+type Response = Result<Status, Unsaid>;
 
 /// Answers by certificate, DER.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    kept: BTreeMap<Arc<[u8]>, (WallTime, Said)>,
+    kept: BTreeMap<Arc<[u8]>, (WallTime, Response)>,
     /// By when their time is over.
     order: BTreeSet<(WallTime, Arc<[u8]>)>,
 }
 
 impl Answers {
     /// What is known of a certificate now.
-    pub(crate) fn find(&self, now: WallTime, certificate: &[u8]) -> Option<Said> {
+    pub(crate) fn find(&self, now: WallTime, certificate: &[u8]) -> Option<Response> {
         let (until, said) = self.kept.get(certificate)?;
         // A clock that was set back does not make an answer last; it shows whole seconds.
         (now < *until && *until <= now + LONGEST + Duration::from_secs(1)).then(|| said.clone())

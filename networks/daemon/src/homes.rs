@@ -103,17 +103,17 @@ pub(crate) struct Home {
 }
 
 /// All home servers, by name and by what they are asked for.
-pub(crate) type Homes = BTreeMap<(String, Service), Home>;
+pub(crate) type HomeServers = BTreeMap<(String, Service), Home>;
 
 /// As one shard sees them.
-pub(crate) fn homes(server: &AaaServer) -> Homes {
+pub(crate) fn homes(server: &AaaServer) -> HomeServers {
     let reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
     let of = |r: Report| ((r.name, r.service), Home { address: r.address, health: r.health, asked: r.asked });
     reports.map(of).collect()
 }
 
 /// Puts what another shard sees to it.
-pub(crate) fn merge(all: &mut Homes, others: Homes) {
+pub(crate) fn merge(all: &mut HomeServers, others: HomeServers) {
     for (key, other) in others {
         match all.get_mut(&key) {
             None => drop(all.insert(key, other)),
@@ -150,7 +150,7 @@ pub struct HomeServerStatus {
 }
 
 /// For those who ask how things are.
-pub(crate) fn statuses(homes: &Homes) -> Vec<HomeServerStatus> {
+pub(crate) fn statuses(homes: &HomeServers) -> Vec<HomeServerStatus> {
     let of = |((name, service), home): (&(String, Service), &Home)| HomeServerStatus {
         name: name.clone(),
         service: service_name(*service).to_owned(),
@@ -187,7 +187,7 @@ mod tests {
         let home = |health, answers| {
             let round_trips = usher_core::Duration::from_millis(10 * answers);
             let asked = Asked { requests: answers + 1, answers, timeouts: 1, timed: answers, round_trips };
-            Homes::from([(
+            HomeServers::from([(
                 ("h".to_owned(), Service::Both),
                 Home { address: "192.0.2.1:2083".parse().unwrap(), health, asked },
             )])

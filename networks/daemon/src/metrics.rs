@@ -2,7 +2,7 @@
 
 use crate::daemon::Running;
 use crate::door::Door;
-use crate::homes::{self, Homes};
+use crate::homes::{self, HomeServers};
 use crate::stats::{BOUNDS, Histogram};
 use axum::Router;
 use axum::http::StatusCode;
@@ -226,7 +226,7 @@ impl Metric {
 }
 
 /// Home servers by their names and what they are asked for.
-fn home_servers(e: &mut DescriptorEncoder<'_>, homes: &Homes) -> std::fmt::Result {
+fn home_servers(e: &mut DescriptorEncoder<'_>, homes: &HomeServers) -> std::fmt::Result {
     let labels = |name: &str, service| [name.to_owned(), homes::service_name(service).to_owned()];
     let states = homes.iter().flat_map(|((name, service), home)| {
         [Health::Alive, Health::Suspect, Health::Dead].map(|health| {

@@ -1,6 +1,6 @@
 //! What is counted beside the machines' own counters: by a shard in its thread, collected when somebody asks.
 
-use crate::homes::{self, Homes};
+use crate::homes::{self, HomeServers};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -86,7 +86,7 @@ pub(crate) struct Snapshot {
     /// Unfinished logins.
     pub(crate) half_open: u64,
     /// Home servers.
-    pub(crate) homes: Homes,
+    pub(crate) homes: HomeServers,
     /// Diameter peers that this server connects to, and whether requests go to them.
     pub(crate) diameter_servers: BTreeMap<String, bool>,
     /// Diameter peers that are connected.

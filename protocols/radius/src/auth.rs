@@ -83,31 +83,31 @@ pub fn check_message_authenticator(
 ) -> MessageAuthenticator {
     let bytes = packet.as_bytes();
     match locate(packet) {
-        Place::Nowhere => MessageAuthenticator::Absent,
-        Place::Wrong => MessageAuthenticator::Bad,
-        Place::At(at) => judge(&compute(bytes, at, covered, secret), bytes, at),
+        Position::Nowhere => MessageAuthenticator::Absent,
+        Position::Wrong => MessageAuthenticator::Bad,
+        Position::At(at) => judge(&compute(bytes, at, covered, secret), bytes, at),
     }
 }
 
 /// Where a packet's Message-Authenticator has its value.
-enum Place {
+enum Position {
     Nowhere,
     At(usize),
     /// There are several, or it is of a wrong length.
     Wrong,
 }
 
-fn locate(packet: &Packet<'_>) -> Place {
-    let (mut at, mut place) = (HEADER_LEN, Place::Nowhere);
+fn locate(packet: &Packet<'_>) -> Position {
+    let (mut at, mut place) = (HEADER_LEN, Position::Nowhere);
     if !packet.kinds().may_have(MESSAGE_AUTHENTICATOR) {
         return place;
     }
     for a in packet.attributes() {
         if a.kind == MESSAGE_AUTHENTICATOR {
-            if !matches!(place, Place::Nowhere) || a.value.len() != 16 {
-                return Place::Wrong;
+            if !matches!(place, Position::Nowhere) || a.value.len() != 16 {
+                return Position::Wrong;
             }
-            place = Place::At(at + 2);
+            place = Position::At(at + 2);
         }
         at += a.value.len() + 2;
     }
@@ -128,13 +128,13 @@ pub fn check_reply(
 ) -> (bool, MessageAuthenticator) {
     let bytes = reply.as_bytes();
     let at = match locate(reply) {
-        Place::Nowhere => {
+        Position::Nowhere => {
             return (check_response(reply, request_authenticator, secret), MessageAuthenticator::Absent);
         }
-        Place::Wrong => {
+        Position::Wrong => {
             return (check_response(reply, request_authenticator, secret), MessageAuthenticator::Bad);
         }
-        Place::At(at) => at,
+        Position::At(at) => at,
     };
     let covered = covered_authenticator(reply.code(), reply.authenticator(), Some(request_authenticator));
     let (mac, response) = secret.0.hmac.mac_beside_md5(

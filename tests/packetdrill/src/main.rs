@@ -22,16 +22,16 @@ error.
 
 Exit status: 0; 1 where a path cannot be read, or with --strict a script does not pass; 2 for a wrong command line.";
 
-struct Asked {
+struct CommandLine {
     jobs: usize,
     strict: bool,
     paths: Vec<String>,
 }
 
 /// What the command line asks for; `None` for help.
-fn asked(args: impl Iterator<Item = String>) -> Result<Option<Asked>, String> {
+fn asked(args: impl Iterator<Item = String>) -> Result<Option<CommandLine>, String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut asked = Asked { jobs: processors, strict: false, paths: Vec::new() };
+    let mut asked = CommandLine { jobs: processors, strict: false, paths: Vec::new() };
     let mut args = args;
     while let Some(arg) = args.next() {
         match arg.as_str() {

@@ -235,7 +235,7 @@ fn forget(running: &Running, shared: &Shared, user: Option<&str>, disconnect: bo
     let of_user = rows.iter().filter(|row| canonical_name(row.username.as_bytes()) == name);
     // All are asked before the first is waited for.
     let asked: Vec<_> = of_user.map(|row| ask(running, shared, row, Code::DISCONNECT_REQUEST, &[])).collect();
-    let done: Vec<_> = asked.into_iter().map(|asked| asked.and_then(Asked::wait)).collect();
+    let done: Vec<_> = asked.into_iter().map(|asked| asked.and_then(PendingRequest::wait)).collect();
     let ended = done.iter().filter(|done| done.is_ok()).count();
     Answer::Disconnected { ended, failures: done.into_iter().filter_map(Result::err).collect() }
 }
@@ -264,7 +264,7 @@ fn dynamic(
 }
 
 /// A request that a NAS has still to answer.
-struct Asked {
+struct PendingRequest {
     to: SocketAddr,
     until: Instant,
     receiver: Receiver<DynamicResult>,
@@ -277,7 +277,7 @@ fn ask(
     row: &SessionRow,
     code: Code,
     changes: &[String],
-) -> Result<Asked, String> {
+) -> Result<PendingRequest, String> {
     let session = &row.acctuniqueid;
     if row.nasipaddress.is_unspecified() {
         return Err(format!(
@@ -293,10 +293,10 @@ fn ask(
     let (sender, receiver) = sync_channel(1);
     let command = Command::Dynamic { token, to, code, attributes };
     running.mailboxes.send(0, Message::Dynamic(command, sender));
-    Ok(Asked { to, until: Instant::now() + DYNAMIC_WAIT, receiver })
+    Ok(PendingRequest { to, until: Instant::now() + DYNAMIC_WAIT, receiver })
 }
 
-impl Asked {
+impl PendingRequest {
     /// Waits for the answer.
     fn wait(self) -> Result<(), String> {
         let Self { to, until, receiver } = self;

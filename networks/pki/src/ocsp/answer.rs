@@ -1,6 +1,6 @@
 //! Reading an answer: who signed it, what it is about, of when it is (RFC 6960 §3.2).
 
-use super::{Answer, Asked, NONCE, Question, Status};
+use super::{Answer, NONCE, Question, SentRequest, Status};
 use crate::PkiError;
 use crate::information::format;
 use crate::signature::holds;
@@ -31,7 +31,7 @@ fn fault(cause: impl Display) -> PkiError {
     format("OCSP answer", cause)
 }
 
-pub(super) fn read(octets: &[u8], question: &Question<'_>, asked: &Asked) -> Result<Answer, PkiError> {
+pub(super) fn read(octets: &[u8], question: &Question<'_>, asked: &SentRequest) -> Result<Answer, PkiError> {
     let response = OcspResponse::from_der(octets).map_err(fault)?;
     if response.response_status != OcspResponseStatus::Successful {
         return Err(fault(std::format!("the responder refused: {:?}", response.response_status)));

@@ -108,7 +108,7 @@ impl Question<'_> {
     }
 
     /// What is sent, and what the answer has to repeat of it.
-    fn asked(&self) -> Result<Asked, PkiError> {
+    fn asked(&self) -> Result<SentRequest, PkiError> {
         let (_, subject) =
             X509Certificate::from_der(self.certificate).map_err(|e| format("certificate", e))?;
         let (_, issuer) =
@@ -135,12 +135,12 @@ impl Question<'_> {
             },
             optional_signature: None,
         };
-        Ok(Asked { request: request.to_der().map_err(fault)?, id, nonce })
+        Ok(SentRequest { request: request.to_der().map_err(fault)?, id, nonce })
     }
 }
 
 /// A question as it was sent.
-struct Asked {
+struct SentRequest {
     request: Vec<u8>,
     /// Names the certificate.
     id: CertId,

@@ -1,12 +1,12 @@
 //! The store in a PostgreSQL server.
 
-mod link;
+mod connection;
 mod sql;
 mod tls;
 mod url;
 
 use crate::rows::{self, Cell, Kind, SESSION};
-use link::{Failure, Link, daily};
+use connection::{Connection, Failure, daily};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ pub struct Postgres {
     /// Where the server is, for messages.
     place: String,
     runtime: Runtime,
-    link: Option<Link>,
+    conn: Option<Connection>,
     /// Whether there was a connection ever, of this store or of another to the same server.
     proven: bool,
     used: Instant,
@@ -47,7 +47,7 @@ impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Postgres")
             .field("place", &self.place)
-            .field("connected", &self.link.is_some())
+            .field("connected", &self.conn.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -87,7 +87,7 @@ impl Postgres {
         }
         config.ssl_mode(tls.mode());
         tls.connector().map_err(in_url)?;
-        config.connect_timeout(link::CONNECT).tcp_user_timeout(Duration::from_secs(6));
+        config.connect_timeout(connection::CONNECT).tcp_user_timeout(Duration::from_secs(6));
         if config.get_application_name().is_none() {
             config.application_name("usher");
         }
@@ -100,7 +100,7 @@ impl Postgres {
             config,
             tls,
             runtime,
-            link: None,
+            conn: None,
             proven: false,
             used: Instant::now(),
             closed: None,
@@ -132,20 +132,20 @@ impl Postgres {
     /// A connection that is, as far as one can see, alive. While the server is away, an error at once between the
     /// attempts.
     fn ensure(&mut self) -> Result<(), StoreError> {
-        if let Some(link) = &self.link {
-            if self.used.elapsed() < IDLE || !self.runtime.block_on(link.is_closed()) {
+        if let Some(conn) = &self.conn {
+            if self.used.elapsed() < IDLE || !self.runtime.block_on(conn.is_closed()) {
                 return Ok(());
             }
-            self.link = None;
+            self.conn = None;
         }
         if let Some((until, error)) = &self.closed
             && Instant::now() < *until
         {
             return Err(error.clone());
         }
-        match self.runtime.block_on(Link::open(&self.config, &self.tls)) {
-            Ok(link) => {
-                self.link = Some(link);
+        match self.runtime.block_on(Connection::open(&self.config, &self.tls)) {
+            Ok(conn) => {
+                self.conn = Some(conn);
                 self.proven = true;
                 self.closed = None;
                 self.pause = PAUSES.0;
@@ -177,17 +177,17 @@ impl Postgres {
     /// Does the work on a live connection; drops a connection that broke.
     fn run<T>(
         &mut self,
-        mut work: impl AsyncFnMut(&mut Link) -> Result<T, Failure>,
+        mut work: impl AsyncFnMut(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
         self.ensure()?;
-        let Some(link) = &mut self.link else {
+        let Some(conn) = &mut self.conn else {
             return Err(StoreError::Unavailable("no connection".to_owned()));
         };
-        let result = self.runtime.block_on(daily(work(link)));
+        let result = self.runtime.block_on(daily(work(conn)));
         self.used = Instant::now();
         result.map_err(|failure| {
             if failure.broken {
-                self.link = None;
+                self.conn = None;
             }
             self.named(failure)
         })
@@ -196,11 +196,11 @@ impl Postgres {
     /// [`Postgres::run`] for what changes nothing: once more on a new connection where the old one turned out broken.
     fn read<T>(
         &mut self,
-        mut work: impl AsyncFnMut(&mut Link) -> Result<T, Failure>,
+        mut work: impl AsyncFnMut(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
-        let fresh = self.link.is_none();
+        let fresh = self.conn.is_none();
         match self.run(&mut work) {
-            Err(StoreError::Unavailable(_)) if self.link.is_none() && !fresh => self.run(work),
+            Err(StoreError::Unavailable(_)) if self.conn.is_none() && !fresh => self.run(work),
             result => result,
         }
     }
@@ -218,15 +218,15 @@ impl Postgres {
             groups.push(group);
             priorities.push(priority);
         }
-        self.run(async |link: &mut Link| {
+        self.run(async |conn: &mut Connection| {
             let (names, check, reply) = (&names, &check, &reply);
             let (who, groups, priorities) = (&who, &groups, &priorities);
-            let statement = link.statement(sql::PUT_USERS).await?;
+            let statement = conn.statement(sql::PUT_USERS).await?;
             let values: [&(dyn ToSql + Sync); 12] = [
                 names, &check.0, &check.1, &check.2, &check.3, &reply.0, &reply.1, &reply.2, &reply.3, who,
                 groups, priorities,
             ];
-            link.client.execute(&statement, &values).await?;
+            conn.client.execute(&statement, &values).await?;
             Ok(())
         })
     }
@@ -330,21 +330,21 @@ impl<'a> Run<'a> {
         columns
     }
 
-    async fn make(&self, link: &mut Link, put_sessions: &str) -> Result<(), Failure> {
+    async fn make(&self, conn: &mut Connection, put_sessions: &str) -> Result<(), Failure> {
         if !self.sessions.is_empty() {
-            let statement = link.statement(put_sessions).await?;
+            let statement = conn.statement(put_sessions).await?;
             let columns = self.columns();
             let values: Vec<_> = columns.iter().map(Column::as_sql).collect();
-            link.client.execute(&statement, &values).await?;
+            conn.client.execute(&statement, &values).await?;
         }
         if !self.logins.0.is_empty() {
-            let statement = link.statement(sql::LOGINS).await?;
+            let statement = conn.statement(sql::LOGINS).await?;
             let (names, replies, times, stations) = &self.logins;
-            link.client.execute(&statement, &[names, replies, times, stations]).await?;
+            conn.client.execute(&statement, &[names, replies, times, stations]).await?;
         }
         if let Some((nas, at, cause)) = &self.restart {
-            let statement = link.statement(sql::RESTARTED).await?;
-            link.client.execute(&statement, &[nas, at, cause]).await?;
+            let statement = conn.statement(sql::RESTARTED).await?;
+            conn.client.execute(&statement, &[nas, at, cause]).await?;
         }
         Ok(())
     }
@@ -359,21 +359,21 @@ impl<'a> Run<'a> {
 }
 
 /// Makes all runs, or none.
-async fn write(link: &mut Link, runs: &[Run<'_>], put_sessions: &str) -> Result<(), Failure> {
+async fn write(conn: &mut Connection, runs: &[Run<'_>], put_sessions: &str) -> Result<(), Failure> {
     let many = runs.iter().map(Run::statements).sum::<usize>() > 1;
     if !many {
         // One statement is a transaction.
         for run in runs {
-            run.make(link, put_sessions).await?;
+            run.make(conn, put_sessions).await?;
         }
         return Ok(());
     }
     let made = async {
-        link.client.batch_execute("BEGIN").await?;
+        conn.client.batch_execute("BEGIN").await?;
         for run in runs {
-            run.make(link, put_sessions).await?;
+            run.make(conn, put_sessions).await?;
         }
-        link.client.batch_execute("COMMIT").await?;
+        conn.client.batch_execute("COMMIT").await?;
         Ok(())
     };
     // With the connection goes what it had begun.
@@ -420,19 +420,19 @@ fn user(name: &str, answer: &[tokio_postgres::Row]) -> Result<Option<UserRows>, 
 impl Store for Postgres {
     fn user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError> {
         let name = rows::text(name);
-        self.read(async |link: &mut Link| {
+        self.read(async |conn: &mut Connection| {
             let name = name.as_ref();
-            let statement = link.statement(sql::USER).await?;
-            user(name, &link.client.query(&statement, &[&name]).await?)
+            let statement = conn.statement(sql::USER).await?;
+            user(name, &conn.client.query(&statement, &[&name]).await?)
         })
     }
 
     fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let runs = Run::all(changes);
         let put_sessions = std::mem::take(&mut self.put_sessions);
-        let result = self.run(async |link: &mut Link| {
+        let result = self.run(async |conn: &mut Connection| {
             let (runs, put_sessions) = (&runs, &put_sessions);
-            write(link, runs, put_sessions).await
+            write(conn, runs, put_sessions).await
         });
         self.put_sessions = put_sessions;
         result
@@ -440,13 +440,13 @@ impl Store for Postgres {
 
     fn open_sessions(&mut self, each: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError> {
         let declare = sql::open_sessions();
-        self.run(async |link: &mut Link| {
+        self.run(async |conn: &mut Connection| {
             let declare = &declare;
-            Ok(link.client.batch_execute(declare).await?)
+            Ok(conn.client.batch_execute(declare).await?)
         })?;
         loop {
-            let page = self.run(async |link: &mut Link| Ok(link.client.query(sql::FETCH, &[]).await?));
-            let page = page.inspect_err(|_| self.link = None)?;
+            let page = self.run(async |conn: &mut Connection| Ok(conn.client.query(sql::FETCH, &[]).await?));
+            let page = page.inspect_err(|_| self.conn = None)?;
             if page.is_empty() {
                 break;
             }
@@ -454,16 +454,16 @@ impl Store for Postgres {
                 each(session(row).map_err(|failure| self.named(failure))?);
             }
         }
-        self.run(async |link: &mut Link| Ok(link.client.batch_execute("COMMIT").await?))
+        self.run(async |conn: &mut Connection| Ok(conn.client.batch_execute("COMMIT").await?))
     }
 
     fn session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError> {
         let id = rows::text(acctuniqueid);
         let select = self.session.clone();
-        self.read(async |link: &mut Link| {
+        self.read(async |conn: &mut Connection| {
             let (id, select) = (id.as_ref(), &select);
-            let statement = link.statement(select).await?;
-            link.client.query_opt(&statement, &[&id]).await?.as_ref().map(session).transpose()
+            let statement = conn.statement(select).await?;
+            conn.client.query_opt(&statement, &[&id]).await?.as_ref().map(session).transpose()
         })
     }
 
@@ -482,18 +482,18 @@ impl Store for Postgres {
                 limit_proxy_state: demand(6)?,
             })
         };
-        self.read(async |link: &mut Link| {
-            let statement = link.statement(sql::CLIENTS).await?;
-            link.client.query(&statement, &[]).await?.iter().map(client).collect()
+        self.read(async |conn: &mut Connection| {
+            let statement = conn.statement(sql::CLIENTS).await?;
+            conn.client.query(&statement, &[]).await?.iter().map(client).collect()
         })
     }
 
     fn user_names(&mut self, after: Option<&str>, most: u32) -> Result<Vec<String>, StoreError> {
         let after = rows::text(after.unwrap_or_default());
-        self.read(async |link: &mut Link| {
+        self.read(async |conn: &mut Connection| {
             let after = after.as_ref();
-            let statement = link.statement(sql::USER_NAMES).await?;
-            let answer = link.client.query(&statement, &[&after, &i64::from(most)]).await?;
+            let statement = conn.statement(sql::USER_NAMES).await?;
+            let answer = conn.client.query(&statement, &[&after, &i64::from(most)]).await?;
             answer.iter().map(|row| Ok(row.try_get(0)?)).collect()
         })
     }
@@ -516,10 +516,10 @@ impl Store for Postgres {
 
     fn delete_user(&mut self, name: &str) -> Result<bool, StoreError> {
         let name = rows::text(name);
-        self.run(async |link: &mut Link| {
+        self.run(async |conn: &mut Connection| {
             let name = name.as_ref();
-            let statement = link.statement(sql::DELETE_USER).await?;
-            Ok(link.client.query_one(&statement, &[&name]).await?.try_get::<_, i64>(0)? > 0)
+            let statement = conn.statement(sql::DELETE_USER).await?;
+            Ok(conn.client.query_one(&statement, &[&name]).await?.try_get::<_, i64>(0)? > 0)
         })
     }
 
@@ -527,12 +527,12 @@ impl Store for Postgres {
         let name = rows::text(&group.name);
         let check = attributes(std::iter::once(("", group.check.as_slice())));
         let reply = attributes(std::iter::once(("", group.reply.as_slice())));
-        self.run(async |link: &mut Link| {
+        self.run(async |conn: &mut Connection| {
             let (name, check, reply) = (name.as_ref(), &check, &reply);
-            let statement = link.statement(sql::PUT_GROUP).await?;
+            let statement = conn.statement(sql::PUT_GROUP).await?;
             let values: [&(dyn ToSql + Sync); 7] =
                 [&name, &check.1, &check.2, &check.3, &reply.1, &reply.2, &reply.3];
-            link.client.execute(&statement, &values).await?;
+            conn.client.execute(&statement, &values).await?;
             Ok(())
         })
     }
@@ -547,20 +547,20 @@ impl Store for Postgres {
             Cow::Borrowed(client.require_message_authenticator.as_str()),
             Cow::Borrowed(client.limit_proxy_state.as_str()),
         ];
-        self.run(async |link: &mut Link| {
+        self.run(async |conn: &mut Connection| {
             let values = values.each_ref().map(|v| v as &(dyn ToSql + Sync));
-            let statement = link.statement(sql::PUT_CLIENT).await?;
-            link.client.execute(&statement, &values).await?;
+            let statement = conn.statement(sql::PUT_CLIENT).await?;
+            conn.client.execute(&statement, &values).await?;
             Ok(())
         })
     }
 
     fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError> {
         let name = rows::text(nasname);
-        self.run(async |link: &mut Link| {
+        self.run(async |conn: &mut Connection| {
             let name = name.as_ref();
-            let statement = link.statement(sql::DELETE_CLIENT).await?;
-            Ok(link.client.execute(&statement, &[&name]).await? > 0)
+            let statement = conn.statement(sql::DELETE_CLIENT).await?;
+            Ok(conn.client.execute(&statement, &[&name]).await? > 0)
         })
     }
 }

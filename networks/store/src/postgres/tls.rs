@@ -1,6 +1,6 @@
 //! TLS to PostgreSQL, as libpq's parameters ask for it (PostgreSQL manual, "SSL Support").
 
-use super::url::Asked;
+use super::url::TlsParameters;
 use std::fs;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -52,7 +52,7 @@ impl Wanted {
     ///
     /// # Errors
     /// A sentence that says what to write.
-    pub(super) fn new(asked: Asked) -> Result<Self, String> {
+    pub(super) fn new(asked: TlsParameters) -> Result<Self, String> {
         let system = asked.root.as_deref() == Some("system");
         let mode = match asked.mode.as_deref() {
             None if system => Mode::VerifyFull,
@@ -437,7 +437,8 @@ mod tests {
 
     fn wanted(mode: &str, root: &str) -> Result<Mode, String> {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Wanted::new(Asked { mode: given(mode), root: given(root), ..Asked::default() }).map(|w| w.mode)
+        Wanted::new(TlsParameters { mode: given(mode), root: given(root), ..TlsParameters::default() })
+            .map(|w| w.mode)
     }
 
     #[test]

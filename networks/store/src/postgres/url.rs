@@ -4,14 +4,14 @@ use std::ops::Range;
 
 /// Parameters of TLS; of one that is given twice the last counts, as libpq has it.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Asked {
+pub(super) struct TlsParameters {
     pub(super) mode: Option<String>,
     pub(super) root: Option<String>,
     pub(super) certificate: Option<String>,
     pub(super) key: Option<String>,
 }
 
-impl Asked {
+impl TlsParameters {
     fn place(&mut self, key: &str) -> Option<&mut Option<String>> {
         match key {
             "sslmode" => Some(&mut self.mode),
@@ -24,13 +24,13 @@ impl Asked {
 }
 
 /// The parameters of TLS, and the URL without them. What is not understood stays in it for the client library to refuse.
-pub(super) fn part(url: &str) -> (Asked, String) {
+pub(super) fn part(url: &str) -> (TlsParameters, String) {
     let pairs = if url.starts_with("postgresql://") || url.starts_with("postgres://") {
         of_url(url)
     } else {
         of_words(url)
     };
-    let (mut asked, mut rest, mut from) = (Asked::default(), String::new(), 0);
+    let (mut asked, mut rest, mut from) = (TlsParameters::default(), String::new(), 0);
     for (range, key, value) in pairs {
         if let Some(place) = asked.place(&key) {
             *place = Some(value);
@@ -130,9 +130,9 @@ fn word(text: &str, at: usize) -> Option<(String, String, usize)> {
 mod tests {
     use super::*;
 
-    fn asked(mode: &str, root: &str) -> Asked {
+    fn asked(mode: &str, root: &str) -> TlsParameters {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Asked { mode: given(mode), root: given(root), ..Asked::default() }
+        TlsParameters { mode: given(mode), root: given(root), ..TlsParameters::default() }
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!((found.certificate.as_deref(), found.key.as_deref()), (Some("a"), Some("b")));
         assert_eq!((found.mode.as_deref(), rest.as_str()), (Some("require"), "postgres://db?"));
         let plain = "postgresql://u:sslmode=require@db/x";
-        assert_eq!(part(plain), (Asked::default(), plain.to_owned()));
+        assert_eq!(part(plain), (TlsParameters::default(), plain.to_owned()));
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         let (found, rest) = part("sslrootcert=/a\\ b\tuser=ü");
         assert_eq!((found, rest.as_str()), (asked("", "/a b"), "\tuser=ü"));
         for broken in ["host=db sslmode", "host=db sslmode='require", "=x sslmode=require", "a b=c"] {
-            assert_eq!(part(broken), (Asked::default(), broken.to_owned()));
+            assert_eq!(part(broken), (TlsParameters::default(), broken.to_owned()));
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
         #[test]
         fn whatever_is_written_is_parted_or_left(text in "(postgresql://|)[a-z%'\\\\=&?@ ü]{0,40}") {
             let (found, rest) = part(&text);
-            if found == Asked::default() {
+            if found == TlsParameters::default() {
                 proptest::prop_assert_eq!(rest, text);
             } else {
                 proptest::prop_assert!(rest.len() < text.len());

@@ -1,6 +1,6 @@
 //! Octets that come out of a tunnel: the AVPs of EAP-TTLS, the packets of PEAP and their TLVs.
 
-use crate::method::link::{Link, PeerTls, ServerTls};
+use crate::method::connection::{PeerTls, ServerTls, TlsConnection};
 use crate::method::tunnel::{PeerPhase, ServerPhase, Step, Tunnel};
 use crate::method::{
     Answer, Context, Inner, PeerOffer, PeerVerdict, Question, UserSecret, gtc, md5, mschapv2, peap, ttls,
@@ -84,14 +84,15 @@ pub fn tunnel(recording: &Arc<Recording>, bytes: &[u8]) -> bool {
 }
 
 /// Both ends of a tunnel.
-fn handshake(recording: &Arc<Recording>, rng: &mut SecureRng) -> Option<(Link, Link)> {
+fn handshake(recording: &Arc<Recording>, rng: &mut SecureRng) -> Option<(TlsConnection, TlsConnection)> {
     const FRAGMENT: usize = 65_000;
     let context =
         Context { rng, wall: fixtures::WALL_TIME, mtu: None, without_extended_master_secret: false };
-    let mut client = Link::peer(&PeerTls::Recorded(recording.clone()), FRAGMENT, &context)?;
-    let mut server = Link::server(&ServerTls::Recorded(recording.clone()), Type::PEAP, FRAGMENT, &context)?;
+    let mut client = TlsConnection::peer(&PeerTls::Recorded(recording.clone()), FRAGMENT, &context)?;
+    let mut server =
+        TlsConnection::server(&ServerTls::Recorded(recording.clone()), Type::PEAP, FRAGMENT, &context)?;
     client.refill();
-    let say = |from: &mut Link, to: &mut Link| {
+    let say = |from: &mut TlsConnection, to: &mut TlsConnection| {
         to.incoming.extend_from_slice(&from.take_out());
         to.digest().then_some(())
     };
@@ -104,12 +105,12 @@ fn handshake(recording: &Arc<Recording>, rng: &mut SecureRng) -> Option<(Link, L
 
 fn serve<'a>(
     mut phase: impl ServerPhase,
-    link: &Link,
+    conn: &TlsConnection,
     rng: &mut SecureRng,
     messages: impl Iterator<Item = &'a [u8]>,
 ) -> bool {
     let mut tunnel = |id: u8| Tunnel {
-        link,
+        conn,
         rng: SecureRng::from_seed(rng.array()),
         wall: fixtures::WALL_TIME,
         identifier: id,
@@ -142,14 +143,18 @@ fn serve<'a>(
     step != Step::Success
 }
 
-fn hear<'a>(mut phase: impl PeerPhase, link: &Link, messages: impl Iterator<Item = &'a [u8]>) -> bool {
+fn hear<'a>(
+    mut phase: impl PeerPhase,
+    conn: &TlsConnection,
+    messages: impl Iterator<Item = &'a [u8]>,
+) -> bool {
     let mut out = Vec::new();
     for (id, message) in (1..=u8::MAX).zip(messages) {
         out.clear();
         let verdict = if message.is_empty() {
-            phase.nothing(link, &mut out)
+            phase.nothing(conn, &mut out)
         } else {
-            phase.data(id, message, link, &mut out)
+            phase.data(id, message, conn, &mut out)
         };
         if matches!(verdict, PeerVerdict::Failed | PeerVerdict::Done) {
             break;

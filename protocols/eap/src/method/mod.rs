@@ -1,8 +1,8 @@
 //! EAP methods: what runs inside the automata of peer and server, behind two small traits.
 
-pub mod gtc;
 #[cfg(feature = "tls")]
-pub(crate) mod link;
+pub(crate) mod connection;
+pub mod gtc;
 pub mod md5;
 pub mod mschapv2;
 #[cfg(feature = "tls")]

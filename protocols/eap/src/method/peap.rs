@@ -14,7 +14,7 @@ pub(crate) mod tlv;
 
 pub use binding::Cryptobinding;
 
-use super::link::{PeerTls, ServerTls};
+use super::connection::{PeerTls, ServerTls};
 use super::tunnel::{TunnelPeer, TunnelServer};
 use super::{Context, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
 use crate::packet::Type;

@@ -5,11 +5,11 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use super::link::{PeerTls, ServerTls};
+pub use super::connection::{PeerTls, ServerTls};
 pub use peer::Peer;
 pub use server::Server;
 
-use super::link::Link;
+use super::connection::TlsConnection;
 use super::{Context, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
 use crate::packet::Type;
 use alloc::boxed::Box;
@@ -38,7 +38,7 @@ impl PeerOffer for PeerMethodTls {
         Type::TLS
     }
     fn begin(&self, context: Context<'_>) -> Box<dyn PeerMethod> {
-        Box::new(Peer::new(Link::peer(&self.tls, self.fragment, &context)))
+        Box::new(Peer::new(TlsConnection::peer(&self.tls, self.fragment, &context)))
     }
 }
 
@@ -50,6 +50,6 @@ impl ServerOffer for ServerMethodTls {
         self.tls.end_sessions(whose);
     }
     fn begin(&self, context: Context<'_>) -> Box<dyn ServerMethod> {
-        Box::new(Server::new(Link::server(&self.tls, Type::TLS, self.fragment, &context)))
+        Box::new(Server::new(TlsConnection::server(&self.tls, Type::TLS, self.fragment, &context)))
     }
 }

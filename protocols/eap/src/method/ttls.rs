@@ -10,7 +10,7 @@ pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
-use super::link::{Link, PeerTls, ServerTls};
+use super::connection::{PeerTls, ServerTls, TlsConnection};
 use super::tunnel::{TunnelPeer, TunnelServer};
 use super::{Context, Inner, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
 use crate::packet::Type;
@@ -103,9 +103,9 @@ const CHALLENGE: usize = 16;
 const SHORT_CHALLENGE: usize = 8;
 
 /// The challenge that both sides have, and the identifier (RFC 5281 §11.1; RFC 9427 §2.3).
-fn challenge<const N: usize>(link: &Link) -> Option<([u8; N], u8)> {
+fn challenge<const N: usize>(conn: &TlsConnection) -> Option<([u8; N], u8)> {
     let mut material = [0; CHALLENGE + 1];
     let material = &mut material[..=N];
-    link.engine.export("ttls challenge", None, material).ok()?;
+    conn.engine.export("ttls challenge", None, material).ok()?;
     Some((material[..N].try_into().ok()?, material[N]))
 }

@@ -32,16 +32,16 @@ const CHAINS: [By; 4] = [By::User, By::Address, By::Nas, By::Id];
 const AGE: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct Neighbours {
     before: u32,
     after: u32,
 }
-const LOOSE: Link = Link { before: NONE, after: NONE };
+const LOOSE: Neighbours = Neighbours { before: NONE, after: NONE };
 
 #[derive(Debug)]
 struct Slot {
     session: Option<Session>,
-    links: [Link; 5],
+    links: [Neighbours; 5],
     touched: Instant,
 }
 
@@ -251,7 +251,7 @@ impl Table {
             }
         };
         if let Some(slot) = self.slot_mut(at) {
-            slot.links[by as usize] = Link { before: NONE, after: before };
+            slot.links[by as usize] = Neighbours { before: NONE, after: before };
         }
         if let Some(slot) = self.slot_mut(before) {
             slot.links[by as usize].before = at;
@@ -281,7 +281,7 @@ impl Table {
         let newest = core::mem::replace(&mut self.newest, at);
         if let Some(slot) = self.slot_mut(at) {
             slot.touched = now;
-            slot.links[AGE] = Link { before: newest, after: NONE };
+            slot.links[AGE] = Neighbours { before: newest, after: NONE };
         }
         match self.slot_mut(newest) {
             Some(slot) => slot.links[AGE].after = at,

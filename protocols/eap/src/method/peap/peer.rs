@@ -1,6 +1,6 @@
 //! Phase 2 of PEAP's peer.
 
-use super::super::link::Link;
+use super::super::connection::TlsConnection;
 use super::super::tunnel::PeerPhase;
 use super::super::{PeerOffer, PeerVerdict};
 use super::binding::{Compound, Subtype, VALUE};
@@ -36,8 +36,8 @@ impl Phase {
     }
 
     /// The result that the server tells, and what we say to it.
-    fn result(&mut self, request: Packet<'_>, link: &Link, out: &mut Vec<u8>) -> PeerVerdict {
-        let sure = if self.begun { self.peer.content() } else { link.engine.resumed() };
+    fn result(&mut self, request: Packet<'_>, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict {
+        let sure = if self.begun { self.peer.content() } else { conn.engine.resumed() };
         let (told, binding) = match tlv::read(request.data()) {
             Some(Tlvs::Known { result, binding }) => (result == Some(true), binding),
             Some(Tlvs::Unknown(kind)) => {
@@ -47,7 +47,7 @@ impl Phase {
             None => (false, None),
         };
         let answer = match binding.filter(|_| told && sure) {
-            Some(value) => match self.bind(&value, link) {
+            Some(value) => match self.bind(&value, conn) {
                 Some(answer) => Some(answer),
                 None => {
                     tlv::emit_result(out, Code::Response, request.identifier(), false, None);
@@ -61,8 +61,8 @@ impl Phase {
     }
 
     /// Answers a server that binds the method to the tunnel; `None` where it does not know the keys of both.
-    fn bind(&mut self, value: &[u8; VALUE], link: &Link) -> Option<[u8; VALUE]> {
-        let tunnel = link.keys(Type::PEAP)?;
+    fn bind(&mut self, value: &[u8; VALUE], conn: &TlsConnection) -> Option<[u8; VALUE]> {
+        let tunnel = conn.keys(Type::PEAP)?;
         let compound = if self.begun {
             Compound::new(&tunnel, self.peer.keys().as_ref())
         } else {
@@ -76,13 +76,13 @@ impl Phase {
 }
 
 impl PeerPhase for Phase {
-    fn nothing(&mut self, _: &Link, _: &mut Vec<u8>) -> PeerVerdict {
+    fn nothing(&mut self, _: &TlsConnection, _: &mut Vec<u8>) -> PeerVerdict {
         PeerVerdict::Continue
     }
 
-    fn data(&mut self, identifier: u8, data: &[u8], link: &Link, out: &mut Vec<u8>) -> PeerVerdict {
+    fn data(&mut self, identifier: u8, data: &[u8], conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict {
         if let Some(request) = tlv::packet(data, Code::Request) {
-            return self.result(request, link, out);
+            return self.result(request, conn, out);
         }
         // Some servers send the Identity request with its header.
         let whole = Packet::parse(data).ok().filter(|p| {
@@ -107,7 +107,7 @@ impl PeerPhase for Phase {
         PeerVerdict::Continue
     }
 
-    fn established(&self, _: &Link) -> PeerVerdict {
+    fn established(&self, _: &TlsConnection) -> PeerVerdict {
         PeerVerdict::Continue
     }
 

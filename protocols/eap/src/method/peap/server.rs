@@ -92,7 +92,7 @@ impl Phase {
         compound: impl FnOnce(&Keys) -> Compound,
         out: &mut Vec<u8>,
     ) -> Step {
-        let compound = match (self.cryptobinding, tunnel.link.keys(Type::PEAP)) {
+        let compound = match (self.cryptobinding, tunnel.conn.keys(Type::PEAP)) {
             (Cryptobinding::Off, _) => None,
             (_, Some(keys)) => Some(compound(&keys)),
             (_, None) => return self.refuse(Fault::Tls(TlsFault::Internal), tunnel, out),
@@ -166,7 +166,7 @@ impl ServerPhase for Phase {
                 self.state = State::Resume;
                 Step::Ask
             }
-            None if tunnel.link.sending() => Step::Wait,
+            None if tunnel.conn.sending() => Step::Wait,
             None => self.ask_identity(out),
         }
     }

@@ -238,24 +238,28 @@ struct Deaf {
 }
 
 impl crate::method::tunnel::PeerPhase for Deaf {
-    fn nothing(&mut self, link: &crate::method::link::Link, out: &mut Vec<u8>) -> crate::method::PeerVerdict {
-        self.phase.nothing(link, out)
+    fn nothing(
+        &mut self,
+        conn: &crate::method::connection::TlsConnection,
+        out: &mut Vec<u8>,
+    ) -> crate::method::PeerVerdict {
+        self.phase.nothing(conn, out)
     }
     fn data(
         &mut self,
         identifier: u8,
         data: &[u8],
-        link: &crate::method::link::Link,
+        conn: &crate::method::connection::TlsConnection,
         out: &mut Vec<u8>,
     ) -> crate::method::PeerVerdict {
-        let verdict = self.phase.data(identifier, data, link, out);
+        let verdict = self.phase.data(identifier, data, conn, out);
         if tlv::packet(out, crate::packet::Code::Response).is_some() {
             *out = (self.change)(core::mem::take(out));
         }
         verdict
     }
-    fn established(&self, link: &crate::method::link::Link) -> crate::method::PeerVerdict {
-        self.phase.established(link)
+    fn established(&self, conn: &crate::method::connection::TlsConnection) -> crate::method::PeerVerdict {
+        self.phase.established(conn)
     }
     fn poll_work(&mut self) -> Option<usher_core::Work> {
         None

@@ -2,7 +2,7 @@
 
 use super::super::{Answer, Credential, Fault, Question, ServerMethod, ServerVerdict};
 use crate::Keys;
-use crate::method::link::{Link, Piece, START, server_detail, server_fault};
+use crate::method::connection::{Piece, START, TlsConnection, server_detail, server_fault};
 use crate::packet::Type;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use usher_core::Work;
 #[derive(Debug)]
 pub struct Server {
     /// Without an engine (its configuration was refused) every run fails.
-    link: Option<Link>,
+    conn: Option<TlsConnection>,
     started: bool,
     failed: bool,
     established: bool,
@@ -22,17 +22,17 @@ pub struct Server {
 }
 
 impl Server {
-    pub(super) fn new(link: Option<Link>) -> Self {
-        Self { link, started: false, failed: false, established: false, question: None, refused: false }
+    pub(super) fn new(conn: Option<TlsConnection>) -> Self {
+        Self { conn, started: false, failed: false, established: false, question: None, refused: false }
     }
 
     /// A whole message came.
     fn message(&mut self) -> ServerVerdict {
-        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
-        self.failed = !link.digest();
-        if !self.failed && !self.established && !link.engine.is_handshaking() {
+        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
+        self.failed = !conn.digest();
+        if !self.failed && !self.established && !conn.engine.is_handshaking() {
             self.established = true;
-            if let Some(remembered) = link.remembered() {
+            if let Some(remembered) = conn.remembered() {
                 self.question = Some(Question::Resume(remembered));
                 return ServerVerdict::Ask;
             }
@@ -43,18 +43,18 @@ impl Server {
 
     /// RFC 9190 §2.1.1: one octet of zero says that no handshake message follows, and that the server is content.
     fn commit(&mut self) {
-        if let Some(link) = self.link.as_mut().filter(|link| link.is_13()) {
-            self.failed = !link.write(&[0]);
+        if let Some(conn) = self.conn.as_mut().filter(|conn| conn.is_13()) {
+            self.failed = !conn.write(&[0]);
         }
     }
 
     fn turn(&self) -> ServerVerdict {
-        let Some(link) = &self.link else { return ServerVerdict::Failure };
-        match (link.sending(), self.failed) {
+        let Some(conn) = &self.conn else { return ServerVerdict::Failure };
+        match (conn.sending(), self.failed) {
             (true, _) => ServerVerdict::Continue,
             (false, true) => ServerVerdict::Failure,
             // A resumed TLS 1.2 session ends with the peer's message.
-            (false, false) if !link.engine.is_handshaking() => ServerVerdict::Success,
+            (false, false) if !conn.engine.is_handshaking() => ServerVerdict::Success,
             (false, false) => ServerVerdict::Failure,
         }
     }
@@ -62,8 +62,8 @@ impl Server {
 
 impl ServerMethod for Server {
     fn build(&mut self, _: u8, out: &mut Vec<u8>) {
-        match &mut self.link {
-            Some(link) if self.started => link.build(out),
+        match &mut self.conn {
+            Some(conn) if self.started => conn.build(out),
             _ => {
                 self.started = true;
                 out.push(START);
@@ -72,19 +72,19 @@ impl ServerMethod for Server {
     }
 
     fn response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
-        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
-        match link.read(data) {
-            Piece::Nothing if link.sending() => ServerVerdict::Continue,
+        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
+        match conn.read(data) {
+            Piece::Nothing if conn.sending() => ServerVerdict::Continue,
             // What was sent is acknowledged, and nothing is left to say: an alert, or the handshake's end.
             Piece::Nothing if self.failed => ServerVerdict::Failure,
-            Piece::Nothing if !link.engine.is_handshaking() => ServerVerdict::Success,
-            Piece::More if !link.sending() => {
-                link.rewind();
+            Piece::Nothing if !conn.engine.is_handshaking() => ServerVerdict::Success,
+            Piece::More if !conn.sending() => {
+                conn.rewind();
                 ServerVerdict::Continue
             }
             // A peer that answers an alert with one of its own has failed all the same.
             Piece::Whole if self.failed => ServerVerdict::Failure,
-            Piece::Whole if !link.sending() => self.message(),
+            Piece::Whole if !conn.sending() => self.message(),
             Piece::Bad => ServerVerdict::Failure,
             Piece::Start | Piece::Nothing | Piece::More | Piece::Whole => ServerVerdict::Ignore,
         }
@@ -100,47 +100,47 @@ impl ServerMethod for Server {
             return self.turn();
         }
         (self.failed, self.refused) = (true, true);
-        if let (Answer::Resume(false), Some(link)) = (answer, &mut self.link) {
-            link.engine.end_session();
+        if let (Answer::Resume(false), Some(conn)) = (answer, &mut self.conn) {
+            conn.engine.end_session();
         }
         ServerVerdict::Failure
     }
 
     fn fault(&self) -> Fault {
-        server_fault(self.link.as_ref(), if self.refused { Fault::Host } else { Fault::Rules })
+        server_fault(self.conn.as_ref(), if self.refused { Fault::Host } else { Fault::Rules })
     }
 
     fn detail(&self) -> Option<String> {
-        server_detail(self.link.as_ref())
+        server_detail(self.conn.as_ref())
     }
 
     fn keys(&self) -> Option<Keys> {
-        self.link.as_ref().filter(|_| !self.failed)?.keys(Type::TLS)
+        self.conn.as_ref().filter(|_| !self.failed)?.keys(Type::TLS)
     }
 
     fn resumed(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.engine.resumed())
+        self.conn.as_ref().is_some_and(|conn| conn.engine.resumed())
     }
 
     fn remember(&mut self, name: &[u8], credential: &Credential) {
-        if let Some(link) = self.link.as_mut().filter(|_| self.established && !self.failed) {
-            link.remember(name, credential, None);
+        if let Some(conn) = self.conn.as_mut().filter(|_| self.established && !self.failed) {
+            conn.remember(name, credential, None);
         }
     }
 
     fn peer_certificates(&self) -> &[Vec<u8>] {
-        self.link.as_ref().map_or(&[], |link| &link.certificates)
+        self.conn.as_ref().map_or(&[], |conn| &conn.certificates)
     }
 
     fn is_costly(&self, data: &[u8]) -> bool {
-        self.link.as_ref().is_some_and(|link| link.is_costly(data))
+        self.conn.as_ref().is_some_and(|conn| conn.is_costly(data))
     }
 
     fn memory(&self) -> usize {
-        size_of::<Self>() + self.link.as_ref().map_or(0, Link::memory)
+        size_of::<Self>() + self.conn.as_ref().map_or(0, TlsConnection::memory)
     }
 
     fn poll_work(&mut self) -> Option<Work> {
-        self.link.as_mut()?.poll_work()
+        self.conn.as_mut()?.poll_work()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Keys;
-use crate::method::link::{MIN_FRAGMENT, Piece};
+use crate::method::connection::{MIN_FRAGMENT, Piece};
 use crate::method::{Answer, Credential, PeerVerdict, Question, ServerVerdict};
 use crate::packet::Packet;
 use crate::{peer, server};
@@ -242,24 +242,24 @@ fn tls_13_ends_with_one_octet_of_zero_and_nothing_else() {
     {
         let client =
             Client::for_holder(&client_config(Version::Tls13, fixtures::client(2), false), 0).unwrap();
-        let mut peer = Peer::new(Some(Link::new(Box::new(client), true, 65_000)));
+        let mut peer = Peer::new(Some(TlsConnection::new(Box::new(client), true, 65_000)));
         let server = TlsServer::new(&server_config(Version::Tls13, 2, false)).unwrap();
-        let mut link = Link::new(Box::new(server), false, 65_000);
+        let mut conn = TlsConnection::new(Box::new(server), false, 65_000);
         let mut request = vec![0x20];
         for _ in 0..2 {
             let mut response = Vec::new();
             assert_eq!(peer.request(1, &request, &mut response), PeerVerdict::Continue);
-            assert_eq!(link.read(&response), Piece::Whole);
-            assert!(link.digest());
+            assert_eq!(conn.read(&response), Piece::Whole);
+            assert!(conn.digest());
             request.clear();
-            if link.engine.is_handshaking() {
-                link.build(&mut request);
+            if conn.engine.is_handshaking() {
+                conn.build(&mut request);
             }
         }
         if let Some(last) = last {
-            assert!(link.write(&[last]));
+            assert!(conn.write(&[last]));
         }
-        link.build(&mut request);
+        conn.build(&mut request);
         assert_eq!(peer.request(1, &request, &mut Vec::new()), expected);
     }
 }
@@ -278,10 +278,10 @@ fn a_server_cuts_to_what_the_link_takes() {
         let mut server = offer.begin(context);
         server.build(1, &mut Vec::new());
         let client = client_config(Version::Tls12, fixtures::client(2), false);
-        let mut link = Link::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1400);
-        link.refill();
+        let mut conn = TlsConnection::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1400);
+        conn.refill();
         let mut hello = Vec::new();
-        link.build(&mut hello);
+        conn.build(&mut hello);
         assert_eq!(server.response(1, &hello), ServerVerdict::Continue);
         let mut data = Vec::new();
         server.build(2, &mut data);
@@ -296,10 +296,13 @@ fn noise_never_panics_and_never_succeeds() {
     let client = client_config(Version::Tls13, fixtures::client(2), false);
     let server = server_config(Version::Tls13, 2, false);
     for _ in 0..200 {
-        let mut peer =
-            Peer::new(Some(Link::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1024)));
+        let mut peer = Peer::new(Some(TlsConnection::new(
+            Box::new(Client::for_holder(&client, 0).unwrap()),
+            true,
+            1024,
+        )));
         let mut server =
-            Server::new(Some(Link::new(Box::new(TlsServer::new(&server).unwrap()), false, 1024)));
+            Server::new(Some(TlsConnection::new(Box::new(TlsServer::new(&server).unwrap()), false, 1024)));
         for _ in 0..20 {
             let bytes: Vec<u8> = (0..rng.below(40)).map(|_| rng.next_u64() as u8).collect();
             let mut out = Vec::new();
@@ -312,16 +315,19 @@ fn noise_never_panics_and_never_succeeds() {
 
 #[test]
 fn lengths_that_lie_end_the_run() {
-    let mut link =
-        Link::new(Box::new(TlsServer::new(&server_config(Version::Tls12, 2, false)).unwrap()), false, 1024);
+    let mut conn = TlsConnection::new(
+        Box::new(TlsServer::new(&server_config(Version::Tls12, 2, false)).unwrap()),
+        false,
+        1024,
+    );
     // More than is put together; another total amid fragments; more than announced; less than announced.
-    assert_eq!(link.read(&[0x80, 0, 1, 0, 1, 9]), Piece::Bad);
-    assert_eq!(link.read(&[0xc0, 0, 0, 0, 9, 1, 2]), Piece::More);
-    assert_eq!(link.read(&[0xc0, 0, 0, 0, 8, 1, 2]), Piece::Bad);
-    assert_eq!(link.read(&[0x40, 1, 2, 3, 4, 5, 6, 7, 8]), Piece::Bad);
-    assert_eq!(link.read(&[0, 1]), Piece::Bad);
-    assert_eq!(link.read(&[]), Piece::Bad);
-    assert_eq!(link.read(&[0x80, 0, 0]), Piece::Bad);
+    assert_eq!(conn.read(&[0x80, 0, 1, 0, 1, 9]), Piece::Bad);
+    assert_eq!(conn.read(&[0xc0, 0, 0, 0, 9, 1, 2]), Piece::More);
+    assert_eq!(conn.read(&[0xc0, 0, 0, 0, 8, 1, 2]), Piece::Bad);
+    assert_eq!(conn.read(&[0x40, 1, 2, 3, 4, 5, 6, 7, 8]), Piece::Bad);
+    assert_eq!(conn.read(&[0, 1]), Piece::Bad);
+    assert_eq!(conn.read(&[]), Piece::Bad);
+    assert_eq!(conn.read(&[0x80, 0, 0]), Piece::Bad);
 }
 
 /// RFC 5216 §3.1, RFC 9190 §2.1.9: the start has no data and no other flag; bits that are reserved are ignored, and a
@@ -343,10 +349,10 @@ fn a_hello_is_taken_whatever_its_reserved_bits_and_with_a_length_or_without() {
             server.build(1, &mut start);
             assert_eq!(start, [0x20]);
             let client = client_config(version, fixtures::client(2), false);
-            let mut link = Link::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1400);
-            link.refill();
+            let mut conn = TlsConnection::new(Box::new(Client::for_holder(&client, 0).unwrap()), true, 1400);
+            conn.refill();
             let mut hello = Vec::new();
-            link.build(&mut hello);
+            conn.build(&mut hello);
             assert_eq!(hello[0], 0, "a message that is not cut says no length");
             let mut said = vec![flags];
             if with_length {

@@ -1,7 +1,7 @@
 //! Phase 2 of EAP-TTLS's peer.
 
 use super::super::PeerVerdict;
-use super::super::link::Link;
+use super::super::connection::TlsConnection;
 use super::super::tunnel::PeerPhase;
 use super::avp::{self, Code};
 use super::{CHALLENGE, Proof, SHORT_CHALLENGE, challenge};
@@ -57,7 +57,7 @@ impl Phase {
     }
 
     /// Says who we are and how we can show it.
-    fn start(&mut self, link: &Link, out: &mut Vec<u8>) -> PeerVerdict {
+    fn start(&mut self, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict {
         match &self.way {
             // The server's Identity request is taken as sent (RFC 5281 §11.2.1).
             Way::Eap(_) => {
@@ -68,7 +68,7 @@ impl Phase {
             }
             Way::Once(proof) => {
                 avp::emit(out, Code::USER_NAME, &self.identity);
-                let Some(expected) = prove(proof, &self.identity, link, &mut self.rng, out) else {
+                let Some(expected) = prove(proof, &self.identity, conn, &mut self.rng, out) else {
                     return PeerVerdict::Failed;
                 };
                 let verdict = if expected.is_some() { PeerVerdict::Continue } else { PeerVerdict::MayEnd };
@@ -94,17 +94,17 @@ impl Phase {
 }
 
 impl PeerPhase for Phase {
-    fn nothing(&mut self, link: &Link, out: &mut Vec<u8>) -> PeerVerdict {
+    fn nothing(&mut self, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict {
         match self.state {
-            State::Start => self.start(link, out),
+            State::Start => self.start(conn, out),
             State::Said { .. } | State::Done => PeerVerdict::Ignore,
         }
     }
 
-    fn data(&mut self, _: u8, data: &[u8], link: &Link, out: &mut Vec<u8>) -> PeerVerdict {
+    fn data(&mut self, _: u8, data: &[u8], conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict {
         // The end of a resumed session, whose phase 2 is left out (RFC 9427 §3.3).
-        if data == [0] && link.is_13() {
-            let resumed = matches!(self.state, State::Start) && link.engine.resumed();
+        if data == [0] && conn.is_13() {
+            let resumed = matches!(self.state, State::Start) && conn.engine.resumed();
             self.state = State::Done;
             return if resumed { PeerVerdict::Done } else { PeerVerdict::Failed };
         }
@@ -131,9 +131,9 @@ impl PeerPhase for Phase {
         }
     }
 
-    fn established(&self, link: &Link) -> PeerVerdict {
+    fn established(&self, conn: &TlsConnection) -> PeerVerdict {
         // With TLS 1.2 a resumed session may end here; TLS 1.3 says so.
-        if link.engine.resumed() && !link.is_13() { PeerVerdict::MayEnd } else { PeerVerdict::Continue }
+        if conn.engine.resumed() && !conn.is_13() { PeerVerdict::MayEnd } else { PeerVerdict::Continue }
     }
 
     fn poll_work(&mut self) -> Option<Work> {
@@ -149,7 +149,7 @@ impl PeerPhase for Phase {
 fn prove(
     proof: &Proof,
     identity: &[u8],
-    link: &Link,
+    conn: &TlsConnection,
     rng: &mut SecureRng,
     out: &mut Vec<u8>,
 ) -> Option<Option<Vec<u8>>> {
@@ -163,20 +163,20 @@ fn prove(
             avp::emit(out, Code::USER_PASSWORD, &padded);
         }
         Proof::Chap(password) => {
-            let (challenge, identifier) = challenge::<CHALLENGE>(link)?;
+            let (challenge, identifier) = challenge::<CHALLENGE>(conn)?;
             avp::emit(out, Code::CHAP_CHALLENGE, &challenge);
             let response = md5(&[&[identifier], password, &challenge]);
             avp::emit(out, Code::CHAP_PASSWORD, &[&[identifier][..], &response].concat());
         }
         Proof::MsChap(password) => {
-            let (challenge, identifier) = challenge::<SHORT_CHALLENGE>(link)?;
+            let (challenge, identifier) = challenge::<SHORT_CHALLENGE>(conn)?;
             avp::emit(out, Code::MS_CHAP_CHALLENGE, &challenge);
             // The flag says that the NT response is to be used; the LAN Manager response is left out.
             let response = mschap::v1_response(&challenge, &nt_hash(password));
             avp::emit(out, Code::MS_CHAP_RESPONSE, &[&[identifier, 1][..], &[0; 24], &response].concat());
         }
         Proof::MsChapV2(password) => {
-            let (challenge, identifier) = challenge::<CHALLENGE>(link)?;
+            let (challenge, identifier) = challenge::<CHALLENGE>(conn)?;
             avp::emit(out, Code::MS_CHAP_CHALLENGE, &challenge);
             let peer: [u8; CHALLENGE] = rng.array();
             let hash = nt_hash(password);

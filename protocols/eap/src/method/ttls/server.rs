@@ -204,7 +204,7 @@ impl ServerPhase for Phase {
     fn established(&mut self, resumed: Option<Remembered>, tunnel: Tunnel<'_>, _: &mut Vec<u8>) -> Step {
         let Some(remembered) = resumed else {
             // A peer that has nothing to say now takes a forgotten session for a known one.
-            self.state = State::Start { nudged: tunnel.link.engine.resumed() };
+            self.state = State::Start { nudged: tunnel.conn.engine.resumed() };
             return Step::Wait;
         };
         self.inner = remembered.inner;
@@ -267,7 +267,7 @@ impl ServerPhase for Phase {
                 server.answer(answer);
                 self.drain(out)
             }
-            (State::Resume, Answer::Resume(true)) if tunnel.link.is_13() => {
+            (State::Resume, Answer::Resume(true)) if tunnel.conn.is_13() => {
                 self.state = State::Told(true);
                 out.push(0);
                 Step::Say
@@ -347,13 +347,13 @@ fn proof(avps: &[Avp<'_>], tunnel: &Tunnel<'_>) -> Option<(Vec<u8>, Proof)> {
         let end = password.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
         Proof::Pap(password[..end].into())
     } else if let Some(value) = avp::find(avps, Code::CHAP_PASSWORD) {
-        let (ours, identifier) = challenge::<CHALLENGE>(tunnel.link)?;
+        let (ours, identifier) = challenge::<CHALLENGE>(tunnel.conn)?;
         let (first, response) = value.split_first()?;
         check(avps, Code::CHAP_CHALLENGE, &ours, *first == identifier)?;
         Proof::Chap { identifier, challenge: ours, response: response.try_into().ok()? }
     } else if let Some(value) = avp::find(avps, Code::MS_CHAP_RESPONSE) {
         // Ident, flags, the LAN Manager response, the NT response (RFC 2548 §2.1.3); only the last is looked at.
-        let (ours, identifier) = challenge::<SHORT_CHALLENGE>(tunnel.link)?;
+        let (ours, identifier) = challenge::<SHORT_CHALLENGE>(tunnel.conn)?;
         let [first, 1, rest @ ..] = value else { return None };
         check(avps, Code::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
         let (_, response) = rest.split_first_chunk::<24>()?;
@@ -361,7 +361,7 @@ fn proof(avps: &[Avp<'_>], tunnel: &Tunnel<'_>) -> Option<(Vec<u8>, Proof)> {
     } else {
         // Ident, flags, the peer's challenge, eight octets of zero, the response (RFC 2548 §2.3.2).
         let value = avp::find(avps, Code::MS_CHAP2_RESPONSE)?;
-        let (ours, identifier) = challenge::<CHALLENGE>(tunnel.link)?;
+        let (ours, identifier) = challenge::<CHALLENGE>(tunnel.conn)?;
         let [first, _, rest @ ..] = value else { return None };
         check(avps, Code::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
         let (peer, rest) = rest.split_first_chunk::<CHALLENGE>()?;

@@ -1,6 +1,6 @@
 //! EAP-TTLS, peer against server in memory.
 
-use super::super::link::Piece;
+use super::super::connection::Piece;
 use super::super::tunnel::tests::{
     Host, PASSWORD, Run, USER, VERSIONS, a_session_ends_with_its_password, configs, real, recorded,
     run as converse, the_refused_stay_so, the_unknown_fail_as_the_wrong_do,
@@ -212,8 +212,8 @@ fn whoever_is_refused_is_so_whatever_is_proven_and_at_once_where_a_session_is_re
     }
 }
 
-/// Both ends of a tunnel whose handshake is complete: the client's link, and the server, which waits for AVPs.
-fn tunnel() -> (Link, Box<dyn crate::method::ServerMethod>) {
+/// Both ends of a tunnel whose handshake is complete: the client's connection, and the server, which waits for AVPs.
+fn tunnel() -> (TlsConnection, Box<dyn crate::method::ServerMethod>) {
     let (client, server) = configs(Version::Tls12, 2, None);
     let inner: Vec<Inner> = ALL.to_vec();
     let offer = ServerMethodTtls { tls: ServerTls::Real(server), fragment: 65_000, inner: inner.into() };
@@ -222,27 +222,31 @@ fn tunnel() -> (Link, Box<dyn crate::method::ServerMethod>) {
     let mut server =
         offer.begin(Context { rng: &mut rng, wall, mtu: None, without_extended_master_secret: false });
     let engine = usher_crypto::tls::Client::for_holder(&client, 0).unwrap();
-    let mut link = Link::new(Box::new(engine), true, 65_000);
+    let mut conn = TlsConnection::new(Box::new(engine), true, 65_000);
     server.build(1, &mut Vec::new());
-    link.refill();
+    conn.refill();
     for round in 1..=2 {
         let (mut said, mut request) = (Vec::new(), Vec::new());
-        link.build(&mut said);
+        conn.build(&mut said);
         assert_eq!(server.response(round, &said), ServerVerdict::Continue);
         server.build(round + 1, &mut request);
         assert_eq!(request[0] & 0x20, 0, "only the first request is a start");
-        assert_eq!(link.read(&request), Piece::Whole);
-        assert!(link.digest());
+        assert_eq!(conn.read(&request), Piece::Whole);
+        assert!(conn.digest());
     }
-    assert!(!link.engine.is_handshaking());
-    (link, server)
+    assert!(!conn.engine.is_handshaking());
+    (conn, server)
 }
 
 /// What the server makes of AVPs.
-fn tell(link: &mut Link, server: &mut dyn crate::method::ServerMethod, avps: &[u8]) -> ServerVerdict {
-    assert!(link.write(avps));
+fn tell(
+    conn: &mut TlsConnection,
+    server: &mut dyn crate::method::ServerMethod,
+    avps: &[u8],
+) -> ServerVerdict {
+    assert!(conn.write(avps));
     let mut said = Vec::new();
-    link.build(&mut said);
+    conn.build(&mut said);
     server.response(3, &said)
 }
 
@@ -255,13 +259,13 @@ fn what_must_be_understood_inside_and_is_not_ends_the_run() {
         (0, ServerVerdict::Ask),
         (0x1f, ServerVerdict::Ask),
     ] {
-        let (mut link, mut server) = tunnel();
+        let (mut conn, mut server) = tunnel();
         let mut avps = Vec::new();
         avp::emit(&mut avps, avp::Code::USER_NAME, USER);
         avp::emit(&mut avps, avp::Code::USER_PASSWORD, PASSWORD);
         avps[4] |= 0x1f;
         avps.extend_from_slice(&[0, 0, 0x27, 0x0f, flags, 0, 0, 8]);
-        assert_eq!(tell(&mut link, &mut *server, &avps), verdict, "{flags:#x}");
+        assert_eq!(tell(&mut conn, &mut *server, &avps), verdict, "{flags:#x}");
     }
 }
 
@@ -277,11 +281,11 @@ fn a_challenge_from_elsewhere_is_refused() {
     ];
     for (proof, challenge_code, length) in kinds {
         for (wrong_challenge, wrong_identifier) in [(false, false), (true, false), (false, true)] {
-            let (mut link, mut server) = tunnel();
+            let (mut conn, mut server) = tunnel();
             let (mut own, identifier) = if proof == Code::MS_CHAP_RESPONSE {
-                challenge::<SHORT_CHALLENGE>(&link).map(|(c, i)| (c.to_vec(), i)).unwrap()
+                challenge::<SHORT_CHALLENGE>(&conn).map(|(c, i)| (c.to_vec(), i)).unwrap()
             } else {
-                challenge::<CHALLENGE>(&link).map(|(c, i)| (c.to_vec(), i)).unwrap()
+                challenge::<CHALLENGE>(&conn).map(|(c, i)| (c.to_vec(), i)).unwrap()
             };
             own[0] ^= u8::from(wrong_challenge);
             let mut response = vec![0; length];
@@ -293,7 +297,7 @@ fn a_challenge_from_elsewhere_is_refused() {
             avp::emit(&mut avps, proof, &response);
             let right = !wrong_challenge && !wrong_identifier;
             let verdict = if right { ServerVerdict::Ask } else { ServerVerdict::Failure };
-            assert_eq!(tell(&mut link, &mut *server, &avps), verdict, "{proof:?}");
+            assert_eq!(tell(&mut conn, &mut *server, &avps), verdict, "{proof:?}");
         }
     }
 }

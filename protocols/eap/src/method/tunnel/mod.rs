@@ -9,7 +9,7 @@ pub(crate) mod tests;
 pub(crate) use peer::{PeerPhase, TunnelPeer};
 pub(crate) use server::{ServerPhase, Step, Tunnel, TunnelServer};
 
-use super::link::Link;
+use super::connection::TlsConnection;
 use super::{Fault, ServerOffer, UserSecret, gtc, md5, mschapv2};
 use crate::packet::Type;
 use crate::server::Server;
@@ -45,8 +45,8 @@ pub(crate) fn inner_fault(server: &Server, kinds: &[Type]) -> Fault {
 }
 
 /// Takes what came out of the tunnel.
-fn application(link: &mut Link) -> Vec<u8> {
+fn application(conn: &mut TlsConnection) -> Vec<u8> {
     let mut data = Vec::new();
-    link.engine.take_application(&mut data);
+    conn.engine.take_application(&mut data);
     data
 }

@@ -1,6 +1,8 @@
 //! The server's side of a tunnel.
 
-use super::super::link::{Link, Piece, START, ServerTls, VERSION, server_detail, server_fault};
+use super::super::connection::{
+    Piece, START, ServerTls, TlsConnection, VERSION, server_detail, server_fault,
+};
 use super::super::{
     Answer, Context, Credential, Fault, Inner, Question, Remembered, ServerMethod, ServerVerdict,
 };
@@ -34,7 +36,7 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Tunnel<'a> {
     /// For the exporter and the version.
-    pub(crate) link: &'a Link,
+    pub(crate) conn: &'a TlsConnection,
     /// Chance for the methods inside.
     pub(crate) rng: SecureRng,
     /// The time of day.
@@ -86,7 +88,7 @@ pub(crate) trait ServerPhase: Debug + Send {
 pub(crate) struct TunnelServer<P> {
     kind: Type,
     /// Without an engine (its configuration was refused) every run fails.
-    link: Option<Link>,
+    conn: Option<TlsConnection>,
     started: bool,
     established: bool,
     /// How the run ends as soon as what is to be sent is acknowledged.
@@ -104,7 +106,7 @@ impl<P: ServerPhase> TunnelServer<P> {
     pub(crate) fn new(kind: Type, tls: &ServerTls, fragment: usize, phase: P, context: Context<'_>) -> Self {
         Self {
             kind,
-            link: Link::server(tls, kind, fragment, &context),
+            conn: TlsConnection::server(tls, kind, fragment, &context),
             started: false,
             established: false,
             end: None,
@@ -119,10 +121,10 @@ impl<P: ServerPhase> TunnelServer<P> {
 
     /// Has phase 2 do something, and says what the run's verdict is then.
     fn turn(&mut self, act: impl FnOnce(&mut P, Tunnel<'_>, &mut Vec<u8>) -> Step) -> ServerVerdict {
-        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
+        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
         let mut out = Vec::new();
         let tunnel = Tunnel {
-            link,
+            conn,
             rng: SecureRng::from_seed(self.rng.array()),
             wall: self.wall,
             identifier: self.identifier,
@@ -133,9 +135,9 @@ impl<P: ServerPhase> TunnelServer<P> {
             Step::Ignore => ServerVerdict::Ignore,
             Step::Ask => ServerVerdict::Ask,
             Step::Wait => ServerVerdict::Continue,
-            Step::Say if link.write(&out) => ServerVerdict::Continue,
+            Step::Say if conn.write(&out) => ServerVerdict::Continue,
             Step::Say => ServerVerdict::Failure,
-            Step::Success | Step::Failure if link.sending() => {
+            Step::Success | Step::Failure if conn.sending() => {
                 self.end = Some(step == Step::Success);
                 ServerVerdict::Continue
             }
@@ -151,18 +153,18 @@ impl<P: ServerPhase> TunnelServer<P> {
 
     /// A whole message came.
     fn message(&mut self) -> ServerVerdict {
-        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
-        if !link.digest() {
+        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
+        if !conn.digest() {
             self.end = Some(false);
-            return if link.sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
+            return if conn.sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
         }
-        if link.engine.is_handshaking() {
-            return if link.sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
+        if conn.engine.is_handshaking() {
+            return if conn.sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
         }
-        let data = application(link);
+        let data = application(conn);
         match (core::mem::replace(&mut self.established, true), data.is_empty()) {
             (false, true) => {
-                let resumed = link.remembered();
+                let resumed = conn.remembered();
                 self.turn(|p, tunnel, out| p.established(resumed, tunnel, out))
             }
             // RFC 9427 §4: data may come with the handshake's end.
@@ -175,11 +177,11 @@ impl<P: ServerPhase> TunnelServer<P> {
 
 impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
     fn build(&mut self, identifier: u8, out: &mut Vec<u8>) {
-        match &mut self.link {
-            Some(link) if self.started => {
-                let said = link.sending();
-                link.build(out);
-                if said && !link.sending() {
+        match &mut self.conn {
+            Some(conn) if self.started => {
+                let said = conn.sending();
+                conn.build(out);
+                if said && !conn.sending() {
                     self.asked = identifier;
                 }
             }
@@ -191,22 +193,22 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
     }
 
     fn response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict {
-        let Some(link) = &mut self.link else { return ServerVerdict::Failure };
+        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
         // Version 0 was offered, and there is none below it (RFC 5281 §9.2.1).
         if data.first().is_some_and(|flags| flags & VERSION != 0) {
             return ServerVerdict::Failure;
         }
         self.identifier = identifier;
-        match (link.read(data), link.sending(), self.end) {
+        match (conn.read(data), conn.sending(), self.end) {
             (Piece::Nothing, true, _) => ServerVerdict::Continue,
             (Piece::Nothing | Piece::Whole, false, Some(true)) => self.succeed(),
             (Piece::Nothing | Piece::Whole, false, Some(false)) | (Piece::Bad, ..) => ServerVerdict::Failure,
             (Piece::Nothing, false, None) if self.established => {
-                link.rewind();
+                conn.rewind();
                 self.turn(|p, tunnel, out| p.nothing(tunnel, out))
             }
             (Piece::More, false, None) => {
-                link.rewind();
+                conn.rewind();
                 ServerVerdict::Continue
             }
             (Piece::Whole, false, None) => self.message(),
@@ -219,8 +221,8 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
     }
 
     fn answer(&mut self, answer: Answer) -> ServerVerdict {
-        if let (Answer::Resume(false), Some(link)) = (&answer, &mut self.link) {
-            link.engine.end_session();
+        if let (Answer::Resume(false), Some(conn)) = (&answer, &mut self.conn) {
+            conn.engine.end_session();
         }
         match self.turn(|p, tunnel, out| p.answer(answer, tunnel, out)) {
             ServerVerdict::Ignore => ServerVerdict::Failure,
@@ -236,15 +238,15 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
     }
 
     fn fault(&self) -> Fault {
-        server_fault(self.link.as_ref(), self.phase.fault())
+        server_fault(self.conn.as_ref(), self.phase.fault())
     }
 
     fn detail(&self) -> Option<String> {
-        server_detail(self.link.as_ref())
+        server_detail(self.conn.as_ref())
     }
 
     fn keys(&self) -> Option<Keys> {
-        let keys = self.link.as_ref().filter(|_| self.succeeded)?.keys(self.kind)?;
+        let keys = self.conn.as_ref().filter(|_| self.succeeded)?.keys(self.kind)?;
         Some(self.phase.keys(keys))
     }
 
@@ -257,29 +259,29 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
     }
 
     fn resumed(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.engine.resumed())
+        self.conn.as_ref().is_some_and(|conn| conn.engine.resumed())
     }
 
     fn remember(&mut self, name: &[u8], credential: &Credential) {
         let inner = self.phase.inner();
-        if let Some(link) = self.link.as_mut().filter(|_| self.succeeded) {
-            link.remember(name, credential, inner);
+        if let Some(conn) = self.conn.as_mut().filter(|_| self.succeeded) {
+            conn.remember(name, credential, inner);
         }
     }
 
     fn peer_certificates(&self) -> &[Vec<u8>] {
-        self.link.as_ref().map_or(&[], |link| &link.certificates)
+        self.conn.as_ref().map_or(&[], |conn| &conn.certificates)
     }
 
     fn is_costly(&self, data: &[u8]) -> bool {
-        self.link.as_ref().is_some_and(|link| link.is_costly(data))
+        self.conn.as_ref().is_some_and(|conn| conn.is_costly(data))
     }
 
     fn memory(&self) -> usize {
-        size_of::<Self>() + self.link.as_ref().map_or(0, Link::memory)
+        size_of::<Self>() + self.conn.as_ref().map_or(0, TlsConnection::memory)
     }
 
     fn poll_work(&mut self) -> Option<Work> {
-        self.link.as_mut()?.poll_work().or_else(|| self.phase.poll_work())
+        self.conn.as_mut()?.poll_work().or_else(|| self.phase.poll_work())
     }
 }

@@ -1,6 +1,6 @@
 //! A peer and a server with a tunnel in memory, and a host that answers.
 
-use super::super::link::{PeerTls, ServerTls};
+use super::super::connection::{PeerTls, ServerTls};
 use super::super::{Answer, Context, Credential, Inner, PeerOffer, Question, ServerOffer, UserSecret};
 use crate::method::ttls::avp;
 use crate::packet::Packet;

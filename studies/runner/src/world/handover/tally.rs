@@ -45,7 +45,7 @@ pub(in super::super) enum Said {
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct MobileNode {
     /// Steps of the handover that is under way, or has just ended.
     steps: Vec<(Step, Duration)>,
     /// Whether the last handover was a success that counts.
@@ -65,7 +65,7 @@ struct Node {
 /// Sums over handovers.
 #[derive(Debug, Default)]
 pub(in super::super) struct Tally {
-    nodes: BTreeMap<u32, Node>,
+    nodes: BTreeMap<u32, MobileNode>,
     /// Nanoseconds and number of each step.
     steps: BTreeMap<Step, (u128, u64)>,
     succeeded: (u128, u64),
@@ -129,7 +129,7 @@ impl Tally {
     }
 
     /// How many packets were sent in these times of each node, and how many of them did not arrive.
-    fn packets(&self, times: impl Fn(&Node) -> &[(Instant, Instant)]) -> (u64, u64) {
+    fn packets(&self, times: impl Fn(&MobileNode) -> &[(Instant, Instant)]) -> (u64, u64) {
         let (mut sent, mut lost) = (0, 0);
         for node in self.nodes.values() {
             for &(from, to) in times(node) {

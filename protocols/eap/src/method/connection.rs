@@ -90,7 +90,7 @@ fn cut(fragment: usize, context: &Context<'_>) -> usize {
 
 /// What both sides share: the engine, the message that is going out, and the one that is coming in.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct TlsConnection {
     pub(crate) engine: Box<dyn TlsEngine>,
     /// The engine is the client's.
     client: bool,
@@ -142,7 +142,7 @@ pub(crate) enum Piece {
     Whole,
 }
 
-impl Link {
+impl TlsConnection {
     /// A peer's; `None` if its configuration was refused.
     pub(crate) fn peer(tls: &PeerTls, fragment: usize, context: &Context<'_>) -> Option<Self> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
@@ -370,14 +370,14 @@ impl Link {
 }
 
 /// Why a server's run on TLS failed: `otherwise` where not for TLS. Without an engine its configuration was refused.
-pub(crate) fn server_fault(link: Option<&Link>, otherwise: Fault) -> Fault {
-    match link {
+pub(crate) fn server_fault(conn: Option<&TlsConnection>, otherwise: Fault) -> Fault {
+    match conn {
         None => Fault::Tls(TlsFault::Internal),
-        Some(link) => link.fault().map_or(otherwise, |(fault, _)| Fault::Tls(fault)),
+        Some(conn) => conn.fault().map_or(otherwise, |(fault, _)| Fault::Tls(fault)),
     }
 }
 
 /// What the engine says of why TLS came to its end.
-pub(crate) fn server_detail(link: Option<&Link>) -> Option<String> {
-    link?.fault().map(|(_, said)| said).filter(|said| !said.is_empty())
+pub(crate) fn server_detail(conn: Option<&TlsConnection>) -> Option<String> {
+    conn?.fault().map(|(_, said)| said).filter(|said| !said.is_empty())
 }

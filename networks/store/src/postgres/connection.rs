@@ -101,12 +101,12 @@ pub(super) async fn in_time<T>(
 
 /// A connection with the statements that it has prepared.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Connection {
     pub(super) client: Client,
     prepared: BTreeMap<String, Statement>,
 }
 
-impl Link {
+impl Connection {
     /// Connects and brings the tables to [`schema::VERSION`]. The connection is driven by the runtime that this runs in.
     pub(super) async fn open(config: &Config, tls: &Wanted) -> Result<Self, Failure> {
         let connector = tls.connector().map_err(Failure::tls)?;
