@@ -42,7 +42,8 @@ pub(crate) enum Command {
     },
     /// Run every analytic formula and published vector against this program's code, and show both values.
     #[command(
-        after_help = "Examples:\n  usher verify\n  usher verify radius\n  usher verify queues/mm1 --json\n\n\
+        after_help = "Examples:\n  usher verify\n  usher verify radius\n  usher verify queues/mm1 --json\n  \
+                      usher verify --automata eap-peer --dot | dot -Tsvg\n\n\
                       Ends with code 1 when something does not hold."
     )]
     Verify {
@@ -51,6 +52,12 @@ pub(crate) enum Command {
         /// Run nothing: say what there is.
         #[arg(long)]
         list: bool,
+        /// Run nothing: print the state tables that the program runs, or those with this in their name.
+        #[arg(long, conflicts_with = "list")]
+        automata: bool,
+        /// Print them as graphs for Graphviz.
+        #[arg(long, requires = "automata")]
+        dot: bool,
     },
     /// Hold published statements against results: theirs, ours, the verdict and why.
     #[command(after_help = "Examples:

@@ -52,7 +52,8 @@ fn dispatch(command: Command, output: &Output) -> Result<(), Failure> {
             StudyCommand::Run(run) => study::run(output, &run),
             StudyCommand::Compare { a, b } => study::compare(output, &a, &b),
         },
-        Command::Verify { filter, list } => {
+        Command::Verify { filter, automata: true, dot, .. } => verify::automata(output, filter, dot),
+        Command::Verify { filter, list, .. } => {
             let oracles = usher_verify::oracles();
             if list { verify::list(output, &oracles, filter) } else { verify::run(output, &oracles, filter) }
         }

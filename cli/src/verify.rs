@@ -3,6 +3,7 @@
 use crate::output::{Failure, Output, columns};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use usher_core::automaton::Diagram;
 use usher_verify::{Check, Oracle, check};
 
 /// The oracles that are meant.
@@ -60,6 +61,43 @@ pub(crate) fn run(output: &Output, oracles: &[Oracle], filter: Option<String>) -
         return Ok(());
     }
     output.text(&format!("all {} hold\n", checks.len()))
+}
+
+/// Prints the automata that are meant, row by row or as graphs.
+pub(crate) fn automata(output: &Output, filter: Option<String>, dot: bool) -> Result<(), Failure> {
+    let mut meant = usher_verify::automata();
+    let filter = filter.unwrap_or_default().to_lowercase();
+    meant.retain(|diagram| diagram.name.contains(&filter));
+    if meant.is_empty() {
+        return Err(Failure::usage(format!(
+            "no automaton is named like \"{filter}\"; usher verify --automata prints all, with their names"
+        )));
+    }
+    if output.json {
+        return output.value(&meant.iter().map(diagram).collect());
+    }
+    let show = |diagram: &Diagram| if dot { diagram.dot().to_string() } else { diagram.to_string() };
+    output.text(&meant.iter().map(show).collect::<Vec<_>>().join("\n"))
+}
+
+/// An automaton for programs.
+fn diagram(diagram: &Diagram) -> serde_json::Value {
+    let states = diagram.boxes.iter().map(|(state, entry)| json!({ "state": state, "entry": entry }));
+    let rows = diagram.lines.iter().map(|line| {
+        json!({ "from": line.from, "on": line.on, "if": line.when, "actions": line.actions, "to": line.to })
+    });
+    let gaps = diagram
+        .gaps
+        .iter()
+        .map(|gap| json!({ "from": gap.from, "kind": gap.kind.name(), "on": gap.on, "why": gap.why }));
+    json!({
+        "name": diagram.name,
+        "source": diagram.source,
+        "start": diagram.start,
+        "states": states.collect::<Vec<_>>(),
+        "rows": rows.collect::<Vec<_>>(),
+        "gaps": gaps.collect::<Vec<_>>(),
+    })
 }
 
 fn verdict(check: &Check) -> &'static str {

@@ -27,3 +27,36 @@ fn oracles_are_listed_run_and_shown() {
     let none = place.usher(&["verify", "no such thing"]).with_code(2);
     assert!(none.err.contains("--list"), "{}", none.err);
 }
+
+#[test]
+fn automata_are_printed_as_rows_graphs_and_objects() {
+    let place = Place::new();
+    let rows = place.usher(&["verify", "--automata", "watchdog"]).with_code(0).out;
+    for line in [
+        "diameter-watchdog (RFC 3539, appendix A), from INITIAL",
+        "  OKAY; Timer expires & Pending; Failover(), SetWatchdog(); SUSPECT",
+        "  INITIAL; cannot happen: Connection down (it was never up)",
+    ] {
+        assert!(rows.lines().any(|l| l == line), "{line}\n{rows}");
+    }
+    let dot = place.usher(&["verify", "--automata", "--dot"]).with_code(0).out;
+    let all = place.usher(&["verify", "--automata", "--json"]).with_code(0).json();
+    let all = all.as_array().unwrap();
+    let graphs: Vec<&str> = dot.split_inclusive("\n}\n").map(str::trim_start).collect();
+    assert_eq!((graphs.len(), all.len()), (13, 13));
+    for (graph, object) in graphs.iter().zip(all) {
+        assert!(graph.starts_with(&format!("digraph {} {{\n", object["name"])), "{graph}");
+        let edges: Vec<(&str, &str)> = graph
+            .lines()
+            .filter_map(|l| l.trim().split_once(" -> "))
+            .map(|(from, rest)| (from, rest.split_once(" [label=").map_or(rest, |(to, _)| to)))
+            .collect();
+        for row in object["rows"].as_array().unwrap() {
+            let edge = (row["from"].to_string(), row["to"].to_string());
+            assert!(edges.contains(&(&edge.0, &edge.1)), "{edge:?}\n{graph}");
+        }
+        assert_eq!(edges.len(), object["rows"].as_array().unwrap().len() + 1);
+    }
+    let none = place.usher(&["verify", "--automata", "no such thing"]).with_code(2);
+    assert!(none.err.contains("--automata"), "{}", none.err);
+}

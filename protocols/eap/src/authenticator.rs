@@ -30,9 +30,10 @@ pub enum Answer<'a> {
     Request(&'a [u8]),
     /// aaaEapNoReq: the peer's packet was discarded; wait for another.
     NoRequest,
-    /// aaaSuccess: with its EAP-Success, or empty where the server sent none: one is made.
+    /// aaaSuccess: with its EAP-Success, or empty where the server sent none: one is made. Where the packet is another,
+    /// the server contradicts itself, and the peer hears nothing (RFC 3579 §2.6.3, RFC 4072 §2.8.2).
     Success(&'a [u8]),
-    /// aaaFail: with its EAP-Failure, or empty where the server sent none: one is made.
+    /// aaaFail: with its EAP-Failure, or empty where the server sent none: one is made. Of another packet as above.
     Failure(&'a [u8]),
     /// aaaTimeout: no answer.
     Timeout,
@@ -41,13 +42,13 @@ pub enum Answer<'a> {
 /// How a conversation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The AAA server lets the peer in; EAP-Success is polled.
+    /// The AAA server lets the peer in; EAP-Success is polled, unless the server contradicted itself.
     Success,
-    /// The AAA server turns the peer away; EAP-Failure is polled.
+    /// The AAA server turns the peer away; EAP-Failure is polled, likewise.
     Failure,
     /// The peer fell silent (TIMEOUT_FAILURE, TIMEOUT_FAILURE2).
     PeerTimeout,
-    /// The AAA server fell silent; EAP-Failure is polled (RFC 3579 §2.6.1).
+    /// The AAA server fell silent; EAP-Failure is polled.
     AaaTimeout,
 }
 
@@ -94,8 +95,14 @@ automaton! {
     /// - No arrow leads from INITIALIZE to AAA_IDLE (`currentId == NONE`): the AAA server is never asked before
     ///   somebody has said who the peer is.
     /// - In IDLE2 eapResp is looked at first; where both hold the figure leaves it open (§3.1).
+    /// - IDLE2 knows no methodTimeout: Session-Timeout in a challenge (RFC 3579 §2.3) is not read.
     /// - DISCARD2 leaves retransWhile alone where the peer's packet is discarded: IDLE2 would start it anew, and whoever
     ///   can send packets that fit nothing would keep the request from being sent again.
+    /// - SUCCESS2 and FAILURE2 make their packet where the AAA server sent none, since the peer would wait for nothing.
+    ///   One that contradicts the server's answer is neither sent nor put right (RFC 3579 §2.6.3).
+    /// - TIMEOUT_FAILURE2 sends EAP-Failure where the AAA server is silent, though the figure and RFC 3579 §2.1 would
+    ///   have nothing sent: so a station fails when its access server does, and not at its own ClientTimeout, which
+    ///   would decide what studies of overload measure.
     /// - DISABLED and eapRestart are their owner's, who drops a conversation and begins another.
     pub(crate) PassThrough("eap-pass-through", "RFC 4137, figures 6 and 7"): State from Initialize, when Condition;
     Initialize {
@@ -228,7 +235,7 @@ impl Authenticator {
             State::AaaResponse => {
                 self.current_id = Packet::parse(&self.request).map_or(self.current_id, |p| p.identifier());
             }
-            State::Success2 | State::Failure2 => self.send = true,
+            State::Success2 | State::Failure2 => self.send = !self.request.is_empty(),
             State::TimeoutFailure2 if self.aaa == Aaa::Timeout => {
                 self.request.clear();
                 packet::emit_end(&mut self.request, false, self.current_id);
@@ -338,13 +345,14 @@ impl Authenticator {
         sound
     }
 
-    /// The packet that ends the conversation: the server's, or where it sent none of that kind our own.
+    /// The packet that ends the conversation: the server's, our own where it sent none, and none where its packet says
+    /// something else than it does.
     fn end(&mut self, packet: &[u8], success: bool) {
         self.request.clear();
-        if is_a(packet, if success { Code::Success } else { Code::Failure }) {
-            self.request.extend_from_slice(packet);
-        } else {
+        if packet.is_empty() {
             packet::emit_end(&mut self.request, success, self.current_id);
+        } else if is_a(packet, if success { Code::Success } else { Code::Failure }) {
+            self.request.extend_from_slice(packet);
         }
     }
 

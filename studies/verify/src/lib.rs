@@ -23,6 +23,7 @@ mod timing;
 mod wire;
 
 use std::fmt::Display;
+use usher_core::automaton::Diagram;
 
 /// One thing that is known beforehand.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +142,18 @@ pub fn oracles() -> Vec<Oracle> {
         hol::ORACLES,
         mih::ORACLES,
         diameter::ORACLES,
+    ]
+    .concat()
+}
+
+/// All automata that the program runs, by protocol.
+pub fn automata() -> Vec<Diagram> {
+    [
+        &usher_eap::AUTOMATA[..],
+        &usher_diameter::peer::AUTOMATA,
+        &usher_mih::AUTOMATA,
+        &usher_pkm::keying::AUTOMATA,
+        &usher_mobility::AUTOMATA,
     ]
     .concat()
 }

@@ -43,13 +43,27 @@ fn an_end_without_its_packet_gets_one() {
     for (answer, packet, end) in [
         (Answer::Success(&[]), [3, 7, 0, 4], End::Success),
         (Answer::Failure(&[]), [4, 7, 0, 4], End::Failure),
-        // Not even when the server contradicts itself.
-        (Answer::Failure(&[3, 7, 0, 4]), [4, 7, 0, 4], End::Failure),
         (Answer::Timeout, [4, 7, 0, 4], End::AaaTimeout),
     ] {
         let mut a = asking();
         assert!(a.answer(at(2), answer));
         assert_eq!(a.poll_transmit(), Some(&packet[..]));
+        assert_eq!(a.poll_end(), Some(end));
+    }
+}
+
+/// RFC 3579 §2.6.3, RFC 4072 §2.8.2: no packet is made to put right what contradicts itself, and the answer decides.
+#[test]
+fn a_contradiction_is_neither_passed_on_nor_put_right() {
+    for (answer, end) in [
+        (Answer::Failure(&[3, 7, 0, 4]), End::Failure),
+        (Answer::Success(&[4, 7, 0, 4]), End::Success),
+        (Answer::Success(REQUEST), End::Success),
+        (Answer::Failure(&[0]), End::Failure),
+    ] {
+        let mut a = asking();
+        assert!(a.answer(at(2), answer));
+        assert_eq!(a.poll_transmit(), None);
         assert_eq!(a.poll_end(), Some(end));
     }
 }
@@ -125,6 +139,7 @@ fn every_arrow_is_taken() {
     PassThrough::cover(|| {
         packets_pass_both_ways_until_success();
         an_end_without_its_packet_gets_one();
+        a_contradiction_is_neither_passed_on_nor_put_right();
         a_known_identity_goes_to_the_server_at_once();
         what_answers_nothing_is_discarded_and_moves_no_timer();
         requests_are_sent_again_and_then_given_up();
