@@ -117,7 +117,8 @@ fn a_faulty_configuration_is_refused_with_its_line_and_the_old_one_stays() {
     private(&place, "aaa.toml", &faulty);
     server.signal("HUP");
     server.wait("not reloaded");
-    let said = format!("aaa.toml:{line}:1: unknown key \\\"ordre\\\"; did you mean \\\"order\\\"?");
+    let said =
+        format!("aaa.toml:{line}:1: unknown key \\\"ordre\\\" in methods; did you mean \\\"order\\\"?");
     assert!(server.log().contains(&said), "{said} in {}", server.log());
     pap(ports.auth, "ann", "right").with_code(0);
     let checked = place.usher(&["aaa", "check", "aaa.toml"]).with_code(2);
