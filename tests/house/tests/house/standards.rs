@@ -54,6 +54,13 @@ impl Tests {
     }
 }
 
+/// What follows `fn` where a function begins, whoever may call it.
+fn signature(line: &str) -> Option<&str> {
+    let visible = line.strip_prefix("pub(").and_then(|rest| rest.split_once(") ")).map(|(_, rest)| rest);
+    let line = visible.unwrap_or(line);
+    line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")
+}
+
 /// The names of a file's tests: functions with an attribute that ends in `test`.
 fn tests_of(text: &str) -> Vec<&str> {
     let (mut found, mut marked) = (Vec::new(), false);
@@ -61,7 +68,7 @@ fn tests_of(text: &str) -> Vec<&str> {
         if let Some(attribute) = line.strip_prefix("#[") {
             let name = attribute.split(['(', ']']).next().unwrap_or_default();
             marked |= name == "test" || name.ends_with("::test");
-        } else if let Some(rest) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn ")) {
+        } else if let Some(rest) = signature(line) {
             if marked {
                 found.push(rest.split(['(', '<']).next().unwrap_or_default());
             }
@@ -123,12 +130,12 @@ fn what_a_standard_asks_is_held_by_a_test_or_has_a_reason() {
 #[test]
 fn the_check_of_the_standards_finds_what_is_wrong() {
     let source = |path: &str, text: &str| Source { path: path.into(), text: text.into(), test: true };
-    let file = "#[test]\nfn one() {}\n#[tokio::test(flavor = \"x\")]\n// why\nasync fn two() {}\n#[cfg(test)]\nfn no() {}\nfn nor() {}";
+    let file = "#[test]\nfn one() {}\n#[tokio::test(flavor = \"x\")]\n// why\nasync fn two() {}\n#[test]\npub(super) fn visible() {}\n#[cfg(test)]\nfn no() {}\nfn nor() {}";
     let sources = [source("a/src/x.rs", file), source("a/src/y.rs", "#[test]\nfn one() {}")];
     let tests = Tests::of(&sources, &[("a".into(), "a".into())]);
     let wrong = |row: &str| faults(&source("docs/standards-x.md", row), &tests).len();
     for good in [
-        "| RFC 1 | 2.1 | MUST: be | `a::two` |",
+        "| RFC 1 | 2.1 | MUST: be | `a::two`, `a::visible` |",
         "| RFC 1 | 2.1 | SHOULD NOT: be | `a::x::one`, `a::two`, and more |",
         "| RFC 1 | 2.1 | MUST NOT: be | Not met: nobody is |",
         "| RFC 1 | 2.1 | MUST: be | `a::two`; by `[a] setting` |",
