@@ -1,12 +1,13 @@
 //! SCTP between simulated hosts, and hosts that fail and come back.
 
+use super::Log;
 use std::sync::Arc;
 use usher_core::impair::{ChannelConfig, Loss};
 use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed};
 use usher_sim::sctp::Message;
 use usher_sim::{
-    Application, Builder, Context, Delivery, Fault, HostId, IpVersion, LinkConfig, MessageDelivery, Observer,
-    Payload, Simulation, StreamDelivery, Transports, sctp,
+    Application, Builder, Context, Delivery, Fault, HostId, IpVersion, LinkConfig, MessageDelivery, Payload,
+    Simulation, StreamDelivery, Transports, sctp,
 };
 
 /// Test applications; each tells what happened to it.
@@ -92,14 +93,6 @@ impl Application for App {
     }
 }
 
-#[derive(Debug, Default)]
-struct Log(Vec<(Instant, u32, Said)>);
-impl Observer<Said> for Log {
-    fn report(&mut self, now: Instant, app: u32, said: Said) {
-        self.0.push((now, app, said));
-    }
-}
-
 fn secs(n: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(n)
 }
@@ -118,7 +111,7 @@ fn talker(to: HostId) -> App {
 }
 
 /// What an application told, without the times.
-fn said(sim: &Simulation<App, Log>, app: u32) -> Vec<Said> {
+fn said(sim: &Simulation<App, Log<Said>>, app: u32) -> Vec<Said> {
     sim.observer().0.iter().filter(|(_, a, _)| *a == app).map(|(.., s)| *s).collect()
 }
 fn got(said: &[Said]) -> Vec<u32> {

@@ -1,11 +1,12 @@
 //! A cell as its applications see it: addresses, ports, frames and captures as over links.
 
+use super::Log;
 use std::any::Any;
 use usher_core::{Instant, Seed};
 use usher_sim::radio::wimax::{Backoff, ConfigError, Entry, WimaxConfig};
 use usher_sim::{
-    Application, Builder, CellId, Context, Delivery, HostId, IpVersion, LinkConfig, LinkId, Observer,
-    Payload, SimError, Simulation, Tap,
+    Application, Builder, CellId, Context, Delivery, HostId, IpVersion, LinkConfig, LinkId, Payload,
+    SimError, Simulation, Tap,
 };
 
 /// The numbers of the default frame, in nanoseconds.
@@ -42,14 +43,6 @@ impl Application for App {
 }
 
 #[derive(Debug, Default)]
-struct Log(Vec<(Instant, u32, Vec<u8>)>);
-impl Observer<Vec<u8>> for Log {
-    fn report(&mut self, now: Instant, app: u32, report: Vec<u8>) {
-        self.0.push((now, app, report));
-    }
-}
-
-#[derive(Debug, Default)]
 struct Packets(Vec<(bool, usize)>);
 impl Tap for Packets {
     fn packet(&mut self, _: Instant, _: u16, outward: bool, bytes: &[u8]) {
@@ -61,7 +54,7 @@ impl Tap for Packets {
 }
 
 /// Stations, a base station that takes their frames, and a server behind it that returns datagrams.
-fn world(stations: usize, config: WimaxConfig) -> (Simulation<App, Log>, CellId, Vec<LinkId>) {
+fn world(stations: usize, config: WimaxConfig) -> (Simulation<App, Log<Vec<u8>>>, CellId, Vec<LinkId>) {
     let mut b: Builder<App> = Builder::new(IpVersion::V4, Seed::new(3));
     let [base, server] = [(); 2].map(|()| b.host(None).unwrap());
     let hosts: Vec<HostId> = (0..stations).map(|_| b.host(None).unwrap()).collect();

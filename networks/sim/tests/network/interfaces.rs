@@ -1,11 +1,12 @@
 //! Hosts with several addresses: what arrives at each, and what leaves by each.
 
+use super::Log;
 use std::any::Any;
 use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed, Work};
 use usher_sim::sctp::Message;
 use usher_sim::{
     Application, Builder, Context, CpuConfig, Delivery, HostId, IpVersion, LinkConfig, LinkId,
-    MessageDelivery, Observer, Payload, ServiceTime, SimError, Simulation, StreamDelivery, Tap,
+    MessageDelivery, Payload, ServiceTime, SimError, Simulation, StreamDelivery, Tap,
 };
 
 usher_core::work_labels! {
@@ -82,14 +83,6 @@ impl Application for App {
     }
 }
 
-#[derive(Debug, Default)]
-struct Log(Vec<(Instant, u32, Said)>);
-impl Observer<Said> for Log {
-    fn report(&mut self, now: Instant, app: u32, report: Said) {
-        self.0.push((now, app, report));
-    }
-}
-
 /// Interface, protocol, source and destination of every captured IPv4 packet that leaves.
 #[derive(Debug, Default)]
 struct Packets(Vec<(u16, u8, [u8; 4], [u8; 4])>);
@@ -140,7 +133,7 @@ fn world(cpu: Option<CpuConfig>) -> World {
     World { builder: b, mobile, interfaces, far, links }
 }
 
-fn run(b: Builder<App>, until: Instant) -> (Simulation<App, Log>, Packets) {
+fn run(b: Builder<App>, until: Instant) -> (Simulation<App, Log<Said>>, Packets) {
     let mut sim = b.build(Log::default(), Some(Box::<Packets>::default()));
     sim.run_until(until);
     let packets = sim.take_tap().unwrap().into_any().downcast::<Packets>().unwrap();

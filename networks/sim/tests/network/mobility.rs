@@ -1,13 +1,14 @@
 //! A station that walks from an 802.11 basic service set into an 802.16 cell, and the flow that follows it.
 
+use super::{Log, secs};
 use usher_core::{Duration, Instant, Seed};
 use usher_sim::radio::motion::{Position, Trajectory};
 use usher_sim::radio::wifi::{self, WifiConfig};
 use usher_sim::radio::wimax::{Entry, Modulation, WimaxConfig};
 use usher_sim::radio::{LinkCommand, LinkDownReason, LinkEvent};
 use usher_sim::{
-    Application, Builder, CellId, Context, Delivery, HostId, IpVersion, LinkConfig, LinkId, Observer,
-    Payload, SimError, Simulation,
+    Application, Builder, CellId, Context, Delivery, HostId, IpVersion, LinkConfig, LinkId, Payload,
+    SimError, Simulation,
 };
 
 /// Test applications.
@@ -57,20 +58,8 @@ impl Application for App {
     }
 }
 
-#[derive(Debug, Default)]
-struct Log(Vec<(Instant, u32, Said)>);
-impl Observer<Said> for Log {
-    fn report(&mut self, now: Instant, app: u32, report: Said) {
-        self.0.push((now, app, report));
-    }
-}
-
-fn secs(n: u64) -> Instant {
-    Instant::ZERO + Duration::from_secs(n)
-}
-
 struct World {
-    sim: Simulation<App, Log>,
+    sim: Simulation<App, Log<Said>>,
     wifi: HostId,
     wimax: HostId,
     cells: [CellId; 2],

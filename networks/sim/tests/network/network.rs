@@ -1,11 +1,12 @@
 //! The network as its applications see it: hosts, links, fragments, processors, connections.
 
+use super::Log;
 use std::any::Any;
 use usher_core::impair::{ChannelConfig, Loss, QueueLimit};
 use usher_core::{ConnId, Duration, Instant, Seed, Work};
 use usher_sim::{
-    Application, Builder, Context, CpuConfig, Delivery, Framing, HostId, IpVersion, LinkConfig, Observer,
-    Payload, ServiceTime, Simulation, StreamDelivery, Tap,
+    Application, Builder, Context, CpuConfig, Delivery, Framing, HostId, IpVersion, LinkConfig, Payload,
+    ServiceTime, Simulation, StreamDelivery, Tap,
 };
 
 usher_core::work_labels! {
@@ -67,14 +68,6 @@ impl Application for App {
 }
 
 #[derive(Debug, Default)]
-struct Log(Vec<(Instant, u32, Report)>);
-impl Observer<Report> for Log {
-    fn report(&mut self, now: Instant, app: u32, report: Report) {
-        self.0.push((now, app, report));
-    }
-}
-
-#[derive(Debug, Default)]
 struct Packets(Vec<(bool, Vec<u8>)>);
 impl Tap for Packets {
     fn packet(&mut self, _: Instant, _: u16, outward: bool, bytes: &[u8]) {
@@ -99,7 +92,12 @@ fn builder(version: IpVersion) -> Builder<App> {
 }
 
 /// A sender, a router and an echo: payloads travel over a first link of 1500 B and a second of `mtu`.
-fn through_router(version: IpVersion, mtu: u32, payload: Payload, loss: Loss) -> Simulation<App, Log> {
+fn through_router(
+    version: IpVersion,
+    mtu: u32,
+    payload: Payload,
+    loss: Loss,
+) -> Simulation<App, Log<Report>> {
     let mut b = builder(version);
     let [a, r, s] = [(); 3].map(|()| b.host(None).unwrap());
     b.link(a, r, &link(channel(None, 1)));
@@ -199,11 +197,11 @@ fn frames_go_one_hop_and_are_captured_as_they_are() {
     assert_eq!(sim.link_stats(l)[0].offered_bytes, 5 + 4);
 }
 
-fn upload(seed: u64, loss: f64, slow: bool) -> Simulation<App, Log> {
+fn upload(seed: u64, loss: f64, slow: bool) -> Simulation<App, Log<Report>> {
     upload_until(seed, loss, slow, ms(600_000))
 }
 
-fn upload_until(seed: u64, loss: f64, slow: bool, until: Instant) -> Simulation<App, Log> {
+fn upload_until(seed: u64, loss: f64, slow: bool, until: Instant) -> Simulation<App, Log<Report>> {
     let mut b = Builder::new(IpVersion::V4, Seed::new(seed));
     let [a, s] = [(); 2].map(|()| b.host(None).unwrap());
     let mut config = channel(Some(10_000_000), 5);
@@ -227,7 +225,7 @@ fn data_is_counted_when_it_is_sent_and_stays_when_its_connection_closes() {
     let mut sim = upload(1, 0.0, false);
     // 300,000 octets in 206 segments of up to 1460, each with 40 of headers, and full ones that the queue took, again;
     // acknowledgements carry none.
-    let sent = |sim: &Simulation<App, Log>| {
+    let sent = |sim: &Simulation<App, Log<Report>>| {
         let totals = sim.tcp_totals();
         (totals.data_segments, totals.data_octets, totals.data_packet_octets)
     };
@@ -242,7 +240,7 @@ fn data_is_counted_when_it_is_sent_and_stays_when_its_connection_closes() {
     assert_eq!((octets, packets), (segments * 1460, segments * 1500));
 }
 
-fn collected(sim: &Simulation<App, Log>) -> (&[u8], bool) {
+fn collected(sim: &Simulation<App, Log<Report>>) -> (&[u8], bool) {
     sim.apps()
         .find_map(|a| match a {
             App::Collect { got, closed } => Some((&got[..], *closed)),

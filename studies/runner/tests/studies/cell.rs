@@ -1,17 +1,7 @@
 //! Stations that authenticate over an 802.16 cell, from TOML to metrics.
 
-use std::collections::BTreeMap;
-use usher_runner::world::World;
+use super::run;
 use usher_scenario::{Mode, Overrides, Study};
-
-/// Runs the one point of a study; its metrics by name.
-fn run(text: &str) -> BTreeMap<String, f64> {
-    let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
-    let point = &plan.points[0];
-    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-    world.run().unwrap().metrics.into_iter().collect()
-}
 
 /// Stations, base stations and a server 10 ms from each; EAP-MD5 over RADIUS.
 fn study(stations: u32, nas: u32, cell: &str, arrivals: &str) -> String {

@@ -1,19 +1,6 @@
 //! Handovers from 802.11 to 802.16, from TOML to metrics.
 
-use std::collections::BTreeMap;
-use usher_runner::world::World;
-use usher_scenario::{Mode, Overrides, Study};
-
-type Metrics = BTreeMap<String, f64>;
-
-/// Runs the one point of a study; its metrics by name.
-fn run(text: &str) -> Metrics {
-    let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"));
-    let point = &plan.points[0];
-    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-    world.run().unwrap().metrics.into_iter().collect()
-}
+use super::run;
 
 /// Nodes that walk out of an 802.11 cell each, and are in an 802.16 cell all the time.
 fn study(nodes: u32, by: &str, transport: &str, loss: &str, more: &str) -> String {

@@ -1,19 +1,8 @@
 //! MIH messages between mobile nodes and points of service, from TOML to metrics.
 
-use std::collections::BTreeMap;
+use super::{Metrics, run};
 use usher_runner::world::World;
 use usher_scenario::{Mode, Overrides, Study, analytic};
-
-type Metrics = BTreeMap<String, f64>;
-
-/// Runs the one point of a study; its metrics by name.
-fn run(text: &str) -> Metrics {
-    let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap_or_else(|faults| panic!("{faults}"));
-    let point = &plan.points[0];
-    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-    world.run().unwrap().metrics.into_iter().collect()
-}
 
 /// A mobile node, a router and a point of service, 10 ms apart; what is lost is lost once, next to the mobile node.
 fn study(message: &str, transport: &str, loss: &str, duration: u32, more: &str) -> String {

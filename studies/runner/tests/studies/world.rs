@@ -1,18 +1,8 @@
 //! Scenarios on the simulator, from TOML to metrics.
 
-use std::collections::BTreeMap;
+use super::{Metrics, run};
 use usher_runner::world::World;
 use usher_scenario::{Mode, Overrides, Study};
-
-/// Runs the one point of a study; its metrics by name.
-fn run(text: &str) -> BTreeMap<String, f64> {
-    let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
-    let plan = study.plan(Mode::Default, &Overrides::default()).unwrap();
-    assert_eq!(plan.points.len(), 1);
-    let point = &plan.points[0];
-    let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-    world.run().unwrap().metrics.into_iter().collect()
-}
 
 const DIALOGUE: &str = r#"
 title = "t"
@@ -31,7 +21,7 @@ between = ["router", "server"]
 delay = "9 ms"
 "#;
 
-fn dialogue(links: &str, workload: &str) -> BTreeMap<String, f64> {
+fn dialogue(links: &str, workload: &str) -> Metrics {
     run(&format!(
         "{DIALOGUE}{links}\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"server\"\n{workload}"
     ))
@@ -211,7 +201,7 @@ fn silly_windows_are_as_their_closed_form_has_them() {
     let mut formed = 0;
     for point in &plan.points {
         let world = World::new(&point.scenario, point.seed(0), &[], None).unwrap();
-        let m: BTreeMap<String, f64> = world.run().unwrap().metrics.into_iter().collect();
+        let m: Metrics = world.run().unwrap().metrics.into_iter().collect();
         assert_eq!(m["failures"], 0.0, "{}", point.key);
         let Some(form) = usher_scenario::analytic::value("tcp-data-share", &point.scenario) else { continue };
         formed += 1;
