@@ -278,8 +278,11 @@ fn a_database_that_refuses_later_on_costs_no_record_and_no_restart() {
     let server = Daemon::start(&s.place, &s.config.replace("user=usher ", "user=service "));
     let mut nas = Nas::new(s.ports.acct, SESSIONS);
     assert!(nas.report(2_000, LONG), "{} records: {}", nas.count(), server.log());
-    let close = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'service'";
-    s.cluster.sql("postgres", &format!("ALTER ROLE service NOLOGIN; {close}"));
+    let close = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'service'";
+    // Two calls: one of both is one transaction, and the server, whose connections end within it,
+    // is back before the first half of it holds.
+    s.cluster.sql("postgres", "ALTER ROLE service NOLOGIN");
+    s.cluster.sql("postgres", close);
     let before = nas.count();
     assert!(!nas.report(2 * SESSIONS, Duration::from_secs(3)), "the database refuses");
     assert!(nas.count() < before + 2048, "{} acknowledged without a database", nas.count() - before);

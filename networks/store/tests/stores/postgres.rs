@@ -162,9 +162,9 @@ fn who_was_let_in_once_is_refused_for_now_alone() {
     let url = cluster.url(&role, &database);
     let mut store = Postgres::connect(&url).unwrap();
     store.write(&[put(1)]).unwrap();
-    sql(&format!(
-        "ALTER ROLE {role} NOLOGIN; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
-    ));
+    // Two calls: one of both is one transaction, and a connection made within it is let in.
+    sql(&format!("ALTER ROLE {role} NOLOGIN"));
+    sql(&format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '{role}'"));
     let deadline = Instant::now() + Duration::from_secs(10);
     while !unavailable(store.write(&[put(2)])).contains("not permitted to log in") {
         assert!(Instant::now() < deadline);
