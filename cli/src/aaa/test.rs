@@ -7,10 +7,11 @@ use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use usher_aaa::Method;
 use usher_crypto::fault::TlsFault;
 use usher_daemon::Place;
 use usher_daemon::control::{self, Answer, ControlError, Request};
-use usher_daemon::probe::{self, Ended, Login, Method, Outcome};
+use usher_daemon::probe::{self, Ended, Login, Outcome};
 
 /// How long a login may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -20,8 +21,8 @@ const WORDS: Duration = Duration::from_millis(300);
 const LAST_WORDS: Duration = Duration::from_secs(30);
 
 pub(super) fn test(output: &Output, test: &Test) -> Result<(), Failure> {
-    let Some(method) = Method::from_name(&test.method) else {
-        let known: Vec<&str> = Method::ALL.iter().map(|(_, name)| *name).collect();
+    let Some(method) = probe::methods().find(|method| method.name() == test.method) else {
+        let known: Vec<&str> = probe::methods().map(Method::name).collect();
         return Err(Failure::usage(format!(
             "there is no method \"{}\"; known are {}",
             test.method,

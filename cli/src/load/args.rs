@@ -1,10 +1,11 @@
 //! What can be typed behind `usher load`.
 
-use super::value::{Part, Secs, Share};
+use super::value::{Part, Secs, Share, named};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+use usher_crypto::Version;
 use usher_load::Expectation;
 
 #[derive(Subcommand, Debug)]
@@ -293,11 +294,11 @@ pub(crate) struct Tls {
     #[arg(long, value_name = "NAME", help_heading = "TLS")]
     pub(crate) server_name: Option<String>,
     /// The lowest version of TLS.
-    #[arg(long, value_enum, default_value_t = TlsVersion::V12, help_heading = "TLS")]
-    pub(crate) tls_min: TlsVersion,
+    #[arg(long, value_name = "VERSION", value_parser = named::<Version>(), default_value_t = Version::Tls12, help_heading = "TLS")]
+    pub(crate) tls_min: Version,
     /// The highest version of TLS.
-    #[arg(long, value_enum, default_value_t = TlsVersion::V13, help_heading = "TLS")]
-    pub(crate) tls_max: TlsVersion,
+    #[arg(long, value_name = "VERSION", value_parser = named::<Version>(), default_value_t = Version::Tls13, help_heading = "TLS")]
+    pub(crate) tls_max: Version,
     /// The longest EAP packet sent.
     #[arg(long, value_name = "OCTETS", default_value = "1398", help_heading = "TLS",
           value_parser = clap::value_parser!(u16).range(64..=4000))]
@@ -308,14 +309,6 @@ pub(crate) struct Tls {
     /// The identity outside the tunnel of PEAP and TTLS.
     #[arg(long, value_name = "NAME", help_heading = "TLS")]
     pub(crate) anonymous: Option<String>,
-}
-
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TlsVersion {
-    #[value(name = "1.2")]
-    V12,
-    #[value(name = "1.3")]
-    V13,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

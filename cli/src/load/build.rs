@@ -2,7 +2,6 @@
 
 use super::args::{
     Accounting, Diameter, DiameterMethod, Eap, EapName, Load, LoadCommand, Nas, Radius, RadiusMethod, Tls,
-    TlsVersion,
 };
 use super::value::Part;
 use crate::output::Failure;
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_core::{Duration, SocketId, WallTime};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Resumption, Roots, Version, VersionRange, WallClock,
+    ClientConfig, ClientOptions, Credentials, Resumption, Roots, VersionRange, WallClock,
 };
 use usher_load::{
     Arrivals, Config, DiameterConfig, DiameterLogin, EapMethod, Expectation, Fleet, FrontConfig, Pace,
@@ -577,7 +576,7 @@ impl<'a> Trust<'a> {
                 "--ca is missing: the server's certificate must end below an authority",
             ));
         };
-        if options.tls_min == TlsVersion::V13 && options.tls_max == TlsVersion::V12 {
+        if options.tls_min > options.tls_max {
             return Err(Failure::usage("--tls-min is above --tls-max"));
         }
         let roots = Roots::from_pem(&read(ca, "the authorities")?).map_err(|e| at(ca, e))?;
@@ -586,9 +585,8 @@ impl<'a> Trust<'a> {
 
     /// With these credentials; `sessions`: of how many users one may be taken up again.
     fn config(&self, credentials: Option<Credentials>, sessions: usize) -> Result<ClientConfig, Failure> {
-        let version = |v| if v == TlsVersion::V12 { Version::Tls12 } else { Version::Tls13 };
         let options = ClientOptions {
-            versions: VersionRange { min: version(self.options.tls_min), max: version(self.options.tls_max) },
+            versions: VersionRange { min: self.options.tls_min, max: self.options.tls_max },
             credentials,
             roots: self.roots.clone(),
             server_name: self.options.server_name.clone(),

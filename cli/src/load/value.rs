@@ -1,7 +1,17 @@
 //! Times, shares and mixes as people write them.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
-use usher_core::Duration;
+use usher_config::units::Time;
+use usher_core::{Duration, Named};
+
+/// One of a closed set of words.
+pub(crate) fn named<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    let words = T::ALL.iter().map(|value| value.name());
+    PossibleValuesParser::new(words).try_map(|text| {
+        T::ALL.iter().copied().find(|value| value.name() == text).ok_or(format!("no such {}", T::WHAT))
+    })
+}
 
 /// A time: `10s`, `500ms`, `2m`, `1.5` (seconds).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -10,16 +20,15 @@ pub(crate) struct Secs(pub(crate) Duration);
 impl FromStr for Secs {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let units = [("us", 1e-6), ("ms", 1e-3), ("min", 60.0), ("m", 60.0), ("h", 3600.0), ("s", 1.0)];
+        // A command line is short: a number alone is seconds, and m minutes.
         let text = text.trim();
-        let found = units.into_iter().find_map(|(unit, s)| text.strip_suffix(unit).map(|number| (number, s)));
-        let (number, unit) = found.unwrap_or((text, 1.0));
-        match number.trim().parse::<f64>() {
-            Ok(n) if n.is_finite() && (0.0..1e9).contains(&(n * unit)) => {
-                Ok(Self(Duration::from_secs_f64(n * unit)))
-            }
-            _ => Err(format!("{text:?} is no time; write 10s, 500ms or 2m")),
-        }
+        let whole = match text.strip_suffix('m') {
+            Some(minutes) => format!("{minutes} min"),
+            None if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') => format!("{text} s"),
+            None => text.to_owned(),
+        };
+        let time = Time::parse(&whole).map_err(|_| format!("{text:?} is no time; write 10s, 500ms or 2m"))?;
+        Ok(Self(time.get()))
     }
 }
 
@@ -67,9 +76,15 @@ mod tests {
 
     #[test]
     fn times_and_shares_are_read() {
-        for (text, ms) in
-            [("10s", 10_000), ("500ms", 500), ("2m", 120_000), ("1.5", 1_500), ("0", 0), ("1 min", 60_000)]
-        {
+        for (text, ms) in [
+            ("10s", 10_000),
+            ("500ms", 500),
+            ("2m", 120_000),
+            ("1.5", 1_500),
+            ("0", 0),
+            ("1 min", 60_000),
+            ("1 d", 86_400_000),
+        ] {
             assert_eq!(text.parse::<Secs>().map(|s| s.0), Ok(Duration::from_millis(ms)), "{text}");
         }
         for (text, share) in [("0.25", 0.25), ("25%", 0.25), ("100 %", 1.0)] {

@@ -1,7 +1,7 @@
 //! From the configuration file to the machines' configuration.
 
 use crate::config::model::{
-    self, ExtendedMasterSecret, InnerName, MessageAuthenticator, MethodName, RealmAccounting, StoreKind,
+    self, ExtendedMasterSecret, InnerName, MessageAuthenticator, RealmAccounting, StoreKind,
 };
 use crate::config::units::Prefix;
 use crate::config::{Loaded, certificates};
@@ -144,27 +144,12 @@ pub(crate) fn only_accept(config: &mut Config) {
 }
 
 fn methods(methods: &model::Methods, tls: bool) -> Vec<Method> {
-    let order = methods.order.clone().unwrap_or_else(|| {
-        use MethodName::{Chap, EapMd5, EapMsChapV2, EapTls, MsChap, MsChapV2, Pap, Peap, Ttls};
+    let mut all = methods.order.clone().unwrap_or_else(|| {
+        use Method::{Chap, EapMd5, EapMsChapV2, EapTls, MsChap, MsChapV2, Pap, Peap, Ttls};
         // Who listens learns a password from the others, or enough to guess it.
         let eap = if tls { [EapTls, Peap, Ttls].to_vec() } else { [EapMsChapV2, EapMd5].to_vec() };
         [eap, vec![Pap, Chap, MsChapV2, MsChap]].concat()
     });
-    let mut all: Vec<Method> = order
-        .iter()
-        .map(|name| match name {
-            MethodName::Pap => Method::Pap,
-            MethodName::Chap => Method::Chap,
-            MethodName::MsChap => Method::MsChap,
-            MethodName::MsChapV2 => Method::MsChapV2,
-            MethodName::EapMd5 => Method::EapMd5,
-            MethodName::EapGtc => Method::EapGtc,
-            MethodName::EapMsChapV2 => Method::EapMsChapV2,
-            MethodName::EapTls => Method::EapTls,
-            MethodName::Peap => Method::Peap,
-            MethodName::Ttls => Method::Ttls,
-        })
-        .collect();
     if methods.mab {
         all.push(Method::Mab);
     }
@@ -430,13 +415,13 @@ mod tests {
 
     #[test]
     fn with_certificates_no_password_is_shown_outside_a_tunnel_by_eap_unless_asked_for() {
-        let of_eap = |order: Option<Vec<MethodName>>, tls| -> Vec<Method> {
+        let of_eap = |order: Option<Vec<Method>>, tls| -> Vec<Method> {
             let config = model::Methods { order, ..model::Methods::default() };
             methods(&config, tls).into_iter().filter(|m| m.eap_type().is_some()).collect()
         };
         assert_eq!(of_eap(None, true), [Method::EapTls, Method::Peap, Method::Ttls]);
         assert_eq!(of_eap(None, false), [Method::EapMsChapV2, Method::EapMd5]);
-        let asked = vec![MethodName::EapGtc, MethodName::EapMd5];
+        let asked = vec![Method::EapGtc, Method::EapMd5];
         assert_eq!(of_eap(Some(asked), true), [Method::EapGtc, Method::EapMd5]);
     }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration as Wait;
+use usher_aaa::Method;
 use usher_core::{Duration, Input, Instant, Machine, Path, SecureRng, SocketId, Transmit};
 use usher_crypto::fault::{CertificateFault, TlsFault};
 use usher_crypto::legacy::{mschap, nt_hash};
@@ -50,50 +51,9 @@ pub struct Login {
     pub patience: Wait,
 }
 
-/// How it is proved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Method {
-    /// The password itself.
-    Pap,
-    /// CHAP.
-    Chap,
-    /// MS-CHAPv2.
-    MsChapV2,
-    /// EAP-MD5.
-    EapMd5,
-    /// EAP-GTC.
-    EapGtc,
-    /// EAP-MSCHAPv2.
-    EapMsChapV2,
-    /// EAP-TLS.
-    EapTls,
-    /// PEAP with MSCHAPv2 inside.
-    Peap,
-    /// TTLS with PAP inside.
-    Ttls,
-}
-
-impl Method {
-    /// Each with the way it is written.
-    pub const ALL: [(Self, &'static str); 9] = [
-        (Self::Pap, "pap"),
-        (Self::Chap, "chap"),
-        (Self::MsChapV2, "mschapv2"),
-        (Self::EapMd5, "eap-md5"),
-        (Self::EapGtc, "eap-gtc"),
-        (Self::EapMsChapV2, "eap-mschapv2"),
-        (Self::EapTls, "eap-tls"),
-        (Self::Peap, "peap"),
-        (Self::Ttls, "ttls"),
-    ];
-    /// The method that is written so.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, n)| *n == name).map(|(m, _)| *m)
-    }
-    fn eap(self) -> bool {
-        !matches!(self, Self::Pap | Self::Chap | Self::MsChapV2)
-    }
+/// The methods that a login can be proved by here: of PEAP with MSCHAPv2 inside, of TTLS with PAP.
+pub fn methods() -> impl Iterator<Item = Method> {
+    Method::ALL.into_iter().filter(|method| !matches!(method, Method::MsChap | Method::Mab))
 }
 
 /// How it ended.
@@ -152,7 +112,7 @@ pub fn run(login: &Login, say: &mut dyn FnMut(&str)) -> Result<Ended, ProbeError
         .map_err(|e| ProbeError::Setup(e.to_string()))?;
     let clock = Clock::start();
     let mut line = Line { socket, client, clock, until: clock.now() + micros(login.patience), tokens: 0 };
-    if login.method.eap() {
+    if login.method.eap_type().is_some() {
         eap(login, &mut line, &mut rng, say)
     } else {
         Ok(Ended { outcome: plain(login, &mut line, &mut rng, say)?, tls: None })

@@ -1,13 +1,12 @@
 //! The server's certificate and keys as TLS configurations.
 
 use crate::config::Loaded;
-use crate::config::model::TlsVersion;
 use crate::lists::{self, Used};
 use std::sync::Arc;
 use usher_core::WallTime;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, Version,
-    VersionRange, WallClock,
+    ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, VersionRange,
+    WallClock,
 };
 use x509_parser::pem::Pem;
 
@@ -32,11 +31,7 @@ pub(crate) struct Tls {
 /// A sentence that says what is wrong.
 pub(crate) fn make(loaded: &Loaded, clock: &WallClock) -> Result<Option<Arc<Tls>>, String> {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Ok(None) };
-    let version = |v| match v {
-        TlsVersion::Tls12 => Version::Tls12,
-        TlsVersion::Tls13 => Version::Tls13,
-    };
-    let versions = VersionRange { min: version(tls.min_version), max: version(tls.max_version) };
+    let versions = VersionRange { min: tls.min_version, max: tls.max_version };
     let named = |e| format!("{}: {e}", tls.certificate.display());
     let credentials = Credentials::from_pem(&files.certificate, files.key.0.as_bytes()).map_err(named)?;
     let (lists, crls): (Vec<Used>, Vec<Vec<u8>>) = lists::used(tls, files)?.into_iter().unzip();

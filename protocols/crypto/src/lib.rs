@@ -15,6 +15,8 @@ pub mod legacy;
 pub mod password;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod version;
 pub mod work;
 
 pub use key::Key;
+pub use version::Version;

@@ -2,13 +2,12 @@
 //!
 //! A field of such a type is read by `#[serde(deserialize_with = "named::read")]` and described by
 //! `#[schemars(schema_with = "named::schema::<T>")]`; one that takes some of the words only has functions of its own that
-//! call [`one_of`] and [`schema_of`].
+//! call [`one_of`] and [`schema_of`] with what holds of those.
 
 use crate::fault::hint;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
-use std::marker::PhantomData;
 use usher_core::Named;
 
 /// Reads one of all words.
@@ -16,42 +15,44 @@ use usher_core::Named;
 /// # Errors
 /// It is none of them.
 pub fn read<'de, T: Named, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    one_of(T::ALL, deserializer)
+    one_of(|_| true, deserializer)
 }
 
-/// Reads one of these words.
+/// Reads one of the words of which this holds.
 ///
 /// # Errors
 /// It is none of them.
 pub fn one_of<'de, T: Named, D: Deserializer<'de>>(
-    known: &'static [T],
+    taken: fn(T) -> bool,
     deserializer: D,
 ) -> Result<T, D::Error> {
-    struct Word<T: 'static>(&'static [T], PhantomData<T>);
+    struct Word<T>(fn(T) -> bool);
     impl<T: Named> Visitor<'_> for Word<T> {
         type Value = T;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str(T::WHAT)
         }
         fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-            self.0.iter().copied().find(|value| value.name() == text).ok_or_else(|| {
-                let near = hint(text, self.0.iter().map(|value| value.name()));
+            let known = || T::ALL.iter().copied().filter(|value| (self.0)(*value));
+            known().find(|value| value.name() == text).ok_or_else(|| {
+                let near = hint(text, known().map(T::name));
                 E::custom(format!("\"{text}\" is not known here{near}"))
             })
         }
     }
-    deserializer.deserialize_str(Word(known, PhantomData))
+    deserializer.deserialize_str(Word(taken))
 }
 
 /// The schema of all words.
 pub fn schema<T: Named>(_: &mut SchemaGenerator) -> Schema {
-    schema_of(T::ALL)
+    schema_of::<T>(|_| true)
 }
 
-/// The schema of these words.
+/// The schema of the words of which this holds.
 #[must_use]
-pub fn schema_of<T: Named>(known: &[T]) -> Schema {
+pub fn schema_of<T: Named>(taken: fn(T) -> bool) -> Schema {
+    let known = T::ALL.iter().copied().filter(|value| taken(*value));
     let each =
-        |value: &T| json_schema!({ "description": value.about(), "type": "string", "const": value.name() });
-    json_schema!({ "oneOf": known.iter().map(each).collect::<Vec<_>>() })
+        |value: T| json_schema!({ "description": value.about(), "type": "string", "const": value.name() });
+    json_schema!({ "oneOf": known.map(each).collect::<Vec<_>>() })
 }

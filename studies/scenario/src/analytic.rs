@@ -7,10 +7,11 @@ mod sws;
 
 use crate::hol::Model;
 use crate::model::{
-    Aaa, Arrivals, Connection, DialogueTransport, Direction, Eap, EapMethod, Link, Load,
-    RadiusRetransmission, Scenario, TimeLaw, Workload,
+    Aaa, Arrivals, Connection, DialogueTransport, Direction, Eap, Link, Load, RadiusRetransmission, Scenario,
+    TimeLaw, Workload,
 };
 use std::collections::VecDeque;
+use usher_aaa::Method;
 use usher_config::hint;
 use usher_core::impair::Loss;
 
@@ -128,7 +129,7 @@ pub(crate) fn unknown(name: &str) -> Option<String> {
 
 fn radius_delay(scenario: &Scenario) -> Option<f64> {
     let Workload::Eap(eap) = &scenario.workload else { return None };
-    if eap.aaa != Aaa::Radius || eap.method != EapMethod::EapMd5 {
+    if eap.aaa != Aaa::Radius || eap.method != Method::EapMd5 {
         return None;
     }
     // An attempt succeeds when request and reply both survive; attempt k begins `times[k]` after the first.

@@ -4,12 +4,15 @@ pub use super::elsewhere::{
     Balance, Diameter, DiameterPeer, HomeServer, Realm, RealmAccounting, Stream, Transport, Unanswered,
 };
 use super::units::{Fingerprint, Prefix};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use usher_aaa::Method;
+use usher_config::named;
 pub use usher_config::secret::Hidden;
 use usher_config::units::{Size, Time};
+use usher_crypto::Version;
 
 /// The configuration of `usher aaa serve`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -317,7 +320,9 @@ pub struct Methods {
     /// What is offered; of the EAP methods the first is proposed first, and a peer may choose another. Without it PAP, CHAP,
     /// MS-CHAP and MS-CHAPv2, and of EAP with `[tls]` EAP-TLS, PEAP and TTLS, without it EAP-MSCHAPv2 and EAP-MD5. Inside
     /// PEAP and TTLS there are always EAP-MSCHAPv2, EAP-GTC and EAP-MD5, inside TTLS also PAP, CHAP, MS-CHAP and MS-CHAPv2.
-    pub order: Option<Vec<MethodName>>,
+    #[serde(deserialize_with = "order")]
+    #[schemars(schema_with = "order_schema")]
+    pub order: Option<Vec<Method>>,
     /// Whether a device without a password is let in by its MAC address, as a user of that name (MAC authentication
     /// bypass).
     pub mab: bool,
@@ -346,33 +351,23 @@ impl Default for Methods {
     }
 }
 
-/// A method's name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MethodName {
-    /// The password itself (RFC 2865).
-    Pap,
-    /// CHAP (RFC 2865, RFC 1994).
-    Chap,
-    /// MS-CHAP (RFC 2433, RFC 2548).
-    #[serde(rename = "mschap")]
-    MsChap,
-    /// MS-CHAPv2 (RFC 2759, RFC 2548).
-    #[serde(rename = "mschapv2")]
-    MsChapV2,
-    /// EAP-MD5 (RFC 3748).
-    EapMd5,
-    /// EAP-GTC (RFC 3748).
-    EapGtc,
-    /// EAP-MSCHAPv2.
-    #[serde(rename = "eap-mschapv2")]
-    EapMsChapV2,
-    /// EAP-TLS (RFC 5216, RFC 9190).
-    EapTls,
-    /// PEAP version 0.
-    Peap,
-    /// EAP-TTLS (RFC 5281).
-    Ttls,
+/// `mab` is a switch of its own.
+fn offered(method: Method) -> bool {
+    method != Method::Mab
+}
+
+fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Method>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Offered(#[serde(deserialize_with = "one")] Method);
+    fn one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Method, D::Error> {
+        named::one_of(offered, deserializer)
+    }
+    let order = Vec::<Offered>::deserialize(deserializer)?;
+    Ok(Some(order.into_iter().map(|Offered(method)| method).collect()))
+}
+
+fn order_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": named::schema_of(offered) })
 }
 
 /// TLS: for EAP methods, RadSec and Diameter.
@@ -411,11 +406,13 @@ pub struct Tls {
     /// Where OCSP is asked, in place of what the certificate says.
     pub ocsp_url: Option<String>,
     /// The oldest version that is spoken.
-    #[serde(default = "Tls::oldest")]
-    pub min_version: TlsVersion,
+    #[serde(default = "Tls::oldest", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Version>")]
+    pub min_version: Version,
     /// The newest version that is spoken.
-    #[serde(default = "Tls::newest")]
-    pub max_version: TlsVersion,
+    #[serde(default = "Tls::newest", deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Version>")]
+    pub max_version: Version,
     /// How many sessions are kept to be taken up again; 0: none.
     #[serde(default = "Tls::sessions")]
     pub sessions: usize,
@@ -429,11 +426,11 @@ impl Tls {
     fn crl_interval() -> Time {
         Time::secs(3600)
     }
-    fn oldest() -> TlsVersion {
-        TlsVersion::Tls12
+    fn oldest() -> Version {
+        Version::Tls12
     }
-    fn newest() -> TlsVersion {
-        TlsVersion::Tls13
+    fn newest() -> Version {
+        Version::Tls13
     }
     fn sessions() -> usize {
         4096
@@ -441,17 +438,6 @@ impl Tls {
     fn session_lifetime() -> Time {
         Time::secs(24 * 60 * 60)
     }
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize, JsonSchema)]
-pub enum TlsVersion {
-    /// RFC 5246.
-    #[serde(rename = "1.2")]
-    Tls12,
-    /// RFC 8446.
-    #[serde(rename = "1.3")]
-    Tls13,
 }
 
 /// Whether the authority is asked if a certificate still holds.

@@ -1,9 +1,10 @@
 //! Checks of what is said of others: home servers, Diameter peers, the realms that lead to them, and TLS to all.
 
 use super::check::{Check, HomeEntry, at};
-use super::model::{DiameterPeer, File, Hidden, HomeServer, MethodName, Realm, Stream, Transport};
+use super::model::{DiameterPeer, File, Hidden, HomeServer, Realm, Stream, Transport};
 use super::units::Fingerprint;
 use std::collections::BTreeSet;
+use usher_aaa::Method;
 use usher_config::units::Time;
 
 impl Check<'_> {
@@ -194,7 +195,7 @@ impl Check<'_> {
         };
         if file.tls.is_none() {
             for (i, method) in file.methods.order.iter().flatten().enumerate() {
-                if matches!(method, MethodName::EapTls | MethodName::Peap | MethodName::Ttls) {
+                if matches!(method, Method::EapTls | Method::Peap | Method::Ttls) {
                     self.fault(at!("methods", "order", i), format!("this method {missing}"));
                 }
             }

@@ -22,6 +22,7 @@ mod store;
 mod tests;
 mod trust;
 
+pub use crate::Version;
 pub use config::{
     ClientConfig, ClientOptions, Credentials, Resumption, ServerConfig, ServerOptions, WallClock,
 };
@@ -40,20 +41,6 @@ use core::fmt::Debug;
 /// Most application data kept until it is taken, in octets: more is the caller's negligence or the peer's
 /// flood, and ends the connection.
 const MAX_APPLICATION: usize = 1 << 20;
-
-/// A version of TLS, with the cipher suite that a client offers for it alone.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Version {
-    /// TLS 1.2 (RFC 5246) with `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`.
-    Tls12,
-    /// TLS 1.3 (RFC 8446) with `TLS_AES_128_GCM_SHA256`.
-    Tls13,
-}
-
-impl Version {
-    /// All, the oldest first.
-    pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
-}
 
 /// Versions from one to another, both included. A single one is made `from` it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

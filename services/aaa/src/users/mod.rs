@@ -21,70 +21,37 @@ use usher_eap::packet::Type;
 use usher_radius::attribute::Attributes;
 use usher_radius::dictionary::Place;
 
-/// A way to prove who one is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Method {
-    /// The password itself (RFC 2865 §5.2), outside EAP.
-    Pap,
-    /// CHAP (RFC 2865 §5.3), outside EAP.
-    Chap,
-    /// MS-CHAP (RFC 2433, RFC 2548), outside EAP.
-    MsChap,
-    /// MS-CHAPv2 (RFC 2759, RFC 2548), outside EAP.
-    MsChapV2,
-    /// EAP-MD5-Challenge (RFC 3748 §5.4); proves the password and gives no key.
-    EapMd5,
-    /// EAP-GTC (RFC 3748 §5.6): the password itself.
-    EapGtc,
-    /// EAP-MSCHAPv2.
-    EapMsChapV2,
-    /// EAP-TLS (RFC 5216, RFC 9190); proves possession of a certificate's key.
-    EapTls,
-    /// PEAP: a TLS tunnel and EAP within.
-    Peap,
-    /// EAP-TTLS (RFC 5281): a TLS tunnel and any proof within.
-    Ttls,
-    /// MAC authentication bypass: no proof at all but the address that the NAS saw.
-    Mab,
+usher_core::named! {
+    "a method";
+    /// A way to prove who one is.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Method {
+        /// The password itself (RFC 2865), outside EAP.
+        Pap = "pap",
+        /// CHAP (RFC 2865, RFC 1994), outside EAP.
+        Chap = "chap",
+        /// MS-CHAP (RFC 2433, RFC 2548), outside EAP.
+        MsChap = "mschap",
+        /// MS-CHAPv2 (RFC 2759, RFC 2548), outside EAP.
+        MsChapV2 = "mschapv2",
+        /// EAP-MD5-Challenge (RFC 3748): a challenge and its digest; proves the password and gives no key.
+        EapMd5 = "eap-md5",
+        /// EAP-GTC (RFC 3748): the password itself.
+        EapGtc = "eap-gtc",
+        /// EAP-MSCHAPv2.
+        EapMsChapV2 = "eap-mschapv2",
+        /// EAP-TLS (RFC 5216, RFC 9190): a TLS handshake with certificates on both sides.
+        EapTls = "eap-tls",
+        /// PEAP version 0: a TLS tunnel and EAP within.
+        Peap = "peap",
+        /// EAP-TTLS (RFC 5281): a TLS tunnel and any proof within.
+        Ttls = "ttls",
+        /// MAC authentication bypass: no proof at all but the address that the NAS saw.
+        Mab = "mab",
+    }
 }
 
 impl Method {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::Pap,
-        Self::Chap,
-        Self::MsChap,
-        Self::MsChapV2,
-        Self::EapMd5,
-        Self::EapGtc,
-        Self::EapMsChapV2,
-        Self::EapTls,
-        Self::Peap,
-        Self::Ttls,
-        Self::Mab,
-    ];
-    /// As it is written: `pap`, `eap-md5`, `eap-tls`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pap => "pap",
-            Self::Chap => "chap",
-            Self::MsChap => "mschap",
-            Self::MsChapV2 => "mschapv2",
-            Self::EapMd5 => "eap-md5",
-            Self::EapGtc => "eap-gtc",
-            Self::EapMsChapV2 => "eap-mschapv2",
-            Self::EapTls => "eap-tls",
-            Self::Peap => "peap",
-            Self::Ttls => "ttls",
-            Self::Mab => "mab",
-        }
-    }
-    /// The method that is written so.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|m| m.name() == name)
-    }
     /// The type of its EAP packets; `None` outside EAP.
     #[must_use]
     pub const fn eap_type(self) -> Option<Type> {

@@ -2,7 +2,8 @@
 //! one takes.
 
 use super::{attempts, round_trip};
-use crate::model::{Aaa, Eap, EapMethod, Scenario, TimeLaw, Workload};
+use crate::model::{Aaa, Eap, Scenario, TimeLaw, Workload};
+use usher_aaa::Method;
 
 fn eap(scenario: &Scenario) -> Option<&Eap> {
     match &scenario.workload {
@@ -34,7 +35,7 @@ pub(super) fn records(scenario: &Scenario) -> Option<f64> {
 pub(super) fn packets(scenario: &Scenario) -> Option<f64> {
     let eap = eap(scenario)?;
     let ways = round_trip(scenario, &eap.nas, &eap.server)?.1;
-    let plain = eap.aaa == Aaa::Radius && eap.method == EapMethod::EapMd5;
+    let plain = eap.aaa == Aaa::Radius && eap.method == Method::EapMd5;
     if !plain || ways != [1.0; 2] || eap.wrong_credentials.get() > 0.0 {
         return None;
     }

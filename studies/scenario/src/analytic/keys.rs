@@ -1,6 +1,7 @@
 //! The exchange of traffic keys over an 802.16 cell.
 
-use crate::model::{EapMethod, Scenario, Workload};
+use crate::model::{Scenario, Workload};
+use usher_aaa::Method;
 
 /// Messages that a station has to say between EAP's success and its keys: SA-TEK-Request and Key-Request.
 const MESSAGES_UP: u32 = 2;
@@ -18,7 +19,7 @@ pub(super) fn delay(scenario: &Scenario) -> Option<f64> {
         .into_iter()
         .filter_map(|name| scenario.hosts.get(name)?.cpu.as_ref())
         .any(|cpu| cpu.service.names().any(|label| label.starts_with("pkm.")));
-    let sound = cell.keys.used && eap.method == EapMethod::EapTls && cell.loss.get() == 0.0;
+    let sound = cell.keys.used && eap.method == Method::EapTls && cell.loss.get() == 0.0;
     // Asked for in one frame, granted in the next, said so many later and answered in the one after.
     let frames = MESSAGES_UP * (2 + cell.frame.uplink_lead);
     (sound && at_once && !charged).then(|| f64::from(frames) * cell.frame.duration.get().as_secs_f64())

@@ -1,7 +1,8 @@
 //! What no single value shows about cells.
 
 use super::{Check, keys};
-use crate::model::{Cell, EapMethod, Workload};
+use crate::model::{Cell, Workload};
+use usher_aaa::Method;
 use usher_config::units::Queue;
 use usher_sim::radio::wimax::ConfigError;
 
@@ -99,7 +100,7 @@ impl Check<'_> {
         let path = keys!["cells", name, "keys", "used"];
         match &self.scenario.workload {
             Workload::Eap(eap) if eap.nas == cell.base_station && eap.stations == cell.stations => self.require(
-                eap.method != EapMethod::EapMd5,
+                eap.method != Method::EapMd5,
                 path,
                 "EAP-MD5 gives no key from which traffic keys could follow: workload.method = \"eap-tls\" does",
             ),

@@ -31,8 +31,8 @@ pub use transport::{
 };
 pub use workload::{
     Aaa, Accounting, Arrivals, Connection, Connections, Dialogue, DialogueTransport, Diameter,
-    DiameterTransport, Eap, EapMethod, EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round,
-    StreamPolicy, TimeLaw, TlsVersion, Workload,
+    DiameterTransport, Eap, EapTls, Handshake, Load, Radius, RadiusRetransmission, Repeats, Round,
+    StreamPolicy, TimeLaw, Workload,
 };
 
 use schemars::JsonSchema;

@@ -1,9 +1,12 @@
 //! Who says what to whom, and how often: `[workload]`.
 
 use super::{Handover, Mih};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer};
+use usher_aaa::Method;
+use usher_config::named;
 use usher_config::units::{BitRate, Bound, Count, Rate, Share, Size, Switch, Time};
+use usher_crypto::Version;
 
 /// Who says what to whom, and how often.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
@@ -44,7 +47,9 @@ pub struct Eap {
     /// The AAA server. NAS i uses server i modulo their number.
     pub server: String,
     /// The EAP method.
-    pub method: EapMethod,
+    #[serde(deserialize_with = "method")]
+    #[schemars(schema_with = "method_schema")]
+    pub method: Method,
     /// Settings of EAP-TLS.
     #[serde(default)]
     pub eap_tls: EapTls,
@@ -127,14 +132,17 @@ impl Default for Accounting {
     }
 }
 
-/// An EAP method.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum EapMethod {
-    /// A challenge and its digest (RFC 3748, 5.4): two requests to the server.
-    EapMd5,
-    /// A TLS handshake with certificates on both sides (RFC 5216, 9190).
-    EapTls,
+/// The EAP methods that are simulated.
+fn simulated(method: Method) -> bool {
+    matches!(method, Method::EapMd5 | Method::EapTls)
+}
+
+fn method<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Method, D::Error> {
+    named::one_of(simulated, deserializer)
+}
+
+fn method_schema(_: &mut SchemaGenerator) -> Schema {
+    named::schema_of(simulated)
 }
 
 /// Settings of EAP-TLS.
@@ -142,7 +150,9 @@ pub enum EapMethod {
 #[serde(deny_unknown_fields, default)]
 pub struct EapTls {
     /// The version of TLS.
-    pub version: TlsVersion,
+    #[serde(deserialize_with = "named::read")]
+    #[schemars(schema_with = "named::schema::<Version>")]
+    pub version: Version,
     /// Certificates that the client sends, its own and those above it except the root.
     pub client_chain: Count,
     /// Certificates that the server sends, its own and those above it except the root.
@@ -158,7 +168,7 @@ pub struct EapTls {
 impl Default for EapTls {
     fn default() -> Self {
         Self {
-            version: TlsVersion::V12,
+            version: Version::Tls12,
             client_chain: Count::of(2),
             server_chain: Count::of(2),
             fragment: Size::of(1024),
@@ -166,17 +176,6 @@ impl Default for EapTls {
             resumption: false,
         }
     }
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-pub enum TlsVersion {
-    /// TLS 1.2 (RFC 5246, EAP-TLS by RFC 5216).
-    #[serde(rename = "1.2")]
-    V12,
-    /// TLS 1.3 (RFC 8446, EAP-TLS by RFC 9190).
-    #[serde(rename = "1.3")]
-    V13,
 }
 
 /// Where the TLS messages come from.

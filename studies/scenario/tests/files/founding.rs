@@ -1,9 +1,7 @@
 //! The studies that come with the program, the template and the published schema.
 
 use usher_scenario::metrics::METRICS;
-use usher_scenario::model::{
-    Aaa, Arrivals, DiameterTransport, EapMethod, RadiusRetransmission, StreamPolicy, Workload,
-};
+use usher_scenario::model::{Aaa, Arrivals, DiameterTransport, RadiusRetransmission, StreamPolicy, Workload};
 use usher_scenario::{Mode, Overrides, Study, founding, json_schema, template, work};
 
 fn plan(name: &str, mode: Mode) -> usher_scenario::Plan {
@@ -80,7 +78,7 @@ fn head_of_line_crosses_loss_protocol_and_method() {
         .find(|p| p.key == "loss=5 %; protocol=RADIUS/UDP, every 3 s; method=eap-tls")
         .unwrap_or_else(|| panic!("{:?}", full.points.iter().map(|p| &p.key).collect::<Vec<_>>()));
     let Workload::Eap(eap) = &point.scenario.workload else { panic!("not EAP") };
-    assert_eq!((eap.aaa, eap.method), (Aaa::Radius, EapMethod::EapTls));
+    assert_eq!((eap.aaa, eap.method), (Aaa::Radius, usher_aaa::Method::EapTls));
     let streams = full.points.iter().filter(|p| p.key.contains("SCTP, many streams")).map(|p| {
         let Workload::Eap(eap) = &p.scenario.workload else { panic!("not EAP") };
         (eap.diameter.transport, eap.diameter.streams.get(), eap.diameter.stream_policy)

@@ -26,7 +26,7 @@ use usher_nas::station::{self, Credentials, Station};
 use usher_nas::{AaaConfig, Access, Connections, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::auth::Secret;
 use usher_radius::client::{self, Retransmission, Target};
-use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, EapMethod, RadiusRetransmission, Scenario};
+use usher_scenario::model::{self, Aaa, DiameterTransport, Eap, RadiusRetransmission, Scenario};
 use usher_scenario::units::{Count, Time};
 use usher_sim::HostId;
 
@@ -45,8 +45,8 @@ pub(in super::super) fn build(
     key_log: &KeyLog,
 ) -> Result<(), WorldError> {
     let tls = match eap.method {
-        EapMethod::EapMd5 => None,
-        EapMethod::EapTls => Some(Tls::new(eap, key_log)?),
+        Method::EapTls => Some(Tls::new(eap, key_log)?),
+        _ => None,
     };
     let stations = topology.group(&eap.stations)?;
     let nases = topology.group(&eap.nas)?;
@@ -134,10 +134,7 @@ fn server(
         users.insert(&identity(station, &eap.realm), User::with_password(PASSWORD));
     }
     let mut config = usher_aaa::Config::new(UserSource::Memory(Arc::new(users)));
-    config.methods = vec![match eap.method {
-        EapMethod::EapMd5 => Method::EapMd5,
-        EapMethod::EapTls => Method::EapTls,
-    }];
+    config.methods = vec![eap.method];
     config.tls = tls.map(Tls::server);
     // What a study's network makes of a login is to be seen, however long it takes and however many there are.
     config.login_timeout = Duration::MAX;

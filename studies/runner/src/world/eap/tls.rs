@@ -4,12 +4,12 @@ use super::super::WorldError;
 use std::sync::Arc;
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, KeyLog, Resumption, Roots, ServerConfig, ServerOptions,
-    TlsError, Version, WallClock, fixtures, record,
+    TlsError, WallClock, fixtures, record,
 };
 use usher_eap::method::ServerOffer;
 use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
 use usher_nas::station;
-use usher_scenario::model::{Eap, EapTls, Handshake, TlsVersion};
+use usher_scenario::model::{Eap, EapTls, Handshake};
 
 /// Both sides' TLS for a run.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Tls {
         let client = client(tls, fixtures::client(chain(tls.client_chain.get())), key_log)?;
         let foreign = self::client(tls, fixtures::foreign_client(), key_log)?;
         let server = ServerConfig::new(ServerOptions {
-            versions: version(tls).into(),
+            versions: tls.version.into(),
             credentials: fixtures::server(chain(tls.server_chain.get())),
             client_roots: Some(roots()),
             resumption: tls.resumption.then(Resumption::default),
@@ -82,7 +82,7 @@ impl Tls {
 
 fn client(tls: &EapTls, credentials: Credentials, key_log: &KeyLog) -> Result<ClientConfig, TlsError> {
     ClientConfig::new(ClientOptions {
-        versions: version(tls).into(),
+        versions: tls.version.into(),
         credentials: Some(credentials),
         roots: roots(),
         server_name: None,
@@ -98,11 +98,4 @@ fn roots() -> Roots {
 
 fn chain(length: u32) -> u8 {
     length.min(u32::from(u8::MAX)) as u8
-}
-
-fn version(tls: &EapTls) -> Version {
-    match tls.version {
-        TlsVersion::V12 => Version::Tls12,
-        TlsVersion::V13 => Version::Tls13,
-    }
 }
