@@ -10,10 +10,10 @@ use std::sync::Arc;
 use usher_aaa::ledger::{Ledger, LedgerConfig};
 use usher_aaa::store::Memory;
 use usher_aaa::{
-    AaaServer, CacheConfig, CertificateVerdict, Command, Config, Event, Found, Method, Password, User,
-    UserSource,
+    AaaServer, CacheConfig, CertificateVerdict, Command, Config, DIAMETER_LISTENER, Found, Job, Method,
+    Password, User, UserSource, radius_socket,
 };
-use usher_core::{ConnId, Duration, Input, Instant, Machine, Path, Seed, SocketId, StreamEvent, Transmit};
+use usher_core::{ConnId, Duration, Input, Instant, Machine, Output, Path, Seed, StreamEvent, Transmit};
 use usher_diameter::codes::application;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::Application;
@@ -79,7 +79,7 @@ impl Host {
     fn datagram(&mut self, socket: u32, from: u8, data: &[u8]) {
         let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, from, 1)), 50_000);
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9)), 1812);
-        let path = Path { socket: SocketId(socket), local, remote };
+        let path = Path { socket: radius_socket(socket), local, remote };
         self.server.handle(self.now, Input::Datagram { path, data });
     }
 
@@ -124,34 +124,39 @@ impl Host {
     /// Answers what the server asks, and takes what it says.
     fn settle(&mut self) {
         let (now, mut buf) = (self.now, Vec::new());
-        while let Some(event) = self.server.poll_event() {
-            let command = match event {
-                Event::Lookup { token, name, .. } => Command::Found { token, user: user(&name) },
-                Event::Verify { token, password, .. } if password.is_empty() => Command::Unable { token },
-                Event::Verify { token, password, .. } => {
-                    Command::Verified { token, right: password[..] == b"right"[..] }
-                }
-                Event::Admit { token, request, .. } => {
-                    let wall = usher_core::WallTime::from_unix_secs(1_800_000_000);
-                    Command::Admitted { token, admission: self.ledger.admit(now, wall, &request) }
-                }
-                Event::Account { token, record } => {
-                    let durable = self.ledger.serve(now, &mut self.store, &record);
-                    Command::Accounted { token, durable }
-                }
-                Event::CheckCertificate { token, .. } => {
-                    Command::Certificate { token, verdict: CertificateVerdict::Good }
+        while let Some(output) = self.server.poll_output(&mut buf) {
+            let job = match output {
+                Output::Job(job) => job,
+                Output::Transmit(Transmit::Datagram { .. }) => {
+                    if let Ok(packet) = Packet::parse(&buf)
+                        && let Some(state) = packet.get(kind::STATE)
+                    {
+                        self.state = state.to_vec();
+                    }
+                    continue;
                 }
                 _ => continue,
             };
+            let token = job.token;
+            let command = match job.what {
+                Job::Lookup { name, .. } => Command::Found { token, user: user(&name) },
+                Job::Verify { password, .. } if password.is_empty() => Command::Unable { token },
+                Job::Verify { password, .. } => {
+                    Command::Verified { token, right: password[..] == b"right"[..] }
+                }
+                Job::Admit { request, .. } => {
+                    let wall = usher_core::WallTime::from_unix_secs(1_800_000_000);
+                    Command::Admitted { token, admission: self.ledger.admit(now, wall, &request) }
+                }
+                Job::Account { record } => {
+                    let durable = self.ledger.serve(now, &mut self.store, &record);
+                    Command::Accounted { token, durable }
+                }
+                Job::CheckCertificate { .. } => {
+                    Command::Certificate { token, verdict: CertificateVerdict::Good }
+                }
+            };
             self.server.command(now, command).expect("it was asked");
-        }
-        while let Some(transmit) = self.server.poll_transmit(now, &mut buf) {
-            if let (Transmit::Datagram { .. }, Ok(packet)) = (transmit, Packet::parse(&buf))
-                && let Some(state) = packet.get(kind::STATE)
-            {
-                self.state = state.to_vec();
-            }
         }
         assert!(self.server.half_open() <= HALF_OPEN, "more half-open sessions than may be");
         assert!(self.server.cached_users() <= USERS, "more users in memory than may be");
@@ -160,11 +165,15 @@ impl Host {
 
 fuzz_target!(|data: &[u8]| {
     let mut host = Host::new();
-    let conn = ConnId::incoming(0);
+    let listener = DIAMETER_LISTENER;
+    let conn = ConnId { owner: listener.owner, ..ConnId::accepted(0) };
     let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 40_000);
     host.server.handle(
         host.now,
-        Input::Stream { conn, event: StreamEvent::Connected { remote, local: None, certificate: None } },
+        Input::Stream {
+            conn,
+            event: StreamEvent::Accepted { listener, remote, local: None, certificate: None },
+        },
     );
     let mut rest = data;
     while let [operation, length, tail @ ..] = rest {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use usher_core::{Duration, SocketId, WallTime};
+use usher_core::{Duration, WallTime};
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Resumption, Roots, VersionRange, WallClock,
 };
@@ -197,7 +197,6 @@ fn over_radius(
         max_duration: nas.mrd.0,
         jitter: 0.1,
     };
-    client.first_socket = SocketId(0);
     client.max_sockets = 1024;
     let fleet = fleet(load, nas, address)?;
     let longest =

@@ -261,8 +261,6 @@ impl Begun {
                 workers: workers.clone(),
                 ledger: ledger.clone(),
                 clients: Arc::default(),
-                listening: u32::try_from(file.listen.auth.len() + file.listen.acct.len()).unwrap_or(u32::MAX),
-                fronts: sockets.1,
                 driver: counters.clone(),
                 homes: known_homes.clone(),
                 failures: file.limits.failures > 0,
@@ -270,7 +268,7 @@ impl Begun {
                 state: crate::node::State::default(),
             };
             node.take_clients(built.clients.clone());
-            let (driver, mailbox) = Driver::new(node, sockets.0, clock);
+            let (driver, mailbox) = Driver::new(node, sockets, clock);
             boxes.push(mailbox);
             add_counters(&counters, driver.counters());
             threads.push((number, driver));

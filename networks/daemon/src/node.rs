@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use usher_aaa::{
-    AaaServer, CertificateVerdict, Command, DynamicResult, Event, Front, Handed, HandedBack, Login, Method,
-    Reason, ShardKey, TRACES, TraceFilter, TraceLine, shard_of,
+    AaaServer, CertificateVerdict, Command, DynamicResult, Event, Handed, HandedBack, Job as What, Login,
+    Method, Reason, ShardKey, TRACES, TraceFilter, TraceLine, radius_socket, shard_of,
 };
-use usher_core::{ConnId, Input, Instant, Machine, Path};
+use usher_core::{Input, Instant, Machine, Path};
 use usher_diameter::node::{self, PeerId};
 use usher_diameter::{Fault, ResultCode};
 use usher_live::{DriverCounters, Mailbox, Node};
@@ -204,10 +204,6 @@ pub(crate) struct AaaNode {
     pub(crate) workers: Workers,
     pub(crate) ledger: LedgerHandle,
     pub(crate) clients: Arc<Clients>,
-    /// Sockets that requests come to; those of higher numbers are for answers.
-    pub(crate) listening: u32,
-    /// What each listener's connections speak.
-    pub(crate) fronts: Vec<Front>,
     pub(crate) driver: Arc<RwLock<Vec<Arc<DriverCounters>>>>,
     /// How home servers are, as all shards know.
     pub(crate) homes: Known,
@@ -352,25 +348,25 @@ impl Node for AaaNode {
         &mut self.server
     }
 
-    fn event(&mut self, now: Instant, event: Event) {
-        let shard = self.number;
-        match event {
-            Event::Lookup { token, client, name } => {
+    fn job(&mut self, now: Instant, job: usher_core::Job<What>) {
+        let (shard, token) = (self.number, job.token);
+        match job.what {
+            What::Lookup { client, name } => {
                 self.workers.put(Whose::of(client), Job::Lookup(For { shard, token }, name));
             }
-            Event::Verify { token, client, name, hash, password } => {
+            What::Verify { client, name, hash, password } => {
                 let whose = Whose { client, name };
                 self.workers.put(whose, Job::Verify(For { shard, token }, hash, password));
             }
-            Event::Admit { token, client, request } => {
+            What::Admit { client, request } => {
                 let whose = ledger::Whose::Sessions(self.clients.turn(client));
                 self.ledger.put(whose, Entry::Admit(For { shard, token }, request));
             }
-            Event::Account { token, record } => {
+            What::Account { record } => {
                 log_record(&record);
                 self.ledger.account(For { shard, token }, record);
             }
-            Event::CheckCertificate { token, client, name, chain, resumed } => {
+            What::CheckCertificate { client, name, chain, resumed } => {
                 if !resumed {
                     self.workers.show(&chain);
                 }
@@ -387,6 +383,12 @@ impl Node for AaaNode {
                     self.command(now, Command::Certificate { token, verdict });
                 }
             }
+        }
+    }
+
+    fn event(&mut self, now: Instant, event: Event) {
+        let shard = self.number;
+        match event {
             Event::Accepted(login) | Event::Rejected(login) => {
                 self.decided(now, &login);
                 self.server.reuse(login.request);
@@ -524,7 +526,7 @@ impl Node for AaaNode {
     }
 
     fn divert(&mut self, path: Path, data: &[u8]) -> bool {
-        if path.socket.0 >= self.listening {
+        if path.socket.owner != radius_socket(0).owner {
             // An answer to this server.
             return false;
         }
@@ -547,12 +549,6 @@ impl Node for AaaNode {
             // A new login goes to another server while this one ends.
             None => self.state.draining && data.first() == Some(&1),
             Some(_) => false,
-        }
-    }
-
-    fn accepted(&mut self, now: Instant, conn: ConnId, listener: u32) {
-        if let Some(front) = self.fronts.get(listener as usize) {
-            self.command(now, Command::Accept { conn, front: *front });
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration as Wait;
 use usher_aaa::Method;
-use usher_core::{Duration, Input, Instant, Machine, Path, SecureRng, SocketId, Transmit};
+use usher_core::{Duration, Input, Instant, Machine, Output, Path, SecureRng, SocketId, Transmit};
 use usher_crypto::fault::{CertificateFault, TlsFault};
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_crypto::tls::{ClientConfig, ClientOptions, Credentials, Roots, VersionRange, WallClock};
@@ -144,16 +144,14 @@ impl Line {
         let local = self.socket.local_addr().map_err(network)?;
         loop {
             let now = self.clock.now();
-            while let Some(transmit) = self.client.poll_transmit(now, &mut out) {
-                if matches!(transmit, Transmit::Datagram { .. }) {
-                    // A port that nobody listens on shows at the next receive.
-                    let _ = self.socket.send(&out);
-                }
-            }
-            while let Some(event) = self.client.poll_event() {
-                match event {
-                    Event::Response(response) => return Ok(Some(response)),
-                    Event::TimedOut { .. } => return Ok(None),
+            while let Some(output) = self.client.poll_output(&mut out) {
+                match output {
+                    Output::Transmit(Transmit::Datagram { .. }) => {
+                        // A port that nobody listens on shows at the next receive.
+                        let _ = self.socket.send(&out);
+                    }
+                    Output::Event(Event::Response(response)) => return Ok(Some(response)),
+                    Output::Event(Event::TimedOut { .. }) => return Ok(None),
                     _ => {}
                 }
             }
@@ -166,7 +164,7 @@ impl Line {
             let now = |clock: &Clock| clock.now();
             match self.socket.recv(&mut buf) {
                 Ok(n) => {
-                    let path = Path { socket: SocketId(0), local, remote: server };
+                    let path = Path { socket: SocketId::own(0), local, remote: server };
                     let data = buf.get(..n).unwrap_or_default();
                     self.client.handle(now(&self.clock), Input::Datagram { path, data });
                 }

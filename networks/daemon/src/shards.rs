@@ -6,7 +6,8 @@ use crate::tls::Tls;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, PoisonError, RwLock};
-use usher_aaa::Front;
+use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
+use usher_core::ListenerId;
 use usher_live::{
     Carriage, Listener, Outgoing, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,
 };
@@ -14,8 +15,8 @@ use usher_live::{
 /// Sockets that are bound; each shard has its own of each address.
 pub(crate) struct Bound {
     udp: Vec<UdpSocket>,
-    /// With what is spoken, and whether inside TLS.
-    tcp: Vec<(TcpListener, Front, bool)>,
+    /// With what the server calls it, and whether inside TLS.
+    tcp: Vec<(TcpListener, ListenerId, bool)>,
 }
 
 /// Binds what is to be listened on: datagrams for authentication first, then those for accounting, as
@@ -30,13 +31,13 @@ pub(crate) fn bind(addresses: &Listen, shared: bool) -> Result<Bound, ServeError
         }
     }
     let mut tcp = Vec::new();
-    for (what, all, front, tls) in [
-        ("RadSec", &addresses.radsec, Front::RadSec, true),
-        ("Diameter", &addresses.diameter, Front::Diameter, false),
-        ("Diameter over TLS", &addresses.diameter_tls, Front::Diameter, true),
+    for (what, all, id, tls) in [
+        ("RadSec", &addresses.radsec, RADSEC_LISTENER, true),
+        ("Diameter", &addresses.diameter, DIAMETER_LISTENER, false),
+        ("Diameter over TLS", &addresses.diameter_tls, DIAMETER_LISTENER, true),
     ] {
         for address in all {
-            tcp.push((listen(*address, &options).map_err(failed(*address, what))?, front, tls));
+            tcp.push((listen(*address, &options).map_err(failed(*address, what))?, id, tls));
         }
     }
     Ok(Bound { udp, tcp })
@@ -113,28 +114,21 @@ impl Homes {
 }
 
 impl Bound {
-    /// For the driver, with what each listener speaks.
-    pub(crate) fn sockets(
-        self,
-        homes: &Arc<RwLock<Homes>>,
-        server: Option<&TlsServer>,
-    ) -> (Sockets, Vec<Front>) {
+    /// For the driver.
+    pub(crate) fn sockets(self, homes: &Arc<RwLock<Homes>>, server: Option<&TlsServer>) -> Sockets {
         // What is to be inside TLS is not listened on without.
-        let tcp: Vec<_> = self.tcp.into_iter().filter(|(_, _, inside)| !inside || server.is_some()).collect();
-        let fronts = tcp.iter().map(|(_, front, _)| *front).collect();
-        let listeners = tcp
-            .into_iter()
-            .map(|(socket, _, inside)| Listener { socket, tls: if inside { server.cloned() } else { None } });
+        let tcp = self.tcp.into_iter().filter(|(_, _, inside)| !inside || server.is_some());
+        let tls = |inside: bool| server.filter(|_| inside).cloned();
+        let listeners = tcp.map(|(socket, id, inside)| Listener { id, socket, tls: tls(inside) });
         let homes = homes.clone();
         let outgoing: Outgoing =
             Arc::new(move |address| homes.read().unwrap_or_else(PoisonError::into_inner).carriage(address));
-        let sockets = Sockets {
-            udp: self.udp,
+        Sockets {
+            udp: (0..).map(radius_socket).zip(self.udp).collect(),
             listeners: listeners.collect(),
             outgoing: Some(outgoing),
             ..Sockets::default()
-        };
-        (sockets, fronts)
+        }
     }
 }
 

@@ -10,9 +10,11 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use usher_core::{CommandError, Input, Instant, Machine, Path, SocketId, Transmit};
+use usher_core::{
+    CommandError, Input, Instant, Job, Machine, NoJob, Output, OutputOf, Path, SocketId, Transmit,
+};
 use usher_live::{
-    Clock, Driver, DriverCounts, Node, SocketOptions, Sockets, bind_udp, spawn, thread_cpu_time,
+    Clock, Driver, DriverCounts, Node, SocketOptions, Sockets, bind_udp, numbered, spawn, thread_cpu_time,
 };
 
 /// Sends back what comes.
@@ -36,6 +38,7 @@ impl Echo {
 impl Machine for Echo {
     type Command = ();
     type Event = ();
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -49,20 +52,16 @@ impl Machine for Echo {
         Ok(())
     }
 
-    fn poll_transmit(&mut self, _: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
         let (path, data) = self.out.pop()?;
         buf.clear();
         buf.extend_from_slice(&data);
         self.spare.push(data);
-        Some(Transmit::Datagram { path })
+        Some(Output::Transmit(Transmit::Datagram { path }))
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         self.end.filter(|_| !self.over)
-    }
-
-    fn poll_event(&mut self) -> Option<()> {
-        None
     }
 }
 
@@ -79,6 +78,9 @@ impl Node for Side {
         &mut self.echo
     }
     fn event(&mut self, _: Instant, (): ()) {}
+    fn job(&mut self, _: Instant, job: Job<NoJob>) {
+        match job.what {}
+    }
     fn message(&mut self, _: Instant, (): ()) {
         self.told = true;
     }
@@ -115,7 +117,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = socket.local_addr()?;
     let clock = Clock::start();
     let node = Side { echo: Echo::default(), told: false };
-    let (driver, stop) = Driver::new(node, Sockets { udp: vec![socket], ..Sockets::default() }, clock);
+    let (driver, stop) = Driver::new(node, Sockets { udp: numbered([socket]), ..Sockets::default() }, clock);
     let counted = driver.counters();
     let serving = spawn("server", Some(0), move || async move {
         let result = driver.run().await;
@@ -126,7 +128,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut echo =
         Echo { end: Some(clock.now() + usher_core::Duration::from_secs(seconds)), ..Echo::default() };
     for n in 0..under_way {
-        let socket = SocketId(u32::try_from(n)? % sockets);
+        let socket = SocketId::own(u32::try_from(n)? % sockets);
         echo.send(Path { socket, local: any, remote: server }, &vec![0; octets]);
     }
     let (driver, _) = Driver::new(Side { echo, told: false }, Sockets::default(), clock);

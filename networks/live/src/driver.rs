@@ -6,7 +6,6 @@ use crate::udp::Port;
 use crate::wake::{Ready, Task};
 use crate::{Clock, DriverCounters, Mailbox, Node, Settings, Sockets, bind_udp};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::pin::Pin;
@@ -14,7 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Sleep, sleep_until, timeout};
-use usher_core::{Input, Instant, Machine, Path, SocketId, Transmit};
+use usher_core::collections::HashMap;
+use usher_core::{Host, Input, Instant, Job, Machine, Path, SocketId, Transmit, Work};
 
 /// Datagrams that the machine is given together. They share what it costs to fetch the code of each step of their way into the
 /// processor's first cache; what more of them bring along crowds out data there.
@@ -23,7 +23,7 @@ const GROUP: usize = 8;
 /// What a group is filled up with.
 const NO_DATAGRAM: (Path, &[u8]) = {
     let nobody = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-    (Path { socket: SocketId(0), local: nobody, remote: nobody }, &[])
+    (Path { socket: SocketId::own(0), local: nobody, remote: nobody }, &[])
 };
 
 /// Hosts a node: feeds its machine from sockets, mailbox and clock, and carries out what it wants done.
@@ -79,16 +79,20 @@ struct Running<N: Node> {
     tasks: Vec<Task>,
     /// In the order of their first use; `None` for one that could not be bound.
     ports: Vec<Option<Port>>,
-    /// The machine's number of each.
+    /// The machine's id of each.
     numbers: Vec<SocketId>,
-    /// The place of each whose number is not its place: machines leave gaps between numbers of different use.
-    places: BTreeMap<SocketId, usize>,
+    /// Where each is.
+    places: HashMap<SocketId, usize>,
+    /// Where the last was that something was sent by.
+    recent: usize,
     inbox: Option<Inbox>,
     outbox: Outbox,
     letters: Vec<Letter>,
     /// Buffers of letters that are gone.
     spare: Vec<Vec<u8>>,
     buffer: Vec<u8>,
+    /// When the machine was last given something.
+    now: Instant,
     streams: Streams,
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends; it is not looked at while this is the far future.
@@ -100,6 +104,7 @@ impl<N: Node> Running<N> {
         let Driver { node, sockets, clock, mailbox, counters } = driver;
         let Sockets { udp, listeners, outgoing, settings } = sockets;
         let ready = Ready::default();
+        let (numbers, udp): (Vec<_>, Vec<_>) = udp.into_iter().unzip();
         let port = |(index, socket)| Port::new(socket, index, &ready, settings.offload).map(Some);
         let ports = udp.into_iter().enumerate().map(port).collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
@@ -112,14 +117,16 @@ impl<N: Node> Running<N> {
             messages: Vec::with_capacity(BATCH),
             ready,
             tasks: Vec::new(),
-            numbers: (0..).map(SocketId).take(ports.len()).collect(),
-            places: BTreeMap::new(),
+            places: numbers.iter().copied().zip(0..).collect(),
+            numbers,
+            recent: 0,
             ports,
             inbox: Some(Inbox::new()),
             outbox: Outbox::new(),
             letters: Vec::with_capacity(BATCH),
             spare: Vec::with_capacity(BATCH),
             buffer: Vec::new(),
+            now: Instant::ZERO,
             sleep: Box::pin(sleep_until(tokio::time::Instant::now())),
             armed: Instant::FAR_FUTURE,
         })
@@ -277,42 +284,17 @@ impl<N: Node> Running<N> {
         false
     }
 
-    /// Carries out what the machine wants and hears what it says, until it is silent.
+    /// Carries out what the machine decided, and tells it what the driver itself ended, until it is silent.
     fn drain(&mut self, now: Instant) {
+        self.now = now;
+        let mut buffer = std::mem::take(&mut self.buffer);
         loop {
-            let mut silent = true;
-            let mut buffer = std::mem::take(&mut self.buffer);
-            while let Some(transmit) = self.node.machine().poll_transmit(now, &mut buffer) {
-                silent = false;
-                self.transmit(transmit, &mut buffer);
-            }
-            self.buffer = buffer;
-            while let Some(event) = self.node.machine().poll_event() {
-                silent = false;
-                self.node.event(now, event);
-            }
-            // The work is done by this processor and needs no simulated one.
-            while self.node.machine().poll_work().is_some() {}
-            if silent && !self.streams.say_closed(&mut self.node, now) {
-                return;
+            Host::drain(self, &mut buffer);
+            if !self.streams.say_closed(&mut self.node, now) {
+                break;
             }
         }
-    }
-
-    fn transmit(&mut self, transmit: Transmit, buffer: &mut Vec<u8>) {
-        match transmit {
-            Transmit::Datagram { path } => {
-                let Path { socket, local, remote } = path;
-                let socket = self.place(socket);
-                let data = std::mem::replace(buffer, self.spare.pop().unwrap_or_default());
-                self.letters.push(Letter { socket, local, remote, data });
-                if self.letters.len() >= BATCH {
-                    self.flush();
-                }
-            }
-            Transmit::Stream { conn, op } => self.streams.operate(conn, op, buffer),
-            Transmit::Message { .. } | Transmit::Frame { .. } => self.counters.unsupported.one(),
-        }
+        self.buffer = buffer;
     }
 
     /// Gives the system the letters.
@@ -340,11 +322,11 @@ impl<N: Node> Running<N> {
 
     /// Where the socket of this number is; one behind all where there are too many.
     fn place(&mut self, socket: SocketId) -> usize {
-        let own = usize::try_from(socket.0).unwrap_or(usize::MAX);
-        if self.numbers.get(own) == Some(&socket) {
-            return own;
+        if self.numbers.get(self.recent) == Some(&socket) {
+            return self.recent;
         }
         if let Some(place) = self.places.get(&socket) {
+            self.recent = *place;
             return *place;
         }
         let place = self.ports.len();
@@ -398,5 +380,41 @@ impl<N: Node> Running<N> {
             }
         }
         if self.ports.iter().flatten().all(Port::is_idle) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl<N: Node> Host for Running<N> {
+    type Machine = N::Machine;
+
+    fn machine(&mut self) -> &mut N::Machine {
+        self.node.machine()
+    }
+
+    fn transmit(&mut self, transmit: Transmit, buffer: &mut Vec<u8>) {
+        match transmit {
+            Transmit::Datagram { path } => {
+                let Path { socket, local, remote } = path;
+                let socket = self.place(socket);
+                let data = std::mem::replace(buffer, self.spare.pop().unwrap_or_default());
+                self.letters.push(Letter { socket, local, remote, data });
+                if self.letters.len() >= BATCH {
+                    self.flush();
+                }
+            }
+            Transmit::Stream { conn, op } => self.streams.operate(conn, op, buffer),
+            Transmit::Message { .. } | Transmit::Frame { .. } => self.counters.unsupported.one(),
+        }
+    }
+
+    fn event(&mut self, event: <N::Machine as Machine>::Event) {
+        self.node.event(self.now, event);
+    }
+
+    fn work(&mut self, _: Work) {
+        // It is done by this processor and needs no simulated one.
+    }
+
+    fn job(&mut self, job: Job<<N::Machine as Machine>::Job>) {
+        self.node.job(self.now, job);
     }
 }

@@ -155,8 +155,8 @@ mod tests {
     fn who_has_most_unfinished_handshakes_gives_up_the_oldest() {
         let mut all = Unfinished::default();
         let mut add = |n: u32, from: &str| {
-            let displaced = all.add(ConnId::incoming(n), from.parse().unwrap(), 4);
-            displaced.map(|conn| (0..20).find(|n| ConnId::incoming(*n) == conn).unwrap())
+            let displaced = all.add(ConnId::accepted(n), from.parse().unwrap(), 4);
+            displaced.map(|conn| (0..20).find(|n| ConnId::accepted(*n) == conn).unwrap())
         };
         assert_eq!([0, 1, 2].map(|n| add(n, "192.0.2.1")), [None; 3]);
         assert_eq!((add(3, "192.0.2.2"), add(4, "192.0.2.2")), (None, Some(0)));
@@ -168,7 +168,7 @@ mod tests {
         let from = |n: u32| format!("2001:db8:1:2::{n}");
         assert_eq!([10, 11, 12, 13].map(|n| add(n, &from(n))), [Some(6), Some(10), Some(11), Some(12)]);
         for n in [7, 8, 9, 13] {
-            all.remove(ConnId::incoming(n));
+            all.remove(ConnId::accepted(n));
         }
         assert!(all.conns.is_empty() && all.networks.is_empty() && all.shares.is_empty());
     }

@@ -27,4 +27,5 @@ pub use node::{Mailbox, Node};
 pub use shard::{Shard, ShardError, spawn};
 pub use sockets::{
     Carriage, Listener, Outgoing, Settings, SocketOptions, Sockets, TlsClient, TlsServer, bind_udp, listen,
+    numbered,
 };

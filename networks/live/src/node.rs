@@ -1,7 +1,7 @@
 //! What a driver hosts, and how other threads reach it.
 
 use tokio::sync::mpsc::UnboundedSender;
-use usher_core::{ConnId, Instant, Machine, Path};
+use usher_core::{Instant, Job, Machine, Path};
 
 /// A machine with what surrounds it in a live program: where its events go, and what comes from other
 /// threads. All calls come from the driver's thread.
@@ -17,6 +17,10 @@ pub trait Node {
     /// The machine said something. The node may give it commands: the driver drains it again.
     fn event(&mut self, now: Instant, event: <Self::Machine as Machine>::Event);
 
+    /// The machine asks something of a slow helper; the answer is a command. It may be given at once: the driver drains the
+    /// machine again.
+    fn job(&mut self, now: Instant, job: Job<<Self::Machine as Machine>::Job>);
+
     /// A message came by the mailbox. The node may give commands and inputs: the driver drains afterwards.
     fn message(&mut self, now: Instant, message: Self::Message);
 
@@ -25,10 +29,6 @@ pub trait Node {
     fn divert(&mut self, _path: Path, _data: &[u8]) -> bool {
         false
     }
-
-    /// A connection was accepted by listener `listener` of [`Sockets::listeners`](crate::Sockets::listeners),
-    /// its TLS handshake completed; `Connected` follows.
-    fn accepted(&mut self, _now: Instant, _conn: ConnId, _listener: u32) {}
 
     /// Whether the driver shall end: it asks after each drain, sends what is queued and closes what is open.
     fn stopped(&self) -> bool {

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use usher_core::{ListenerId, SocketId};
 use usher_crypto::tls::{ClientConfig, ServerConfig};
 
 /// What protects a connection that the machine opens.
@@ -143,6 +144,8 @@ replaceable! {
 /// A socket that accepts connections for the machine.
 #[derive(Debug)]
 pub struct Listener {
+    /// What the machine calls it: whose what is accepted here will be.
+    pub id: ListenerId,
     /// The socket, as [`listen`] makes it.
     pub socket: TcpListener,
     /// With this, the machine hears of a connection once its TLS handshake is complete.
@@ -207,14 +210,19 @@ impl Default for Settings {
 /// What a driver serves its machine with. The default has no sockets: all are the machine's own choice.
 #[derive(Default)]
 pub struct Sockets {
-    /// Datagram sockets; the index is the machine's [`SocketId`](usher_core::SocketId).
-    pub udp: Vec<UdpSocket>,
-    /// Listeners; the index is what [`Node::accepted`](crate::Node::accepted) is told.
+    /// Datagram sockets, with what the machine calls them.
+    pub udp: Vec<(SocketId, UdpSocket)>,
+    /// Where connections are accepted.
     pub listeners: Vec<Listener>,
     /// What protects the connections that the machine opens; `None` for plain TCP to all.
     pub outgoing: Option<Outgoing>,
     /// Bounds.
     pub settings: Settings,
+}
+
+/// Datagram sockets of the hosted machine itself, numbered from 0.
+pub fn numbered(sockets: impl IntoIterator<Item = UdpSocket>) -> Vec<(SocketId, UdpSocket)> {
+    (0..).map(SocketId::own).zip(sockets).collect()
 }
 
 impl fmt::Debug for Sockets {

@@ -471,7 +471,7 @@ impl Carrier {
 
     /// Why a connection is over whose TLS failed.
     fn failed(&self) -> CloseReason {
-        if self.up || self.link.id.is_incoming() { CloseReason::Reset } else { CloseReason::Refused }
+        if self.up || self.link.id.is_accepted() { CloseReason::Reset } else { CloseReason::Refused }
     }
 
     /// Says to the other side that no more will come.

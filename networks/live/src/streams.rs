@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use usher_core::collections::HashMap;
-use usher_core::{CloseReason, ConnId, Input, Instant, Machine, StreamEvent, StreamOp};
+use usher_core::{CloseReason, ConnId, Input, Instant, ListenerId, Machine, StreamEvent, StreamOp};
 
 /// Notes that wait for the driver; then connections wait to tell.
 const NOTES: usize = 256;
@@ -28,6 +28,7 @@ const REST: Duration = Duration::from_millis(50);
 
 /// A listener with what it has open.
 struct Door {
+    listener: ListenerId,
     socket: TcpListener,
     tls: Option<TlsServer>,
     bell: Arc<Bell>,
@@ -76,12 +77,12 @@ impl Streams {
         ready: &Ready,
     ) -> io::Result<Self> {
         let door = |(index, listener): (usize, Listener)| {
-            let Listener { socket, tls } = listener;
+            let Listener { id: listener, socket, tls } = listener;
             socket.set_nonblocking(true)?;
             let bell = Arc::new(ready.bell(Task::Accept(index)));
             bell.ring();
             let socket = TcpListener::from_std(socket)?;
-            Ok(Door { socket, tls, bell, open: 0, addresses: BTreeMap::new() })
+            Ok(Door { listener, socket, tls, bell, open: 0, addresses: BTreeMap::new() })
         };
         let (teller, notes) = channel(NOTES);
         Ok(Self {
@@ -143,7 +144,7 @@ impl Streams {
         door.addresses.insert(address, from + 1);
         let tls = door.tls.clone();
         let id = loop {
-            let id = ConnId::incoming(self.next);
+            let id = ConnId::accepted_at(self.doors[index].listener, self.next);
             self.next = self.next.wrapping_add(1);
             if !self.conns.contains_key(&id) {
                 break id;
@@ -214,11 +215,13 @@ impl Streams {
             Note::Connected { remote, local, certificate } => {
                 conn.known = true;
                 self.unfinished.remove(id);
-                if let Some((index, _)) = conn.door {
-                    // As many listeners as there are numbers cannot be.
-                    node.accepted(now, id, u32::try_from(index).unwrap_or(u32::MAX));
+                let (remote, local, certificate) = (*remote, *local, certificate.as_deref());
+                match conn.door.and_then(|(index, _)| self.doors.get(index)) {
+                    Some(door) => {
+                        StreamEvent::Accepted { listener: door.listener, remote, local, certificate }
+                    }
+                    None => StreamEvent::Connected { remote, local, certificate },
                 }
-                StreamEvent::Connected { remote: *remote, local: *local, certificate: certificate.as_deref() }
             }
             Note::Data(data) => StreamEvent::Data(data),
             Note::Writable => StreamEvent::Writable,

@@ -135,7 +135,7 @@ impl<R> Context<'_, R> {
     pub fn send_datagram(&mut self, socket: u32, to: HostId, port: u16, payload: Payload) {
         self.ops.push(Op::Datagram { socket, to, port, payload });
     }
-    /// Opens a TCP connection under an id of the application's choice ([`ConnId::outgoing`]).
+    /// Opens a TCP connection under an id of the application's choice ([`ConnId::opened`]).
     pub fn connect(&mut self, conn: ConnId, to: HostId, port: u16) {
         self.ops.push(Op::Connect { conn, from: None, to, port });
     }

@@ -9,6 +9,8 @@
 extern crate alloc;
 
 pub mod automaton;
+#[cfg(feature = "testing")]
+pub mod bench;
 pub mod codec;
 pub mod collections;
 pub mod counter;
@@ -16,6 +18,7 @@ pub mod fair;
 pub mod impair;
 pub mod machine;
 mod named;
+pub mod output;
 pub mod rng;
 pub mod table;
 pub mod time;
@@ -24,10 +27,11 @@ pub mod work;
 
 pub use codec::{Reader, Truncated, Writer};
 pub use machine::{
-    AssocId, CloseReason, CommandError, ConnId, Input, Machine, MessageEvent, MessageOp, Path, PortId,
-    SocketId, StreamEvent, StreamOp, Transmit, Work,
+    AssocId, CloseReason, CommandError, ConnId, Input, Job, ListenerId, Machine, MessageEvent, MessageOp,
+    NoJob, Output, OutputOf, Owner, Path, PortId, Side, SocketId, StreamEvent, StreamOp, Transmit, Work,
 };
 pub use named::Named;
+pub use output::{Child, Host, Outputs};
 pub use rng::{Rng, SecureRng, Seed};
 pub use time::{Duration, Instant, WallTime};
 pub use work::WorkLabel;

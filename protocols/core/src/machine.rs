@@ -3,27 +3,127 @@
 //! A host (the simulator, a live driver, a test) owns a [`Machine`] and
 //!
 //! 1. feeds it one [`Input`], one command, or datagrams that came together ([`Machine::handle_datagrams`]), with the time;
-//! 2. then drains, until each answers `None`: [`Machine::poll_transmit`] (what it wants sent),
-//!    [`Machine::poll_event`] (what it has to say) and [`Machine::poll_work`] (what that cost);
+//! 2. then drains it: [`Machine::poll_output`] gives, until it answers `None`, what the machine wants sent, what it has to
+//!    say, what that cost and what it asks of slow helpers, in the order in which the machine decided them;
 //! 3. then arms one timer for [`Machine::poll_timeout`] and feeds [`Input::Timeout`] when it comes.
+//!
+//! A host carries the outputs out in their order, by [`Host::drain`]: what a machine says of an answer before it sends it
+//! has been heard by the time the answer leaves.
 //!
 //! Draining costs what changed, not what exists: a machine keeps a ready list and a timer queue.
 //! Bad input from outside is a counted drop, never an `Err`; `Err` is for the caller's misuse.
 //!
-//! Machines hold no reference to each other. They are composed by token: one machine's event carries a
-//! token that becomes another's command and comes back with the result.
+//! Machines are composed in two ways. Where one protocol carries another, or one endpoint speaks several, a machine
+//! contains the others ([`Child`](crate::Child)): ids are put into their owner's terms on the way in and into the
+//! container's on the way out. Where a question leaves the host or crosses to another role, it goes by token: one machine's
+//! event carries a token that becomes another's command and comes back with the result. No machine holds a reference to
+//! one that it does not contain.
 
 use crate::time::Instant;
 use crate::work::WorkLabel;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-/// A datagram socket of the machine: index in an order that machine and host agree on (0 is the first).
+/// Which machine a socket or connection is of: the hosted one itself, or one within it, four deep at most.
+///
+/// It is a path of slots: `.2.0` is the machine in slot 0 of the machine in slot 2 of the hosted one. A machine writes its
+/// own ids without a path. The machine that holds it in a slot puts that slot in front of each id on its way out
+/// ([`within`](Self::within)) and takes it off on the way in ([`enter`](Self::enter)), so that the ids of two machines never
+/// meet and none has to know which machines it is within.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Owner(u64);
+
+impl Owner {
+    /// The hosted machine itself.
+    pub const HOSTED: Self = Self(0);
+    const BITS: u32 = u16::BITS;
+
+    /// The machine in a slot of the hosted one. All numbers but [`u16::MAX`] are slots.
+    #[must_use]
+    pub const fn slot(slot: u16) -> Self {
+        Self::HOSTED.within(slot)
+    }
+    /// This owner as the machine that holds it, or its container, in `slot` writes it.
+    ///
+    /// # Panics
+    /// The path would have five slots, or the slot is [`u16::MAX`].
+    #[must_use]
+    pub const fn within(self, slot: u16) -> Self {
+        assert!(
+            slot < u16::MAX && self.0 >> (u64::BITS - Self::BITS) == 0,
+            "machines are too deep within each other"
+        );
+        Self(self.0 << Self::BITS | (slot + 1) as u64)
+    }
+    /// The slot that it is in, and how the machine in that slot writes it; `None`: it is the machine itself.
+    #[must_use]
+    pub const fn enter(self) -> Option<(u16, Self)> {
+        match (self.0 & u16::MAX as u64) as u16 {
+            0 => None,
+            n => Some((n - 1, Self(self.0 >> Self::BITS))),
+        }
+    }
+}
+
+impl core::fmt::Debug for Owner {
+    /// The slots from outside to inside: `.2.0`.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut rest = *self;
+        while let Some((slot, inner)) = rest.enter() {
+            write!(f, ".{slot}")?;
+            rest = inner;
+        }
+        Ok(())
+    }
+}
+
+/// A datagram socket.
 ///
 /// A machine that needs a further source port (RFC 2865 §2.5: a RADIUS client with 256 outstanding
 /// identifiers) sends on an id it has not used yet; the host then binds a new port for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct SocketId(pub u32);
+pub struct SocketId {
+    /// Whose.
+    pub owner: Owner,
+    /// Which of its owner's, from 0.
+    pub n: u32,
+}
+
+impl SocketId {
+    /// A socket of the hosted machine itself.
+    #[must_use]
+    pub const fn own(n: u32) -> Self {
+        Self { owner: Owner::HOSTED, n }
+    }
+    /// This id as the machine that holds its owner in `slot` writes it.
+    #[must_use]
+    pub const fn within(self, slot: u16) -> Self {
+        Self { owner: self.owner.within(slot), n: self.n }
+    }
+}
+
+/// A port at which connections or associations are accepted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ListenerId {
+    /// Whose connections will be what is accepted here.
+    pub owner: Owner,
+    /// Which of its owner's, from 0.
+    pub n: u32,
+}
+
+impl ListenerId {
+    /// A listener of the hosted machine itself.
+    #[must_use]
+    pub const fn own(n: u32) -> Self {
+        Self { owner: Owner::HOSTED, n }
+    }
+    /// As the machine in this slot writes it.
+    fn entered(self, slot: u16) -> Self {
+        let (of, owner) = self.owner.enter().unwrap_or((slot, self.owner));
+        debug_assert_eq!(of, slot, "what is accepted at a listener is of the listener's owner");
+        Self { owner, ..self }
+    }
+}
 
 /// Where a datagram came from or goes to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,36 +137,56 @@ pub struct Path {
     pub remote: SocketAddr,
 }
 
-/// A stream (TCP, TLS) connection of the machine.
-///
-/// Ids of connections that the machine opens are chosen by the machine ([`ConnId::outgoing`]), ids of
-/// accepted ones by the host ([`ConnId::incoming`]); the two ranges never meet.
+/// Who began a connection or association.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ConnId(u32);
+pub enum Side {
+    /// The machine, which chose the number.
+    Opened,
+    /// The other side; the host, which accepted it, chose the number.
+    Accepted,
+}
+
+/// A stream (TCP, TLS) connection or a message-oriented association (SCTP). Both are numbered together: no association has
+/// the id of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnId {
+    /// Whose.
+    pub owner: Owner,
+    /// Who began it.
+    pub side: Side,
+    /// Which of its owner's that this side began.
+    pub n: u32,
+}
 
 impl ConnId {
-    const INCOMING: u32 = 1 << 31;
-    /// The id of the machine's `n`-th own connection.
-    pub const fn outgoing(n: u32) -> Self {
-        Self(n & !Self::INCOMING)
+    /// The hosted machine's `n`-th own connection.
+    #[must_use]
+    pub const fn opened(n: u32) -> Self {
+        Self { owner: Owner::HOSTED, side: Side::Opened, n }
     }
-    /// The id of the `n`-th connection that the host accepted for the machine.
-    pub const fn incoming(n: u32) -> Self {
-        Self(n | Self::INCOMING)
+    /// The `n`-th connection that the host accepted for the hosted machine.
+    #[must_use]
+    pub const fn accepted(n: u32) -> Self {
+        Self { owner: Owner::HOSTED, side: Side::Accepted, n }
     }
-    /// True for an accepted connection.
-    pub const fn is_incoming(self) -> bool {
-        self.0 & Self::INCOMING != 0
+    /// The `n`-th connection that the host accepted at a listener: it is of the listener's owner.
+    #[must_use]
+    pub const fn accepted_at(listener: ListenerId, n: u32) -> Self {
+        Self { owner: listener.owner, ..Self::accepted(n) }
     }
-    /// The number within its range.
-    pub const fn index(self) -> u32 {
-        self.0 & !Self::INCOMING
+    /// True for one that the other side began.
+    #[must_use]
+    pub const fn is_accepted(self) -> bool {
+        matches!(self.side, Side::Accepted)
+    }
+    /// This id as the machine that holds its owner in `slot` writes it.
+    #[must_use]
+    pub const fn within(self, slot: u16) -> Self {
+        Self { owner: self.owner.within(slot), ..self }
     }
 }
 
-/// A message-oriented association (SCTP) of the machine; numbered as [`ConnId`] is, and with it: a machine
-/// counts the streams and the associations that it opens by one counter, a host those that it accepts for
-/// one machine, so that no association has the number of a stream.
+/// A message-oriented association (SCTP).
 pub type AssocId = ConnId;
 
 /// A port that carries link-layer frames (an Ethernet port, a radio).
@@ -89,7 +209,18 @@ pub enum CloseReason {
 /// What happens on a stream connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamEvent<'a> {
-    /// It is up; with the peer's end-entity certificate (DER) where TLS asked for one.
+    /// The other side began it, and it is up; with the peer's end-entity certificate (DER) where TLS asked for one.
+    Accepted {
+        /// Where it was accepted.
+        listener: ListenerId,
+        /// The other side.
+        remote: SocketAddr,
+        /// Our address, if the host tells it.
+        local: Option<IpAddr>,
+        /// The peer's certificate, if TLS authenticated it.
+        certificate: Option<&'a [u8]>,
+    },
+    /// We began it, and it is up; with the peer's end-entity certificate (DER) where TLS asked for one.
     Connected {
         /// The other side.
         remote: SocketAddr,
@@ -109,7 +240,16 @@ pub enum StreamEvent<'a> {
 /// What happens on a message-oriented association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageEvent<'a> {
-    /// It is up, with this many streams each way.
+    /// The other side began it, and it is up.
+    Accepted {
+        /// Where it was accepted.
+        listener: ListenerId,
+        /// The other side's primary address.
+        remote: SocketAddr,
+        /// Outbound streams that were negotiated.
+        streams: u16,
+    },
+    /// We began it, and it is up.
     Up {
         /// The other side's primary address.
         remote: SocketAddr,
@@ -164,6 +304,43 @@ pub enum Input<'a> {
     Timeout,
 }
 
+impl<'a> Input<'a> {
+    /// For a machine of machines: in which slot the machine is that this is for, and the input as that one sees it. `None`:
+    /// it is for the container itself, as are frames and timeouts.
+    #[must_use]
+    pub fn enter(self) -> Option<(u16, Self)> {
+        Some(match self {
+            Self::Datagram { path, data } => {
+                let (slot, owner) = path.socket.owner.enter()?;
+                let socket = SocketId { owner, ..path.socket };
+                (slot, Self::Datagram { path: Path { socket, ..path }, data })
+            }
+            Self::Stream { conn, event } => {
+                let (slot, owner) = conn.owner.enter()?;
+                let event = match event {
+                    StreamEvent::Accepted { listener, remote, local, certificate } => {
+                        let listener = listener.entered(slot);
+                        StreamEvent::Accepted { listener, remote, local, certificate }
+                    }
+                    other => other,
+                };
+                (slot, Self::Stream { conn: ConnId { owner, ..conn }, event })
+            }
+            Self::Message { assoc, event } => {
+                let (slot, owner) = assoc.owner.enter()?;
+                let event = match event {
+                    MessageEvent::Accepted { listener, remote, streams } => {
+                        MessageEvent::Accepted { listener: listener.entered(slot), remote, streams }
+                    }
+                    other => other,
+                };
+                (slot, Self::Message { assoc: ConnId { owner, ..assoc }, event })
+            }
+            Self::Frame { .. } | Self::Timeout => return None,
+        })
+    }
+}
+
 /// What a machine wants done with a stream connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamOp {
@@ -213,7 +390,7 @@ pub enum MessageOp {
 }
 
 /// What a machine wants the host to do; its bytes are in the buffer given to
-/// [`Machine::poll_transmit`]. Mirrors [`Input`].
+/// [`Machine::poll_output`]. Mirrors [`Input`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transmit {
     /// Send the buffer as one datagram.
@@ -242,8 +419,25 @@ pub enum Transmit {
     },
 }
 
+impl Transmit {
+    /// For a machine of machines: what the machine in this slot wants done, with the container's ids. Ports of frames are of
+    /// the host and stay what they are.
+    #[must_use]
+    pub const fn within(self, slot: u16) -> Self {
+        match self {
+            Self::Datagram { path } => {
+                Self::Datagram { path: Path { socket: path.socket.within(slot), ..path } }
+            }
+            Self::Stream { conn, op } => Self::Stream { conn: conn.within(slot), op },
+            Self::Message { assoc, op } => Self::Message { assoc: assoc.within(slot), op },
+            Self::Frame { port } => Self::Frame { port },
+        }
+    }
+}
+
 /// Labelled work that a handler did, for the simulated CPU: the study file or a measured profile says
-/// how long one unit takes; a label that it does not name costs nothing.
+/// how long one unit takes; a label that it does not name costs nothing. A step is charged as a whole, before anything of
+/// it leaves; where times are random, they are drawn in the order of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Work {
     /// What was done.
@@ -269,17 +463,49 @@ pub enum CommandError {
     Full(&'static str),
 }
 
+/// What a machine asks of somebody who may be slow: a store, a processor that signs or hashes, a name service. The answer
+/// comes back as a command with the token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job<J> {
+    /// Comes back with the answer.
+    pub token: u64,
+    /// What is to be done.
+    pub what: J,
+}
+
+/// What a machine without slow helpers asks of them: nothing.
+pub type NoJob = core::convert::Infallible;
+
+/// One thing that a machine decided; see [`Machine::poll_output`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output<E, J = NoJob> {
+    /// It wants this done on the network; the bytes are in the buffer.
+    Transmit(Transmit),
+    /// It says this.
+    Event(E),
+    /// It did this.
+    Work(Work),
+    /// It asks this of a slow helper.
+    Job(Job<J>),
+}
+
+/// What [`Machine::poll_output`] of a machine gives.
+pub type OutputOf<M> = Output<<M as Machine>::Event, <M as Machine>::Job>;
+
 /// A protocol endpoint without input or output of its own; see the [module](self) for how to drive it.
 pub trait Machine {
     /// What the host or another machine may ask of it.
     type Command;
     /// What it has to say.
     type Event;
+    /// What it asks of slow helpers; [`NoJob`] where it asks nothing.
+    type Job;
 
-    /// Feeds one input. Afterwards drain all `poll_*` until they answer `None`.
+    /// Feeds one input. Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
     fn handle(&mut self, now: Instant, input: Input<'_>);
 
-    /// Feeds several datagrams that came together, in their order. Afterwards drain all `poll_*` until they answer `None`.
+    /// Feeds several datagrams that came together, in their order. Afterwards drain
+    /// [`poll_output`](Self::poll_output) until it answers `None`.
     ///
     /// A machine of machines may take all of them through one step before it takes any through the next: what a login runs
     /// through as a whole does not fit into a processor's first cache of instructions, and each would fetch it anew. What is
@@ -290,28 +516,111 @@ pub trait Machine {
         }
     }
 
-    /// Gives one command. Afterwards drain all `poll_*` until they answer `None`.
+    /// Gives one command. Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
     ///
     /// # Errors
     /// The command was refused and nothing changed.
     fn command(&mut self, now: Instant, command: Self::Command) -> Result<(), CommandError>;
 
-    /// The next thing to send. `buf` is cleared and then holds its bytes; it is empty for an operation
-    /// without data. Poll again until `None`.
+    /// The next thing that the machine decided, in the order in which it did. With [`Output::Transmit`], `buf` holds the
+    /// bytes, or is empty for an operation without data; otherwise what it holds means nothing. Poll again until `None`.
     #[must_use]
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit>;
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>>;
 
     /// When to feed [`Input::Timeout`]; asked again after every feed, since it may have moved either way.
     #[must_use]
     fn poll_timeout(&mut self) -> Option<Instant>;
+}
 
-    /// The next event. Poll again until `None`.
-    #[must_use]
-    fn poll_event(&mut self) -> Option<Self::Event>;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use core::net::Ipv4Addr;
 
-    /// The next piece of labelled work done since the last poll. Poll again until `None`.
-    #[must_use]
-    fn poll_work(&mut self) -> Option<Work> {
-        None
+    const REMOTE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
+
+    #[test]
+    fn an_owner_is_entered_by_the_way_that_it_came_out() {
+        let slots = [0, 7, u16::MAX - 1, 3];
+        let mut owner = Owner::HOSTED;
+        for slot in slots {
+            owner = owner.within(slot);
+        }
+        assert_eq!(format!("{owner:?}"), format!(".3.{}.7.0", u16::MAX - 1));
+        for slot in slots.into_iter().rev() {
+            let (entered, inner) = owner.enter().unwrap();
+            assert_eq!(entered, slot);
+            owner = inner;
+        }
+        assert_eq!((owner, owner.enter()), (Owner::HOSTED, None));
+    }
+
+    #[test]
+    #[should_panic(expected = "too deep")]
+    fn a_path_of_five_slots_is_refused() {
+        let _ = (0..5).fold(Owner::HOSTED, |owner, _| owner.within(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "too deep")]
+    fn the_number_that_stands_for_no_slot_is_refused() {
+        let _ = Owner::slot(u16::MAX);
+    }
+
+    #[test]
+    fn ids_of_two_machines_never_meet() {
+        let of = |slot| {
+            let (socket, conn) = (SocketId::own(1).within(slot), ConnId::opened(1).within(slot));
+            (socket, conn, ConnId::accepted(1).within(slot))
+        };
+        let (a, b) = (of(0), of(1));
+        assert!(a.0 != b.0 && a.1 != b.1 && a.2 != b.2 && a.1 != a.2);
+        assert!(a.0 != SocketId::own(1) && a.1 != ConnId::opened(1));
+    }
+
+    #[test]
+    fn an_input_reaches_the_machine_in_the_terms_of_its_own() {
+        let listener = ListenerId { owner: Owner::slot(4).within(2), n: 3 };
+        let (conn, socket) = (ConnId::accepted_at(listener, 9), SocketId { owner: listener.owner, n: 5 });
+        let path = |socket| Path { socket, local: REMOTE, remote: REMOTE };
+        let accepted =
+            |listener| StreamEvent::Accepted { listener, remote: REMOTE, local: None, certificate: None };
+        let up = |listener| MessageEvent::Accepted { listener, remote: REMOTE, streams: 1 };
+        let inner = |owner| (ConnId { owner, ..conn }, SocketId { owner, n: 5 }, ListenerId { owner, n: 3 });
+        let all = |(conn, socket, listener): (ConnId, SocketId, ListenerId)| {
+            [
+                Input::Datagram { path: path(socket), data: b"d" },
+                Input::Stream { conn, event: accepted(listener) },
+                Input::Stream { conn, event: StreamEvent::Data(b"s") },
+                Input::Stream { conn, event: StreamEvent::Closed(CloseReason::Reset) },
+                Input::Message { assoc: conn, event: up(listener) },
+                Input::Message { assoc: conn, event: MessageEvent::Down(CloseReason::Closed) },
+            ]
+        };
+        let outside = all((conn, socket, listener));
+        for (n, input) in outside.into_iter().enumerate() {
+            let once = input.enter();
+            assert_eq!(once, Some((2, all(inner(Owner::slot(4)))[n])));
+            let twice = once.unwrap().1.enter();
+            assert_eq!(twice, Some((4, all(inner(Owner::HOSTED))[n])));
+            assert_eq!(twice.unwrap().1.enter(), None);
+        }
+        assert_eq!(Input::Timeout.enter(), None);
+        assert_eq!(Input::Frame { port: PortId(1), data: b"f" }.enter(), None);
+    }
+
+    #[test]
+    fn what_a_machine_sends_is_its_containers_with_the_slot_in_front() {
+        let conn = ConnId::opened(2);
+        let stream = Transmit::Stream { conn, op: StreamOp::Data };
+        assert_eq!(stream.within(6), Transmit::Stream { conn: conn.within(6), op: StreamOp::Data });
+        let message = Transmit::Message { assoc: conn, op: MessageOp::Abort };
+        assert_eq!(message.within(6), Transmit::Message { assoc: conn.within(6), op: MessageOp::Abort });
+        let path = |socket| Path { socket, local: REMOTE, remote: REMOTE };
+        let datagram = |socket| Transmit::Datagram { path: path(socket) };
+        assert_eq!(datagram(SocketId::own(1)).within(6), datagram(SocketId::own(1).within(6)));
+        let frame = Transmit::Frame { port: PortId(1) };
+        assert_eq!(frame.within(6), frame);
     }
 }

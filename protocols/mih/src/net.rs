@@ -9,14 +9,14 @@
 //! What comes on a stream is cut by the length in each header. When it cannot be (another version) the stream is
 //! closed, for there is no way to find the next message.
 
-use crate::function::{Counters, PORT, Route, Transport};
+use crate::function::{Counters, Event, PORT, Route, Transport};
 use crate::{HEADER, Header, HeaderError, Service};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
-use usher_core::{AssocId, ConnId, MessageOp, Path, SocketId, StreamOp, Transmit};
+use usher_core::{AssocId, ConnId, MessageOp, Outputs, Path, SocketId, StreamOp, Transmit};
 
 /// Outbound streams of an association: one for each service.
 pub(crate) const STREAMS: u16 = 4;
@@ -127,14 +127,8 @@ impl Connection {
     fn serves(&self, conn: ConnId, route: &Route) -> bool {
         let same = self.transport == route.transport && self.remote.ip() == route.remote.ip();
         let ours = self.local == route.local && self.remote.port() == route.remote.port();
-        same && (conn.is_incoming() || ours)
+        same && (conn.is_accepted() || ours)
     }
-}
-
-#[derive(Debug)]
-enum Out {
-    Packet(Transmit, Pdu, Range<usize>),
-    Operation(Transmit),
 }
 
 /// The transports of one MIH function.
@@ -153,7 +147,8 @@ pub(crate) struct Net {
     /// By which connection watched transactions last went, and the same the other way round.
     carriers: BTreeMap<u64, ConnId>,
     carried: BTreeSet<(ConnId, u64)>,
-    out: VecDeque<Out>,
+    /// What the function decided.
+    pub(crate) outputs: Outputs<Event>,
     /// Transactions whose connection did not come up, or is over.
     failed: VecDeque<u64>,
 }
@@ -171,7 +166,7 @@ impl Net {
             waiting: 0,
             carriers: BTreeMap::new(),
             carried: BTreeSet::new(),
-            out: VecDeque::new(),
+            outputs: Outputs::default(),
             failed: VecDeque::new(),
         }
     }
@@ -198,8 +193,7 @@ impl Net {
                 }
                 self.release(request.transaction);
                 for range in request.pdu.packets() {
-                    let packet = Out::Packet(Transmit::Datagram { path }, request.pdu.clone(), range);
-                    self.out.push_back(packet);
+                    self.send(Transmit::Datagram { path }, &request.pdu.0[range]);
                 }
                 Confirm::Accepted
             }
@@ -262,7 +256,7 @@ impl Net {
                 Transport::Sctp => Transmit::Message { assoc: conn, op },
                 Transport::Tcp | Transport::Udp => Transmit::Stream { conn, op: StreamOp::Data },
             };
-            self.out.push_back(Out::Packet(transmit, message.pdu.clone(), range));
+            self.send(transmit, &message.pdu.0[range]);
         }
     }
 
@@ -273,15 +267,14 @@ impl Net {
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let local = SocketAddr::new(route.local.unwrap_or(any), PORT);
-        Path { socket: SocketId(socket as u32), local, remote: route.remote }
+        Path { socket: SocketId::own(socket as u32), local, remote: route.remote }
     }
 
     /// The connection to a peer by this route: of those that are up the one on which something came last, else one
     /// that is being opened, else a new one.
     fn connection(&mut self, peer: u32, route: &Route) -> ConnId {
         let mut best: Option<(bool, u64, ConnId)> = None;
-        for &(_, conn) in self.by_peer.range((peer, ConnId::outgoing(0))..=(peer, ConnId::incoming(u32::MAX)))
-        {
+        for &(_, conn) in self.by_peer.range((peer, ConnId::opened(0))..=(peer, ConnId::accepted(u32::MAX))) {
             if let Some(c) = self.connections.get(&conn).filter(|c| c.serves(conn, route)) {
                 best = best.max(Some((c.state != State::Opening, c.heard, conn)));
             }
@@ -289,7 +282,7 @@ impl Net {
         if let Some((_, _, conn)) = best {
             return conn;
         }
-        let conn = ConnId::outgoing(self.opened);
+        let conn = ConnId::opened(self.opened);
         self.opened += 1;
         let connection = Connection {
             transport: route.transport,
@@ -304,7 +297,7 @@ impl Net {
         self.connections.insert(conn, connection);
         self.by_peer.insert((peer, conn));
         let (local, remote) = (route.local, route.remote);
-        self.out.push_back(Out::Operation(match route.transport {
+        self.outputs.operate(match route.transport {
             Transport::Sctp => {
                 let op = MessageOp::Connect { local, remote, streams: STREAMS };
                 Transmit::Message { assoc: conn, op }
@@ -312,14 +305,14 @@ impl Net {
             Transport::Tcp | Transport::Udp => {
                 Transmit::Stream { conn, op: StreamOp::Connect { local, remote } }
             }
-        }));
+        });
         conn
     }
 
     /// The peer has another route: what waits for connections that do not serve it goes by the new one, and they
     /// are given up.
     pub(crate) fn reroute(&mut self, peer: u32, route: &Route, counters: &mut Counters) {
-        let range = (peer, ConnId::outgoing(0))..=(peer, ConnId::incoming(u32::MAX));
+        let range = (peer, ConnId::opened(0))..=(peer, ConnId::accepted(u32::MAX));
         let old: Vec<ConnId> = self.by_peer.range(range).map(|&(_, conn)| conn).collect();
         for conn in old {
             let stale = |c: &Connection| c.state == State::Opening && !c.serves(conn, route);
@@ -332,8 +325,7 @@ impl Net {
                 let path = (route.transport == Transport::Udp).then(|| self.path(route));
                 if let Some(path) = path {
                     for range in message.pdu.packets() {
-                        let packet = Out::Packet(Transmit::Datagram { path }, message.pdu.clone(), range);
-                        self.out.push_back(packet);
+                        self.send(Transmit::Datagram { path }, &message.pdu.0[range]);
                     }
                     self.release(message.transaction);
                 } else {
@@ -346,7 +338,7 @@ impl Net {
 
     /// A connection or association is up: an accepted one, or one of ours that has not been given up meanwhile.
     pub(crate) fn up(&mut self, conn: ConnId, transport: Transport, remote: SocketAddr, streams: u16) {
-        if !conn.is_incoming() && !self.connections.contains_key(&conn) {
+        if !conn.is_accepted() && !self.connections.contains_key(&conn) {
             return;
         }
         let connection = self.connections.entry(conn).or_insert_with(|| Connection {
@@ -405,10 +397,10 @@ impl Net {
     }
 
     fn abort(&mut self, conn: ConnId, transport: Transport) {
-        self.out.push_back(Out::Operation(match transport {
+        self.outputs.operate(match transport {
             Transport::Sctp => Transmit::Message { assoc: conn, op: MessageOp::Abort },
             Transport::Tcp | Transport::Udp => Transmit::Stream { conn, op: StreamOp::Abort },
-        }));
+        });
     }
 
     /// Bytes of a stream: the whole messages that they end are added to `indications`. True if the stream cannot be
@@ -469,15 +461,9 @@ impl Net {
         }
     }
 
-    /// The next thing to send.
-    pub(crate) fn poll(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
-        buf.clear();
-        Some(match self.out.pop_front()? {
-            Out::Packet(transmit, pdu, range) => {
-                buf.extend_from_slice(&pdu.0[range]);
-                transmit
-            }
-            Out::Operation(transmit) => transmit,
-        })
+    fn send(&mut self, transmit: Transmit, packet: &[u8]) {
+        let mut bytes = self.outputs.buffer();
+        bytes.extend_from_slice(packet);
+        self.outputs.transmit(transmit, bytes);
     }
 }

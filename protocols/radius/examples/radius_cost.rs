@@ -4,6 +4,7 @@
 //! `cargo run --release -p usher-radius --example radius_cost`
 
 use std::net::{Ipv4Addr, SocketAddr};
+use usher_core::bench::Tap;
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, Client};
@@ -17,9 +18,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (near, far): (SocketAddr, SocketAddr) = ("10.0.0.1:5000".parse()?, "10.0.0.2:1812".parse()?);
     let seed = Seed::new(1);
     let config = client::Config::single(client::ServerConfig::new(far, secret.clone()));
-    let mut client = Client::new(config, seed.secure("client", 0))?;
+    let mut client = Tap::new(Client::new(config, seed.secure("client", 0))?);
     let config = server::Config::new(vec![ClientConfig::new(near.ip(), 32, secret)]);
-    let mut server = Server::new(config, seed.secure("server", 0))?;
+    let mut server = Tap::new(Server::new(config, seed.secure("server", 0))?);
     let (mut buf, mut now, mut octets) = (Vec::new(), Instant::ZERO, 0);
     let begin = std::time::Instant::now();
     for token in 0..PAIRS {
@@ -37,9 +38,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let target = client::Target::Server(0);
         let code = Code::ACCESS_REQUEST;
         client.command(now, client::Command::Request { token, target, code, attributes })?;
-        let _ = client.poll_transmit(now, &mut buf).ok_or("no request")?;
+        let _ = client.poll_transmit(&mut buf).ok_or("no request")?;
         octets += buf.len();
-        let path = Path { socket: SocketId(0), local: far, remote: near };
+        let path = Path { socket: SocketId::own(0), local: far, remote: near };
         server.handle(now, Input::Datagram { path, data: &buf });
         let server::Event::Request(request) = server.poll_event().ok_or("no request event")?;
         let (mut attributes, token) = (request.attributes, request.token);
@@ -52,9 +53,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Code::ACCESS_ACCEPT
         };
         server.command(now, server::Command::Respond { token, code, attributes })?;
-        let _: Transmit = server.poll_transmit(now, &mut buf).ok_or("no reply")?;
+        let _: Transmit = server.poll_transmit(&mut buf).ok_or("no reply")?;
         octets += buf.len();
-        let path = Path { socket: SocketId(0), local: near, remote: far };
+        let path = Path { socket: SocketId::own(0), local: near, remote: far };
         client.handle(now, Input::Datagram { path, data: &buf });
         let client::Event::Response(_) = client.poll_event().ok_or("no response event")? else {
             return Err("timed out".into());

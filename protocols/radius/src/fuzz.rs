@@ -8,7 +8,7 @@ use crate::server::{ClientConfig, Config, Event, Server};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
-use usher_core::{ConnId, Input, Instant, Machine, Seed, StreamEvent};
+use usher_core::{ConnId, Input, Instant, ListenerId, Machine, Output, Seed, StreamEvent};
 
 /// Reads octets as a packet, prints it by `dictionary`, writes it again. False where octets in and out
 /// differ, which must never be; octets that are no packet are true.
@@ -65,19 +65,23 @@ pub fn radsec(data: &[u8]) -> bool {
     let Ok(mut server) = Server::new(Config::new([any].into()), seed.secure("server", 0)) else {
         return false;
     };
-    let conn = ConnId::incoming(0);
+    let conn = ConnId::accepted(0);
     let remote = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
-    let connected = StreamEvent::Connected { remote, local: None, certificate: Some(stream) };
-    server.handle(Instant::ZERO, Input::Stream { conn, event: connected });
+    let listener = ListenerId::own(0);
+    let accepted = StreamEvent::Accepted { listener, remote, local: None, certificate: Some(stream) };
+    server.handle(Instant::ZERO, Input::Stream { conn, event: accepted });
+    let known = server.connections() == 1;
     for piece in pieces() {
         server.handle(Instant::ZERO, Input::Stream { conn, event: StreamEvent::Data(piece) });
-        while let Some(Event::Request(request)) = server.poll_event() {
-            server.recycle(request.attributes);
+        while let Some(output) = server.poll_output(&mut Vec::new()) {
+            if let Output::Event(Event::Request(request)) = output {
+                server.recycle(request.attributes);
+            }
         }
     }
     // Whether it fits does not matter: reading it must end.
     let _ = CertificateMatch::Name("name".into()).fits(stream);
-    at_once == bit_by_bit && end.err() == pieced && cut.held() < crate::packet::MAX_LEN
+    known && at_once == bit_by_bit && end.err() == pieced && cut.held() < crate::packet::MAX_LEN
 }
 
 fn take_packets(framer: &mut Framer, mut data: &[u8], all: &mut Vec<Vec<u8>>) -> Result<(), BadLength> {

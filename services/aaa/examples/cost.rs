@@ -6,8 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use usher_aaa::{AaaServer, User, UserSource, Users};
-use usher_core::{Duration, Input, Instant, Machine, Path, PortId, Seed, SocketId, Transmit};
+use usher_aaa::{AaaServer, User, UserSource, Users, radius_socket};
+use usher_core::{Duration, Input, Instant, Machine, Output, Path, PortId, Seed, SocketId, Transmit};
 use usher_nas::station::{self, Credentials, Station};
 use usher_nas::{AaaConfig, Authenticator, MacAddress, NasIdentity, RadiusConfig, authenticator};
 use usher_radius::Secret;
@@ -66,37 +66,34 @@ impl Bench {
 
     /// Takes one frame from a station to the access server.
     fn hear(&mut self, station: &mut Station, port: PortId) {
-        while station.poll_transmit(self.now, &mut self.buf).is_some() {
-            self.nas.handle(self.now, Input::Frame { port, data: &self.buf });
+        while let Some(output) = station.poll_output(&mut self.buf) {
+            if let Output::Transmit(_) = output {
+                self.nas.handle(self.now, Input::Frame { port, data: &self.buf });
+            }
         }
     }
     /// Carries datagrams between access server and AAA server until a frame for the station comes.
     fn exchange(&mut self, station: &mut Station) {
-        while let Some(transmit) = self.nas.poll_transmit(self.now, &mut self.buf) {
-            match transmit {
-                Transmit::Datagram { path } => {
-                    let source = SocketAddr::new(NAS.ip(), NAS.port() + path.socket.0 as u16);
-                    let path = Path { socket: SocketId(0), local: SERVER, remote: source };
+        while let Some(output) = self.nas.poll_output(&mut self.buf) {
+            match output {
+                Output::Transmit(Transmit::Datagram { path }) => {
+                    let source = SocketAddr::new(NAS.ip(), NAS.port() + path.socket.n as u16);
+                    let path = Path { socket: radius_socket(0), local: SERVER, remote: source };
                     self.server.handle(self.now, Input::Datagram { path, data: &self.buf });
-                    while let Some(Transmit::Datagram { path }) =
-                        self.server.poll_transmit(self.now, &mut self.buf)
-                    {
-                        let socket = SocketId(u32::from(path.remote.port() - NAS.port()));
+                    while let Some(output) = self.server.poll_output(&mut self.buf) {
+                        let Output::Transmit(Transmit::Datagram { path }) = output else { continue };
+                        let socket = SocketId::own(u32::from(path.remote.port() - NAS.port()));
                         let path = Path { socket, local: path.remote, remote: SERVER };
                         self.nas.handle(self.now, Input::Datagram { path, data: &self.buf });
                     }
-                    while self.server.poll_event().is_some() {}
-                    while self.server.poll_work().is_some() {}
                 }
-                _ => station.handle(self.now, Input::Frame { port: PortId(0), data: &self.buf }),
+                Output::Transmit(_) => {
+                    station.handle(self.now, Input::Frame { port: PortId(0), data: &self.buf });
+                }
+                Output::Event(authenticator::Event::Authenticated { .. }) => self.accepted += 1,
+                _ => {}
             }
         }
-        while let Some(event) = self.nas.poll_event() {
-            self.accepted += usize::from(matches!(event, authenticator::Event::Authenticated { .. }));
-        }
-        while self.nas.poll_work().is_some() {}
-        while station.poll_event().is_some() {}
-        while station.poll_work().is_some() {}
     }
     fn tick(&mut self) {
         self.now += Duration::from_millis(1);

@@ -3,16 +3,17 @@
 
 use crate::flow;
 use crate::work;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, SocketId, Transmit, Work};
+use usher_core::{
+    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, SocketId, Transmit, Work,
+};
 use usher_mip::{BindingCache, Message, Packet};
 
 /// The socket that the flow leaves from: any port.
-pub const FLOW_SOCKET: SocketId = SocketId(0);
+pub const FLOW_SOCKET: SocketId = SocketId::own(0);
 /// The socket for registrations: port [`usher_mip::PORT`].
-pub const BINDING_SOCKET: SocketId = SocketId(1);
+pub const BINDING_SOCKET: SocketId = SocketId::own(1);
 
 /// What a correspondent is made of.
 #[derive(Clone, Debug)]
@@ -81,9 +82,7 @@ pub struct Correspondent {
     sequence: u32,
     /// When it leaves; `None`: the flow has not begun, or is over.
     due: Option<Instant>,
-    out: VecDeque<(Path, Vec<u8>)>,
-    events: VecDeque<Event>,
-    work: VecDeque<Work>,
+    outputs: Outputs<Event>,
     counters: Counters,
 }
 
@@ -99,9 +98,7 @@ impl Correspondent {
             cache,
             sequence: 0,
             due: None,
-            out: VecDeque::new(),
-            events: VecDeque::new(),
-            work: VecDeque::new(),
+            outputs: Outputs::default(),
             counters: Counters::default(),
         }
     }
@@ -116,11 +113,12 @@ impl Correspondent {
         while let Some(due) = self.due.filter(|due| *due <= now) {
             let to = self.cache.locate(now, self.config.station.ip());
             let remote = SocketAddr::new(to, self.config.station.port());
-            let mut packet = Vec::new();
+            let mut packet = self.outputs.buffer();
             flow::emit(&mut packet, self.sequence, self.config.size);
-            self.out.push_back((Path { socket: FLOW_SOCKET, local: ANY, remote }, packet));
-            self.events.push_back(Event::Sent { sequence: self.sequence, to });
-            self.work.push_back(Work { label: work::DATA, units: 1 });
+            let path = Path { socket: FLOW_SOCKET, local: ANY, remote };
+            self.outputs.transmit(Transmit::Datagram { path }, packet);
+            self.outputs.event(Event::Sent { sequence: self.sequence, to });
+            self.outputs.work(Work { label: work::DATA, units: 1 });
             self.counters.sent += 1;
             self.sequence = self.sequence.wrapping_add(1);
             let over = self.config.packets.is_some_and(|n| self.counters.sent >= u64::from(n));
@@ -138,7 +136,7 @@ impl Correspondent {
             self.counters.not_an_update += 1;
             return;
         };
-        self.work.push_back(Work { label: work::BINDING, units: 1 });
+        self.outputs.work(Work { label: work::BINDING, units: 1 });
         let home = usher_mip::outer(packet.source);
         let before = self.cache.locate(now, home);
         let answer = self.cache.update(now, home, path.remote.ip(), update);
@@ -147,7 +145,7 @@ impl Correspondent {
         if accepted {
             self.counters.bound += 1;
             if to != before {
-                self.events.push_back(Event::Redirected { to });
+                self.outputs.event(Event::Redirected { to });
             }
         } else {
             self.counters.refused += 1;
@@ -158,9 +156,9 @@ impl Correspondent {
                 destination: packet.source,
                 message: Message::Acknowledgement(answer),
             };
-            let mut buf = Vec::new();
+            let mut buf = self.outputs.buffer();
             reply.emit(&mut buf);
-            self.out.push_back((path, buf));
+            self.outputs.transmit(Transmit::Datagram { path }, buf);
         }
     }
 }
@@ -168,6 +166,7 @@ impl Correspondent {
 impl Machine for Correspondent {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -195,22 +194,12 @@ impl Machine for Correspondent {
         }
     }
 
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (path, octets) = self.out.pop_front()?;
-        *buf = octets;
-        Some(Transmit::Datagram { path })
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         self.due
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work.pop_front()
     }
 }
 

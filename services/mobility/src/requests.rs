@@ -53,6 +53,7 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usher_core::bench::Tap;
     use usher_core::{Duration, Input, Machine, Path, SocketId};
     use usher_mih::{Bits, Config, Event, LinkId, LinkTupleId, LinkType, Mihf, TransactionId};
 
@@ -60,14 +61,14 @@ mod tests {
     fn heard(count: u16) -> Vec<Request> {
         let id = |name: &str| MihfId::new(name).unwrap();
         let rng = usher_core::Seed::new(1).stream("mihf", 0);
-        let mut mihf = Mihf::new(Config::new(id("a")), rng);
+        let mut mihf = Tap::new(Mihf::new(Config::new(id("a")), rng));
         let link = LinkTupleId { link: LinkId::mac(LinkType::Ieee80211, [0; 6]), poa: None };
         let message = crate::messages::mn_complete(&link, &link);
         for n in 0..count {
             let mut octets = Vec::new();
             message.encode(Bits::default(), TransactionId::new(n), &id("b"), &id("a"), &mut octets).unwrap();
             let any = core::net::SocketAddr::new([0, 0, 0, 0].into(), 0);
-            let path = Path { socket: SocketId(0), local: any, remote: any };
+            let path = Path { socket: SocketId::own(0), local: any, remote: any };
             mihf.handle(Instant::ZERO, Input::Datagram { path, data: &octets });
         }
         core::iter::from_fn(|| mihf.poll_event())

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use thiserror::Error;
-use usher_core::{Duration, Instant, Machine, SecureRng};
+use usher_core::{Duration, Instant, Job, Machine, NoJob, SecureRng};
 use usher_crypto::tls::ClientConfig;
 use usher_live::{
     Carriage, Clock, Driver, DriverCounters, DriverCounts, Mailbox, Node, Settings, Shard, Sockets,
@@ -314,6 +314,9 @@ impl Node for Host {
     fn event(&mut self, _: Instant, event: Event) {
         let Event::Finished = event;
         self.finished = Some(Reading::take(self.generator.spun()));
+    }
+    fn job(&mut self, _: Instant, job: Job<NoJob>) {
+        match job.what {}
     }
     fn message(&mut self, now: Instant, message: Message) {
         match message {

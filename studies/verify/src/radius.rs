@@ -164,7 +164,7 @@ fn with_eap() -> Result<Vec<Finding>, String> {
         Command::Request { token: 1, target: Target::Server(0), code: Code::ACCESS_REQUEST, attributes };
     client.command(Instant::ZERO, request).map_err(|e| e.to_string())?;
     let mut sent = Vec::new();
-    client.poll_transmit(Instant::ZERO, &mut sent).ok_or("the client sent nothing")?;
+    client.poll_output(&mut sent).ok_or("the client sent nothing")?;
     let (before, rest) = sent.split_at_checked(22).ok_or("the request is too short")?;
     let (authenticator, after) = rest.split_at_checked(16).ok_or("the request is too short")?;
     let computed = hmac_md5(secret, &[before, &[0; 16], after])?;

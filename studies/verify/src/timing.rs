@@ -1,7 +1,7 @@
 //! When protocols send again, in virtual time.
 
 use crate::{Finding, Oracle};
-use usher_core::{Duration, Input, Instant, Machine, Seed, Transmit};
+use usher_core::{Duration, Input, Instant, Machine, Output, Seed, Transmit};
 use usher_radius::attribute::kind;
 use usher_radius::client::{Client, Command, Config, Event, Retransmission, ServerConfig, Target};
 use usher_radius::{Attributes, Code, Secret};
@@ -38,14 +38,11 @@ fn rfc5080() -> Result<Vec<Finding>, String> {
     let (mut now, mut sent, mut ended, mut buf) = (Instant::ZERO, Vec::new(), Vec::new(), Vec::new());
     // Nothing of it lasts longer than a day.
     while now < Instant::ZERO + Duration::from_secs(86_400) {
-        while let Some(transmit) = client.poll_transmit(now, &mut buf) {
-            if matches!(transmit, Transmit::Datagram { .. }) {
-                sent.push(now);
-            }
-        }
-        while let Some(event) = client.poll_event() {
-            if matches!(event, Event::TimedOut { token: 1 }) {
-                ended.push(now);
+        while let Some(output) = client.poll_output(&mut buf) {
+            match output {
+                Output::Transmit(Transmit::Datagram { .. }) => sent.push(now),
+                Output::Event(Event::TimedOut { token: 1 }) => ended.push(now),
+                _ => {}
             }
         }
         let Some(next) = client.poll_timeout() else { break };

@@ -74,11 +74,11 @@ impl App {
         while let Some(next) = plan.pop_front_if(|next| next.at <= ctx.now()) {
             let payload = Payload::counted(next.bytes);
             match carrier {
-                Carrier::Tcp(..) => ctx.write(ConnId::outgoing(next.lane), payload),
+                Carrier::Tcp(..) => ctx.write(ConnId::opened(next.lane), payload),
                 Carrier::Sctp(..) => {
                     let stream = next.lane as u16;
                     let message = sctp::Message { stream, ppid: 0, unordered: false, payload };
-                    ctx.send_message(ConnId::outgoing(0), message);
+                    ctx.send_message(ConnId::opened(0), message);
                 }
             }
         }
@@ -93,15 +93,15 @@ impl Application for App {
             (Self::Sender { to, carrier, plan }, Delivery::Start) => {
                 match &**carrier {
                     Carrier::Tcp(count, _) => {
-                        (0..*count).for_each(|i| ctx.connect(ConnId::outgoing(i), *to, PORT));
+                        (0..*count).for_each(|i| ctx.connect(ConnId::opened(i), *to, PORT));
                     }
-                    Carrier::Sctp(streams, _) => ctx.associate(ConnId::outgoing(0), *to, PORT, *streams),
+                    Carrier::Sctp(streams, _) => ctx.associate(ConnId::opened(0), *to, PORT, *streams),
                 }
                 Self::send(plan, carrier, ctx);
             }
             (Self::Sender { carrier, plan, .. }, Delivery::Timer) => Self::send(plan, carrier, ctx),
             (Self::Receiver, Delivery::Stream { conn, event: StreamDelivery::Data(payload) }) => {
-                ctx.report(Came { lane: conn.index(), bytes: payload.len });
+                ctx.report(Came { lane: conn.n, bytes: payload.len });
             }
             (
                 Self::Receiver,

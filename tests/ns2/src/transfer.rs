@@ -127,14 +127,14 @@ impl Application for App {
     type Report = Said;
     fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
         match (self, delivery) {
-            (Self::Sender(to), Delivery::Start) => ctx.associate(ConnId::outgoing(0), *to, PORT, 1),
+            (Self::Sender(to), Delivery::Start) => ctx.associate(ConnId::opened(0), *to, PORT, 1),
             // Not before: in ns-2 nothing rides on COOKIE ECHO.
             (Self::Sender(_), Delivery::Message { event: MessageDelivery::Up { .. }, .. }) => {
                 ctx.report(Said::Began);
                 for _ in 0..SENT {
                     let payload = Payload::counted(SIZE);
                     let message = sctp::Message { stream: 0, ppid: 0, unordered: false, payload };
-                    ctx.send_message(ConnId::outgoing(0), message);
+                    ctx.send_message(ConnId::opened(0), message);
                 }
             }
             (Self::Receiver, Delivery::Message { event: MessageDelivery::Data { .. }, .. }) => {

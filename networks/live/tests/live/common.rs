@@ -1,13 +1,12 @@
 //! A machine that echoes, a node around it that tells the test what it hears, and drivers on loopback.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use usher_core::{
-    CloseReason, CommandError, ConnId, Input, Instant, Machine, Path, SocketId, StreamEvent, StreamOp,
-    Transmit,
+    CloseReason, CommandError, ConnId, Input, Instant, Job, ListenerId, Machine, NoJob, OutputOf, Outputs,
+    Path, SocketId, StreamEvent, StreamOp, Transmit,
 };
 use usher_live::{Clock, Driver, DriverCounters, Mailbox, Node, Shard, Sockets, spawn};
 
@@ -43,7 +42,7 @@ pub(crate) enum Ask {
 pub(crate) enum Heard {
     Datagram(Path, Vec<u8>),
     Diverted(Path, Vec<u8>),
-    Accepted(ConnId, u32),
+    Accepted(ConnId, ListenerId),
     Connected(ConnId, Option<IpAddr>, SocketAddr, Option<Vec<u8>>),
     Data(ConnId, Vec<u8>),
     Writable(ConnId),
@@ -53,8 +52,7 @@ pub(crate) enum Heard {
 
 /// Sends back what it gets.
 pub(crate) struct Echo {
-    out: VecDeque<(Transmit, Vec<u8>)>,
-    events: VecDeque<Heard>,
+    outputs: Outputs<Heard>,
     timeout: Option<Instant>,
     echo: bool,
 }
@@ -62,31 +60,40 @@ pub(crate) struct Echo {
 impl Machine for Echo {
     type Command = Ask;
     type Event = Heard;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Datagram { path, data } => {
                 if self.echo {
-                    self.out.push_back((Transmit::Datagram { path }, data.to_vec()));
+                    self.outputs.transmit(Transmit::Datagram { path }, data.to_vec());
                 }
-                self.events.push_back(Heard::Datagram(path, data.to_vec()));
+                self.outputs.event(Heard::Datagram(path, data.to_vec()));
             }
-            Input::Stream { conn, event } => self.events.push_back(match event {
-                StreamEvent::Connected { remote, local, certificate } => {
-                    Heard::Connected(conn, local, remote, certificate.map(<[u8]>::to_vec))
-                }
-                StreamEvent::Data(data) => {
-                    if self.echo {
-                        self.out.push_back((Transmit::Stream { conn, op: StreamOp::Data }, data.to_vec()));
+            Input::Stream { conn, event } => {
+                let heard = match event {
+                    StreamEvent::Accepted { listener, remote, local, certificate } => {
+                        self.outputs.event(Heard::Accepted(conn, listener));
+                        Heard::Connected(conn, local, remote, certificate.map(<[u8]>::to_vec))
                     }
-                    Heard::Data(conn, data.to_vec())
-                }
-                StreamEvent::Writable => Heard::Writable(conn),
-                StreamEvent::Closed(reason) => Heard::Closed(conn, reason),
-            }),
+                    StreamEvent::Connected { remote, local, certificate } => {
+                        Heard::Connected(conn, local, remote, certificate.map(<[u8]>::to_vec))
+                    }
+                    StreamEvent::Data(data) => {
+                        if self.echo {
+                            self.outputs
+                                .transmit(Transmit::Stream { conn, op: StreamOp::Data }, data.to_vec());
+                        }
+                        Heard::Data(conn, data.to_vec())
+                    }
+                    StreamEvent::Writable => Heard::Writable(conn),
+                    StreamEvent::Closed(reason) => Heard::Closed(conn, reason),
+                };
+                self.outputs.event(heard);
+            }
             Input::Timeout => {
                 if let Some(at) = self.timeout.take() {
-                    self.events.push_back(Heard::TimedOut { early: now < at });
+                    self.outputs.event(Heard::TimedOut { early: now < at });
                 }
             }
             other => panic!("a driver has no {other:?}"),
@@ -95,10 +102,10 @@ impl Machine for Echo {
 
     fn command(&mut self, now: Instant, command: Ask) -> Result<(), CommandError> {
         let stream = |conn, op| Transmit::Stream { conn, op };
-        let next = match command {
+        let (transmit, data) = match command {
             Ask::Send { socket, remote, data } => {
                 let local = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
-                (Transmit::Datagram { path: Path { socket: SocketId(socket), local, remote } }, data)
+                (Transmit::Datagram { path: Path { socket: SocketId::own(socket), local, remote } }, data)
             }
             Ask::Connect { conn, local, remote } => {
                 (stream(conn, StreamOp::Connect { local, remote }), Vec::new())
@@ -117,23 +124,16 @@ impl Machine for Echo {
             }
             Ask::Stop => return Err(CommandError::Invalid("the node stops")),
         };
-        self.out.push_back(next);
+        self.outputs.transmit(transmit, data);
         Ok(())
     }
 
-    fn poll_transmit(&mut self, _: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (transmit, data) = self.out.pop_front()?;
-        buf.clear();
-        buf.extend(data);
-        Some(transmit)
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         self.timeout
-    }
-
-    fn poll_event(&mut self) -> Option<Heard> {
-        self.events.pop_front()
     }
 }
 
@@ -156,6 +156,10 @@ impl Node for Ear {
         let _ = self.heard.send(event);
     }
 
+    fn job(&mut self, _: Instant, job: Job<NoJob>) {
+        match job.what {}
+    }
+
     fn message(&mut self, now: Instant, message: Ask) {
         self.stopped |= self.machine.command(now, message).is_err();
     }
@@ -166,10 +170,6 @@ impl Node for Ear {
             let _ = self.heard.send(Heard::Diverted(path, data.to_vec()));
         }
         other
-    }
-
-    fn accepted(&mut self, _: Instant, conn: ConnId, listener: u32) {
-        let _ = self.heard.send(Heard::Accepted(conn, listener));
     }
 
     fn stopped(&self) -> bool {
@@ -188,7 +188,7 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(sockets: Sockets) -> Self {
         let (sender, heard) = channel();
-        let machine = Echo { out: VecDeque::new(), events: VecDeque::new(), timeout: None, echo: true };
+        let machine = Echo { outputs: Outputs::default(), timeout: None, echo: true };
         let node = Ear { machine, heard: sender, stopped: false };
         let (driver, mailbox) = Driver::new(node, sockets, Clock::start());
         let counters = driver.counters();

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
-use usher_core::{Instant, Machine, SecureRng};
-use usher_live::{Clock, Driver, Node, SocketOptions, Sockets, bind_udp, spawn};
+use usher_core::{Instant, Job, Machine, NoJob, SecureRng};
+use usher_live::{Clock, Driver, Node, SocketOptions, Sockets, bind_udp, numbered, spawn};
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::auth::Secret;
 use usher_radius::packet::Code;
@@ -38,6 +38,10 @@ impl Node for Door {
         };
         let answer = server::Command::Respond { token: request.token, code, attributes };
         self.server.command(now, answer).expect("the request waits");
+    }
+
+    fn job(&mut self, _: Instant, job: Job<NoJob>) {
+        match job.what {}
     }
 
     fn message(&mut self, _: Instant, (): ()) {
@@ -79,7 +83,7 @@ fn radclient_is_let_in_or_not_at_every_address() {
     let [port4, port6] = udp.each_ref().map(|socket| socket.local_addr().expect("it is bound").port());
     let node = Door { server, stopped: false };
     let (driver, mailbox) =
-        Driver::new(node, Sockets { udp: udp.into(), ..Sockets::default() }, Clock::start());
+        Driver::new(node, Sockets { udp: numbered(udp), ..Sockets::default() }, Clock::start());
     let counters = driver.counters();
     let shard = spawn("radius", None, move || driver.run()).expect("a thread can be had");
 

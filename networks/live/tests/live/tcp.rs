@@ -4,17 +4,17 @@ use crate::common::{Ask, Heard, Live, PATIENCE};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
-use usher_core::{CloseReason, ConnId};
+use usher_core::{CloseReason, ConnId, ListenerId};
 use usher_live::{Listener, Settings, SocketOptions, Sockets, listen};
 
-const OURS: ConnId = ConnId::outgoing(5);
-const FIRST: ConnId = ConnId::incoming(0);
+const OURS: ConnId = ConnId::opened(5);
+const FIRST: ConnId = ConnId::accepted(0);
 
 fn served(settings: Settings) -> (Live, SocketAddr) {
     let address = "127.0.0.1:0".parse().expect("an address");
     let socket = listen(address, &SocketOptions::default()).expect("a port can be had");
     let address = socket.local_addr().expect("it is bound");
-    let listeners = vec![Listener { socket, tls: None }];
+    let listeners = vec![Listener { id: ListenerId::own(0), socket, tls: None }];
     (Live::new(Sockets { listeners, settings, ..Sockets::default() }), address)
 }
 
@@ -49,7 +49,7 @@ fn an_accepted_connection_is_told_of_and_echoes_to_its_end() {
     let (live, address) = served(Settings::default());
     let mut stream = dial(address);
     let remote = stream.local_addr().expect("it is bound");
-    assert_eq!(live.hear(), Heard::Accepted(FIRST, 0));
+    assert_eq!(live.hear(), Heard::Accepted(FIRST, ListenerId::own(0)));
     assert_eq!(live.hear(), Heard::Connected(FIRST, Some(address.ip()), remote, None));
     stream.write_all(b"half ").expect("it takes a few octets");
     assert_eq!(live.octets(FIRST, 5), b"half ");

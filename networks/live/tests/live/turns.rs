@@ -5,8 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use usher_core::{CommandError, Input, Instant, Machine, Path, Transmit};
-use usher_live::{Clock, Driver, Node, SocketOptions, Sockets, bind_udp, spawn};
+use usher_core::{CommandError, Input, Instant, Job, Machine, NoJob, Output, OutputOf, Path, Transmit};
+use usher_live::{Clock, Driver, Node, SocketOptions, Sockets, bind_udp, numbered, spawn};
 
 /// Does a step whenever it may, and answers datagrams with how many it has done.
 struct Busy {
@@ -22,6 +22,7 @@ struct Busy {
 impl Machine for Busy {
     type Command = ();
     type Event = ();
+    type Job = NoJob;
 
     fn handle(&mut self, _: Instant, input: Input<'_>) {
         match input {
@@ -36,17 +37,14 @@ impl Machine for Busy {
     fn command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
         Ok(())
     }
-    fn poll_transmit(&mut self, _: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
         let (path, steps) = self.answers.pop()?;
         buf.clear();
         buf.extend_from_slice(&steps.to_be_bytes());
-        Some(Transmit::Datagram { path })
+        Some(Output::Transmit(Transmit::Datagram { path }))
     }
     fn poll_timeout(&mut self) -> Option<Instant> {
         Some(Instant::ZERO)
-    }
-    fn poll_event(&mut self) -> Option<()> {
-        None
     }
 }
 
@@ -58,6 +56,9 @@ impl Node for Busy {
         self
     }
     fn event(&mut self, _: Instant, (): ()) {}
+    fn job(&mut self, _: Instant, job: Job<NoJob>) {
+        match job.what {}
+    }
     fn message(&mut self, _: Instant, (): ()) {
         self.stopped = true;
     }
@@ -74,7 +75,7 @@ fn busy(step: Duration, run: impl FnOnce(SocketAddr, &AtomicU64, &AtomicU64)) {
     let (steps, looks) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (counted, looked) = (Arc::clone(&steps), Arc::clone(&looks));
     let busy = Busy { step, steps: counted, looks: looked, answers: Vec::new(), stopped: false };
-    let sockets = Sockets { udp: vec![socket], ..Sockets::default() };
+    let sockets = Sockets { udp: numbered([socket]), ..Sockets::default() };
     let (driver, mailbox) = Driver::new(busy, sockets, Clock::start());
     let shard = spawn("busy", None, || driver.run()).expect("a thread can be had");
     run(to, &steps, &looks);

@@ -2,7 +2,7 @@
 
 use crate::common::{Ask, Heard, Live, PATIENCE};
 use std::net::{SocketAddr, UdpSocket};
-use usher_live::{SocketOptions, Sockets, bind_udp};
+use usher_live::{SocketOptions, Sockets, bind_udp, numbered};
 
 fn bound(address: &str) -> (UdpSocket, u16) {
     let address = address.parse().expect("an address");
@@ -28,7 +28,7 @@ fn receive(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 fn a_reply_leaves_from_the_address_that_was_asked() {
     let (v4, port4) = bound("0.0.0.0:0");
     let (v6, port6) = bound("[::]:0");
-    let live = Live::new(Sockets { udp: vec![v4, v6], ..Sockets::default() });
+    let live = Live::new(Sockets { udp: numbered([v4, v6]), ..Sockets::default() });
     let (here4, here6) = (client("127.0.0.1:0"), client("[::1]:0"));
     let asked = [
         (&here4, SocketAddr::from(([127, 0, 0, 1], port4)), 0),
@@ -40,7 +40,7 @@ fn a_reply_leaves_from_the_address_that_was_asked() {
         here.send_to(b"hello", to).expect("loopback takes it");
         assert_eq!(receive(here), (b"hello".to_vec(), to));
         let Heard::Datagram(path, data) = live.hear() else { panic!("a datagram came") };
-        assert_eq!((path.socket.0, path.local, data.as_slice()), (socket, to, b"hello".as_slice()));
+        assert_eq!((path.socket.n, path.local, data.as_slice()), (socket, to, b"hello".as_slice()));
         assert_eq!(path.remote, here.local_addr().expect("it is bound"));
     }
     live.stop();
@@ -54,7 +54,7 @@ fn more_than_a_batch_comes_back_whole_and_in_order() {
     for i in 0..200_u16 {
         here.send_to(&i.to_be_bytes(), ("127.0.0.1", port)).expect("loopback takes it");
     }
-    let live = Live::new(Sockets { udp: vec![socket], ..Sockets::default() });
+    let live = Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() });
     for i in 0..200_u16 {
         assert_eq!(receive(&here).0, i.to_be_bytes());
     }
@@ -66,7 +66,7 @@ fn more_than_a_batch_comes_back_whole_and_in_order() {
 #[test]
 fn a_datagram_beyond_the_buffer_is_dropped_and_an_empty_one_is_not() {
     let (socket, port) = bound("127.0.0.1:0");
-    let live = Live::new(Sockets { udp: vec![socket], ..Sockets::default() });
+    let live = Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() });
     let here = client("127.0.0.1:0");
     for length in [60_000, 4096, 0] {
         here.send_to(&vec![7; length], ("127.0.0.1", port)).expect("loopback takes it");
@@ -89,7 +89,7 @@ fn a_socket_never_used_gets_a_port_of_its_own_and_hears_its_answers() {
         let (_, from) = receive(&server);
         server.send_to(b"answer", from).expect("loopback takes it");
         let Heard::Datagram(path, data) = live.hear() else { panic!("a datagram came") };
-        assert_eq!((path.socket.0, path.local, data.as_slice()), (socket, from, b"answer".as_slice()));
+        assert_eq!((path.socket.n, path.local, data.as_slice()), (socket, from, b"answer".as_slice()));
         // The machine sends the answer back.
         assert_eq!(receive(&server), (b"answer".to_vec(), from));
         ports.push(from.port());
@@ -111,7 +111,7 @@ fn an_ephemeral_socket_is_of_the_family_of_its_peer() {
 #[test]
 fn what_nobody_listens_for_ends_nothing() {
     let (socket, port) = bound("127.0.0.1:0");
-    let live = Live::new(Sockets { udp: vec![socket], ..Sockets::default() });
+    let live = Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() });
     let gone = client("127.0.0.1:0").local_addr().expect("it was bound");
     for _ in 0..3 {
         live.ask(Ask::Send { socket: 0, remote: gone, data: vec![1] });
@@ -128,7 +128,7 @@ fn what_nobody_listens_for_ends_nothing() {
 #[test]
 fn a_diverted_datagram_is_not_the_machines() {
     let (socket, port) = bound("127.0.0.1:0");
-    let live = Live::new(Sockets { udp: vec![socket], ..Sockets::default() });
+    let live = Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() });
     let here = client("127.0.0.1:0");
     here.send_to(b"other shard's", ("127.0.0.1", port)).expect("loopback takes it");
     here.send_to(b"ours", ("127.0.0.1", port)).expect("loopback takes it");
@@ -175,7 +175,8 @@ fn what_is_sent_last_leaves_before_the_end() {
 fn shards_share_one_address() {
     let (first, port) = bound("127.0.0.1:0");
     let (second, _) = bound(&format!("127.0.0.1:{port}"));
-    let lives = [first, second].map(|socket| Live::new(Sockets { udp: vec![socket], ..Sockets::default() }));
+    let lives =
+        [first, second].map(|socket| Live::new(Sockets { udp: numbered([socket]), ..Sockets::default() }));
     for _ in 0..32 {
         let here = client("127.0.0.1:0");
         here.send_to(b"whichever", ("127.0.0.1", port)).expect("loopback takes it");

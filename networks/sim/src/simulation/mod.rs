@@ -166,8 +166,8 @@ impl<A> AppSlot<A> {
         self.sockets[socket] = to;
     }
     fn place(&self, id: ConnId) -> u32 {
-        let table = if id.is_incoming() { &self.incoming } else { &self.outgoing };
-        table.get(id.index())
+        let table = if id.is_accepted() { &self.incoming } else { &self.outgoing };
+        table.get(id.n)
     }
     /// Where its TCP connection of this id is.
     #[inline]
@@ -179,8 +179,8 @@ impl<A> AppSlot<A> {
         Some(self.place(id)).filter(|c| (ASSOC..NONE).contains(c)).map(|c| c - ASSOC)
     }
     fn set_conn(&mut self, id: ConnId, to: u32) {
-        let table = if id.is_incoming() { &mut self.incoming } else { &mut self.outgoing };
-        table.set(id.index(), to);
+        let table = if id.is_accepted() { &mut self.incoming } else { &mut self.outgoing };
+        table.set(id.n, to);
     }
 }
 

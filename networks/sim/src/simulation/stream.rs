@@ -165,7 +165,7 @@ impl<A: Application, O: Observer<A::Report>> Simulation<A, O> {
             let iss = self.rng.next_u64() as u32;
             let Some(tcp) = Connection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
-            let id = ConnId::incoming(slot.incoming.len);
+            let id = ConnId::accepted(slot.incoming.len);
             self.open(tcp, app, id, key);
             return;
         }

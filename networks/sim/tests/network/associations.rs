@@ -36,17 +36,17 @@ impl Application for App {
     fn handle(&mut self, ctx: &mut Context<'_, Said>, delivery: Delivery) {
         match (self, delivery) {
             (Self::Talker { to, .. }, Delivery::Start) => {
-                ctx.associate(AssocId::outgoing(0), *to, 9, 4);
+                ctx.associate(AssocId::opened(0), *to, 9, 4);
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
             (Self::Talker { to, next, opened, up }, Delivery::Timer) => {
                 if *up {
                     let payload = Payload::copied(&next.to_be_bytes());
                     let message = Message { stream: (*next % 4) as u16, ppid: 1, unordered: false, payload };
-                    ctx.send_message(AssocId::outgoing(*opened), message);
+                    ctx.send_message(AssocId::opened(*opened), message);
                     *next += 1;
                 } else if *opened > 0 {
-                    ctx.associate(AssocId::outgoing(*opened), *to, 9, 4);
+                    ctx.associate(AssocId::opened(*opened), *to, 9, 4);
                     *up = true;
                 }
                 ctx.set_timer(Some(ctx.now() + TICK));
@@ -73,11 +73,11 @@ impl Application for App {
             }
             (Self::Echo, Delivery::Start) => ctx.report(Said::Started),
             (Self::Writer { to, .. }, Delivery::Start) => {
-                ctx.connect(ConnId::outgoing(0), *to, 7);
+                ctx.connect(ConnId::opened(0), *to, 7);
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
             (Self::Writer { open: true, .. }, Delivery::Timer) => {
-                ctx.write(ConnId::outgoing(0), Payload::counted(1));
+                ctx.write(ConnId::opened(0), Payload::counted(1));
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
             (Self::Writer { open, .. }, Delivery::Stream { event, .. }) => match event {

@@ -58,14 +58,14 @@ impl Application for App {
             }
             (Self::Caller { from, to }, Delivery::Start) => {
                 for (i, from) in (0..).zip(from.iter()) {
-                    let conn = ConnId::outgoing(2 * i);
+                    let conn = ConnId::opened(2 * i);
                     ctx.connect_from(conn, *from, *to, 80);
                     ctx.write(conn, Payload::copied(&[b'0' + i as u8]));
-                    ctx.associate_from(AssocId::outgoing(2 * i + 1), *from, *to, 9, 1);
+                    ctx.associate_from(AssocId::opened(2 * i + 1), *from, *to, 9, 1);
                 }
             }
             (Self::Caller { .. }, Delivery::Message { assoc, event: MessageDelivery::Up { .. } }) => {
-                let payload = Payload::copied(&[b'a' + (assoc.index() / 2) as u8]);
+                let payload = Payload::copied(&[b'a' + (assoc.n / 2) as u8]);
                 ctx.send_message(assoc, Message { stream: 0, ppid: 0, unordered: false, payload });
             }
             (_, Delivery::Stream { event, .. }) => ctx.report(match event {

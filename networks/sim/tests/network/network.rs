@@ -46,7 +46,7 @@ impl Application for App {
                 ctx.send_datagram(0, from, from_port, payload);
             }
             (Self::Upload { to, bytes }, Delivery::Start) => {
-                let conn = ConnId::outgoing(0);
+                let conn = ConnId::opened(0);
                 ctx.connect(conn, *to, 80);
                 ctx.write(conn, Payload::copied(bytes));
             }

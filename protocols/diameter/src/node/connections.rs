@@ -13,8 +13,7 @@ use crate::peer::capabilities::{Capabilities, check_inband_security};
 use crate::peer::watchdog;
 use crate::stream::{Framer, SCTP_PPID, SCTP_PPID_UNSPECIFIED};
 use crate::work;
-use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 
 /// A CER on a new connection.
@@ -60,13 +59,8 @@ impl Node {
         }
     }
 
-    /// An association is up, ours or an accepted one.
-    pub(super) fn on_up(&mut self, now: Instant, assoc: ConnId, remote: SocketAddr, negotiated: u16) {
-        if assoc.is_incoming() {
-            let policy = self.config.accept_policy;
-            let link = Link::Association { streams: negotiated, policy, settled: false };
-            return self.on_accepted(now, assoc, link, None, Origin { remote, certificate: None });
-        }
+    /// Our association is up.
+    pub(super) fn on_up(&mut self, now: Instant, assoc: ConnId, negotiated: u16) {
         match self.conns.get_mut(&assoc) {
             Some(Conn { link: Link::Association { streams, .. }, .. }) => {
                 *streams = negotiated.min(*streams);
@@ -79,7 +73,7 @@ impl Node {
     pub(super) fn on_closed(&mut self, now: Instant, conn: ConnId) {
         let Some(c) = self.forget_conn(conn) else { return };
         let Some(p) = c.peer else { return };
-        let event = match (conn.is_incoming(), self.peers[p].state) {
+        let event = match (conn.is_accepted(), self.peers[p].state) {
             (true, _) => automaton::Event::RPeerDisc,
             (false, State::WaitConnAck | State::WaitConnAckElect) => {
                 self.counters.connect_failed += 1;
@@ -150,7 +144,7 @@ impl Node {
         };
         let Some(p) = peer else { return self.on_cer(now, conn, &view) };
         let h = view.header();
-        let ours = !conn.is_incoming();
+        let ours = !conn.is_accepted();
         use automaton::Event as E;
         let (request, state) = (h.flags.is_request(), self.peers[p].state);
         if state.is_open() && self.peers[p].conn() == Some(conn) {
@@ -394,7 +388,7 @@ impl Node {
     fn connect(&mut self, p: u32) {
         let peer = &mut self.peers[p];
         let Some(remote) = peer.address else { return };
-        let conn = ConnId::outgoing(self.next_conn);
+        let conn = ConnId::opened(self.next_conn);
         self.next_conn = self.next_conn.wrapping_add(1);
         peer.ours = Some(conn);
         let (link, transmit) = match peer.transport {
@@ -414,7 +408,7 @@ impl Node {
             }
         };
         self.conns.insert(conn, Conn { peer: Some(p), link, local: None, origin: None, deadline: None });
-        self.out.push_back((transmit, Vec::new()));
+        self.outputs.operate(transmit);
     }
 
     fn set_state_deadline(&mut self, now: Instant, p: u32) {
@@ -440,13 +434,13 @@ impl Node {
         {
             self.settle(conn);
         }
-        self.events.push_back(Event::PeerUp { peer: PeerId(p) });
+        self.outputs.event(Event::PeerUp { peer: PeerId(p) });
         self.watchdog(now, p, watchdog::Event::ConnectionUp);
         self.dispatch_waiting();
     }
 
     fn peer_down(&mut self, now: Instant, p: u32) {
-        self.events.push_back(Event::PeerDown { peer: PeerId(p) });
+        self.outputs.event(Event::PeerDown { peer: PeerId(p) });
         self.watchdog(now, p, watchdog::Event::ConnectionDown);
         self.connection_lost(p);
     }
@@ -611,7 +605,7 @@ impl Node {
 
     fn send_base(&mut self, conn: ConnId, lane: Lane<'_>, header: Header, avps: &AvpBuf) {
         self.did(work::BASE);
-        let mut buf = self.buffer();
+        let mut buf = self.outputs.buffer();
         header.begin(&mut buf);
         buf.extend_from_slice(avps.bytes());
         Header::finish(&mut buf, 0);

@@ -105,7 +105,7 @@ pub(super) fn session_of(wire: &[u8]) -> &[u8] {
 impl Node {
     /// Queues a whole message for a connection, if it still is there.
     pub(super) fn send_on(&mut self, conn: ConnId, lane: Option<Lane<'_>>, message: Vec<u8>) {
-        let Some(c) = self.conns.get(&conn) else { return self.recycle(message) };
+        let Some(c) = self.conns.get(&conn) else { return self.outputs.recycle(message) };
         let transmit = match &c.link {
             Link::Stream(_) => Transmit::Stream { conn, op: StreamOp::Data },
             link => {
@@ -115,7 +115,7 @@ impl Node {
                 Transmit::Message { assoc: conn, op }
             }
         };
-        self.out.push_back((transmit, message));
+        self.outputs.transmit(transmit, message);
     }
 
     /// Takes a connection out of the books without a word to the other side.
@@ -132,14 +132,14 @@ impl Node {
         if let Some(conn) = conn
             && let Some(c) = self.forget_conn(conn)
         {
-            self.out.push_back((c.link.end(conn, how), Vec::new()));
+            self.outputs.operate(c.link.end(conn, how));
         }
     }
 
     /// Resets a connection that misbehaved, as if the peer had closed it.
     pub(super) fn abort(&mut self, now: Instant, conn: ConnId) {
         if let Some(c) = self.conns.get(&conn) {
-            self.out.push_back((c.link.end(conn, End::Abort), Vec::new()));
+            self.outputs.operate(c.link.end(conn, End::Abort));
             self.on_closed(now, conn);
         }
     }

@@ -37,7 +37,6 @@ use crate::error::{Fault, ResultCode};
 use crate::message::Message;
 use crate::peer::{automaton, capabilities::Capabilities, watchdog};
 use crate::stream::Framer;
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -46,8 +45,8 @@ use peers::{Peer, Peers};
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, ConnId, Input, Instant, Machine, MessageEvent, SecureRng, StreamEvent, Transmit, Work,
-    WorkLabel,
+    CommandError, ConnId, Input, Instant, Machine, MessageEvent, NoJob, OutputOf, Outputs, SecureRng,
+    StreamEvent, Work, WorkLabel,
 };
 
 /// A peer: index in [`Config::peers`]; those that connected unasked have the numbers behind, each its own
@@ -262,15 +261,9 @@ pub struct Node {
     client: requests::Requests,
     server: server::Server,
     timers: TimerQueue<Timer>,
-    out: VecDeque<(Transmit, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
-    events: VecDeque<Event>,
-    work: VecDeque<Work>,
+    outputs: Outputs<Event>,
     counters: Counters,
 }
-
-/// Buffers kept for reuse.
-const SPARE: usize = 32;
 
 impl Node {
     /// A node that begins to connect at `start`.
@@ -286,10 +279,7 @@ impl Node {
             client: requests::Requests::new(state.clone()),
             server: server::Server::new(state),
             timers: TimerQueue::new(),
-            out: VecDeque::new(),
-            spare: Vec::new(),
-            events: VecDeque::new(),
-            work: VecDeque::new(),
+            outputs: Outputs::default(),
             counters: Counters::default(),
             config,
             rng,
@@ -345,20 +335,8 @@ impl Node {
         self.conns.len()
     }
 
-    fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-    fn recycle(&mut self, mut buf: Vec<u8>) {
-        if self.spare.len() < SPARE && buf.capacity() <= 4096 {
-            buf.clear();
-            self.spare.push(buf);
-        }
-    }
     fn did(&mut self, label: WorkLabel) {
-        match self.work.back_mut() {
-            Some(w) if w.label == label => w.units += 1,
-            _ => self.work.push_back(Work { label, units: 1 }),
-        }
+        self.outputs.work(Work { label, units: 1 });
     }
 
     fn on_timer(&mut self, now: Instant, timer: Timer) {
@@ -417,6 +395,7 @@ impl Node {
 impl Machine for Node {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -426,7 +405,7 @@ impl Machine for Node {
                 }
             }
             Input::Stream { conn, event } => match event {
-                StreamEvent::Connected { remote, local, certificate } if conn.is_incoming() => {
+                StreamEvent::Accepted { remote, local, certificate, .. } => {
                     let framer = Framer::new(self.config.max_message);
                     let origin = Origin { remote, certificate: certificate.map(Into::into) };
                     self.on_accepted(now, conn, Link::Stream(framer), local, origin);
@@ -439,7 +418,12 @@ impl Machine for Node {
                 StreamEvent::Closed(_) => self.on_closed(now, conn),
             },
             Input::Message { assoc, event } => match event {
-                MessageEvent::Up { remote, streams } => self.on_up(now, assoc, remote, streams),
+                MessageEvent::Accepted { remote, streams, .. } => {
+                    let policy = self.config.accept_policy;
+                    let link = Link::Association { streams, policy, settled: false };
+                    self.on_accepted(now, assoc, link, None, Origin { remote, certificate: None });
+                }
+                MessageEvent::Up { streams, .. } => self.on_up(now, assoc, streams),
                 MessageEvent::Data { stream, ppid, data } => {
                     self.on_user_message(now, assoc, stream, ppid, data);
                 }
@@ -456,25 +440,11 @@ impl Machine for Node {
         done
     }
 
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        buf.clear();
-        let (transmit, mut bytes) = self.out.pop_front()?;
-        if !bytes.is_empty() {
-            core::mem::swap(buf, &mut bytes);
-            self.recycle(bytes);
-        }
-        Some(transmit)
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         self.timers.next()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work.pop_front()
     }
 }

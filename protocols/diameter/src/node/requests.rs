@@ -138,7 +138,7 @@ impl Node {
         if HEADER_LEN + avps.bytes().len() + r.avps.bytes().len() > MAX_LEN {
             return Err(CommandError::Invalid("the request is longer than a message can be"));
         }
-        let mut wire = self.buffer();
+        let mut wire = self.outputs.buffer();
         wire.reserve(HEADER_LEN + avps.bytes().len() + r.avps.bytes().len());
         header.begin(&mut wire);
         wire.extend_from_slice(avps.bytes());
@@ -222,7 +222,7 @@ impl Node {
     fn send(&mut self, slot: u32, p: u32) {
         let Some(conn) = self.peers[p].conn() else { return };
         let hop = self.next_hop_by_hop();
-        let mut buf = self.buffer();
+        let mut buf = self.outputs.buffer();
         let Some(r) = self.client.get_mut(slot) else { return };
         r.wire[12..16].copy_from_slice(&hop.to_be_bytes());
         if r.sent_before {
@@ -274,13 +274,13 @@ impl Node {
         if let Some(at) = r.deadline {
             self.timers.remove(at, Timer::Request(slot));
         }
-        self.recycle(r.wire);
+        self.outputs.recycle(r.wire);
         Some(r.token)
     }
 
     fn fail(&mut self, slot: u32, reason: FailReason) {
         if let Some(token) = self.finish(slot) {
-            self.events.push_back(Event::Failed { token, reason });
+            self.outputs.event(Event::Failed { token, reason });
         }
     }
 
@@ -313,7 +313,7 @@ impl Node {
             return self.fail(slot, FailReason::BadAnswer);
         };
         if let Some(token) = self.finish(slot) {
-            self.events.push_back(Event::Answer { token, result, avps: view.to_owned().avps });
+            self.outputs.event(Event::Answer { token, result, avps: view.to_owned().avps });
         }
     }
 }

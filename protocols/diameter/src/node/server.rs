@@ -155,7 +155,7 @@ impl Node {
         }
         self.server.inbound.insert(token, Inbound { via, header: h, session, proxies, directed, key });
         let origin = self.origin_of(p, view);
-        self.events.push_back(Event::Request { token, peer: PeerId(p), origin, message: view.to_owned() });
+        self.outputs.event(Event::Request { token, peer: PeerId(p), origin, message: view.to_owned() });
     }
 
     /// Whose a request is, as far as that is authenticated.
@@ -239,7 +239,7 @@ impl Node {
                 }
             }
             State::Answered(answer) => {
-                let mut buf = self.spare.pop().unwrap_or_default();
+                let mut buf = self.outputs.buffer();
                 buf.extend_from_slice(answer);
                 buf.extend_from_slice(proxies.bytes());
                 buf[12..16].copy_from_slice(&h.hop_by_hop.to_be_bytes());
@@ -267,7 +267,7 @@ impl Node {
         };
         let h = inbound.header;
         let result = if result == ResultCode::TOO_BUSY { busy(inbound.directed) } else { result };
-        let mut buf = self.buffer();
+        let mut buf = self.outputs.buffer();
         buf.reserve(extra + avps.bytes().len());
         h.answer(result).begin(&mut buf);
         buf.extend_from_slice(inbound.session.bytes());
@@ -290,7 +290,7 @@ impl Node {
             self.send_on(inbound.via.conn, Some(Lane::Answer(inbound.via.stream)), buf);
         } else {
             self.counters.answer_undeliverable += 1;
-            self.recycle(buf);
+            self.outputs.recycle(buf);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Bits, MessageId, TransactionId};
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{CloseReason, ConnId, Duration, Path, Seed, SocketId};
+use usher_core::{CloseReason, ConnId, Duration, ListenerId, Path, Seed, SocketId};
 
 const MOST: usize = 6;
 
@@ -62,8 +62,8 @@ pub fn function(mut octets: &[u8]) -> bool {
 impl Plaything {
     fn happens<'a>(&mut self, what: u8, which: u8, rest: &'a [u8]) -> &'a [u8] {
         let (some, after) = rest.split_at(rest.len().min(usize::from(which >> 2)));
-        let conn = if which & 2 == 0 { ConnId::outgoing(0) } else { ConnId::incoming(u32::from(which & 1)) };
-        let path = Path { socket: SocketId(0), local: address(0), remote: address(which) };
+        let conn = if which & 2 == 0 { ConnId::opened(0) } else { ConnId::accepted(u32::from(which & 1)) };
+        let path = Path { socket: SocketId::own(0), local: address(0), remote: address(which) };
         match what % 12 {
             0 => self.now += Duration::from_millis(u64::from(which) * 10),
             1 => {
@@ -127,6 +127,12 @@ impl Plaything {
             }
             8 => {
                 let event = match which & 0xc {
+                    0 if conn.is_accepted() => StreamEvent::Accepted {
+                        listener: ListenerId::own(0),
+                        remote: address(which),
+                        local: None,
+                        certificate: None,
+                    },
                     0 => StreamEvent::Connected { remote: address(which), local: None, certificate: None },
                     4 => StreamEvent::Closed(CloseReason::Refused),
                     8 => StreamEvent::Writable,
@@ -137,6 +143,11 @@ impl Plaything {
             }
             9 => {
                 let event = match which & 0xc {
+                    0 if conn.is_accepted() => MessageEvent::Accepted {
+                        listener: ListenerId::own(0),
+                        remote: address(which),
+                        streams: which.into(),
+                    },
                     0 => MessageEvent::Up { remote: address(which), streams: which.into() },
                     4 => MessageEvent::Down(CloseReason::Reset),
                     _ => MessageEvent::Data { stream: 0, ppid: 0, data: some },
@@ -163,15 +174,16 @@ impl Plaything {
     fn drain(&mut self) {
         let mut buf = Vec::new();
         let mut sent = 0;
-        while self.mihf.poll_transmit(self.now, &mut buf).is_some() {
-            sent += 1;
-            self.sound &= sent < 1000;
-        }
-        while self.mihf.poll_work().is_some() {}
-        while let Some(event) = self.mihf.poll_event() {
-            match event {
-                Event::Request { transaction, message, .. } => self.asked = Some((transaction, message.id)),
-                Event::Done { token, .. } => {
+        while let Some(output) = self.mihf.poll_output(&mut buf) {
+            match output {
+                Output::Transmit(_) => {
+                    sent += 1;
+                    self.sound &= sent < 1000;
+                }
+                Output::Event(Event::Request { transaction, message, .. }) => {
+                    self.asked = Some((transaction, message.id));
+                }
+                Output::Event(Event::Done { token, .. }) => {
                     let at = self.open.iter().position(|open| *open == token);
                     self.sound &= at.is_some();
                     at.map(|at| self.open.remove(at));

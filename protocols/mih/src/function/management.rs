@@ -23,7 +23,7 @@ impl Mihf {
             MessageId::REGISTER_REQUEST => Some(self.register(now, peer, from)),
             MessageId::DEREGISTER_REQUEST => {
                 self.peers.deregister(peer);
-                self.events.push_back(Event::Deregistered { peer: from.clone() });
+                self.net.outputs.event(Event::Deregistered { peer: from.clone() });
                 Some(alloc::vec![Tlv::Status(Status::Success)])
             }
             MessageId::EVENT_SUBSCRIBE_REQUEST => Some(self.subscribe(from, message, true)),
@@ -43,7 +43,7 @@ impl Mihf {
             self.counters.registrations_refused += 1;
             return alloc::vec![Tlv::Status(Status::Rejected), Tlv::ValidTimeInterval(0)];
         }
-        self.events.push_back(Event::Registered { peer: from.clone() });
+        self.net.outputs.event(Event::Registered { peer: from.clone() });
         alloc::vec![Tlv::Status(Status::Success), Tlv::ValidTimeInterval(seconds)]
     }
 
@@ -63,7 +63,7 @@ impl Mihf {
         }
         params.push(Tlv::EventList(events));
         let (peer, link) = (from.clone(), link.clone());
-        self.events.push_back(if on {
+        self.net.outputs.event(if on {
             let configs = match message.get(kind::EVENT_CONFIG_LIST) {
                 Some(Tlv::EventConfigs(configs)) => configs.clone(),
                 _ => Vec::new(),

@@ -42,7 +42,9 @@ use alloc::vec::Vec;
 use peers::Peers;
 use table::{Table, Timer, Transaction};
 use usher_core::collections::{HashMap, HashState};
-use usher_core::{CommandError, Input, Instant, Machine, MessageEvent, Rng, StreamEvent, Transmit, Work};
+use usher_core::{
+    CommandError, Input, Instant, Machine, MessageEvent, NoJob, Output, OutputOf, Rng, StreamEvent,
+};
 use work::WorkMeter;
 
 /// Names a request of another function until it is answered; for [`Command::Respond`].
@@ -166,7 +168,6 @@ pub struct Mihf {
     reassembly: Reassembly,
     effects: Vec<Effect>,
     indications: VecDeque<Indication>,
-    events: VecDeque<Event>,
     work: WorkMeter,
     counters: Counters,
 }
@@ -189,7 +190,6 @@ impl Mihf {
             reassembly: Reassembly::new(limits),
             effects: Vec::new(),
             indications: VecDeque::new(),
-            events: VecDeque::new(),
             work: WorkMeter::default(),
             counters: Counters::default(),
             config,
@@ -315,7 +315,7 @@ impl Mihf {
                 }
                 if !variables.abandoned {
                     let result = if failed { Err(failure) } else { Ok(transaction.inbox.take()) };
-                    self.events.push_back(Event::Done { token: user, result });
+                    self.net.outputs.event(Event::Done { token: user, result });
                 }
             }
             None if failed && unacknowledged => self.counters.gave_up += 1,
@@ -390,13 +390,16 @@ impl Mihf {
 impl Machine for Mihf {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.purge(now);
         match input {
             Input::Datagram { path, data } => self.packet(now, Way::Datagram(path), data),
             Input::Stream { conn, event } => match event {
-                StreamEvent::Connected { remote, .. } => self.net.up(conn, Transport::Tcp, remote, 1),
+                StreamEvent::Accepted { remote, .. } | StreamEvent::Connected { remote, .. } => {
+                    self.net.up(conn, Transport::Tcp, remote, 1);
+                }
                 StreamEvent::Data(data) => {
                     let mut indications = core::mem::take(&mut self.indications);
                     let broken = self.net.stream(conn, data, &mut indications);
@@ -413,7 +416,7 @@ impl Machine for Mihf {
                 StreamEvent::Closed(_) => self.lose(conn),
             },
             Input::Message { assoc, event } => match event {
-                MessageEvent::Up { remote, streams } => {
+                MessageEvent::Accepted { remote, streams, .. } | MessageEvent::Up { remote, streams } => {
                     self.net.up(assoc, Transport::Sctp, remote, streams);
                 }
                 MessageEvent::Data { data, .. } => {
@@ -446,20 +449,12 @@ impl Machine for Mihf {
         Ok(())
     }
 
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.net.poll(buf)
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.net.outputs.poll(buf).or_else(|| self.work.poll().map(Output::Work))
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         [self.table.next(), self.reassembly.poll_timeout()].into_iter().flatten().min()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work.poll()
     }
 }
 

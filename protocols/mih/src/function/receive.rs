@@ -108,7 +108,7 @@ impl Mihf {
     /// A connection is over.
     pub(super) fn lose(&mut self, conn: ConnId) {
         if let Some(peer) = self.net.down(conn, &mut self.counters)
-            && conn.is_incoming()
+            && conn.is_accepted()
         {
             self.peers.release(peer);
         }
@@ -222,7 +222,7 @@ impl Mihf {
         let Some(entry) = self.peers.get(peer) else { return };
         let from = entry.id.clone();
         if message.id.opcode == Opcode::Indication {
-            self.events.push_back(Event::Indication { from, message });
+            self.net.outputs.event(Event::Indication { from, message });
             return;
         }
         let answer = match refusal {
@@ -241,7 +241,7 @@ impl Mihf {
                     debug_assert!(sent.is_ok(), "a status fits every packet");
                 }
             }
-            None => self.events.push_back(Event::Request { from, transaction, message }),
+            None => self.net.outputs.event(Event::Request { from, transaction, message }),
         }
     }
 }

@@ -43,7 +43,7 @@ impl Mihf {
         }
         let Some((peer, ack)) = self.reach(to) else {
             self.counters.no_route += 1;
-            self.events.push_back(Event::Done { token: user, result: Err(Failure::NoRoute) });
+            self.net.outputs.event(Event::Done { token: user, result: Err(Failure::NoRoute) });
             return Ok(());
         };
         if !self.room() {

@@ -187,7 +187,7 @@ impl Client {
         let Some(watch) = self.watch(server) else { return };
         watch.enter(now, State::Alive, true);
         self.rest(now, server);
-        self.events.push_back(Event::Server { server, health: Health::Alive, cause });
+        self.say(Event::Server { server, health: Health::Alive, cause });
     }
 
     /// Whether somebody waits for a server's answer.
@@ -246,7 +246,7 @@ impl Client {
                 }
                 self.arm(server, Some(now + settings.interval));
                 // Others who were told of it hear that somebody still asks.
-                self.events.push_back(Event::Server { server, health: Health::Dead, cause });
+                self.say(Event::Server { server, health: Health::Dead, cause });
                 self.probe(now, server);
             }
             State::Dead(_) => self.revive(now, server, HealthCause::Revived(settings.revive)),
@@ -260,7 +260,7 @@ impl Client {
         watch.enter(now, State::Suspect, true);
         let cause = HealthCause::Silent(watch.settings.window);
         self.counters.suspects += 1;
-        self.events.push_back(Event::Server { server, health: Health::Suspect, cause });
+        self.say(Event::Server { server, health: Health::Suspect, cause });
         self.doubt(now, server);
         self.evacuate(now, server);
     }
@@ -300,7 +300,7 @@ impl Client {
         let wait = if watch.settings.status { watch.settings.interval } else { watch.settings.revive };
         self.arm(server, Some(now + wait));
         self.counters.deaths += 1;
-        self.events.push_back(Event::Server { server, health: Health::Dead, cause });
+        self.say(Event::Server { server, health: Health::Dead, cause });
         self.bury(now, server);
     }
 

@@ -15,8 +15,8 @@ use core::net::SocketAddr;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, ConnId, Duration, Input, Instant, Machine, Path, SecureRng, SocketId, StreamOp, Transmit,
-    WallTime, Work,
+    CommandError, ConnId, Duration, Input, Instant, Machine, NoJob, Output, OutputOf, Path, SecureRng,
+    SocketId, StreamOp, Transmit, WallTime,
 };
 
 /// How many lists and buffers are kept for reuse.
@@ -69,6 +69,17 @@ pub(super) struct GroupState {
     pub(super) until: Instant,
 }
 
+/// What was decided and not carried out yet.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// A request is to be sent, or sent again.
+    Request(u32),
+    /// A connection is to be opened or ended.
+    Operation(ConnId, StreamOp),
+    /// A word to the host.
+    Event(Event),
+}
+
 /// A RADIUS client; see the [module](super).
 #[derive(Debug)]
 pub struct Client {
@@ -92,10 +103,7 @@ pub struct Client {
     /// What came of asking each server.
     pub(super) asked_of: Vec<Asked>,
     pub(super) timers: TimerQueue<Timer>,
-    pub(super) ready: VecDeque<u32>,
-    /// What is to be done with connections, before anything is sent.
-    pub(super) operations: VecDeque<(ConnId, StreamOp)>,
-    pub(super) events: VecDeque<Event>,
+    pub(super) ready: VecDeque<Outgoing>,
     pub(super) work: WorkMeter,
     pub(super) counters: Counters,
     spare_buffers: Vec<Vec<u8>>,
@@ -149,10 +157,8 @@ impl Client {
             watches: Vec::new(),
             owed: Vec::new(),
             asked_of: Vec::new(),
-            operations: VecDeque::new(),
             timers: TimerQueue::new(),
             ready: VecDeque::new(),
-            events: VecDeque::new(),
             work: WorkMeter::default(),
             counters: Counters::default(),
             spare_buffers: Vec::new(),
@@ -383,12 +389,18 @@ impl Client {
         }
         self.expect(now, slot.server);
     }
+    pub(super) fn say(&mut self, event: Event) {
+        self.ready.push_back(Outgoing::Event(event));
+    }
+    pub(super) fn operate(&mut self, conn: ConnId, op: StreamOp) {
+        self.ready.push_back(Outgoing::Operation(conn, op));
+    }
     pub(super) fn enqueue(&mut self, index: u32) {
         if let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut)
             && !p.queued
         {
             p.queued = true;
-            self.ready.push_back(index);
+            self.ready.push_back(Outgoing::Request(index));
         }
     }
 
@@ -441,7 +453,7 @@ impl Client {
             Some(token) => {
                 self.counters.timeouts += 1;
                 self.asked_of[usize::from(p.slot.server)].timeouts += 1;
-                self.events.push_back(Event::TimedOut { token });
+                self.say(Event::TimedOut { token });
             }
             None => self.unanswered(p.slot.server),
         }
@@ -464,7 +476,7 @@ impl Client {
         }
         self.timers.remove(p.deadline, Timer::Request(index));
         if p.queued {
-            self.ready.retain(|&i| i != index);
+            self.ready.retain(|o| !matches!(o, Outgoing::Request(i) if *i == index));
         }
         self.vacate(now, p.slot, rest);
         if let Some(source) = p.source.take() {
@@ -495,6 +507,7 @@ impl Client {
 impl Machine for Client {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -531,20 +544,24 @@ impl Machine for Client {
         }
     }
 
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        buf.clear();
-        if let Some((conn, op)) = self.operations.pop_front() {
-            return Some(Transmit::Stream { conn, op });
-        }
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
         let (p, transmit) = loop {
-            let index = self.ready.pop_front()?;
+            let index = match self.ready.pop_front() {
+                Some(Outgoing::Event(event)) => return Some(Output::Event(event)),
+                Some(Outgoing::Operation(conn, op)) => {
+                    buf.clear();
+                    return Some(Output::Transmit(Transmit::Stream { conn, op }));
+                }
+                Some(Outgoing::Request(index)) => index,
+                None => return self.work.poll().map(Output::Work),
+            };
             let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut) else { continue };
             p.queued = false;
             let server = &self.config.servers[usize::from(p.slot.server)];
             match server.transport {
                 Transport::Udp => {
                     let path = Path {
-                        socket: SocketId(self.config.first_socket.0.wrapping_add(p.slot.socket)),
+                        socket: SocketId::own(p.slot.socket),
                         local: SocketAddr::new(server.local, 0),
                         remote: server.address,
                     };
@@ -559,20 +576,13 @@ impl Machine for Client {
             }
         };
         self.work.request();
+        buf.clear();
         buf.extend_from_slice(&p.bytes);
-        Some(transmit)
+        Some(Output::Transmit(transmit))
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         self.timers.next()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work.poll()
     }
 }
 

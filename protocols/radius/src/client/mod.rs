@@ -23,7 +23,7 @@ use crate::packet::Code;
 use crate::radsec::{self, CertificateMatch};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use usher_core::{Duration, SocketId};
+use usher_core::Duration;
 use usher_crypto::Key;
 
 /// By what a server is reached.
@@ -151,17 +151,15 @@ pub struct Config {
     pub retransmission: Retransmission,
     /// How groups change servers; `None`: they never do.
     pub failover: Option<Failover>,
-    /// The first socket to send from.
-    pub first_socket: SocketId,
-    /// How many sockets may be used, each adding 256 outstanding requests per server.
+    /// How many sockets may be used, from the first on, each adding 256 outstanding requests per server.
     pub max_sockets: u32,
     /// How long an identifier whose request ended without an answer, or was sent more than once, is
     /// kept from being used again, since a late reply may still come.
     pub identifier_rest: Duration,
     /// How many connections a RadSec server may get, each adding 256 outstanding requests.
     pub max_connections: u32,
-    /// The number of the first RadSec connection that it opens ([`usher_core::ConnId::outgoing`]): of meaning to a
-    /// client that takes another's place.
+    /// The number of the first RadSec connection that it opens ([`usher_core::ConnId::opened`]): of meaning to a
+    /// client that takes the place of another whose connections may not be over yet.
     pub first_connection: u32,
     /// How long after a connection failed the next is tried; twice as long each time, up to a minute.
     pub reconnect: Duration,
@@ -179,7 +177,6 @@ impl Config {
             groups: Vec::new(),
             retransmission: Retransmission::default(),
             failover: None,
-            first_socket: SocketId(0),
             max_sockets: 256,
             identifier_rest: Duration::from_secs(5),
             max_connections: 8,

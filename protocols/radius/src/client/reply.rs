@@ -39,7 +39,7 @@ impl Client {
             self.counters.wrong_source += 1;
             return;
         };
-        let socket = path.socket.0.wrapping_sub(self.config.first_socket.0);
+        let socket = path.socket.n;
         let found = servers.iter().find_map(|&server| {
             (self.transport(server) == Transport::Udp).then_some(())?;
             self.asked(Slot { server, socket, identifier: reply.identifier() })
@@ -110,7 +110,7 @@ impl Client {
             let mut attributes = self.attributes();
             attributes.refill(reply);
             self.counters.responses += 1;
-            self.events.push_back(Event::Response(Response {
+            self.say(Event::Response(Response {
                 token,
                 server: p.slot.server,
                 code: reply.code(),

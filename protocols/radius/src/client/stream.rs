@@ -84,10 +84,10 @@ impl Client {
         let config = &self.config.servers[usize::from(server)];
         let local = Some(config.local).filter(|a| !a.is_unspecified());
         let remote = config.address;
-        let conn = ConnId::outgoing(self.next_conn);
+        let conn = ConnId::opened(self.next_conn);
         self.next_conn = self.next_conn.wrapping_add(1);
         self.by_conn.insert(conn, (server, lane));
-        self.operations.push_back((conn, StreamOp::Connect { local, remote }));
+        self.operate(conn, StreamOp::Connect { local, remote });
         let link = self.link(server, lane);
         link.state = State::Connecting(conn);
         link.framer = Framer::new();
@@ -128,7 +128,7 @@ impl Client {
             StreamEvent::Connected { certificate, .. } => {
                 if !self.is_servers(server, certificate) {
                     self.counters.connections_refused += 1;
-                    self.operations.push_back((conn, StreamOp::Abort));
+                    self.operate(conn, StreamOp::Abort);
                     return self.broke(now, conn, server, lane);
                 }
                 self.counters.connections += 1;
@@ -140,7 +140,7 @@ impl Client {
                 self.expect(now, server);
             }
             StreamEvent::Data(data) => self.data(now, conn, server, lane, data),
-            StreamEvent::Writable => {}
+            StreamEvent::Writable | StreamEvent::Accepted { .. } => {}
             StreamEvent::Closed(_) => self.broke(now, conn, server, lane),
         }
     }
@@ -174,7 +174,7 @@ impl Client {
         } else {
             self.counters.connections_spoilt += 1;
             self.link(server, lane).proved = false;
-            self.operations.push_back((conn, StreamOp::Abort));
+            self.operate(conn, StreamOp::Abort);
             self.broke(now, conn, server, lane);
         }
     }
@@ -225,7 +225,7 @@ impl Client {
             let link = self.link(server, lane);
             if let State::Up(conn) | State::Connecting(conn) = link.state {
                 link.proved = false;
-                self.operations.push_back((conn, StreamOp::Abort));
+                self.operate(conn, StreamOp::Abort);
                 self.broke(now, conn, server, lane);
             }
         }

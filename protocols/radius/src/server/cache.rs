@@ -20,17 +20,25 @@ pub(crate) struct Key {
     port: u32,
     scope: u32,
     flow: u32,
-    socket: SocketId,
+    via: Via,
+}
+
+/// By what a request came. Identifiers are a connection's own (RFC 6613 §2.6.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Via {
+    Socket(SocketId),
+    Connection(ConnId),
 }
 
 impl Key {
-    pub(crate) fn new(path: &Path, identifier: u8) -> Self {
+    pub(crate) fn new(path: &Path, conn: Option<ConnId>, identifier: u8) -> Self {
         let (address, six, scope, flow) = match path.remote {
             SocketAddr::V4(at) => (u128::from(at.ip().to_bits()), 0, 0, 0),
             SocketAddr::V6(at) => (at.ip().to_bits(), 1, at.scope_id(), at.flowinfo()),
         };
+        let via = conn.map_or(Via::Socket(path.socket), Via::Connection);
         let port = u32::from(path.remote.port()) << 16 | u32::from(identifier) << 8 | six;
-        Self { address, port, scope, flow, socket: path.socket }
+        Self { address, port, scope, flow, via }
     }
 }
 
@@ -65,7 +73,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn key(&self) -> Key {
-        Key::new(&self.path, self.identifier)
+        Key::new(&self.path, self.conn, self.identifier)
     }
 }
 

@@ -17,18 +17,23 @@ use crate::work::WorkMeter;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::collections::hash_state;
-use usher_core::{CommandError, ConnId, Input, Instant, Machine, Path, SecureRng, StreamOp, Transmit, Work};
+use usher_core::{
+    CommandError, ConnId, Input, Instant, Machine, NoJob, Output, OutputOf, Path, SecureRng, StreamOp,
+    Transmit,
+};
 
 /// How many lists are kept for reuse.
 const SPARE: usize = 64;
 
-/// What waits to be sent.
+/// What was decided and not carried out yet.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     /// The reply of an entry.
     Kept(Handle),
     /// A reply that nothing is kept of.
     Loose(Transmit, Vec<u8>),
+    /// A word to the host.
+    Event(Event),
 }
 
 /// How a reply goes back to where its request came from.
@@ -64,7 +69,6 @@ pub struct Server {
     pub(super) cache: Cache,
     pub(super) streams: Streams,
     pub(super) ready: VecDeque<Outgoing>,
-    events: VecDeque<Event>,
     work: WorkMeter,
     pub(super) counters: Counters,
     spare_lists: Vec<Attributes>,
@@ -84,7 +88,6 @@ impl Server {
             config,
             rng,
             ready: VecDeque::new(),
-            events: VecDeque::new(),
             work: WorkMeter::default(),
             counters: Counters::default(),
             spare_lists: Vec::new(),
@@ -165,7 +168,7 @@ impl Server {
             self.counters.unknown_client += 1;
             return;
         };
-        let role = self.config.roles.get(path.socket.0 as usize).copied().unwrap_or(self.config.role);
+        let role = self.config.roles.get(path.socket.n as usize).copied().unwrap_or(self.config.role);
         self.take(now, Origin { path, conn: None, client, role }, &packet);
     }
 
@@ -189,7 +192,7 @@ impl Server {
             *counter += 1;
             return self.unwanted(origin, packet);
         }
-        let key = Key::new(&path, packet.identifier());
+        let key = Key::new(&path, conn, packet.identifier());
         let earlier = self.cache.find(&key);
         let same = |entry: &&Entry| {
             entry.expires > now
@@ -277,7 +280,7 @@ impl Server {
         let mut attributes = self.attributes();
         attributes.refill(packet);
         self.counters.requests += 1;
-        self.events.push_back(Event::Request(Request {
+        self.ready.push_back(Outgoing::Event(Event::Request(Request {
             token: handle.token(),
             client,
             path,
@@ -287,7 +290,7 @@ impl Server {
             attributes,
             request_authenticator: authenticator,
             secret,
-        }));
+        })));
         Shown::Fine
     }
 
@@ -511,6 +514,7 @@ fn encode(
 impl Machine for Server {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -543,41 +547,35 @@ impl Machine for Server {
         }
     }
 
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        loop {
-            let transmit = match self.ready.pop_front()? {
-                Outgoing::Loose(transmit, bytes) => {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        let transmit = loop {
+            match self.ready.pop_front() {
+                Some(Outgoing::Event(event)) => return Some(Output::Event(event)),
+                Some(Outgoing::Loose(transmit, bytes)) => {
                     buf.clear();
                     if bytes.is_empty() {
-                        return Some(transmit);
+                        return Some(Output::Transmit(transmit));
                     }
                     buf.extend_from_slice(&bytes);
                     self.cache.recycle(bytes);
-                    transmit
+                    break transmit;
                 }
-                Outgoing::Kept(handle) => {
+                Some(Outgoing::Kept(handle)) => {
                     let Some(entry) = self.cache.get_mut(handle) else { continue };
                     entry.queued = false;
                     buf.clear();
                     buf.extend_from_slice(&entry.bytes);
-                    back(entry.path, entry.conn)
+                    break back(entry.path, entry.conn);
                 }
-            };
-            self.work.response();
-            return Some(transmit);
-        }
+                None => return self.work.poll().map(Output::Work),
+            }
+        };
+        self.work.response();
+        Some(Output::Transmit(transmit))
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         self.cache.next_sweep()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work.poll()
     }
 }
 

@@ -94,7 +94,7 @@ pub struct Config {
     /// What the sockets are for that `roles` does not name; requests of other codes are dropped.
     pub role: Role,
     /// What each socket is for, from [`usher_core::SocketId`] 0 on: 1812 is a port for authentication, 1813 one
-    /// for accounting, 3799 one for dynamic authorisation. Ids from 2^31 on are not used.
+    /// for accounting, 3799 one for dynamic authorisation.
     pub roles: Vec<Role>,
     /// What RadSec connections are for (RFC 6614 §2.1: one port for all).
     pub streams: Role,

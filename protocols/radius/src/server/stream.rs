@@ -1,7 +1,6 @@
 //! RadSec connections of clients (RFC 6614, RFC 6613).
 //!
-//! Identifiers are a connection's own: the cache knows its requests under a socket number that no socket has. What
-//! is cached of a connection goes with it (RFC 6613 §2.6.1).
+//! What is cached of a connection goes with it (RFC 6613 §2.6.1).
 
 use super::cache::Key;
 use super::machine::{Origin, Outgoing, Server, Shown};
@@ -12,9 +11,6 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 use usher_core::collections::{HashMap, HashState};
 use usher_core::{ConnId, Instant, Path, SocketId, StreamEvent, StreamOp, Transmit};
-
-/// The first socket number that stands for a connection.
-const FIRST: u32 = 1 << 31;
 
 #[derive(Debug)]
 struct Stream {
@@ -48,9 +44,9 @@ impl Server {
 
     pub(super) fn stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
         match event {
-            StreamEvent::Connected { remote, certificate, .. } => self.connected(conn, remote, certificate),
+            StreamEvent::Accepted { remote, certificate, .. } => self.connected(conn, remote, certificate),
             StreamEvent::Data(data) => self.data(now, conn, data),
-            StreamEvent::Writable => {}
+            StreamEvent::Writable | StreamEvent::Connected { .. } => {}
             StreamEvent::Closed(_) => self.forget(conn),
         }
     }
@@ -63,7 +59,7 @@ impl Server {
         };
         self.counters.connections += 1;
         let local = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let path = Path { socket: SocketId(FIRST | conn.index()), local, remote };
+        let path = Path { socket: SocketId::default(), local, remote };
         let certificate = certificate.map(Into::into);
         self.streams.0.insert(conn, Stream { path, client, certificate, framer: Framer::new() });
     }
@@ -110,7 +106,7 @@ impl Server {
     fn forget(&mut self, conn: ConnId) {
         let Some(stream) = self.streams.0.remove(&conn) else { return };
         for identifier in 0..=u8::MAX {
-            if let Some(handle) = self.cache.find(&Key::new(&stream.path, identifier)) {
+            if let Some(handle) = self.cache.find(&Key::new(&stream.path, Some(conn), identifier)) {
                 self.cache.remove(handle);
             }
         }

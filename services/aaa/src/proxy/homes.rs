@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::SocketAddr;
 use usher_core::collections::{HashMap, HashState, hash_state};
-use usher_core::{CommandError, Instant, Machine, SecureRng};
+use usher_core::{Child, CommandError, Instant, Machine, SecureRng};
 use usher_radius::attribute::Attributes;
 use usher_radius::client::{self, Client, Health, ServerConfig, Target, Transport};
 use usher_radius::packet::Code;
@@ -85,7 +85,7 @@ fn weight(server: u16, conversation: &Conversation<'_>) -> u64 {
 /// The home servers of a proxy.
 #[derive(Debug)]
 pub struct HomeServers {
-    client: Client,
+    client: Child<Client>,
     pools: Vec<Pool>,
     /// Each home server's name, and its places in the client: authentication, accounting.
     places: Vec<(String, [u16; 2])>,
@@ -97,13 +97,14 @@ pub struct HomeServers {
 }
 
 impl HomeServers {
-    /// All servers of a configuration, asked by nobody yet; `first_connection` is the number of the first RadSec
-    /// connection to one.
+    /// All servers of a configuration, asked by nobody yet. The client that asks them is in this slot of its container, and
+    /// `first_connection` is the number of its first RadSec connection to one.
     ///
     /// # Errors
     /// The configuration contradicts itself.
     pub fn new(
         config: &Config,
+        slot: u16,
         first_connection: u32,
         mut rng: SecureRng,
     ) -> Result<Option<Self>, ProxyError> {
@@ -144,14 +145,13 @@ impl HomeServers {
             retransmission: config.retransmission,
             failover: Some(config.failover),
             first_connection,
-            first_socket: config.first_socket,
             max_sockets: config.max_sockets,
             ..client::Config::single(first)
         };
         Ok(Some(Self {
             hasher: hash_state(&mut rng),
             conversations: HashMap::with_hasher(hash_state(&mut rng)),
-            client: Client::new(client, rng)?,
+            client: Child::new(slot, Client::new(client, rng)?),
             pools: config.pools.clone(),
             places,
             order: VecDeque::new(),
@@ -160,11 +160,11 @@ impl HomeServers {
     }
     /// The client that asks them.
     #[must_use]
-    pub const fn client(&self) -> &Client {
+    pub const fn client(&self) -> &Child<Client> {
         &self.client
     }
     /// The client that asks them, to be driven by a host.
-    pub const fn client_mut(&mut self) -> &mut Client {
+    pub const fn client_mut(&mut self) -> &mut Child<Client> {
         &mut self.client
     }
     /// The home server at a place in the client, and what it is asked for there.

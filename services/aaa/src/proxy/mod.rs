@@ -18,7 +18,6 @@ pub use realm::{Accounting, Found, Realm, RealmError, Realms, Route, Unanswered}
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::SocketId;
 use usher_radius::Secret;
 use usher_radius::client::{Failover, Liveness, Retransmission, ServerConfig, Transport};
 use usher_radius::radsec::CertificateMatch;
@@ -126,10 +125,7 @@ pub struct Config {
     pub max_pending: usize,
     /// How many conversations are remembered with their server.
     pub max_conversations: usize,
-    /// The first socket that requests are passed on from. The machine never listens there: its listening
-    /// sockets have lower numbers.
-    pub first_socket: SocketId,
-    /// How many sockets, each for 256 waiting requests a server.
+    /// By how many sockets requests are passed on, each for 256 waiting requests a server.
     pub max_sockets: u32,
 }
 
@@ -158,7 +154,7 @@ impl Config {
             && self.retransmission == other.retransmission
             && self.failover == other.failover
             && self.max_conversations == other.max_conversations
-            && (self.first_socket, self.max_sockets) == (other.first_socket, other.max_sockets)
+            && self.max_sockets == other.max_sockets
     }
     /// 16 hops, 65,536 waiting requests.
     #[must_use]
@@ -172,7 +168,6 @@ impl Config {
             max_hops: 16,
             max_pending: 1 << 16,
             max_conversations: 1 << 16,
-            first_socket: SocketId(1 << 16),
             max_sockets: 1 << 10,
         }
     }

@@ -129,6 +129,7 @@ fn vendor_specific(a: RawAttribute<'_>, out: &mut Attributes, response: &Respons
 #[cfg(test)]
 mod tests {
     use super::*;
+    use usher_core::bench::Tap;
     use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit};
     use usher_radius::Secret;
     use usher_radius::client::{self, Client, ServerConfig, Target};
@@ -136,8 +137,8 @@ mod tests {
 
     /// A client and a server of one secret.
     struct Hop {
-        client: Client,
-        server: Server,
+        client: Tap<Client>,
+        server: Tap<Server>,
     }
 
     impl Hop {
@@ -147,7 +148,7 @@ mod tests {
             let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(secret));
             let config = server::Config::new(vec![network]);
             let server = Server::new(config, Seed::new(seed).secure("server", 0)).unwrap();
-            Self { client: client.unwrap(), server }
+            Self { client: Tap::new(client.unwrap()), server: Tap::new(server) }
         }
         fn ask(&mut self, attributes: Attributes) -> Request {
             self.ask_as(Code::ACCESS_REQUEST, attributes)
@@ -157,7 +158,7 @@ mod tests {
             let command = client::Command::Request { token, target, code, attributes };
             self.client.command(Instant::ZERO, command).unwrap();
             let mut data = Vec::new();
-            let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(Instant::ZERO, &mut data) else {
+            let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(&mut data) else {
                 panic!("nothing sent")
             };
             let path = path("10.0.0.1:5000");
@@ -170,7 +171,7 @@ mod tests {
             let command = server::Command::Respond { token, code, attributes };
             self.server.command(Instant::ZERO, command).unwrap();
             let mut data = Vec::new();
-            assert!(self.server.poll_transmit(Instant::ZERO, &mut data).is_some());
+            assert!(self.server.poll_transmit(&mut data).is_some());
             let path = path("10.0.0.2:1812");
             self.client.handle(Instant::ZERO, Input::Datagram { path, data: &data });
             match self.client.poll_event() {
@@ -181,7 +182,7 @@ mod tests {
     }
     fn path(remote: &str) -> Path {
         let remote = remote.parse().unwrap();
-        Path { socket: SocketId(0), local: "10.9.9.9:1".parse().unwrap(), remote }
+        Path { socket: SocketId::own(0), local: "10.9.9.9:1".parse().unwrap(), remote }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{ConnId, Instant, WallTime};
+use usher_core::{Instant, WallTime};
 use usher_crypto::Key;
 use usher_crypto::fault::TlsFault;
 use usher_diameter::avp::AvpBuf;
@@ -37,15 +37,6 @@ pub enum Found {
     /// asks another server; DIAMETER_UNABLE_TO_DELIVER (3002) over Diameter,
     /// or DIAMETER_TOO_BUSY (3004) where the request names this server.
     Unavailable,
-}
-
-/// Which protocol an accepted connection speaks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Front {
-    /// RADIUS over TLS (RFC 6614).
-    RadSec,
-    /// Diameter (RFC 6733 §2.1).
-    Diameter,
 }
 
 /// Whose decisions are told line by line.
@@ -102,59 +93,51 @@ pub enum DynamicResult {
 /// nothing is left to do.
 #[derive(Debug)]
 pub enum Command {
-    /// The answer to [`Event::Lookup`].
+    /// The answer to [`Job::Lookup`].
     Found {
         /// The look-up's token.
         token: u64,
         /// What was found.
         user: Found,
     },
-    /// The answer to [`Event::Verify`].
+    /// The answer to [`Job::Verify`].
     Verified {
         /// Its token.
         token: u64,
         /// Whether the password is the one that was hashed.
         right: bool,
     },
-    /// The answer to [`Event::Admit`].
+    /// The answer to [`Job::Admit`].
     Admitted {
         /// Its token.
         token: u64,
         /// Whether this login is let in.
         admission: Admission,
     },
-    /// The answer to [`Event::Account`].
+    /// The answer to [`Job::Account`].
     Accounted {
         /// Its token.
         token: u64,
         /// The record outlasts a power failure; false: it is not kept and not acknowledged.
         durable: bool,
     },
-    /// The answer to [`Event::CheckCertificate`].
+    /// The answer to [`Job::CheckCertificate`].
     Certificate {
         /// Its token.
         token: u64,
         /// What is said of it.
         verdict: CertificateVerdict,
     },
-    /// Nobody can say, to [`Event::Verify`] or [`Event::CheckCertificate`]: too much else waits. As with
+    /// Nobody can say, to [`Job::Verify`] or [`Job::CheckCertificate`]: too much else waits. As with
     /// [`Found::Unavailable`] the request gets no verdict.
     Unable {
-        /// The event's.
+        /// The job's.
         token: u64,
     },
     /// The host's wall clock was set, or has drifted.
     Clock {
         /// The time of day at [`Instant::ZERO`], as it shows now.
         epoch: WallTime,
-    },
-    /// A connection was accepted, whose [`usher_core::Input::Stream`] comes next. Without this command a connection
-    /// speaks Diameter.
-    Accept {
-        /// Which.
-        conn: ConnId,
-        /// What it speaks.
-        front: Front,
     },
     /// Go on with another configuration; sessions under way go on. An `Err` says that it contradicts itself, and
     /// leaves the one before.
@@ -294,7 +277,7 @@ impl fmt::Debug for HandedBack {
     }
 }
 
-/// What a host says of a certificate ([`Event::CheckCertificate`]).
+/// What a host says of a certificate ([`Job::CheckCertificate`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CertificateVerdict {
     /// It may be taken.
@@ -420,13 +403,11 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What a server has to say.
+/// What a server asks of its host; the answer is a command with the same token.
 #[derive(Clone)]
-pub enum Event {
+pub enum Job {
     /// Find a user; answered by [`Command::Found`]. Only with [`super::UserSource::Host`].
     Lookup {
-        /// Comes back with the answer.
-        token: u64,
         /// Index of the RADIUS client that asks; `None` over Diameter.
         client: Option<u32>,
         /// As the peer gave it.
@@ -434,8 +415,6 @@ pub enum Event {
     },
     /// Compare a password with its hash; answered by [`Command::Verified`].
     Verify {
-        /// Comes back with the answer.
-        token: u64,
         /// Index of the RADIUS client that asks; `None` over Diameter. With `name` for a host that gives each its share
         /// of the time.
         client: Option<u32>,
@@ -448,8 +427,6 @@ pub enum Event {
     },
     /// Say whether a login is let in that everything else speaks for; answered by [`Command::Admitted`].
     Admit {
-        /// Comes back with the answer.
-        token: u64,
         /// Index of the RADIUS client that asks; `None` over Diameter.
         client: Option<u32>,
         /// Who.
@@ -457,15 +434,11 @@ pub enum Event {
     },
     /// Keep a record; answered by [`Command::Accounted`].
     Account {
-        /// Comes back with the answer.
-        token: u64,
         /// What the NAS said.
         record: Box<Record>,
     },
     /// Say whether a peer's certificate may be taken; answered by [`Command::Certificate`].
     CheckCertificate {
-        /// Comes back with the answer.
-        token: u64,
         /// Index of the RADIUS client that asks; `None` over Diameter.
         client: Option<u32>,
         /// With EAP-TLS, where nothing but the certificate proves who the peer is: whom it says it is. The
@@ -476,6 +449,24 @@ pub enum Event {
         /// The peer has taken up a TLS session: it showed them then, and nobody has verified them since.
         resumed: bool,
     },
+}
+
+impl fmt::Debug for Job {
+    /// Without passwords and their hashes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lookup { name, .. } => write!(f, "Lookup({:?})", String::from_utf8_lossy(name)),
+            Self::Verify { .. } => write!(f, "Verify"),
+            Self::Admit { .. } => write!(f, "Admit"),
+            Self::Account { .. } => write!(f, "Account"),
+            Self::CheckCertificate { .. } => write!(f, "CheckCertificate"),
+        }
+    }
+}
+
+/// What a server has to say.
+#[derive(Clone)]
+pub enum Event {
     /// Somebody was let in.
     Accepted(Box<Login>),
     /// Somebody was turned away, or is being told so by the method and may not stay to be turned away.
@@ -537,11 +528,6 @@ impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         match self {
-            Self::Lookup { token, name: n, .. } => write!(f, "Lookup({token}, {:?})", name(n)),
-            Self::Verify { token, .. } => write!(f, "Verify({token})"),
-            Self::Admit { token, .. } => write!(f, "Admit({token})"),
-            Self::Account { token, .. } => write!(f, "Account({token})"),
-            Self::CheckCertificate { token, .. } => write!(f, "CheckCertificate({token})"),
             Self::Accepted(login) => write!(f, "Accepted({login:?})"),
             Self::Rejected(login) => write!(f, "Rejected({login:?})"),
             Self::Undecided(login) => write!(f, "Undecided({login:?})"),

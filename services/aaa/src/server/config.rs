@@ -15,7 +15,7 @@ use usher_radius::dictionary::Dictionary;
 pub enum UserSource {
     /// In memory, at once, without an event.
     Memory(Arc<Users>),
-    /// Wherever the host looks: [`super::Event::Lookup`] asks, [`super::Command::Found`] answers, and what it answers
+    /// Wherever the host looks: [`super::Job::Lookup`] asks, [`super::Command::Found`] answers, and what it answers
     /// is kept for a while.
     Host(CacheConfig),
 }
@@ -111,7 +111,7 @@ pub struct Config {
     /// How many failed logins hold a name or a station back, so that nothing of theirs is weighed; `None`: none do. That
     /// of the start stays. The ledger's limit is the same.
     pub failures: Option<FailureLimit>,
-    /// Whether the host is asked about every login before it is let in ([`super::Event::Admit`]). Where this is false,
+    /// Whether the host is asked about every login before it is let in ([`super::Job::Admit`]). Where this is false,
     /// it is asked about users with a limit of sessions or an address pool.
     pub limits: bool,
     /// Whether a request without any proof whose User-Name is the address in Calling-Station-Id is one for MAC
@@ -127,7 +127,7 @@ pub struct Config {
     /// By which traces name attributes, and by which vendors' attributes are known whose headers are of another form than
     /// RFC 2865 §5.26 suggests; `None`: the standard ones.
     pub dictionary: Option<Arc<Dictionary>>,
-    /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::Event::CheckCertificate`]).
+    /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::Job::CheckCertificate`]).
     pub certificate_status: bool,
 }
 

@@ -156,7 +156,7 @@ usher_core::counters! {
         busy,
         /// Dropped: a request of a kind that is not served.
         unsupported,
-        /// Dropped: input for a front that is not configured.
+        /// Dropped: input for a front that is not configured, or for home servers of an earlier configuration.
         no_front,
     }
 }

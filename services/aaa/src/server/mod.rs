@@ -4,7 +4,7 @@
 //! ```text
 //! Input::Datagram ─▶ RADIUS server ─┐                ┌─▶ users in memory
 //!                                   ├─▶ EAP session ─┤
-//! Input::Stream ──▶ Diameter node ──┘                └─▶ Event::Lookup{token} ─▶ (host) ─▶ Command::Found{token}
+//! Input::Stream ──▶ Diameter node ──┘                └─▶ Job::Lookup ─▶ (host) ─▶ Command::Found{token}
 //! Input::Message ─────────┘
 //! ```
 //! Whatever may take its time is asked of the host in that way: a user, the comparison with a slow hash, whether a
@@ -31,13 +31,13 @@ mod trace;
 
 pub use alias::{IdentityKey, is_alias};
 pub use api::{
-    CertificateVerdict, Command, DynamicResult, Event, Found, Front, Handed, HandedBack, HomeServerState,
+    CertificateVerdict, Command, DynamicResult, Event, Found, Handed, HandedBack, HomeServerState, Job,
     Login, TraceFilter, TraceLine,
 };
 pub use cache::{Generation, UserCache};
 pub use config::{CacheConfig, Config, ConfigError, UserSource};
 pub use counters::Counters;
-pub use machine::AaaServer;
+pub use machine::{AaaServer, DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
 pub use reason::{Reason, StatusFault};
 pub use shard::{ShardConfig, ShardKey, shard_of};
 pub use trace::TRACES;

@@ -10,12 +10,11 @@ use super::shard::ShardKey;
 use super::trace::{self, Slots};
 use crate::users::{Method, Password, User};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{Instant, Work};
+use usher_core::{Instant, Outputs};
 use usher_crypto::Key;
 use usher_crypto::fingerprint::sha256;
 use usher_eap::method::{
@@ -389,9 +388,13 @@ pub(super) fn offers(config: &Config, user: &User, name: &[u8], held: bool) -> V
 }
 
 /// What a server's automaton says after it was given something; its packet goes to `out`.
-pub(super) fn step(eap: &mut Server, work: &mut VecDeque<Work>, out: &mut Vec<u8>) -> Step {
+pub(super) fn step(
+    eap: &mut Server,
+    outputs: &mut Outputs<super::Event, super::Job>,
+    out: &mut Vec<u8>,
+) -> Step {
     while let Some(done) = eap.poll_work() {
-        work.push_back(done);
+        outputs.work(done);
     }
     let sends = eap.poll_transmit(out);
     match eap.poll_event() {

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use usher_aaa::ledger::{AdmitRequest, Ledger, LedgerConfig, PoolConfig};
 use usher_aaa::store::{Memory, SessionRow, Store};
-use usher_aaa::{AaaServer, Command, Event};
+use usher_aaa::{AaaServer, Command, DIAMETER_LISTENER, Job, radius_socket};
+use usher_core::bench::Tap;
 use usher_core::{
     CommandError, ConnId, Duration, Input, Instant, Machine, Path, Seed, SocketId, StreamEvent, StreamOp,
     Transmit, WallTime,
@@ -28,24 +29,24 @@ pub(crate) fn at(secs: u64) -> Instant {
 
 /// A server with its ledger, as a host without threads has them.
 pub(crate) struct Host {
-    pub(crate) server: AaaServer,
+    pub(crate) server: Tap<AaaServer>,
     config: usher_aaa::Config,
     pub(crate) ledger: Ledger,
     store: Memory,
     pub(crate) epoch: WallTime,
-    /// Does nothing for events that ask for accounting.
+    /// Does nothing when it is asked for accounting.
     silent: bool,
 }
 
 impl Host {
     pub(crate) fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
         let epoch = config.epoch;
-        let server = AaaServer::new(config.clone(), Seed::new(4).secure("aaa", 0)).unwrap();
+        let server = Tap::new(AaaServer::new(config.clone(), Seed::new(4).secure("aaa", 0)).unwrap());
         Self { server, config, ledger: Ledger::new(ledger), store: Memory::new(), epoch, silent: false }
     }
     /// It dies and comes again with nothing but its store.
     pub(crate) fn restart(&mut self, now: Instant, ledger: LedgerConfig) {
-        self.server = AaaServer::new(self.config.clone(), Seed::new(5).secure("aaa", 0)).unwrap();
+        self.server = Tap::new(AaaServer::new(self.config.clone(), Seed::new(5).secure("aaa", 0)).unwrap());
         self.restart_ledger(now, ledger);
     }
     /// The same, but for its connections.
@@ -62,13 +63,13 @@ impl Host {
     /// Answers what the server asks.
     pub(crate) fn serve(&mut self, now: Instant) {
         let wall = self.epoch + now.since(Instant::ZERO);
-        while let Some(event) = self.server.poll_event() {
-            match event {
-                Event::Account { token, record } if !self.silent => {
+        while let Some(usher_core::Job { token, what, .. }) = self.server.poll_job() {
+            match what {
+                Job::Account { record } if !self.silent => {
                     let durable = self.ledger.serve(now, &mut self.store, &record);
                     self.server.command(now, Command::Accounted { token, durable }).unwrap();
                 }
-                Event::Admit { token, request, .. } => {
+                Job::Admit { request, .. } => {
                     let admission = self.ledger.admit(now, wall, &request);
                     self.server.command(now, Command::Admitted { token, admission }).unwrap();
                 }
@@ -83,7 +84,7 @@ impl Host {
 
 /// A RADIUS client beside it.
 pub(crate) struct Radius {
-    client: Client,
+    client: Tap<Client>,
     pub(crate) host: Host,
     token: u64,
 }
@@ -91,19 +92,20 @@ pub(crate) struct Radius {
 impl Radius {
     pub(crate) fn new(config: usher_aaa::Config, ledger: LedgerConfig) -> Self {
         let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
-        let client = Client::new(client::Config::single(to), Seed::new(4).secure("client", 0)).unwrap();
+        let client =
+            Tap::new(Client::new(client::Config::single(to), Seed::new(4).secure("client", 0)).unwrap());
         Self { client, host: Host::new(config, ledger), token: 0 }
     }
     fn settle(&mut self, now: Instant) {
         let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
         let mut buf = Vec::new();
-        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(now, &mut buf) {
-            let path = Path { socket: SocketId(0), local: far, remote: near };
+        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(&mut buf) {
+            let path = Path { socket: radius_socket(0), local: far, remote: near };
             self.host.server.handle(now, Input::Datagram { path, data: &buf });
         }
         self.host.serve(now);
-        while let Some(Transmit::Datagram { .. }) = self.host.server.poll_transmit(now, &mut buf) {
-            let path = Path { socket: SocketId(0), local: near, remote: far };
+        while let Some(Transmit::Datagram { .. }) = self.host.server.poll_transmit(&mut buf) {
+            let path = Path { socket: SocketId::own(0), local: near, remote: far };
             self.client.handle(now, Input::Datagram { path, data: &buf });
         }
     }
@@ -252,7 +254,7 @@ fn what_is_admitted_is_what_accounting_then_tells_of() {
 
 /// A Diameter client beside it, over one connection.
 pub(crate) struct Diameter {
-    client: Node,
+    client: Tap<Node>,
     pub(crate) host: Host,
     now: u64,
 }
@@ -271,7 +273,7 @@ impl Diameter {
         client.local.addresses.push(nas_address(0));
         let client = client.connect_to("aaa0.example.org", SocketAddr::new(server_address(0), 3868));
         let mut d = Self {
-            client: Node::new(client, Instant::ZERO, Seed::new(4).secure("client", 0)),
+            client: Tap::new(Node::new(client, Instant::ZERO, Seed::new(4).secure("client", 0))),
             host: Host::new(config, ledger),
             now: 0,
         };
@@ -281,23 +283,23 @@ impl Diameter {
     }
     fn settle(&mut self, now: Instant) {
         let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 3868));
-        let accepted = ConnId::incoming(0);
-        let mut mine = ConnId::outgoing(0);
+        let accepted = ConnId::accepted_at(DIAMETER_LISTENER, 0);
+        let mut mine = ConnId::opened(0);
         let mut buf = Vec::new();
         let mut quiet = false;
         self.client.handle(now, Input::Timeout);
         while !core::mem::replace(&mut quiet, true) {
-            while let Some(transmit) = self.client.poll_transmit(now, &mut buf) {
+            while let Some(transmit) = self.client.poll_transmit(&mut buf) {
                 quiet = false;
                 let Transmit::Stream { conn, op } = transmit else { panic!() };
                 mine = conn;
-                let connected = |remote| StreamEvent::Connected { remote, local: None, certificate: None };
                 match op {
                     StreamOp::Connect { .. } => {
-                        self.host
-                            .server
-                            .handle(now, Input::Stream { conn: accepted, event: connected(near) });
-                        self.client.handle(now, Input::Stream { conn, event: connected(far) });
+                        let (listener, local, certificate) = (DIAMETER_LISTENER, None, None);
+                        let event = StreamEvent::Accepted { listener, remote: near, local, certificate };
+                        self.host.server.handle(now, Input::Stream { conn: accepted, event });
+                        let event = StreamEvent::Connected { remote: far, local, certificate };
+                        self.client.handle(now, Input::Stream { conn, event });
                     }
                     StreamOp::Data => {
                         let event = StreamEvent::Data(&buf);
@@ -308,7 +310,7 @@ impl Diameter {
             }
             self.host.serve(now);
             let mut back = VecDeque::new();
-            while let Some(transmit) = self.host.server.poll_transmit(now, &mut buf) {
+            while let Some(transmit) = self.host.server.poll_transmit(&mut buf) {
                 assert!(matches!(transmit, Transmit::Stream { op: StreamOp::Data, .. }), "{transmit:?}");
                 back.push_back(buf.clone());
             }
@@ -391,10 +393,10 @@ fn from(r: &mut Radius, n: usize, identifier: u8, fill: impl FnOnce(&mut Attribu
     let authenticator = usher_radius::auth::accounting_request_authenticator(&data, &secret());
     data[4..20].copy_from_slice(&authenticator);
     let (near, far) = (SocketAddr::new(nas_address(n), 50_000), SocketAddr::new(server_address(0), 1812));
-    let path = Path { socket: SocketId(0), local: far, remote: near };
+    let path = Path { socket: radius_socket(0), local: far, remote: near };
     r.host.server.handle(at(1), Input::Datagram { path, data: &data });
     r.host.serve(at(1));
-    r.host.server.poll_transmit(at(1), &mut data)?;
+    r.host.server.poll_transmit(&mut data)?;
     Some(Code(data[0]))
 }
 

@@ -3,7 +3,8 @@
 use crate::build::{PASSWORD, diameter_server, server_name, user_name, users};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use usher_aaa::{AaaServer, Method, User, Users};
+use usher_aaa::{AaaServer, DIAMETER_LISTENER as LISTENER, Method, User, Users};
+use usher_core::bench::Tap;
 use usher_core::{ConnId, Input, Instant, Machine, Seed, StreamEvent, StreamOp, Transmit};
 use usher_crypto::digest::md5;
 use usher_diameter::avp::{Avp, AvpBuf};
@@ -19,8 +20,8 @@ const NOW: Instant = Instant::ZERO;
 
 /// A client that is connected to a server.
 struct Client {
-    server: AaaServer,
-    node: Node,
+    server: Tap<AaaServer>,
+    node: Tap<Node>,
     asked: u64,
 }
 
@@ -34,8 +35,12 @@ impl Client {
         node.local.addresses.push([10, 0, 0, 9].into());
         let at = SocketAddr::from(([10, 0, 0, 1], 3868));
         let mut client = Self {
-            server: AaaServer::new(config, Seed::new(1).secure("server", 0)).unwrap(),
-            node: Node::new(node.connect_to(&server_name(0), at), NOW, Seed::new(1).secure("client", 0)),
+            server: Tap::new(AaaServer::new(config, Seed::new(1).secure("server", 0)).unwrap()),
+            node: Tap::new(Node::new(
+                node.connect_to(&server_name(0), at),
+                NOW,
+                Seed::new(1).secure("client", 0),
+            )),
             asked: 0,
         };
         client.node.handle(NOW, Input::Timeout);
@@ -52,16 +57,19 @@ impl Client {
         let mut buf = Vec::new();
         let remote = SocketAddr::from(([10, 0, 0, 9], 40_000));
         loop {
-            let (there, back) = (ConnId::incoming(0), ConnId::outgoing(0));
+            let there = ConnId::accepted_at(LISTENER, 0);
+            let back = ConnId::opened(0);
+            let accepted =
+                StreamEvent::Accepted { listener: LISTENER, remote, local: None, certificate: None };
             let up = StreamEvent::Connected { remote, local: None, certificate: None };
-            if let Some(Transmit::Stream { op, .. }) = self.node.poll_transmit(NOW, &mut buf) {
+            if let Some(Transmit::Stream { op, .. }) = self.node.poll_transmit(&mut buf) {
                 let connect = matches!(op, StreamOp::Connect { .. });
-                let event = if connect { up } else { StreamEvent::Data(&buf) };
+                let event = if connect { accepted } else { StreamEvent::Data(&buf) };
                 self.server.handle(NOW, Input::Stream { conn: there, event });
                 if connect {
                     self.node.handle(NOW, Input::Stream { conn: back, event: up });
                 }
-            } else if let Some(Transmit::Stream { .. }) = self.server.poll_transmit(NOW, &mut buf) {
+            } else if let Some(Transmit::Stream { .. }) = self.server.poll_transmit(&mut buf) {
                 self.node.handle(NOW, Input::Stream { conn: back, event: StreamEvent::Data(&buf) });
             } else if self.server.poll_event().is_none() {
                 return;

@@ -6,6 +6,7 @@ use crate::world::{nas_address, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{AaaServer, Config, Event, Method, Reason};
+use usher_core::bench::Tap;
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
 use usher_crypto::tls::{Client as TlsClient, TlsEngine, Version, fixtures};
 use usher_eap::method::tls::{ServerMethodTls, ServerTls};
@@ -59,8 +60,8 @@ fn told() -> Config {
 
 /// An AAA server, and access servers that ask it.
 struct House {
-    server: AaaServer,
-    nas: Vec<Client>,
+    server: Tap<AaaServer>,
+    nas: Vec<Tap<Client>>,
     replies: Vec<(usize, Response)>,
     events: Vec<Event>,
 }
@@ -71,8 +72,8 @@ impl House {
         let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
         let mut asking = client::Config::single(to);
         asking.max_sockets = 100;
-        let client = |i| Client::new(asking.clone(), seed.secure("nas", i)).unwrap();
-        let server = AaaServer::new(config, seed.secure("aaa", 0)).unwrap();
+        let client = |i| Tap::new(Client::new(asking.clone(), seed.secure("nas", i)).unwrap());
+        let server = Tap::new(AaaServer::new(config, seed.secure("aaa", 0)).unwrap());
         Self { server, nas: (0..nas as u64).map(client).collect(), replies: Vec::new(), events: Vec::new() }
     }
     /// Has a request arrive.
@@ -83,10 +84,10 @@ impl House {
         let request = client::Command::Request { token, target: Target::Server(0), code, attributes };
         self.nas[nas].command(now, request).unwrap();
         let mut buf = Vec::new();
-        while let Some(Transmit::Datagram { path }) = self.nas[nas].poll_transmit(now, &mut buf) {
-            let remote = SocketAddr::new(nas_address(nas), 50_000 + path.socket.0 as u16);
+        while let Some(Transmit::Datagram { path }) = self.nas[nas].poll_transmit(&mut buf) {
+            let remote = SocketAddr::new(nas_address(nas), 50_000 + path.socket.n as u16);
             let local = SocketAddr::new(server_address(0), 1812);
-            let path = Path { socket: SocketId(0), local, remote };
+            let path = Path { socket: usher_aaa::radius_socket(0), local, remote };
             self.server.handle(now, Input::Datagram { path, data: &buf });
             self.hear(now);
         }
@@ -94,9 +95,9 @@ impl House {
     /// Takes what the server has to say to those whom it is for.
     fn hear(&mut self, now: Instant) {
         let mut buf = Vec::new();
-        while let Some(Transmit::Datagram { path }) = self.server.poll_transmit(now, &mut buf) {
+        while let Some(Transmit::Datagram { path }) = self.server.poll_transmit(&mut buf) {
             let nas = (0..self.nas.len()).find(|i| nas_address(*i) == path.remote.ip()).unwrap();
-            let socket = SocketId(u32::from(path.remote.port() - 50_000));
+            let socket = SocketId::own(u32::from(path.remote.port() - 50_000));
             let path = Path { socket, local: path.remote, remote: path.local };
             self.nas[nas].handle(now, Input::Datagram { path, data: &buf });
             while let Some(event) = self.nas[nas].poll_event() {
@@ -105,7 +106,6 @@ impl House {
             }
         }
         self.events.extend(std::iter::from_fn(|| self.server.poll_event()));
-        while self.server.poll_work().is_some() {}
     }
     /// The one reply that came.
     fn reply(&mut self) -> Response {

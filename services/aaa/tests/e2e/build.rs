@@ -4,6 +4,7 @@ use crate::world::{DIAMETER_PORT, RADIUS_PORT, Who, World, nas_address, server_a
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{AaaServer, User, UserSource, Users};
+use usher_core::bench::Tap;
 use usher_core::{Instant, Machine, Seed};
 use usher_diameter::codes::application;
 use usher_diameter::node;
@@ -76,13 +77,13 @@ pub(crate) fn world(stations: usize, nas: authenticator::Config, aaa: &[usher_aa
     let seed = Seed::new(7);
     let mut w = World::new();
     for (i, config) in aaa.iter().enumerate() {
-        w.servers.push(AaaServer::new(config.clone(), seed.secure("aaa", i as u64)).unwrap());
+        w.servers.push(Tap::new(AaaServer::new(config.clone(), seed.secure("aaa", i as u64)).unwrap()));
     }
     let (access, keying) = (nas.access, nas.keying);
-    w.nas.push(Authenticator::new(nas, seed.secure("nas", 0)).unwrap());
+    w.nas.push(Tap::new(Authenticator::new(nas, seed.secure("nas", 0)).unwrap()));
     for i in 0..stations {
         let config = station::Config { access, keying, ..station::Config::new(mac(i)) };
-        w.stations.push(Station::new(config, seed.secure("station", i as u64)));
+        w.stations.push(Tap::new(Station::new(config, seed.secure("station", i as u64))));
         w.wired_to.push(0);
     }
     w.off = vec![false; aaa.len()];

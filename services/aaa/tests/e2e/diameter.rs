@@ -119,10 +119,11 @@ fn hundreds_of_sessions_share_one_connection() {
 #[test]
 fn noise_on_a_connection_is_counted_and_harmless() {
     let mut w = connected(1, 1);
-    let conn = ConnId::incoming(77);
+    let listener = usher_aaa::DIAMETER_LISTENER;
+    let conn = ConnId::accepted_at(listener, 77);
     let remote = std::net::SocketAddr::new(nas_address(9), 1);
     let feed = |w: &mut World, event| w.inject(Who::Server(0), Input::Stream { conn, event });
-    feed(&mut w, StreamEvent::Connected { remote, local: None, certificate: None });
+    feed(&mut w, StreamEvent::Accepted { listener, remote, local: None, certificate: None });
     feed(&mut w, StreamEvent::Data(b"GET / HTTP/1.1\r\n\r\n and then some more"));
     feed(&mut w, StreamEvent::Closed(CloseReason::Closed));
     assert_eq!(w.servers[0].diameter_counters().unwrap().unframable, 1);

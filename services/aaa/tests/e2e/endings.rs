@@ -5,7 +5,7 @@ use crate::pair::{NEVER, Pair};
 use crate::tunnels;
 use std::sync::Arc;
 use usher_aaa::{
-    Admission, CacheConfig, CertificateVerdict, Command, Config, Event, Login, Method, Password, Reason,
+    Admission, CacheConfig, CertificateVerdict, Command, Config, Event, Job, Login, Method, Password, Reason,
     Refusal, User, UserSource, Users,
 };
 use usher_core::{Duration, Input, Instant, Machine, Seed};
@@ -20,8 +20,16 @@ use usher_eap::method::{Inner, PeerOffer};
 use usher_eap::packet::Type;
 use usher_radius::Code;
 
+/// What the server says; it asks nothing.
 fn events(p: &mut Pair) -> Vec<Event> {
+    assert!(p.server.poll_job().is_none());
     std::iter::from_fn(|| p.server.poll_event()).collect()
+}
+
+/// What the server asks; it says nothing.
+fn asked(p: &mut Pair) -> Vec<usher_core::Job<Job>> {
+    assert!(p.server.poll_event().is_none());
+    std::iter::from_fn(|| p.server.poll_job()).collect()
 }
 
 fn peer_tls() -> PeerTls {
@@ -53,7 +61,9 @@ fn whoever_a_limit_refuses_inside_a_tunnel_is_known() {
             config.limits = true;
             let mut p = Pair::new(config);
             assert_eq!(p.eap(outside, offer, usize::MAX).0, None, "the host is asked first");
-            let [Event::Admit { token, .. }] = events(&mut p)[..] else { panic!("not asked") };
+            let [usher_core::Job { token, what: Job::Admit { .. }, .. }] = asked(&mut p)[..] else {
+                panic!("not asked")
+            };
             p.server.command(NEVER, Command::Admitted { token, admission }).unwrap();
             p.settle(NEVER);
             let login = match &events(&mut p)[..] {
@@ -85,7 +95,9 @@ fn by_certificate() -> Pair {
 fn a_list_of_ours_that_is_out_of_date_counts_against_nobody() {
     for fault in [CertificateFault::ListExpired, CertificateFault::Revoked].map(TlsFault::Certificate) {
         let mut p = by_certificate();
-        let [Event::CheckCertificate { token, .. }] = events(&mut p)[..] else { panic!("not asked") };
+        let [usher_core::Job { token, what: Job::CheckCertificate { .. }, .. }] = asked(&mut p)[..] else {
+            panic!("not asked")
+        };
         let verdict = CertificateVerdict::Distrusted(fault);
         p.server.command(NEVER, Command::Certificate { token, verdict }).unwrap();
         let [Event::Rejected(login)] = &events(&mut p)[..] else { panic!("not rejected") };
@@ -123,7 +135,7 @@ fn a_login_that_is_kept_waiting_says_for_whom() {
         // Whether a responder is silent is the host's to say.
         (by_certificate(), Reason::Busy),
     ] {
-        assert_eq!(events(&mut p).len(), 1, "the host is asked");
+        assert_eq!(asked(&mut p).len(), 1, "the host is asked");
         p.server.handle(Instant::ZERO + Duration::from_secs(300), Input::Timeout);
         let [Event::Undecided(login)] = &events(&mut p)[..] else { panic!("{reason:?}: not told") };
         assert_eq!(login.reason, Some(reason));

@@ -3,8 +3,11 @@
 use crate::build::{PASSWORD, aaa_config, user_name, users};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use usher_aaa::{AaaServer, Command, Config, Event, Front, ShardConfig, ShardKey};
-use usher_core::{ConnId, Input, Instant, Machine, Seed, StreamEvent, StreamOp, Transmit};
+use usher_aaa::{
+    AaaServer, Command, Config, DIAMETER_LISTENER, Event, RADSEC_LISTENER, ShardConfig, ShardKey,
+};
+use usher_core::bench::Tap;
+use usher_core::{ConnId, Input, Instant, ListenerId, Machine, Seed, StreamEvent, StreamOp, Transmit};
 use usher_crypto::digest::md5;
 use usher_diameter::codes::application;
 use usher_diameter::eap::{Dea, Der};
@@ -25,40 +28,42 @@ fn address(n: u16) -> SocketAddr {
 
 /// Servers of one key, and connections to each of them.
 struct Shards {
-    servers: Vec<AaaServer>,
+    servers: Vec<Tap<AaaServer>>,
     conns: BTreeMap<ConnId, usize>,
-    front: Front,
+    listener: ListenerId,
     accepted: Vec<usize>,
     handed: usize,
 }
 
 impl Shards {
-    fn new(front: Front, config: impl Fn(u16) -> Config) -> Self {
+    fn new(listener: ListenerId, config: impl Fn(u16) -> Config) -> Self {
         let server = |number: u16| {
             let mut config = config(number);
             config.shard = Some(ShardConfig { number, key: ShardKey::new(&[7; 16]) });
-            AaaServer::new(config, Seed::new(1).secure("server", number.into())).unwrap()
+            Tap::new(AaaServer::new(config, Seed::new(1).secure("server", number.into())).unwrap())
         };
         let servers = (0..2).map(server).collect();
-        Self { servers, conns: BTreeMap::new(), front, accepted: Vec::new(), handed: 0 }
+        Self { servers, conns: BTreeMap::new(), listener, accepted: Vec::new(), handed: 0 }
     }
 
     /// Lets everything arrive.
-    fn settle(&mut self, client: &mut impl Machine) {
+    fn settle(&mut self, client: &mut Tap<impl Machine>) {
         let mut buf = Vec::new();
         loop {
             let mut idle = true;
-            while let Some(Transmit::Stream { conn, op }) = client.poll_transmit(NOW, &mut buf) {
+            while let Some(Transmit::Stream { conn, op }) = client.poll_transmit(&mut buf) {
                 idle = false;
-                let incoming = ConnId::incoming(conn.index());
+                let incoming = ConnId::accepted_at(self.listener, conn.n);
                 match op {
                     StreamOp::Connect { remote, .. } => {
                         let i = usize::from(remote.port() - 2083);
                         self.conns.insert(incoming, i);
-                        let accept = Command::Accept { conn: incoming, front: self.front };
-                        self.servers[i].command(NOW, accept).unwrap();
-                        let event =
-                            StreamEvent::Connected { remote: address(9), local: None, certificate: None };
+                        let event = StreamEvent::Accepted {
+                            listener: self.listener,
+                            remote: address(9),
+                            local: None,
+                            certificate: None,
+                        };
                         self.servers[i].handle(NOW, Input::Stream { conn: incoming, event });
                         let event = StreamEvent::Connected { remote, local: None, certificate: None };
                         client.handle(NOW, Input::Stream { conn, event });
@@ -71,9 +76,9 @@ impl Shards {
                 }
             }
             for i in 0..self.servers.len() {
-                while let Some(Transmit::Stream { conn, .. }) = self.servers[i].poll_transmit(NOW, &mut buf) {
+                while let Some(Transmit::Stream { conn, .. }) = self.servers[i].poll_transmit(&mut buf) {
                     idle = false;
-                    let conn = ConnId::outgoing(conn.index());
+                    let conn = ConnId::opened(conn.n);
                     client.handle(NOW, Input::Stream { conn, event: StreamEvent::Data(&buf) });
                 }
                 while let Some(event) = self.servers[i].poll_event() {
@@ -117,7 +122,7 @@ fn identity(name: &[u8]) -> Vec<u8> {
 #[test]
 fn a_radsec_login_goes_on_by_another_connection() {
     for (password, code) in [(PASSWORD, Code::ACCESS_ACCEPT), (&b"wrong"[..], Code::ACCESS_REJECT)] {
-        let mut shards = Shards::new(Front::RadSec, |_| {
+        let mut shards = Shards::new(RADSEC_LISTENER, |_| {
             let mut config = aaa_config(users(Seed::new(1), 1));
             let any = "0.0.0.0".parse().unwrap();
             config.radius.as_mut().unwrap().clients = vec![ClientConfig::radsec(any, 0, Vec::new())];
@@ -125,7 +130,7 @@ fn a_radsec_login_goes_on_by_another_connection() {
         });
         let mut config = client::Config::single(ServerConfig::radsec(address(0)));
         config.servers.push(ServerConfig::radsec(address(1)));
-        let mut client = Client::new(config, Seed::new(1).secure("client", 0)).unwrap();
+        let mut client = Tap::new(Client::new(config, Seed::new(1).secure("client", 0)).unwrap());
         let mut ask = |shards: &mut Shards, server: u16, eap: &[u8], state: Option<&[u8]>| {
             let mut attributes = Attributes::new();
             attributes.push_bytes(kind::USER_NAME, &user_name(0)).unwrap();
@@ -167,7 +172,7 @@ fn a_radsec_login_goes_on_by_another_connection() {
 #[test]
 fn a_diameter_session_goes_on_by_another_connection() {
     let identity_of = |n: u16| format!("s{n}.example.org");
-    let mut shards = Shards::new(Front::Diameter, |number| {
+    let mut shards = Shards::new(DIAMETER_LISTENER, |number| {
         let mut config = aaa_config(users(Seed::new(1), 1));
         let mut node =
             node::Config::new(&identity_of(number), "example.org", &[Application::auth(application::EAP)]);
@@ -181,7 +186,7 @@ fn a_diameter_session_goes_on_by_another_connection() {
     for n in 0..2 {
         config = config.connect_to(&identity_of(n), address(n));
     }
-    let mut client = Node::new(config, NOW, Seed::new(1).secure("client", 0));
+    let mut client = Tap::new(Node::new(config, NOW, Seed::new(1).secure("client", 0)));
     client.handle(NOW, Input::Timeout);
     shards.settle(&mut client);
     while client.poll_event().is_some() {}

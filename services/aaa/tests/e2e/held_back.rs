@@ -6,7 +6,8 @@ use crate::tunnels::{self, peap, ttls};
 use std::sync::Arc;
 use usher_aaa::ledger::FailureLimit;
 use usher_aaa::{
-    CacheConfig, Command, Config, Event, Login, Method, Password, Reason, Refusal, User, UserSource, Users,
+    CacheConfig, Command, Config, Event, Job, Login, Method, Password, Reason, Refusal, User, UserSource,
+    Users,
 };
 use usher_core::{Duration, Input, Instant, Machine, Seed};
 use usher_crypto::Key;
@@ -53,13 +54,12 @@ fn at(seconds: u64) -> Instant {
 
 /// The passwords that the host is asked to compare, by token.
 fn verifications(p: &mut Pair) -> Vec<(u64, Key)> {
-    let events = std::iter::from_fn(|| p.server.poll_event());
-    events
-        .filter_map(|e| match e {
-            Event::Verify { token, password, .. } => Some((token, password)),
-            _ => None,
-        })
-        .collect()
+    let jobs = std::iter::from_fn(|| p.server.poll_job());
+    jobs.filter_map(|job| match job.what {
+        Job::Verify { password, .. } => Some((job.token, password)),
+        _ => None,
+    })
+    .collect()
 }
 
 fn reasons(p: &mut Pair) -> Vec<Option<Reason>> {

@@ -4,7 +4,8 @@
 use crate::build::{aaa_config, diameter_nas, diameter_server, radius_nas, user_name, users, world};
 use crate::world::World;
 use std::sync::Arc;
-use usher_aaa::{AaaServer, Method};
+use usher_aaa::{AaaServer, Method, radius_socket};
+use usher_core::bench::Tap;
 use usher_core::{Input, Instant, Machine, Path, SecureRng, Seed, SocketId, Transmit, WallTime};
 use usher_crypto::digest::HmacMd5Key;
 use usher_eap::Keys;
@@ -173,8 +174,8 @@ fn a_nak_chooses_among_what_is_offered() {
 /// A station in the access server's own host: EAP packets are handed over.
 struct Handover {
     now: Instant,
-    nas: Authenticator,
-    server: AaaServer,
+    nas: Tap<Authenticator>,
+    server: Tap<AaaServer>,
     peer: Peer,
     events: Vec<Event>,
 }
@@ -187,8 +188,8 @@ impl Handover {
         let config = with_keyed(aaa_config(users(seed, 1)));
         let mut h = Self {
             now: Instant::ZERO,
-            nas: Authenticator::new(radius_nas(1), seed.secure("nas", 0)).unwrap(),
-            server: AaaServer::new(config, seed.secure("aaa", 0)).unwrap(),
+            nas: Tap::new(Authenticator::new(radius_nas(1), seed.secure("nas", 0)).unwrap()),
+            server: Tap::new(AaaServer::new(config, seed.secure("aaa", 0)).unwrap()),
             peer: Peer::new(
                 peer::Config {
                     identity: user_name(0),
@@ -209,16 +210,16 @@ impl Handover {
         let (now, mut buf) = (self.now, Vec::new());
         loop {
             let mut quiet = true;
-            while let Some(Transmit::Datagram { path }) = self.nas.poll_transmit(now, &mut buf) {
+            while let Some(Transmit::Datagram { path }) = self.nas.poll_transmit(&mut buf) {
                 quiet = false;
                 let from = std::net::SocketAddr::new(crate::world::nas_address(0), 50_000);
-                let path = Path { socket: SocketId(0), local: path.remote, remote: from };
+                let path = Path { socket: radius_socket(0), local: path.remote, remote: from };
                 self.server.handle(now, Input::Datagram { path, data: &buf });
             }
-            while let Some(Transmit::Datagram { path }) = self.server.poll_transmit(now, &mut buf) {
+            while let Some(Transmit::Datagram { path }) = self.server.poll_transmit(&mut buf) {
                 quiet = false;
                 let local = std::net::SocketAddr::new(crate::world::server_address(0), 1812);
-                let path = Path { socket: SocketId(0), local: path.remote, remote: local };
+                let path = Path { socket: SocketId::own(0), local: path.remote, remote: local };
                 self.nas.handle(now, Input::Datagram { path, data: &buf });
             }
             while let Some(event) = self.nas.poll_event() {
@@ -279,13 +280,12 @@ fn a_challenge_that_is_none_fails_the_session() {
     use usher_radius::server::{self, ClientConfig, Server};
     let mut h = Handover::new(Some(user_name(0)));
     let client = ClientConfig::new(crate::world::nas_address(0), 32, crate::build::secret());
-    let mut bare = Server::new(server::Config::new(vec![client]), SecureRng::from_seed([2; 32])).unwrap();
+    let mut bare =
+        Tap::new(Server::new(server::Config::new(vec![client]), SecureRng::from_seed([2; 32])).unwrap());
     let mut buf = Vec::new();
-    let Some(Transmit::Datagram { path }) = h.nas.poll_transmit(h.now, &mut buf) else {
-        panic!("no request")
-    };
+    let Some(Transmit::Datagram { path }) = h.nas.poll_transmit(&mut buf) else { panic!("no request") };
     let from = std::net::SocketAddr::new(crate::world::nas_address(0), 50_000);
-    let path_in = Path { socket: SocketId(0), local: path.remote, remote: from };
+    let path_in = Path { socket: SocketId::own(0), local: path.remote, remote: from };
     bare.handle(h.now, Input::Datagram { path: path_in, data: &buf });
     let Some(server::Event::Request(request)) = bare.poll_event() else { panic!("not verified") };
     assert_eq!(request.attributes.get(kind::USER_NAME), Some(&user_name(0)[..]));
@@ -298,9 +298,9 @@ fn a_challenge_that_is_none_fails_the_session() {
     attributes.push_eap(&[3, 0, 0, 4]);
     let code = usher_radius::Code::ACCESS_CHALLENGE;
     bare.command(h.now, server::Command::Respond { token: request.token, code, attributes }).unwrap();
-    let Some(Transmit::Datagram { path }) = bare.poll_transmit(h.now, &mut buf) else { panic!("no answer") };
+    let Some(Transmit::Datagram { path }) = bare.poll_transmit(&mut buf) else { panic!("no answer") };
     let server = std::net::SocketAddr::new(crate::world::server_address(0), 1812);
-    let path = Path { socket: SocketId(0), local: path.remote, remote: server };
+    let path = Path { socket: SocketId::own(0), local: path.remote, remote: server };
     h.nas.handle(h.now, Input::Datagram { path, data: &buf });
     assert_eq!(h.nas.counters().aaa_protocol, 1);
     let Some(Event::EapToStation { packet, .. }) = h.nas.poll_event() else { panic!("no last word") };

@@ -7,9 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 use usher_aaa::{
-    Admission, Command, Config, Event, Method, Reason, Refusal, ShardConfig, ShardKey, User, Users, shard_of,
+    Admission, Command, Config, Event, Job, Method, Reason, Refusal, ShardConfig, ShardKey, User, Users,
+    radius_socket, shard_of,
 };
-use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_core::bench::Tap;
+use usher_core::{Duration, Input, Instant, Machine, Path, Seed, Transmit};
 use usher_crypto::digest::md5;
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, Client, ServerConfig, Target};
@@ -25,7 +27,9 @@ fn limited() -> Config {
 }
 
 fn admission(p: &mut Pair, admission: Admission) {
-    let Some(Event::Admit { token, request, .. }) = p.server.poll_event() else { panic!("not asked") };
+    let Some(usher_core::Job { token, what: Job::Admit { request, .. }, .. }) = p.server.poll_job() else {
+        panic!("not asked")
+    };
     assert_eq!((request.user.as_str(), request.simultaneous), ("ann", Some(1)));
     assert_eq!(request.pool.as_deref(), Some("main"));
     p.server.command(NEVER, Command::Admitted { token, admission }).unwrap();
@@ -87,7 +91,9 @@ fn an_accounting_request_is_answered_when_its_record_is_durable() {
             a.push_u32(kind::ACCT_STATUS_TYPE, 1).push_text(kind::ACCT_SESSION_ID, "1").unwrap();
             a.push_text(kind::USER_NAME, "ann").unwrap();
         });
-        let Some(Event::Account { token, record }) = p.server.poll_event() else { panic!("not asked") };
+        let Some(usher_core::Job { token, what: Job::Account { record }, .. }) = p.server.poll_job() else {
+            panic!("not asked")
+        };
         assert_eq!((record.session.id.as_str(), record.session.user.as_str()), ("1", "ann"));
         token
     };
@@ -104,7 +110,7 @@ fn an_accounting_request_is_answered_when_its_record_is_durable() {
 }
 
 /// Sends beginnings of EAP conversations from another access server than the pair's.
-fn flood(p: &mut Pair, flooder: &mut Client, tokens: Range<u64>) {
+fn flood(p: &mut Pair, flooder: &mut Tap<Client>, tokens: Range<u64>) {
     let near = SocketAddr::new(nas_address(1), 50_000);
     let far = SocketAddr::new(server_address(0), 1812);
     let mut buf = Vec::new();
@@ -114,11 +120,11 @@ fn flood(p: &mut Pair, flooder: &mut Client, tokens: Range<u64>) {
         let code = Code::ACCESS_REQUEST;
         let request = client::Command::Request { token, target: Target::Server(0), code, attributes };
         flooder.command(NEVER, request).unwrap();
-        while let Some(Transmit::Datagram { path }) = flooder.poll_transmit(NEVER, &mut buf) {
-            let remote = SocketAddr::new(near.ip(), near.port() + path.socket.0 as u16);
-            let path = Path { socket: SocketId(0), local: far, remote };
+        while let Some(Transmit::Datagram { path }) = flooder.poll_transmit(&mut buf) {
+            let remote = SocketAddr::new(near.ip(), near.port() + path.socket.n as u16);
+            let path = Path { socket: radius_socket(0), local: far, remote };
             p.server.handle(NEVER, Input::Datagram { path, data: &buf });
-            while p.server.poll_transmit(NEVER, &mut buf).is_some() {}
+            while p.server.poll_transmit(&mut buf).is_some() {}
         }
     }
 }
@@ -150,7 +156,7 @@ fn a_flood_from_one_access_server_costs_another_no_login() {
     let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
     let mut config = client::Config::single(to);
     config.max_sockets = 100;
-    let mut flooder = Client::new(config, Seed::new(9).secure("flood", 0)).unwrap();
+    let mut flooder = Tap::new(Client::new(config, Seed::new(9).secure("flood", 0)).unwrap());
     flood(&mut p, &mut flooder, 0..1000);
     assert_eq!(p.server.half_open(), ROOM);
     let mut states = Vec::new();
@@ -230,6 +236,6 @@ fn another_shards_conversation_is_recognised_by_its_state() {
     };
     p.client.command(NEVER, request).unwrap();
     let mut buf = Vec::new();
-    assert!(p.client.poll_transmit(NEVER, &mut buf).is_some());
+    assert!(p.client.poll_transmit(&mut buf).is_some());
     assert_eq!((shard_of(&key, &buf), shard_of(&ShardKey::new(&[8; 16]), &buf)), (Some(3), None));
 }

@@ -5,7 +5,7 @@ use crate::pair::{NEVER, Pair};
 use std::sync::Arc;
 use usher_aaa::store::{GroupRows, Op, Row, UserRows};
 use usher_aaa::{
-    CacheConfig, Command, Config, Event, Found, Method, Password, Reason, TraceFilter, User, UserSource,
+    CacheConfig, Command, Config, Event, Found, Job, Method, Password, Reason, TraceFilter, User, UserSource,
     Users,
 };
 use usher_core::{CommandError, Machine, Seed};
@@ -131,14 +131,14 @@ fn the_host_compares_argon2_hashes() {
     for (token, password, code) in [(1, CLEAR, Code::ACCESS_ACCEPT), (2, b"wrong", Code::ACCESS_REJECT)] {
         p.ask_pap(token, b"ann", password);
         assert_eq!(p.answer(), None);
-        let event = std::iter::from_fn(|| p.server.poll_event()).find_map(|e| match e {
-            Event::Verify { token, client, name, hash, password } => {
+        let job = std::iter::from_fn(|| p.server.poll_job()).find_map(|job| match job.what {
+            Job::Verify { client, name, hash, password } => {
                 assert_eq!((client, &name[..]), (Some(0), &b"ann"[..]));
-                Some((token, hash, password))
+                Some((job.token, hash, password))
             }
             _ => None,
         });
-        let (asked, hash, password) = event.unwrap();
+        let (asked, hash, password) = job.unwrap();
         let right = argon2_verify(&hash, &password);
         p.server.command(NEVER, Command::Verified { token: asked, right }).unwrap();
         p.settle(NEVER);
@@ -293,7 +293,9 @@ fn a_user_that_was_found_is_known_for_a_while() {
     config.users = UserSource::Host(CacheConfig::default());
     let mut p = Pair::new(config);
     p.ask_pap(1, b"ann", b"x");
-    let Some(Event::Lookup { token, client, name }) = p.server.poll_event() else { panic!("no look-up") };
+    let Some(usher_core::Job { token, what: Job::Lookup { client, name }, .. }) = p.server.poll_job() else {
+        panic!("no look-up")
+    };
     assert_eq!((client, &name[..]), (Some(0), &b"ann"[..]), "a host can give each client its share");
     let user = Found::User(Arc::new(User::with_password(b"x")));
     p.server.command(NEVER, Command::Found { token, user }).unwrap();
@@ -313,7 +315,9 @@ fn a_store_that_is_away_means_silence() {
     config.users = UserSource::Host(CacheConfig::default());
     let mut p = Pair::new(config);
     p.ask_pap(1, b"ann", b"x");
-    let Some(Event::Lookup { token, .. }) = p.server.poll_event() else { panic!("no look-up") };
+    let Some(usher_core::Job { token, what: Job::Lookup { .. }, .. }) = p.server.poll_job() else {
+        panic!("no look-up")
+    };
     p.server.command(NEVER, Command::Found { token, user: Found::Unavailable }).unwrap();
     p.settle(NEVER);
     assert_eq!((p.answer(), p.server.counters().unavailable, p.server.half_open()), (None, 1, 0));

@@ -5,7 +5,8 @@ use crate::world::{Who, nas_address, server_address};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::SocketAddr;
-use usher_aaa::AaaServer;
+use usher_aaa::{AaaServer, DIAMETER_LISTENER, radius_socket};
+use usher_core::bench::Tap;
 use usher_core::{ConnId, Input, Instant, Machine, Path, PortId, Seed, SocketId, StreamEvent};
 use usher_nas::{PAE_GROUP, station};
 use usher_radius::attribute::kind;
@@ -44,19 +45,22 @@ proptest! {
     fn octets_of_any_kind_do_not_panic(data in vec(any::<u8>(), 0..200), frame in vec(any::<u8>(), 0..60)) {
         let mut config = diameter_server(0, users(Seed::new(1), 1));
         config.radius = aaa_config(users(Seed::new(1), 1)).radius;
-        let mut server = AaaServer::new(config, Seed::new(2).secure("aaa", 0)).unwrap();
+        let mut server = Tap::new(AaaServer::new(config, Seed::new(2).secure("aaa", 0)).unwrap());
         let mut w = world(0, radius_nas(1), &[]);
         let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
-        let conn = ConnId::incoming(0);
-        for input in [
-            Input::Datagram { path: Path { socket: SocketId(0), local: far, remote: near }, data: &data },
-            Input::Stream { conn, event: StreamEvent::Connected { remote: near, local: None, certificate: None } },
+        let listener = DIAMETER_LISTENER;
+        let inputs = |socket, conn| [
+            Input::Datagram { path: Path { socket, local: far, remote: near }, data: &data },
+            Input::Stream { conn, event: StreamEvent::Accepted { listener, remote: near, local: None, certificate: None } },
             Input::Stream { conn, event: StreamEvent::Data(&data) },
             Input::Frame { port: PortId(0), data: &frame },
             Input::Timeout,
-        ] {
-            server.handle(Instant::ZERO, input);
-            w.inject(Who::Nas(0), input);
+        ];
+        let conn = ConnId::accepted(0);
+        let to_server = inputs(radius_socket(0), ConnId { owner: listener.owner, ..conn });
+        for (to_server, to_nas) in to_server.into_iter().zip(inputs(SocketId::own(0), conn)) {
+            server.handle(Instant::ZERO, to_server);
+            w.inject(Who::Nas(0), to_nas);
         }
         prop_assert_eq!(server.half_open(), 0);
     }
@@ -69,9 +73,9 @@ proptest! {
     ) {
         let seed = Seed::new(3);
         let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
-        let mut server = AaaServer::new(aaa_config(users(seed, 1)), seed.secure("aaa", 0)).unwrap();
+        let mut server = Tap::new(AaaServer::new(aaa_config(users(seed, 1)), seed.secure("aaa", 0)).unwrap());
         let config = client::Config::single(ServerConfig::new(far, secret()));
-        let mut client = Client::new(config, seed.secure("client", 0)).unwrap();
+        let mut client = Tap::new(Client::new(config, seed.secure("client", 0)).unwrap());
         let mut eap = eap;
         if patched && eap.len() > 4 {
             eap[0] = head;
@@ -88,8 +92,8 @@ proptest! {
         let request = client::Command::Request { token: 1, target: Target::Server(0), code, attributes };
         client.command(Instant::ZERO, request).unwrap();
         let mut buf = Vec::new();
-        let _sent = client.poll_transmit(Instant::ZERO, &mut buf);
-        let path = Path { socket: SocketId(0), local: far, remote: near };
+        let _sent = client.poll_transmit(&mut buf);
+        let path = Path { socket: radius_socket(0), local: far, remote: near };
         server.handle(Instant::ZERO, Input::Datagram { path, data: &buf });
         prop_assert_eq!(server.radius_counters().unwrap().requests, 1);
         let c = server.counters();

@@ -4,7 +4,8 @@ use crate::build::secret;
 use crate::world::{nas_address, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use usher_aaa::AaaServer;
+use usher_aaa::{AaaServer, radius_socket};
+use usher_core::bench::Tap;
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
 use usher_crypto::tls::fixtures;
 use usher_eap::method::PeerOffer;
@@ -16,8 +17,8 @@ use usher_radius::{Attributes, Code};
 pub(crate) const NEVER: Instant = Instant::ZERO;
 
 pub(crate) struct Pair {
-    pub(crate) client: Client,
-    pub(crate) server: AaaServer,
+    pub(crate) client: Tap<Client>,
+    pub(crate) server: Tap<AaaServer>,
 }
 
 impl Pair {
@@ -25,20 +26,20 @@ impl Pair {
         let seed = Seed::new(3);
         let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret());
         Self {
-            client: Client::new(client::Config::single(to), seed.secure("client", 0)).unwrap(),
-            server: AaaServer::new(config, seed.secure("aaa", 0)).unwrap(),
+            client: Tap::new(Client::new(client::Config::single(to), seed.secure("client", 0)).unwrap()),
+            server: Tap::new(AaaServer::new(config, seed.secure("aaa", 0)).unwrap()),
         }
     }
     /// Lets everything that waits arrive.
     pub(crate) fn settle(&mut self, now: Instant) {
         let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
         let mut buf = Vec::new();
-        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(now, &mut buf) {
-            let path = Path { socket: SocketId(0), local: far, remote: near };
+        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(&mut buf) {
+            let path = Path { socket: radius_socket(0), local: far, remote: near };
             self.server.handle(now, Input::Datagram { path, data: &buf });
         }
-        while let Some(Transmit::Datagram { .. }) = self.server.poll_transmit(now, &mut buf) {
-            let path = Path { socket: SocketId(0), local: near, remote: far };
+        while let Some(Transmit::Datagram { .. }) = self.server.poll_transmit(&mut buf) {
+            let path = Path { socket: SocketId::own(0), local: near, remote: far };
             self.client.handle(now, Input::Datagram { path, data: &buf });
         }
     }

@@ -6,9 +6,11 @@ use crate::world::nas_address;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{
-    AaaServer, CacheConfig, Command, Event, Found, IdentityKey, Method, Password, Reason, User, UserSource,
+    AaaServer, CacheConfig, Command, Event, Found, IdentityKey, Job, Method, Password, Reason, User,
+    UserSource,
 };
-use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, Seed, SocketId};
+use usher_core::bench::Tap;
+use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, Seed};
 use usher_crypto::Key;
 use usher_eap::method::ttls::Proof;
 use usher_eap::method::{Question, UserSecret};
@@ -120,8 +122,8 @@ fn the_host_answers_look_ups_when_it_can() {
     let mut p = Pair::new(config);
     p.ask_pap(1, b"ann", PASSWORD);
     p.ask_pap(2, b"bob", PASSWORD);
-    let lookup = |p: &mut Pair| match p.server.poll_event() {
-        Some(Event::Lookup { token, name, .. }) => (token, name),
+    let lookup = |p: &mut Pair| match p.server.poll_job() {
+        Some(usher_core::Job { token, what: Job::Lookup { name, .. }, .. }) => (token, name),
         other => panic!("{other:?}"),
     };
     let (ann, bob) = (lookup(&mut p), lookup(&mut p));
@@ -146,7 +148,9 @@ fn a_look_up_that_takes_too_long_is_given_up() {
     let end = Instant::ZERO + Duration::from_secs(30);
     assert!(p.server.poll_timeout().is_some_and(|at| at <= end));
     p.server.handle(end, Input::Timeout);
-    let Some(Event::Lookup { token, .. }) = p.server.poll_event() else { panic!("no look-up") };
+    let Some(usher_core::Job { token, what: Job::Lookup { .. }, .. }) = p.server.poll_job() else {
+        panic!("no look-up")
+    };
     assert_eq!((p.server.half_open(), p.server.counters().unavailable), (0, 1));
     let Some(Event::Undecided(login)) = p.server.poll_event() else { panic!("not told") };
     assert_eq!((&*login.name, login.reason), (&b"ann"[..], Some(Reason::StoreAway)));
@@ -159,18 +163,18 @@ fn a_look_up_that_takes_too_long_is_given_up() {
 #[test]
 fn a_front_that_is_not_there_takes_nothing() {
     let config = usher_aaa::Config::new(UserSource::Memory(users(Seed::new(1), 0)));
-    let mut server = AaaServer::new(config, Seed::new(1).secure("aaa", 0)).unwrap();
+    let mut server = Tap::new(AaaServer::new(config, Seed::new(1).secure("aaa", 0)).unwrap());
     let address = SocketAddr::new(nas_address(0), 1);
-    let path = Path { socket: SocketId(0), local: address, remote: address };
+    let path = Path { socket: usher_aaa::radius_socket(0), local: address, remote: address };
     server.handle(NEVER, Input::Datagram { path, data: &[1, 2, 3] });
     server.handle(NEVER, Input::Frame { port: usher_core::PortId(0), data: &[1, 2, 3] });
     assert_eq!(server.counters().no_front, 2);
-    assert!(server.poll_transmit(NEVER, &mut Vec::new()).is_none() && server.poll_timeout().is_none());
+    assert!(server.poll_transmit(&mut Vec::new()).is_none() && server.poll_timeout().is_none());
 }
 
 fn asked(p: &mut Pair) -> u64 {
-    match p.server.poll_event() {
-        Some(Event::Lookup { token, .. }) => token,
+    match p.server.poll_job() {
+        Some(usher_core::Job { token, what: Job::Lookup { .. }, .. }) => token,
         other => panic!("{other:?}"),
     }
 }
@@ -244,7 +248,11 @@ fn who_cannot_be_judged_now_gets_no_answer() {
     user.password = Some(Password::Argon2("$argon2id$".into()));
     let user = Found::User(Arc::new(user));
     p.server.command(NEVER, Command::Found { token, user }).unwrap();
-    assert!(matches!(p.server.poll_event(), Some(Event::Verify { token: t, .. }) if t == token));
+    let job = p.server.poll_job();
+    assert!(
+        matches!(&job, Some(usher_core::Job { token: t, what: Job::Verify { .. }, .. }) if *t == token),
+        "{job:?}"
+    );
     p.server.command(NEVER, Command::Unable { token }).unwrap();
     p.settle(NEVER);
     assert_eq!((p.answer(), p.server.half_open(), p.server.counters().unavailable), (None, 0, 1));
@@ -277,7 +285,7 @@ fn what_holds_a_password_overwrites_it_and_never_prints_it() {
     let (client, name, hash) = (None, b"ann".to_vec(), Key::from("$argon2id$hunter2"));
     let said = [
         format!("{:?}", Password::Argon2(hash.clone())),
-        format!("{:?}", Event::Verify { token: 1, client, name, hash, password: key() }),
+        format!("{:?}", Job::Verify { client, name, hash, password: key() }),
         format!("{:?} {:?}", Password::Clear(key()), Password::NtHash(Key::new([104; 16]))),
         format!("{:?} {:?}", UserSecret::Clear(key()), UserSecret::NtHash(Key::new([104; 16]))),
         format!("{:?}", Question::Password { password: key() }),

@@ -4,7 +4,9 @@ use crate::accounting::{Host, acr, at};
 use crate::build::{PASSWORD, diameter_server, user_name, users};
 use crate::world::{nas_address, server_address};
 use std::net::SocketAddr;
+use usher_aaa::DIAMETER_LISTENER;
 use usher_aaa::ledger::LedgerConfig;
+use usher_core::bench::Tap;
 use usher_core::{ConnId, Input, Instant, Machine, Seed, StreamEvent, StreamOp, Transmit};
 use usher_crypto::digest::md5;
 use usher_diameter::accounting::{Acr, RecordType};
@@ -20,7 +22,7 @@ const NAMES: [&str; 2] = ["a.example.org", "b.example.org"];
 
 pub(crate) struct Peers {
     pub(crate) host: Host,
-    clients: [Node; 2],
+    clients: [Tap<Node>; 2],
     /// The last message that each client sent, and the last that it got.
     sent: [Vec<u8>; 2],
     got: [Vec<u8>; 2],
@@ -46,7 +48,7 @@ impl Peers {
             let mut config = node::Config::new(NAMES[i], "example.org", &spoken);
             config.local.addresses.push(nas_address(i));
             let config = config.connect_to("aaa0.example.org", SocketAddr::new(server_address(0), 3868));
-            Node::new(config, Instant::ZERO, Seed::new(4).secure("client", i as u64))
+            Tap::new(Node::new(config, Instant::ZERO, Seed::new(4).secure("client", i as u64)))
         };
         let host = Host::new(config, LedgerConfig::default());
         let mut peers =
@@ -58,7 +60,7 @@ impl Peers {
         peers
     }
     fn hear(&mut self, now: Instant, i: usize, event: StreamEvent<'_>) {
-        let conn = ConnId::incoming(i as u32);
+        let conn = ConnId::accepted_at(DIAMETER_LISTENER, i as u32);
         self.host.server.handle(now, Input::Stream { conn, event });
         self.host.serve(now);
     }
@@ -68,23 +70,26 @@ impl Peers {
         self.clients.iter_mut().for_each(|client| client.handle(now, Input::Timeout));
         while !core::mem::replace(&mut idle, true) {
             for i in 0..2 {
-                while let Some(Transmit::Stream { conn, op }) = self.clients[i].poll_transmit(now, &mut buf) {
+                while let Some(Transmit::Stream { conn, op }) = self.clients[i].poll_transmit(&mut buf) {
                     idle = false;
-                    let up = |at| StreamEvent::Connected { remote: at, local: None, certificate: None };
                     if let StreamOp::Connect { remote, .. } = op {
-                        self.hear(now, i, up(SocketAddr::new(nas_address(i), 50_000)));
-                        self.clients[i].handle(now, Input::Stream { conn, event: up(remote) });
+                        let (listener, at) = (DIAMETER_LISTENER, SocketAddr::new(nas_address(i), 50_000));
+                        let event =
+                            StreamEvent::Accepted { listener, remote: at, local: None, certificate: None };
+                        self.hear(now, i, event);
+                        let event = StreamEvent::Connected { remote, local: None, certificate: None };
+                        self.clients[i].handle(now, Input::Stream { conn, event });
                     } else {
                         self.sent[i].clone_from(&buf);
                         self.hear(now, i, StreamEvent::Data(&buf));
                     }
                 }
             }
-            while let Some(Transmit::Stream { conn, .. }) = self.host.server.poll_transmit(now, &mut buf) {
+            while let Some(Transmit::Stream { conn, .. }) = self.host.server.poll_transmit(&mut buf) {
                 idle = false;
-                let i = conn.index() as usize;
+                let i = conn.n as usize;
                 self.got[i].clone_from(&buf);
-                let (conn, event) = (ConnId::outgoing(0), StreamEvent::Data(&buf));
+                let (conn, event) = (ConnId::opened(0), StreamEvent::Data(&buf));
                 self.clients[i].handle(now, Input::Stream { conn, event });
             }
         }

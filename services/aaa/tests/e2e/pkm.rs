@@ -3,6 +3,7 @@
 use crate::build::{aaa_config, mac, radius_nas, users, world};
 use crate::world::{Who, World};
 use proptest::prelude::*;
+use usher_core::bench::Tap;
 use usher_core::{Duration, Input, Instant, Machine, PortId, Seed, Transmit};
 use usher_nas::authenticator::{self, Retransmission};
 use usher_nas::station::{self, Credentials};
@@ -35,14 +36,14 @@ fn a_password_lets_in_as_over_eapol() {
 #[test]
 fn a_station_says_start_again_with_the_same_identifier() {
     let config = station::Config { access: Access::Wimax, ..station::Config::new(mac(0)) };
-    let mut station = Station::new(config, Seed::new(1).secure("station", 0));
+    let mut station = Tap::new(Station::new(config, Seed::new(1).secure("station", 0)));
     let credentials = Credentials::password(b"x");
     let authenticate = station::Command::Authenticate { identity: b"me".to_vec(), credentials };
     station.command(Instant::ZERO, authenticate).unwrap();
     let mut said = Vec::new();
     while let Some(at) = station.poll_timeout() {
         let mut buf = Vec::new();
-        while station.poll_transmit(at, &mut buf).is_some() {
+        while station.poll_transmit(&mut buf).is_some() {
             assert_eq!(buf[6..14], [&mac(0).0[..], &ETHERTYPE_PKM.to_be_bytes()].concat());
             said.push(Owned::from(Message::parse(&buf[14..]).unwrap()));
         }
@@ -50,24 +51,24 @@ fn a_station_says_start_again_with_the_same_identifier() {
     }
     assert_eq!(said, vec![Owned::new(Direction::Request, Code::EapStart, 1); 3]);
     station.command(Instant::ZERO, station::Command::LogOff).unwrap();
-    assert_eq!(station.poll_transmit(Instant::ZERO, &mut Vec::new()), None, "PKM has no word for it");
+    assert_eq!(station.poll_transmit(&mut Vec::new()), None, "PKM has no word for it");
 }
 
 #[test]
 fn the_server_is_told_that_the_port_is_802_16() {
     let now = Instant::ZERO;
     let config = station::Config { access: Access::Wimax, ..station::Config::new(mac(3)) };
-    let mut station = Station::new(config, Seed::new(1).secure("station", 0));
-    let mut nas = Authenticator::new(base_station(), Seed::new(1).secure("nas", 0)).unwrap();
+    let mut station = Tap::new(Station::new(config, Seed::new(1).secure("station", 0)));
+    let mut nas = Tap::new(Authenticator::new(base_station(), Seed::new(1).secure("nas", 0)).unwrap());
     let credentials = Credentials::password(b"x");
     let authenticate = station::Command::Authenticate { identity: b"me".to_vec(), credentials };
     station.command(now, authenticate).unwrap();
     let mut buf = Vec::new();
     // EAP-Start, the request for the identity, the identity.
     for _ in 0..2 {
-        assert!(station.poll_transmit(now, &mut buf).is_some());
+        assert!(station.poll_transmit(&mut buf).is_some());
         nas.handle(now, Input::Frame { port: PortId(5), data: &buf });
-        if let Some(Transmit::Frame { port: PortId(5) }) = nas.poll_transmit(now, &mut buf) {
+        if let Some(Transmit::Frame { port: PortId(5) }) = nas.poll_transmit(&mut buf) {
             station.handle(now, Input::Frame { port: PortId(0), data: &buf });
         }
     }

@@ -39,8 +39,8 @@ fn serve(w: &mut World, ledger: &mut Ledger, store: &mut Memory) {
     let until = w.now.since(usher_core::Instant::ZERO).as_secs() + 2;
     for _ in 0..20 {
         w.run_to(w.now + Duration::from_millis(1));
-        for (_, _, event) in std::mem::take(&mut w.server_events) {
-            if let usher_aaa::Event::Account { token, record } = event {
+        for (_, _, job) in std::mem::take(&mut w.server_jobs) {
+            if let usher_core::Job { token, what: usher_aaa::Job::Account { record }, .. } = job {
                 let durable = ledger.serve(w.now, store, &record);
                 w.servers[0].command(w.now, usher_aaa::Command::Accounted { token, durable }).unwrap();
             }

@@ -4,7 +4,9 @@ use crate::build::{PASSWORD, aaa_config, radius_nas, user_name, users, world};
 use crate::pair::{NEVER, Pair};
 use crate::world::{Who, World};
 use std::sync::Arc;
-use usher_aaa::{CertificateVerdict, Command, Config, Event, Login, Method, Reason, User, UserSource, Users};
+use usher_aaa::{
+    CertificateVerdict, Command, Config, Event, Job, Login, Method, Reason, User, UserSource, Users,
+};
 use usher_core::{Duration, Machine, Seed, WallTime};
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Resumption, Roots, ServerConfig, ServerOptions, Version, WallClock, fixtures,
@@ -242,7 +244,11 @@ fn a_session_that_let_nobody_in_is_not_kept() {
             let tls = PeerTls::Real(site.client.clone(), 0);
             p.eap(&user, Box::new(PeerMethodTls { tls, fragment: 1024 }), usize::MAX);
             let events = std::iter::from_fn(|| p.server.poll_event()).collect::<Vec<_>>();
-            let [Event::CheckCertificate { token, .. }] = events[..] else { panic!("{events:?}") };
+            assert!(events.is_empty(), "{events:?}");
+            let jobs = std::iter::from_fn(|| p.server.poll_job()).collect::<Vec<_>>();
+            let [usher_core::Job { token, what: Job::CheckCertificate { .. }, .. }] = jobs[..] else {
+                panic!("{jobs:?}")
+            };
             p.server.command(NEVER, Command::Certificate { token, verdict }).unwrap();
             p.settle(NEVER);
             p.reply().unwrap();

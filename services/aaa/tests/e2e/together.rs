@@ -3,8 +3,9 @@
 use crate::build::{PASSWORD, aaa_config, secret, user_name, users};
 use crate::world::{nas_address, server_address};
 use std::net::SocketAddr;
-use usher_aaa::{AaaServer, Event, Method};
-use usher_core::{Duration, Instant, Machine, Path, Seed, SocketId, Transmit};
+use usher_aaa::{AaaServer, Event, Method, radius_socket};
+use usher_core::bench::Tap;
+use usher_core::{Duration, Instant, Machine, Path, Seed, Transmit};
 use usher_radius::Code;
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, Client, ServerConfig, Target};
@@ -16,7 +17,7 @@ fn requests() -> Datagrams {
     let mut asking =
         client::Config::single(ServerConfig::new(SocketAddr::new(server_address(0), 1812), secret()));
     asking.max_sockets = 100;
-    let mut nas = Client::new(asking, seed.secure("nas", 0)).unwrap();
+    let mut nas = Tap::new(Client::new(asking, seed.secure("nas", 0)).unwrap());
     let mut all = Vec::new();
     for token in 0..10 {
         let mut attributes = usher_radius::Attributes::new();
@@ -37,35 +38,35 @@ fn requests() -> Datagrams {
         let request = client::Command::Request { token, target: Target::Server(0), code, attributes };
         nas.command(Instant::ZERO, request).unwrap();
         let mut buf = Vec::new();
-        while let Some(Transmit::Datagram { path }) = nas.poll_transmit(Instant::ZERO, &mut buf) {
+        while let Some(Transmit::Datagram { path }) = nas.poll_transmit(&mut buf) {
             let stranger = SocketAddr::from(([198, 51, 100, 7], 50_000));
-            let known = SocketAddr::new(nas_address(0), 50_000 + path.socket.0 as u16);
+            let known = SocketAddr::new(nas_address(0), 50_000 + path.socket.n as u16);
             let remote = if token == 8 { stranger } else { known };
             let local = SocketAddr::new(server_address(0), 1812);
-            all.push((Path { socket: SocketId(0), local, remote }, buf.clone()));
+            all.push((Path { socket: radius_socket(0), local, remote }, buf.clone()));
         }
     }
     all
 }
 
-fn server() -> AaaServer {
+fn server() -> Tap<AaaServer> {
     let mut config = aaa_config(users(Seed::new(1), 8));
     config.methods = vec![Method::EapMd5, Method::Pap];
     config.reject_delay = Duration::ZERO;
-    AaaServer::new(config, Seed::new(3).secure("aaa", 0)).unwrap()
+    Tap::new(AaaServer::new(config, Seed::new(3).secure("aaa", 0)).unwrap())
 }
 
 type Datagrams = Vec<(Path, Vec<u8>)>;
 
 /// What a server sends and says when datagrams come in groups of so many.
-fn outcome(all: &Datagrams, group: usize) -> (Datagrams, Vec<String>, AaaServer) {
+fn outcome(all: &Datagrams, group: usize) -> (Datagrams, Vec<String>, Tap<AaaServer>) {
     let (mut server, mut sent, mut said) = (server(), Vec::new(), Vec::new());
     let now = Instant::ZERO + Duration::from_millis(1);
     for group in all.chunks(group) {
         let group: Vec<(Path, &[u8])> = group.iter().map(|(path, data)| (*path, &data[..])).collect();
         server.handle_datagrams(now, &group);
         let mut buf = Vec::new();
-        while let Some(Transmit::Datagram { path }) = server.poll_transmit(now, &mut buf) {
+        while let Some(Transmit::Datagram { path }) = server.poll_transmit(&mut buf) {
             sent.push((path, buf.clone()));
         }
         said.extend(std::iter::from_fn(|| server.poll_event()).map(|event| match event {

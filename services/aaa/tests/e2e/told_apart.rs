@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{
-    AaaServer, CacheConfig, Command, Config, Event, Found, Method, Password, User, UserSource, Users,
+    AaaServer, CacheConfig, Command, Config, Found, Job, Method, Password, User, UserSource, Users,
+    radius_socket,
 };
+use usher_core::bench::Tap;
 use usher_core::{
     Duration, Input, Instant, Machine, Path, Rng, SecureRng, Seed, SocketId, Transmit, WallTime,
 };
@@ -35,8 +37,8 @@ type Seen = Vec<(u64, Code, Vec<(u8, usize)>, Vec<u8>, usize)>;
 /// One server whose host takes its time, and an access server.
 struct Bench {
     now: Instant,
-    client: Client,
-    server: AaaServer,
+    client: Tap<Client>,
+    server: Tap<AaaServer>,
     users: BTreeMap<Vec<u8>, Arc<User>>,
     chance: Rng,
     token: u64,
@@ -54,8 +56,8 @@ impl Bench {
         let user = Arc::new(user.clone());
         Self {
             now: Instant::ZERO,
-            client: Client::new(client::Config::single(to), seed.secure("client", 0)).unwrap(),
-            server: AaaServer::new(config, seed.secure("aaa", 0)).unwrap(),
+            client: Tap::new(Client::new(client::Config::single(to), seed.secure("client", 0)).unwrap()),
+            server: Tap::new(AaaServer::new(config, seed.secure("aaa", 0)).unwrap()),
             users: (0..100).map(|n| (name(n, true), user.clone())).collect(),
             chance: seed.stream("tries", 0),
             token: 0,
@@ -70,12 +72,12 @@ impl Bench {
     fn settle(&mut self) {
         let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
         let mut buf = Vec::new();
-        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(self.now, &mut buf) {
-            let path = Path { socket: SocketId(0), local: far, remote: near };
+        while let Some(Transmit::Datagram { .. }) = self.client.poll_transmit(&mut buf) {
+            let path = Path { socket: radius_socket(0), local: far, remote: near };
             self.server.handle(self.now, Input::Datagram { path, data: &buf });
         }
-        while let Some(Transmit::Datagram { .. }) = self.server.poll_transmit(self.now, &mut buf) {
-            let path = Path { socket: SocketId(0), local: near, remote: far };
+        while let Some(Transmit::Datagram { .. }) = self.server.poll_transmit(&mut buf) {
+            let path = Path { socket: SocketId::own(0), local: near, remote: far };
             self.client.handle(self.now, Input::Datagram { path, data: &buf });
         }
     }
@@ -96,14 +98,14 @@ impl Bench {
                 seen.push((waited, reply.code, attributes, told(&reply), self.hashes - hashes));
                 return reply;
             }
-            match self.server.poll_event() {
-                Some(Event::Lookup { token, name, .. }) => {
+            match self.server.poll_job() {
+                Some(usher_core::Job { token, what: Job::Lookup { name, .. }, .. }) => {
                     let took = 1 + self.draw(4);
                     self.now += Duration::from_millis(took);
                     let user = self.users.get(&name).map_or(Found::Nobody, |user| Found::User(user.clone()));
                     self.server.command(self.now, Command::Found { token, user }).unwrap();
                 }
-                Some(Event::Verify { token, .. }) => {
+                Some(usher_core::Job { token, what: Job::Verify { .. }, .. }) => {
                     self.hashes += 1;
                     let took = 20 + self.draw(6);
                     self.now += Duration::from_millis(took);

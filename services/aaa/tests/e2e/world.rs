@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use usher_aaa::AaaServer;
+use usher_aaa::{AaaServer, DIAMETER_LISTENER};
+use usher_core::bench::Tap;
 use usher_core::{
     CloseReason, ConnId, Duration, Input, Instant, Machine, MessageEvent, MessageOp, Path, StreamEvent,
     StreamOp, Transmit,
@@ -22,9 +23,11 @@ pub(crate) enum Who {
 enum What {
     Datagram(Path, Vec<u8>),
     Frame(Vec<u8>),
+    Accepted(ConnId, SocketAddr),
     Connected(ConnId, SocketAddr),
     Data(ConnId, Vec<u8>),
     Closed(ConnId, CloseReason),
+    AcceptedAssoc(ConnId, SocketAddr, u16),
     Up(ConnId, SocketAddr, u16),
     /// Association, stream, payload protocol, message.
     User(ConnId, u16, u32, Vec<u8>),
@@ -46,9 +49,9 @@ type Filter = Box<dyn FnMut(&Seen) -> bool>;
 
 pub(crate) struct World {
     pub(crate) now: Instant,
-    pub(crate) stations: Vec<Station>,
-    pub(crate) nas: Vec<Authenticator>,
-    pub(crate) servers: Vec<AaaServer>,
+    pub(crate) stations: Vec<Tap<Station>>,
+    pub(crate) nas: Vec<Tap<Authenticator>>,
+    pub(crate) servers: Vec<Tap<AaaServer>>,
     /// Which access server each station is wired to; the wire is the station's number.
     pub(crate) wired_to: Vec<usize>,
     /// One way, everywhere.
@@ -60,6 +63,7 @@ pub(crate) struct World {
     pub(crate) station_events: Vec<(usize, Instant, usher_nas::station::Event)>,
     pub(crate) nas_events: Vec<(usize, Instant, usher_nas::authenticator::Event)>,
     pub(crate) server_events: Vec<(usize, Instant, usher_aaa::Event)>,
+    pub(crate) server_jobs: Vec<(usize, Instant, usher_core::Job<usher_aaa::Job>)>,
     pub(crate) work: BTreeMap<&'static str, u32>,
     pub(crate) sent: usize,
     queue: BTreeMap<(Instant, usize), (Who, What)>,
@@ -101,6 +105,7 @@ impl World {
             station_events: Vec::new(),
             nas_events: Vec::new(),
             server_events: Vec::new(),
+            server_jobs: Vec::new(),
             work: BTreeMap::new(),
             sent: 0,
             queue: BTreeMap::new(),
@@ -129,7 +134,8 @@ impl World {
     fn offer(&mut self, from: Who, to: Who, what: What) {
         let octets = match &what {
             What::Datagram(_, b) | What::Frame(b) | What::Data(_, b) | What::User(.., b) => b.len(),
-            What::Connected(..) | What::Closed(..) | What::Up(..) | What::Down(..) => 0,
+            What::Accepted(..) | What::Connected(..) | What::Closed(..) => 0,
+            What::AcceptedAssoc(..) | What::Up(..) | What::Down(..) => 0,
         };
         let seen = Seen { from, to, number: self.sent, octets };
         self.sent += 1;
@@ -153,9 +159,9 @@ impl World {
         let (now, mut buf) = (self.now, Vec::new());
         loop {
             let transmit = match who {
-                Who::Station(i) => self.stations[i].poll_transmit(now, &mut buf),
-                Who::Nas(i) => self.nas[i].poll_transmit(now, &mut buf),
-                Who::Server(i) => self.servers[i].poll_transmit(now, &mut buf),
+                Who::Station(i) => self.stations[i].poll_transmit(&mut buf),
+                Who::Nas(i) => self.nas[i].poll_transmit(&mut buf),
+                Who::Server(i) => self.servers[i].poll_transmit(&mut buf),
             };
             let Some(transmit) = transmit else { break };
             self.carry(who, transmit, buf.clone());
@@ -174,6 +180,9 @@ impl World {
             Who::Server(i) => {
                 while let Some(e) = self.servers[i].poll_event() {
                     self.server_events.push((i, now, e));
+                }
+                while let Some(job) = self.servers[i].poll_job() {
+                    self.server_jobs.push((i, now, job));
                 }
             }
         }
@@ -200,13 +209,13 @@ impl World {
             Transmit::Datagram { path } => {
                 let Some(to) = self.at(path.remote) else { return };
                 let source = match from {
-                    Who::Nas(i) => SocketAddr::new(nas_address(i), 50_000 + path.socket.0 as u16),
+                    Who::Nas(i) => SocketAddr::new(nas_address(i), 50_000 + path.socket.n as u16),
                     Who::Server(i) => SocketAddr::new(server_address(i), RADIUS_PORT),
                     Who::Station(_) => return,
                 };
                 let socket = match to {
-                    Who::Nas(_) => usher_core::SocketId(u32::from(path.remote.port() - 50_000)),
-                    _ => usher_core::SocketId(0),
+                    Who::Nas(_) => usher_core::SocketId::own(u32::from(path.remote.port() - 50_000)),
+                    _ => usher_aaa::radius_socket(0),
                 };
                 let path = Path { socket, local: path.remote, remote: source };
                 self.offer(from, to, What::Datagram(path, bytes));
@@ -220,7 +229,7 @@ impl World {
     fn accept(&mut self, from: Who, conn: ConnId, remote: SocketAddr) -> Option<(Who, ConnId, SocketAddr)> {
         let to = self.at(remote).filter(|to| !self.is_off(*to))?;
         let Who::Nas(i) = from else { return None };
-        let incoming = ConnId::incoming(self.accepted);
+        let incoming = ConnId::accepted_at(DIAMETER_LISTENER, self.accepted);
         self.accepted += 1;
         self.ends.insert((from, conn), (to, incoming));
         self.ends.insert((to, incoming), (from, conn));
@@ -238,7 +247,7 @@ impl World {
             MessageOp::Connect { remote, streams, .. } => match self.accept(from, assoc, remote) {
                 Some((to, incoming, source)) => {
                     self.assocs.extend([(from, assoc), (to, incoming)]);
-                    self.post(to, What::Up(incoming, source, streams));
+                    self.post(to, What::AcceptedAssoc(incoming, source, streams));
                     self.post(from, What::Up(assoc, remote, streams));
                 }
                 None => self.post(from, What::Down(assoc, CloseReason::Refused)),
@@ -264,7 +273,7 @@ impl World {
         match op {
             StreamOp::Connect { remote, .. } => match self.accept(from, conn, remote) {
                 Some((to, incoming, source)) => {
-                    self.post(to, What::Connected(incoming, source));
+                    self.post(to, What::Accepted(incoming, source));
                     self.post(from, What::Connected(conn, remote));
                 }
                 None => self.post(from, What::Closed(conn, CloseReason::Refused)),
@@ -366,6 +375,11 @@ impl World {
                 };
                 self.feed(to, Input::Frame { port, data });
             }
+            What::Accepted(conn, remote) => {
+                let (listener, remote) = (DIAMETER_LISTENER, *remote);
+                let event = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
+                self.feed(to, Input::Stream { conn: *conn, event });
+            }
             What::Connected(conn, remote) => {
                 let event = StreamEvent::Connected { remote: *remote, local: None, certificate: None };
                 self.feed(to, Input::Stream { conn: *conn, event });
@@ -375,6 +389,11 @@ impl World {
             }
             What::Closed(conn, reason) => {
                 self.feed(to, Input::Stream { conn: *conn, event: StreamEvent::Closed(*reason) });
+            }
+            What::AcceptedAssoc(assoc, remote, streams) => {
+                let (listener, remote) = (DIAMETER_LISTENER, *remote);
+                let event = MessageEvent::Accepted { listener, remote, streams: *streams };
+                self.feed(to, Input::Message { assoc: *assoc, event });
             }
             What::Up(assoc, remote, streams) => {
                 let event = MessageEvent::Up { remote: *remote, streams: *streams };

@@ -4,8 +4,11 @@
 use crate::world::{NAS, secret};
 use std::net::SocketAddr;
 use usher_aaa::proxy::{self, Realm, Realms, Route};
-use usher_aaa::{AaaServer, Config, UserSource, Users};
-use usher_core::{ConnId, Input, Instant, Machine, Path, Seed, SocketId, StreamEvent, StreamOp, Transmit};
+use usher_aaa::{AaaServer, Config, DIAMETER_LISTENER, UserSource, Users, radius_socket};
+use usher_core::bench::Tap;
+use usher_core::{
+    ConnId, Input, Instant, ListenerId, Machine, Path, Seed, SocketId, StreamEvent, StreamOp, Transmit,
+};
 use usher_diameter::ResultCode;
 use usher_diameter::avp::{AvpBuf, AvpId};
 use usher_diameter::codes::{self, application};
@@ -33,9 +36,9 @@ fn node(host: &str, realm: &str) -> node::Config {
 
 /// A translating server, an access server before it, and a home server behind it that says what it is told to.
 struct World {
-    server: AaaServer,
-    nas: Client,
-    home: Node,
+    server: Tap<AaaServer>,
+    nas: Tap<Client>,
+    home: Tap<Node>,
 }
 
 impl World {
@@ -53,9 +56,9 @@ impl World {
         let home = node("home.example.org", "example.org").accept("aaa.visited.example");
         let seed = Seed::new(1);
         let mut world = Self {
-            server: AaaServer::new(config, seed.secure("server", 0)).unwrap(),
-            nas: Client::new(nas, seed.secure("nas", 0)).unwrap(),
-            home: Node::new(home, NOW, seed.secure("home", 0)),
+            server: Tap::new(AaaServer::new(config, seed.secure("server", 0)).unwrap()),
+            nas: Tap::new(Client::new(nas, seed.secure("nas", 0)).unwrap()),
+            home: Tap::new(Node::new(home, NOW, seed.secure("home", 0))),
         };
         world.server.handle(NOW, Input::Timeout);
         world.settle();
@@ -64,28 +67,31 @@ impl World {
 
     fn settle(&mut self) {
         let mut buf = Vec::new();
-        let (theirs, ours) = (ConnId::incoming(0), ConnId::outgoing(0));
+        let theirs = ConnId::accepted(0);
+        let ours = ConnId { owner: DIAMETER_LISTENER.owner, ..ConnId::opened(0) };
         let nas = SocketAddr::new(NAS, 40_000);
         loop {
-            if let Some(Transmit::Datagram { .. }) = self.nas.poll_transmit(NOW, &mut buf) {
-                let path = Path { socket: SocketId(0), local: at(1), remote: nas };
+            if let Some(Transmit::Datagram { .. }) = self.nas.poll_transmit(&mut buf) {
+                let path = Path { socket: radius_socket(0), local: at(1), remote: nas };
                 self.server.handle(NOW, Input::Datagram { path, data: &buf });
-            } else if let Some(transmit) = self.server.poll_transmit(NOW, &mut buf) {
+            } else if let Some(transmit) = self.server.poll_transmit(&mut buf) {
                 match transmit {
                     Transmit::Datagram { .. } => {
-                        let path = Path { socket: SocketId(0), local: nas, remote: at(1) };
+                        let path = Path { socket: SocketId::own(0), local: nas, remote: at(1) };
                         self.nas.handle(NOW, Input::Datagram { path, data: &buf });
                     }
                     Transmit::Stream { op: StreamOp::Connect { .. }, .. } => {
-                        let up = |remote| StreamEvent::Connected { remote, local: None, certificate: None };
-                        self.home.handle(NOW, Input::Stream { conn: theirs, event: up(at(1)) });
-                        self.server.handle(NOW, Input::Stream { conn: ours, event: up(at(2)) });
+                        let (listener, local, certificate) = (ListenerId::own(0), None, None);
+                        let event = StreamEvent::Accepted { listener, remote: at(1), local, certificate };
+                        self.home.handle(NOW, Input::Stream { conn: theirs, event });
+                        let event = StreamEvent::Connected { remote: at(2), local, certificate };
+                        self.server.handle(NOW, Input::Stream { conn: ours, event });
                     }
                     _ => {
                         self.home.handle(NOW, Input::Stream { conn: theirs, event: StreamEvent::Data(&buf) })
                     }
                 }
-            } else if let Some(Transmit::Stream { .. }) = self.home.poll_transmit(NOW, &mut buf) {
+            } else if let Some(Transmit::Stream { .. }) = self.home.poll_transmit(&mut buf) {
                 self.server.handle(NOW, Input::Stream { conn: ours, event: StreamEvent::Data(&buf) });
             } else {
                 return;

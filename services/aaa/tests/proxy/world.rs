@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use usher_aaa::{AaaServer, Command, Config, Event, Front};
+use usher_aaa::{AaaServer, Command, Config, DIAMETER_LISTENER, Event, Job, RADSEC_LISTENER, radius_socket};
+use usher_core::bench::Tap;
 use usher_core::{
-    CloseReason, ConnId, Duration, Input, Instant, Machine, Path, Seed, SocketId, StreamEvent, StreamOp,
-    Transmit,
+    CloseReason, ConnId, Duration, Input, Instant, Machine, Owner, Path, Seed, SocketId, StreamEvent,
+    StreamOp, Transmit,
 };
 use usher_eap::peer::{self, Peer};
 use usher_radius::attribute::kind;
@@ -22,22 +23,22 @@ pub(crate) fn secret(name: &str) -> Secret {
     Secret::new(format!("the secret of {name}").as_bytes())
 }
 
-/// Each server listens on 1812 (socket 0) and 1813 (socket 1); other sockets have ports of their own.
+/// Each server listens on 1812 and 1813; other sockets have ports of their own, by their owner's slot.
 fn port(socket: SocketId) -> u16 {
-    match socket.0 {
-        n @ 0..2 => 1812 + n as u16,
-        n if n >= 1 << 20 => 50_000 + (n & 0xfff) as u16,
-        n if n >= 1 << 18 => 45_000 + (n & 0xfff) as u16,
-        n => 40_000 + (n & 0xfff) as u16,
+    let slot = socket.owner.enter().map_or(0, |(slot, _)| slot);
+    match (0..2).find(|&n| socket == radius_socket(n)) {
+        Some(n) => 1812 + n as u16,
+        None => 40_000 + (slot << 12) + (socket.n & 0xfff) as u16,
     }
 }
 fn socket(port: u16) -> SocketId {
-    SocketId(match port {
-        1812 | 1813 => u32::from(port - 1812),
-        50_000.. => (1 << 20) + u32::from(port - 50_000),
-        45_000.. => (1 << 18) + (1 << 16) + u32::from(port - 45_000),
-        _ => (1 << 16) + u32::from(port - 40_000),
-    })
+    match port {
+        1812 | 1813 => radius_socket(u32::from(port - 1812)),
+        _ => {
+            let (slot, n) = ((port - 40_000) >> 12, (port - 40_000) & 0xfff);
+            SocketId { owner: Owner::slot(slot), n: n.into() }
+        }
+    }
 }
 
 /// One end of a connection: whose, and its number there.
@@ -45,13 +46,15 @@ type End = (usize, ConnId);
 
 pub(crate) struct World {
     pub(crate) now: Instant,
-    pub(crate) nas: Client,
+    pub(crate) nas: Tap<Client>,
     /// The NAS's other side: what asks it for changes.
-    pub(crate) nas_server: Server,
-    pub(crate) servers: Vec<AaaServer>,
+    pub(crate) nas_server: Tap<Server>,
+    pub(crate) servers: Vec<Tap<AaaServer>>,
     /// Servers that nothing reaches and that send nothing.
     pub(crate) off: Vec<bool>,
     pub(crate) events: Vec<(usize, Event)>,
+    /// The servers that were asked to keep a record.
+    pub(crate) kept: Vec<usize>,
     pub(crate) answers: Vec<client::Response>,
     pub(crate) silent: Vec<u64>,
     pub(crate) asked_nas: Vec<server::Request>,
@@ -77,11 +80,14 @@ impl World {
         let servers = configs.into_iter().enumerate();
         let mut w = Self {
             now: Instant::ZERO,
-            nas: Client::new(config, seed.secure("nas", 0)).unwrap(),
-            nas_server: Server::new(dynamic, seed.secure("nas", 1)).unwrap(),
-            servers: servers.map(|(i, c)| AaaServer::new(c, seed.secure("aaa", i as u64)).unwrap()).collect(),
+            nas: Tap::new(Client::new(config, seed.secure("nas", 0)).unwrap()),
+            nas_server: Tap::new(Server::new(dynamic, seed.secure("nas", 1)).unwrap()),
+            servers: servers
+                .map(|(i, c)| Tap::new(AaaServer::new(c, seed.secure("aaa", i as u64)).unwrap()))
+                .collect(),
             off: vec![false; n],
             events: Vec::new(),
+            kept: Vec::new(),
             answers: Vec::new(),
             silent: Vec::new(),
             asked_nas: Vec::new(),
@@ -101,15 +107,15 @@ impl World {
         let mut buf = Vec::new();
         loop {
             let mut idle = true;
-            while let Some(Transmit::Datagram { path }) = self.nas.poll_transmit(self.now, &mut buf) {
-                let from = SocketAddr::new(NAS, 40_000 + path.socket.0 as u16);
+            while let Some(Transmit::Datagram { path }) = self.nas.poll_transmit(&mut buf) {
+                let from = SocketAddr::new(NAS, 40_000 + path.socket.n as u16);
                 self.queue.push_back((from, path.remote, buf.clone()));
             }
-            while let Some(Transmit::Datagram { path }) = self.nas_server.poll_transmit(self.now, &mut buf) {
+            while let Some(Transmit::Datagram { path }) = self.nas_server.poll_transmit(&mut buf) {
                 self.queue.push_back((SocketAddr::new(NAS, 3799), path.remote, buf.clone()));
             }
             for s in 0..self.servers.len() {
-                while let Some(transmit) = self.servers[s].poll_transmit(self.now, &mut buf) {
+                while let Some(transmit) = self.servers[s].poll_transmit(&mut buf) {
                     idle = false;
                     match transmit {
                         Transmit::Datagram { path } => {
@@ -122,11 +128,15 @@ impl World {
                 }
                 while let Some(event) = self.servers[s].poll_event() {
                     idle = false;
-                    if let Event::Account { token, .. } = event {
-                        let durable = Command::Accounted { token, durable: true };
-                        self.servers[s].command(self.now, durable).unwrap();
-                    }
                     self.events.push((s, event));
+                }
+                while let Some(job) = self.servers[s].poll_job() {
+                    idle = false;
+                    if let Job::Account { .. } = job.what {
+                        let durable = Command::Accounted { token: job.token, durable: true };
+                        self.servers[s].command(self.now, durable).unwrap();
+                        self.kept.push(s);
+                    }
                 }
             }
             while let Some((from, to, data)) = self.queue.pop_front() {
@@ -159,10 +169,10 @@ impl World {
         }
         let path = |socket| Path { socket, local: to, remote: from };
         if to.ip() == NAS && to.port() == 3799 {
-            return self.nas_server.handle(self.now, Input::Datagram { path: path(SocketId(0)), data });
+            return self.nas_server.handle(self.now, Input::Datagram { path: path(SocketId::own(0)), data });
         }
         if to.ip() == NAS {
-            let path = path(SocketId(u32::from(to.port() - 40_000)));
+            let path = path(SocketId::own(u32::from(to.port() - 40_000)));
             return self.nas.handle(self.now, Input::Datagram { path, data });
         }
         let s = self.server_at(to.ip()).unwrap();
@@ -184,14 +194,16 @@ impl World {
                 if self.off[s] || self.off[to] {
                     return self.feed(end, StreamEvent::Closed(CloseReason::Refused));
                 }
-                let other = (to, ConnId::incoming(self.accepted));
+                let listener = if remote.port() == 2083 { RADSEC_LISTENER } else { DIAMETER_LISTENER };
+                let other = (to, ConnId::accepted_at(listener, self.accepted));
                 self.accepted += 1;
                 self.ends.insert(end, other);
                 self.ends.insert(other, end);
-                let front = if remote.port() == 2083 { Front::RadSec } else { Front::Diameter };
-                self.servers[to].command(self.now, Command::Accept { conn: other.1, front }).unwrap();
                 let from = SocketAddr::new(address(s), 30_000 + self.accepted as u16);
-                self.feed(other, StreamEvent::Connected { remote: from, local: None, certificate: None });
+                self.feed(
+                    other,
+                    StreamEvent::Accepted { listener, remote: from, local: None, certificate: None },
+                );
                 self.feed(end, StreamEvent::Connected { remote, local: None, certificate: None });
             }
             StreamOp::Data => {
@@ -228,8 +240,7 @@ impl World {
         loop {
             self.settle();
             let nas = self.nas.poll_timeout().into_iter();
-            let Some(next) = nas.chain(self.servers.iter_mut().filter_map(Machine::poll_timeout)).min()
-            else {
+            let Some(next) = nas.chain(self.servers.iter_mut().filter_map(|s| s.poll_timeout())).min() else {
                 break;
             };
             if next > end {

@@ -8,7 +8,7 @@ use crate::requests::{Request, Requests};
 use crate::work;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use usher_core::{CommandError, Input, Instant, Machine, Rng, Transmit, Work};
+use usher_core::{Child, CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, Work};
 use usher_mih::{self as mih, Incoming, LinkTupleId, Message, MessageId, Mihf, MihfId, Status, Tlv};
 
 /// What is known of a station.
@@ -41,7 +41,7 @@ enum Purpose {
 #[derive(Debug)]
 pub struct PointOfService {
     config: Config,
-    mihf: Mihf,
+    mihf: Child<Mihf>,
     started: bool,
     clients: BTreeMap<MihfId, Client>,
     admission: Admission,
@@ -50,8 +50,7 @@ pub struct PointOfService {
     open: BTreeMap<u64, Purpose>,
     /// Messages that the MIH function would not take: as good as lost.
     unsent: VecDeque<u64>,
-    events: VecDeque<Event>,
-    work: VecDeque<Work>,
+    outputs: Outputs<Event>,
     counters: Counters,
 }
 
@@ -71,7 +70,7 @@ impl PointOfService {
             (c.peer.id.clone(), client)
         };
         Self {
-            mihf: Mihf::new(config.mih.clone(), rng),
+            mihf: Child::only(Mihf::new(config.mih.clone(), rng)),
             started: false,
             clients: config.clients.iter().map(client).collect(),
             admission: Admission::new(config.capacity, config.reserve),
@@ -79,8 +78,7 @@ impl PointOfService {
             token: 0,
             open: BTreeMap::new(),
             unsent: VecDeque::new(),
-            events: VecDeque::new(),
-            work: VecDeque::new(),
+            outputs: Outputs::default(),
             counters: Counters::default(),
             config,
         }
@@ -92,7 +90,7 @@ impl PointOfService {
     }
     /// Its MIH function.
     #[must_use]
-    pub const fn mihf(&self) -> &Mihf {
+    pub fn mihf(&self) -> &Mihf {
         &self.mihf
     }
     /// Its network's resources.
@@ -127,12 +125,12 @@ impl PointOfService {
             Action::Over(step) => {
                 let took = now.since(client.mark);
                 client.mark = now;
-                self.events.push_back(Event::Step { station: station.clone(), step, took });
+                self.outputs.event(Event::Step { station: station.clone(), step, took });
             }
             Action::Begin => {
                 client.mark = now;
                 self.counters.began += 1;
-                self.events.push_back(Event::HandoverBegan { station: station.clone() });
+                self.outputs.event(Event::HandoverBegan { station: station.clone() });
             }
             Action::Inquire => {
                 let message = target.map(|target| messages::query_resources(station, &target));
@@ -160,7 +158,7 @@ impl PointOfService {
             Action::Regret => self.deny(now, station, Status::NetworkError),
             Action::BreakOff => {
                 self.counters.broken_off += 1;
-                self.events.push_back(Event::BrokenOff { station: station.clone() });
+                self.outputs.event(Event::BrokenOff { station: station.clone() });
             }
             Action::Abandon => {
                 if let Some(token) = client.out.take() {
@@ -230,7 +228,7 @@ impl PointOfService {
         loop {
             if let Some(token) = self.unsent.pop_front() {
                 self.result(now, token, On::Failed);
-            } else if let Some(event) = self.mihf.poll_event() {
+            } else if let Some(event) = self.outputs.next_event(&mut self.mihf) {
                 self.mih(now, event);
             } else {
                 return;
@@ -275,7 +273,7 @@ impl PointOfService {
         };
         let message = messages::subscribe(&client.link);
         self.admission.attach(&station);
-        self.events.push_back(Event::Registered { station: station.clone() });
+        self.outputs.event(Event::Registered { station: station.clone() });
         if self.config.trigger == Trigger::Remote {
             let token = self.token(Purpose::Subscription);
             self.submit(now, token, station, message);
@@ -309,7 +307,7 @@ impl PointOfService {
 
     /// A request has been processed.
     fn act_upon(&mut self, now: Instant, request: Request) {
-        self.work.push_back(Work { label: work::REQUEST, units: 1 });
+        self.outputs.work(Work { label: work::REQUEST, units: 1 });
         let Request { from, transaction, message } = request;
         match message.id {
             MessageId::MN_HO_CANDIDATE_QUERY_REQUEST => {
@@ -387,11 +385,11 @@ impl PointOfService {
         if here {
             self.admission.attach(station);
             self.counters.arrived += 1;
-            self.events.push_back(Event::Arrived { station: station.clone() });
+            self.outputs.event(Event::Arrived { station: station.clone() });
         } else {
             self.admission.leave(station);
             self.counters.gone += 1;
-            self.events.push_back(Event::Gone { station: station.clone() });
+            self.outputs.event(Event::Gone { station: station.clone() });
             self.happen(now, station, On::Completed);
         }
     }
@@ -418,6 +416,7 @@ impl PointOfService {
 impl Machine for PointOfService {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -440,7 +439,7 @@ impl Machine for PointOfService {
                 }
             }
             Command::Link { station, event } => {
-                self.work.push_back(Work { label: work::LINK, units: 1 });
+                self.outputs.work(Work { label: work::LINK, units: 1 });
                 let meant = matches!(event, LinkEvent::GoingDown { .. })
                     && self.config.trigger == Trigger::Local
                     && self.happen(now, &station, On::Trigger);
@@ -454,22 +453,14 @@ impl Machine for PointOfService {
         Ok(())
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.mihf.poll_transmit(now, buf)
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let forget = self.clients.values().filter_map(|client| client.forget_at).min();
         let own = [self.requests.next(), self.admission.next(), forget, self.mihf.poll_timeout()];
         own.into_iter().flatten().min()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work.pop_front().or_else(|| self.mihf.poll_work())
     }
 }
 

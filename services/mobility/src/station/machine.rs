@@ -3,17 +3,19 @@
 use super::table::{Action, On, State, StationTable};
 use super::{
     BINDING_SOCKET, Command, CommitAnswer, Config, Counters, Event, FLOW_SERVING, FLOW_TARGET, Failure,
-    Initiation, OnFailure,
+    Initiation, MIHF, OnFailure,
 };
 use crate::flow;
 use crate::link::{Interface, LinkCommand, LinkEvent};
 use crate::messages;
 use crate::requests::{Request, Requests};
 use crate::work;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use usher_core::{CommandError, Duration, Input, Instant, Machine, Path, Rng, Transmit, Work};
+use usher_core::{
+    Child, CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, Rng, Transmit,
+    Work,
+};
 use usher_mih::{self as mih, EventList, Incoming, Message, MessageId, Mihf, MihfId, Peer, Status};
 use usher_mip::{BindingUpdate, Heard, Packet, Registration};
 
@@ -35,7 +37,7 @@ struct Handover {
 #[derive(Debug)]
 pub struct Station {
     config: Config,
-    mihf: Mihf,
+    mihf: Child<Mihf>,
     started: bool,
     state: State,
     handover: Option<Handover>,
@@ -62,9 +64,7 @@ pub struct Station {
     register_at: Option<Instant>,
     /// When the event [`On::Retry`] happens.
     retry_at: Option<Instant>,
-    datagrams: VecDeque<(Path, Vec<u8>)>,
-    events: VecDeque<Event>,
-    work: VecDeque<Work>,
+    outputs: Outputs<Event>,
     counters: Counters,
 }
 
@@ -76,7 +76,7 @@ impl Station {
         let requests = Requests::new(config.max_requests);
         let registration = Registration::new(config.binding, sequence);
         Self {
-            mihf: Mihf::new(config.mih.clone(), rng),
+            mihf: Child::new(MIHF, Mihf::new(config.mih.clone(), rng)),
             config,
             started: false,
             state: State::Resting,
@@ -94,9 +94,7 @@ impl Station {
             registration,
             register_at: None,
             retry_at: None,
-            datagrams: VecDeque::new(),
-            events: VecDeque::new(),
-            work: VecDeque::new(),
+            outputs: Outputs::default(),
             counters: Counters::default(),
         }
     }
@@ -107,7 +105,7 @@ impl Station {
     }
     /// Its MIH function.
     #[must_use]
-    pub const fn mihf(&self) -> &Mihf {
+    pub fn mihf(&self) -> &Mihf {
         &self.mihf
     }
     /// Where its controller stands.
@@ -155,7 +153,7 @@ impl Station {
     fn begin(&mut self, now: Instant) {
         self.handover = Some(Handover { began: now, mark: now, failure: None, left: None });
         self.counters.began += 1;
-        self.events.push_back(Event::HandoverBegan);
+        self.outputs.event(Event::HandoverBegan);
     }
 
     fn act(&mut self, now: Instant, on: On, action: Action) {
@@ -168,7 +166,7 @@ impl Station {
                 if let Some(handover) = &mut self.handover {
                     let took = now.since(handover.mark);
                     handover.mark = now;
-                    self.events.push_back(Event::Step { step, took });
+                    self.outputs.event(Event::Step { step, took });
                 }
             }
             Action::Begin if self.handover.is_none() => self.begin(now),
@@ -219,7 +217,7 @@ impl Station {
             Action::Cancel => {
                 self.handover = None;
                 self.counters.cancelled += 1;
-                self.events.push_back(Event::HandoverCancelled);
+                self.outputs.event(Event::HandoverCancelled);
             }
             Action::Later => self.retry_at = Some(now + self.config.retry),
         }
@@ -229,7 +227,7 @@ impl Station {
         if command == LinkCommand::Scan {
             self.found = false;
         }
-        self.events.push_back(Event::LinkCommand { interface, command });
+        self.outputs.event(Event::LinkCommand { interface, command });
     }
 
     fn break_off(&mut self, on: On) {
@@ -292,8 +290,8 @@ impl Station {
         let local = SocketAddr::new(self.config.target_address, usher_mip::PORT);
         let path = Path { socket: BINDING_SOCKET, local, remote: self.config.correspondent };
         self.counters.binding_updates += 1;
-        self.work.push_back(Work { label: work::BINDING, units: 1 });
-        self.datagrams.push_back((path, octets));
+        self.outputs.work(Work { label: work::BINDING, units: 1 });
+        self.outputs.transmit(Transmit::Datagram { path }, octets);
     }
 
     /// The flow is redirected: messages follow it.
@@ -309,7 +307,7 @@ impl Station {
         let Some(Handover { began, failure, left, .. }) = self.handover else { return };
         let success = failure.is_none();
         *if success { &mut self.counters.succeeded } else { &mut self.counters.failed } += 1;
-        self.events.push_back(Event::HandoverDone { success, failure, began, left, ended: now });
+        self.outputs.event(Event::HandoverDone { success, failure, began, left, ended: now });
     }
 
     fn commit(&mut self, now: Instant, transaction: Incoming) {
@@ -323,7 +321,7 @@ impl Station {
         loop {
             if let Some(token) = self.unsent.take() {
                 self.result(now, token, On::Failed);
-            } else if let Some(event) = self.mihf.poll_event() {
+            } else if let Some(event) = self.outputs.next_event(&mut self.mihf) {
                 self.mih(now, event);
             } else {
                 return;
@@ -359,7 +357,7 @@ impl Station {
     fn result(&mut self, now: Instant, token: u64, on: On) {
         if token == REGISTER {
             if on == On::Granted {
-                self.events.push_back(Event::Registered);
+                self.outputs.event(Event::Registered);
             } else {
                 self.counters.registrations_repeated += 1;
                 self.register_at = Some(now + self.config.retry);
@@ -384,7 +382,7 @@ impl Station {
                 }
             }
             MessageId::NET_HO_COMMIT_REQUEST => {
-                self.work.push_back(Work { label: work::REQUEST, units: 1 });
+                self.outputs.work(Work { label: work::REQUEST, units: 1 });
                 if !self.happen(now, On::Told) {
                     self.refuse(now, request.transaction, id, Status::Rejected);
                 } else if self.config.commit_answer == CommitAnswer::AfterRedirection {
@@ -408,7 +406,7 @@ impl Station {
             self.commit(now, transaction);
             return;
         }
-        self.work.push_back(Work { label: work::REQUEST, units: 1 });
+        self.outputs.work(Work { label: work::REQUEST, units: 1 });
         let before = self.asked.replace((transaction, message.id));
         if !self.happen(now, On::Asked) {
             let refused = core::mem::replace(&mut self.asked, before);
@@ -428,7 +426,7 @@ impl Station {
     }
 
     fn link(&mut self, now: Instant, interface: Interface, event: LinkEvent) {
-        self.work.push_back(Work { label: work::LINK, units: 1 });
+        self.outputs.work(Work { label: work::LINK, units: 1 });
         if !self.started {
             self.counters.ignored_link_events += 1;
             return;
@@ -474,8 +472,8 @@ impl Station {
             return;
         };
         self.counters.received += 1;
-        self.work.push_back(Work { label: work::DATA, units: 1 });
-        self.events.push_back(Event::Received { sequence, interface });
+        self.outputs.work(Work { label: work::DATA, units: 1 });
+        self.outputs.event(Event::Received { sequence, interface });
     }
 
     fn binding(&mut self, now: Instant, data: &[u8]) {
@@ -489,7 +487,7 @@ impl Station {
             usher_mip::Message::Acknowledgement(ack) if theirs => self.registration.acknowledged(now, ack),
             _ => Heard::Stale,
         };
-        self.work.push_back(Work { label: work::BINDING, units: 1 });
+        self.outputs.work(Work { label: work::BINDING, units: 1 });
         match heard {
             // A refreshment changes nothing.
             Heard::Bound(_) => drop(self.happen(now, On::Bound)),
@@ -528,8 +526,13 @@ impl Station {
 impl Machine for Station {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if let Some((MIHF, input)) = input.enter() {
+            self.mihf.handle(now, input);
+            return self.settle(now);
+        }
         match input {
             Input::Datagram { path, data } if path.socket == FLOW_SERVING => {
                 self.data(Interface::Serving, data);
@@ -539,7 +542,7 @@ impl Machine for Station {
             }
             Input::Datagram { path, data } if path.socket == BINDING_SOCKET => self.binding(now, data),
             Input::Timeout => self.timeout(now),
-            other => self.mihf.handle(now, other),
+            _ => self.counters.unexpected += 1,
         }
         self.settle(now);
     }
@@ -558,13 +561,8 @@ impl Machine for Station {
         Ok(())
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(transmit) = self.mihf.poll_transmit(now, buf) {
-            return Some(transmit);
-        }
-        let (path, octets) = self.datagrams.pop_front()?;
-        *buf = octets;
-        Some(Transmit::Datagram { path })
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -576,14 +574,6 @@ impl Machine for Station {
             self.mihf.poll_timeout(),
         ];
         own.into_iter().flatten().min()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work.pop_front().or_else(|| self.mihf.poll_work())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The station (MN): its MIH function, its handover controller, and the receiving end of a flow.
 //!
-//! Sockets: those of the MIH function, one for the address of each interface: 0 for [`Config::serving_link`] and 1 for
-//! [`Config::target_link`]; then [`FLOW_SERVING`], [`FLOW_TARGET`] and [`BINDING_SOCKET`].
+//! Sockets: [`MIH_SERVING`] and [`MIH_TARGET`] of the MIH function, one for the address of each interface; [`FLOW_SERVING`],
+//! [`FLOW_TARGET`] and [`BINDING_SOCKET`] of the station itself. Connections are the MIH function's.
 
 mod machine;
 mod table;
@@ -12,15 +12,23 @@ pub use table::{Action, On, Row, State, StationTable};
 use crate::link::{Interface, LinkCommand, LinkEvent};
 use crate::step::Step;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{Duration, Instant, SocketId};
+use usher_core::{Duration, Instant, ListenerId, Owner, SocketId};
 use usher_mih::{LinkTupleId, Peer, Route};
 
+/// The slot of the MIH function within the station.
+pub(crate) const MIHF: u16 = 0;
+/// Where the MIH function's connections and associations are accepted.
+pub const MIH_LISTENER: ListenerId = ListenerId { owner: Owner::slot(MIHF), n: 0 };
+/// The MIH function's socket at the address of [`Config::serving_link`].
+pub const MIH_SERVING: SocketId = SocketId::own(0).within(MIHF);
+/// The MIH function's socket at the address of [`Config::target_link`].
+pub const MIH_TARGET: SocketId = SocketId::own(1).within(MIHF);
 /// The socket on which the flow arrives by the serving interface: the application's port at its address.
-pub const FLOW_SERVING: SocketId = SocketId(2);
+pub const FLOW_SERVING: SocketId = SocketId::own(0);
 /// The socket on which the flow arrives by the target interface: the application's port at its address.
-pub const FLOW_TARGET: SocketId = SocketId(3);
+pub const FLOW_TARGET: SocketId = SocketId::own(1);
 /// The socket for registrations: port [`usher_mip::PORT`] at the target interface's address.
-pub const BINDING_SOCKET: SocketId = SocketId(4);
+pub const BINDING_SOCKET: SocketId = SocketId::own(2);
 
 /// Who leads the handover.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -226,5 +234,7 @@ usher_core::counters! {
         stale_bindings,
         /// Dropped: packets of the flow without a number.
         malformed_data,
+        /// Inputs that are for no part of the station.
+        unexpected,
     }
 }

@@ -4,7 +4,7 @@
 use crate::world::{Happening, Node, WIFI, World};
 use std::net::{IpAddr, SocketAddr};
 use usher_core::{
-    ConnId, Duration, Input, Instant, MessageEvent, MessageOp, StreamEvent, StreamOp, Transmit,
+    ConnId, Duration, Input, Instant, ListenerId, MessageEvent, MessageOp, StreamEvent, StreamOp, Transmit,
 };
 use usher_mih::{Message, Transport};
 
@@ -33,6 +33,14 @@ pub(crate) struct Pipe {
 pub(crate) enum Outcome {
     Up,
     Data { stream: u16, ppid: u32, data: Vec<u8> },
+}
+
+/// Where a machine accepts.
+fn listener(node: Node) -> ListenerId {
+    match node {
+        Node::Station => usher_mobility::station::MIH_LISTENER,
+        Node::Serving | Node::Target => ListenerId::own(0),
+    }
 }
 
 /// What a machine wants of a pipe, whatever its kind.
@@ -65,7 +73,8 @@ impl World {
         match wish {
             Wish::Connect { local, remote } => {
                 let to = Node::at(remote.ip());
-                let incoming = ConnId::incoming(self.pipes.len() as u32);
+                let n = self.pipes.len() as u32;
+                let incoming = ConnId::accepted_at(listener(to), n);
                 let own = End { node, conn, ip: local.unwrap_or(node.home()), last: self.now };
                 let theirs = End { node: to, conn: incoming, ip: remote.ip(), last: self.now };
                 self.pipes.push(Pipe { transport, ends: [own, theirs] });
@@ -116,6 +125,10 @@ impl World {
             return;
         }
         let input = match (transport, outcome) {
+            (Transport::Sctp, Outcome::Up) if conn.is_accepted() => {
+                let event = MessageEvent::Accepted { listener: listener(node), remote, streams: 4 };
+                Input::Message { assoc: conn, event }
+            }
             (Transport::Sctp, Outcome::Up) => {
                 Input::Message { assoc: conn, event: MessageEvent::Up { remote, streams: 4 } }
             }
@@ -123,6 +136,11 @@ impl World {
                 assoc: conn,
                 event: MessageEvent::Data { stream: *stream, ppid: *ppid, data },
             },
+            (_, Outcome::Up) if conn.is_accepted() => {
+                let listener = listener(node);
+                let event = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
+                Input::Stream { conn, event }
+            }
             (_, Outcome::Up) => Input::Stream {
                 conn,
                 event: StreamEvent::Connected { remote, local: None, certificate: None },

@@ -3,6 +3,7 @@
 use crate::pipes::{Outcome, Pipe};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use usher_core::bench::Tap;
 use usher_core::impair::{Channel, ChannelConfig, Fate, Loss};
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
 use usher_mih::{
@@ -24,6 +25,8 @@ pub(crate) const SCAN: Duration = Duration::from_millis(150);
 pub(crate) const ENTRY: Duration = Duration::from_millis(100);
 /// When the old link begins to go down.
 pub(crate) const GOING: Instant = Instant::from_nanos(5_000_000_000);
+/// The socket of a point of service.
+const MIH: SocketId = SocketId::own(0);
 /// The application's port.
 const FLOW: u16 = 5000;
 
@@ -205,10 +208,10 @@ pub(crate) type Filter = Box<dyn FnMut(MessageId, bool) -> bool>;
 /// The world; what was said in it is kept.
 pub(crate) struct World {
     pub(crate) now: Instant,
-    pub(crate) station: Station,
-    pub(crate) serving: PointOfService,
-    pub(crate) target: PointOfService,
-    pub(crate) correspondent: Correspondent,
+    pub(crate) station: Tap<Station>,
+    pub(crate) serving: Tap<PointOfService>,
+    pub(crate) target: Tap<PointOfService>,
+    pub(crate) correspondent: Tap<Correspondent>,
     setting: Setting,
     queue: BTreeMap<(Instant, u64), Happening>,
     order: u64,
@@ -247,10 +250,10 @@ impl World {
         };
         let mut world = Self {
             now: Instant::ZERO,
-            station: Station::new(setting.station(), seed.stream("station", 0)),
-            serving: PointOfService::new(setting.pos(true), seed.stream("pos", 0)),
-            target: PointOfService::new(setting.pos(false), seed.stream("pos", 1)),
-            correspondent: Correspondent::new(correspondent),
+            station: Tap::new(Station::new(setting.station(), seed.stream("station", 0))),
+            serving: Tap::new(PointOfService::new(setting.pos(true), seed.stream("pos", 0))),
+            target: Tap::new(PointOfService::new(setting.pos(false), seed.stream("pos", 1))),
+            correspondent: Tap::new(Correspondent::new(correspondent)),
             queue: BTreeMap::new(),
             order: 0,
             air: Channel::new(air, seed.stream("air", 0)),
@@ -356,14 +359,16 @@ impl World {
                 if self.is_gone(from.ip()) || self.is_gone(to.ip()) {
                     return;
                 }
-                let socket = SocketId(match (to.ip(), to.port()) {
-                    (HOME, FLOW) => 2,
-                    (CARE_OF, FLOW) => 3,
-                    (CARE_OF, usher_mip::PORT) => 4,
-                    (CARE_OF, usher_mih::PORT) | (CORRESPONDENT, usher_mip::PORT) => 1,
-                    (_, usher_mih::PORT) => 0,
+                let socket = match (to.ip(), to.port()) {
+                    (HOME, FLOW) => station::FLOW_SERVING,
+                    (CARE_OF, FLOW) => station::FLOW_TARGET,
+                    (CARE_OF, usher_mip::PORT) => station::BINDING_SOCKET,
+                    (HOME, usher_mih::PORT) => station::MIH_SERVING,
+                    (CARE_OF, usher_mih::PORT) => station::MIH_TARGET,
+                    (CORRESPONDENT, usher_mip::PORT) => correspondent::BINDING_SOCKET,
+                    (_, usher_mih::PORT) => MIH,
                     other => panic!("nobody listens at {other:?}"),
-                });
+                };
                 let input = Input::Datagram { path: Path { socket, local: to, remote: from }, data: &data };
                 if to.ip() == CORRESPONDENT {
                     self.correspondent.handle(now, input);
@@ -412,17 +417,26 @@ impl World {
             for node in [Node::Station, Node::Serving, Node::Target] {
                 loop {
                     let transmit = match node {
-                        Node::Station => self.station.poll_transmit(now, &mut buf),
-                        Node::Serving => self.serving.poll_transmit(now, &mut buf),
-                        Node::Target => self.target.poll_transmit(now, &mut buf),
+                        Node::Station => self.station.poll_transmit(&mut buf),
+                        Node::Serving => self.serving.poll_transmit(&mut buf),
+                        Node::Target => self.target.poll_transmit(&mut buf),
                     };
                     match transmit {
                         None => break,
                         Some(Transmit::Datagram { path }) => {
-                            let from = match (node, path.socket.0) {
-                                (_, 0) => SocketAddr::new(node.home(), usher_mih::PORT),
-                                (Node::Station, 1) => SocketAddr::new(CARE_OF, usher_mih::PORT),
-                                (Node::Station, 4) => SocketAddr::new(CARE_OF, usher_mip::PORT),
+                            let from = match (node, path.socket) {
+                                (Node::Station, station::MIH_SERVING) => {
+                                    SocketAddr::new(HOME, usher_mih::PORT)
+                                }
+                                (Node::Station, station::MIH_TARGET) => {
+                                    SocketAddr::new(CARE_OF, usher_mih::PORT)
+                                }
+                                (Node::Station, station::BINDING_SOCKET) => {
+                                    SocketAddr::new(CARE_OF, usher_mip::PORT)
+                                }
+                                (Node::Serving | Node::Target, MIH) => {
+                                    SocketAddr::new(node.home(), usher_mih::PORT)
+                                }
                                 other => panic!("{other:?} sends"),
                             };
                             self.send(from, path.remote, &buf);
@@ -431,9 +445,9 @@ impl World {
                     }
                 }
             }
-            while let Some(transmit) = self.correspondent.poll_transmit(now, &mut buf) {
+            while let Some(transmit) = self.correspondent.poll_transmit(&mut buf) {
                 let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
-                let port = if path.socket.0 == 0 { 6000 } else { usher_mip::PORT };
+                let port = if path.socket == correspondent::FLOW_SOCKET { 6000 } else { usher_mip::PORT };
                 self.send(SocketAddr::new(CORRESPONDENT, port), path.remote, &buf);
             }
             while let Some(event) = self.station.poll_event() {

@@ -7,7 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use usher_core::collections::{HashMap, hash_state};
-use usher_core::{CommandError, Input, Instant, SecureRng, Transmit, Work};
+use usher_core::{Child, CommandError, Input, Instant, Machine, Outputs, SecureRng};
 use usher_crypto::Key;
 use usher_diameter::accounting::{Acr, RecordType};
 use usher_diameter::avp::AvpBuf;
@@ -125,7 +125,7 @@ enum Spread {
 
 #[derive(Debug)]
 pub(crate) struct DiameterAaa {
-    nodes: Nodes,
+    nodes: Child<Nodes>,
     spread: Spread,
     /// What nodes are made of.
     config: node::Config,
@@ -144,13 +144,14 @@ impl DiameterAaa {
         let accept_unknown = config.node.accept_unknown && identities.len() == 1;
         let spread = match config.connections {
             Connections::Shared(_) => {
-                let node = |host| {
+                let mut node = |host| {
                     let mut node = node::Config { accept_unknown, ..config.node.clone() };
                     node.local.host = host;
                     let rng = SecureRng::from_seed(rng.array());
                     nodes.insert(Node::new(node, config.connect_at, rng))
                 };
-                Spread::Shared(identities.into_iter().map(node).collect())
+                // Their number is of 16 bits, as that of the slots.
+                Spread::Shared(identities.into_iter().map_while(|host| node(host).ok()).collect())
             }
             Connections::PerSession => {
                 let by_session = HashMap::with_hasher(hash_state(&mut rng));
@@ -158,7 +159,7 @@ impl DiameterAaa {
             }
         };
         Self {
-            nodes,
+            nodes: Child::only(nodes),
             spread,
             rng,
             connect_at: config.connect_at,
@@ -191,13 +192,14 @@ impl DiameterAaa {
         if self.nodes.len() >= most {
             return Err(CommandError::Full("connections"));
         }
-        *opened += 1;
+        let number = *opened + 1;
         let mut config = self.config.clone();
-        config.local.host = numbered(&config.local.host, *opened);
+        config.local.host = numbered(&config.local.host, number);
         config.accept_unknown = false;
         let rng = SecureRng::from_seed(self.rng.array());
-        let id = self.nodes.insert(Node::new(config, now.max(self.connect_at), rng));
-        if let Spread::PerSession { by_session, .. } = &mut self.spread {
+        let id = self.nodes.insert(Node::new(config, now.max(self.connect_at), rng))?;
+        if let Spread::PerSession { opened, by_session, .. } = &mut self.spread {
+            *opened = number;
             by_session.insert(session, id);
         }
         self.nodes.wake(now, id);
@@ -224,7 +226,7 @@ impl DiameterAaa {
             && let Ok(id) = self.node(now, session)
         {
             // The answer may have come already and wait as an event: nothing is outstanding then.
-            let _ = self.nodes.command(now, id, Command::Forget { token: session });
+            let _ = self.nodes.command(now, (id, Command::Forget { token: session }));
         }
         self.finish(now, session);
     }
@@ -253,7 +255,7 @@ impl DiameterAaa {
             }
             _ => return Err(CommandError::Invalid("a NAS's node is told to connect or disconnect only")),
         };
-        self.nodes.command(now, id, command)
+        self.nodes.command(now, (id, command))
     }
 
     pub(crate) fn ask(&mut self, now: Instant, nas: &NasIdentity, ask: &Ask<'_>) -> Result<(), CommandError> {
@@ -284,7 +286,7 @@ impl DiameterAaa {
         let host = core::str::from_utf8(server).ok().filter(|h| self.stay && !h.is_empty());
         let mut request = der.request(ask.token, session, self.realm.clone(), host.map(ToString::to_string));
         request.avps.push_u32(codes::AUTH_SESSION_STATE, NO_STATE_MAINTAINED);
-        self.nodes.command(now, id, Command::Request(request))
+        self.nodes.command(now, (id, Command::Request(request)))
     }
 
     /// A record goes by a connection of the NAS's, of which it needs one that stays.
@@ -329,13 +331,19 @@ impl DiameterAaa {
         let identity = self.nodes.get(id).map(Node::identity).unwrap_or_default();
         let session = format!("{identity};{};{}", self.boot, record.session);
         let request = acr.request(token, session, self.realm.clone(), None);
-        self.nodes.command(now, id, Command::Request(request))
+        self.nodes.command(now, (id, Command::Request(request)))
     }
 
     /// The next answer; its EAP packet and note replace what the buffers hold.
-    pub(crate) fn poll(&mut self, now: Instant, eap: &mut Vec<u8>, note: &mut Vec<u8>) -> Option<Answer> {
+    pub(crate) fn poll<E>(
+        &mut self,
+        now: Instant,
+        outputs: &mut Outputs<E>,
+        eap: &mut Vec<u8>,
+        note: &mut Vec<u8>,
+    ) -> Option<Answer> {
         loop {
-            let (id, event) = self.nodes.poll_event()?;
+            let (id, event) = outputs.next_event(&mut self.nodes)?;
             let answer = match event {
                 Event::Answer { token, result, .. } if token & ACCOUNTING != 0 => {
                     if result.is_success() {
@@ -364,7 +372,7 @@ impl DiameterAaa {
                 Event::Request { token, .. } => {
                     let fault = Fault::new(ResultCode::COMMAND_UNSUPPORTED, "nothing is asked of a NAS");
                     // The connection it came by may be gone: then nobody waits for the answer.
-                    let _ = self.nodes.command(now, id, Command::Reject { token, fault });
+                    let _ = self.nodes.command(now, (id, Command::Reject { token, fault }));
                     continue;
                 }
             };
@@ -388,14 +396,8 @@ impl DiameterAaa {
     pub(crate) fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.nodes.handle(now, input);
     }
-    pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.nodes.poll_transmit(now, buf)
-    }
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
         self.nodes.poll_timeout()
-    }
-    pub(crate) fn poll_work(&mut self) -> Option<Work> {
-        self.nodes.poll_work()
     }
 }
 

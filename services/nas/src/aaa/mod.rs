@@ -5,6 +5,7 @@ mod nodes;
 mod radius;
 
 pub use diameter::{Connections, DiameterConfig};
+pub use nodes::LISTENER as DIAMETER_LISTENER;
 pub use radius::RadiusConfig;
 
 use crate::station_id::{MacAddress, StationId};
@@ -14,7 +15,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use diameter::DiameterAaa;
 use radius::RadiusAaa;
-use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_core::{CommandError, Duration, Input, Instant, Machine, Outputs, SecureRng};
 use usher_crypto::Key;
 use usher_diameter::node::PeerId;
 
@@ -231,10 +232,17 @@ impl AaaClient {
             Self::Diameter(d) => d.end(now, token, asking),
         }
     }
-    pub(crate) fn poll(&mut self, now: Instant, eap: &mut Vec<u8>, note: &mut Vec<u8>) -> Option<Answer> {
+    /// The next answer; what was decided before it is in `outputs`.
+    pub(crate) fn poll<E>(
+        &mut self,
+        now: Instant,
+        outputs: &mut Outputs<E>,
+        eap: &mut Vec<u8>,
+        note: &mut Vec<u8>,
+    ) -> Option<Answer> {
         match self {
-            Self::Radius(r) => r.poll(eap, note),
-            Self::Diameter(d) => d.poll(now, eap, note),
+            Self::Radius(r) => r.poll(outputs, eap, note),
+            Self::Diameter(d) => d.poll(now, outputs, eap, note),
         }
     }
     pub(crate) fn handle(&mut self, now: Instant, input: Input<'_>) {
@@ -243,22 +251,10 @@ impl AaaClient {
             Self::Diameter(d) => d.handle(now, input),
         }
     }
-    pub(crate) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        match self {
-            Self::Radius(r) => r.client.poll_transmit(now, buf),
-            Self::Diameter(d) => d.poll_transmit(now, buf),
-        }
-    }
     pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
         match self {
             Self::Radius(r) => r.client.poll_timeout(),
             Self::Diameter(d) => d.poll_timeout(),
-        }
-    }
-    pub(crate) fn poll_work(&mut self) -> Option<Work> {
-        match self {
-            Self::Radius(r) => r.client.poll_work(),
-            Self::Diameter(d) => d.poll_work(),
         }
     }
 }

@@ -1,31 +1,24 @@
-//! Diameter nodes side by side behind one host: each has its own identity and connections; ids, timers,
-//! events and work are those of one machine.
-//!
-//! A node numbers the connections that it opens from 0. Outside they are numbered anew as they are opened,
-//! so that no two nodes' ever coincide. Accepted connections keep the host's number; they go to the first
-//! node, since a CER does not say whom it means.
+//! Diameter nodes side by side behind one host: each has its own identity and connections; timers, outputs and work are
+//! those of one machine. A node's number is its slot, by which its connections are told from those of others.
 
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, ConnId, Input, Instant, Machine, MessageEvent, MessageOp, SecureRng, StreamEvent, StreamOp,
-    Transmit, Work,
+    Child, CommandError, Input, Instant, ListenerId, Machine, MessageEvent, MessageOp, NoJob, OutputOf,
+    Outputs, Owner, SecureRng, StreamEvent, StreamOp, Transmit,
 };
 use usher_diameter::node::{Command, Counters, DisconnectCause, Event, Node, PeerId};
 
-/// A node, for as long as there is one: never given again.
-pub(super) type NodeId = u64;
+/// A node, for as long as there is one: its slot. It is given again when all others have been.
+pub(super) type NodeId = u16;
+
+/// Where Diameter connections are accepted: a CER does not say whom it means, and so they are the first node's.
+pub const LISTENER: ListenerId = ListenerId { owner: Owner::slot(0), n: 0 };
 
 #[derive(Debug)]
 struct Entry {
-    node: Node,
-    /// Its connections: inside, outside.
-    conns: Vec<(ConnId, ConnId)>,
+    node: Child<Node>,
     armed: Option<Instant>,
-    /// It is in the ready list.
-    ready: bool,
     /// It goes when its last connection has.
     closing: bool,
 }
@@ -33,64 +26,53 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Nodes {
     accepting: bool,
-    nodes: BTreeMap<NodeId, Entry>,
+    nodes: HashMap<NodeId, Entry>,
     next: NodeId,
-    /// Connections that nodes opened, by their number outside.
-    inside: HashMap<ConnId, (NodeId, ConnId)>,
-    next_conn: u32,
     timers: TimerQueue<NodeId>,
-    /// Nodes that may have something to send.
-    ready: VecDeque<NodeId>,
-    /// Accepted connections that no node wants.
-    refused: VecDeque<Transmit>,
-    events: VecDeque<(NodeId, Event)>,
-    work: VecDeque<Work>,
+    outputs: Outputs<(NodeId, Event)>,
     /// What nodes that are gone counted.
     past: Counters,
 }
 
 impl Nodes {
-    /// Without nodes; `accepting`: the first one gets the accepted connections, else nobody.
+    /// Without nodes; `accepting`: the first one takes the connections accepted for it ([`LISTENER`]), else nobody.
     pub(super) fn new(accepting: bool, rng: &mut SecureRng) -> Self {
         Self {
             accepting,
-            nodes: BTreeMap::new(),
+            nodes: HashMap::with_hasher(hash_state(rng)),
             next: 0,
-            inside: HashMap::with_hasher(hash_state(rng)),
-            next_conn: 0,
             timers: TimerQueue::new(),
-            ready: VecDeque::new(),
-            refused: VecDeque::new(),
-            events: VecDeque::new(),
-            work: VecDeque::new(),
+            outputs: Outputs::default(),
             past: Counters::default(),
         }
     }
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
-    pub(super) fn insert(&mut self, node: Node) -> NodeId {
+    /// A further node.
+    ///
+    /// # Errors
+    /// There are as many as there are slots.
+    pub(super) fn insert(&mut self, node: Node) -> Result<NodeId, CommandError> {
+        if self.nodes.len() >= usize::from(NodeId::MAX) {
+            return Err(CommandError::Full("Diameter nodes"));
+        }
+        while self.next == NodeId::MAX || self.nodes.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
         let id = self.next;
         self.next += 1;
-        let entry = Entry { node, conns: Vec::new(), armed: None, ready: false, closing: false };
-        self.nodes.insert(id, entry);
+        self.nodes.insert(id, Entry { node: Child::new(id, node), armed: None, closing: false });
         self.settle(id);
-        id
+        Ok(id)
     }
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
-        self.nodes.get(&id).map(|e| &e.node)
+        self.nodes.get(&id).map(|e| &*e.node)
     }
     pub(super) fn counters(&self) -> Counters {
         let mut all = self.past;
         self.nodes.values().for_each(|e| all.add(e.node.counters()));
         all
-    }
-
-    pub(super) fn command(&mut self, now: Instant, id: NodeId, command: Command) -> Result<(), CommandError> {
-        let entry = self.nodes.get_mut(&id).ok_or(CommandError::UnknownToken)?;
-        let done = entry.node.command(now, command);
-        self.settle(id);
-        done
     }
 
     /// Ends a node: its `peers` configured peers are left in good order, attempts to connect are given up.
@@ -117,74 +99,14 @@ impl Nodes {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Instant, input: Input<'_>) {
-        match input {
-            Input::Timeout => {
-                while let Some((_, id)) = self.timers.pop_due(now) {
-                    if let Some(entry) = self.nodes.get_mut(&id) {
-                        entry.armed = None;
-                    }
-                    self.feed(now, id, Input::Timeout);
-                }
-            }
-            Input::Stream { conn, event } => {
-                let over = matches!(event, StreamEvent::Closed(_));
-                match self.whose(conn, over) {
-                    Some((id, conn)) => self.feed(now, id, Input::Stream { conn, event }),
-                    None if matches!(event, StreamEvent::Connected { .. }) => {
-                        self.refused.push_back(Transmit::Stream { conn, op: StreamOp::Abort });
-                    }
-                    None => {}
-                }
-            }
-            Input::Message { assoc, event } => {
-                let over = matches!(event, MessageEvent::Down(_));
-                match self.whose(assoc, over) {
-                    Some((id, assoc)) => self.feed(now, id, Input::Message { assoc, event }),
-                    None if matches!(event, MessageEvent::Up { .. }) => {
-                        self.refused.push_back(Transmit::Message { assoc, op: MessageOp::Abort });
-                    }
-                    None => {}
-                }
-            }
-            Input::Datagram { .. } | Input::Frame { .. } => {}
-        }
-    }
-
-    /// Whose connection this is, and its number there.
-    fn whose(&mut self, conn: ConnId, over: bool) -> Option<(NodeId, ConnId)> {
-        if conn.is_incoming() {
-            let (&first, _) = self.nodes.first_key_value()?;
-            return self.accepting.then_some((first, conn));
-        }
-        let found = self.inside.get(&conn).copied();
-        if let Some((id, inner)) = found
-            && over
-        {
-            self.leave(id, inner);
-        }
-        found
-    }
-
-    /// A connection is over: its number outside may be given again.
-    fn leave(&mut self, id: NodeId, inner: ConnId) {
-        let Some(entry) = self.nodes.get_mut(&id) else { return };
-        if let Some(at) = entry.conns.iter().position(|(i, _)| *i == inner) {
-            let (_, outer) = entry.conns.swap_remove(at);
-            self.inside.remove(&outer);
-        }
-    }
-
-    /// Takes a node's events and work, and arms its timer.
+    /// Takes what a node decided, arms its timer, and lets it go when it is done.
     fn settle(&mut self, id: NodeId) {
         let Some(entry) = self.nodes.get_mut(&id) else { return };
-        while let Some(event) = entry.node.poll_event() {
-            self.events.push_back((id, event));
+        while let Some(event) = self.outputs.next_event(&mut entry.node) {
+            self.outputs.event((id, event));
         }
-        while let Some(work) = entry.node.poll_work() {
-            self.work.push_back(work);
-        }
-        let due = entry.node.poll_timeout();
+        let over = entry.closing && entry.node.connections() == 0;
+        let due = entry.node.poll_timeout().filter(|_| !over);
         if due != entry.armed {
             if let Some(at) = entry.armed {
                 self.timers.remove(at, id);
@@ -194,109 +116,68 @@ impl Nodes {
             }
             entry.armed = due;
         }
-        if !entry.ready {
-            entry.ready = true;
-            self.ready.push_back(id);
+        if over && let Some(entry) = self.nodes.remove(&id) {
+            self.past.add(entry.node.counters());
         }
     }
+}
 
-    pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(transmit) = self.refused.pop_front() {
-            buf.clear();
-            return Some(transmit);
-        }
-        loop {
-            let &id = self.ready.front()?;
-            if let Some(entry) = self.nodes.get_mut(&id) {
-                if let Some(transmit) = entry.node.poll_transmit(now, buf) {
-                    match self.outward(id, transmit) {
-                        Some(transmit) => return Some(transmit),
-                        None => continue,
-                    }
+impl Machine for Nodes {
+    type Command = (NodeId, Command);
+    type Event = (NodeId, Event);
+    type Job = NoJob;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        if input == Input::Timeout {
+            while let Some((_, id)) = self.timers.pop_due(now) {
+                if let Some(entry) = self.nodes.get_mut(&id) {
+                    entry.armed = None;
                 }
-                entry.ready = false;
-                if entry.closing && entry.node.connections() == 0 {
-                    self.remove(id);
-                }
+                self.feed(now, id, Input::Timeout);
             }
-            self.ready.pop_front();
+            return;
         }
-    }
-
-    fn remove(&mut self, id: NodeId) {
-        let Some(entry) = self.nodes.remove(&id) else { return };
-        self.past.add(entry.node.counters());
-        for (_, outer) in entry.conns {
-            self.inside.remove(&outer);
-        }
-        if let Some(at) = entry.armed {
-            self.timers.remove(at, id);
-        }
-    }
-
-    /// A node's wish with the connection's number outside; `None` for a connection that is over.
-    fn outward(&mut self, id: NodeId, transmit: Transmit) -> Option<Transmit> {
-        let (inner, opens, ends) = match transmit {
-            Transmit::Stream { conn, op } => (
-                conn,
-                matches!(op, StreamOp::Connect { .. }),
-                matches!(op, StreamOp::Shutdown | StreamOp::Abort),
-            ),
-            Transmit::Message { assoc, op } => (
-                assoc,
-                matches!(op, MessageOp::Connect { .. }),
-                matches!(op, MessageOp::Shutdown | MessageOp::Abort),
-            ),
-            Transmit::Datagram { .. } | Transmit::Frame { .. } => return None,
+        let refused = match input {
+            Input::Stream { conn, event: StreamEvent::Accepted { .. } } => {
+                Some(Transmit::Stream { conn, op: StreamOp::Abort })
+            }
+            Input::Message { assoc, event: MessageEvent::Accepted { .. } } => {
+                Some(Transmit::Message { assoc, op: MessageOp::Abort })
+            }
+            _ => None,
         };
-        let outer = if inner.is_incoming() {
-            inner
-        } else if opens {
-            self.open(id, inner)
-        } else {
-            self.nodes.get(&id)?.conns.iter().find(|(i, _)| *i == inner)?.1
-        };
-        // A node that has ended a connection does not want to hear of it any more.
-        if ends {
-            self.leave(id, inner);
+        match (input.enter(), refused) {
+            (Some((id, input)), None) => self.feed(now, id, input),
+            (Some((id, input)), Some(_)) if self.accepting && self.nodes.contains_key(&id) => {
+                self.feed(now, id, input);
+            }
+            (_, Some(transmit)) => self.outputs.operate(transmit),
+            (None, None) => {}
         }
-        Some(match transmit {
-            Transmit::Message { op, .. } => Transmit::Message { assoc: outer, op },
-            Transmit::Stream { op, .. } => Transmit::Stream { conn: outer, op },
-            other => other,
-        })
     }
 
-    fn open(&mut self, id: NodeId, inner: ConnId) -> ConnId {
-        let mut outer = ConnId::outgoing(self.next_conn);
-        while self.inside.contains_key(&outer) {
-            self.next_conn = self.next_conn.wrapping_add(1);
-            outer = ConnId::outgoing(self.next_conn);
-        }
-        self.next_conn = self.next_conn.wrapping_add(1);
-        self.inside.insert(outer, (id, inner));
-        if let Some(entry) = self.nodes.get_mut(&id) {
-            entry.conns.push((inner, outer));
-        }
-        outer
+    fn command(&mut self, now: Instant, (id, command): Self::Command) -> Result<(), CommandError> {
+        let entry = self.nodes.get_mut(&id).ok_or(CommandError::UnknownToken)?;
+        let done = entry.node.command(now, command);
+        self.settle(id);
+        done
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    fn poll_output(&mut self, buf: &mut alloc::vec::Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
         self.timers.next()
-    }
-    pub(super) fn poll_event(&mut self) -> Option<(NodeId, Event)> {
-        self.events.pop_front()
-    }
-    pub(super) fn poll_work(&mut self) -> Option<Work> {
-        self.work.pop_front()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
     use core::net::SocketAddr;
-    use usher_core::{CloseReason, Seed};
+    use usher_core::{CloseReason, ConnId, Output, Seed};
     use usher_diameter::node::{Config, Transport};
     use usher_diameter::stream::StreamPolicy;
 
@@ -317,7 +198,13 @@ mod tests {
     }
     fn sent(nodes: &mut Nodes) -> Vec<Transmit> {
         let mut buf = Vec::new();
-        core::iter::from_fn(|| nodes.poll_transmit(T, &mut buf)).collect()
+        let mut all = Vec::new();
+        while let Some(output) = nodes.poll_output(&mut buf) {
+            if let Output::Transmit(transmit) = output {
+                all.push(transmit);
+            }
+        }
+        all
     }
     /// The numbers of what is opened.
     fn opened(nodes: &mut Nodes) -> Vec<ConnId> {
@@ -330,40 +217,34 @@ mod tests {
     }
 
     #[test]
-    fn no_two_connections_have_one_number_even_when_numbers_come_round() {
+    fn no_two_connections_have_one_id_even_when_slots_come_round() {
         let mut all = nodes(true);
-        all.next_conn = (1 << 31) - 3;
-        for i in 0..3 {
-            all.insert(node(i));
-        }
+        all.next = NodeId::MAX - 2;
+        let first: Vec<_> = (0..3).map(|i| all.insert(node(i)).unwrap()).collect();
+        assert_eq!(first, [NodeId::MAX - 2, NodeId::MAX - 1, 0]);
         all.handle(T, Input::Timeout);
         let ids = opened(&mut all);
-        assert_eq!(
-            ids.iter().map(|c| c.index()).collect::<Vec<_>>()[..4],
-            [(1 << 31) - 3, (1 << 31) - 2, (1 << 31) - 1, 0]
-        );
-        assert!(ids.iter().all(|c| !c.is_incoming()));
-        // One more, where the next number is taken.
-        all.next_conn = ids[0].index();
-        let id = all.insert(node(3));
+        // One more, where the next slot is taken.
+        all.next = NodeId::MAX - 2;
+        let id = all.insert(node(3)).unwrap();
+        assert_eq!(id, 1);
         all.wake(T, id);
-        let more = opened(&mut all);
-        let mut every: Vec<_> = [ids, more].concat();
+        let mut every = [ids, opened(&mut all)].concat();
         every.sort_unstable();
         every.dedup();
-        assert_eq!((every.len(), all.inside.len()), (8, 8));
+        assert_eq!(every.len(), 8);
     }
 
     #[test]
     fn a_connection_that_is_over_is_no_longer_known() {
         let mut all = nodes(true);
-        all.insert(node(0));
+        all.insert(node(0)).unwrap();
         all.handle(T, Input::Timeout);
         let ids = opened(&mut all);
         let event = StreamEvent::Closed(CloseReason::Refused);
         all.handle(T, Input::Stream { conn: ids[0], event });
         all.handle(T, Input::Message { assoc: ids[1], event: MessageEvent::Down(CloseReason::TimedOut) });
-        assert_eq!((all.inside.len(), all.nodes[&0].conns.len()), (0, 0));
+        assert_eq!(all.nodes[&0].node.connections(), 0);
         assert_eq!(all.counters().connect_failed, 2);
         all.handle(T, Input::Stream { conn: ids[0], event: StreamEvent::Data(b"late") });
         assert_eq!(sent(&mut all), []);
@@ -371,13 +252,14 @@ mod tests {
 
     #[test]
     fn accepted_connections_go_to_the_first_node_or_are_refused() {
-        let (conn, assoc) = (ConnId::incoming(0), ConnId::incoming(1));
-        let connected = StreamEvent::Connected { remote: address(9), local: None, certificate: None };
-        let up = MessageEvent::Up { remote: address(9), streams: 1 };
+        let (conn, assoc) = (ConnId::accepted(0).within(0), ConnId::accepted(1).within(0));
+        let (listener, remote) = (LISTENER, address(9));
+        let connected = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
+        let up = MessageEvent::Accepted { listener, remote, streams: 1 };
         for accepting in [true, false] {
             let mut all = nodes(accepting);
-            all.insert(node(0));
-            all.insert(node(1));
+            all.insert(node(0)).unwrap();
+            all.insert(node(1)).unwrap();
             all.handle(T, Input::Stream { conn, event: connected });
             all.handle(T, Input::Message { assoc, event: up });
             let refused = [
@@ -393,7 +275,7 @@ mod tests {
     #[test]
     fn a_node_that_is_closed_goes_with_its_connections_and_keeps_its_counts() {
         let mut all = nodes(false);
-        let id = all.insert(node(0));
+        let id = all.insert(node(0)).unwrap();
         all.wake(T, id);
         let ids = opened(&mut all);
         let event = StreamEvent::Closed(CloseReason::Refused);
@@ -401,8 +283,8 @@ mod tests {
         all.close(T, id, 2);
         let abort = Transmit::Message { assoc: ids[1], op: MessageOp::Abort };
         assert_eq!(sent(&mut all), [abort]);
-        assert_eq!((all.len(), all.inside.len(), all.poll_timeout()), (0, 0, None));
+        assert_eq!((all.len(), all.poll_timeout()), (0, None));
         assert_eq!(all.counters().connect_failed, 1);
-        assert_eq!(all.command(T, id, Command::Forget { token: 1 }), Err(CommandError::UnknownToken));
+        assert_eq!(all.command(T, (id, Command::Forget { token: 1 })), Err(CommandError::UnknownToken));
     }
 }

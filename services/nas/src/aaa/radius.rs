@@ -3,7 +3,7 @@
 use super::{Answer, Ask, FRAMED, Facts, Failure, NasIdentity, Record, RecordKind, USER_REQUEST, seconds};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_core::{CommandError, Instant, Machine, SecureRng};
+use usher_core::{Child, CommandError, Instant, Machine, Outputs, SecureRng};
 use usher_radius::attribute::{Attributes, ValueTooLong, kind};
 use usher_radius::client::{self, Client, Command, ConfigError, Event, Response, Target};
 use usher_radius::packet::Code;
@@ -29,7 +29,7 @@ impl RadiusConfig {
 
 #[derive(Debug)]
 pub(crate) struct RadiusAaa {
-    pub(crate) client: Client,
+    pub(crate) client: Child<Client>,
     target: Target,
     accounting: Target,
     /// The last answer's list: its memory serves the next request.
@@ -38,7 +38,7 @@ pub(crate) struct RadiusAaa {
 
 impl RadiusAaa {
     pub(crate) fn new(config: RadiusConfig, rng: SecureRng) -> Result<Self, ConfigError> {
-        let client = Client::new(config.client, rng)?;
+        let client = Child::only(Client::new(config.client, rng)?);
         Ok(Self { client, target: config.target, accounting: config.accounting, spare: Attributes::new() })
     }
 
@@ -77,9 +77,14 @@ impl RadiusAaa {
     }
 
     /// The next answer; its EAP packet and State replace what the buffers hold.
-    pub(crate) fn poll(&mut self, eap: &mut Vec<u8>, state: &mut Vec<u8>) -> Option<Answer> {
+    pub(crate) fn poll<E>(
+        &mut self,
+        outputs: &mut Outputs<E>,
+        eap: &mut Vec<u8>,
+        state: &mut Vec<u8>,
+    ) -> Option<Answer> {
         loop {
-            match self.client.poll_event()? {
+            match outputs.next_event(&mut self.client)? {
                 Event::TimedOut { token } => {
                     return Some(Answer::Failed { token, failure: Failure::Timeout });
                 }

@@ -4,7 +4,7 @@ use crate::station_id::StationId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::timer::TimerQueue;
-use usher_core::{Instant, Work};
+use usher_core::{Instant, Outputs, PortId, Transmit};
 use usher_pkm::keying::{Base, Counters, Event};
 
 /// An exchange, and the timer that is armed for it.
@@ -62,21 +62,24 @@ impl Keyings {
     pub(super) fn next(&self) -> Option<Instant> {
         self.timers.next()
     }
-    /// Takes out what a station's exchange wants: messages into `send`, labelled work into `work`; what it has to say is
+    /// Takes out what a station's exchange wants done, its messages in frames that `carry` writes; what it has to say is
     /// answered. Arms its timer.
     pub(super) fn pump(
         &mut self,
         station: StationId,
-        mut send: impl FnMut(&[u8]),
-        mut work: impl FnMut(Work),
+        outputs: &mut Outputs<super::Event>,
+        port: PortId,
+        carry: impl Fn(&mut Vec<u8>, &[u8]),
     ) -> Option<Event> {
         let keying = self.by_station.get_mut(&station)?;
         let mut message = Vec::new();
         while keying.base.poll_transmit(&mut message) {
-            send(&message);
+            let mut frame = outputs.buffer();
+            carry(&mut frame, &message);
+            outputs.transmit(Transmit::Frame { port }, frame);
         }
         while let Some(done) = keying.base.poll_work() {
-            work(done);
+            outputs.work(done);
         }
         let due = keying.base.poll_timeout();
         if due != keying.due {

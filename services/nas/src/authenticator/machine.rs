@@ -7,20 +7,20 @@ use super::{Command, Config, Counters, EndCause, Event, FailReason};
 use crate::aaa::{ACCOUNTING, AaaClient, Answer, Ask, ConfigError, Facts, Failure, Record};
 use crate::frame::{self, Access, Said, Unheard};
 use crate::station_id::StationId;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::collections::hash_state;
 use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
-use usher_core::{CommandError, Duration, Input, Instant, Machine, PortId, SecureRng, Transmit, Work};
+use usher_core::{
+    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, PortId, SecureRng, Transmit,
+    Work,
+};
 use usher_crypto::Key;
 use usher_eap::authenticator::{Answer as Verdict, Authenticator as Conversation, End};
 use usher_pkm::eap::BaseSide;
 use usher_pkm::keying;
 use usher_pkm::keys::AuthKey;
-
-/// How many frame buffers are kept for reuse.
-const SPARE: usize = 32;
 
 /// An authenticator; see the [module](super).
 #[derive(Debug)]
@@ -33,13 +33,9 @@ pub struct Authenticator {
     /// Records of accounting without an answer: the host's tokens by the AAA client's.
     records: BTreeMap<u64, u64>,
     next_record: u64,
-    /// What exchanges of keys did.
-    work: VecDeque<Work>,
     /// Retransmissions to stations, by session.
     resend: TimerQueue<u64>,
-    frames: VecDeque<(PortId, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
-    events: VecDeque<Event>,
+    outputs: Outputs<Event>,
     counters: Counters,
     rng: SecureRng,
     /// An answer's EAP packet and note on their way through.
@@ -71,11 +67,8 @@ impl Authenticator {
             keyings: Keyings::default(),
             records: BTreeMap::new(),
             next_record: 0,
-            work: VecDeque::new(),
             resend: TimerQueue::new(),
-            frames: VecDeque::new(),
-            spare: Vec::new(),
-            events: VecDeque::new(),
+            outputs: Outputs::default(),
             counters: Counters::default(),
             eap: Vec::new(),
             note: Vec::new(),
@@ -191,7 +184,7 @@ impl Authenticator {
         }
         if let Some(packet) = session.eap.poll_transmit() {
             let to = (session.station, session.pkm);
-            send(&mut self.frames, &mut self.spare, &mut self.events, &self.config, to, packet);
+            send(&mut self.outputs, &self.config, to, packet);
         }
         if self.config.retransmission.is_some() {
             let due = session.eap.poll_timeout();
@@ -234,14 +227,14 @@ impl Authenticator {
 
     /// Acts on what the AAA client has to say.
     fn drain_aaa(&mut self, now: Instant) {
-        while let Some(answer) = self.aaa.poll(now, &mut self.eap, &mut self.note) {
+        while let Some(answer) = self.aaa.poll(now, &mut self.outputs, &mut self.eap, &mut self.note) {
             match answer {
                 Answer::Challenge { token } => self.challenged(now, token),
                 Answer::Accept { token, msk, facts } => self.accepted(now, token, msk, facts),
                 Answer::Reject { token } => self.rejected(now, token),
                 Answer::Kept { token } => self.accounted(token, true),
                 Answer::Failed { token, .. } if token & ACCOUNTING != 0 => self.accounted(token, false),
-                Answer::Peer { peer, up } => self.events.push_back(Event::DiameterPeer { peer, up }),
+                Answer::Peer { peer, up } => self.outputs.event(Event::DiameterPeer { peer, up }),
                 Answer::Failed { token, failure } => {
                     if let Some(session) = self.sessions.get_mut(token) {
                         session.asking = false;
@@ -272,7 +265,7 @@ impl Authenticator {
     fn accounted(&mut self, ours: u64, kept: bool) {
         let Some(token) = self.records.remove(&ours) else { return };
         self.counters.kept += u64::from(kept);
-        self.events.push_back(Event::Accounted { token, kept });
+        self.outputs.event(Event::Accounted { token, kept });
     }
 
     fn challenged(&mut self, now: Instant, token: u64) {
@@ -287,34 +280,43 @@ impl Authenticator {
         }
     }
 
-    /// Gives a session the AAA server's verdict, sends the station what follows from it, and ends it.
-    fn conclude(&mut self, now: Instant, token: u64, success: bool) -> Option<Session> {
+    /// Gives a session the AAA server's verdict, says so, sends the station what follows from it, and ends it. Who opens
+    /// the port and installs the key has heard of it when EAP-Success leaves.
+    fn conclude(
+        &mut self,
+        now: Instant,
+        token: u64,
+        success: bool,
+        say: impl FnOnce(&mut Session) -> Event,
+    ) -> Option<Session> {
         let session = self.sessions.get_mut(token)?;
         session.asking = false;
         let verdict = if success { Verdict::Success(&self.eap) } else { Verdict::Failure(&self.eap) };
         session.eap.answer(now, verdict);
+        self.outputs.event(say(session));
         self.pump(now, token);
         self.sessions.remove(token)
     }
 
     fn accepted(&mut self, now: Instant, token: u64, msk: Option<Key<[u8; 64]>>, facts: Facts) {
-        let Some(session) = self.conclude(now, token, true) else { return };
-        self.counters.authenticated += 1;
+        let Some(station) = self.sessions.get_mut(token).map(|session| session.station) else { return };
         let until = facts.session_timeout.map(|t| now + t);
-        self.remember(session.station, Status::In(until));
-        let key = msk.as_ref().map(|msk| self.key(session.station, msk));
-        self.events.push_back(Event::Authenticated {
-            station: session.station,
-            name: session.name,
+        let key = msk.as_ref().map(|msk| self.key(station, msk));
+        let say = |session: &mut Session| Event::Authenticated {
+            station,
+            name: core::mem::take(&mut session.name),
             msk,
             facts: Facts { rounds: session.rounds, ..facts },
-        });
+        };
+        let Some(session) = self.conclude(now, token, true, say) else { return };
+        self.counters.authenticated += 1;
+        self.remember(session.station, Status::In(until));
         if let (Some(config), StationId::Frame { .. }, Access::Wimax) =
             (self.config.keying, session.station, self.config.access)
         {
             match key.flatten() {
                 Some(key) if self.keyings.len() < self.config.max_remembered => {
-                    self.work.push_back(Work { label: usher_pkm::work::DERIVE, units: 1 });
+                    self.outputs.work(Work { label: usher_pkm::work::DERIVE, units: 1 });
                     let base = keying::Base::new(config, key, &mut self.rng, now);
                     self.keyings.insert(session.station, base);
                     self.pump_keying(session.station);
@@ -334,22 +336,18 @@ impl Authenticator {
         self.counters.unkeyed += 1;
         self.keyings.remove(station);
         self.ports.remove(station);
-        self.events.push_back(Event::Ended { station, cause: EndCause::Unkeyed });
+        self.outputs.event(Event::Ended { station, cause: EndCause::Unkeyed });
     }
 
     /// Takes out what a station's exchange of keys wants.
     fn pump_keying(&mut self, station: StationId) {
         let StationId::Frame { port, mac } = station else { return };
-        let Self { keyings, frames, spare, work, config, .. } = self;
-        let send = |message: &[u8]| {
-            let mut buf = spare.pop().unwrap_or_default();
-            frame::carry(&mut buf, (mac, config.mac), message);
-            frames.push_back((port, buf));
-        };
-        match keyings.pump(station, send, |done| work.push_back(done)) {
+        let Self { keyings, outputs, config, .. } = self;
+        let carry = |buf: &mut Vec<u8>, message: &[u8]| frame::carry(buf, (mac, config.mac), message);
+        match keyings.pump(station, outputs, port, carry) {
             Some(keying::Event::Keyed(_)) => {
                 self.counters.keyed += 1;
-                self.events.push_back(Event::Keyed { station });
+                self.outputs.event(Event::Keyed { station });
             }
             Some(keying::Event::Failed(_)) => self.unkeyed(station),
             None => {}
@@ -357,15 +355,19 @@ impl Authenticator {
     }
 
     fn rejected(&mut self, now: Instant, token: u64) {
-        let Some(session) = self.conclude(now, token, false) else { return };
+        let say = |session: &mut Session| Event::Rejected {
+            station: session.station,
+            name: core::mem::take(&mut session.name),
+        };
+        let Some(session) = self.conclude(now, token, false, say) else { return };
         self.counters.rejected += 1;
         self.turned_away(now, session.station);
-        self.events.push_back(Event::Rejected { station: session.station, name: session.name });
     }
 
     fn fail(&mut self, now: Instant, token: u64, reason: FailReason) {
         let Some(session) = self.sessions.get_mut(token) else { return };
         session.give_up(now, reason);
+        self.outputs.event(Event::Failed { station: session.station, reason });
         self.pump(now, token);
         let Some(session) = self.drop_session(now, token) else { return };
         let count = match reason {
@@ -376,7 +378,6 @@ impl Authenticator {
         };
         *count += 1;
         self.turned_away(now, session.station);
-        self.events.push_back(Event::Failed { station: session.station, reason });
     }
 
     fn turned_away(&mut self, now: Instant, station: StationId) {
@@ -443,7 +444,7 @@ impl Authenticator {
             Said::Start => self.begin(now, station, pkm, None),
             Said::Logoff => {
                 if let Some(Status::In(_)) = self.forget(now, station) {
-                    self.events.push_back(Event::Ended { station, cause: EndCause::LoggedOff });
+                    self.outputs.event(Event::Ended { station, cause: EndCause::LoggedOff });
                 }
                 Ok(())
             }
@@ -480,27 +481,20 @@ impl Authenticator {
         while let Some((station, status)) = self.ports.pop_due(now) {
             self.keyings.remove(station);
             if let Status::In(_) = status {
-                self.events.push_back(Event::Ended { station, cause: EndCause::SessionTimeout });
+                self.outputs.event(Event::Ended { station, cause: EndCause::SessionTimeout });
             }
         }
     }
 }
 
 /// Hands a packet to its station: in a frame, or through the host.
-fn send(
-    frames: &mut VecDeque<(PortId, Vec<u8>)>,
-    spare: &mut Vec<Vec<u8>>,
-    events: &mut VecDeque<Event>,
-    config: &Config,
-    (station, pkm): (StationId, BaseSide),
-    packet: &[u8],
-) {
+fn send(outputs: &mut Outputs<Event>, config: &Config, (station, pkm): (StationId, BaseSide), packet: &[u8]) {
     match station {
-        StationId::Host(_) => events.push_back(Event::EapToStation { station, packet: packet.to_vec() }),
+        StationId::Host(_) => outputs.event(Event::EapToStation { station, packet: packet.to_vec() }),
         StationId::Frame { port, mac } => {
-            let mut buf = spare.pop().unwrap_or_default();
+            let mut buf = outputs.buffer();
             config.access.tell_station(&mut buf, (mac, config.mac), pkm, packet);
-            frames.push_back((port, buf));
+            outputs.transmit(Transmit::Frame { port }, buf);
         }
     }
 }
@@ -508,6 +502,7 @@ fn send(
 impl Machine for Authenticator {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -540,15 +535,8 @@ impl Machine for Authenticator {
         done
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some((port, mut frame)) = self.frames.pop_front() {
-            core::mem::swap(buf, &mut frame);
-            if self.spare.len() < SPARE {
-                self.spare.push(frame);
-            }
-            return Some(Transmit::Frame { port });
-        }
-        self.aaa.poll_transmit(now, buf)
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -557,13 +545,5 @@ impl Machine for Authenticator {
             .into_iter()
             .flatten()
             .min()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.aaa.poll_work().or_else(|| self.work.pop_front())
     }
 }

@@ -4,9 +4,10 @@ use super::{Command, Config, Counters, Credentials, Event};
 use crate::frame::{self, Access, Said, Told, Unheard};
 use crate::station_id::MacAddress;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Duration, Input, Instant, Machine, SecureRng, Transmit, Work};
+use usher_core::{
+    CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, SecureRng, Transmit, Work,
+};
 use usher_crypto::Key;
 use usher_eap::peer::{self, Peer};
 use usher_pkm::eap::StationSide;
@@ -34,9 +35,7 @@ pub struct Station {
     /// The station's side of PKM, where that carries EAP.
     pkm: StationSide,
     deadline: Option<Instant>,
-    frames: VecDeque<Vec<u8>>,
-    events: VecDeque<Event>,
-    work: VecDeque<Work>,
+    outputs: Outputs<Event>,
     counters: Counters,
     /// Of exchanges of keys that are over.
     keying: keying::Counters,
@@ -53,9 +52,7 @@ impl Station {
             state: State::Idle,
             pkm: StationSide::new(),
             deadline: None,
-            frames: VecDeque::new(),
-            events: VecDeque::new(),
-            work: VecDeque::new(),
+            outputs: Outputs::default(),
             counters: Counters::default(),
             keying: keying::Counters::default(),
             rng,
@@ -79,10 +76,13 @@ impl Station {
 
     fn say(&mut self, said: Said<'_>, again: bool) {
         let octets = if let Said::Eap(packet) | Said::Keying(packet) = said { packet.len() } else { 0 };
-        let mut buf = Vec::with_capacity(frame::OVERHEAD + octets);
+        let mut buf = self.outputs.buffer();
+        buf.reserve(frame::OVERHEAD + octets);
         let ways = (self.config.authenticator, self.config.mac);
         if self.config.access.tell_authenticator(&mut buf, ways, &mut self.pkm, said, again) {
-            self.frames.push_back(buf);
+            self.outputs.transmit(Transmit::Frame { port: self.config.port }, buf);
+        } else {
+            self.outputs.recycle(buf);
         }
     }
     fn wait(&mut self, now: Instant, span: Duration) {
@@ -124,7 +124,7 @@ impl Station {
             // No end, and so not said here.
             Event::Admitted => return,
         } += 1;
-        self.events.push_back(event);
+        self.outputs.event(event);
     }
 
     fn frame(&mut self, now: Instant, data: &[u8]) {
@@ -162,7 +162,7 @@ impl Station {
     fn pump(&mut self) {
         let State::Keying(keying, msk) = &mut self.state else { return };
         while let Some(work) = keying.poll_work() {
-            self.work.push_back(work);
+            self.outputs.work(work);
         }
         let mut out = core::mem::take(&mut self.out);
         let speaks = keying.poll_transmit(&mut out);
@@ -188,11 +188,11 @@ impl Station {
             (Some(_), None) => self.end(Event::Unkeyed),
             (Some(config), Some(msk)) => {
                 let key = AuthKey::new(&msk, self.config.mac.0, base.0, 0);
-                self.work.push_back(Work { label: usher_pkm::work::DERIVE, units: 1 });
+                self.outputs.work(Work { label: usher_pkm::work::DERIVE, units: 1 });
                 let identifier = self.pkm.identifier();
                 let keying = keying::Station::new(config, key, identifier, &mut self.rng, now);
                 self.state = State::Keying(Box::new(keying), msk);
-                self.events.push_back(Event::Admitted);
+                self.outputs.event(Event::Admitted);
                 self.pump();
             }
         }
@@ -208,7 +208,7 @@ impl Station {
             return;
         }
         while let Some(work) = peer.poll_work() {
-            self.work.push_back(work);
+            self.outputs.work(work);
         }
         let mut out = core::mem::take(&mut self.out);
         let responds = peer.poll_transmit(&mut out);
@@ -256,6 +256,7 @@ impl Station {
 impl Machine for Station {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
@@ -281,20 +282,11 @@ impl Machine for Station {
         Ok(())
     }
 
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        *buf = self.frames.pop_front()?;
-        Some(Transmit::Frame { port: self.config.port })
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         self.deadline
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work.pop_front()
     }
 }

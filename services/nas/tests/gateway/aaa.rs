@@ -4,6 +4,7 @@
 use crate::responder::{AUTH, EAP, FAILED, IDENTITY, proof};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use usher_core::bench::Tap;
 use usher_core::{Input, Instant, Machine, SecureRng, Seed, Transmit};
 use usher_crypto::digest::HmacMd5Key;
 use usher_radius::attribute::kind;
@@ -75,7 +76,7 @@ impl Peer {
 
 /// Knows everybody's password, which is the same one.
 pub(crate) struct Aaa {
-    radius: Server,
+    radius: Tap<Server>,
     rng: SecureRng,
 }
 
@@ -83,7 +84,8 @@ impl Aaa {
     pub(crate) fn new(client: IpAddr, secret: Secret) -> Self {
         let seed = Seed::new(2);
         let config = server::Config::new(vec![ClientConfig::new(client, 32, secret)]);
-        Self { radius: Server::new(config, seed.secure("server", 0)).unwrap(), rng: seed.secure("nonce", 0) }
+        let radius = Tap::new(Server::new(config, seed.secure("server", 0)).unwrap());
+        Self { radius, rng: seed.secure("nonce", 0) }
     }
     pub(crate) fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.radius.handle(now, input);
@@ -93,9 +95,9 @@ impl Aaa {
             self.radius.command(now, Command::Respond { token: request.token, code, attributes }).unwrap();
         }
     }
-    pub(crate) fn poll(&mut self, now: Instant) -> Option<(SocketAddr, Vec<u8>)> {
+    pub(crate) fn poll(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         let mut buf = Vec::new();
-        match self.radius.poll_transmit(now, &mut buf)? {
+        match self.radius.poll_transmit(&mut buf)? {
             Transmit::Datagram { path } => Some((path.remote, buf)),
             other => panic!("{other:?}"),
         }

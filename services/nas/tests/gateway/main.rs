@@ -12,6 +12,7 @@ use aaa::{Aaa, Peer};
 use responder::{Command, Event, Outcome, Responder};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use usher_core::bench::Tap;
 use usher_core::{Duration, Input, Instant, Machine, Path, Seed, SocketId, Transmit};
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, Client, ServerConfig, Target};
@@ -28,8 +29,8 @@ fn secret() -> Secret {
 
 /// The gateway host: it owns both machines and moves tokens between them.
 struct Gateway {
-    responder: Responder,
-    radius: Client,
+    responder: Tap<Responder>,
+    radius: Tap<Client>,
     /// The State of each SA's last challenge: the composition's, since neither machine needs the other's.
     states: HashMap<u64, Vec<u8>>,
     up: Vec<(u64, [u8; 64])>,
@@ -40,8 +41,8 @@ impl Gateway {
     fn new() -> Self {
         let mut config = client::Config::single(ServerConfig::new(address(2, 1812), secret()));
         config.retransmission = client::Retransmission::Fixed { interval: Duration::from_secs(1), count: 3 };
-        let radius = Client::new(config, Seed::new(1).secure("radius", 0)).unwrap();
-        let responder = Responder::default();
+        let radius = Tap::new(Client::new(config, Seed::new(1).secure("radius", 0)).unwrap());
+        let responder = Tap::new(Responder::default());
         Self { responder, radius, states: HashMap::new(), up: Vec::new(), failed: Vec::new() }
     }
 
@@ -133,13 +134,13 @@ impl World {
     fn drain(&mut self) {
         let (now, mut buf) = (self.now, Vec::new());
         self.gateway.compose(now);
-        while let Some(Transmit::Datagram { path }) = self.gateway.responder.poll_transmit(now, &mut buf) {
+        while let Some(Transmit::Datagram { path }) = self.gateway.responder.poll_transmit(&mut buf) {
             self.post(address(1, 500), path.remote, buf.clone());
         }
-        while let Some(Transmit::Datagram { path }) = self.gateway.radius.poll_transmit(now, &mut buf) {
-            self.post(address(1, 50_000 + path.socket.0 as u16), path.remote, buf.clone());
+        while let Some(Transmit::Datagram { path }) = self.gateway.radius.poll_transmit(&mut buf) {
+            self.post(address(1, 50_000 + path.socket.n as u16), path.remote, buf.clone());
         }
-        while let Some((to, bytes)) = self.aaa.poll(now) {
+        while let Some((to, bytes)) = self.aaa.poll() {
             self.post(address(2, 1812), to, bytes);
         }
         for i in 0..self.peers.len() {
@@ -173,7 +174,7 @@ impl World {
     }
 
     fn deliver(&mut self, from: SocketAddr, to: SocketAddr, data: &[u8]) {
-        let path = Path { socket: SocketId(0), local: to, remote: from };
+        let path = Path { socket: SocketId::own(0), local: to, remote: from };
         let input = Input::Datagram { path, data };
         match (to.ip(), to.port()) {
             (ip, 500) if ip == address(1, 0).ip() => self.gateway.responder.handle(self.now, input),

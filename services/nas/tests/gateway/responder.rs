@@ -2,9 +2,9 @@
 //!
 //! Messages are datagrams: a kind octet, then a body. The peer's address names its security association.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use usher_core::{CommandError, Input, Instant, Machine, Path, SocketId, Transmit};
+use usher_core::{CommandError, Input, Instant, Machine, NoJob, OutputOf, Outputs, Path, SocketId, Transmit};
 use usher_crypto::digest::HmacMd5Key;
 
 /// The initiator's identity.
@@ -75,8 +75,7 @@ struct Sa {
 pub(crate) struct Responder {
     sas: Vec<Sa>,
     by_peer: HashMap<SocketAddr, u64>,
-    events: VecDeque<Event>,
-    out: VecDeque<(SocketAddr, Vec<u8>)>,
+    outputs: Outputs<Event>,
 }
 
 impl Responder {
@@ -86,12 +85,14 @@ impl Responder {
     fn send(&mut self, sa: u64, kind: u8, body: &[u8]) {
         let mut message = vec![kind];
         message.extend_from_slice(body);
-        self.out.push_back((self.sas[sa as usize].peer, message));
+        let local = SocketAddr::new([0, 0, 0, 0].into(), 500);
+        let path = Path { socket: SocketId::own(0), local, remote: self.sas[sa as usize].peer };
+        self.outputs.transmit(Transmit::Datagram { path }, message);
     }
     fn fail(&mut self, sa: u64) {
         self.sas[sa as usize].phase = Phase::Done;
         self.send(sa, FAILED, &[]);
-        self.events.push_back(Event::Failed { sa });
+        self.outputs.event(Event::Failed { sa });
     }
 
     fn begin(&mut self, peer: SocketAddr, identity: &[u8]) {
@@ -101,13 +102,14 @@ impl Responder {
         // The identity came in the peer's own message: EAP need not ask for it again (RFC 7296 §3.16).
         let mut packet = vec![2, 0, 0, identity.len() as u8 + 5, 1];
         packet.extend_from_slice(identity);
-        self.events.push_back(Event::Eap { sa, identity: identity.to_vec(), packet });
+        self.outputs.event(Event::Eap { sa, identity: identity.to_vec(), packet });
     }
 }
 
 impl Machine for Responder {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, _now: Instant, input: Input<'_>) {
         let Input::Datagram { path: Path { remote, .. }, data: [kind, body @ ..] } = input else { return };
@@ -118,14 +120,14 @@ impl Machine for Responder {
                 let state = &mut self.sas[sa as usize];
                 state.phase = Phase::Elsewhere;
                 let (identity, packet) = (state.identity.clone(), body.to_vec());
-                self.events.push_back(Event::Eap { sa, identity, packet });
+                self.outputs.event(Event::Eap { sa, identity, packet });
             }
             (AUTH, Some(sa)) => {
                 let Phase::Proof(msk) = self.sas[sa as usize].phase else { return };
                 if body == proof(&msk, b"initiator") {
                     self.sas[sa as usize].phase = Phase::Done;
                     self.send(sa, AUTH, &proof(&msk, b"responder"));
-                    self.events.push_back(Event::Established { sa, msk });
+                    self.outputs.event(Event::Established { sa, msk });
                 } else {
                     self.fail(sa);
                 }
@@ -158,18 +160,11 @@ impl Machine for Responder {
         Ok(())
     }
 
-    fn poll_transmit(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (remote, message) = self.out.pop_front()?;
-        *buf = message;
-        let local = SocketAddr::new([0, 0, 0, 0].into(), 500);
-        Some(Transmit::Datagram { path: Path { socket: SocketId(0), local, remote } })
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         None
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
     }
 }

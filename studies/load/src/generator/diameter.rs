@@ -11,7 +11,7 @@ use crate::users::Users;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_core::timer::TimerQueue;
-use usher_core::{ConnId, Duration, Input, Instant, Machine, SecureRng, Transmit, WallTime};
+use usher_core::{Child, Duration, Input, Instant, Machine, Outputs, SecureRng, WallTime};
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application, command};
 use usher_diameter::eap::{Dea, Der};
@@ -88,7 +88,7 @@ enum State {
 pub(super) struct Diameter {
     config: DiameterConfig,
     users: Arc<Users>,
-    nodes: Vec<Node>,
+    nodes: Vec<Child<Node>>,
     up: Vec<bool>,
     /// Nodes that may have something to send, each once.
     busy: Vec<usize>,
@@ -119,6 +119,11 @@ impl Diameter {
         if config.connections == 0 {
             return Err(ConfigError::Invalid("there is no Diameter connection; at least one"));
         }
+        if config.connections > usize::from(u16::MAX) {
+            return Err(ConfigError::Invalid(
+                "more Diameter connections than one generator has; at most 65535",
+            ));
+        }
         let mut applications = Vec::new();
         if config.logins.is_empty() && config.accounting.is_none() {
             return Err(ConfigError::Invalid("neither a login nor accounting is asked for"));
@@ -142,7 +147,8 @@ impl Diameter {
             c.request_timeout = Some(config.timeout);
             Node::new(c, start, SecureRng::from_seed(rng.array()))
         });
-        let nodes: Vec<Node> = nodes.collect();
+        // Their number was checked: each has a slot.
+        let nodes: Vec<_> = (0..u16::MAX).zip(nodes).map(|(slot, node)| Child::new(slot, node)).collect();
         Ok(Self {
             up: vec![false; nodes.len()],
             busy: (0..nodes.len()).collect(),
@@ -336,32 +342,6 @@ impl Diameter {
             self.end(now, token, Err(failure), sink);
         }
     }
-
-    fn drain(&mut self, now: Instant, node: usize, sink: &mut Sink) {
-        while let Some(event) = self.nodes[node].poll_event() {
-            match event {
-                Event::Answer { token, result, avps } => self.answered(now, token, result, &avps, sink),
-                Event::Failed { token, reason } => {
-                    let failure = match reason {
-                        FailReason::TimedOut => Failure::Timeout,
-                        FailReason::NoRoute => Failure::Unreachable,
-                        FailReason::ConnectionLost => Failure::ConnectionLost,
-                        FailReason::BadAnswer => Failure::BadAnswer,
-                    };
-                    self.end(now, token, Err(failure), sink);
-                }
-                Event::PeerUp { .. } => self.up[node] = true,
-                Event::PeerDown { .. } => self.up[node] = false,
-                Event::Request { token, .. } => {
-                    let fault =
-                        Fault::new(ResultCode::COMMAND_UNSUPPORTED, "nothing is asked of a load generator");
-                    // The connection it came by may be gone: then nobody waits for the answer.
-                    let _ = self.nodes[node].command(now, Command::Reject { token, fault });
-                }
-            }
-        }
-        self.wake(node);
-    }
 }
 
 impl Front for Diameter {
@@ -431,22 +411,22 @@ impl Front for Diameter {
 
     fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink) {
         match input {
-            Input::Stream { conn, event } => {
-                let count = self.nodes.len() as u32;
-                let node = (conn.index() % count) as usize;
-                let conn = ConnId::outgoing(conn.index() / count);
-                self.nodes[node].handle(now, Input::Stream { conn, event });
-                self.drain(now, node, sink);
-            }
             Input::Timeout => {
                 for node in 0..self.nodes.len() {
                     if self.nodes[node].poll_timeout().is_some_and(|at| at <= now) {
                         self.nodes[node].handle(now, Input::Timeout);
-                        self.drain(now, node, sink);
+                        self.wake(node);
                     }
                 }
             }
-            Input::Datagram { .. } | Input::Message { .. } | Input::Frame { .. } => {}
+            _ => {
+                let Some((slot, input)) = input.enter() else { return };
+                let node = usize::from(slot);
+                if let Some(one) = self.nodes.get_mut(node) {
+                    one.handle(now, input);
+                    self.wake(node);
+                }
+            }
         }
         while let Some((_, token)) = self.timers.pop_due(now) {
             if let Err(failure) = self.ask(now, token) {
@@ -455,21 +435,37 @@ impl Front for Diameter {
         }
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        while let Some(&node) = self.busy.last() {
-            if let Some(transmit) = self.nodes[node].poll_transmit(now, buf) {
-                let Transmit::Stream { conn, op } = transmit else { continue };
-                let index = conn.index() * self.nodes.len() as u32 + node as u32;
-                return Some(Transmit::Stream { conn: ConnId::outgoing(index), op });
+    fn settle(&mut self, now: Instant, outputs: &mut Outputs<super::Event>, sink: &mut Sink) {
+        while let Some(node) = self.busy.pop() {
+            while let Some(event) = outputs.next_event(&mut self.nodes[node]) {
+                match event {
+                    Event::Answer { token, result, avps } => self.answered(now, token, result, &avps, sink),
+                    Event::Failed { token, reason } => {
+                        let failure = match reason {
+                            FailReason::TimedOut => Failure::Timeout,
+                            FailReason::NoRoute => Failure::Unreachable,
+                            FailReason::ConnectionLost => Failure::ConnectionLost,
+                            FailReason::BadAnswer => Failure::BadAnswer,
+                        };
+                        self.end(now, token, Err(failure), sink);
+                    }
+                    Event::PeerUp { .. } => self.up[node] = true,
+                    Event::PeerDown { .. } => self.up[node] = false,
+                    Event::Request { token, .. } => {
+                        let fault = Fault::new(
+                            ResultCode::COMMAND_UNSUPPORTED,
+                            "nothing is asked of a load generator",
+                        );
+                        // The connection it came by may be gone: then nobody waits for the answer.
+                        let _ = self.nodes[node].command(now, Command::Reject { token, fault });
+                    }
+                }
             }
-            while self.nodes[node].poll_work().is_some() {}
-            self.busy.pop();
         }
-        None
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        let nodes = self.nodes.iter_mut().filter_map(Node::poll_timeout).min();
+        let nodes = self.nodes.iter_mut().filter_map(|node| node.poll_timeout()).min();
         [nodes, self.timers.next()].into_iter().flatten().min()
     }
 }

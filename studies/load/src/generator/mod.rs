@@ -20,7 +20,7 @@ use crate::users::Users;
 use login::{Sink, Start};
 use std::fmt;
 use std::sync::Arc;
-use usher_core::{CommandError, Duration, Input, Instant, Machine, Rng, SecureRng, Transmit};
+use usher_core::{CommandError, Duration, Input, Instant, Machine, NoJob, OutputOf, Outputs, Rng, SecureRng};
 
 /// How soon a login that found no room is tried again.
 const RETRY: Duration = Duration::from_millis(5);
@@ -169,7 +169,8 @@ trait Front: fmt::Debug + Send {
     /// What was counted, by name.
     fn counters(&self) -> Vec<(&'static str, u64)>;
     fn handle(&mut self, now: Instant, input: Input<'_>, sink: &mut Sink);
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit>;
+    /// Does what its machines say, and hands on what they want done.
+    fn settle(&mut self, now: Instant, outputs: &mut Outputs<Event>, sink: &mut Sink);
     fn poll_timeout(&mut self) -> Option<Instant>;
 }
 
@@ -197,6 +198,7 @@ pub struct Generator {
     next_user: usize,
     left: Option<u64>,
     sink: Sink,
+    outputs: Outputs<Event>,
     told: bool,
 }
 
@@ -244,6 +246,7 @@ impl Generator {
             next_user: config.first,
             left: None,
             sink: Sink { methods: config.mix.len(), ..Sink::default() },
+            outputs: Outputs::default(),
             told: false,
             config,
         })
@@ -504,9 +507,22 @@ impl Generator {
     }
 }
 
+impl Generator {
+    /// Hears the front, does what is due, and hands on what the front wants done for that.
+    fn settle(&mut self, now: Instant) {
+        self.front.settle(now, &mut self.outputs, &mut self.sink);
+        self.pump(now);
+        self.front.settle(now, &mut self.outputs, &mut self.sink);
+        if self.phase == Phase::Finished && !core::mem::replace(&mut self.told, true) {
+            self.outputs.event(Event::Finished);
+        }
+    }
+}
+
 impl Machine for Generator {
     type Command = Command;
     type Event = Event;
+    type Job = NoJob;
 
     fn handle(&mut self, now: Instant, input: Input<'_>) {
         let idle = matches!(input, Input::Timeout) && self.is_idle(now);
@@ -518,7 +534,7 @@ impl Machine for Generator {
         }
         self.idle = idle.then_some(now);
         self.front.handle(now, input, &mut self.sink);
-        self.pump(now);
+        self.settle(now);
     }
 
     fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
@@ -552,12 +568,12 @@ impl Machine for Generator {
                 self.front.abandon(now);
             }
         }
-        self.pump(now);
+        self.settle(now);
         Ok(())
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.front.poll_transmit(now, buf)
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -585,14 +601,6 @@ impl Machine for Generator {
             Phase::Finished => return None,
         };
         [front, own].into_iter().flatten().min()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        if self.told || self.phase != Phase::Finished {
-            return None;
-        }
-        self.told = true;
-        Some(Event::Finished)
     }
 }
 

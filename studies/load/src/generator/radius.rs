@@ -8,7 +8,7 @@ use crate::users::Users;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use usher_core::timer::TimerQueue;
-use usher_core::{Duration, Input, Instant, Machine, SecureRng, SocketId, Transmit, WallTime};
+use usher_core::{Child, Duration, Input, Instant, Machine, Outputs, SecureRng, WallTime};
 use usher_crypto::digest::md5;
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_eap::peer;
@@ -111,7 +111,7 @@ struct Proof {
 /// An access server: a client, and the logins by it.
 #[derive(Debug)]
 struct Nas {
-    client: Client,
+    client: Child<Client>,
     /// NAS-Identifier; empty where all requests have it already.
     name: Vec<u8>,
     logins: usize,
@@ -161,8 +161,6 @@ impl Radius {
         for i in 0..count {
             let (mut client, mut name) = (config.client.clone(), Vec::new());
             if let Some(of) = &config.fleet {
-                // All have their sockets' numbers beside each other, so that a number names its access server.
-                client.first_socket = SocketId(client.first_socket.0 + i as u32);
                 client.max_sockets = 1;
                 name = format!("{}-{}", of.identifier, of.first + i + 1).into_bytes();
                 if let Some(address) = of.address(i) {
@@ -170,6 +168,10 @@ impl Radius {
                 }
             }
             let client = Client::new(client, SecureRng::from_seed(rng.array()))?;
+            let slot = u16::try_from(i).ok().filter(|slot| *slot < u16::MAX);
+            let slot = slot
+                .ok_or(ConfigError::Invalid("more access servers than one generator has; at most 65535"))?;
+            let client = Child::new(slot, client);
             fleet.push(Nas { client, name, logins: 0, listed: false });
         }
         let sockets = if config.fleet.is_some() { 1 } else { config.client.max_sockets as usize };
@@ -192,10 +194,7 @@ impl Radius {
 
     /// A client was given something to do.
     fn touched(&mut self, nas: usize) {
-        let one = &mut self.fleet[nas];
-        self.due[nas] = one.client.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
-        if !one.listed {
-            one.listed = true;
+        if !core::mem::replace(&mut self.fleet[nas].listed, true) {
             self.busy.push(nas);
         }
     }
@@ -485,17 +484,6 @@ impl Radius {
             None => self.send_record(now, token),
         }
     }
-
-    fn drain(&mut self, now: Instant, nas: usize, sink: &mut Sink) {
-        while let Some(event) = self.fleet[nas].client.poll_event() {
-            match event {
-                Event::Response(response) => self.answered(now, response, sink),
-                Event::TimedOut { token } => self.end(now, token, Err(Failure::Timeout), sink),
-                Event::Server { .. } => {}
-            }
-        }
-        self.touched(nas);
-    }
 }
 
 impl Front for Radius {
@@ -553,37 +541,36 @@ impl Front for Radius {
                 for nas in 0..self.fleet.len() {
                     if self.due[nas] <= now {
                         self.fleet[nas].client.handle(now, Input::Timeout);
-                        self.drain(now, nas, sink);
+                        self.touched(nas);
                     }
                 }
             }
-            Input::Datagram { path, data } => {
-                let first = self.config.client.first_socket.0;
-                let nas =
-                    if self.config.fleet.is_some() { path.socket.0.wrapping_sub(first) as usize } else { 0 };
+            _ => {
+                let Some((slot, input)) = input.enter() else { return };
+                let nas = usize::from(slot);
                 if let Some(one) = self.fleet.get_mut(nas) {
-                    one.client.handle(now, Input::Datagram { path, data });
-                    self.drain(now, nas, sink);
+                    one.client.handle(now, input);
+                    self.touched(nas);
                 }
             }
-            Input::Stream { .. } | Input::Message { .. } | Input::Frame { .. } => {}
         }
         while let Some((_, token)) = self.timers.pop_due(now) {
             self.wake(now, token, sink);
         }
     }
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        while let Some(&nas) = self.busy.last() {
-            let one = &mut self.fleet[nas];
-            while one.client.poll_work().is_some() {}
-            if let Some(transmit) = one.client.poll_transmit(now, buf) {
-                return Some(transmit);
+    fn settle(&mut self, now: Instant, outputs: &mut Outputs<super::Event>, sink: &mut Sink) {
+        while let Some(nas) = self.busy.pop() {
+            self.fleet[nas].listed = false;
+            while let Some(event) = outputs.next_event(&mut self.fleet[nas].client) {
+                match event {
+                    Event::Response(response) => self.answered(now, response, sink),
+                    Event::TimedOut { token } => self.end(now, token, Err(Failure::Timeout), sink),
+                    Event::Server { .. } => {}
+                }
             }
-            one.listed = false;
-            self.busy.pop();
+            self.due[nas] = self.fleet[nas].client.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
         }
-        None
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {

@@ -6,8 +6,9 @@ use crate::pace::Arrivals;
 use crate::tally::quantile;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use usher_aaa::{AaaServer, Method, User, UserSource};
-use usher_core::{CloseReason, ConnId, Path, Seed, SocketId, StreamEvent, StreamOp, WallTime};
+use usher_aaa::{AaaServer, DIAMETER_LISTENER, Method, User, UserSource};
+use usher_core::bench::Tap;
+use usher_core::{CloseReason, ConnId, Path, Seed, SocketId, StreamEvent, StreamOp, Transmit, WallTime};
 use usher_diameter::codes::{application, command::DISCONNECT_PEER};
 use usher_diameter::message::MessageView;
 use usher_diameter::node;
@@ -25,9 +26,9 @@ const DELAY: Duration = Duration::from_millis(1);
 
 /// What stands at the other end.
 enum Other {
-    Aaa(Box<AaaServer>),
+    Aaa(Box<Tap<AaaServer>>),
     /// Answers each request as the function says.
-    Scripted(Box<Server>, fn(&server::Request) -> (Code, Attributes)),
+    Scripted(Box<Tap<Server>>, fn(&server::Request) -> (Code, Attributes)),
 }
 
 enum What {
@@ -39,7 +40,7 @@ enum What {
 
 struct World {
     now: Instant,
-    generator: Generator,
+    generator: Tap<Generator>,
     other: Other,
     /// (time, order) → (to the server, what).
     queue: BTreeMap<(Instant, u64), (bool, What)>,
@@ -55,12 +56,16 @@ struct World {
     /// How long it was busy.
     busy: Duration,
     /// The sockets that datagrams came from, with their addresses.
-    sources: BTreeMap<u32, IpAddr>,
+    sources: BTreeMap<SocketId, IpAddr>,
+    /// The generator's sockets in the order of their ports, and its connections in the order in which they came.
+    sockets: Vec<SocketId>,
+    conns: Vec<ConnId>,
 }
 
 impl World {
     fn new(config: Config, other: Other) -> Self {
         let generator = Generator::new(config, Instant::ZERO, Seed::new(3).secure("load", 0)).unwrap();
+        let generator = Tap::new(generator);
         let (now, queue) = (Instant::ZERO, BTreeMap::new());
         Self {
             now,
@@ -75,6 +80,8 @@ impl World {
             toil: Duration::ZERO,
             busy: Duration::ZERO,
             sources: BTreeMap::new(),
+            sockets: Vec::new(),
+            conns: Vec::new(),
         }
     }
 
@@ -97,14 +104,14 @@ impl World {
 
     fn drain(&mut self) {
         let mut buf = Vec::new();
-        while let Some(transmit) = self.generator.poll_transmit(self.now, &mut buf) {
+        while let Some(transmit) = self.generator.poll_transmit(&mut buf) {
             self.carry(true, transmit, &buf);
         }
         loop {
             let transmit = match &mut self.other {
                 Other::Aaa(s) => {
                     while s.poll_event().is_some() {}
-                    s.poll_transmit(self.now, &mut buf)
+                    s.poll_transmit(&mut buf)
                 }
                 Other::Scripted(s, answer) => {
                     while let Some(event) = s.poll_event() {
@@ -113,7 +120,7 @@ impl World {
                         let token = request.token;
                         s.command(self.now, server::Command::Respond { token, code, attributes }).unwrap();
                     }
-                    s.poll_transmit(self.now, &mut buf)
+                    s.poll_transmit(&mut buf)
                 }
             };
             let Some(transmit) = transmit else { return };
@@ -122,32 +129,38 @@ impl World {
     }
 
     fn carry(&mut self, to_server: bool, transmit: Transmit, bytes: &[u8]) {
-        let both = |conn: ConnId| {
-            if to_server { ConnId::incoming(conn.index()) } else { ConnId::outgoing(conn.index()) }
-        };
         match transmit {
             Transmit::Datagram { path } if to_server => {
-                let remote = SocketAddr::new(HOST, 10_000 + path.socket.0 as u16);
-                self.sources.insert(path.socket.0, path.local.ip());
-                let path = Path { socket: SocketId(0), local: SERVER, remote };
+                let remote = SocketAddr::new(HOST, 10_000 + place(&mut self.sockets, path.socket) as u16);
+                self.sources.insert(path.socket, path.local.ip());
+                let path = Path { socket: self.other.socket(), local: SERVER, remote };
                 self.post(true, What::Datagram(path, bytes.to_vec()));
             }
             Transmit::Datagram { path } => {
-                let socket = SocketId(u32::from(path.remote.port() - 10_000));
+                let socket = self.sockets[usize::from(path.remote.port() - 10_000)];
                 let path = Path { socket, local: path.remote, remote: SERVER };
                 self.post(false, What::Datagram(path, bytes.to_vec()));
             }
-            Transmit::Stream { conn, op } => match op {
-                StreamOp::Connect { remote, .. } => {
-                    self.accepted += 1;
-                    let from = SocketAddr::new(HOST, 20_000);
-                    self.post(true, What::Connected(both(conn), from));
-                    self.post(false, What::Connected(conn, remote));
+            Transmit::Stream { conn, op } => {
+                let there = match to_server {
+                    true => {
+                        let n = place(&mut self.conns, conn);
+                        ConnId::accepted_at(DIAMETER_LISTENER, n as u32)
+                    }
+                    false => self.conns[conn.n as usize],
+                };
+                match op {
+                    StreamOp::Connect { remote, .. } => {
+                        self.accepted += 1;
+                        let from = SocketAddr::new(HOST, 20_000);
+                        self.post(true, What::Connected(there, from));
+                        self.post(false, What::Connected(conn, remote));
+                    }
+                    StreamOp::Data => self.post(to_server, What::Data(there, bytes.to_vec())),
+                    StreamOp::Shutdown | StreamOp::Abort => self.post(to_server, What::Closed(there)),
+                    StreamOp::Credit(_) => {}
                 }
-                StreamOp::Data => self.post(to_server, What::Data(both(conn), bytes.to_vec())),
-                StreamOp::Shutdown | StreamOp::Abort => self.post(to_server, What::Closed(both(conn))),
-                StreamOp::Credit(_) => {}
-            },
+            }
             Transmit::Message { .. } | Transmit::Frame { .. } => panic!("neither is used"),
         }
     }
@@ -190,7 +203,14 @@ impl World {
                 match what {
                     What::Datagram(path, data) => self.feed(server, Input::Datagram { path, data: &data }),
                     What::Connected(conn, remote) => {
-                        let event = StreamEvent::Connected { remote, local: None, certificate: None };
+                        let (local, certificate) = (None, None);
+                        let event = match conn.is_accepted() {
+                            true => {
+                                let listener = DIAMETER_LISTENER;
+                                StreamEvent::Accepted { listener, remote, local, certificate }
+                            }
+                            false => StreamEvent::Connected { remote, local, certificate },
+                        };
                         self.feed(server, Input::Stream { conn, event });
                     }
                     What::Data(conn, data) => {
@@ -204,6 +224,24 @@ impl World {
             } else {
                 self.feed(ours != Some(next), Input::Timeout);
             }
+        }
+    }
+}
+
+/// Where something is in a list; it is added where it is not.
+fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
+    all.iter().position(|other| *other == one).unwrap_or_else(|| {
+        all.push(one);
+        all.len() - 1
+    })
+}
+
+impl Other {
+    /// The socket that it is asked by.
+    fn socket(&self) -> SocketId {
+        match self {
+            Self::Aaa(_) => usher_aaa::radius_socket(0),
+            Self::Scripted(..) => SocketId::own(0),
         }
     }
 }
@@ -259,13 +297,13 @@ fn aaa(methods: &[Method], with: impl FnOnce(&mut usher_aaa::Config)) -> Other {
     config.methods = methods.to_vec();
     config.radius = Some(server::Config::new(vec![ClientConfig::new(HOST, 32, secret())]));
     with(&mut config);
-    Other::Aaa(Box::new(AaaServer::new(config, Seed::new(1).secure("aaa", 0)).unwrap()))
+    Other::Aaa(Box::new(Tap::new(AaaServer::new(config, Seed::new(1).secure("aaa", 0)).unwrap())))
 }
 
 fn scripted(answer: fn(&server::Request) -> (Code, Attributes)) -> Other {
     let config = server::Config::new(vec![ClientConfig::new(HOST, 32, secret())]);
     let server = Server::new(config, Seed::new(1).secure("server", 0)).unwrap();
-    Other::Scripted(Box::new(server), answer)
+    Other::Scripted(Box::new(Tap::new(server)), answer)
 }
 
 const CLOSED: Pace = Pace::Closed { concurrency: 8 };

@@ -219,7 +219,7 @@ impl Client {
         self.reconnect_at = None;
         if self.rules.transport == DialogueTransport::Sctp {
             // What its streams are is known when it is up.
-            ctx.associate(AssocId::outgoing(self.connections), self.server, PORT, self.rules.streams);
+            ctx.associate(AssocId::opened(self.connections), self.server, PORT, self.rules.streams);
             return;
         }
         self.connected = true;
@@ -228,7 +228,7 @@ impl Client {
         if self.rules.scripted() {
             self.rules.script.borrow_mut().insert(self.host, VecDeque::new());
         }
-        ctx.connect(ConnId::outgoing(self.connections), self.server, PORT);
+        ctx.connect(ConnId::opened(self.connections), self.server, PORT);
         self.send_waiting(ctx);
     }
 
@@ -277,7 +277,7 @@ impl Client {
                 let stream = (id % u64::from(rules.streams.max(1))) as u16;
                 let payload = header(id, round, bytes);
                 let message = Message { stream, ppid: 0, unordered: false, payload };
-                ctx.send_message(AssocId::outgoing(self.connections), message);
+                ctx.send_message(AssocId::opened(self.connections), message);
             }
             DialogueTransport::Tcp if rules.persistent => {
                 // Without a connection it waits for the next one.
@@ -291,13 +291,13 @@ impl Client {
                 {
                     script.push_back(round);
                 }
-                self.writer.write(ctx, ConnId::outgoing(self.connections), bytes);
+                self.writer.write(ctx, ConnId::opened(self.connections), bytes);
             }
             DialogueTransport::Tcp => {
                 let conn = match d.conn {
                     Some(conn) => conn,
                     None => {
-                        let conn = ConnId::outgoing(self.connections);
+                        let conn = ConnId::opened(self.connections);
                         d.conn = Some(conn);
                         self.connections += 1;
                         self.own.insert(conn, (id, 0));
@@ -500,7 +500,7 @@ impl Server {
     }
 
     fn stream(&mut self, ctx: &mut Context<'_, Report>, conn: ConnId, event: StreamDelivery) {
-        let index = conn.index() as usize;
+        let index = conn.n as usize;
         match event {
             StreamDelivery::Connected { remote, .. } => {
                 if self.conns.len() <= index {

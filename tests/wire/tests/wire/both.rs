@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration as Wait;
 use usher_aaa::ledger::{Ledger, LedgerConfig};
 use usher_aaa::store::Memory;
-use usher_aaa::{AaaServer, CertificateVerdict, Command, Event, Method, User, UserSource, Users};
+use usher_aaa::{AaaServer, CertificateVerdict, Command, Event, Job, Method, User, UserSource, Users};
+use usher_core::bench::Tap;
 use usher_core::{Input, Instant, Machine, Path, Seed, SocketId, Transmit, WallTime};
 use usher_crypto::tls::{
     ClientConfig, ClientOptions, Credentials, Resumption, Roots, ServerConfig, ServerOptions, VersionRange,
@@ -62,7 +63,7 @@ type Said = Vec<(bool, Vec<u8>)>;
 
 /// The access server with the stations behind it: a machine, whatever hosts it.
 struct Nas {
-    client: Client,
+    client: Tap<Client>,
     tls: ClientConfig,
     wall: WallTime,
     next: usize,
@@ -76,7 +77,7 @@ impl Nas {
         let home = |address| Home::new(address, Secret::new(SECRET));
         let mut config = client::Config::single(home(server[0]));
         config.servers.push(home(server[1]));
-        let client = Client::new(config, Seed::new(5).secure("nas", 0)).unwrap();
+        let client = Tap::new(Client::new(config, Seed::new(5).secure("nas", 0)).unwrap());
         Self { client, tls, wall, next: 0, name: "", peer: None, said: Vec::new() }
     }
 
@@ -172,8 +173,8 @@ impl Nas {
         }
     }
 
-    fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Path> {
-        match self.client.poll_transmit(now, buf)? {
+    fn transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
+        match self.client.poll_transmit(buf)? {
             Transmit::Datagram { path } => {
                 self.said.push((true, buf.clone()));
                 Some(path)
@@ -248,7 +249,7 @@ impl Certificates {
 /// What runs on the simulated hosts.
 enum App {
     Nas(Box<Nas>),
-    Aaa(Box<(AaaServer, Ledger, Memory)>),
+    Aaa(Box<(Tap<AaaServer>, Ledger, Memory)>),
 }
 
 fn address(host: HostId, port: u16) -> SocketAddr {
@@ -263,13 +264,13 @@ impl Application for App {
         let datagram = match delivery {
             Delivery::Datagram { socket, from, from_port, at, payload } => {
                 let (local, remote) = (address(at, 0), address(from, from_port));
-                Some((Path { socket: SocketId(socket), local, remote }, payload))
+                Some((Path { socket: SocketId::own(socket), local, remote }, payload))
             }
             _ => None,
         };
         let send = |ctx: &mut Context<'_, Said>, path: Path, data: &[u8]| {
             let to = HostId::of_ip(path.remote.ip()).unwrap();
-            ctx.send_datagram(path.socket.0, to, path.remote.port(), Payload::copied(data));
+            ctx.send_datagram(path.socket.n, to, path.remote.port(), Payload::copied(data));
         };
         match self {
             Self::Nas(nas) => {
@@ -277,7 +278,7 @@ impl Application for App {
                     Some((path, payload)) => nas.receive(now, path, payload.as_slice()),
                     None => nas.begin(now),
                 }
-                while let Some(path) = nas.transmit(now, &mut buf) {
+                while let Some(path) = nas.transmit(&mut buf) {
                     send(ctx, path, &buf);
                 }
                 if nas.is_done() {
@@ -287,15 +288,16 @@ impl Application for App {
             Self::Aaa(host) => {
                 let (server, ledger, store) = &mut **host;
                 if let Some((path, payload)) = datagram {
+                    let path = Path { socket: usher_aaa::radius_socket(path.socket.n), ..path };
                     server.handle(now, Input::Datagram { path, data: payload.as_slice() });
                 }
-                while let Some(event) = server.poll_event() {
-                    let command = match event {
-                        Event::Account { token, record } => {
+                while let Some(usher_core::Job { token, what, .. }) = server.poll_job() {
+                    let command = match what {
+                        Job::Account { record } => {
                             let durable = ledger.serve(now, store, &record);
                             Command::Accounted { token, durable }
                         }
-                        Event::CheckCertificate { token, name: Some(name), chain, .. } => {
+                        Job::CheckCertificate { name: Some(name), chain, .. } => {
                             let name = String::from_utf8(name).unwrap();
                             let verdict = match Information::of_der(&chain[0]).unwrap().is_of(&name) {
                                 true => CertificateVerdict::Good,
@@ -303,12 +305,14 @@ impl Application for App {
                             };
                             Command::Certificate { token, verdict }
                         }
-                        Event::Accepted(_) | Event::Rejected(_) => continue,
                         other => panic!("{other:?}"),
                     };
                     server.command(now, command).unwrap();
                 }
-                while let Some(transmit) = server.poll_transmit(now, &mut buf) {
+                while let Some(event) = server.poll_event() {
+                    assert!(matches!(event, Event::Accepted(_) | Event::Rejected(_)), "{event:?}");
+                }
+                while let Some(transmit) = server.poll_transmit(&mut buf) {
                     let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
                     send(ctx, path, &buf);
                 }
@@ -343,7 +347,7 @@ fn simulated(certificates: &Certificates) -> Said {
     config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: FRAGMENT }));
     config.certificate_status = true;
     config.epoch = certificates.wall;
-    let server = AaaServer::new(config, seed.secure("aaa", 0)).unwrap();
+    let server = Tap::new(AaaServer::new(config, seed.secure("aaa", 0)).unwrap());
     let host = (server, Ledger::new(LedgerConfig::default()), Memory::new());
     let app = builder.app(aaa, App::Aaa(Box::new(host)), None);
     builder.bind_udp(app, 0, 1812).unwrap();
@@ -392,7 +396,7 @@ fn live(certificates: &Certificates) -> Said {
     let mut buf = Vec::new();
     nas.begin(clock.now());
     while !nas.is_done() {
-        let path = nas.transmit(clock.now(), &mut buf).expect("there is something to be asked");
+        let path = nas.transmit(&mut buf).expect("there is something to be asked");
         let socket = sockets.entry(path.socket).or_insert_with(|| UdpSocket::bind("127.0.0.1:0").unwrap());
         socket.set_read_timeout(Some(Wait::from_secs(20))).unwrap();
         socket.send_to(&buf, path.remote).unwrap();

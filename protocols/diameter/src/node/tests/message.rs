@@ -8,7 +8,8 @@ use crate::nasreq::{AuthRequestType, NasInfo};
 use crate::node::*;
 use crate::peer::automaton::State;
 use crate::stream::StreamPolicy;
-use usher_core::{Duration, MessageEvent, Seed};
+use usher_core::bench::Tap;
+use usher_core::{Duration, ListenerId, MessageEvent, Seed, Transmit};
 
 fn pair(streams: u16, policy: StreamPolicy) -> World {
     let transport = Transport::Message { streams, policy };
@@ -253,8 +254,12 @@ fn a_user_message_that_is_not_one_message_is_counted_and_the_association_stays()
 fn garbage_before_the_capabilities_ends_nothing_but_a_silent_association_goes() {
     let mut w = pair(8, StreamPolicy::One);
     w.run_secs(1);
-    let assoc = ConnId::incoming(99);
-    w.feed_message(1, assoc, MessageEvent::Up { remote: addr(0), streams: 2 });
+    let assoc = ConnId::accepted(99);
+    w.feed_message(
+        1,
+        assoc,
+        MessageEvent::Accepted { listener: ListenerId::own(0), remote: addr(0), streams: 2 },
+    );
     w.feed_message(1, assoc, MessageEvent::Data { stream: 1, ppid: 46, data: &[7; 40] });
     assert_eq!((w.nodes[1].counters().malformed, w.nodes[1].connections()), (1, 2));
     w.run_secs(20);
@@ -267,8 +272,8 @@ fn bytes_on_an_association_and_messages_on_a_stream_are_out_of_place() {
     w.run_secs(1);
     let &(_, theirs) = w.links.keys().find(|(i, _)| *i == 1).unwrap();
     w.feed(1, theirs, StreamEvent::Data(b"bytes"));
-    let stream = ConnId::incoming(99);
-    w.feed(1, stream, StreamEvent::Connected { remote: addr(0), local: None, certificate: None });
+    let stream = ConnId::accepted(99);
+    w.feed(1, stream, accepted(0));
     w.feed_message(1, stream, MessageEvent::Data { stream: 0, ppid: 46, data: b"message" });
     assert_eq!(w.nodes[1].counters().out_of_state, 2);
     assert_eq!((w.state(1), w.nodes[1].counters().malformed), (State::ROpen, 0));
@@ -279,17 +284,17 @@ fn a_stream_and_an_association_have_different_numbers() {
     let transport = Transport::Message { streams: 4, policy: StreamPolicy::BySession };
     let config =
         config("c.example").connect_to("s1.example", addr(1)).connect_over("s2.example", addr(2), transport);
-    let mut node = Node::new(config, Instant::ZERO, Seed::new(1).secure("node", 0));
+    let mut node = Tap::new(Node::new(config, Instant::ZERO, Seed::new(1).secure("node", 0)));
     node.handle(Instant::ZERO, Input::Timeout);
     let (mut ids, mut buf) = (Vec::new(), Vec::new());
-    while let Some(t) = node.poll_transmit(Instant::ZERO, &mut buf) {
+    while let Some(t) = node.poll_transmit(&mut buf) {
         ids.push(match t {
             Transmit::Stream { conn, .. } => conn,
             Transmit::Message { assoc, .. } => assoc,
             other => panic!("{other:?}"),
         });
     }
-    assert_eq!(ids, [ConnId::outgoing(0), ConnId::outgoing(1)]);
+    assert_eq!(ids, [ConnId::opened(0), ConnId::opened(1)]);
 }
 
 #[test]

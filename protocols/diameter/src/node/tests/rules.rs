@@ -10,7 +10,8 @@ use crate::message::{Flags, Header, MessageView};
 use crate::node::*;
 use crate::peer::automaton::State;
 use crate::peer::capabilities::Application;
-use usher_core::StreamOp;
+use usher_core::bench::Tap;
+use usher_core::{StreamOp, Transmit};
 
 const HEADER: Header = Header {
     // The bits in the lower half are reserved: they are ignored (RFC 6733 §3).
@@ -198,8 +199,9 @@ fn capabilities(certificate: Option<&[u8]>, more: impl FnOnce(&mut AvpBuf)) -> (
     more(&mut avps);
     let header =
         Header { flags: Flags(Flags::REQUEST), command: CAPABILITIES_EXCHANGE, application: 0, ..HEADER };
-    let conn = ConnId::incoming(9);
-    w.feed(1, conn, StreamEvent::Connected { remote: addr(9), local: None, certificate });
+    let conn = ConnId::accepted(9);
+    let listener = usher_core::ListenerId::own(0);
+    w.feed(1, conn, StreamEvent::Accepted { listener, remote: addr(9), local: None, certificate });
     w.feed(1, conn, StreamEvent::Data(&wire(header, &avps)));
     let (_, cea) = w.sent.pop().expect("a CEA");
     let cea = MessageView::parse(&cea).unwrap();
@@ -328,13 +330,13 @@ fn a_bad_answer_is_not_answered() {
 fn what_cannot_be_followed_is_reset() {
     let not_a_cer = wire(HEADER, &request());
     for bytes in [&b"GET / HTTP/1.1"[..], &[1, 0, 0, 3], &[2, 0, 0, 20], &not_a_cer] {
-        let mut node = Node::new(config("s.example").accept("c.example"), Instant::ZERO, seed());
-        let conn = ConnId::incoming(1);
-        let up = StreamEvent::Connected { remote: addr(0), local: None, certificate: None };
+        let mut node = Tap::new(Node::new(config("s.example").accept("c.example"), Instant::ZERO, seed()));
+        let conn = ConnId::accepted(1);
+        let up = accepted(0);
         node.handle(Instant::ZERO, Input::Stream { conn, event: up });
         node.handle(Instant::ZERO, Input::Stream { conn, event: StreamEvent::Data(bytes) });
         let reset = Transmit::Stream { conn, op: StreamOp::Abort };
-        assert_eq!(node.poll_transmit(Instant::ZERO, &mut Vec::new()), Some(reset));
+        assert_eq!(node.poll_transmit(&mut Vec::new()), Some(reset));
         assert_eq!(node.connections(), 0);
     }
 }
@@ -349,8 +351,8 @@ fn a_second_connection_of_an_open_peer_is_refused() {
     let mut w = pair();
     w.run_secs(1);
     let cer = w.sent.iter().find(|(from, _)| *from == 0).unwrap().1.clone();
-    let conn = ConnId::incoming(9);
-    w.feed(1, conn, StreamEvent::Connected { remote: addr(0), local: None, certificate: None });
+    let conn = ConnId::accepted(9);
+    w.feed(1, conn, accepted(0));
     let before = w.sent.len();
     w.feed(1, conn, StreamEvent::Data(&cer));
     assert_eq!((w.sent.len(), w.nodes[1].connections(), w.state(1)), (before, 1, State::ROpen));

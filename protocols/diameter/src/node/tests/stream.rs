@@ -257,12 +257,12 @@ fn a_service_rejects_with_failed_avp() {
 fn garbage_ends_a_connection_and_is_counted() {
     let mut w = pair();
     w.run_secs(1);
-    let conn = ConnId::incoming(99);
-    w.feed(1, conn, StreamEvent::Connected { remote: addr(0), local: None, certificate: None });
+    let conn = ConnId::accepted(99);
+    w.feed(1, conn, accepted(0));
     w.feed(1, conn, StreamEvent::Data(b"GET / HTTP/1.1\r\n\r\n"));
     assert_eq!(w.nodes[1].counters().unframable, 1);
-    let silent = ConnId::incoming(100);
-    w.feed(1, silent, StreamEvent::Connected { remote: addr(0), local: None, certificate: None });
+    let silent = ConnId::accepted(100);
+    w.feed(1, silent, accepted(0));
     w.run_secs(20);
     assert_eq!(w.nodes[1].counters().not_a_cer, 1);
     assert_eq!(w.state(1), State::ROpen);

@@ -58,17 +58,17 @@ fn states(host: &str, does: &[Does]) -> Vec<State> {
     let mut calls = 0;
     let step = |does: &Does| {
         let ours =
-            w.links.keys().find(|(node, conn)| *node == 0 && !conn.is_incoming()).map(|(_, conn)| *conn);
+            w.links.keys().find(|(node, conn)| *node == 0 && !conn.is_accepted()).map(|(_, conn)| *conn);
         let connected = |i| StreamEvent::Connected { remote: addr(i), local: None, certificate: None };
-        let theirs = ConnId::incoming(0);
+        let theirs = ConnId::accepted(0);
         match *does {
             Call => w.command(0, Command::Connect { peer: PeerId(0) }),
             Up => w.feed(0, ours.unwrap(), connected(1)),
             Lost => w.feed(0, ours.unwrap(), StreamEvent::Closed(CloseReason::Reset)),
             Cer => {
-                let conn = ConnId::incoming(calls);
+                let conn = ConnId::accepted(calls);
                 calls += 1;
-                w.feed(0, conn, connected(1));
+                w.feed(0, conn, accepted(1));
                 w.feed(0, conn, StreamEvent::Data(&message(command::CAPABILITIES_EXCHANGE, true)));
             }
             HangsUp => w.feed(0, theirs, StreamEvent::Closed(CloseReason::Closed)),
@@ -134,7 +134,7 @@ fn every_row_is_taken() {
         for state in State::ALL {
             let mut peer = Peer::guest("n.example".into());
             (peer.state, peer.ours, peer.theirs) =
-                (*state, Some(ConnId::outgoing(0)), Some(ConnId::incoming(0)));
+                (*state, Some(ConnId::opened(0)), Some(ConnId::accepted(0)));
             let by = match PeerAutomaton::step(*state, On::SendMessage).map(|row| row.actions) {
                 Some([Action::ISndMessage]) => peer.ours,
                 Some([Action::RSndMessage]) => peer.theirs,

@@ -10,7 +10,8 @@ use crate::peer::capabilities::Application;
 use crate::session::SessionIds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use usher_core::{CloseReason, Duration, MessageOp, Seed, StreamOp};
+use usher_core::bench::Tap;
+use usher_core::{CloseReason, Duration, ListenerId, MessageOp, Seed, StreamOp, Transmit};
 
 pub(super) const DELAY: Duration = Duration::from_millis(5);
 
@@ -41,7 +42,7 @@ pub(super) struct Way {
 /// Nodes, each listening on 10.0.0.(its index).
 pub(super) struct World {
     pub(super) now: Instant,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<Tap<Node>>,
     pub(super) events: Vec<Vec<Event>>,
     /// (time, order) → (node, connection, what).
     pub(super) queue: BTreeMap<(Instant, u64), (usize, ConnId, What)>,
@@ -73,6 +74,11 @@ pub(super) fn addr(i: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, i as u8], 3868))
 }
 
+/// Node `i` begins a connection, without a certificate.
+pub(super) fn accepted(i: usize) -> StreamEvent<'static> {
+    StreamEvent::Accepted { listener: ListenerId::own(0), remote: addr(i), local: None, certificate: None }
+}
+
 pub(super) fn config(host: &str) -> Config {
     let mut c = Config::new(host, "example", &[Application::auth(application::EAP)]);
     c.local.addresses.push([10, 0, 0, 1].into());
@@ -85,7 +91,7 @@ impl World {
         let nodes = configs
             .into_iter()
             .enumerate()
-            .map(|(i, c)| Node::new(c, Instant::ZERO, Seed::new(7).secure("node", i as u64)))
+            .map(|(i, c)| Tap::new(Node::new(c, Instant::ZERO, Seed::new(7).secure("node", i as u64))))
             .collect();
         Self {
             now: Instant::ZERO,
@@ -112,7 +118,7 @@ impl World {
     }
     pub(super) fn drain(&mut self, i: usize) {
         let mut buf = Vec::new();
-        while let Some(t) = self.nodes[i].poll_transmit(self.now, &mut buf) {
+        while let Some(t) = self.nodes[i].poll_transmit(&mut buf) {
             match t {
                 Transmit::Stream { conn, op } => self.stream(i, conn, op, &buf),
                 Transmit::Message { assoc, op } => self.message(i, assoc, op, &buf),
@@ -122,7 +128,6 @@ impl World {
         while let Some(e) = self.nodes[i].poll_event() {
             self.events[i].push(e);
         }
-        while self.nodes[i].poll_work().is_some() {}
     }
     /// Where a connection to `remote` ends, unless that is dead.
     fn accept(&mut self, i: usize, conn: ConnId, remote: SocketAddr) -> Option<(usize, ConnId)> {
@@ -131,7 +136,7 @@ impl World {
             self.later(i, conn, What::Closed(CloseReason::Refused));
             return None;
         }
-        let theirs = ConnId::incoming(self.accepted);
+        let theirs = ConnId::accepted(self.accepted);
         self.accepted += 1;
         self.links.insert((i, conn), (to, theirs));
         self.links.insert((to, theirs), (i, conn));
@@ -235,7 +240,13 @@ impl World {
                             let Some(&(other, _)) = self.links.get(&(i, conn)) else { continue };
                             let (remote, certificate) = (addr(other), self.certificates.get(&other).copied());
                             let local = Some(addr(i).ip());
-                            self.feed(i, conn, StreamEvent::Connected { remote, local, certificate });
+                            let listener = ListenerId::own(0);
+                            let event = if conn.is_accepted() {
+                                StreamEvent::Accepted { listener, remote, local, certificate }
+                            } else {
+                                StreamEvent::Connected { remote, local, certificate }
+                            };
+                            self.feed(i, conn, event);
                         }
                         What::Bytes(b) => {
                             for piece in b.chunks(self.piece) {
@@ -244,7 +255,13 @@ impl World {
                         }
                         What::AssociationUp(streams) => {
                             let other = self.links.get(&(i, conn)).map_or(i, |(other, _)| *other);
-                            self.feed_message(i, conn, MessageEvent::Up { remote: addr(other), streams });
+                            let (listener, remote) = (ListenerId::own(0), addr(other));
+                            let event = if conn.is_accepted() {
+                                MessageEvent::Accepted { listener, remote, streams }
+                            } else {
+                                MessageEvent::Up { remote, streams }
+                            };
+                            self.feed_message(i, conn, event);
                         }
                         What::User { stream, ppid, bytes } => {
                             self.feed_message(i, conn, MessageEvent::Data { stream, ppid, data: &bytes });

@@ -10,7 +10,10 @@ use super::*;
 use crate::{Decoded, Header, MessageId, Opcode, Status, Tlv};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use usher_core::{CloseReason, ConnId, Duration, MessageOp, Path, Seed, SocketId, StreamOp};
+use usher_core::bench::Tap;
+use usher_core::{
+    CloseReason, ConnId, Duration, ListenerId, MessageOp, Path, Seed, SocketId, StreamOp, Transmit,
+};
 
 pub(super) const STATION: usize = 0;
 pub(super) const POS: usize = 1;
@@ -33,6 +36,13 @@ pub(super) fn route(transport: Transport, to: usize) -> Route {
     Route { transport, local: None, remote: SocketAddr::new(ip(to), PORT) }
 }
 
+const LISTENER: ListenerId = ListenerId::own(0);
+
+/// Somebody begins a connection.
+pub(super) fn accepted(remote: SocketAddr) -> StreamEvent<'static> {
+    StreamEvent::Accepted { listener: LISTENER, remote, local: None, certificate: None }
+}
+
 /// What becomes of a packet: the delays after which it arrives, so that none is a loss and two are a duplicate.
 pub(super) type Fate = Box<dyn FnMut(usize, &Decoded) -> Vec<Duration>>;
 
@@ -47,7 +57,7 @@ enum Arrival {
 /// The two of them, the pipe, and what they said.
 pub(super) struct Pair {
     pub(super) now: Instant,
-    pub(super) sides: [Mihf; 2],
+    pub(super) sides: [Tap<Mihf>; 2],
     queue: BTreeMap<(Instant, u64), Arrival>,
     sequence: u64,
     timers: [Option<Instant>; 2],
@@ -74,7 +84,7 @@ impl Pair {
             let mut config = Config::new(id(side));
             config.timing.retransmission = Duration::from_millis(100);
             settings(&mut config);
-            Mihf::new(config, Seed::new(7).stream("mihf", side as u64))
+            Tap::new(Mihf::new(config, Seed::new(7).stream("mihf", side as u64)))
         };
         let mut pair = Self {
             now: Instant::ZERO,
@@ -118,7 +128,7 @@ impl Pair {
     /// Gives a datagram to a side as if it had come from the other.
     pub(super) fn inject(&mut self, side: usize, octets: &[u8]) {
         let path = Path {
-            socket: SocketId(0),
+            socket: SocketId::own(0),
             local: SocketAddr::new(ip(side), PORT),
             remote: SocketAddr::new(ip(1 - side), PORT),
         };
@@ -131,7 +141,7 @@ impl Pair {
     }
     fn drain(&mut self, side: usize) {
         let mut buf = Vec::new();
-        while let Some(transmit) = self.sides[side].poll_transmit(self.now, &mut buf) {
+        while let Some(transmit) = self.sides[side].poll_transmit(&mut buf) {
             match transmit {
                 Transmit::Datagram { path } => self.datagram(side, path, &buf),
                 Transmit::Stream { conn, op } => match op {
@@ -159,7 +169,6 @@ impl Pair {
         while let Some(event) = self.sides[side].poll_event() {
             self.events.push((self.now.as_nanos() / 1_000_000, side, event));
         }
-        while self.sides[side].poll_work().is_some() {}
         let next = self.sides[side].poll_timeout();
         if next != self.timers[side] {
             self.timers[side] = next;
@@ -174,7 +183,7 @@ impl Pair {
             self.push(self.now + DELAY * 2, Arrival::Down(side, conn, transport, CloseReason::Refused));
             return;
         }
-        let other = ConnId::incoming(self.accepted);
+        let other = ConnId::accepted(self.accepted);
         self.accepted += 1;
         self.wires.insert((side, conn), other);
         self.wires.insert((1 - side, other), conn);
@@ -206,7 +215,7 @@ impl Pair {
     }
     /// Gives octets of a connection to a side that somebody else has opened.
     pub(super) fn stream(&mut self, side: usize, n: u32, event: StreamEvent<'_>) {
-        let conn = ConnId::incoming(n);
+        let conn = ConnId::accepted(n);
         self.sides[side].handle(self.now, Input::Stream { conn, event });
         self.drain(side);
     }
@@ -220,8 +229,9 @@ impl Pair {
         self.sides[side].handle(self.now, input);
     }
     fn datagram(&mut self, side: usize, path: Path, octets: &[u8]) {
-        self.paths.push((path.socket.0, path.local, path.remote));
-        let back = Path { socket: SocketId(0), local: path.remote, remote: SocketAddr::new(ip(side), PORT) };
+        self.paths.push((path.socket.n, path.local, path.remote));
+        let back =
+            Path { socket: SocketId::own(0), local: path.remote, remote: SocketAddr::new(ip(side), PORT) };
         let Ok(decoded) = Message::decode(octets) else {
             let header = Header::parse(octets).unwrap();
             let what = if header.is_fragment() {
@@ -269,11 +279,16 @@ impl Pair {
                 self.drain(side);
             }
             Arrival::Up(side, conn, transport) => {
-                let remote = SocketAddr::new(ip(1 - side), if conn.is_incoming() { 40000 } else { PORT });
+                let remote = SocketAddr::new(ip(1 - side), if conn.is_accepted() { 40000 } else { PORT });
                 let input = match transport {
+                    Transport::Sctp if conn.is_accepted() => {
+                        let event = MessageEvent::Accepted { listener: LISTENER, remote, streams: 4 };
+                        Input::Message { assoc: conn, event }
+                    }
                     Transport::Sctp => {
                         Input::Message { assoc: conn, event: MessageEvent::Up { remote, streams: 4 } }
                     }
+                    _ if conn.is_accepted() => Input::Stream { conn, event: accepted(remote) },
                     _ => {
                         let event = StreamEvent::Connected { remote, local: None, certificate: None };
                         Input::Stream { conn, event }

@@ -49,7 +49,7 @@ fn what_is_sent_again_while_a_connection_opens_waits_as_well() {
     pair.sides[STATION] = {
         let mut config = Config::new(id(STATION));
         slow(&mut config);
-        Mihf::new(config, Seed::new(7).stream("mihf", 0))
+        Tap::new(Mihf::new(config, Seed::new(7).stream("mihf", 0)))
     };
     let peer = Peer { id: id(POS), route: route(Transport::Tcp, POS), ack: true };
     pair.command(STATION, Command::Peer(peer)).unwrap();
@@ -139,7 +139,7 @@ fn a_request_without_acknowledgements_ends_with_the_connection_by_which_it_last_
         pair.run(at(10));
         let route = Route { local: Some(IpAddr::from([10, 0, 9, 1])), ..route(transport, POS) };
         pair.command(STATION, Command::Peer(Peer { id: id(POS), route, ack: false })).unwrap();
-        let aborted = ConnId::outgoing(0);
+        let aborted = ConnId::opened(0);
         let down = match transport {
             Transport::Sctp => {
                 Input::Message { assoc: aborted, event: MessageEvent::Down(CloseReason::Reset) }
@@ -189,7 +189,7 @@ fn a_connection_that_was_given_up_is_none_when_it_comes_up_after_all() {
     pair.command(STATION, Command::Peer(Peer { id: id(POS), route: moved, ack: true })).unwrap();
     // The world of this test says so of it at 40 ms.
     pair.run(at(1000));
-    let open = |n| pair.sides[STATION].net.is_open(Way::Connection(ConnId::outgoing(n)));
+    let open = |n| pair.sides[STATION].net.is_open(Way::Connection(ConnId::opened(n)));
     assert_eq!([open(0), open(1)], [false, true]);
 }
 
@@ -245,7 +245,7 @@ fn what_waits_for_a_connection_is_bounded() {
 fn a_stream_that_cannot_be_cut_into_messages_is_closed() {
     let mut pair = pair(Transport::Tcp, false);
     let remote = SocketAddr::new(ip(STATION), 50_000);
-    pair.stream(POS, 9, StreamEvent::Connected { remote, local: None, certificate: None });
+    pair.stream(POS, 9, accepted(remote));
     pair.stream(POS, 9, StreamEvent::Data(&[0x70, 0, 0, 0, 0, 0, 0]));
     assert!(pair.log.is_empty(), "less than a header says nothing");
     pair.stream(POS, 9, StreamEvent::Data(&[0, 1, 2, 3]));
@@ -263,7 +263,7 @@ fn a_malformed_message_does_not_end_its_stream() {
     indication()
         .encode(crate::Bits::default(), crate::TransactionId::new(5), &id(STATION), &id(POS), &mut octets)
         .unwrap();
-    pair.stream(POS, 9, StreamEvent::Connected { remote, local: None, certificate: None });
+    pair.stream(POS, 9, accepted(remote));
     pair.stream(POS, 9, StreamEvent::Data(&octets));
     let c = pair.sides[POS].counters();
     assert_eq!((c.malformed, c.broken_streams, pair.delivered(POS)), (1, 0, 1));

@@ -5,12 +5,13 @@ use crate::packet::Code;
 use crate::server::{ClientConfig, Config, Server};
 use crate::testing::{at, client_with, far, secret, user};
 use alloc::vec::Vec;
+use usher_core::bench::Tap;
 use usher_core::{Duration, Input, Instant, Machine, Seed, SocketId, Transmit};
 
 /// A client, or several, and the servers of its one group.
 struct World {
-    clients: Vec<Client>,
-    servers: Vec<Server>,
+    clients: Vec<Tap<Client>>,
+    servers: Vec<Tap<Server>>,
     /// Servers that nothing comes from.
     mute: Vec<bool>,
     /// Servers that answer Status-Server alone.
@@ -37,7 +38,7 @@ impl World {
         };
         let server = |n| {
             let any = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, secret());
-            Server::new(Config::new(vec![any]), Seed::new(2).secure("server", n)).unwrap()
+            Tap::new(Server::new(Config::new(vec![any]), Seed::new(2).secure("server", n)).unwrap())
         };
         Self {
             clients: (0..clients).map(client).collect(),
@@ -64,13 +65,13 @@ impl World {
     fn settle(&mut self) {
         let mut buf = Vec::new();
         for c in 0..self.clients.len() {
-            while let Some(Transmit::Datagram { path }) = self.clients[c].poll_transmit(self.now, &mut buf) {
+            while let Some(Transmit::Datagram { path }) = self.clients[c].poll_transmit(&mut buf) {
                 let s = usize::from(path.remote.port() - 1812);
                 if self.mute[s] || self.busy[s] && buf[0] == 1 {
                     continue;
                 }
                 let at_server = usher_core::Path {
-                    socket: SocketId(0),
+                    socket: SocketId::own(0),
                     local: path.remote,
                     remote: "10.0.0.1:5000".parse().unwrap(),
                 };
@@ -83,7 +84,7 @@ impl World {
                     };
                     self.servers[s].command(self.now, command).unwrap();
                 }
-                while self.servers[s].poll_transmit(self.now, &mut buf).is_some() {
+                while self.servers[s].poll_transmit(&mut buf).is_some() {
                     self.clients[c].handle(self.now, Input::Datagram { path, data: &buf });
                 }
             }
@@ -106,7 +107,7 @@ impl World {
     fn until(&mut self, seconds: f64) {
         loop {
             self.settle();
-            let next = self.clients.iter_mut().filter_map(Machine::poll_timeout).min();
+            let next = self.clients.iter_mut().filter_map(|c| c.poll_timeout()).min();
             match next {
                 Some(next) if next <= at(seconds) => self.now = next.max(self.now),
                 _ => break,

@@ -6,15 +6,16 @@ use crate::client::{Failover, Health, Retransmission, ServerConfig};
 use crate::packet::Packet;
 use crate::server::{self, Server};
 use crate::testing::*;
+use usher_core::bench::Tap;
 
 /// Second, path and octets of each transmission.
 type Log = Vec<(u64, Path, Vec<u8>)>;
 
 /// Runs the client alone and answers when it sent, what, and when it gave up.
-fn run(client: &mut Client) -> (Log, Option<u64>) {
+fn run(client: &mut Tap<Client>) -> (Log, Option<u64>) {
     let (mut log, mut now) = (Vec::new(), Instant::ZERO);
     loop {
-        for (path, bytes) in sent(client, now) {
+        for (path, bytes) in sent(client) {
             log.push((now.as_nanos() / 1_000_000_000, path, bytes));
         }
         if let Some(Event::TimedOut { .. }) = client.poll_event() {
@@ -27,11 +28,11 @@ fn run(client: &mut Client) -> (Log, Option<u64>) {
 }
 
 /// The server's answer to a request.
-fn answer(server: &mut Server, request: &[u8], code: Code, attributes: Attributes) -> Vec<u8> {
+fn answer(server: &mut Tap<Server>, request: &[u8], code: Code, attributes: Attributes) -> Vec<u8> {
     arrive(server, at(0.0), NEAR, request);
     let Some(server::Event::Request(r)) = server.poll_event() else { panic!("not taken") };
     server.command(at(0.0), server::Command::Respond { token: r.token, code, attributes }).unwrap();
-    sent(server, at(0.0)).remove(0).1
+    sent(server).remove(0).1
 }
 
 #[test]
@@ -94,11 +95,11 @@ fn failover_moves_to_the_next_server_and_back_after_a_while() {
     c.command(at(20.0), request(2)).unwrap();
     for now in [20.0, 22.0, 26.0] {
         c.handle(at(now), Input::Timeout);
-        sent(&mut c, at(now));
+        sent(&mut c);
     }
     for (token, now, port) in [(3, 26.0, 1813), (4, 125.0, 1813), (5, 126.0, 1812)] {
         c.command(at(now), request(token)).unwrap();
-        assert_eq!(sent(&mut c, at(now))[0].0.remote.port(), port, "at {now} s");
+        assert_eq!(sent(&mut c)[0].0.remote.port(), port, "at {now} s");
     }
 }
 
@@ -143,7 +144,7 @@ fn a_request_that_no_other_server_has_room_for_is_given_up_once() {
 fn the_message_authenticator_stands_first() {
     let mut c = client_with(|_| {});
     ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
-    let request = sent(&mut c, at(0.0)).remove(0).1;
+    let request = sent(&mut c).remove(0).1;
     let p = Packet::parse(&request).unwrap();
     assert_eq!(p.attributes().next().unwrap().kind, kind::MESSAGE_AUTHENTICATOR);
     assert_eq!(check_message_authenticator(&p, p.authenticator(), &secret()), MessageAuthenticator::Good);
@@ -155,7 +156,7 @@ fn the_257th_request_leaves_from_another_socket() {
     for token in 0..512 {
         ask(&mut c, at(0.0), token, Code::ACCESS_REQUEST, user());
     }
-    let sockets: Vec<_> = sent(&mut c, at(0.0)).iter().map(|s| s.0.socket.0).collect();
+    let sockets: Vec<_> = sent(&mut c).iter().map(|s| s.0.socket.n).collect();
     assert_eq!((sockets[255], sockets[256]), (0, 1));
     let request = Command::Request {
         token: 999,
@@ -173,7 +174,7 @@ fn the_257th_request_leaves_from_another_socket() {
 fn each_bad_reply_is_counted_by_its_kind_and_dropped() {
     let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
     ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
-    let request = sent(&mut c, at(0.0)).remove(0).1;
+    let request = sent(&mut c).remove(0).1;
     let good = answer(&mut s, &request, Code::ACCESS_ACCEPT, Attributes::new());
     let mut request_authenticator = [0; 16];
     request_authenticator.copy_from_slice(&request[4..20]);
@@ -225,7 +226,7 @@ fn an_old_server_is_allowed_by_policy_but_not_with_eap() {
     let mut c = client_with(|c| c.servers[0].require_message_authenticator = false);
     for (token, reply) in [(1u64, &[][..]), (2, &[79, 6, 3, 1, 0, 4])] {
         ask(&mut c, at(0.0), token, Code::ACCESS_REQUEST, user());
-        let request = sent(&mut c, at(0.0)).remove(0).1;
+        let request = sent(&mut c).remove(0).1;
         let mut bytes = vec![2, request[1], 0, 20 + reply.len() as u8];
         bytes.resize(20, 0);
         bytes.extend(reply);
@@ -243,7 +244,7 @@ fn keys_and_passwords_arrive_in_clear() {
     let mut a = user();
     a.push_user_password(b"a password of more than sixteen octets").unwrap();
     ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, a);
-    let request = sent(&mut c, at(0.0)).remove(0).1;
+    let request = sent(&mut c).remove(0).1;
     arrive(&mut s, at(0.0), NEAR, &request);
     let Some(server::Event::Request(r)) = s.poll_event() else { panic!("not taken") };
     assert_eq!(*r.user_password().unwrap().unwrap(), b"a password of more than sixteen octets");
@@ -252,7 +253,7 @@ fn keys_and_passwords_arrive_in_clear() {
     attributes.push_eap(&[3, 1, 0, 4]).push_msk(&msk).push_tunnel_password(1, b"tunnel").unwrap();
     s.command(at(0.0), server::Command::Respond { token: r.token, code: Code::ACCESS_ACCEPT, attributes })
         .unwrap();
-    let reply = sent(&mut s, at(0.0)).remove(0).1;
+    let reply = sent(&mut s).remove(0).1;
     assert!(!reply.windows(8).any(|w| w == &msk[..8]));
     arrive(&mut c, at(0.0), FAR, &reply);
     let Some(Event::Response(r)) = c.poll_event() else { panic!("no response") };
@@ -286,7 +287,7 @@ fn misuse_is_refused_and_changes_nothing() {
     ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
     assert!(c.command(at(0.0), request(1, 0, Code::ACCESS_REQUEST, user())).is_err());
     c.command(at(0.0), Command::Cancel { token: 1 }).unwrap();
-    assert!(sent(&mut c, at(0.0)).is_empty(), "cancelled before it was sent");
+    assert!(sent(&mut c).is_empty(), "cancelled before it was sent");
 }
 
 /// RFC 2865 §2.5, RFC 2866 §4.1, RFC 5080 §2.10, RFC 5176 §2.3 and §6.3: the same octets, an Event-Timestamp among them,
@@ -314,7 +315,7 @@ fn each_new_request_has_an_identifier_and_an_authenticator_of_its_own() {
         let (mut seen, mut before) = (std::collections::BTreeSet::new(), None);
         for token in 0..1000 {
             ask(&mut c, at(0.0), token, code, Attributes::new());
-            let request = sent(&mut c, at(0.0)).remove(0).1;
+            let request = sent(&mut c).remove(0).1;
             assert!(seen.insert(request[4..20].to_vec()), "an authenticator came twice");
             assert_ne!(before, Some(request[1]));
             before = Some(request[1]);
@@ -340,7 +341,7 @@ fn an_answer_of_another_time_is_dropped() {
         let mut c = client_with(|c| c.freshness = Some(crate::Freshness::new(epoch)));
         let mut s = server_with(|c| c.role = server::Role::DynamicAuthorization);
         ask(&mut c, at(99.0), 1, Code::DISCONNECT_REQUEST, user());
-        let request = sent(&mut c, at(99.0)).remove(0).1;
+        let request = sent(&mut c).remove(0).1;
         let mut a = Attributes::new();
         if let Some(stamp) = stamp {
             a.push_u32(kind::EVENT_TIMESTAMP, stamp);
@@ -358,7 +359,7 @@ fn an_answer_of_another_time_is_dropped() {
     ask(&mut c, at(0.0), 1, Code::ACCESS_REQUEST, user());
     let mut a = Attributes::new();
     a.push_u32(kind::EVENT_TIMESTAMP, 7);
-    let request = sent(&mut c, at(0.0)).remove(0).1;
+    let request = sent(&mut c).remove(0).1;
     let reply = answer(&mut server_with(|_| {}), &request, Code::ACCESS_ACCEPT, a);
     arrive(&mut c, at(0.0), FAR, &reply);
     assert!(c.poll_event().is_some(), "of logins nothing is asked");
@@ -382,7 +383,7 @@ fn a_server_that_never_answers_for_its_status_comes_back_after_a_while() {
     let mut turns = Vec::new();
     let mut now = at(0.0);
     loop {
-        sent(&mut c, now);
+        sent(&mut c);
         while let Some(event) = c.poll_event() {
             if let Event::Server { health, .. } = event
                 && turns.last().is_none_or(|(_, last)| *last != health)
@@ -400,7 +401,7 @@ fn a_server_that_never_answers_for_its_status_comes_back_after_a_while() {
     let expected = [(4, Health::Suspect), (16, Health::Dead), (136, Health::Alive)];
     assert_eq!(turns, expected, "two minutes after its death");
     ask(&mut c, at(180.0), 2, Code::ACCESS_REQUEST, user());
-    let request = sent(&mut c, at(180.0)).remove(0).1;
+    let request = sent(&mut c).remove(0).1;
     let reply = answer(&mut s, &request, Code::ACCESS_ACCEPT, Attributes::new());
     arrive(&mut c, at(180.0), FAR, &reply);
     assert!(matches!(c.poll_event(), Some(Event::Response(_))));
@@ -412,7 +413,7 @@ fn a_message_authenticator_in_an_answer_to_a_change_must_be_right() {
     for spoilt in [false, true] {
         let mut c = client_with(|_| {});
         ask(&mut c, at(0.0), 1, Code::DISCONNECT_REQUEST, user());
-        let request = sent(&mut c, at(0.0)).remove(0).1;
+        let request = sent(&mut c).remove(0).1;
         let authenticator: [u8; 16] = request[4..20].try_into().unwrap();
         let mut reply = [&[41, request[1], 0, 38][..], &authenticator, &[80, 18], &[0; 16]].concat();
         let mac = usher_crypto::digest::HmacMd5Key::new(secret().as_bytes()).mac(&[&reply]);

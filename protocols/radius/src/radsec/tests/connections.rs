@@ -8,16 +8,24 @@ use crate::testing::{arrive, at, sent, user};
 use crate::{Attributes, Code, Secret};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use usher_core::{CloseReason, ConnId, Input, Instant, Machine, Path, Seed, StreamEvent, StreamOp, Transmit};
+use usher_core::bench::Tap;
+use usher_core::{
+    CloseReason, ConnId, Input, Instant, ListenerId, Machine, Path, Seed, StreamEvent, StreamOp, Transmit,
+};
 
 fn address(n: u16) -> SocketAddr {
     SocketAddr::new("10.0.0.2".parse().unwrap(), 2083 + n)
 }
 
+/// Somebody begins a connection, without a certificate.
+fn accepted(remote: SocketAddr) -> StreamEvent<'static> {
+    StreamEvent::Accepted { listener: ListenerId::own(0), remote, local: None, certificate: None }
+}
+
 /// A client, servers behind it, and the connections between them; octets arrive in pieces of seven.
 struct World {
-    client: Client,
-    servers: Vec<Server>,
+    client: Tap<Client>,
+    servers: Vec<Tap<Server>>,
     /// The servers that nobody reaches.
     down: Vec<bool>,
     /// Servers that hear and say nothing.
@@ -44,10 +52,10 @@ impl World {
             let any = "0.0.0.0".parse().unwrap();
             let mut config = server::Config::new(vec![ClientConfig::radsec(any, 0, Vec::new())]);
             config.streams = Role::All;
-            Server::new(config, Seed::new(1).secure("server", n)).unwrap()
+            Tap::new(Server::new(config, Seed::new(1).secure("server", n)).unwrap())
         };
         Self {
-            client: Client::new(config, Seed::new(1).secure("client", 0)).unwrap(),
+            client: Tap::new(Client::new(config, Seed::new(1).secure("client", 0)).unwrap()),
             servers: (0..u64::from(servers)).map(server).collect(),
             down: vec![false; servers.into()],
             mute: vec![false; servers.into()],
@@ -70,7 +78,7 @@ impl World {
         let mut buf = Vec::new();
         loop {
             let mut idle = true;
-            while let Some(transmit) = self.client.poll_transmit(self.now, &mut buf) {
+            while let Some(transmit) = self.client.poll_transmit(&mut buf) {
                 idle = false;
                 self.carry(transmit, &buf);
             }
@@ -88,10 +96,10 @@ impl World {
                     let command = server::Command::Respond { token: r.token, code, attributes };
                     self.servers[s].command(self.now, command).unwrap();
                 }
-                while let Some(transmit) = self.servers[s].poll_transmit(self.now, &mut buf) {
+                while let Some(transmit) = self.servers[s].poll_transmit(&mut buf) {
                     idle = false;
                     let Transmit::Stream { conn, op } = transmit else { panic!("{transmit:?}") };
-                    let outgoing = ConnId::outgoing(conn.index());
+                    let outgoing = ConnId::opened(conn.n);
                     match op {
                         StreamOp::Data if self.mute[s] => {}
                         StreamOp::Data => {
@@ -115,7 +123,7 @@ impl World {
     }
     fn carry(&mut self, transmit: Transmit, data: &[u8]) {
         let Transmit::Stream { conn, op } = transmit else { panic!("{transmit:?}") };
-        let incoming = ConnId::incoming(conn.index());
+        let incoming = ConnId::accepted(conn.n);
         match op {
             StreamOp::Connect { remote, .. } => {
                 let s = usize::from(remote.port() - 2083);
@@ -127,8 +135,8 @@ impl World {
                 self.conns.insert(conn, s);
                 let event = StreamEvent::Connected { remote, local: None, certificate: self.shows[s] };
                 self.client.handle(self.now, Input::Stream { conn, event });
-                let remote = SocketAddr::new("10.0.0.1".parse().unwrap(), 40_000 + conn.index() as u16);
-                let event = StreamEvent::Connected { remote, local: None, certificate: None };
+                let remote = SocketAddr::new("10.0.0.1".parse().unwrap(), 40_000 + conn.n as u16);
+                let event = accepted(remote);
                 self.servers[s].handle(self.now, Input::Stream { conn: incoming, event });
             }
             StreamOp::Data => {
@@ -146,7 +154,7 @@ impl World {
         if let Some(s) = self.conns.remove(&conn) {
             let event = StreamEvent::Closed(CloseReason::Reset);
             self.client.handle(self.now, Input::Stream { conn, event });
-            let conn = ConnId::incoming(conn.index());
+            let conn = ConnId::accepted(conn.n);
             self.servers[s].handle(self.now, Input::Stream { conn, event });
         }
     }
@@ -333,7 +341,7 @@ fn octets_that_are_no_radius_end_the_connection() {
     for spoilt in [&[0; 25][..], &[1, 2, 0, 22, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]] {
         let mut w = World::new(1, |_| {});
         w.ask(1, Code::ACCESS_REQUEST, GROUP);
-        let conn = ConnId::incoming(0);
+        let conn = ConnId::accepted(0);
         w.servers[0].handle(w.now, Input::Stream { conn, event: StreamEvent::Data(spoilt) });
         assert_eq!((w.servers[0].counters().connections_spoilt, w.servers[0].connections()), (1, 0));
         w.settle();
@@ -343,7 +351,7 @@ fn octets_that_are_no_radius_end_the_connection() {
     let mut w = World::new(1, |_| {});
     w.mute[0] = true;
     w.ask(1, Code::ACCESS_REQUEST, GROUP);
-    let conn = ConnId::outgoing(0);
+    let conn = ConnId::opened(0);
     w.client.handle(w.now, Input::Stream { conn, event: StreamEvent::Data(&[2, 0, 0xff, 0xff]) });
     assert_eq!(w.client.counters().connections_spoilt, 1);
 }
@@ -356,12 +364,12 @@ fn the_same_identifier_is_another_request_by_another_connection() {
     let mut packet =
         vec![1, 7, 0, 26, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 1, 6, b'u', b's', b'e', b'r'];
     fn feed(s: &mut Server, n: u32, event: StreamEvent<'_>) {
-        s.handle(at(0.0), Input::Stream { conn: ConnId::incoming(n), event });
+        s.handle(at(0.0), Input::Stream { conn: ConnId::accepted(n), event });
     }
     for n in 0..2 {
         // Both come from one address and port, as behind two listeners of ours.
         let remote = "10.0.0.1:4000".parse().unwrap();
-        feed(&mut s, n, StreamEvent::Connected { remote, local: None, certificate: None });
+        feed(&mut s, n, accepted(remote));
         feed(&mut s, n, StreamEvent::Data(&packet));
         feed(&mut s, n, StreamEvent::Data(&packet));
     }
@@ -401,7 +409,7 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
     config.failover = Some(Failover { after: 100, ..Failover::default() });
     config.retransmission = Retransmission::Fixed { interval: usher_core::Duration::from_secs(5), count: 50 };
     watched(&mut config);
-    let mut c = Client::new(config, Seed::new(1).secure("client", 0)).unwrap();
+    let mut c = Tap::new(Client::new(config, Seed::new(1).secure("client", 0)).unwrap());
     let request = |token| client::Command::Request {
         token,
         target: GROUP,
@@ -413,7 +421,7 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
     while log.last().is_none_or(|(t, _, _)| *t < 50) {
         let now = c.poll_timeout().unwrap_or_default();
         c.handle(now, Input::Timeout);
-        for (path, bytes) in sent(&mut c, now) {
+        for (path, bytes) in sent(&mut c) {
             log.push((now.as_nanos() / 1_000_000_000, path.remote.port() - 2083, bytes));
         }
     }
@@ -429,20 +437,18 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
     }
     assert_eq!(turns[..2], [Health::Suspect, Health::Dead]);
     // Its status answers come back by datagrams as well: a server that knows the secret.
-    let mut s = Server::new(
-        server::Config::new(vec![ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b"s"))]),
-        Seed::new(1).secure("server", 0),
-    )
-    .unwrap();
+    let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b"s"));
+    let config = server::Config::new(vec![network]);
+    let mut s = Tap::new(Server::new(config, Seed::new(1).secure("server", 0)).unwrap());
     let mut alive = None;
     while alive.is_none() {
         let now = c.poll_timeout().unwrap();
         assert!(now < at(200.0));
         c.handle(now, Input::Timeout);
-        for (path, bytes) in sent(&mut c, now) {
+        for (path, bytes) in sent(&mut c) {
             if path.remote == address(0) {
                 arrive(&mut s, now, "10.0.0.1:5000", &bytes);
-                for (_, answer) in sent(&mut s, now) {
+                for (_, answer) in sent(&mut s) {
                     let path = Path { local: path.local, ..path };
                     c.handle(now, Input::Datagram { path, data: &answer });
                 }
@@ -487,13 +493,14 @@ fn what_is_not_served_by_radsec_is_refused_in_words() {
     let mut forged = vec![43, 1, 0, 20];
     forged.resize(20, 9);
     w.servers[0]
-        .handle(w.now, Input::Stream { conn: ConnId::incoming(0), event: StreamEvent::Data(&forged) });
+        .handle(w.now, Input::Stream { conn: ConnId::accepted(0), event: StreamEvent::Data(&forged) });
     assert_eq!((w.servers[0].counters().bad_authenticator, w.servers[0].connections()), (1, 0));
     // By datagrams another port tells that.
     let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b"s"));
-    let mut s = Server::new(server::Config::new(vec![network]), Seed::new(1).secure("server", 0)).unwrap();
+    let config = server::Config::new(vec![network]);
+    let mut s = Tap::new(Server::new(config, Seed::new(1).secure("server", 0)).unwrap());
     arrive(&mut s, at(0.0), "10.0.0.1:5000", &forged);
-    assert!(sent(&mut s, at(0.0)).is_empty());
+    assert!(sent(&mut s).is_empty());
 }
 
 /// RFC 6613 §2.6 and §2.6.5: however many requests wait, there is an identifier for the watchdog.

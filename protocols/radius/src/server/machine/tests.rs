@@ -1,12 +1,15 @@
 use super::*;
 use crate::client::Client;
 use crate::testing::*;
+use usher_core::Work;
+use usher_core::bench::Tap;
 
-fn packet(c: &mut Client, code: Code, attributes: Attributes) -> Vec<u8> {
-    ask(c, at(0.0), c.counters().requests, code, attributes);
-    sent(c, at(0.0)).remove(0).1
+fn packet(c: &mut Tap<Client>, code: Code, attributes: Attributes) -> Vec<u8> {
+    let token = c.counters().requests;
+    ask(c, at(0.0), token, code, attributes);
+    sent(c).remove(0).1
 }
-fn taken(s: &mut Server) -> Option<Request> {
+fn taken(s: &mut Tap<Server>) -> Option<Request> {
     s.poll_event().map(|Event::Request(r)| r)
 }
 fn accept(s: &mut Server, now: Instant, token: u64) -> Result<(), CommandError> {
@@ -22,9 +25,9 @@ fn duplicates_are_dropped_in_progress_and_answered_alike_after() {
     let r = taken(&mut s).unwrap();
     assert!(taken(&mut s).is_none());
     accept(&mut s, at(1.0), r.token).unwrap();
-    let first = sent(&mut s, at(1.0));
+    let first = sent(&mut s);
     arrive(&mut s, at(5.9), NEAR, &request);
-    assert_eq!(sent(&mut s, at(5.9)), first);
+    assert_eq!(sent(&mut s), first);
     assert_eq!((s.counters().duplicates_dropped, s.counters().duplicates_answered), (1, 1));
     assert!(matches!(accept(&mut s, at(5.9), r.token), Err(CommandError::WrongState(_))));
     arrive(&mut s, at(6.0), NEAR, &request);
@@ -61,7 +64,7 @@ fn a_new_authenticator_supersedes_and_a_discard_stays_silent() {
     assert_eq!(accept(&mut s, at(0.0), old.token), Err(CommandError::UnknownToken));
     s.command(at(0.0), Command::Discard { token: new.token }).unwrap();
     arrive(&mut s, at(0.1), NEAR, &second);
-    assert!(sent(&mut s, at(0.1)).is_empty() && taken(&mut s).is_none());
+    assert!(sent(&mut s).is_empty() && taken(&mut s).is_none());
     let n = s.counters();
     assert_eq!((n.superseded, n.discarded, n.duplicates_dropped), (1, 1, 1));
 }
@@ -171,7 +174,7 @@ fn status_server_is_answered_by_role_and_verifies_at_the_client() {
         let request = packet(&mut c, Code::STATUS_SERVER, Attributes::new());
         arrive(&mut s, at(0.0), NEAR, &request);
         assert!(taken(&mut s).is_none());
-        arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
+        arrive(&mut c, at(0.0), FAR, &sent(&mut s)[0].1);
         let Some(crate::client::Event::Response(r)) = c.poll_event() else { panic!("no response") };
         assert_eq!(r.code, code);
     }
@@ -185,7 +188,7 @@ fn proxy_state_comes_back_in_order() {
     arrive(&mut s, at(0.0), NEAR, &packet(&mut c, Code::ACCESS_REQUEST, a));
     let token = taken(&mut s).unwrap().token;
     accept(&mut s, at(0.0), token).unwrap();
-    arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
+    arrive(&mut c, at(0.0), FAR, &sent(&mut s)[0].1);
     let Some(crate::client::Event::Response(r)) = c.poll_event() else { panic!("no response") };
     assert_eq!(r.attributes.get_all(kind::PROXY_STATE).collect::<Vec<_>>(), [b"one", b"two"]);
 }
@@ -201,14 +204,14 @@ fn work_is_told_per_message() {
     assert_eq!(s.poll_work(), Some(Work { label: crate::work::REQUEST, units: 2 }));
     let token = taken(&mut s).unwrap().token;
     accept(&mut s, at(0.0), token).unwrap();
-    arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
+    arrive(&mut c, at(0.0), FAR, &sent(&mut s)[0].1);
     assert_eq!(s.poll_work(), Some(Work { label: crate::work::RESPONSE, units: 1 }));
     assert_eq!(c.poll_work(), Some(Work { label: crate::work::RESPONSE, units: 1 }));
 }
 
 fn from(s: &mut Server, socket: u32, from: &str, data: &[u8]) {
     let path = Path {
-        socket: usher_core::SocketId(socket),
+        socket: usher_core::SocketId::own(socket),
         local: FAR.parse().unwrap(),
         remote: from.parse().unwrap(),
     };
@@ -254,7 +257,7 @@ fn dynamic_authorisation_is_answered_and_its_forgeries_are_dropped() {
     let respond = |code| Command::Respond { token, code, attributes: attributes.clone() };
     assert!(s.command(at(0.0), respond(Code::COA_ACK)).is_err(), "it answers another request");
     s.command(at(0.0), respond(Code::DISCONNECT_NAK)).unwrap();
-    arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
+    arrive(&mut c, at(0.0), FAR, &sent(&mut s)[0].1);
     let Some(crate::client::Event::Response(r)) = c.poll_event() else { panic!("no response") };
     assert_eq!((r.code, r.attributes.get_u32(kind::ERROR_CAUSE)), (Code::DISCONNECT_NAK, Some(503)));
 }
@@ -358,7 +361,7 @@ fn other_clients_can_be_configured_while_requests_wait() {
     arrive(&mut s, at(0.0), NEAR, &packet(&mut c, Code::ACCESS_REQUEST, user()));
     assert_eq!(s.counters().bad_message_authenticator, 1, "the secret is another now");
     accept(&mut s, at(0.0), token).unwrap();
-    arrive(&mut c, at(0.0), FAR, &sent(&mut s, at(0.0))[0].1);
+    arrive(&mut c, at(0.0), FAR, &sent(&mut s)[0].1);
     assert!(matches!(c.poll_event(), Some(crate::client::Event::Response(_))), "answered by the old one");
 }
 
@@ -394,7 +397,7 @@ fn a_duplicate_is_as_genuine_as_its_original() {
     arrive(&mut s, at(0.0), NEAR, &request);
     let token = taken(&mut s).unwrap().token;
     accept(&mut s, at(0.0), token).unwrap();
-    let answer = sent(&mut s, at(0.0));
+    let answer = sent(&mut s);
     // Whoever has seen the request knows its identifier and authenticator.
     let mut cut_off = request[..38].to_vec();
     cut_off[3] = 38;
@@ -404,7 +407,7 @@ fn a_duplicate_is_as_genuine_as_its_original() {
     bare[3] = 20;
     for forged in [&cut_off, &altered, &bare] {
         arrive(&mut s, at(0.1), NEAR, forged);
-        assert!(sent(&mut s, at(0.1)).is_empty());
+        assert!(sent(&mut s).is_empty());
     }
     let n = s.counters();
     assert_eq!(
@@ -412,12 +415,12 @@ fn a_duplicate_is_as_genuine_as_its_original() {
         (2, 1, 0)
     );
     arrive(&mut s, at(0.2), NEAR, &request);
-    assert_eq!(sent(&mut s, at(0.2)), answer);
+    assert_eq!(sent(&mut s), answer);
     // One that was sent with the secret of before is answered as it was.
     let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, Secret::new(b"another secret"));
     s.reload(Config::new(vec![network])).unwrap();
     arrive(&mut s, at(0.3), NEAR, &request);
-    assert_eq!(sent(&mut s, at(0.3)), answer);
+    assert_eq!(sent(&mut s), answer);
 }
 
 /// RFC 5997 §3, §4.2 and §5: the answer says nothing, whatever the request says, and concerns no other request.
@@ -438,7 +441,7 @@ fn status_server_is_answered_without_attributes_and_beside_everything_else() {
         auth::sign_request(&mut status, true, &secrets);
         for _ in 0..3 {
             arrive(&mut s, at(0.0), NEAR, &status);
-            let answers = sent(&mut s, at(0.0));
+            let answers = sent(&mut s);
             assert_eq!(answers.len(), 1, "one answer to each, RFC 5997 §3");
             let reply = Packet::parse(&answers[0].1).unwrap();
             assert_eq!(reply.attributes().map(|a| a.kind).collect::<Vec<_>>(), [kind::MESSAGE_AUTHENTICATOR]);
@@ -449,7 +452,7 @@ fn status_server_is_answered_without_attributes_and_beside_everything_else() {
         assert_eq!((s.counters().status, s.counters().requests, s.counters().superseded), (3, 1, 0));
         let code = if role == Role::Accounting { Code::ACCOUNTING_RESPONSE } else { Code::ACCESS_ACCEPT };
         s.command(at(0.0), Command::Respond { token, code, attributes: Attributes::new() }).unwrap();
-        assert_eq!(sent(&mut s, at(0.0)).len(), 1, "the request of the same identifier has its answer");
+        assert_eq!(sent(&mut s).len(), 1, "the request of the same identifier has its answer");
     }
 }
 
@@ -465,7 +468,7 @@ fn a_status_server_of_nobody_is_dropped() {
     arrive(&mut s, at(0.0), NEAR, &wrong);
     arrive(&mut s, at(0.0), NEAR, &bare);
     arrive(&mut s, at(0.0), "192.0.2.1:5000", &status);
-    assert!(sent(&mut s, at(0.0)).is_empty());
+    assert!(sent(&mut s).is_empty());
     let n = s.counters();
     assert_eq!(
         [n.bad_message_authenticator, n.missing_message_authenticator, n.unknown_client, n.status],
@@ -491,7 +494,7 @@ fn a_reply_goes_back_the_way_its_request_came_under_its_identifier() {
         arrive(&mut s, at(0.0), NEAR, &request);
         let token = taken(&mut s).unwrap().token;
         s.command(at(0.0), Command::Respond { token, code: reply, attributes: user() }).unwrap();
-        let (path, bytes) = sent(&mut s, at(0.0)).remove(0);
+        let (path, bytes) = sent(&mut s).remove(0);
         assert_eq!((path.local, path.remote), (FAR.parse().unwrap(), NEAR.parse().unwrap()));
         assert_eq!(bytes[..2], [reply.0, request[1]]);
         let asked = request[4..20].try_into().unwrap();

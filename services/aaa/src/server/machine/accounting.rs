@@ -3,7 +3,7 @@
 use super::AaaServer;
 use crate::ledger::{BadRecord, Record, Status, nas_of, text};
 use crate::proxy::{self, Route};
-use crate::server::api::Event;
+use crate::server::api::Job;
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
 use usher_core::table::SessionTable;
@@ -119,7 +119,7 @@ impl AaaServer {
     }
     fn keep(&mut self, now: Instant, waiting: Waiting, record: Record) {
         let token = self.accounting.waiting.insert(now, waiting);
-        self.events.push_back(Event::Account { token, record: Box::new(record) });
+        self.assign(token, Job::Account { record: Box::new(record) });
     }
     /// Whether a client may name an access server by this address.
     pub(super) fn speaks_for(&self, client: u32, source: IpAddr, named: IpAddr) -> bool {

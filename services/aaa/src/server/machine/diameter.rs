@@ -8,7 +8,7 @@ use crate::server::proof::Proof;
 use crate::server::reason::Reason;
 use crate::server::session::{Ask, Owner};
 use alloc::sync::Arc;
-use usher_core::{Instant, Machine};
+use usher_core::Instant;
 use usher_diameter::avp::Avps;
 use usher_diameter::codes::{application, command};
 use usher_diameter::eap::Der;
@@ -18,17 +18,20 @@ use usher_diameter::{Fault, Message, ResultCode};
 use usher_radius::attribute::Attributes;
 
 impl AaaServer {
-    pub(super) fn drain_diameter(&mut self, now: Instant) {
-        while let Some(event) = self.diameter.as_mut().and_then(Machine::poll_event) {
+    /// Whether anything was said.
+    pub(super) fn drain_diameter(&mut self, now: Instant) -> bool {
+        let mut heard = false;
+        while let Some(event) = self.diameter.as_mut().and_then(|child| self.outputs.next_event(child)) {
+            heard = true;
             match event {
                 node::Event::Request { token, peer, origin, message } => {
                     self.diameter_asked(now, token, peer, origin, message);
                 }
                 node::Event::PeerUp { peer } => {
-                    self.events.push_back(Event::DiameterPeer { peer, up: true });
+                    self.outputs.event(Event::DiameterPeer { peer, up: true });
                 }
                 node::Event::PeerDown { peer } => {
-                    self.events.push_back(Event::DiameterPeer { peer, up: false });
+                    self.outputs.event(Event::DiameterPeer { peer, up: false });
                 }
                 node::Event::Answer { token, result, avps } => {
                     self.diameter_answered(now, token, result, &avps);
@@ -40,6 +43,7 @@ impl AaaServer {
                 }
             }
         }
+        heard
     }
 
     pub(super) fn diameter_request(

@@ -2,7 +2,7 @@
 
 use super::AaaServer;
 use crate::ledger::Refusal;
-use crate::server::api::{Event, Found};
+use crate::server::api::{Event, Found, Job};
 use crate::server::config::UserSource;
 use crate::server::held_back::Hold;
 use crate::server::proof::{self, Proof, Worth};
@@ -107,7 +107,7 @@ impl AaaServer {
             self.counters.evicted += 1;
             self.trace(now, oldest, || "dropped: too many unfinished sessions".into());
             let client = self.sessions.get(oldest).and_then(|session| session.owner.client());
-            self.events.push_back(Event::Evicted { client });
+            self.outputs.event(Event::Evicted { client });
             self.abandon(now, oldest);
         }
     }
@@ -302,7 +302,7 @@ impl AaaServer {
             session.asked = self.cache.generation();
             client = session.owner.client();
         }
-        self.events.push_back(Event::Lookup { token, client, name });
+        self.assign(token, Job::Lookup { client, name });
     }
 
     fn give_name_back(&mut self, token: u64, name: Vec<u8>) {
@@ -450,7 +450,7 @@ impl AaaServer {
                 session.stage = Stage::Verifying(method);
                 let (client, name) = (session.owner.client(), session.name.clone());
                 self.trace(now, token, || "the host compares the password with its hash".into());
-                self.events.push_back(Event::Verify { token, client, name, hash, password });
+                self.assign(token, Job::Verify { client, name, hash, password });
             }
         }
     }
@@ -486,7 +486,7 @@ impl AaaServer {
             client.is_some_and(|client| self.config.without_extended_master_secret.contains(&client));
         let context = Context { rng: &mut self.rng, wall, mtu, without_extended_master_secret };
         let mut server = Server::new(proposed, identifier, context);
-        let step = session::step(&mut server, &mut self.work, &mut self.out);
+        let step = session::step(&mut server, &mut self.outputs, &mut self.out);
         session.stage = Stage::Eap(Box::new(Conversation { server, wait: None, identifier }));
         self.take_step(now, token, step);
     }
@@ -552,7 +552,7 @@ impl AaaServer {
         if !conversation.server.handle(packet) {
             return self.ignored(now, token, packet);
         }
-        let step = session::step(&mut conversation.server, &mut self.work, &mut self.out);
+        let step = session::step(&mut conversation.server, &mut self.outputs, &mut self.out);
         // What changes nothing keeps no session alive.
         if !matches!(step, Step::Ignored) {
             self.sessions.touch(now, token);
@@ -641,7 +641,7 @@ impl AaaServer {
         let station = session.pending.as_ref().and_then(|p| p.request.get(kind::CALLING_STATION_ID));
         let station = station.unwrap_or_default().to_vec();
         self.held_back.failed(now, &name, &station);
-        self.events.push_back(Event::Failed { client, name, station });
+        self.outputs.event(Event::Failed { client, name, station });
     }
 
     fn ask_user(&mut self, now: Instant, token: u64, who: Who) {
@@ -735,7 +735,7 @@ impl AaaServer {
                 let hash = hash.clone();
                 let (client, name) = (session.owner.client(), session.claimed().to_vec());
                 self.trace(now, token, || "the host compares the password with its hash".into());
-                self.events.push_back(Event::Verify { token, client, name, hash, password });
+                self.assign(token, Job::Verify { client, name, hash, password });
                 return self.wait(token, Wait::Password);
             }
             Some(Password::Clear(clear)) => equal(clear, &password),
@@ -751,7 +751,7 @@ impl AaaServer {
         let Stage::Eap(conversation) = &mut session.stage else { return };
         conversation.wait = None;
         let step = if conversation.server.answer(answer) {
-            session::step(&mut conversation.server, &mut self.work, &mut self.out)
+            session::step(&mut conversation.server, &mut self.outputs, &mut self.out)
         } else {
             Step::Ignored
         };

@@ -42,7 +42,7 @@ impl AaaServer {
 
     pub(super) fn hand_over(&mut self, shard: u16, handed: Handed) {
         self.counters.handed_over += 1;
-        self.events.push_back(Event::HandOver { shard, handed });
+        self.outputs.event(Event::HandOver { shard, handed });
     }
 
     /// Hands a RADIUS request over whose login is elsewhere; gives it back where it is not.
@@ -118,7 +118,7 @@ impl AaaServer {
 
     /// Sends a decision back to the server whose request it is on.
     fn hand_back(&mut self, (shard, token): (u16, u64), back: impl FnOnce(u64) -> HandedBack) {
-        self.events.push_back(Event::HandBack { shard, back: back(token) });
+        self.outputs.event(Event::HandBack { shard, back: back(token) });
     }
 
     /// Answers a RADIUS request.

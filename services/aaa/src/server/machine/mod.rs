@@ -12,7 +12,7 @@ mod translate;
 mod turns;
 mod verdict;
 
-use super::api::{Command, Event, Front};
+use super::api::{Command, Event, Job};
 use super::cache::UserCache;
 use super::config::{Config, ConfigError, UserSource};
 use super::counters::Counters;
@@ -25,24 +25,44 @@ use super::stand_in::StandIns;
 use super::trace::Tracers;
 use crate::users::canonical_name;
 use accounting::Accounting;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use handover::Foreign;
 use outward::Outward;
 use usher_core::fair::FairQueue;
-use usher_core::{CommandError, Input, Instant, Machine, Path, SecureRng, Transmit, Work};
+use usher_core::{
+    Child, CommandError, Input, Instant, ListenerId, Machine, MessageEvent, MessageOp, OutputOf, Outputs,
+    Owner, Path, SecureRng, SocketId, StreamEvent, StreamOp, Transmit,
+};
 use usher_diameter::dictionary::Dictionary;
 use usher_diameter::node::{self, Node};
 use usher_radius::attribute::Attributes;
 use usher_radius::server as radius_server;
+
+/// The slots of what a server is made of.
+const RADIUS: u16 = 0;
+const DIAMETER: u16 = 1;
+/// Who asks home servers; a new configuration's asks by the other.
+const HOMES: [u16; 2] = [2, 3];
+/// Who asks access servers (RFC 5176).
+const DYNAMIC: u16 = 4;
+
+/// The `n`-th socket of the RADIUS front, whose purpose is in [`radius_server::Config::roles`].
+#[must_use]
+pub const fn radius_socket(n: u32) -> SocketId {
+    SocketId::own(n).within(RADIUS)
+}
+/// Where RadSec connections are accepted.
+pub const RADSEC_LISTENER: ListenerId = ListenerId { owner: Owner::slot(RADIUS), n: 0 };
+/// Where Diameter connections and associations are accepted.
+pub const DIAMETER_LISTENER: ListenerId = ListenerId { owner: Owner::slot(DIAMETER), n: 0 };
 
 /// An AAA server; see the [module](super).
 #[derive(Debug)]
 pub struct AaaServer {
     config: Config,
     shard: ShardConfig,
-    radius: Option<radius_server::Server>,
-    diameter: Option<Node>,
+    radius: Option<Child<radius_server::Server>>,
+    diameter: Option<Child<Node>>,
     /// What Diameter requests are held against.
     dictionary: Option<Dictionary>,
     sessions: HalfOpen<Session>,
@@ -55,8 +75,7 @@ pub struct AaaServer {
     accounting: Accounting,
     outward: Outward,
     foreign: Foreign,
-    events: VecDeque<Event>,
-    work: VecDeque<Work>,
+    outputs: Outputs<Event, Job>,
     counters: Counters,
     tracers: Tracers,
     rng: SecureRng,
@@ -72,11 +91,14 @@ impl AaaServer {
     /// The configuration contradicts itself.
     pub fn new(config: Config, mut rng: SecureRng) -> Result<Self, ConfigError> {
         let radius = match config.radius.clone() {
-            Some(c) => Some(radius_server::Server::new(c, SecureRng::from_seed(rng.array()))?),
+            Some(c) => {
+                let server = radius_server::Server::new(c, SecureRng::from_seed(rng.array()))?;
+                Some(Child::new(RADIUS, server))
+            }
             None => None,
         };
-        let diameter =
-            config.diameter.clone().map(|c| Node::new(c, Instant::ZERO, SecureRng::from_seed(rng.array())));
+        let mut node = |c| Node::new(c, Instant::ZERO, SecureRng::from_seed(rng.array()));
+        let diameter = config.diameter.clone().map(|c| Child::new(DIAMETER, node(c)));
         let alone = || ShardConfig { number: 0, key: ShardKey::new(&rng.array()) };
         let shard = config.shard.clone().unwrap_or_else(alone);
         let cache = match config.users {
@@ -100,8 +122,7 @@ impl AaaServer {
             cache,
             held: Held::default(),
             accounting: Accounting::default(),
-            events: VecDeque::new(),
-            work: VecDeque::new(),
+            outputs: Outputs::default(),
             counters: Counters::default(),
             tracers: Tracers::default(),
             packet: Vec::new(),
@@ -118,7 +139,7 @@ impl AaaServer {
     /// The RADIUS server's counters.
     #[must_use]
     pub fn radius_counters(&self) -> Option<&radius_server::Counters> {
-        self.radius.as_ref().map(radius_server::Server::counters)
+        self.radius.as_ref().map(|server| server.counters())
     }
     /// Whether a datagram from an address is a RADIUS request of a client with a right Message-Authenticator.
     #[must_use]
@@ -128,7 +149,7 @@ impl AaaServer {
     /// The Diameter node's counters.
     #[must_use]
     pub fn diameter_counters(&self) -> Option<&node::Counters> {
-        self.diameter.as_ref().map(Node::counters)
+        self.diameter.as_ref().map(|node| node.counters())
     }
     /// Unfinished sessions.
     #[must_use]
@@ -164,43 +185,38 @@ impl AaaServer {
     }
 }
 
-impl Machine for AaaServer {
-    type Command = Command;
-    type Event = Event;
+impl AaaServer {
+    /// Asks something of the host.
+    fn assign(&mut self, token: u64, what: Job) {
+        self.outputs.job(usher_core::Job { token, what });
+    }
 
-    fn handle(&mut self, now: Instant, input: Input<'_>) {
-        match input {
-            Input::Datagram { path, data } => self.datagram(now, path, data),
-            Input::Stream { conn, event } => self.stream(now, conn, event),
-            Input::Message { .. } => match &mut self.diameter {
-                Some(node) => node.handle(now, input),
+    /// Gives an input to the part whose socket or connection it is of. Who connects where nobody serves is refused.
+    fn give(&mut self, now: Instant, input: Input<'_>) {
+        let refusal = match input {
+            Input::Stream { conn, event: StreamEvent::Accepted { .. } } => {
+                Some(Transmit::Stream { conn, op: StreamOp::Abort })
+            }
+            Input::Message { assoc, event: MessageEvent::Accepted { .. } } => {
+                Some(Transmit::Message { assoc, op: MessageOp::Abort })
+            }
+            _ => None,
+        };
+        match (input.enter(), &mut self.radius, &mut self.diameter) {
+            (Some((RADIUS, input)), Some(server), _) => return server.handle(now, input),
+            (Some((DIAMETER, input)), _, Some(node)) => return node.handle(now, input),
+            (Some((slot, input)), ..) => match self.outward.client(slot) {
+                Some(client) => return client.handle(now, input),
                 None => self.counters.no_front += 1,
             },
-            Input::Frame { .. } => self.counters.no_front += 1,
-            Input::Timeout => {
-                if let Some(server) = &mut self.radius {
-                    server.handle(now, input);
-                }
-                if let Some(node) = &mut self.diameter {
-                    node.handle(now, input);
-                }
-                self.outward.timeout(now);
-                self.expire(now);
-                self.release(now);
-                self.take_turn(now);
-            }
+            (None, ..) => self.counters.no_front += 1,
         }
-        self.drain_parts(now);
+        if let Some(refusal) = refusal {
+            self.outputs.operate(refusal);
+        }
     }
 
-    fn handle_datagrams(&mut self, now: Instant, datagrams: &[(Path, &[u8])]) {
-        for &(path, data) in datagrams {
-            self.datagram(now, path, data);
-        }
-        self.drain_parts(now);
-    }
-
-    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+    fn obey(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         match command {
             Command::Found { token, user } => self.on_found(now, token, user),
             Command::Verified { token, right } => self.on_verified(now, token, right),
@@ -210,12 +226,6 @@ impl Machine for AaaServer {
             Command::Unable { token } => self.on_unable(now, token),
             Command::Clock { epoch } => {
                 self.config.epoch = epoch;
-                Ok(())
-            }
-            Command::Accept { conn, front } => {
-                if front == Front::RadSec {
-                    self.outward.accept_radsec(conn);
-                }
                 Ok(())
             }
             Command::Reload(config) => {
@@ -247,7 +257,6 @@ impl Machine for AaaServer {
                 if let Some(homes) = &mut self.outward.homes {
                     homes.told(now, &state.name, state.service, state.health);
                 }
-                self.drain_outward(now);
                 Ok(())
             }
             Command::Dynamic { token, to, code, attributes } => {
@@ -267,15 +276,47 @@ impl Machine for AaaServer {
             },
         }
     }
+}
 
-    fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(transmit) = self.radius.as_mut().and_then(|s| s.poll_transmit(now, buf)) {
-            return Some(transmit);
+impl Machine for AaaServer {
+    type Command = Command;
+    type Event = Event;
+    type Job = Job;
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Timeout => {
+                if let Some(server) = &mut self.radius {
+                    server.handle(now, input);
+                }
+                if let Some(node) = &mut self.diameter {
+                    node.handle(now, input);
+                }
+                self.outward.timeout(now);
+                self.expire(now);
+                self.release(now);
+                self.take_turn(now);
+            }
+            _ => self.give(now, input),
         }
-        if let Some(transmit) = self.diameter.as_mut().and_then(|n| n.poll_transmit(now, buf)) {
-            return Some(transmit);
+        self.drain_parts(now);
+    }
+
+    fn handle_datagrams(&mut self, now: Instant, datagrams: &[(Path, &[u8])]) {
+        for &(path, data) in datagrams {
+            self.give(now, Input::Datagram { path, data });
         }
-        self.outward.poll_transmit(now, buf)
+        self.drain_parts(now);
+    }
+
+    fn command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        let done = self.obey(now, command);
+        self.drain_parts(now);
+        done
+    }
+
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -284,21 +325,9 @@ impl Machine for AaaServer {
         }
         let idle = self.sessions.oldest().map(|(_, since)| since + self.config.session_timeout);
         let accounting = self.accounting.oldest().map(|since| since + self.config.session_timeout);
-        let radius = self.radius.as_mut().and_then(Machine::poll_timeout);
-        let diameter = self.diameter.as_mut().and_then(Machine::poll_timeout);
+        let radius = self.radius.as_mut().and_then(|server| server.poll_timeout());
+        let diameter = self.diameter.as_mut().and_then(|node| node.poll_timeout());
         let outward = self.outward.poll_timeout();
         [idle, accounting, self.held.next(), radius, diameter, outward].into_iter().flatten().min()
-    }
-
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
-    fn poll_work(&mut self) -> Option<Work> {
-        self.work
-            .pop_front()
-            .or_else(|| self.radius.as_mut()?.poll_work())
-            .or_else(|| self.diameter.as_mut()?.poll_work())
-            .or_else(|| self.outward.poll_work())
     }
 }

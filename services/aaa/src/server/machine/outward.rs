@@ -1,23 +1,16 @@
 //! What the server asks of others: home servers by RADIUS and by Diameter, access servers by RFC 5176.
-//!
-//! Sockets and connections of what it asks by are numbered beside those that it listens on, each kind in a range of its
-//! own.
 
-use super::AaaServer;
 use super::proxied::Begun;
+use super::{AaaServer, DYNAMIC, HOMES};
 use crate::proxy::{HomeServers, Terms};
 use crate::server::answer::Asker;
-use crate::server::api::{DynamicResult, Event, HomeServerState};
+use crate::server::api::{DynamicResult, Event, HomeServerState, Job};
 use crate::server::config::Config;
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_core::table::SessionTable;
-use usher_core::{
-    CommandError, ConnId, Input, Instant, Machine, Path, SecureRng, SocketId, StreamEvent, StreamOp,
-    Transmit, Work,
-};
+use usher_core::{Child, CommandError, Input, Instant, Machine, Outputs, SecureRng, StreamOp, Transmit};
 use usher_diameter::node::PeerId;
 use usher_diameter::peer::watchdog;
 use usher_diameter::session::SessionIds;
@@ -25,13 +18,6 @@ use usher_radius::Freshness;
 use usher_radius::attribute::{Attributes, kind};
 use usher_radius::client::{self, Client, ServerConfig, Target};
 use usher_radius::packet::Code;
-
-/// The first socket by which access servers are asked.
-const DYNAMIC: u32 = 1 << 20;
-/// What is added to the first socket by which home servers are asked, of every second generation of them.
-const OTHER: u32 = 1 << 18;
-/// What is added to the numbers of connections to home servers.
-const HOME: u32 = 1 << 30;
 
 /// Which session of which access server is meant (RFC 5176 §3), in a Disconnect-Request (§3.6).
 const IDENTIFICATION: [u8; 12] = [
@@ -112,44 +98,36 @@ pub(super) struct Outward {
     pub(super) dialogs: SessionTable<Dialog>,
     pub(super) sessions: Option<SessionIds>,
     /// Who asks access servers, once one was asked.
-    dynamic: Option<Client>,
-    /// Accepted connections that speak RADIUS.
-    radsec: BTreeSet<ConnId>,
-    /// Connections to former home servers, to be given up.
-    former: Vec<ConnId>,
+    dynamic: Option<Child<Client>>,
 }
 
 impl Outward {
     /// Draws from `rng` only where there are home servers.
     pub(super) fn new(config: &Config, rng: &mut SecureRng) -> Result<Self, crate::proxy::ProxyError> {
         let homes = match &config.proxy {
-            Some(proxy) => HomeServers::new(proxy, 0, SecureRng::from_seed(rng.array()))?,
+            Some(proxy) => HomeServers::new(proxy, HOMES[0], 0, SecureRng::from_seed(rng.array()))?,
             None => None,
         };
         Ok(Self { homes, ..Self::default() })
     }
-    /// Which client's datagram this is, by its socket; `None`: it is for the server.
-    fn asks_by(&mut self, socket: SocketId) -> Option<&mut Client> {
-        if socket.0 >= DYNAMIC {
-            return self.dynamic.as_mut();
-        }
-        self.homes_clients().find(|client| {
-            let config = client.config();
-            socket.0.wrapping_sub(config.first_socket.0) < config.max_sockets
-        })
+    /// The client in a slot.
+    pub(super) fn client(&mut self, slot: u16) -> Option<&mut Child<Client>> {
+        let own = |client: &&mut Child<Client>| client.slot() == Some(slot);
+        self.homes
+            .iter_mut()
+            .chain(&mut self.past)
+            .map(HomeServers::client_mut)
+            .chain(&mut self.dynamic)
+            .find(own)
     }
     /// Who asks the home servers of now, and who asked those of before.
-    fn homes_clients(&mut self) -> impl Iterator<Item = &mut Client> {
+    fn homes_clients(&mut self) -> impl Iterator<Item = &mut Child<Client>> {
         self.homes.iter_mut().chain(&mut self.past).map(HomeServers::client_mut)
     }
-    /// Who asks which home servers by a connection: each begins with numbers that no earlier one had.
-    fn homes_of(&mut self, conn: ConnId) -> Option<&mut Client> {
-        self.homes_clients().find(|client| conn.index() >= client.config().first_connection)
-    }
     /// Ends with the former home servers when nothing is waited for any more.
-    fn let_past_go(&mut self) {
+    fn let_past_go(&mut self, outputs: &mut Outputs<Event, Job>) {
         if let Some(past) = self.past.take_if(|past| past.client().outstanding() == 0) {
-            self.former.extend(past.client().connections().0);
+            abandon(past.client(), outputs);
         }
     }
     pub(super) fn timeout(&mut self, now: Instant) {
@@ -158,34 +136,17 @@ impl Outward {
             client.handle(now, Input::Timeout);
         }
     }
-    pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(conn) = self.former.pop() {
-            buf.clear();
-            return Some(Transmit::Stream {
-                conn: ConnId::outgoing(conn.index() | HOME),
-                op: StreamOp::Abort,
-            });
-        }
-        let of_homes = self.homes_clients().find_map(|client| client.poll_transmit(now, buf));
-        match of_homes.or_else(|| self.dynamic.as_mut()?.poll_transmit(now, buf))? {
-            Transmit::Stream { conn, op } => {
-                Some(Transmit::Stream { conn: ConnId::outgoing(conn.index() | HOME), op })
-            }
-            other => Some(other),
-        }
-    }
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
-        let homes = self.homes_clients().filter_map(Machine::poll_timeout).min();
-        let dynamic = self.dynamic.as_mut().and_then(Machine::poll_timeout);
+        let homes = self.homes_clients().filter_map(|client| client.poll_timeout()).min();
+        let dynamic = self.dynamic.as_mut().and_then(|client| client.poll_timeout());
         homes.into_iter().chain(dynamic).min()
     }
-    pub(super) fn poll_work(&mut self) -> Option<Work> {
-        let homes = self.homes_clients().find_map(Machine::poll_work);
-        homes.or_else(|| self.dynamic.as_mut()?.poll_work())
-    }
-    /// A connection was accepted that speaks RADIUS.
-    pub(super) fn accept_radsec(&mut self, conn: ConnId) {
-        self.radsec.insert(conn);
+}
+
+/// Gives up the connections of a client that is to go.
+fn abandon(client: &Child<Client>, outputs: &mut Outputs<Event, Job>) {
+    for conn in client.connections().0 {
+        outputs.operate_for(client, Transmit::Stream { conn, op: StreamOp::Abort });
     }
 }
 
@@ -204,16 +165,15 @@ impl AaaServer {
             return proxy.leads_nowhere().map_or(Ok(None), |_| Err(contradiction));
         }
         let current = self.outward.homes.as_ref().or(self.outward.past.as_ref()).map(HomeServers::client);
-        let first = current.map_or(0, |client| client.connections().1);
+        // A connection of the client that had this slot before may still be on its way out at the host.
+        let clients = self.outward.homes.iter().chain(&self.outward.past).map(HomeServers::client);
+        let first = clients.map(|client| client.connections().1).max().unwrap_or(0);
         // Two generations have sockets at the same time.
-        let taken = current.is_some_and(|client| client.config().first_socket == proxy.first_socket);
-        let mut proxy = proxy.clone();
-        if taken {
-            proxy.first_socket.0 += OTHER;
-        }
+        let slot =
+            if current.is_some_and(|client| client.slot() == Some(HOMES[0])) { HOMES[1] } else { HOMES[0] };
         let rng = SecureRng::from_seed(self.rng.array());
         let contradiction = CommandError::Invalid("the realms and home servers contradict each other");
-        HomeServers::new(&proxy, first, rng).map(Some).map_err(|_| contradiction)
+        HomeServers::new(proxy, slot, first, rng).map(Some).map_err(|_| contradiction)
     }
 
     /// Goes on with other home servers. What the former ones were asked they still answer; who waits for those before
@@ -221,9 +181,9 @@ impl AaaServer {
     pub(super) fn replace_homes(&mut self, now: Instant, homes: Option<HomeServers>) {
         let former = core::mem::replace(&mut self.outward.homes, homes);
         let Some(past) = core::mem::replace(&mut self.outward.past, former) else {
-            return self.outward.let_past_go();
+            return self.outward.let_past_go(&mut self.outputs);
         };
-        self.outward.former.extend(past.client().connections().0);
+        abandon(past.client(), &mut self.outputs);
         for token in past.client().waiting() {
             let Some(passed) = self.outward.passed.remove(token) else { continue };
             if let Some(asker) = passed.asker {
@@ -231,7 +191,7 @@ impl AaaServer {
             }
             self.recycle(passed.request);
         }
-        self.outward.let_past_go();
+        self.outward.let_past_go(&mut self.outputs);
     }
 
     /// What a Diameter peer is called.
@@ -261,37 +221,6 @@ impl AaaServer {
     #[must_use]
     pub fn home_servers(&self) -> Option<&HomeServers> {
         self.outward.homes.as_ref()
-    }
-
-    pub(super) fn datagram(&mut self, now: Instant, path: Path, data: &[u8]) {
-        let input = Input::Datagram { path, data };
-        if let Some(client) = self.outward.asks_by(path.socket) {
-            return client.handle(now, input);
-        }
-        match &mut self.radius {
-            Some(server) => server.handle(now, input),
-            None => self.counters.no_front += 1,
-        }
-    }
-
-    pub(super) fn stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
-        if !conn.is_incoming() && conn.index() & HOME != 0 {
-            let conn = ConnId::outgoing(conn.index() & !HOME);
-            if let Some(client) = self.outward.homes_of(conn) {
-                client.handle(now, Input::Stream { conn, event });
-            }
-            return;
-        }
-        let radsec = match event {
-            StreamEvent::Closed(_) => self.outward.radsec.remove(&conn),
-            _ => self.outward.radsec.contains(&conn),
-        };
-        let input = Input::Stream { conn, event };
-        match (radsec, &mut self.radius, &mut self.diameter) {
-            (true, Some(server), _) => server.handle(now, input),
-            (false, _, Some(node)) => node.handle(now, input),
-            _ => self.counters.no_front += 1,
-        }
     }
 
     /// Asks an access server (RFC 5176).
@@ -324,13 +253,12 @@ impl AaaServer {
             Some(client) => client.add_server(server),
             none => {
                 let config = client::Config {
-                    first_socket: SocketId(DYNAMIC),
                     freshness: Some(Freshness::new(self.config.epoch)),
                     ..client::Config::single(server)
                 };
                 let rng = SecureRng::from_seed(self.rng.array());
                 Client::new(config, rng).map(|client| {
-                    *none = Some(client);
+                    *none = Some(Child::new(DYNAMIC, client));
                     0
                 })
             }
@@ -347,15 +275,24 @@ impl AaaServer {
         client.command(now, client::Command::Request { token, target, code, attributes })
     }
 
-    /// Hears what the machines say that this one is made of.
+    /// Hears what the machines say that this one is made of. What a home server or a Diameter peer says may have another
+    /// part say something in its turn.
     pub(super) fn drain_parts(&mut self, now: Instant) {
-        self.drain_radius(now);
-        self.drain_diameter(now);
-        self.drain_outward(now);
+        loop {
+            self.drain_radius(now);
+            let heard = self.drain_diameter(now);
+            if !self.drain_outward(now) && !heard {
+                return;
+            }
+        }
     }
 
-    pub(super) fn drain_outward(&mut self, now: Instant) {
-        while let Some(event) = self.outward.dynamic.as_mut().and_then(Machine::poll_event) {
+    /// Whether anything was said.
+    fn drain_outward(&mut self, now: Instant) -> bool {
+        let mut heard = false;
+        while let Some(event) = self.outward.dynamic.as_mut().and_then(|child| self.outputs.next_event(child))
+        {
+            heard = true;
             let (token, result) = match event {
                 client::Event::Response(r) => match r.code {
                     Code::COA_ACK | Code::DISCONNECT_ACK => (r.token, DynamicResult::Ack),
@@ -364,9 +301,12 @@ impl AaaServer {
                 client::Event::TimedOut { token } => (token, DynamicResult::TimedOut),
                 client::Event::Server { .. } => continue,
             };
-            self.events.push_back(Event::Dynamic { token, result });
+            self.outputs.event(Event::Dynamic { token, result });
         }
-        while let Some(event) = self.outward.past.as_mut().and_then(|past| past.client_mut().poll_event()) {
+        while let Some(event) =
+            self.outward.past.as_mut().and_then(|past| self.outputs.next_event(past.client_mut()))
+        {
+            heard = true;
             match event {
                 client::Event::Response(response) => self.home_answered(now, response, false),
                 client::Event::TimedOut { token } => {
@@ -377,8 +317,11 @@ impl AaaServer {
                 client::Event::Server { .. } => {}
             }
         }
-        self.outward.let_past_go();
-        while let Some(event) = self.outward.homes.as_mut().and_then(|h| h.client_mut().poll_event()) {
+        self.outward.let_past_go(&mut self.outputs);
+        while let Some(event) =
+            self.outward.homes.as_mut().and_then(|homes| self.outputs.next_event(homes.client_mut()))
+        {
+            heard = true;
             match event {
                 client::Event::Response(response) => self.home_answered(now, response, true),
                 client::Event::TimedOut { token } => {
@@ -391,9 +334,10 @@ impl AaaServer {
                     let Some((server, service)) = homes.home(server) else { continue };
                     let name = homes.name(server).unwrap_or_default().into();
                     let state = HomeServerState { name, service, health, cause };
-                    self.events.push_back(Event::HomeServer(state));
+                    self.outputs.event(Event::HomeServer(state));
                 }
             }
         }
+        heard
     }
 }

@@ -285,7 +285,7 @@ impl AaaServer {
         }
         let name = request.get(kind::USER_NAME).unwrap_or_default().to_vec();
         let login = Box::new(Login { begun: at, ..Login::of(name, client, reason, request) });
-        self.events.push_back(match ending {
+        self.outputs.event(match ending {
             Some(Ending::Rejected(reason)) => {
                 self.counters.rejected(reason);
                 Event::Rejected(login)

@@ -7,14 +7,14 @@ use crate::server::proof::{BadProof, Proof};
 use crate::server::reason::Reason;
 use crate::server::session::{Ask, Owner, failure};
 use crate::users::bypass;
-use usher_core::{Instant, Machine};
+use usher_core::Instant;
 use usher_radius::attribute::kind;
 use usher_radius::packet::Code;
 use usher_radius::server::{Event, Request};
 
 impl AaaServer {
     pub(super) fn drain_radius(&mut self, now: Instant) {
-        while let Some(event) = self.radius.as_mut().and_then(Machine::poll_event) {
+        while let Some(event) = self.radius.as_mut().and_then(|child| self.outputs.next_event(child)) {
             match event {
                 Event::Request(request) => self.radius_request(now, request),
             }

@@ -49,7 +49,7 @@ impl AaaServer {
             self.tracers.keep(TraceLine { to: 0, ..line.clone() });
         }
         if line.to != 0 {
-            self.events.push_back(Event::Trace(line));
+            self.outputs.event(Event::Trace(line));
         }
     }
 
@@ -92,7 +92,7 @@ impl AaaServer {
         let to = self.tracers.of_user(name) & session.maybe;
         (session.traced, session.maybe) = (session.traced | to, 0);
         let lines = self.tracers.found(now, token, to);
-        self.events.extend(lines.into_iter().map(Event::Trace));
+        lines.into_iter().for_each(|line| self.outputs.event(Event::Trace(line)));
     }
 
     /// Says what a request holds, where its session is traced.

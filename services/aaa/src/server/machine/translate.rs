@@ -15,7 +15,7 @@ use usher_core::{Instant, Machine};
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::eap::{Dea, Der};
 use usher_diameter::nasreq::{AuthRequestType, NasInfo};
-use usher_diameter::node::{self, Node};
+use usher_diameter::node;
 use usher_diameter::session::SessionIds;
 use usher_diameter::{Fault, ResultCode, codes};
 use usher_radius::attribute::{Attributes, RawAttribute, kind};
@@ -108,7 +108,7 @@ impl AaaServer {
         {
             outward.dialogs.remove(oldest);
         }
-        let identity = self.diameter.as_ref().map(Node::identity).unwrap_or_default();
+        let identity = self.diameter.as_ref().map(|node| node.identity()).unwrap_or_default();
         let rng = &mut self.rng;
         let ids = outward.sessions.get_or_insert_with(|| SessionIds::random(identity, rng));
         let dialog = Dialog { owner, session_id: ids.next(""), host: None, state: None };

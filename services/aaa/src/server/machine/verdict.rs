@@ -4,7 +4,7 @@ use super::AaaServer;
 use super::proxied::{Begun, Ending};
 use crate::ledger::{Admission, AdmitRequest, text};
 use crate::server::answer::{self, Asker, Verdict};
-use crate::server::api::{CertificateVerdict, Event, Login, nas_address};
+use crate::server::api::{CertificateVerdict, Event, Job, Login, nas_address};
 use crate::server::config::{Config, UserSource};
 use crate::server::held::HeldReject;
 use crate::server::reason::Reason;
@@ -21,7 +21,6 @@ use usher_diameter::{Fault, ResultCode};
 use usher_eap::method::{Fault as EapFault, Inner};
 use usher_eap::packet::{self, Code, Packet, Type};
 use usher_radius::attribute::{Attributes, kind};
-use usher_radius::server as radius;
 use usher_radius::server::ClientConfig;
 
 const CHARGEABLE_USER_IDENTITY: u8 = 89;
@@ -94,7 +93,7 @@ impl AaaServer {
         approval.conversation = session.take_conversation();
         session.stage = Stage::Certificate(approval);
         let client = session.owner.client();
-        self.events.push_back(Event::CheckCertificate { token, client, name, chain, resumed });
+        self.assign(token, Job::CheckCertificate { client, name, chain, resumed });
     }
 
     pub(super) fn on_certificate(
@@ -144,7 +143,7 @@ impl AaaServer {
         }
         approval.conversation = approval.conversation.take().or_else(|| session.take_conversation());
         session.stage = Stage::Admission(approval);
-        self.events.push_back(Event::Admit { token, client, request });
+        self.assign(token, Job::Admit { client, request });
     }
 
     pub(super) fn on_admitted(
@@ -248,7 +247,7 @@ impl AaaServer {
             pending.asker,
             Verdict::Accept { eap, msk: approval.msk.as_ref(), method: approval.method.eap_type(), reply },
         );
-        self.events.push_back(Event::Accepted(Box::new(Login {
+        self.outputs.event(Event::Accepted(Box::new(Login {
             name,
             inner: approval.inner,
             method: Some(approval.method),
@@ -371,7 +370,7 @@ impl AaaServer {
         if let Some((name, station)) = login.failed_as() {
             self.held_back.failed(now, name, station);
         }
-        self.events.push_back(Event::Rejected(Box::new(login)));
+        self.outputs.event(Event::Rejected(Box::new(login)));
     }
 
     /// Rejects a request whose login is not there, as late as that of one that is: a login that was refused, and whose
@@ -457,7 +456,7 @@ impl AaaServer {
             told: session.failed,
             ..Login::of(session.name, session.owner.client(), Some(reason), request)
         };
-        self.events.push_back(Event::Undecided(Box::new(login)));
+        self.outputs.event(Event::Undecided(Box::new(login)));
     }
 
     pub(super) fn answer(&mut self, now: Instant, asker: Asker, verdict: Verdict<'_>) {
@@ -508,7 +507,7 @@ impl AaaServer {
 
     /// An empty list, reused where there is one.
     pub(super) fn attributes(&mut self) -> Attributes {
-        self.radius.as_mut().map(radius::Server::attributes).unwrap_or_default()
+        self.radius.as_mut().map(|server| server.attributes()).unwrap_or_default()
     }
     pub(super) fn recycle(&mut self, list: Attributes) {
         if let Some(server) = &mut self.radius {

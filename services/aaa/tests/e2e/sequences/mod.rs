@@ -10,7 +10,7 @@ use std::path::Path as FilePath;
 use table::{Found, Record, Sequence, Stamp, Step, difference, sequences};
 use usher_aaa::ledger::LedgerConfig;
 use usher_aaa::store::SessionRow;
-use usher_core::{Duration, Input, Machine, Path, Seed, SocketId, WallTime};
+use usher_core::{Duration, Input, Machine, Path, Seed, WallTime};
 use usher_diameter::accounting::{Acr, RecordType};
 use usher_diameter::data::Time;
 use usher_radius::Code;
@@ -116,10 +116,10 @@ fn over_radius(sequence: &Sequence) -> Option<String> {
             let remote = SocketAddr::new(address(record.from()).into(), 50_000);
             let local = SocketAddr::new(server_address(0), 1812);
             host.expire(now);
-            let path = Path { socket: SocketId(0), local, remote };
+            let path = Path { socket: usher_aaa::radius_socket(0), local, remote };
             host.server.handle(now, Input::Datagram { path, data: &data });
             host.serve(now);
-            let answer = host.server.poll_transmit(now, &mut data).is_some();
+            let answer = host.server.poll_transmit(&mut data).is_some();
             answer && data[0] == Code::ACCOUNTING_RESPONSE.0
         },
     );

@@ -4,7 +4,8 @@ use super::*;
 use crate::pos::{self, Neighbour, PointOfServiceTable, Row};
 use crate::step::Step;
 use core::net::SocketAddr;
-use usher_core::{Duration, Path, Seed, SocketId};
+use usher_core::bench::Tap;
+use usher_core::{Duration, Path, Seed, SocketId, Transmit};
 use usher_mih::{Bits, LinkAddr, LinkId, LinkType, Opcode, Peer, Route, TransactionId, Transport};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
@@ -43,17 +44,17 @@ fn config() -> Config {
     }
 }
 
-fn pos(config: Config) -> PointOfService {
-    let mut pos = PointOfService::new(config, Seed::new(1).stream("pos", 0));
+fn pos(config: Config) -> Tap<PointOfService> {
+    let mut pos = Tap::new(PointOfService::new(config, Seed::new(1).stream("pos", 0)));
     pos.command(NOW, Command::Start).unwrap();
     pos
 }
 
 /// What it sends: to which host, and what.
-fn drain(pos: &mut PointOfService) -> Vec<(SocketAddr, Message)> {
+fn drain(pos: &mut Tap<PointOfService>) -> Vec<(SocketAddr, Message)> {
     let mut sent = Vec::new();
     let mut buf = Vec::new();
-    while let Some(transmit) = pos.poll_transmit(NOW, &mut buf) {
+    while let Some(transmit) = pos.poll_transmit(&mut buf) {
         let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
         let decoded = Message::decode(&buf).unwrap();
         if !decoded.is_acknowledgement() {
@@ -63,16 +64,22 @@ fn drain(pos: &mut PointOfService) -> Vec<(SocketAddr, Message)> {
     sent
 }
 
-fn receive(pos: &mut PointOfService, now: Instant, from: (&str, u8), message: &Message, transaction: u16) {
+fn receive(
+    pos: &mut Tap<PointOfService>,
+    now: Instant,
+    from: (&str, u8),
+    message: &Message,
+    transaction: u16,
+) {
     let mut octets = Vec::new();
     let transaction = TransactionId::new(transaction);
     message.encode(Bits::default(), transaction, &id(from.0), &id("serving"), &mut octets).unwrap();
-    let path = Path { socket: SocketId(0), local: at(1), remote: at(from.1) };
+    let path = Path { socket: SocketId::own(0), local: at(1), remote: at(from.1) };
     pos.handle(now, Input::Datagram { path, data: &octets });
 }
 
 /// The status of the only answer to a request, which is acted upon at once.
-fn answer(pos: &mut PointOfService, from: (&str, u8), message: &Message, transaction: u16) -> Status {
+fn answer(pos: &mut Tap<PointOfService>, from: (&str, u8), message: &Message, transaction: u16) -> Status {
     receive(pos, NOW, from, message, transaction);
     pos.handle(NOW, Input::Timeout);
     let sent = drain(pos);
@@ -117,12 +124,14 @@ fn rows_do_what_they_say() {
         if PointOfServiceTable::find(row.from, On::Granted, |_| true).is_some() {
             pos.send(NOW, &mn, Some(id("target")), Some(messages::n2n_commit(&mn, &target)));
         }
+        pos.settle(NOW);
         drain(&mut pos);
         let client = pos.clients.get_mut(&mn).unwrap();
         client.state = row.from;
         client.mark = NOW - Duration::from_millis(7);
 
         assert!(pos.happen(NOW, &mn, row.on), "{row:?}");
+        pos.settle(NOW);
         assert_eq!(pos.state(&mn), Some(row.to), "{row:?}");
         let has = |action| row.actions.contains(&action);
         let times = |action| usize::from(has(action));
@@ -201,7 +210,7 @@ fn other_events_change_nothing() {
 fn a_target_has_room_for_as_many_as_it_has() {
     let mut pos = pos(config());
     let here = link(LinkType::Ieee80211, 1);
-    let reserve = |pos: &mut PointOfService, name: &str, transaction| {
+    let reserve = |pos: &mut Tap<PointOfService>, name: &str, transaction| {
         answer(pos, ("target", 2), &messages::n2n_commit(&id(name), &here), transaction)
     };
     assert_eq!(reserve(&mut pos, "a", 1), Status::Success);

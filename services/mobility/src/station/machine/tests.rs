@@ -1,10 +1,11 @@
 //! Each row of the table, and each setting, on the machine itself.
 
 use super::*;
-use crate::station::{Row, StationTable};
+use crate::station::{MIH_SERVING, MIH_TARGET, Row, StationTable};
 use crate::step::Step;
 use core::net::IpAddr;
-use usher_core::Seed;
+use usher_core::bench::Tap;
+use usher_core::{Seed, SocketId};
 use usher_mih::{
     Bits, HandoverStatus, LinkAddr, LinkId, LinkTupleId, LinkType, Route, Tlv, TransactionId, Transport,
 };
@@ -49,20 +50,20 @@ fn config() -> Config {
 }
 
 /// A station that has registered and said all it had to say.
-fn station(config: Config) -> Station {
-    let mut station = Station::new(config, Seed::new(1).stream("station", 0));
+fn station(config: Config) -> Tap<Station> {
+    let mut station = Tap::new(Station::new(config, Seed::new(1).stream("station", 0)));
     station.command(NOW, Command::Start).unwrap();
     drain(&mut station);
     station
 }
 
 /// Messages and sockets of what it sends.
-fn drain(station: &mut Station) -> Vec<(u32, Option<Message>)> {
+fn drain(station: &mut Tap<Station>) -> Vec<(SocketId, Option<Message>)> {
     let mut sent = Vec::new();
     let mut buf = Vec::new();
-    while let Some(transmit) = station.poll_transmit(NOW, &mut buf) {
+    while let Some(transmit) = station.poll_transmit(&mut buf) {
         let Transmit::Datagram { path } = transmit else { panic!("{transmit:?}") };
-        sent.push((path.socket.0, Message::decode(&buf).ok().map(|d| d.message)));
+        sent.push((path.socket, Message::decode(&buf).ok().map(|d| d.message)));
     }
     sent
 }
@@ -74,13 +75,13 @@ fn from_serving(message: &Message, transaction: u16) -> Vec<u8> {
     octets
 }
 
-fn receive(station: &mut Station, octets: &[u8]) {
+fn receive(station: &mut Tap<Station>, octets: &[u8]) {
     receive_at(station, NOW, octets);
 }
 
-fn receive_at(station: &mut Station, now: Instant, octets: &[u8]) {
+fn receive_at(station: &mut Tap<Station>, now: Instant, octets: &[u8]) {
     let path = Path {
-        socket: usher_core::SocketId(0),
+        socket: MIH_SERVING,
         local: SocketAddr::new(HOME.into(), mih::PORT),
         remote: SocketAddr::new(SERVING.into(), mih::PORT),
     };
@@ -88,7 +89,7 @@ fn receive_at(station: &mut Station, now: Instant, octets: &[u8]) {
 }
 
 /// A query of the network, processed but not acted upon.
-fn asked(station: &mut Station, transaction: u16) -> (Incoming, MessageId) {
+fn asked(station: &mut Tap<Station>, transaction: u16) -> (Incoming, MessageId) {
     let query = messages::net_candidate_query(&station.config.target_link.clone());
     receive(station, &from_serving(&query, transaction));
     let request = station.requests.pop_due(NOW).unwrap();
@@ -132,11 +133,13 @@ fn rows_do_what_they_say() {
         if row.from == State::Redirecting {
             station.registration.begin(NOW);
         }
+        station.settle(NOW);
         let began = station.counters.began;
         while station.poll_event().is_some() {}
         drain(&mut station);
 
         assert!(station.happen(NOW, row.on), "{row:?}");
+        station.settle(NOW);
         assert_eq!(station.state, row.to, "{row:?}");
         let events: Vec<Event> = core::iter::from_fn(|| station.poll_event()).collect();
         let sent = drain(&mut station);
@@ -181,11 +184,11 @@ fn rows_do_what_they_say() {
         for (action, message) in messages {
             assert_eq!(said(message), times(action), "{row:?}");
         }
-        let updates = sent.iter().filter(|(socket, _)| *socket == BINDING_SOCKET.0).count();
+        let updates = sent.iter().filter(|(socket, _)| *socket == BINDING_SOCKET).count();
         assert_eq!(updates, times(Action::Redirect), "{row:?}");
         if has(Action::Complete) {
             // By the new link, to which the flow has gone.
-            assert_eq!(sent[0].0, 1, "{row:?}");
+            assert_eq!(sent[0].0, MIH_TARGET, "{row:?}");
         }
         if has(Action::Withdraw) {
             assert_eq!(station.registration.poll_timeout(), None);
@@ -234,7 +237,7 @@ fn other_events_change_nothing() {
 /// Requests that do not fit are refused, and those that are none of a station's.
 #[test]
 fn requests_out_of_place_are_refused() {
-    let refusal = |station: &mut Station, message: &Message| {
+    let refusal = |station: &mut Tap<Station>, message: &Message| {
         receive(station, &from_serving(message, 5));
         station.handle(NOW, Input::Timeout);
         let sent = drain(station);
@@ -275,7 +278,7 @@ fn the_registration_is_tried_until_it_succeeds() {
     config.mih.transaction = Some(Duration::from_secs(3));
     let mut station = station(config);
     assert!(station.command(NOW, Command::Start).is_err());
-    let registered = |station: &mut Station| {
+    let registered = |station: &mut Tap<Station>| {
         drain(station).iter().any(|(_, m)| m.as_ref().is_some_and(|m| m.id == MessageId::REGISTER_REQUEST))
     };
     for (after, again) in [(3, false), (4, true), (7, false), (8, true)] {
@@ -291,11 +294,11 @@ fn the_registration_is_tried_until_it_succeeds() {
 #[test]
 fn a_refused_refreshment_is_tried_again() {
     let at = |s: u64| NOW + Duration::from_secs(s);
-    let updates = |station: &mut Station, now| {
+    let updates = |station: &mut Tap<Station>, now| {
         station.handle(now, Input::Timeout);
-        drain(station).iter().filter(|(socket, _)| *socket == BINDING_SOCKET.0).count()
+        drain(station).iter().filter(|(socket, _)| *socket == BINDING_SOCKET).count()
     };
-    let answer = |station: &mut Station, now, sequence, status| {
+    let answer = |station: &mut Tap<Station>, now, sequence, status| {
         let ack = usher_mip::BindingAcknowledgement {
             status,
             key_management: false,
@@ -336,7 +339,7 @@ fn a_refused_refreshment_is_tried_again() {
 /// A link that has not come up yet is not lost.
 #[test]
 fn before_the_start_links_mean_nothing() {
-    let mut station = Station::new(config(), Seed::new(1).stream("station", 0));
+    let mut station = Tap::new(Station::new(config(), Seed::new(1).stream("station", 0)));
     for event in [LinkEvent::Down, LinkEvent::Up, LinkEvent::GoingDown { within: Duration::ZERO }] {
         station.command(NOW, Command::Link { interface: Interface::Serving, event }).unwrap();
     }
@@ -348,7 +351,7 @@ fn before_the_start_links_mean_nothing() {
 #[test]
 fn odd_input_is_dropped() {
     let mut station = station(config());
-    let datagram = |station: &mut Station, socket, data: &[u8]| {
+    let datagram = |station: &mut Tap<Station>, socket, data: &[u8]| {
         let any = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
         let path = Path { socket, local: any, remote: any };
         station.handle(NOW, Input::Datagram { path, data });

@@ -1,7 +1,7 @@
 //! Stations, NASes and AAA servers of a scenario.
 
 use super::super::arrivals::{ArrivalProcess, budget};
-use super::super::machine::Place;
+use super::super::machine::{Endpoint, HostAddress};
 use super::super::topology::Topology;
 use super::super::{Plan, Role, WorldError};
 use super::accounts::Accounts;
@@ -13,7 +13,7 @@ use super::{Agenda, PASSWORD, SECRET, WRONG_PASSWORD, identity};
 use std::num::NonZeroU16;
 use std::rc::Rc;
 use std::sync::Arc;
-use usher_aaa::{Method, User, UserSource, Users};
+use usher_aaa::{DIAMETER_LISTENER, Method, User, UserSource, Users};
 use usher_core::Duration;
 use usher_crypto::tls::KeyLog;
 use usher_diameter::codes::application::{ACCOUNTING, EAP};
@@ -76,8 +76,8 @@ pub(in super::super) fn build(
         let mut config = station::Config::new(mac);
         (config.access, config.keying) = access(plan.scenario, eap);
         config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
-        Supplicant {
-            station: Station::new(config, plan.seed.secure("station", index)),
+        let station = Station::new(config, plan.seed.secure("station", index));
+        let user = Supplicant {
             let_in: None,
             counted: false,
             agenda: Agenda::new(arrivals, chance, eap.wrong_credentials.get()),
@@ -93,26 +93,27 @@ pub(in super::super) fn build(
                     wrong: tls.credentials(false, index),
                 }),
             },
-        }
+        };
+        (station, user)
     };
     for (i, &host) in nases.iter().enumerate() {
         let index = i as u64;
         let nas = authenticator(plan, eap, index, host, (i % servers.len(), servers))?;
-        let place = Place { host, version: plan.version };
+        let endpoint = Endpoint::new(HostAddress { host, version: plan.version });
         let station = local.then(|| supplicant(plan, index, host));
         let accounts = eap.accounting.used.then(|| {
             let (_, keying) = access(plan.scenario, eap);
             let chance = plan.seed.stream("accounting", index);
             Accounts::new(eap.accounting.clone(), keying.is_some(), chance)
         });
-        let role = NasRole::new(place, nas, station, given_up.clone(), accounts);
+        let role = NasRole::new(endpoint, nas, station, given_up.clone(), accounts);
         let app = plan.role(host, Role::Nas(Box::new(role)));
         plan.builder.take_frames(app);
     }
     if !local {
         for (i, &host) in stations.iter().enumerate() {
-            let place = Place { host, version: plan.version };
-            let role = StationRole::new(place, supplicant(plan, i as u64, host));
+            let endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+            let role = StationRole::new(endpoint, supplicant(plan, i as u64, host));
             let app = plan.role(host, Role::Station(Box::new(role)));
             plan.builder.take_frames(app);
         }
@@ -161,15 +162,18 @@ fn server(
             config.diameter = Some(node);
         }
     }
-    let place = Place { host, version: plan.version };
+    let at = HostAddress { host, version: plan.version };
+    let mut endpoint = Endpoint::new(at).accepting(DIAMETER_LISTENER);
+    let (authentication, accounts) =
+        (endpoint.socket(usher_aaa::radius_socket(0)), endpoint.socket(usher_aaa::radius_socket(1)));
     let accounting = eap.accounting.used;
-    let server = ServerRole::new(place, config, plan.seed.derive("aaa.server", index), accounting)?;
+    let server = ServerRole::new(endpoint, config, plan.seed.derive("aaa.server", index), accounting)?;
     let app = plan.role(host, Role::AaaServer(Box::new(server)));
     match eap.aaa {
         Aaa::Radius => {
-            plan.builder.bind_udp(app, 0, RADIUS_PORT)?;
+            plan.builder.bind_udp(app, authentication, RADIUS_PORT)?;
             if accounting {
-                plan.builder.bind_udp(app, 1, ACCOUNTING_PORT)?;
+                plan.builder.bind_udp(app, accounts, ACCOUNTING_PORT)?;
             }
         }
         Aaa::Diameter => match eap.diameter.transport {
@@ -187,7 +191,7 @@ fn authenticator(
     host: HostId,
     (server, hosts): (usize, &[HostId]),
 ) -> Result<Authenticator, WorldError> {
-    let place = Place { host, version: plan.version };
+    let place = HostAddress { host, version: plan.version };
     let name = format!("nas-{index}");
     let (access, keying) = access(plan.scenario, eap);
     let mut identity = match access {

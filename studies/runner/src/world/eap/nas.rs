@@ -1,22 +1,23 @@
 //! A NAS on a simulated host: the authenticator, and where the study has no access link, the station too.
 
 use super::super::Report;
-use super::super::machine::Place;
+use super::super::machine::Endpoint;
 use super::accounts::Accounts;
 use super::station::{GivenUp, Supplicant};
-use usher_core::{Input, Machine, PortId, Transmit};
+use usher_core::{Input, Machine, Output, PortId, Transmit};
 use usher_nas::StationId;
 use usher_nas::authenticator::{Authenticator, Event};
 use usher_nas::keying::Counters;
+use usher_nas::station::Station;
 use usher_sim::{Context, Delivery};
 
 /// The authenticator and where it lives.
 #[derive(Debug)]
 pub(in super::super) struct NasRole {
-    place: Place,
+    endpoint: Endpoint,
     nas: Authenticator,
     /// The station in the NAS's own host, joined with it by frames in memory.
-    local: Option<Supplicant>,
+    local: Option<(Station, Supplicant)>,
     given_up: GivenUp,
     accounts: Option<Accounts>,
     repeated: u64,
@@ -25,13 +26,13 @@ pub(in super::super) struct NasRole {
 
 impl NasRole {
     pub(super) fn new(
-        place: Place,
+        endpoint: Endpoint,
         nas: Authenticator,
-        local: Option<Supplicant>,
+        local: Option<(Station, Supplicant)>,
         given_up: GivenUp,
         accounts: Option<Accounts>,
     ) -> Self {
-        Self { place, nas, local, given_up, accounts, repeated: 0, buf: Vec::new() }
+        Self { endpoint, nas, local, given_up, accounts, repeated: 0, buf: Vec::new() }
     }
 
     /// What its exchanges of traffic keys did; a station in its own host has none.
@@ -40,50 +41,79 @@ impl NasRole {
     }
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        self.place.feed(ctx, &mut self.nas, &delivery);
-        if let Some(local) = &mut self.local
+        self.endpoint.feed(ctx, &mut self.nas, &delivery);
+        if let Some((station, _)) = &mut self.local
             && matches!(delivery, Delivery::Timer)
         {
-            local.station.handle(ctx.now(), Input::Timeout);
+            station.handle(ctx.now(), Input::Timeout);
         }
         if let Some(accounts) = &mut self.accounts {
             accounts.expire(ctx, &mut self.nas);
         }
         loop {
-            while let Some(event) = self.nas.poll_event() {
-                // Verdicts show at the stations; that there was none does not.
-                if let Event::Failed { station: StationId::Frame { mac, .. }, .. } = event {
-                    self.given_up.borrow_mut().insert(mac);
-                } else if let Some(accounts) = &mut self.accounts {
-                    accounts.hear(ctx, &mut self.nas, event);
-                }
+            self.carry_out(ctx);
+            if !self.attend(ctx) {
+                break;
             }
-            if let Some(local) = &mut self.local {
-                local.attend(ctx);
-                if let Some(Transmit::Frame { .. }) = local.station.poll_transmit(ctx.now(), &mut self.buf) {
-                    self.nas.handle(ctx.now(), Input::Frame { port: PortId(0), data: &self.buf });
-                    continue;
-                }
-            }
-            match (self.nas.poll_transmit(ctx.now(), &mut self.buf), &mut self.local) {
-                (None, _) => break,
-                (Some(Transmit::Frame { .. }), Some(local)) => {
-                    let frame = Input::Frame { port: PortId(0), data: &self.buf };
-                    local.station.handle(ctx.now(), frame);
-                }
-                (Some(transmit), _) => self.place.transmit(ctx, &mut self.nas, transmit, &self.buf),
-            }
-        }
-        while let Some(work) = self.nas.poll_work() {
-            ctx.work(work);
         }
         let repeated = self.nas.radius_counters().map_or(0, |c| c.retransmissions);
         if repeated > self.repeated {
             ctx.report(Report::Retransmissions(repeated - self.repeated));
             self.repeated = repeated;
         }
-        let local = self.local.as_mut().and_then(Supplicant::next);
+        let local = self
+            .local
+            .as_mut()
+            .and_then(|(station, user)| [station.poll_timeout(), user.next()].into_iter().flatten().min());
         let accounts = self.accounts.as_ref().and_then(Accounts::next);
         ctx.set_timer([self.nas.poll_timeout(), local, accounts].into_iter().flatten().min());
+    }
+
+    /// Carries out what the authenticator decided; frames go to the station in its own host, where there is one.
+    fn carry_out(&mut self, ctx: &mut Context<'_, Report>) {
+        while let Some(output) = self.nas.poll_output(&mut self.buf) {
+            match (output, &mut self.local) {
+                (Output::Transmit(Transmit::Frame { .. }), Some((station, _))) => {
+                    station.handle(ctx.now(), Input::Frame { port: PortId(0), data: &self.buf });
+                }
+                (Output::Transmit(transmit), _) => {
+                    self.endpoint.transmit(ctx, &mut self.nas, transmit, &self.buf);
+                }
+                // Verdicts show at the stations; that there was none does not.
+                (Output::Event(Event::Failed { station: StationId::Frame { mac, .. }, .. }), _) => {
+                    self.given_up.borrow_mut().insert(mac);
+                }
+                (Output::Event(event), _) => {
+                    if let Some(accounts) = &mut self.accounts {
+                        accounts.hear(ctx, &mut self.nas, event);
+                    }
+                }
+                (Output::Work(work), _) => ctx.work(work),
+                (Output::Job(job), _) => match job.what {},
+            }
+        }
+    }
+
+    /// Carries out what the station in its own host decided, and begins what is due there; false where it is silent. What
+    /// it does costs the authenticator's processor nothing.
+    fn attend(&mut self, ctx: &mut Context<'_, Report>) -> bool {
+        let Some((station, user)) = &mut self.local else { return false };
+        let mut spoke = false;
+        loop {
+            while let Some(output) = station.poll_output(&mut self.buf) {
+                match output {
+                    Output::Transmit(_) => {
+                        spoke = true;
+                        self.nas.handle(ctx.now(), Input::Frame { port: PortId(0), data: &self.buf });
+                    }
+                    Output::Event(event) => user.hear(ctx, event),
+                    Output::Work(_) => {}
+                    Output::Job(job) => match job.what {},
+                }
+            }
+            if !user.begin(ctx, station) {
+                return spoke;
+            }
+        }
     }
 }

@@ -1,17 +1,17 @@
 //! An AAA server on a simulated host.
 
-use super::super::machine::Place;
+use super::super::machine::{Endpoint, Word};
 use super::super::{Report, WorldError};
 use usher_aaa::ledger::{Ledger, LedgerConfig};
 use usher_aaa::store::{Memory, Store};
-use usher_aaa::{AaaServer, Command, Config, Event};
-use usher_core::{Instant, Machine, Seed};
+use usher_aaa::{AaaServer, Command, Config, Job};
+use usher_core::{self as core, Instant, Machine, Seed};
 use usher_sim::{Context, Delivery};
 
 /// The server and where it lives.
 #[derive(Debug)]
 pub(in super::super) struct ServerRole {
-    place: Place,
+    endpoint: Endpoint,
     config: Config,
     seed: Seed,
     /// How often its host has been switched on.
@@ -19,20 +19,19 @@ pub(in super::super) struct ServerRole {
     server: AaaServer,
     /// Where there is accounting: what it knows of sessions, and what is left of that when its host is off.
     books: Option<Box<(Ledger, Memory)>>,
-    buf: Vec<u8>,
 }
 
 impl ServerRole {
     /// A server that begins anew, with nothing remembered, whenever its host does.
     pub(super) fn new(
-        place: Place,
+        endpoint: Endpoint,
         config: Config,
         seed: Seed,
         accounting: bool,
     ) -> Result<Self, WorldError> {
         let server = boot(&config, seed, 0)?;
         let books = accounting.then(|| Box::new((Ledger::new(LedgerConfig::default()), Memory::new())));
-        Ok(Self { place, config, seed, boots: 0, server, books, buf: Vec::new() })
+        Ok(Self { endpoint, config, seed, boots: 0, server, books })
     }
 
     /// A ledger of what the store has.
@@ -58,17 +57,18 @@ impl ServerRole {
                 self.reopen(ctx.now());
             }
         }
-        self.place.feed(ctx, &mut self.server, &delivery);
-        // Its verdicts show at the stations.
-        while let Some(event) = self.server.poll_event() {
-            if let (Event::Account { token, record }, Some(books)) = (event, &mut self.books) {
+        self.endpoint.feed(ctx, &mut self.server, &delivery);
+        let books = &mut self.books;
+        self.endpoint.drain(ctx, &mut self.server, |ctx, server, word| {
+            // Its verdicts show at the stations.
+            let Word::Job(core::Job { token, what: Job::Account { record }, .. }) = word else { return };
+            if let Some(books) = books {
                 let (ledger, store) = &mut **books;
                 let durable = ledger.serve(ctx.now(), store, &record);
                 // The request may be gone with its connection: then nobody waits.
-                let _ = self.server.command(ctx.now(), Command::Accounted { token, durable });
+                let _ = server.command(ctx.now(), Command::Accounted { token, durable });
             }
-        }
-        self.place.drain(ctx, &mut self.server, &mut self.buf);
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! A station: an EAP peer behind EAPOL frames on its access link.
 
-use super::super::machine::Place;
+use super::super::machine::{Endpoint, Word};
 use super::super::{End, Report};
 use super::Agenda;
 use std::cell::RefCell;
@@ -22,10 +22,9 @@ pub(super) struct Proof {
 /// Stations whose NAS has given up asking the AAA server: they hear an EAP-Failure that is no reject.
 pub(super) type GivenUp = Rc<RefCell<BTreeSet<MacAddress>>>;
 
-/// A station and what it has to do.
+/// Who is behind a station, and what it has to do.
 #[derive(Debug)]
 pub(super) struct Supplicant {
-    pub(super) station: Station,
     /// When EAP let it in, where traffic keys follow.
     pub(super) let_in: Option<Instant>,
     /// That was told of the authentication under way, which may take several tries.
@@ -42,30 +41,31 @@ pub(super) struct Supplicant {
 }
 
 impl Supplicant {
-    /// Hears what the station has to say, and begins what is due.
-    pub(super) fn attend(&mut self, ctx: &mut Context<'_, Report>) {
-        loop {
-            while let Some(event) = self.station.poll_event() {
-                let given_up = event == Event::Failure && self.given_up.borrow_mut().remove(&self.mac);
-                match end(&event, given_up) {
-                    None => self.admitted(ctx),
-                    Some(end) => self.over(ctx, end),
-                }
-            }
-            let right = if self.retry_at.is_some_and(|at| at <= ctx.now()) {
-                self.retry_at = None;
-                self.agenda.again()
-            } else {
-                let Some(right) = self.agenda.begin(ctx.now()) else { return };
-                ctx.report(Report::Begun);
-                right
-            };
-            let credentials = if right { &self.proof.right } else { &self.proof.wrong }.clone();
-            let command = Command::Authenticate { identity: self.identity.clone(), credentials };
-            if self.station.command(ctx.now(), command).is_err() {
-                self.ended(ctx, End::Failed);
-            }
+    /// Hears what the station says.
+    pub(super) fn hear(&mut self, ctx: &mut Context<'_, Report>, event: Event) {
+        let given_up = event == Event::Failure && self.given_up.borrow_mut().remove(&self.mac);
+        match end(&event, given_up) {
+            None => self.admitted(ctx),
+            Some(end) => self.over(ctx, end),
         }
+    }
+
+    /// Begins what is due at its station; false where nothing is.
+    pub(super) fn begin(&mut self, ctx: &mut Context<'_, Report>, station: &mut Station) -> bool {
+        let right = if self.retry_at.is_some_and(|at| at <= ctx.now()) {
+            self.retry_at = None;
+            self.agenda.again()
+        } else {
+            let Some(right) = self.agenda.begin(ctx.now()) else { return false };
+            ctx.report(Report::Begun);
+            right
+        };
+        let credentials = if right { &self.proof.right } else { &self.proof.wrong }.clone();
+        let command = Command::Authenticate { identity: self.identity.clone(), credentials };
+        if station.command(ctx.now(), command).is_err() {
+            self.ended(ctx, End::Failed);
+        }
+        true
     }
 
     /// EAP has let it in, and traffic keys are to follow.
@@ -97,14 +97,9 @@ impl Supplicant {
         }
     }
 
-    /// What its exchanges of traffic keys did.
-    pub(super) fn keying(&self) -> Counters {
-        self.station.keying_counters()
-    }
-
     /// When it wants to be woken.
-    pub(super) fn next(&mut self) -> Option<Instant> {
-        [self.station.poll_timeout(), self.agenda.next(), self.retry_at].into_iter().flatten().min()
+    pub(super) fn next(&self) -> Option<Instant> {
+        [self.agenda.next(), self.retry_at].into_iter().flatten().min()
     }
 }
 
@@ -121,26 +116,34 @@ fn end(event: &Event, given_up: bool) -> Option<End> {
 /// A station on a host of its own.
 #[derive(Debug)]
 pub(in super::super) struct StationRole {
-    place: Place,
+    endpoint: Endpoint,
+    station: Station,
     supplicant: Supplicant,
-    buf: Vec<u8>,
 }
 
 impl StationRole {
-    pub(super) fn new(place: Place, supplicant: Supplicant) -> Self {
-        Self { place, supplicant, buf: Vec::new() }
+    pub(super) fn new(endpoint: Endpoint, (station, supplicant): (Station, Supplicant)) -> Self {
+        Self { endpoint, station, supplicant }
     }
 
     /// What its exchanges of traffic keys did.
     pub(in super::super) fn keying_totals(&self) -> Counters {
-        self.supplicant.keying()
+        self.station.keying_counters()
     }
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        self.place.feed(ctx, &mut self.supplicant.station, &delivery);
-        self.supplicant.attend(ctx);
-        self.place.drain(ctx, &mut self.supplicant.station, &mut self.buf);
-        ctx.set_timer(self.supplicant.next());
+        let Self { endpoint, station, supplicant } = self;
+        endpoint.feed(ctx, station, &delivery);
+        loop {
+            endpoint.drain(ctx, station, |ctx, _, word| match word {
+                Word::Event(event) => supplicant.hear(ctx, event),
+                Word::Job(job) => match job.what {},
+            });
+            if !supplicant.begin(ctx, station) {
+                break;
+            }
+        }
+        ctx.set_timer([station.poll_timeout(), supplicant.next()].into_iter().flatten().min());
     }
 }
 

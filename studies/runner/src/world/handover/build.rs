@@ -1,6 +1,6 @@
 //! Mobile nodes, points of service and correspondents of a scenario.
 
-use super::super::machine::Place;
+use super::super::machine::{Endpoint, HostAddress};
 use super::super::mih::{config, identifier};
 use super::super::topology::Topology;
 use super::super::{Plan, Role, WorldError};
@@ -10,10 +10,12 @@ use super::node::MobileRole;
 use super::point::{Nodes, PointRole};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use usher_core::{Duration, Instant};
+use usher_core::{Duration, Instant, SocketId};
 use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, PORT, Peer, Route, Transport};
 use usher_mobility::pos::{Client, Neighbour, Trigger};
-use usher_mobility::station::{BINDING_SOCKET, CommitAnswer, FLOW_SERVING, FLOW_TARGET, OnFailure};
+use usher_mobility::station::{
+    BINDING_SOCKET, CommitAnswer, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET, OnFailure,
+};
 use usher_mobility::{Correspondent, Initiation, PointOfService, Station, correspondent, pos, station};
 use usher_scenario::model::{self, GoingDown, Handover, Initiator, MihTransport, Scenario};
 use usher_sim::HostId;
@@ -178,9 +180,11 @@ pub(in super::super) fn build(
         for (at, &host) in hosts.iter().enumerate() {
             let name = if serving { "mobility.serving" } else { "mobility.target" };
             let point = PointOfService::new(parts.point(at, serving), plan.seed.stream(name, at as u64));
-            let role = PointRole::new(Place { host, version: plan.version }, nodes.clone(), point);
+            let mut endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+            let socket = endpoint.socket(SocketId::own(0));
+            let role = PointRole::new(endpoint, nodes.clone(), point);
             let app = plan.role(host, Role::Point(Box::new(role)));
-            attend(plan, app, handover.transport, 0, host)?;
+            attend(plan, app, handover.transport, socket, host)?;
             if serving && handover.going_down == GoingDown::Local {
                 plan.builder.link_events(app, parts.access_points[at % parts.access_points.len()]);
             }
@@ -234,14 +238,17 @@ fn node(
     let (wlan, wimax) = (parts.wlan[i], parts.wimax[i]);
     let chance = plan.seed.stream("mobility.station", i as u64);
     let station = Station::new(parts.station(i, correspondent), chance);
-    let place = Place { host, version: plan.version };
-    let role = MobileRole::new(place, i as u32, wlan, wimax, station);
+    let at = HostAddress { host, version: plan.version };
+    let mut endpoint = Endpoint::new(at).accepting(MIH_LISTENER);
+    let sockets = [MIH_SERVING, MIH_TARGET, FLOW_SERVING, FLOW_TARGET, BINDING_SOCKET];
+    let [mih_serving, mih_target, flow_serving, flow_target, binding] = sockets.map(|s| endpoint.socket(s));
+    let role = MobileRole::new(endpoint, i as u32, wlan, wimax, station);
     let app = plan.role(host, Role::Mobile(Box::new(role)));
-    attend(plan, app, parts.handover.transport, 0, wlan)?;
-    attend(plan, app, parts.handover.transport, 1, wimax)?;
-    plan.builder.bind_udp_at(app, FLOW_SERVING.0, wlan, FLOW_PORT)?;
-    plan.builder.bind_udp_at(app, FLOW_TARGET.0, wimax, FLOW_PORT)?;
-    plan.builder.bind_udp_at(app, BINDING_SOCKET.0, wimax, usher_mip::PORT)?;
+    attend(plan, app, parts.handover.transport, mih_serving, wlan)?;
+    attend(plan, app, parts.handover.transport, mih_target, wimax)?;
+    plan.builder.bind_udp_at(app, flow_serving, wlan, FLOW_PORT)?;
+    plan.builder.bind_udp_at(app, flow_target, wimax, FLOW_PORT)?;
+    plan.builder.bind_udp_at(app, binding, wimax, usher_mip::PORT)?;
     plan.builder.link_events(app, wlan);
     plan.builder.link_events(app, wimax);
     Ok(())
@@ -260,9 +267,11 @@ fn flow(plan: &mut Plan<'_>, parts: &Parts<'_>, i: usize, host: HostId) -> Resul
     // So that handovers do not begin at one place of the flow's interval.
     let mut chance = plan.seed.stream("mobility.flow", i as u64);
     let begins = Instant::ZERO + chance.between(Duration::ZERO, interval);
-    let place = Place { host, version: plan.version };
-    let role = CorrespondentRole::new(place, i as u32, begins, Correspondent::new(config));
+    let mut endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+    let [_, binding] =
+        [correspondent::FLOW_SOCKET, correspondent::BINDING_SOCKET].map(|socket| endpoint.socket(socket));
+    let role = CorrespondentRole::new(endpoint, i as u32, begins, Correspondent::new(config));
     let app = plan.role(host, Role::Correspondent(Box::new(role)));
-    plan.builder.bind_udp(app, correspondent::BINDING_SOCKET.0, usher_mip::PORT)?;
+    plan.builder.bind_udp(app, binding, usher_mip::PORT)?;
     Ok(())
 }

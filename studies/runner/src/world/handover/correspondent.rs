@@ -1,7 +1,7 @@
 //! A correspondent: sends a mobile node its flow.
 
 use super::super::Report;
-use super::super::machine::Place;
+use super::super::machine::{Endpoint, Word};
 use super::tally::Said;
 use usher_core::{Instant, Machine};
 use usher_mobility::Correspondent;
@@ -11,18 +11,22 @@ use usher_sim::{Context, Delivery};
 /// The correspondent and where it lives.
 #[derive(Debug)]
 pub(in super::super) struct CorrespondentRole {
-    place: Place,
+    endpoint: Endpoint,
     /// The number of its mobile node.
     number: u32,
     /// When the flow begins, and has not yet.
     begins: Option<Instant>,
     correspondent: Correspondent,
-    buf: Vec<u8>,
 }
 
 impl CorrespondentRole {
-    pub(super) fn new(place: Place, number: u32, begins: Instant, correspondent: Correspondent) -> Self {
-        Self { place, number, begins: Some(begins), correspondent, buf: Vec::new() }
+    pub(super) fn new(
+        endpoint: Endpoint,
+        number: u32,
+        begins: Instant,
+        correspondent: Correspondent,
+    ) -> Self {
+        Self { endpoint, number, begins: Some(begins), correspondent }
     }
 
     pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
@@ -30,15 +34,16 @@ impl CorrespondentRole {
             self.begins = None;
             let _ = self.correspondent.command(ctx.now(), Command::Start);
         }
-        self.place.feed(ctx, &mut self.correspondent, &delivery);
-        while let Some(event) = self.correspondent.poll_event() {
-            let said = match event {
-                Event::Sent { sequence, .. } => Said::Sent { sequence },
-                Event::Redirected { .. } => Said::Redirected,
+        self.endpoint.feed(ctx, &mut self.correspondent, &delivery);
+        let number = self.number;
+        self.endpoint.drain(ctx, &mut self.correspondent, |ctx, _, word| {
+            let said = match word {
+                Word::Event(Event::Sent { sequence, .. }) => Said::Sent { sequence },
+                Word::Event(Event::Redirected { .. }) => Said::Redirected,
+                Word::Job(job) => match job.what {},
             };
-            ctx.report(Report::Mobile(self.number, said));
-        }
-        self.place.drain(ctx, &mut self.correspondent, &mut self.buf);
+            ctx.report(Report::Mobile(number, said));
+        });
         let next = [self.correspondent.poll_timeout(), self.begins].into_iter().flatten().min();
         ctx.set_timer(next);
     }

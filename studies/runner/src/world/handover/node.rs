@@ -1,6 +1,6 @@
 //! A mobile node: the station's machine with its two interfaces.
 
-use super::super::machine::Place;
+use super::super::machine::{Endpoint, Word};
 use super::super::mih::Totals;
 use super::super::{End, Report};
 use super::tally::Said;
@@ -13,21 +13,32 @@ use usher_sim::{Context, Delivery, HostId};
 /// The station and where it lives.
 #[derive(Debug)]
 pub(in super::super) struct MobileRole {
-    place: Place,
+    endpoint: Endpoint,
+    station: Station,
+    user: MobileUser,
+}
+
+/// Who is behind a mobile node's station.
+#[derive(Debug)]
+struct MobileUser {
     /// Its number among the mobile nodes.
     number: u32,
     /// Its interfaces: the one that it is attached by at first, and the other.
     wlan: HostId,
     wimax: HostId,
-    station: Station,
     /// When the handover that is under way began.
     began: Option<Instant>,
-    buf: Vec<u8>,
 }
 
 impl MobileRole {
-    pub(super) fn new(place: Place, number: u32, wlan: HostId, wimax: HostId, station: Station) -> Self {
-        Self { place, number, wlan, wimax, station, began: None, buf: Vec::new() }
+    pub(super) fn new(
+        endpoint: Endpoint,
+        number: u32,
+        wlan: HostId,
+        wimax: HostId,
+        station: Station,
+    ) -> Self {
+        Self { endpoint, station, user: MobileUser { number, wlan, wimax, began: None } }
     }
 
     /// What its MIH function has done.
@@ -39,7 +50,7 @@ impl MobileRole {
         let now = ctx.now();
         let command = match &delivery {
             Delivery::Start => Some(Command::Start),
-            Delivery::Link { at, event, .. } if *at == self.wlan => {
+            Delivery::Link { at, event, .. } if *at == self.user.wlan => {
                 Some(Command::Link { interface: Interface::Serving, event: heard(*event) })
             }
             Delivery::Link { event, .. } => {
@@ -52,17 +63,20 @@ impl MobileRole {
             let _ = self.station.command(now, command);
         }
         if let Delivery::Link { at, event: radio::LinkEvent::GoingDown { within }, .. } = &delivery
-            && *at == self.wlan
+            && *at == self.user.wlan
         {
-            ctx.report(Report::Mobile(self.number, Said::Leaves { at: now + *within }));
+            ctx.report(Report::Mobile(self.user.number, Said::Leaves { at: now + *within }));
         }
-        self.place.feed(ctx, &mut self.station, &delivery);
-        while let Some(event) = self.station.poll_event() {
-            self.event(ctx, event);
-        }
-        self.place.drain(ctx, &mut self.station, &mut self.buf);
+        self.endpoint.feed(ctx, &mut self.station, &delivery);
+        let Self { endpoint, station, user, .. } = self;
+        endpoint.drain(ctx, station, |ctx, _, word| match word {
+            Word::Event(event) => user.event(ctx, event),
+            Word::Job(job) => match job.what {},
+        });
     }
+}
 
+impl MobileUser {
     fn event(&mut self, ctx: &mut Context<'_, Report>, event: Event) {
         let number = self.number;
         let mobile = |said| Report::Mobile(number, said);

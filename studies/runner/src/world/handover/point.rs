@@ -1,7 +1,7 @@
 //! A point of service, with the links of its access point where it hears them.
 
 use super::super::Report;
-use super::super::machine::Place;
+use super::super::machine::{Endpoint, Word};
 use super::super::mih::Totals;
 use super::node::heard;
 use super::tally::Said;
@@ -22,15 +22,14 @@ pub(super) struct Nodes {
 /// The point of service and where it lives.
 #[derive(Debug)]
 pub(in super::super) struct PointRole {
-    place: Place,
+    endpoint: Endpoint,
     nodes: std::rc::Rc<Nodes>,
     point: PointOfService,
-    buf: Vec<u8>,
 }
 
 impl PointRole {
-    pub(super) fn new(place: Place, nodes: std::rc::Rc<Nodes>, point: PointOfService) -> Self {
-        Self { place, nodes, point, buf: Vec::new() }
+    pub(super) fn new(endpoint: Endpoint, nodes: std::rc::Rc<Nodes>, point: PointOfService) -> Self {
+        Self { endpoint, nodes, point }
     }
 
     /// What its MIH function has done.
@@ -52,14 +51,14 @@ impl PointRole {
             // What it will not hear, it counts.
             let _ = self.point.command(ctx.now(), command);
         }
-        self.place.feed(ctx, &mut self.point, &delivery);
-        while let Some(event) = self.point.poll_event() {
-            if let Event::Step { station, step, took } = event
-                && let Some(number) = self.nodes.numbers.get(&station)
+        self.endpoint.feed(ctx, &mut self.point, &delivery);
+        let nodes = &self.nodes;
+        self.endpoint.drain(ctx, &mut self.point, |ctx, _, word| {
+            if let Word::Event(Event::Step { station, step, took }) = word
+                && let Some(number) = nodes.numbers.get(&station)
             {
                 ctx.report(Report::Mobile(*number, Said::Step { step, took }));
             }
-        }
-        self.place.drain(ctx, &mut self.point, &mut self.buf);
+        });
     }
 }

@@ -8,11 +8,12 @@ pub(super) use node::{NodeRole, Totals};
 pub(super) use settings::{config, identifier};
 
 use super::arrivals::{ArrivalProcess, budget};
-use super::machine::Place;
+use super::machine::{Endpoint, HostAddress};
 use super::topology::Topology;
 use super::{Plan, Role, WorldError};
 use node::Target;
 use payload::Payload;
+use usher_core::SocketId;
 use usher_mih::{
     HandoverStatus, LinkId, LinkParam, LinkParamReport, LinkParamType, LinkParamValue, LinkPoaList,
     LinkStatus, LinkStatusRequest, LinkTupleId, LinkType, Message, MessageId, Mihf, MihfId, PORT, Query,
@@ -34,10 +35,12 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Resu
     let sized = |message: Message, from: &MihfId, to: &MihfId| padded(message, size, from, to);
     let response = |message: Message, from: &MihfId, to: &MihfId| padded(message, response_size, from, to);
     let node = |plan: &Plan<'_>, host: HostId, id: &MihfId| {
-        let place = Place { host, version: plan.version };
+        let mut endpoint = Endpoint::new(HostAddress { host, version: plan.version });
+        // The first, which is bound where messages go by UDP.
+        endpoint.socket(SocketId::own(0));
         let chance = plan.seed.stream("mih", u64::from(host.0));
         let mihf = Mihf::new(settings::config(id.clone(), function), chance);
-        NodeRole::new(place, mihf, mih.processing.get())
+        NodeRole::new(endpoint, mihf, mih.processing.get())
     };
     let mn_ids = (0..stations.len()).map(|i| settings::identifier("mn", i)).collect::<Result<Vec<_>, _>>()?;
     let pos_ids = (0..points.len()).map(|i| settings::identifier("pos", i)).collect::<Result<Vec<_>, _>>()?;
@@ -47,7 +50,7 @@ pub(super) fn build(plan: &mut Plan<'_>, topology: &Topology, mih: &Mih) -> Resu
     for (i, (&host, mn)) in stations.iter().zip(&mn_ids).enumerate() {
         let at = i % points.len();
         let pos = &pos_ids[at];
-        let place = Place { host, version: plan.version };
+        let place = HostAddress { host, version: plan.version };
         let link = LinkId::mac(LinkType::Ieee80211, host.mac(0));
         let arrivals = ArrivalProcess::new(
             &mih.arrivals,

@@ -1,7 +1,7 @@
 //! A mobile node or a point of service: an MIH function, its user, and where they live.
 
 use super::super::arrivals::ArrivalProcess;
-use super::super::machine::Place;
+use super::super::machine::{Endpoint, Word};
 use super::super::{End, Report};
 use super::payload::{Payload, Seen};
 use std::collections::{BTreeMap, VecDeque};
@@ -81,8 +81,14 @@ pub(super) struct Target {
 /// An MIH function and its user.
 #[derive(Debug)]
 pub(in super::super) struct NodeRole {
-    place: Place,
+    endpoint: Endpoint,
     mihf: Mihf,
+    user: MihUser,
+}
+
+/// The MIH user of a function.
+#[derive(Debug, Default)]
+struct MihUser {
     /// The functions that it knows from the start.
     peers: Vec<Peer>,
     /// What it sends once at the start, to whom.
@@ -104,53 +110,64 @@ pub(in super::super) struct NodeRole {
     duplicates: u64,
     delivered: u64,
     delivery_ns: u128,
-    buf: Vec<u8>,
 }
 
 impl NodeRole {
     /// A function at a place, whose user takes so long for an answer. It neither knows nor sends anything yet.
-    pub(super) fn new(place: Place, mihf: Mihf, processing: Duration) -> Self {
-        Self {
-            place,
-            mihf,
-            peers: Vec::new(),
-            hello: None,
-            targets: Vec::new(),
-            next: Vec::new(),
-            open: BTreeMap::new(),
-            tokens: 0,
-            responses: BTreeMap::new(),
-            processing,
-            answers: VecDeque::new(),
-            seen: BTreeMap::new(),
-            duplicates: 0,
-            delivered: 0,
-            delivery_ns: 0,
-            buf: Vec::new(),
-        }
+    pub(super) fn new(endpoint: Endpoint, mihf: Mihf, processing: Duration) -> Self {
+        Self { endpoint, mihf, user: MihUser { processing, ..MihUser::default() } }
     }
     /// Lets it know another function, and say something to it at the start.
     pub(super) fn knows(&mut self, peer: Peer, hello: Option<Message>) {
         if let Some(hello) = hello {
-            self.hello = Some((peer.id.clone(), hello));
+            self.user.hello = Some((peer.id.clone(), hello));
         }
-        self.peers.push(peer);
+        self.user.peers.push(peer);
     }
     /// Lets it send messages.
     pub(super) fn sends(&mut self, target: Target) {
-        self.targets.push(target);
-        self.next.push(0);
+        self.user.targets.push(target);
+        self.user.next.push(0);
     }
     /// Lets it answer the requests of a function.
     pub(super) fn answers(&mut self, from: MihfId, response: Message) {
-        self.responses.insert(from, response);
+        self.user.responses.insert(from, response);
     }
     /// What was counted so far.
     pub(in super::super) fn totals(&self) -> Totals {
-        let Self { duplicates, delivered, delivery_ns, .. } = *self;
+        let MihUser { duplicates, delivered, delivery_ns, .. } = self.user;
         Totals { duplicates, delivered, delivery_ns, ..Totals::from(&self.mihf) }
     }
 
+    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
+        let now = ctx.now();
+        if matches!(delivery, Delivery::Start) {
+            // A refusal would be a fault of the settings, which the checks let through only if they fit.
+            for peer in std::mem::take(&mut self.user.peers) {
+                let _ = self.mihf.command(now, Command::Peer(peer));
+            }
+            if let Some((to, message)) = self.user.hello.take() {
+                let _ = self.mihf.command(now, Command::Send { token: ASIDE, to, message });
+            }
+        }
+        // Whose association was lost comes back as soon as it hears the network again.
+        if let Delivery::Link { at, event: LinkEvent::Detected, .. } = delivery {
+            ctx.link_command(at, LinkCommand::Connect);
+        }
+        let Self { endpoint, mihf, user } = self;
+        endpoint.feed(ctx, mihf, &delivery);
+        user.due(ctx, mihf);
+        endpoint.drain(ctx, mihf, |ctx, mihf, word| match word {
+            Word::Event(event) => user.event(ctx, mihf, event),
+            Word::Job(job) => match job.what {},
+        });
+        let answer = user.answers.front().map(|(at, ..)| *at);
+        let send = user.targets.iter().filter_map(|t| t.arrivals.next()).min();
+        ctx.set_timer([mihf.poll_timeout(), answer, send].into_iter().flatten().min());
+    }
+}
+
+impl MihUser {
     /// Notes what has come from a function; true where it is for the first time.
     fn comes(&mut self, now: Instant, from: MihfId, payload: Payload) -> bool {
         let first = self.seen.entry(from).or_default().first(payload.number);
@@ -163,50 +180,24 @@ impl NodeRole {
         first
     }
 
-    pub(in super::super) fn handle(&mut self, ctx: &mut Context<'_, Report>, delivery: Delivery) {
-        let now = ctx.now();
-        if matches!(delivery, Delivery::Start) {
-            // A refusal would be a fault of the settings, which the checks let through only if they fit.
-            for peer in std::mem::take(&mut self.peers) {
-                let _ = self.mihf.command(now, Command::Peer(peer));
-            }
-            if let Some((to, message)) = self.hello.take() {
-                let _ = self.mihf.command(now, Command::Send { token: ASIDE, to, message });
-            }
-        }
-        // Whose association was lost comes back as soon as it hears the network again.
-        if let Delivery::Link { at, event: LinkEvent::Detected, .. } = delivery {
-            ctx.link_command(at, LinkCommand::Connect);
-        }
-        self.place.feed(ctx, &mut self.mihf, &delivery);
-        self.due(ctx);
-        while let Some(event) = self.mihf.poll_event() {
-            self.event(ctx, event);
-        }
-        self.place.drain(ctx, &mut self.mihf, &mut self.buf);
-        let answer = self.answers.front().map(|(at, ..)| *at);
-        let send = self.targets.iter().filter_map(|t| t.arrivals.next()).min();
-        ctx.set_timer([self.mihf.poll_timeout(), answer, send].into_iter().flatten().min());
-    }
-
     /// Sends what is due: answers, and what begins.
-    fn due(&mut self, ctx: &mut Context<'_, Report>) {
+    fn due(&mut self, ctx: &mut Context<'_, Report>, mihf: &mut Mihf) {
         let now = ctx.now();
         while let Some((at, ..)) = self.answers.front()
             && *at <= now
         {
             let Some((_, transaction, message)) = self.answers.pop_front() else { return };
             // The function may have given the transaction up meanwhile.
-            let _ = self.mihf.command(now, Command::Respond { transaction, message });
+            let _ = mihf.command(now, Command::Respond { transaction, message });
         }
         for i in 0..self.targets.len() {
             while self.targets[i].arrivals.take(now) {
-                self.send(ctx, i);
+                self.send(ctx, mihf, i);
             }
         }
     }
 
-    fn send(&mut self, ctx: &mut Context<'_, Report>, target: usize) {
+    fn send(&mut self, ctx: &mut Context<'_, Report>, mihf: &mut Mihf, target: usize) {
         let now = ctx.now();
         let number = self.next[target];
         self.next[target] += 1;
@@ -217,7 +208,7 @@ impl NodeRole {
         let token = self.tokens;
         self.tokens += 1;
         ctx.report(Report::Begun);
-        let accepted = self.mihf.command(now, Command::Send { token, to: id.clone(), message });
+        let accepted = mihf.command(now, Command::Send { token, to: id.clone(), message });
         match (accepted, request) {
             (Ok(()), true) => {
                 self.open.insert(token, payload);
@@ -227,7 +218,7 @@ impl NodeRole {
         }
     }
 
-    fn event(&mut self, ctx: &mut Context<'_, Report>, event: Event) {
+    fn event(&mut self, ctx: &mut Context<'_, Report>, mihf: &mut Mihf, event: Event) {
         let now = ctx.now();
         match event {
             Event::Indication { from, message } => {
@@ -243,7 +234,7 @@ impl NodeRole {
                 self.comes(now, from, payload);
                 self.answers.push_back((now + self.processing, transaction, response));
                 if self.processing.is_zero() {
-                    self.due(ctx);
+                    self.due(ctx, mihf);
                 }
             }
             Event::Done { token, result } => {

@@ -1,7 +1,7 @@
 //! MIH functions as a study sets them.
 
 use super::super::WorldError;
-use super::super::machine::Place;
+use super::super::machine::HostAddress;
 use std::collections::BTreeMap;
 use usher_core::Duration;
 use usher_mih::{Config, MessageId, MihfId, PORT, Peer, Route, Timing, Transport, Unanswered};
@@ -57,7 +57,7 @@ fn timing(timing: model::Timing) -> Timing {
 }
 
 /// Another function, at its host's own address or that of an interface of it.
-pub(in super::super) fn peer(id: MihfId, place: Place, at: HostId, function: MihFunction<'_>) -> Peer {
+pub(in super::super) fn peer(id: MihfId, place: HostAddress, at: HostId, function: MihFunction<'_>) -> Peer {
     let transport = match function.transport {
         MihTransport::Udp => Transport::Udp,
         MihTransport::Tcp => Transport::Tcp,

@@ -1,0 +1,76 @@
+//! For tests: machines without a network around them.
+
+use crate::machine::{Job, Machine, Output, Transmit, Work};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+
+/// A machine whose outputs are sorted by their kind, for tests that look at one kind and care nothing for the order among
+/// them. Everything else is the machine's own.
+#[derive(Debug)]
+pub struct Tap<M: Machine> {
+    machine: M,
+    transmits: VecDeque<(Transmit, Vec<u8>)>,
+    events: VecDeque<M::Event>,
+    work: VecDeque<Work>,
+    jobs: VecDeque<Job<M::Job>>,
+}
+
+impl<M: Machine> Tap<M> {
+    /// This machine.
+    pub const fn new(machine: M) -> Self {
+        Self {
+            machine,
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+            work: VecDeque::new(),
+            jobs: VecDeque::new(),
+        }
+    }
+    fn sort(&mut self) {
+        let mut buf = Vec::new();
+        while let Some(output) = self.machine.poll_output(&mut buf) {
+            match output {
+                Output::Transmit(transmit) => self.transmits.push_back((transmit, core::mem::take(&mut buf))),
+                Output::Event(event) => self.events.push_back(event),
+                Output::Work(work) => self.work.push_back(work),
+                Output::Job(job) => self.jobs.push_back(job),
+            }
+        }
+    }
+    /// The next thing that it wants done on the network; `buf` holds the bytes.
+    pub fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.sort();
+        let (transmit, bytes) = self.transmits.pop_front()?;
+        *buf = bytes;
+        Some(transmit)
+    }
+    /// The next thing that it says.
+    pub fn poll_event(&mut self) -> Option<M::Event> {
+        self.sort();
+        self.events.pop_front()
+    }
+    /// The next work that it did.
+    pub fn poll_work(&mut self) -> Option<Work> {
+        self.sort();
+        self.work.pop_front()
+    }
+    /// The next thing that it asks of a slow helper.
+    pub fn poll_job(&mut self) -> Option<Job<M::Job>> {
+        self.sort();
+        self.jobs.pop_front()
+    }
+}
+
+impl<M: Machine> Deref for Tap<M> {
+    type Target = M;
+    fn deref(&self) -> &M {
+        &self.machine
+    }
+}
+
+impl<M: Machine> DerefMut for Tap<M> {
+    fn deref_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+}
