@@ -9,24 +9,35 @@ use alloc::vec::Vec;
 const SPARE: usize = 32;
 const SPARE_OCTETS: usize = 4096;
 
+/// What comes next. What it says, does or asks stands in a queue of its own: an event may be many times as large as a
+/// transmit, and each would be moved at the size of the largest.
 #[derive(Debug)]
-enum Queued<E, J> {
-    Transmit(Transmit, Vec<u8>),
-    Event(E),
+enum Next {
+    Transmit,
+    Event,
     Work(Work),
-    Job(Job<J>),
+    Job,
 }
 
 /// A machine's outputs, in the order in which they were decided. Bytes change hands and are not copied.
 #[derive(Debug)]
 pub struct Outputs<E, J = NoJob> {
-    queue: VecDeque<Queued<E, J>>,
+    order: VecDeque<Next>,
+    transmits: VecDeque<(Transmit, Vec<u8>)>,
+    events: VecDeque<E>,
+    jobs: VecDeque<Job<J>>,
     spare: Vec<Vec<u8>>,
 }
 
 impl<E, J> Default for Outputs<E, J> {
     fn default() -> Self {
-        Self { queue: VecDeque::new(), spare: Vec::new() }
+        Self {
+            order: VecDeque::new(),
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+            jobs: VecDeque::new(),
+            spare: Vec::new(),
+        }
     }
 }
 
@@ -45,7 +56,8 @@ impl<E, J> Outputs<E, J> {
     }
     /// Something is to be done on the network, with these bytes.
     pub fn transmit(&mut self, transmit: Transmit, bytes: Vec<u8>) {
-        self.queue.push_back(Queued::Transmit(transmit, bytes));
+        self.order.push_back(Next::Transmit);
+        self.transmits.push_back((transmit, bytes));
     }
     /// Something is to be done on the network that carries no bytes.
     pub fn operate(&mut self, transmit: Transmit) {
@@ -53,18 +65,20 @@ impl<E, J> Outputs<E, J> {
     }
     /// Something is to be said.
     pub fn event(&mut self, event: E) {
-        self.queue.push_back(Queued::Event(event));
+        self.order.push_back(Next::Event);
+        self.events.push_back(event);
     }
     /// Something was done. Work of one kind without anything between is one piece.
     pub fn work(&mut self, work: Work) {
-        match self.queue.back_mut() {
-            Some(Queued::Work(last)) if last.label == work.label => last.units += work.units,
-            _ => self.queue.push_back(Queued::Work(work)),
+        match self.order.back_mut() {
+            Some(Next::Work(last)) if last.label == work.label => last.units += work.units,
+            _ => self.order.push_back(Next::Work(work)),
         }
     }
     /// Something is asked of a slow helper.
     pub fn job(&mut self, job: Job<J>) {
-        self.queue.push_back(Queued::Job(job));
+        self.order.push_back(Next::Job);
+        self.jobs.push_back(job);
     }
     /// Something is to be done on the network, without bytes, for a machine within this one and in its stead.
     pub fn operate_for<M>(&mut self, child: &Child<M>, transmit: Transmit) {
@@ -72,16 +86,17 @@ impl<E, J> Outputs<E, J> {
     }
     /// The next output, as [`Machine::poll_output`] gives it.
     pub fn poll(&mut self, buf: &mut Vec<u8>) -> Option<Output<E, J>> {
-        Some(match self.queue.pop_front()? {
-            Queued::Transmit(transmit, mut bytes) => {
+        match self.order.pop_front()? {
+            Next::Transmit => {
+                let (transmit, mut bytes) = self.transmits.pop_front()?;
                 core::mem::swap(buf, &mut bytes);
                 self.recycle(bytes);
-                Output::Transmit(transmit)
+                Some(Output::Transmit(transmit))
             }
-            Queued::Event(event) => Output::Event(event),
-            Queued::Work(work) => Output::Work(work),
-            Queued::Job(job) => Output::Job(job),
-        })
+            Next::Event => self.events.pop_front().map(Output::Event),
+            Next::Work(work) => Some(Output::Work(work)),
+            Next::Job => self.jobs.pop_front().map(Output::Job),
+        }
     }
     /// Takes the outputs of a machine within this one up to its next event, and gives that. Nothing of a step may be left
     /// behind: ask until the answer is `None`.
