@@ -15,6 +15,7 @@ mod keying;
 mod limits;
 mod methods;
 mod noise;
+mod order;
 mod pair;
 mod password;
 mod peers;
